@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// DBResync carries a snapshot of the Kubernetes state and of the external
+// configuration, from etcd or from the local mirror.
+type DBResync struct {
+	NonBlocking
+	// Local says that the snapshot is the local mirror's.
+	Local bool
+	State KubeState
+	// External is the configuration under /vnf-agent/<node>/.
+	External ExternalConfig
+}
+
+func (*DBResync) Name() string        { return "Database Resync" }
+func (*DBResync) Method() EventMethod { return FullResync }
+func (e *DBResync) String() string {
+	from := "etcd"
+	if e.Local {
+		from = "local mirror"
+	}
+	n := 0
+	for _, values := range e.State {
+		n += len(values)
+	}
+	return fmt.Sprintf("Database Resync from %s: %d Kubernetes values, %d external values", from, n, len(e.External))
+}
+
+// KubeStateChange is the change of one Kubernetes value.
+type KubeStateChange struct {
+	NonBlocking
+	// Key without the KSR prefix, e.g. "k8s/pod/web/namespace/default".
+	Key string
+	// Resource is the keyword, e.g. "pod".
+	Resource string
+	// PrevValue is nil for a new value, NewValue for a deleted one.
+	PrevValue, NewValue proto.Message
+}
+
+func (*KubeStateChange) Name() string                     { return "Kubernetes State Change" }
+func (*KubeStateChange) Method() EventMethod              { return Update }
+func (*KubeStateChange) TransactionType() TransactionType { return BestEffort }
+func (e *KubeStateChange) Direction() Direction {
+	if e.NewValue == nil {
+		return Reverse
+	}
+	return Forward
+}
+func (e *KubeStateChange) String() string {
+	what := "changed"
+	switch {
+	case e.PrevValue == nil:
+		what = "added"
+	case e.NewValue == nil:
+		what = "deleted"
+	}
+	return fmt.Sprintf("Kubernetes State Change: %s %s (%s)", e.Resource, what, e.Key)
+}

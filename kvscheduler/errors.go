@@ -1,0 +1,92 @@
+package kvscheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+var (
+	// ErrClosed is returned for work given to a closed scheduler.
+	ErrClosed = errors.New("scheduler is closed")
+	// ErrQueueFull is returned by calls that may not wait for a place.
+	ErrQueueFull = errors.New("transaction queue is full")
+	// ErrRevertWithResync: a resync cannot be reverted.
+	ErrRevertWithResync = errors.New("a resync cannot be reverted: drop WithRevert or WithResync")
+	// ErrDownstreamWithValues: a downstream resync carries no values.
+	ErrDownstreamWithValues = errors.New("a downstream resync carries no values: use FullResync or an empty transaction")
+	// ErrUnimplementedCreate: the descriptor has no Create.
+	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
+	// ErrUnimplementedDelete: the descriptor has no Delete.
+	ErrUnimplementedDelete = errors.New("descriptor has no Delete callback")
+	// ErrUnsupported is wrapped by a driver for what its vswitch cannot do. The
+	// value becomes UNIMPLEMENTED with the error as its reason, with no retry.
+	ErrUnsupported = errors.New("not supported by this vswitch")
+)
+
+// KeyError is the failure of one operation.
+type KeyError struct {
+	Key       string
+	Operation pb.TxnOperation
+	Err       error
+}
+
+func (e *KeyError) Error() string { return fmt.Sprintf("%s (%v): %v", e.Key, e.Operation, e.Err) }
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// TransactionError is what Commit returns when operations failed.
+type TransactionError struct {
+	SeqNum uint64
+	Errors []*KeyError
+	// Reverted tells that what had been done was undone.
+	Reverted bool
+}
+
+func (e *TransactionError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "transaction #%d failed", e.SeqNum)
+	if e.Reverted {
+		b.WriteString(" and was reverted")
+	}
+	for i, ke := range e.Errors {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(ke.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors of the operations.
+func (e *TransactionError) Unwrap() []error {
+	errs := make([]error, len(e.Errors))
+	for i, ke := range e.Errors {
+		errs[i] = ke
+	}
+	return errs
+}
+
+// InvalidValueError says why a value can never be configured, and which of its
+// fields are to blame.
+type InvalidValueError struct {
+	Err    error
+	Fields []string
+}
+
+// NewInvalidValueError blames the given fields.
+func NewInvalidValueError(err error, fields ...string) error {
+	return &InvalidValueError{Err: err, Fields: fields}
+}
+
+func (e *InvalidValueError) Error() string {
+	if len(e.Fields) == 0 {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%v (fields: %s)", e.Err, strings.Join(e.Fields, ", "))
+}
+
+func (e *InvalidValueError) Unwrap() error { return e.Err }

@@ -1,0 +1,54 @@
+package kvscheduler
+
+import (
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// TxnType tells where a transaction came from.
+type TxnType int
+
+const (
+	SBNotification TxnType = iota
+	NBTransaction
+	RetryFailedOps
+	RetryUnimplOps
+)
+
+// RecordedTxn is the record of a transaction. Records are immutable.
+type RecordedTxn struct {
+	SeqNum      uint64
+	Type        TxnType
+	Resync      ResyncType
+	Description string
+	// Start and Stop of the processing.
+	Start, Stop time.Time
+	// RetryForTxn and RetryAttempt are set for RetryFailedOps.
+	RetryForTxn  uint64
+	RetryAttempt int
+	// Values that the transaction was given, sorted by key; nil value: delete.
+	Values   []KeyValue
+	Executed []RecordedOp
+	// SouthboundTime is the time spent in callbacks of descriptors.
+	SouthboundTime time.Duration
+}
+
+// RecordedOp is one operation of a transaction.
+type RecordedOp struct {
+	Operation pb.TxnOperation
+	Key       string
+
+	NewState, PrevState pb.ValueState
+	NewValue, PrevValue proto.Message
+	NewErr, PrevErr     error
+
+	// NOOP operations changed the state of the value, but not the southbound.
+	NOOP       bool
+	IsDerived  bool
+	IsProperty bool
+	IsRevert   bool
+	IsRetry    bool
+	IsRecreate bool
+}

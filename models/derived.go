@@ -1,0 +1,128 @@
+package models
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+// AgentPrefix starts all keys of Contiv in etcd.
+const AgentPrefix = "/vnf-agent/"
+
+// KSRPrefix starts the keys of the reflected Kubernetes state in etcd.
+const KSRPrefix = AgentPrefix + "contiv-ksr/"
+
+// NodePrefix starts the keys of a node's configuration in etcd; an NB key follows.
+func NodePrefix(node string) string { return AgentPrefix + node + "/" }
+
+// Address sources, a part of the keys of interface addresses.
+const (
+	AddrStatic   = "static"
+	AddrFromDHCP = "from_dhcp"
+	AddrAllocRef = "alloc_ref"
+	AddrExisting = "existing"
+)
+
+// VPPInterfaceKey is the key of the interface with the logical name.
+func VPPInterfaceKey(name string) string { return VPPInterface.KeyPrefix() + name }
+
+// LinuxInterfaceKey is the key of the Linux interface with the logical name.
+func LinuxInterfaceKey(name string) string { return LinuxInterface.KeyPrefix() + name }
+
+// VRFTableKey is the key of a VRF table.
+func VRFTableKey(id uint32, ipv6 bool) string {
+	protocol := "IPV4"
+	if ipv6 {
+		protocol = "IPV6"
+	}
+	return fmt.Sprintf("%sid/%d/protocol/%s", VRFTable.KeyPrefix(), id, protocol)
+}
+
+// vppIf starts the keys of values derived from VPP interfaces.
+const vppIf = "vpp/interface/"
+
+// VPPInterfaceAddressPrefix is common to the addresses of an interface.
+func VPPInterfaceAddressPrefix(iface string) string { return vppIf + iface + "/address/" }
+
+// VPPInterfaceAddressKey is derived for each address (with prefix length) of an
+// interface.
+func VPPInterfaceAddressKey(iface, source, addr string) string {
+	return VPPInterfaceAddressPrefix(iface) + source + "/" + addr
+}
+
+// VPPInterfaceHasAddressKey is derived from interfaces that have an address.
+func VPPInterfaceHasAddressKey(iface string) string { return vppIf + iface + "/has-IP-address" }
+
+// VPPInterfaceVRFPrefix is common to the VRF assignments of an interface.
+func VPPInterfaceVRFPrefix(iface string) string { return vppIf + iface + "/vrf/" }
+
+// VPPInterfaceVRFKey assigns an interface to a VRF; version is v4, v6 or both.
+func VPPInterfaceVRFKey(iface string, vrf uint32, version string) string {
+	return fmt.Sprintf("%s%d/ip-version/%s", VPPInterfaceVRFPrefix(iface), vrf, version)
+}
+
+// VPPInterfaceInheritedVRFKey assigns an unnumbered interface to the VRF of the
+// interface that lends it an address.
+func VPPInterfaceInheritedVRFKey(iface, lender string) string {
+	return VPPInterfaceVRFPrefix(iface) + "from-interface/" + lender
+}
+
+// UnnumberedInterfaceKey is derived from an interface that borrows an address.
+func UnnumberedInterfaceKey(iface string) string { return vppIf + "unnumbered/" + iface }
+
+// BDInterfaceKey binds an interface to a bridge domain.
+func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interface/" + iface }
+
+// LinuxHostNameKey is obtained for each network device of the agent's own network
+// namespace that is up.
+func LinuxHostNameKey(hostName string) string { return "linux/interface/host-name/" + hostName }
+
+// LinuxInterfaceStateKey is a property of enabled (UP) and disabled (DOWN)
+// Linux interfaces.
+func LinuxInterfaceStateKey(iface string, up bool) string {
+	state := "DOWN"
+	if up {
+		state = "UP"
+	}
+	return "linux/interface/state/" + iface + "/" + state
+}
+
+// LinuxInterfaceAddressPrefix is common to the addresses of a Linux interface.
+func LinuxInterfaceAddressPrefix(iface string) string {
+	return "linux/interface/" + iface + "/address/"
+}
+
+// LinuxInterfaceAddressKey is derived for each address of a Linux interface.
+func LinuxInterfaceAddressKey(iface, source, addr string) string {
+	return LinuxInterfaceAddressPrefix(iface) + source + "/" + addr
+}
+
+// LinuxLinkLocalRoutePrefix is common to the link-scope routes of an interface.
+func LinuxLinkLocalRoutePrefix(iface string) string {
+	return "linux/link-local-route/" + iface + "/dest-address/"
+}
+
+// LinuxLinkLocalRouteKey is a property of link-scope routes.
+func LinuxLinkLocalRouteKey(iface, dst string) string {
+	return LinuxLinkLocalRoutePrefix(iface) + dst
+}
+
+// TapHostIfName is the name that the far end of a TAP interface has in the
+// agent's network namespace until a Linux interface takes it over, unless the
+// TAP's host_if_name says otherwise.
+func TapHostIfName(tap string) string {
+	h := fnv.New32a()
+	h.Write([]byte(tap))
+	return fmt.Sprintf("tap-%d", h.Sum32())
+}
+
+// SplitKey returns the part of the key behind the prefix, up to the next slash,
+// and the rest behind that.
+func SplitKey(key, prefix string) (first, rest string, ok bool) {
+	tail, ok := strings.CutPrefix(key, prefix)
+	if !ok {
+		return "", "", false
+	}
+	first, rest, _ = strings.Cut(tail, "/")
+	return first, rest, true
+}

@@ -1,0 +1,122 @@
+package models
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Model is one kind of northbound value.
+type Model struct {
+	// Module, Version and Type make up the key prefix, e.g. "vpp.l3", "v2", "route".
+	Module, Version, Type string
+	// message is the zero value of the Go type.
+	message proto.Message
+	// name returns the part of the key behind the prefix; nil for singletons.
+	name func(proto.Message) string
+}
+
+// ProtoName is the full name of the message, e.g. "ligato.vpp.l3.Route".
+func (m *Model) ProtoName() string { return string(proto.MessageName(m.message)) }
+
+// Singleton tells if there is at most one value of the model.
+func (m *Model) Singleton() bool { return m.name == nil }
+
+// KeyPrefix is common to the keys of the model; it ends with a slash, except for a
+// singleton, whose key it is.
+func (m *Model) KeyPrefix() string {
+	p := "config/" + strings.ReplaceAll(m.Module, ".", "/") + "/" + m.Version + "/" + m.Type
+	if m.Singleton() {
+		return p
+	}
+	return p + "/"
+}
+
+// Matches tells if the key belongs to the model.
+func (m *Model) Matches(key string) bool {
+	if m.Singleton() {
+		return key == m.KeyPrefix()
+	}
+	return len(key) > len(m.KeyPrefix()) && strings.HasPrefix(key, m.KeyPrefix())
+}
+
+// New returns an empty message of the model.
+func (m *Model) New() proto.Message { return m.message.ProtoReflect().New().Interface() }
+
+// Key returns the key of a message of the model.
+func (m *Model) Key(msg proto.Message) string {
+	if m.Singleton() {
+		return m.KeyPrefix()
+	}
+	return m.KeyPrefix() + m.name(msg)
+}
+
+// Key returns the key of a northbound message. It panics for messages that are
+// no northbound values: with a message of unknown origin, use ForMessage first.
+func Key(msg proto.Message) string {
+	m, ok := ForMessage(msg)
+	if !ok {
+		panic(fmt.Sprintf("%s is not a northbound model", proto.MessageName(msg)))
+	}
+	return m.Key(msg)
+}
+
+// ForMessage returns the model of a message.
+func ForMessage(msg proto.Message) (*Model, bool) {
+	m, ok := byProto[string(proto.MessageName(msg))]
+	return m, ok
+}
+
+// ForKey returns the model that a key belongs to.
+func ForKey(key string) (*Model, bool) {
+	for _, m := range all {
+		if m.Matches(key) {
+			return m, true
+		}
+	}
+	return nil, false
+}
+
+// All returns the models, sorted by key prefix.
+func All() []*Model {
+	models := append([]*Model(nil), all...)
+	sort.Slice(models, func(i, j int) bool { return models[i].KeyPrefix() < models[j].KeyPrefix() })
+	return models
+}
+
+// Marshal encodes a value as it is stored in etcd: protojson with the field names
+// of the .proto file.
+func Marshal(msg proto.Message) ([]byte, error) {
+	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
+}
+
+// Unmarshal decodes the JSON value of a key, with lowerCamelCase or original
+// field names, and checks that the value belongs to the key.
+func Unmarshal(key string, data []byte) (proto.Message, error) {
+	m, ok := ForKey(key)
+	if !ok {
+		return nil, fmt.Errorf("key %q matches no model: check it for typing errors (models: see `contivctl models`)", key)
+	}
+	msg := m.New()
+	if err := protojson.Unmarshal(data, msg); err != nil {
+		return nil, fmt.Errorf("value of key %q is no JSON of %s: %w", key, m.ProtoName(), err)
+	}
+	if want := m.Key(msg); want != key {
+		return nil, fmt.Errorf("value of key %q describes %q: make the fields that name it agree with the key", key, want)
+	}
+	return msg, nil
+}
+
+var byProto = func() map[string]*Model {
+	index := make(map[string]*Model, len(all))
+	for _, m := range all {
+		if index[m.ProtoName()] != nil {
+			panic("model registered twice: " + m.ProtoName())
+		}
+		index[m.ProtoName()] = m
+	}
+	return index
+}()

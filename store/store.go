@@ -1,0 +1,70 @@
+// Package store is the key-value broker that the agents and KSR share: etcd in
+// production, a local bbolt file as its mirror, memory in tests.
+package store
+
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrUnavailable is wrapped by errors that mean that the store cannot be
+	// reached now; trying again later may help.
+	ErrUnavailable = errors.New("store is unavailable")
+	// ErrCompacted is wrapped when a watch asks for a revision that the store
+	// has forgotten: list again and watch from there.
+	ErrCompacted = errors.New("revision was compacted")
+)
+
+// KV is a stored pair. Revision is the store's revision of its last change, 0 in stores
+// that have none.
+type KV struct {
+	Key      string
+	Value    []byte
+	Revision int64
+}
+
+// Broker reads and writes keys. Implementations are safe for concurrent use.
+type Broker interface {
+	// Get returns ok=false for a key that does not exist.
+	Get(ctx context.Context, key string) (kv KV, ok bool, err error)
+	// List returns all pairs with the prefix, sorted by key, and the revision
+	// of the snapshot.
+	List(ctx context.Context, prefix string) (kvs []KV, revision int64, err error)
+	Put(ctx context.Context, key string, value []byte) error
+	// Delete of a missing key succeeds.
+	Delete(ctx context.Context, key string) error
+	DeletePrefix(ctx context.Context, prefix string) error
+
+	// PutIfNotExists atomically puts the value unless the key exists.
+	PutIfNotExists(ctx context.Context, key string, value []byte) (put bool, err error)
+	// CompareAndSwap atomically replaces the value if it equals old.
+	CompareAndSwap(ctx context.Context, key string, old, new []byte) (swapped bool, err error)
+	// CompareAndDelete atomically deletes the key if its value equals old.
+	CompareAndDelete(ctx context.Context, key string, old []byte) (deleted bool, err error)
+
+	Close() error
+}
+
+// Change is one change that a watch reports. Deleted changes have no value.
+type Change struct {
+	KV
+	Deleted bool
+}
+
+// WatchBatch holds the changes of one or more store transactions, in order; or the error that
+// ended the watch.
+type WatchBatch struct {
+	Changes  []Change
+	Revision int64
+	Err      error
+}
+
+// Watchable is a Broker whose changes can be followed.
+type Watchable interface {
+	Broker
+	// Watch reports changes of keys with any of the prefixes, made after
+	// revision (0: from now on). The channel is closed when ctx ends, or after a batch with
+	// Err. A watch that is established before a List misses nothing.
+	Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan WatchBatch, error)
+}
