@@ -1,0 +1,55 @@
+# Every target does its own set-up, missing Debian packages included.
+# `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/contiv/contiv/version.Version=$(VERSION)
+GO_SOURCES = $(shell git ls-files -co --exclude-standard '*.go')
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: packages
+packages: ## install the Debian packages that the lab and the tests need
+	@hack/packages.sh ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux
+
+.PHONY: build
+build: ## build all binaries into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: packages build ## show the main job: pods on two nodes talk, drift heals, an agent dies
+	bin/contiv-lab demo
+
+.PHONY: test
+test: packages ## run all tests (as root: they use network namespaces)
+	go test -timeout 20m ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l $(GO_SOURCES)); \
+	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool -modfile=hack/tools/go.mod staticcheck ./...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+.PHONY: generate
+generate: ## regenerate the Go code of the .proto files
+	@hack/packages.sh protoc:protobuf-compiler
+	hack/generate.sh
+
+.PHONY: generate-check
+generate-check: generate ## fail if generated code is not current
+	@if [[ -n $$(git status --porcelain -- api) ]]; then git status --short -- api; echo "generated code is not current: run make generate and commit"; exit 1; fi
+
+.PHONY: clean
+clean: ## remove what build made
+	rm -rf bin

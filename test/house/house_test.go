@@ -1,0 +1,122 @@
+// Package house checks the rules of the repository that no compiler checks: in
+// which direction imports may point (docs/architecture.md, "The house").
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/contiv/contiv/"
+
+// rooms says, for each room, which other rooms it may import, tests included.
+// A room may always import itself. The longest matching prefix counts.
+var rooms = map[string][]string{
+	"api":                 {"api"},
+	"models":              {"api"},
+	"version":             {},
+	"config":              {},
+	"kvscheduler":         {"api/ligato/kvscheduler"},
+	"store":               {},
+	"vswitch":             {"api", "models", "kvscheduler"},
+	"vswitch/kernel":      {"api", "models", "kvscheduler", "vswitch"},
+	"vswitch/fake":        {"api", "models", "kvscheduler", "vswitch"},
+	"vswitch/vswitchtest": {"api", "models", "kvscheduler", "vswitch"},
+	"linux":               {"api", "models", "kvscheduler"},
+	"controller":          {"api", "models", "config", "kvscheduler", "store"},
+	"plugins":             {"api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
+	"ksr":                 {"api", "models", "config", "store"},
+	"cni":                 {"api"},
+	"ctl":                 {"api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
+	"hack":                {},
+	"cmd":                 {"*"},
+	"test":                {"*"},
+}
+
+func TestImportDirections(t *testing.T) {
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "bin" || d.Name() == ".git" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		checkFile(t, path, filepath.ToSlash(rel))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFile(t *testing.T, path, rel string) {
+	t.Helper()
+	room, allowed, ok := roomOf(filepath.ToSlash(filepath.Dir(rel)))
+	if !ok {
+		t.Errorf("%s: the folder is no room of the house: add it to the architecture and to this test", rel)
+		return
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, imp := range file.Imports {
+		name, err := strconv.Unquote(imp.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, ours := strings.CutPrefix(name, module)
+		if ours && !mayImport(room, allowed, target) {
+			t.Errorf("%s: %s must not import %s", rel, room, target)
+		}
+	}
+}
+
+func roomOf(dir string) (room string, allowed []string, ok bool) {
+	for candidate := dir; candidate != "."; candidate = filepath.ToSlash(filepath.Dir(candidate)) {
+		if allowed, ok := rooms[candidate]; ok {
+			return candidate, allowed, true
+		}
+	}
+	return "", nil, false
+}
+
+func mayImport(room string, allowed []string, target string) bool {
+	for _, prefix := range append(allowed, room) {
+		if prefix == "*" || target == prefix || strings.HasPrefix(target, prefix+"/") {
+			// A room's permission for "vswitch" is not one for its drivers.
+			if room != "cmd" && room != "test" && isDriver(target) && !isDriver(room) {
+				return false
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func isDriver(pkg string) bool {
+	for _, driver := range []string{"vswitch/kernel", "vswitch/fake", "vswitch/vpp"} {
+		if pkg == driver || strings.HasPrefix(pkg, driver+"/") {
+			return true
+		}
+	}
+	return false
+}
