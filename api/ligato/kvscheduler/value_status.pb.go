@@ -4,6 +4,8 @@
 // 	protoc        v3.21.12
 // source: ligato/kvscheduler/value_status.proto
 
+// State of values as the KVScheduler reports it.
+
 package kvscheduler
 
 import (
@@ -24,17 +26,28 @@ const (
 type ValueState int32
 
 const (
-	ValueState_NONEXISTENT   ValueState = 0
-	ValueState_MISSING       ValueState = 1
+	// Not known.
+	ValueState_NONEXISTENT ValueState = 0
+	// Configured, but not found in the southbound.
+	ValueState_MISSING ValueState = 1
+	// No descriptor, or the vswitch cannot do it.
 	ValueState_UNIMPLEMENTED ValueState = 2
-	ValueState_REMOVED       ValueState = 3
-	ValueState_CONFIGURED    ValueState = 4
-	ValueState_OBTAINED      ValueState = 5
-	ValueState_DISCOVERED    ValueState = 6
-	ValueState_PENDING       ValueState = 7
-	ValueState_INVALID       ValueState = 8
-	ValueState_FAILED        ValueState = 9
-	ValueState_RETRYING      ValueState = 10
+	// Deleted on request; forgotten right afterwards.
+	ValueState_REMOVED ValueState = 3
+	// As requested.
+	ValueState_CONFIGURED ValueState = 4
+	// Exists without us; never changed by us.
+	ValueState_OBTAINED ValueState = 5
+	// Found in the southbound before it was requested.
+	ValueState_DISCOVERED ValueState = 6
+	// Waits for dependencies.
+	ValueState_PENDING ValueState = 7
+	// Can never be configured as it is.
+	ValueState_INVALID ValueState = 8
+	// The last operation failed; not repeated.
+	ValueState_FAILED ValueState = 9
+	// The last operation failed; will be repeated.
+	ValueState_RETRYING ValueState = 10
 )
 
 // Enum value maps for ValueState.
@@ -150,12 +163,14 @@ func (TxnOperation) EnumDescriptor() ([]byte, []int) {
 }
 
 type ValueStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	State         ValueState             `protobuf:"varint,2,opt,name=state,proto3,enum=ligato.kvscheduler.ValueState" json:"state,omitempty"`
-	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	LastOperation TxnOperation           `protobuf:"varint,4,opt,name=last_operation,json=lastOperation,proto3,enum=ligato.kvscheduler.TxnOperation" json:"last_operation,omitempty"`
-	Details       []string               `protobuf:"bytes,5,rep,name=details,proto3" json:"details,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	State ValueState             `protobuf:"varint,2,opt,name=state,proto3,enum=ligato.kvscheduler.ValueState" json:"state,omitempty"`
+	// Why the last operation failed; empty if it did not.
+	Error         string       `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	LastOperation TxnOperation `protobuf:"varint,4,opt,name=last_operation,json=lastOperation,proto3,enum=ligato.kvscheduler.TxnOperation" json:"last_operation,omitempty"`
+	// INVALID: the fields to blame. PENDING: the dependencies that are not met.
+	Details       []string `protobuf:"bytes,5,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/linux/interfaces/interface.proto
 
+// Network devices of the host and of pods. Key:
+// config/linux/interfaces/v2/interface/<name>.
+
 package interfaces
 
 import (
@@ -133,17 +136,24 @@ func (VethLink_ChecksumOffloading) EnumDescriptor() ([]byte, []int) {
 }
 
 type Interface struct {
-	state              protoimpl.MessageState  `protogen:"open.v1"`
-	Name               string                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type               Interface_Type          `protobuf:"varint,2,opt,name=type,proto3,enum=ligato.linux.interfaces.Interface_Type" json:"type,omitempty"`
-	Namespace          *namespace.NetNamespace `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	HostIfName         string                  `protobuf:"bytes,4,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
-	Enabled            bool                    `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	IpAddresses        []string                `protobuf:"bytes,6,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
-	PhysAddress        string                  `protobuf:"bytes,7,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
-	Mtu                uint32                  `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
-	LinkOnly           bool                    `protobuf:"varint,9,opt,name=link_only,json=linkOnly,proto3" json:"link_only,omitempty"`
-	VrfMasterInterface string                  `protobuf:"bytes,10,opt,name=vrf_master_interface,json=vrfMasterInterface,proto3" json:"vrf_master_interface,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name, unique on the node.
+	Name string         `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type Interface_Type `protobuf:"varint,2,opt,name=type,proto3,enum=ligato.linux.interfaces.Interface_Type" json:"type,omitempty"`
+	// Where the device lives; unset: the agent's own network namespace.
+	Namespace *namespace.NetNamespace `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the device, at most 15 characters; empty: the logical name.
+	HostIfName  string   `protobuf:"bytes,4,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
+	Enabled     bool     `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	IpAddresses []string `protobuf:"bytes,6,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
+	// MAC address; empty: the kernel chooses.
+	PhysAddress string `protobuf:"bytes,7,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
+	// Bytes; 0: the default of the kernel.
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
+	// Addresses are somebody else's business; wait for them, do not add them.
+	LinkOnly bool `protobuf:"varint,9,opt,name=link_only,json=linkOnly,proto3" json:"link_only,omitempty"`
+	// Logical name of the VRF device that the interface belongs to.
+	VrfMasterInterface string `protobuf:"bytes,10,opt,name=vrf_master_interface,json=vrfMasterInterface,proto3" json:"vrf_master_interface,omitempty"`
 	// Types that are valid to be assigned to Link:
 	//
 	//	*Interface_Veth
@@ -311,7 +321,8 @@ func (*Interface_Tap) isInterface_Link() {}
 func (*Interface_VrfDev) isInterface_Link() {}
 
 type VethLink struct {
-	state                protoimpl.MessageState      `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the other end.
 	PeerIfName           string                      `protobuf:"bytes,1,opt,name=peer_if_name,json=peerIfName,proto3" json:"peer_if_name,omitempty"`
 	RxChecksumOffloading VethLink_ChecksumOffloading `protobuf:"varint,2,opt,name=rx_checksum_offloading,json=rxChecksumOffloading,proto3,enum=ligato.linux.interfaces.VethLink_ChecksumOffloading" json:"rx_checksum_offloading,omitempty"`
 	TxChecksumOffloading VethLink_ChecksumOffloading `protobuf:"varint,3,opt,name=tx_checksum_offloading,json=txChecksumOffloading,proto3,enum=ligato.linux.interfaces.VethLink_ChecksumOffloading" json:"tx_checksum_offloading,omitempty"`
@@ -371,8 +382,9 @@ func (x *VethLink) GetTxChecksumOffloading() VethLink_ChecksumOffloading {
 }
 
 type TapLink struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VppTapIfName  string                 `protobuf:"bytes,1,opt,name=vpp_tap_if_name,json=vppTapIfName,proto3" json:"vpp_tap_if_name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the TAP interface of the vswitch whose far end this is.
+	VppTapIfName  string `protobuf:"bytes,1,opt,name=vpp_tap_if_name,json=vppTapIfName,proto3" json:"vpp_tap_if_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/linux/l3/arp.proto
 
+// Static neighbours of Linux interfaces. Key:
+// config/linux/l3/v2/arp/<interface>/<address>.
+
 package l3
 
 import (
@@ -22,10 +25,12 @@ const (
 )
 
 type ARPEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	IpAddress     string                 `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
-	HwAddress     string                 `protobuf:"bytes,3,opt,name=hw_address,json=hwAddress,proto3" json:"hw_address,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the Linux interface.
+	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	IpAddress string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
+	// MAC address.
+	HwAddress     string `protobuf:"bytes,3,opt,name=hw_address,json=hwAddress,proto3" json:"hw_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

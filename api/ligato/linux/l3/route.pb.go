@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/linux/l3/route.proto
 
+// Routes of Linux network namespaces. Key:
+// config/linux/l3/v2/route/<network>/<length>/<interface>.
+
 package l3
 
 import (
@@ -77,14 +80,18 @@ func (Route_Scope) EnumDescriptor() ([]byte, []int) {
 }
 
 type Route struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	OutgoingInterface string                 `protobuf:"bytes,1,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
-	Scope             Route_Scope            `protobuf:"varint,2,opt,name=scope,proto3,enum=ligato.linux.l3.Route_Scope" json:"scope,omitempty"`
-	DstNetwork        string                 `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"` // address/prefix length
-	GwAddr            string                 `protobuf:"bytes,4,opt,name=gw_addr,json=gwAddr,proto3" json:"gw_addr,omitempty"`             // IP address
-	Metric            uint32                 `protobuf:"varint,5,opt,name=metric,proto3" json:"metric,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the Linux interface; its namespace is the route's.
+	OutgoingInterface string `protobuf:"bytes,1,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
+	// UNDEFINED stands for GLOBAL.
+	Scope      Route_Scope `protobuf:"varint,2,opt,name=scope,proto3,enum=ligato.linux.l3.Route_Scope" json:"scope,omitempty"`
+	DstNetwork string      `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"` // address/prefix length
+	// Not with scope LINK. Must be reachable: an address of the interface or a
+	// link-scope route covers it.
+	GwAddr        string `protobuf:"bytes,4,opt,name=gw_addr,json=gwAddr,proto3" json:"gw_addr,omitempty"` // IP address
+	Metric        uint32 `protobuf:"varint,5,opt,name=metric,proto3" json:"metric,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Route) Reset() {

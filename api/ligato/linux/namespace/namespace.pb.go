@@ -4,6 +4,8 @@
 // 	protoc        v3.21.12
 // source: ligato/linux/namespace/namespace.proto
 
+// Reference to a network namespace.
+
 package namespace
 
 import (
@@ -77,9 +79,10 @@ func (NetNamespace_ReferenceType) EnumDescriptor() ([]byte, []int) {
 }
 
 type NetNamespace struct {
-	state         protoimpl.MessageState     `protogen:"open.v1"`
-	Type          NetNamespace_ReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=ligato.linux.namespace.NetNamespace_ReferenceType" json:"type,omitempty"`
-	Reference     string                     `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
+	state protoimpl.MessageState     `protogen:"open.v1"`
+	Type  NetNamespace_ReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=ligato.linux.namespace.NetNamespace_ReferenceType" json:"type,omitempty"`
+	// By type: name below /var/run/netns, process ID, path, or microservice label.
+	Reference     string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

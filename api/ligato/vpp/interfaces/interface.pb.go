@@ -4,6 +4,12 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/interfaces/interface.proto
 
+// Interfaces of the vswitch. Key: config/vpp/v2/interfaces/<name>.
+//
+// Package, messages, fields, numbers and JSON form are those of the ligato
+// vpp-agent NB API v2/v3. Which types a vswitch serves, it says itself; the
+// others become UNIMPLEMENTED with the reason.
+
 package interfaces
 
 import (
@@ -698,19 +704,28 @@ func (RDMALink_Mode) EnumDescriptor() ([]byte, []int) {
 }
 
 type Interface struct {
-	state         protoimpl.MessageState   `protogen:"open.v1"`
-	Name          string                   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type          Interface_Type           `protobuf:"varint,2,opt,name=type,proto3,enum=ligato.vpp.interfaces.Interface_Type" json:"type,omitempty"`
-	Enabled       bool                     `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	PhysAddress   string                   `protobuf:"bytes,4,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
-	IpAddresses   []string                 `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
-	Vrf           uint32                   `protobuf:"varint,6,opt,name=vrf,proto3" json:"vrf,omitempty"`
-	SetDhcpClient bool                     `protobuf:"varint,7,opt,name=set_dhcp_client,json=setDhcpClient,proto3" json:"set_dhcp_client,omitempty"`
-	Ip6Nd         *Interface_IP6ND         `protobuf:"bytes,14,opt,name=ip6_nd,json=ip6Nd,proto3" json:"ip6_nd,omitempty"`
-	Mtu           uint32                   `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
-	Unnumbered    *Interface_Unnumbered    `protobuf:"bytes,9,opt,name=unnumbered,proto3" json:"unnumbered,omitempty"`
-	RxModes       []*Interface_RxMode      `protobuf:"bytes,12,rep,name=rx_modes,json=rxModes,proto3" json:"rx_modes,omitempty"`
-	RxPlacements  []*Interface_RxPlacement `protobuf:"bytes,13,rep,name=rx_placements,json=rxPlacements,proto3" json:"rx_placements,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name, unique on the node, at most 63 characters. For a physical
+	// NIC it is the name under which the vswitch knows it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Says which of the links below is set; none for loopbacks and DPDK.
+	Type Interface_Type `protobuf:"varint,2,opt,name=type,proto3,enum=ligato.vpp.interfaces.Interface_Type" json:"type,omitempty"`
+	// Administrative state.
+	Enabled bool `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// MAC address; empty: the vswitch chooses.
+	PhysAddress string   `protobuf:"bytes,4,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
+	IpAddresses []string `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
+	// VRF table; for unnumbered interfaces inherited from the lender.
+	Vrf uint32 `protobuf:"varint,6,opt,name=vrf,proto3" json:"vrf,omitempty"`
+	// Get the address by DHCP.
+	SetDhcpClient bool             `protobuf:"varint,7,opt,name=set_dhcp_client,json=setDhcpClient,proto3" json:"set_dhcp_client,omitempty"`
+	Ip6Nd         *Interface_IP6ND `protobuf:"bytes,14,opt,name=ip6_nd,json=ip6Nd,proto3" json:"ip6_nd,omitempty"`
+	// Bytes; 0: the default of the vswitch.
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
+	// Borrow an address instead of having one; excludes ip_addresses.
+	Unnumbered   *Interface_Unnumbered    `protobuf:"bytes,9,opt,name=unnumbered,proto3" json:"unnumbered,omitempty"`
+	RxModes      []*Interface_RxMode      `protobuf:"bytes,12,rep,name=rx_modes,json=rxModes,proto3" json:"rx_modes,omitempty"`
+	RxPlacements []*Interface_RxPlacement `protobuf:"bytes,13,rep,name=rx_placements,json=rxPlacements,proto3" json:"rx_placements,omitempty"`
 	// Types that are valid to be assigned to Link:
 	//
 	//	*Interface_Sub
@@ -1246,12 +1261,16 @@ func (x *MemifLink) GetTxQueues() uint32 {
 }
 
 type VxlanLink struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SrcAddress    string                 `protobuf:"bytes,1,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"` // IP address
-	DstAddress    string                 `protobuf:"bytes,2,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"` // IP address
-	Vni           uint32                 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`
-	Multicast     string                 `protobuf:"bytes,4,opt,name=multicast,proto3" json:"multicast,omitempty"`
-	Gpe           *VxlanLink_Gpe         `protobuf:"bytes,5,opt,name=gpe,proto3" json:"gpe,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Local end of the tunnel.
+	SrcAddress string `protobuf:"bytes,1,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"` // IP address
+	// Remote end; a multicast group if multicast is set.
+	DstAddress string `protobuf:"bytes,2,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"` // IP address
+	// VXLAN network identifier, 24 bits.
+	Vni uint32 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`
+	// Logical name of the interface through which the group is joined.
+	Multicast     string         `protobuf:"bytes,4,opt,name=multicast,proto3" json:"multicast,omitempty"`
+	Gpe           *VxlanLink_Gpe `protobuf:"bytes,5,opt,name=gpe,proto3" json:"gpe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,9 +1341,11 @@ func (x *VxlanLink) GetGpe() *VxlanLink_Gpe {
 }
 
 type AfpacketLink struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	HostIfName     string                 `protobuf:"bytes,1,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
-	LinuxInterface string                 `protobuf:"bytes,2,opt,name=linux_interface,json=linuxInterface,proto3" json:"linux_interface,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the host interface to attach to; or:
+	HostIfName string `protobuf:"bytes,1,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
+	// logical name of the Linux interface to attach to.
+	LinuxInterface string `protobuf:"bytes,2,opt,name=linux_interface,json=linuxInterface,proto3" json:"linux_interface,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1374,16 +1395,21 @@ func (x *AfpacketLink) GetLinuxInterface() string {
 }
 
 type TapLink struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Version        uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	HostIfName     string                 `protobuf:"bytes,2,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
-	ToMicroservice string                 `protobuf:"bytes,3,opt,name=to_microservice,json=toMicroservice,proto3" json:"to_microservice,omitempty"`
-	RxRingSize     uint32                 `protobuf:"varint,4,opt,name=rx_ring_size,json=rxRingSize,proto3" json:"rx_ring_size,omitempty"`
-	TxRingSize     uint32                 `protobuf:"varint,5,opt,name=tx_ring_size,json=txRingSize,proto3" json:"tx_ring_size,omitempty"`
-	EnableGso      bool                   `protobuf:"varint,6,opt,name=enable_gso,json=enableGso,proto3" json:"enable_gso,omitempty"`
-	EnableTunnel   bool                   `protobuf:"varint,7,opt,name=enable_tunnel,json=enableTunnel,proto3" json:"enable_tunnel,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only 2 exists; 0 stands for 2.
+	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Name of the far end in the agent's network namespace until a Linux
+	// interface of type TAP_TO_VPP takes it over; empty: derived from the name.
+	HostIfName string `protobuf:"bytes,2,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
+	// Label of the container that the far end is moved to.
+	ToMicroservice string `protobuf:"bytes,3,opt,name=to_microservice,json=toMicroservice,proto3" json:"to_microservice,omitempty"`
+	// Descriptors per ring, a power of two; 0: the default of the vswitch.
+	RxRingSize    uint32 `protobuf:"varint,4,opt,name=rx_ring_size,json=rxRingSize,proto3" json:"rx_ring_size,omitempty"`
+	TxRingSize    uint32 `protobuf:"varint,5,opt,name=tx_ring_size,json=txRingSize,proto3" json:"tx_ring_size,omitempty"`
+	EnableGso     bool   `protobuf:"varint,6,opt,name=enable_gso,json=enableGso,proto3" json:"enable_gso,omitempty"`
+	EnableTunnel  bool   `protobuf:"varint,7,opt,name=enable_tunnel,json=enableTunnel,proto3" json:"enable_tunnel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TapLink) Reset() {
@@ -2194,8 +2220,9 @@ func (x *Interface_IP6ND) GetInstallDefaultRoutes() bool {
 }
 
 type Interface_Unnumbered struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	InterfaceWithIp string                 `protobuf:"bytes,1,opt,name=interface_with_ip,json=interfaceWithIp,proto3" json:"interface_with_ip,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the interface that lends its address.
+	InterfaceWithIp string `protobuf:"bytes,1,opt,name=interface_with_ip,json=interfaceWithIp,proto3" json:"interface_with_ip,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

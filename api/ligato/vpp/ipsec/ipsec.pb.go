@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/ipsec/ipsec.proto
 
+// IPsec. Here for the algorithms that interface.proto refers to; the models come
+// with their descriptors.
+
 package ipsec
 
 import (

@@ -4,6 +4,10 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/l2/bridge_domain.proto
 
+// Bridge domains. Key: config/vpp/l2/v2/bridge-domain/<name>. Each bridged
+// interface is a derived value, vpp/bd/<name>/interface/<interface>: a missing
+// interface leaves only its own binding pending.
+
 package l2
 
 import (
@@ -22,13 +26,19 @@ const (
 )
 
 type BridgeDomain struct {
-	state               protoimpl.MessageState              `protogen:"open.v1"`
-	Name                string                              `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Flood               bool                                `protobuf:"varint,2,opt,name=flood,proto3" json:"flood,omitempty"`
-	UnknownUnicastFlood bool                                `protobuf:"varint,3,opt,name=unknown_unicast_flood,json=unknownUnicastFlood,proto3" json:"unknown_unicast_flood,omitempty"`
-	Forward             bool                                `protobuf:"varint,4,opt,name=forward,proto3" json:"forward,omitempty"`
-	Learn               bool                                `protobuf:"varint,5,opt,name=learn,proto3" json:"learn,omitempty"`
-	ArpTermination      bool                                `protobuf:"varint,6,opt,name=arp_termination,json=arpTermination,proto3" json:"arp_termination,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Flood broadcast and multicast frames.
+	Flood bool `protobuf:"varint,2,opt,name=flood,proto3" json:"flood,omitempty"`
+	// Flood frames to unknown unicast addresses.
+	UnknownUnicastFlood bool `protobuf:"varint,3,opt,name=unknown_unicast_flood,json=unknownUnicastFlood,proto3" json:"unknown_unicast_flood,omitempty"`
+	// Forward between ports.
+	Forward bool `protobuf:"varint,4,opt,name=forward,proto3" json:"forward,omitempty"`
+	// Learn MAC addresses from traffic.
+	Learn bool `protobuf:"varint,5,opt,name=learn,proto3" json:"learn,omitempty"`
+	// Answer ARP from arp_termination_table.
+	ArpTermination bool `protobuf:"varint,6,opt,name=arp_termination,json=arpTermination,proto3" json:"arp_termination,omitempty"`
+	// Minutes after which a learnt address is forgotten; 0: never.
 	MacAge              uint32                              `protobuf:"varint,7,opt,name=mac_age,json=macAge,proto3" json:"mac_age,omitempty"`
 	Interfaces          []*BridgeDomain_Interface           `protobuf:"bytes,100,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	ArpTerminationTable []*BridgeDomain_ArpTerminationEntry `protobuf:"bytes,102,rep,name=arp_termination_table,json=arpTerminationTable,proto3" json:"arp_termination_table,omitempty"`
@@ -130,12 +140,15 @@ func (x *BridgeDomain) GetArpTerminationTable() []*BridgeDomain_ArpTerminationEn
 }
 
 type BridgeDomain_Interface struct {
-	state                   protoimpl.MessageState `protogen:"open.v1"`
-	Name                    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	BridgedVirtualInterface bool                   `protobuf:"varint,2,opt,name=bridged_virtual_interface,json=bridgedVirtualInterface,proto3" json:"bridged_virtual_interface,omitempty"`
-	SplitHorizonGroup       uint32                 `protobuf:"varint,3,opt,name=split_horizon_group,json=splitHorizonGroup,proto3" json:"split_horizon_group,omitempty"`
-	unknownFields           protoimpl.UnknownFields
-	sizeCache               protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the interface.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The interface is the routed interface (BVI) of the domain; at most one.
+	BridgedVirtualInterface bool `protobuf:"varint,2,opt,name=bridged_virtual_interface,json=bridgedVirtualInterface,proto3" json:"bridged_virtual_interface,omitempty"`
+	// Frames do not pass between ports of the same group; 0: no group.
+	SplitHorizonGroup uint32 `protobuf:"varint,3,opt,name=split_horizon_group,json=splitHorizonGroup,proto3" json:"split_horizon_group,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *BridgeDomain_Interface) Reset() {

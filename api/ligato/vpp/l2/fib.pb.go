@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/l2/fib.proto
 
+// Static entries of bridge domains. Key:
+// config/vpp/l2/v2/fib/<bridge domain>/mac/<MAC>.
+
 package l2
 
 import (
@@ -68,13 +71,16 @@ func (FIBEntry_Action) EnumDescriptor() ([]byte, []int) {
 }
 
 type FIBEntry struct {
-	state                   protoimpl.MessageState `protogen:"open.v1"`
-	PhysAddress             string                 `protobuf:"bytes,1,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
-	BridgeDomain            string                 `protobuf:"bytes,2,opt,name=bridge_domain,json=bridgeDomain,proto3" json:"bridge_domain,omitempty"`
-	Action                  FIBEntry_Action        `protobuf:"varint,3,opt,name=action,proto3,enum=ligato.vpp.l2.FIBEntry_Action" json:"action,omitempty"`
-	OutgoingInterface       string                 `protobuf:"bytes,4,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
-	StaticConfig            bool                   `protobuf:"varint,5,opt,name=static_config,json=staticConfig,proto3" json:"static_config,omitempty"`
-	BridgedVirtualInterface bool                   `protobuf:"varint,6,opt,name=bridged_virtual_interface,json=bridgedVirtualInterface,proto3" json:"bridged_virtual_interface,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MAC address that frames are sent to.
+	PhysAddress  string          `protobuf:"bytes,1,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
+	BridgeDomain string          `protobuf:"bytes,2,opt,name=bridge_domain,json=bridgeDomain,proto3" json:"bridge_domain,omitempty"`
+	Action       FIBEntry_Action `protobuf:"varint,3,opt,name=action,proto3,enum=ligato.vpp.l2.FIBEntry_Action" json:"action,omitempty"`
+	// Port of the bridge domain; required to FORWARD.
+	OutgoingInterface string `protobuf:"bytes,4,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
+	// Not to be overwritten by learning.
+	StaticConfig            bool `protobuf:"varint,5,opt,name=static_config,json=staticConfig,proto3" json:"static_config,omitempty"`
+	BridgedVirtualInterface bool `protobuf:"varint,6,opt,name=bridged_virtual_interface,json=bridgedVirtualInterface,proto3" json:"bridged_virtual_interface,omitempty"`
 	unknownFields           protoimpl.UnknownFields
 	sizeCache               protoimpl.SizeCache
 }

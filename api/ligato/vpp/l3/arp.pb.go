@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/l3/arp.proto
 
+// Static neighbours of the vswitch, IPv4 and IPv6. Key:
+// config/vpp/v2/arp/<interface>/<address>.
+
 package l3
 
 import (
@@ -22,11 +25,13 @@ const (
 )
 
 type ARPEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	IpAddress     string                 `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
-	PhysAddress   string                 `protobuf:"bytes,3,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
-	Static        bool                   `protobuf:"varint,4,opt,name=static,proto3" json:"static,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the interface.
+	Interface   string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	IpAddress   string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
+	PhysAddress string `protobuf:"bytes,3,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
+	// Never to age out.
+	Static        bool `protobuf:"varint,4,opt,name=static,proto3" json:"static,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

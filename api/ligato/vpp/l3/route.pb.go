@@ -4,6 +4,10 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/l3/route.proto
 
+// Routes of the vswitch. Key:
+// config/vpp/v2/route/[if/<interface>/]vrf/<id>/dst/<network>/<length>/[gw/<next hop>].
+// Routes that differ only in interface or next hop are paths of one multipath route.
+
 package l3
 
 import (
@@ -71,17 +75,24 @@ func (Route_RouteType) EnumDescriptor() ([]byte, []int) {
 }
 
 type Route struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Type              Route_RouteType        `protobuf:"varint,10,opt,name=type,proto3,enum=ligato.vpp.l3.Route_RouteType" json:"type,omitempty"`
-	VrfId             uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
-	DstNetwork        string                 `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"`      // address/prefix length
-	NextHopAddr       string                 `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"` // IP address
-	OutgoingInterface string                 `protobuf:"bytes,5,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
-	Weight            uint32                 `protobuf:"varint,6,opt,name=weight,proto3" json:"weight,omitempty"`
-	Preference        uint32                 `protobuf:"varint,7,opt,name=preference,proto3" json:"preference,omitempty"`
-	ViaVrfId          uint32                 `protobuf:"varint,8,opt,name=via_vrf_id,json=viaVrfId,proto3" json:"via_vrf_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  Route_RouteType        `protobuf:"varint,10,opt,name=type,proto3,enum=ligato.vpp.l3.Route_RouteType" json:"type,omitempty"`
+	// VRF table that holds the route.
+	VrfId uint32 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
+	// Host bits must be zero.
+	DstNetwork string `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"` // address/prefix length
+	// Empty: the destination is on the link.
+	NextHopAddr string `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"` // IP address
+	// Logical name; empty: found by looking up the next hop.
+	OutgoingInterface string `protobuf:"bytes,5,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
+	// Share of the traffic among paths; 0 stands for 1.
+	Weight uint32 `protobuf:"varint,6,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Lower is preferred.
+	Preference uint32 `protobuf:"varint,7,opt,name=preference,proto3" json:"preference,omitempty"`
+	// For INTER_VRF: VRF table in which the lookup goes on.
+	ViaVrfId      uint32 `protobuf:"varint,8,opt,name=via_vrf_id,json=viaVrfId,proto3" json:"via_vrf_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Route) Reset() {

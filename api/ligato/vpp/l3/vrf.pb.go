@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/l3/vrf.proto
 
+// VRF tables. Key: config/vpp/v2/vrf-table/id/<id>/protocol/<IPV4|IPV6>.
+// Table 0 exists always.
+
 package l3
 
 import (
@@ -68,9 +71,10 @@ func (VrfTable_Protocol) EnumDescriptor() ([]byte, []int) {
 }
 
 type VrfTable struct {
-	state            protoimpl.MessageState     `protogen:"open.v1"`
-	Id               uint32                     `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Protocol         VrfTable_Protocol          `protobuf:"varint,2,opt,name=protocol,proto3,enum=ligato.vpp.l3.VrfTable_Protocol" json:"protocol,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Protocol VrfTable_Protocol      `protobuf:"varint,2,opt,name=protocol,proto3,enum=ligato.vpp.l3.VrfTable_Protocol" json:"protocol,omitempty"`
+	// For people, at most 63 characters.
 	Label            string                     `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
 	FlowHashSettings *VrfTable_FlowHashSettings `protobuf:"bytes,4,opt,name=flow_hash_settings,json=flowHashSettings,proto3" json:"flow_hash_settings,omitempty"`
 	unknownFields    protoimpl.UnknownFields

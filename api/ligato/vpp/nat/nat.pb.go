@@ -4,6 +4,9 @@
 // 	protoc        v3.21.12
 // source: ligato/vpp/nat/nat.proto
 
+// Network address translation. Keys: config/vpp/nat/v2/nat44-global,
+// …/nat44-interface/<name>, …/nat44-pool/<name>, …/dnat44/<label>.
+
 package nat
 
 import (
@@ -120,9 +123,10 @@ func (DNat44_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
 }
 
 type Nat44Global struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Forwarding          bool                   `protobuf:"varint,1,opt,name=forwarding,proto3" json:"forwarding,omitempty"`
-	EndpointIndependent bool                   `protobuf:"varint,5,opt,name=endpoint_independent,json=endpointIndependent,proto3" json:"endpoint_independent,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Let packets pass that match no translation.
+	Forwarding          bool `protobuf:"varint,1,opt,name=forwarding,proto3" json:"forwarding,omitempty"`
+	EndpointIndependent bool `protobuf:"varint,5,opt,name=endpoint_independent,json=endpointIndependent,proto3" json:"endpoint_independent,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/nat/nat.proto.
 	NatInterfaces []*Nat44Global_Interface `protobuf:"bytes,2,rep,name=nat_interfaces,json=natInterfaces,proto3" json:"nat_interfaces,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/nat/nat.proto.
@@ -260,11 +264,15 @@ func (x *DNat44) GetIdMappings() []*DNat44_IdentityMapping {
 }
 
 type Nat44Interface struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	NatInside     bool                   `protobuf:"varint,2,opt,name=nat_inside,json=natInside,proto3" json:"nat_inside,omitempty"`
-	NatOutside    bool                   `protobuf:"varint,3,opt,name=nat_outside,json=natOutside,proto3" json:"nat_outside,omitempty"`
-	OutputFeature bool                   `protobuf:"varint,4,opt,name=output_feature,json=outputFeature,proto3" json:"output_feature,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the interface.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Packets that enter here are translated from inside to outside.
+	NatInside bool `protobuf:"varint,2,opt,name=nat_inside,json=natInside,proto3" json:"nat_inside,omitempty"`
+	// Packets that enter here are translated back.
+	NatOutside bool `protobuf:"varint,3,opt,name=nat_outside,json=natOutside,proto3" json:"nat_outside,omitempty"`
+	// Translate when packets leave, after the routing decision.
+	OutputFeature bool `protobuf:"varint,4,opt,name=output_feature,json=outputFeature,proto3" json:"output_feature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,12 +336,15 @@ func (x *Nat44Interface) GetOutputFeature() bool {
 }
 
 type Nat44AddressPool struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	VrfId         uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
-	FirstIp       string                 `protobuf:"bytes,2,opt,name=first_ip,json=firstIp,proto3" json:"first_ip,omitempty"` // IPv4 address
-	LastIp        string                 `protobuf:"bytes,3,opt,name=last_ip,json=lastIp,proto3" json:"last_ip,omitempty"`    // IPv4 address
-	TwiceNat      bool                   `protobuf:"varint,4,opt,name=twice_nat,json=twiceNat,proto3" json:"twice_nat,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	// VRF table whose traffic uses the pool; 0xFFFFFFFF: any.
+	VrfId   uint32 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
+	FirstIp string `protobuf:"bytes,2,opt,name=first_ip,json=firstIp,proto3" json:"first_ip,omitempty"` // IPv4 address
+	// Empty: the pool is the one address first_ip.
+	LastIp string `protobuf:"bytes,3,opt,name=last_ip,json=lastIp,proto3" json:"last_ip,omitempty"` // IPv4 address
+	// For translating source and destination at once.
+	TwiceNat      bool `protobuf:"varint,4,opt,name=twice_nat,json=twiceNat,proto3" json:"twice_nat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
