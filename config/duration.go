@@ -1,0 +1,39 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Duration is a time.Duration that configuration gives either as a number of
+// nanoseconds or as a Go duration such as "5s" or "1m30s".
+type Duration time.Duration
+
+// UnmarshalJSON accepts both forms.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	switch value := value.(type) {
+	case float64:
+		*d = Duration(value)
+		return nil
+	case string:
+		parsed, err := time.ParseDuration(value)
+		if err == nil {
+			*d = Duration(parsed)
+			return nil
+		}
+	}
+	return fmt.Errorf(`a duration is expected: nanoseconds (5000000000) or a text such as "5s", "1m30s"`)
+}
+
+// MarshalJSON gives the Go form.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// Std returns the standard library's type.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Load decodes a YAML or JSON document into the struct that into points to. Keys
+// are the json tags of its fields, in exactly that spelling; fields that the
+// document does not mention keep their values. An empty document is valid.
+//
+// All mistakes are reported together, each with its line: unknown keys with the
+// nearest known one, values of the wrong type, and keys given twice. After an
+// error, into is unchanged.
+func Load(data []byte, into any) error {
+	target := reflect.ValueOf(into)
+	if target.Kind() != reflect.Pointer || target.IsNil() || target.Elem().Kind() != reflect.Struct {
+		panic(fmt.Sprintf("config.Load needs a pointer to a struct, not %T", into))
+	}
+	root, err := parse(data)
+	if err != nil || root == nil {
+		return err
+	}
+	c := &checker{merging: make(map[*yaml.Node]bool)}
+	c.check(root, target.Type().Elem(), "")
+	if len(c.errs) > 0 {
+		return errors.Join(c.errs...)
+	}
+	encoded, err := toJSON(root)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(encoded, into); err != nil {
+		return fmt.Errorf("configuration: %w", err) // the checker found nothing wrong
+	}
+	return nil
+}
+
+// LoadFile is Load for a file; errors name it. A file that does not exist is an
+// error that wraps fs.ErrNotExist.
+func LoadFile(path string, into any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if err := Load(data, into); err != nil {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	return nil
+}
+
+// parse returns the only document's root; nil if there is nothing in it.
+func parse(data []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := decoder.Decode(&doc); err == io.EOF {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := decoder.Decode(&second); err != io.EOF {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("line %d: a second document (\"---\"): only one is allowed", second.Line)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+// toJSON encodes a node as JSON.
+func toJSON(node *yaml.Node) ([]byte, error) {
+	var value any
+	if err := node.Decode(&value); err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %w", node.Line, err)
+	}
+	return encoded, nil
+}
