@@ -1,0 +1,29 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// ErrorBody is the JSON of an error answer.
+type ErrorBody struct{ Error string }
+
+// JSON answers with a value.
+func JSON(w http.ResponseWriter, value any) { Answer(w, http.StatusOK, value) }
+
+// Error answers with an error.
+func Error(w http.ResponseWriter, status int, err error) {
+	Answer(w, status, ErrorBody{Error: err.Error()})
+}
+
+// Answer answers with a status and a value.
+func Answer(w http.ResponseWriter, status int, value any) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		status = http.StatusInternalServerError
+		data, _ = json.Marshal(ErrorBody{Error: "answer cannot be encoded: " + err.Error()})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(data, '\n'))
+}
