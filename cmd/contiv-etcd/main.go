@@ -1,0 +1,75 @@
+// Command contiv-etcd runs the etcd that a Contiv cluster meets in.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/contiv/contiv/etcdserver"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	syscall.Umask(0o077)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "contiv-etcd:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var opts etcdserver.Options
+	var quotaMiB int64
+	level := slog.LevelWarn
+	c := &cobra.Command{
+		Use:           "contiv-etcd",
+		Short:         "Run the etcd that a Contiv cluster meets in",
+		Long:          "Runs a one-member etcd. When it is ready, it prints one line with its endpoints on\nstandard output. SIGTERM and SIGINT stop it.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			opts.Quota = quotaMiB << 20
+			opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			return run(c.Context(), opts)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory that keeps the data")
+	f.StringArrayVar(&opts.ClientURLs, "client-url", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
+	f.StringVar(&opts.PeerURL, "peer-url", "", "loopback URL for raft (default: the port after the client's)")
+	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
+	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
+	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "CA that must have signed the certificates of https clients")
+	f.BoolVar(&opts.AllowInsecure, "allow-insecure", false, "permit http client URLs that other machines reach")
+	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
+	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
+	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: fast, and data may be lost with the machine")
+	f.TextVar(&level, "log-level", slog.LevelWarn, "DEBUG, INFO, WARN or ERROR")
+	return c
+}
+
+func run(ctx context.Context, opts etcdserver.Options) error {
+	s, err := etcdserver.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	fmt.Printf("contiv-etcd is ready: endpoints=%s data-dir=%s\n", strings.Join(s.Endpoints(), ","), opts.DataDir)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err, ok := <-s.Done():
+		if ok {
+			return err
+		}
+		return fmt.Errorf("etcd ended by itself: see the log")
+	}
+}

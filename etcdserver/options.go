@@ -1,0 +1,178 @@
+package etcdserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Defaults of Options.
+const (
+	DefaultDataDir      = "/var/etcd/contiv-data"
+	DefaultClientURL    = "http://127.0.0.1:12379"
+	DefaultQuota        = int64(2) << 30
+	DefaultCompactAfter = time.Hour
+	DefaultReadyTimeout = time.Minute
+)
+
+// Options of a Server. The zero value serves DefaultDataDir on
+// DefaultClientURL.
+type Options struct {
+	// DataDir keeps the data between runs. It is made if missing.
+	DataDir string
+	// ClientURLs to listen on: http://IP:PORT, https://IP:PORT or
+	// unix:///path/of/socket. Port 0: any free port.
+	ClientURLs []string
+	// PeerURL, http://IP:PORT; no other member ever connects to it. Default:
+	// loopback, the port after that of the first TCP client URL.
+	PeerURL string
+
+	// CertFile and KeyFile are the server's certificate for https URLs. With
+	// ClientCAFile, clients must present a certificate signed by it.
+	CertFile, KeyFile, ClientCAFile string
+	// AllowInsecure permits http URLs on addresses that other machines reach.
+	AllowInsecure bool
+
+	// Quota is the size in bytes at which the backend refuses writes.
+	Quota int64
+	// CompactAfter is the age at which old revisions are forgotten. A watcher
+	// that was away for longer has to list anew.
+	CompactAfter time.Duration
+	// ReadyTimeout bounds how long Start waits for the member to serve.
+	ReadyTimeout time.Duration
+	// UnsafeNoSync trades the safety of the data for speed, in tests.
+	UnsafeNoSync bool
+
+	// Logger takes etcd's log as well; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// withDefaults fills empty fields.
+func (o Options) withDefaults() Options {
+	if o.DataDir == "" {
+		o.DataDir = DefaultDataDir
+	}
+	if len(o.ClientURLs) == 0 {
+		o.ClientURLs = []string{DefaultClientURL}
+	}
+	if o.Quota == 0 {
+		o.Quota = DefaultQuota
+	}
+	if o.CompactAfter == 0 {
+		o.CompactAfter = DefaultCompactAfter
+	}
+	if o.ReadyTimeout == 0 {
+		o.ReadyTimeout = DefaultReadyTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// endpoints are the URLs to listen on, ports filled in.
+type endpoints struct {
+	clients []url.URL
+	peer    url.URL
+}
+
+// resolve checks the URLs and replaces port 0 by a free port.
+func (o Options) resolve() (endpoints, error) {
+	var e endpoints
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return e, errors.New("give both the certificate and its key, or neither")
+	}
+	peerPort := 0
+	for _, s := range o.ClientURLs {
+		u, err := parseURL("client URL", s)
+		if err != nil {
+			return e, err
+		}
+		if u.Scheme == "https" && o.CertFile == "" {
+			return e, fmt.Errorf("client URL %q: https needs a certificate and its key", s)
+		}
+		if u.Scheme == "http" && !o.AllowInsecure && !isLoopback(u.Hostname()) {
+			return e, fmt.Errorf("client URL %q: %w: use https with a client CA, a loopback address or a unix socket, or allow it explicitly", s, ErrInsecure)
+		}
+		anyPort := u.Port() == "0"
+		if err := fillPort(&u); err != nil {
+			return e, fmt.Errorf("client URL %q: %w", s, err)
+		}
+		if peerPort == 0 && u.Scheme != "unix" && !anyPort {
+			peerPort, _ = strconv.Atoi(u.Port())
+			peerPort = (peerPort + 1) % 65536
+		}
+		e.clients = append(e.clients, u)
+	}
+
+	peer := o.PeerURL
+	if peer == "" {
+		peer = fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	}
+	u, err := parseURL("peer URL", peer)
+	if err != nil {
+		return e, err
+	}
+	if u.Scheme != "http" || !isLoopback(u.Hostname()) {
+		return e, fmt.Errorf("peer URL %q: this etcd has no other member: use http with a loopback address", peer)
+	}
+	if err := fillPort(&u); err != nil {
+		return e, fmt.Errorf("peer URL %q: %w", peer, err)
+	}
+	e.peer = u
+	return e, nil
+}
+
+// parseURL accepts http, https and unix URLs that can be listened on.
+func parseURL(what, s string) (url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return url.URL{}, fmt.Errorf("%s: %w", what, err)
+	}
+	switch u.Scheme {
+	case "http", "https":
+		host, port, err := net.SplitHostPort(u.Host)
+		if err != nil || port == "" {
+			return url.URL{}, fmt.Errorf("%s %q: give it the form %s://IP:PORT", what, s, u.Scheme)
+		}
+		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
+			return url.URL{}, fmt.Errorf("%s %q: %q is no IP address: names cannot be listened on", what, s, host)
+		}
+		if u.Path != "" {
+			return url.URL{}, fmt.Errorf("%s %q: drop the path %q", what, s, u.Path)
+		}
+	case "unix":
+		if u.Host != "" || u.Path == "" {
+			return url.URL{}, fmt.Errorf("%s %q: give the absolute path of the socket, unix:///PATH", what, s)
+		}
+	default:
+		return url.URL{}, fmt.Errorf("%s %q: the scheme must be http, https or unix", what, s)
+	}
+	return *u, nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
+
+// fillPort replaces port 0 by one that is free now.
+func fillPort(u *url.URL) error {
+	if u.Port() != "0" {
+		return nil
+	}
+	l, err := net.Listen("tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	u.Host = l.Addr().String()
+	return l.Close()
+}

@@ -1,0 +1,220 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+)
+
+// Server is a running etcd. Close it.
+type Server struct {
+	etcd      *embed.Etcd
+	lock      *dirLock
+	log       *slog.Logger
+	endpoints []string
+	grpc      grpcServers
+	closing   atomic.Bool
+	done      chan error
+	closeOnce sync.Once
+}
+
+// Start serves the data directory and returns when clients can read and write.
+// When ctx ends before that, the member is stopped again.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	opts = opts.withDefaults()
+	urls, err := opts.resolve()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(opts.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{lock: lock, log: opts.Logger, done: make(chan error, 1)}
+	s.etcd, err = embed.StartEtcd(s.config(opts, urls))
+	if err != nil {
+		lock.release()
+		return nil, startError(err, urls)
+	}
+	for _, u := range urls.clients {
+		s.endpoints = append(s.endpoints, u.String())
+	}
+	if err := s.awaitReady(ctx, opts.ReadyTimeout); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if err := restrictSockets(urls.clients); err != nil {
+		s.Close()
+		return nil, err
+	}
+	go s.supervise()
+	return s, nil
+}
+
+// config translates our options into etcd's.
+func (s *Server) config(opts Options, urls endpoints) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "contiv-etcd"
+	c.Dir = opts.DataDir
+	c.ListenClientUrls = urls.clients
+	c.AdvertiseClientUrls = advertised(urls)
+	c.ListenPeerUrls = []url.URL{urls.peer}
+	c.AdvertisePeerUrls = []url.URL{urls.peer}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.InitialClusterToken = "contiv-etcd"
+	c.EnableGRPCGateway = false
+
+	c.QuotaBackendBytes = opts.Quota
+	c.AutoCompactionMode = embed.CompactorModePeriodic
+	c.AutoCompactionRetention = opts.CompactAfter.String()
+	c.BootstrapDefragThresholdMegabytes = 64
+	c.UnsafeNoFsync = opts.UnsafeNoSync
+
+	c.ClientTLSInfo = transport.TLSInfo{
+		CertFile: opts.CertFile, KeyFile: opts.KeyFile,
+		TrustedCAFile: opts.ClientCAFile, ClientCertAuth: opts.ClientCAFile != "",
+	}
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, &s.closing))
+	c.ServiceRegister = s.grpc.add
+	return c
+}
+
+// advertised are the client URLs that etcd tells its clients; unix sockets are
+// not among what it can tell.
+func advertised(urls endpoints) []url.URL {
+	var out []url.URL
+	for _, u := range urls.clients {
+		if u.Scheme != "unix" {
+			out = append(out, u)
+		}
+	}
+	if out == nil {
+		out = []url.URL{urls.peer}
+	}
+	return out
+}
+
+// startError turns etcd's errors into ones that say what to do.
+func startError(err error, urls endpoints) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	var op *net.OpError
+	taken := urls.clients[0].String()
+	if errors.As(err, &op) && op.Addr != nil {
+		taken = op.Addr.String()
+	}
+	if taken == urls.peer.Host {
+		return fmt.Errorf("start etcd: peer %w: %s: give another peer URL, or port 0 for any", ErrAddressTaken, taken)
+	}
+	return fmt.Errorf("start etcd: client %w: %s: stop that process or give another client URL", ErrAddressTaken, taken)
+}
+
+func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+		return nil
+	case <-s.etcd.Server.StopNotify():
+		return errors.New("start etcd: the member stopped while it was starting: see the log")
+	case err := <-s.etcd.Err():
+		return fmt.Errorf("start etcd: %w", err)
+	case <-ctx.Done():
+		return fmt.Errorf("start etcd: %w", ctx.Err())
+	case <-timer.C:
+		return fmt.Errorf("start etcd: not ready after %v: is the disk of the data directory very slow?", timeout)
+	}
+}
+
+// restrictSockets makes unix sockets accessible for the owner only.
+func restrictSockets(urls []url.URL) error {
+	for _, u := range urls {
+		if u.Scheme != "unix" {
+			continue
+		}
+		if err := os.Chmod(u.Path, 0o600); err != nil {
+			return fmt.Errorf("restrict access to the client socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// supervise waits for the end of the member, wanted or not.
+func (s *Server) supervise() {
+	defer close(s.done)
+	select {
+	case err, ok := <-s.etcd.Err():
+		if ok && err != nil {
+			s.done <- fmt.Errorf("etcd failed: %w", err)
+		}
+	case <-s.etcd.Server.StopNotify():
+	}
+}
+
+// Endpoint is the first client URL; port 0 is replaced by the port in use.
+func (s *Server) Endpoint() string { return s.endpoints[0] }
+
+// Endpoints are all client URLs.
+func (s *Server) Endpoints() []string { return append([]string(nil), s.endpoints...) }
+
+// Done delivers the error that ended the server by itself, and is closed when
+// the server has ended for any reason.
+func (s *Server) Done() <-chan error { return s.done }
+
+// closeGrace is what requests in progress get to finish; watches, which never
+// finish, are cut off then.
+const closeGrace = 500 * time.Millisecond
+
+// Close ends requests, syncs the data and frees ports and data directory.
+// Closing again does nothing.
+func (s *Server) Close() {
+	s.closeOnce.Do(func() {
+		s.closing.Store(true)
+		s.grpc.stop(closeGrace)
+		s.etcd.Close()
+		s.lock.release()
+		s.log.Info("etcd stopped", "endpoints", strings.Join(s.endpoints, ","))
+	})
+}
+
+// grpcServers are the gRPC servers of the client URLs. We stop them ourselves:
+// etcd would wait seven seconds for watches.
+type grpcServers struct {
+	mu      sync.Mutex
+	servers []*grpc.Server
+}
+
+func (g *grpcServers) add(s *grpc.Server) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.servers = append(g.servers, s)
+}
+
+func (g *grpcServers) stop(grace time.Duration) {
+	g.mu.Lock()
+	servers := g.servers
+	g.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		wg.Go(func() {
+			timer := time.AfterFunc(grace, s.Stop)
+			defer timer.Stop()
+			s.GracefulStop()
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,205 @@
+package etcdserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func testOptions(t testing.TB) Options {
+	return Options{
+		DataDir:      filepath.Join(t.TempDir(), "data"),
+		ClientURLs:   []string{"http://127.0.0.1:0"},
+		UnsafeNoSync: true,
+		Logger:       slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+}
+
+func start(t testing.TB, opts Options) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func client(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func put(t testing.TB, endpoint, key, value string) {
+	t.Helper()
+	if _, err := client(t, endpoint).Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t testing.TB, endpoint, key string) string {
+	t.Helper()
+	r, err := client(t, endpoint).Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Kvs) == 0 {
+		return ""
+	}
+	return string(r.Kvs[0].Value)
+}
+
+func TestDataSurvivesARestart(t *testing.T) {
+	opts := testOptions(t)
+	s := start(t, opts)
+	put(t, s.Endpoint(), "/k", "v")
+	s.Close()
+
+	s = start(t, opts)
+	if got := get(t, s.Endpoint(), "/k"); got != "v" {
+		t.Errorf("after the restart the key is %q, want %q", got, "v")
+	}
+}
+
+func TestCloseDoesNotWaitForWatches(t *testing.T) {
+	s := start(t, testOptions(t))
+	c := client(t, s.Endpoint())
+	watch := c.Watch(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-watch
+	begin := time.Now()
+	s.Close()
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("Close took %v with a watch open", took)
+	}
+	for range s.Done() {
+	}
+}
+
+func TestUnixSocketServesItsOwnerOnly(t *testing.T) {
+	opts := testOptions(t)
+	dir, err := os.MkdirTemp("", "etcd") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "etcd.sock")
+	opts.ClientURLs = []string{"unix://" + socket}
+	s := start(t, opts)
+	put(t, s.Endpoint(), "/k", "v")
+	if got := get(t, s.Endpoint(), "/k"); got != "v" {
+		t.Errorf("got %q", got)
+	}
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if perm := info.Mode().Perm(); perm != 0o600 {
+		t.Errorf("socket mode is %o, want 600", perm)
+	}
+}
+
+func TestErrorsSayWhatToChange(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	running := testOptions(t)
+	start(t, running)
+
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		is     error
+		text   string
+	}{
+		{"client port taken", func(o *Options) { o.ClientURLs = []string{"http://" + taken.Addr().String()} }, ErrAddressTaken, "give another client URL"},
+		{"peer port taken", func(o *Options) { o.PeerURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another peer URL"},
+		{"directory in use", func(o *Options) { o.DataDir = running.DataDir }, ErrDirInUse, "give another directory"},
+		{"directory below a file", func(o *Options) { o.DataDir = "/dev/null/data" }, ErrDirNotWritable, "writable file system"},
+		{"directory on a read-only file system", func(o *Options) { o.DataDir = "/proc/contiv-data" }, ErrDirNotWritable, "writable file system"},
+		{"open to the world", func(o *Options) { o.ClientURLs = []string{"http://0.0.0.0:0"} }, ErrInsecure, "use https"},
+		{"https without certificate", func(o *Options) { o.ClientURLs = []string{"https://127.0.0.1:0"} }, nil, "needs a certificate"},
+		{"certificate without key", func(o *Options) { o.CertFile = "x" }, nil, "both"},
+		{"name instead of address", func(o *Options) { o.ClientURLs = []string{"http://example.org:1"} }, nil, "no IP address"},
+		{"no port", func(o *Options) { o.ClientURLs = []string{"http://127.0.0.1"} }, nil, "IP:PORT"},
+		{"relative socket", func(o *Options) { o.ClientURLs = []string{"unix://etcd.sock"} }, nil, "unix:///PATH"},
+		{"unknown scheme", func(o *Options) { o.ClientURLs = []string{"tcp://127.0.0.1:1"} }, nil, "http, https or unix"},
+		{"peer off loopback", func(o *Options) { o.PeerURL = "http://0.0.0.0:0" }, nil, "loopback address"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			opts := testOptions(t)
+			c.change(&opts)
+			s, err := Start(t.Context(), opts)
+			if err == nil {
+				s.Close()
+				t.Fatal("started")
+			}
+			if c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error is not %q: %v", c.is, err)
+			}
+			if !strings.Contains(err.Error(), c.text) {
+				t.Errorf("error does not contain %q: %v", c.text, err)
+			}
+		})
+	}
+}
+
+func TestStartGivesUpWhenItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	opts := testOptions(t)
+	if s, err := Start(ctx, opts); err == nil {
+		s.Close() // it was ready before it looked: as good
+	} else if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	start(t, opts) // directory and lock are free again
+}
+
+func TestLogOfEtcdGoesToSlog(t *testing.T) {
+	var out syncBuffer
+	opts := testOptions(t)
+	opts.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	start(t, opts)
+	for _, want := range []string{`"msg":"now serving peer/client/metrics"`, `"data-dir":"` + opts.DataDir, `"initial-advertise-peer-urls":["http://127.0.0.1:`, `"advertise-client-urls":["http://`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("log lacks %s", want)
+		}
+	}
+}
+
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
