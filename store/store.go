@@ -1,5 +1,3 @@
-// Package store is the key-value broker that the agents and KSR share: etcd in
-// production, a local bbolt file as its mirror, memory in tests.
 package store
 
 import (

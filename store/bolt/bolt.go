@@ -1,0 +1,217 @@
+// Package bolt is a store in one local file: the mirror of etcd that lets a node
+// start without etcd, and the place of what a node must remember.
+//
+// The file is a bbolt database with one bucket. Every change is on disk when
+// the call returns.
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/store"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// DefaultLockTimeout is how long Open waits for another process to release the file.
+const DefaultLockTimeout = 2 * time.Second
+
+var (
+	// ErrLocked is wrapped when another process has the file open.
+	ErrLocked = errors.New("file is in use by another process")
+	// ErrCorrupt is wrapped when the file is no database that we can read.
+	ErrCorrupt = errors.New("file is damaged or no bolt database")
+)
+
+var bucket = []byte("kv")
+
+// Store is a store.Batcher. Revisions are always 0.
+type Store struct {
+	db   *bbolt.DB
+	path string
+}
+
+var _ store.Batcher = (*Store)(nil)
+
+// Open opens the file, creating it (mode 0600) and its directory (0700) if they
+// do not exist. lockTimeout bounds the wait for a lock; 0: DefaultLockTimeout.
+func Open(path string, lockTimeout time.Duration) (*Store, error) {
+	if lockTimeout == 0 {
+		lockTimeout = DefaultLockTimeout
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("create directory of local store: %w", err)
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucketIfNotExists(bucket)
+		return err
+	})
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("prepare local store %s: %w", path, err)
+	}
+	return &Store{db: db, path: path}, nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("open local store %s: %w: is another agent of this node still running?", path, ErrLocked)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return fmt.Errorf("open local store %s: %w (%w): move it away and start again", path, ErrCorrupt, err)
+	}
+	return fmt.Errorf("open local store %s: %w", path, err)
+}
+
+// Close releases the file, after running transactions.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Get returns ok=false for a key that does not exist.
+func (s *Store) Get(ctx context.Context, key string) (kv store.KV, ok bool, err error) {
+	err = s.view(ctx, "get "+key, func(b *bbolt.Bucket) error {
+		if value := b.Get([]byte(key)); value != nil {
+			kv, ok = store.KV{Key: key, Value: bytes.Clone(value)}, true
+		}
+		return nil
+	})
+	return kv, ok, err
+}
+
+// List returns all pairs with the prefix, sorted by key. The revision is 0.
+func (s *Store) List(ctx context.Context, prefix string) (kvs []store.KV, revision int64, err error) {
+	err = s.view(ctx, "list "+prefix, func(b *bbolt.Bucket) error {
+		return eachWithPrefix(b, prefix, func(key, value []byte) error {
+			kvs = append(kvs, store.KV{Key: string(key), Value: bytes.Clone(value)})
+			return nil
+		})
+	})
+	return kvs, 0, err
+}
+
+// Put sets the value of a key.
+func (s *Store) Put(ctx context.Context, key string, value []byte) error {
+	return s.update(ctx, "put "+key, func(b *bbolt.Bucket) error { return b.Put([]byte(key), value) })
+}
+
+// Delete of a missing key succeeds.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error { return b.Delete([]byte(key)) })
+}
+
+// DeletePrefix deletes all keys with the prefix in one transaction.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
+	return s.update(ctx, "delete all of "+prefix, func(b *bbolt.Bucket) error {
+		var keys [][]byte // deleting moves the cursor
+		_ = eachWithPrefix(b, prefix, func(key, _ []byte) error {
+			keys = append(keys, bytes.Clone(key))
+			return nil
+		})
+		for _, key := range keys {
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PutIfNotExists puts the value unless the key exists.
+func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
+	err = s.update(ctx, "put "+key, func(b *bbolt.Bucket) error {
+		if done = b.Get([]byte(key)) == nil; done {
+			return b.Put([]byte(key), value)
+		}
+		return nil
+	})
+	return done && err == nil, err
+}
+
+// CompareAndSwap replaces the value if it equals old.
+func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
+	err = s.update(ctx, "swap "+key, func(b *bbolt.Bucket) error {
+		if done = equals(b, key, old); done {
+			return b.Put([]byte(key), new)
+		}
+		return nil
+	})
+	return done && err == nil, err
+}
+
+// CompareAndDelete deletes the key if its value equals old.
+func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
+	err = s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error {
+		if done = equals(b, key, old); done {
+			return b.Delete([]byte(key))
+		}
+		return nil
+	})
+	return done && err == nil, err
+}
+
+// Batch makes all changes in one transaction: one write to the disk.
+func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
+	return s.update(ctx, fmt.Sprintf("write %d changes", len(changes)), func(b *bbolt.Bucket) error {
+		for _, c := range changes {
+			var err error
+			if c.Deleted {
+				err = b.Delete([]byte(c.Key))
+			} else {
+				err = b.Put([]byte(c.Key), c.Value)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Key, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Store) view(ctx context.Context, what string, f func(*bbolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.wrap(what, s.db.View(func(tx *bbolt.Tx) error { return f(tx.Bucket(bucket)) }))
+}
+
+func (s *Store) update(ctx context.Context, what string, f func(*bbolt.Bucket) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.wrap(what, s.db.Update(func(tx *bbolt.Tx) error { return f(tx.Bucket(bucket)) }))
+}
+
+func (s *Store) wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return fmt.Errorf("local store %s: %s: closed: %w", s.path, what, store.ErrUnavailable)
+	}
+	return fmt.Errorf("local store %s: %s: %w", s.path, what, err)
+}
+
+func equals(b *bbolt.Bucket, key string, value []byte) bool {
+	present := b.Get([]byte(key))
+	return present != nil && bytes.Equal(present, value)
+}
+
+func eachWithPrefix(b *bbolt.Bucket, prefix string, f func(key, value []byte) error) error {
+	p := []byte(prefix)
+	cursor := b.Cursor()
+	for key, value := cursor.Seek(p); key != nil && bytes.HasPrefix(key, p); key, value = cursor.Next() {
+		if err := f(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

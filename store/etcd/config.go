@@ -1,0 +1,107 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/config"
+)
+
+// Config says how to reach etcd. Its form in files (etcd.conf) is given by the
+// json tags.
+type Config struct {
+	// Endpoints are "host:port" or URLs of the members.
+	Endpoints []string `json:"endpoints"`
+	// DialTimeout bounds one attempt to connect. Default 1 s.
+	DialTimeout config.Duration `json:"dial-timeout"`
+	// OperationTimeout bounds calls whose context has no earlier deadline.
+	// Default 3 s.
+	OperationTimeout config.Duration `json:"operation-timeout"`
+	// KeepAliveTime is the idle time after which a connection is probed.
+	// Default 5 s.
+	KeepAliveTime config.Duration `json:"keepalive-time"`
+	// KeepAliveTimeout is the time after which a connection that does not
+	// answer the probe is given up. Default 3 s.
+	KeepAliveTimeout config.Duration `json:"keepalive-timeout"`
+
+	// InsecureTransport turns TLS off. With it, no files may be given.
+	InsecureTransport bool `json:"insecure-transport"`
+	// InsecureSkipTLSVerify accepts any certificate of the server.
+	InsecureSkipTLSVerify bool `json:"insecure-skip-tls-verify"`
+	// CAFile, CertFile and KeyFile are PEM files: who signs the server's
+	// certificate (default: the system's authorities), and ours.
+	CAFile   string `json:"ca-file"`
+	CertFile string `json:"cert-file"`
+	KeyFile  string `json:"key-file"`
+
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+func (c *Config) setDefaults() {
+	for _, d := range []struct {
+		field *config.Duration
+		value time.Duration
+	}{
+		{&c.DialTimeout, time.Second},
+		{&c.OperationTimeout, 3 * time.Second},
+		{&c.KeepAliveTime, 5 * time.Second},
+		{&c.KeepAliveTimeout, 3 * time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = config.Duration(d.value)
+		}
+	}
+}
+
+// tlsConfig returns nil for connections without TLS: those that the
+// configuration asks for, or that have http:// or scheme-less endpoints and no
+// TLS files.
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	files := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
+	if c.InsecureTransport {
+		if files {
+			return nil, errors.New("etcd: insecure-transport excludes ca-file, cert-file and key-file: remove one or the other")
+		}
+		return nil, nil
+	}
+	if !files && !c.InsecureSkipTLSVerify && !c.wantsTLS() {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.InsecureSkipTLSVerify}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: ca-file: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("etcd: ca-file %s contains no PEM certificate", c.CAFile)
+		}
+	}
+	if c.CertFile != "" || c.KeyFile != "" {
+		if c.CertFile == "" || c.KeyFile == "" {
+			return nil, errors.New("etcd: cert-file and key-file must be given together")
+		}
+		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: cert-file and key-file: %w", err)
+		}
+		t.Certificates = []tls.Certificate{cert}
+	}
+	return t, nil
+}
+
+func (c *Config) wantsTLS() bool {
+	for _, e := range c.Endpoints {
+		if strings.HasPrefix(e, "https://") {
+			return true
+		}
+	}
+	return false
+}

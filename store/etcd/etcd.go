@@ -1,0 +1,240 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/store"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// listPage is the number of pairs that one request of List reads.
+const listPage = 5000
+
+// Store is a store.Watchable. Calls that fail because etcd cannot be reached wrap
+// store.ErrUnavailable; a write that failed so may have been done nevertheless.
+type Store struct {
+	client  *clientv3.Client
+	timeout time.Duration
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu sync.Mutex
+	// lost is closed, and replaced, when the connection is lost.
+	lost chan struct{}
+}
+
+var _ store.Watchable = (*Store)(nil)
+
+// New returns a store that connects in the background, and again whenever the
+// connection is lost. Errors are errors in the configuration.
+func New(cfg Config) (*Store, error) {
+	cfg.setDefaults()
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New(`etcd: no endpoints given: set "endpoints", for example to ["127.0.0.1:12379"]`)
+	}
+	tlsConfig, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := clientv3.New(clientv3.Config{
+		Context:              ctx,
+		Endpoints:            cfg.Endpoints,
+		DialTimeout:          cfg.DialTimeout.Std(),
+		DialKeepAliveTime:    cfg.KeepAliveTime.Std(),
+		DialKeepAliveTimeout: cfg.KeepAliveTimeout.Std(),
+		TLS:                  tlsConfig,
+		Username:             cfg.Username,
+		Password:             cfg.Password,
+		Logger:               zap.NewNop(), // failures are returned to the caller
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: cfg.DialTimeout.Std(),
+		})},
+	})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), ctx: ctx, cancel: cancel, lost: make(chan struct{})}
+	s.wg.Go(s.followConnection)
+	return s, nil
+}
+
+// Client returns the client of etcd itself, for what store.Broker lacks. It
+// belongs to the store.
+func (s *Store) Client() *clientv3.Client { return s.client }
+
+// Close ends all watches and calls.
+func (s *Store) Close() error {
+	s.cancel()
+	err := s.client.Close()
+	s.wg.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// followConnection announces the loss of the connection. The client reconnects
+// silently, and would let a watch wait for ever in an etcd that came back empty.
+func (s *Store) followConnection() {
+	conn := s.client.ActiveConnection()
+	for {
+		state := conn.GetState()
+		if !conn.WaitForStateChange(s.ctx, state) {
+			return
+		}
+		if state == connectivity.Ready {
+			s.mu.Lock()
+			close(s.lost)
+			s.lost = make(chan struct{})
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *Store) connectionLost() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// Get returns ok=false for a key that does not exist.
+func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	response, err := s.client.Get(ctx, key)
+	if err != nil {
+		return store.KV{}, false, wrap("get "+key, err)
+	}
+	if len(response.Kvs) == 0 {
+		return store.KV{}, false, nil
+	}
+	kv := response.Kvs[0]
+	return store.KV{Key: key, Value: kv.Value, Revision: kv.ModRevision}, true, nil
+}
+
+// List returns all pairs with the prefix, sorted by key, all as of the returned
+// revision. The operation timeout applies to each page of pairs.
+func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	var (
+		kvs      []store.KV
+		revision int64
+	)
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	if prefix == "" {
+		from, end = "\x00", "\x00"
+	}
+	for {
+		page, err := s.page(ctx, from, end, revision)
+		if err != nil {
+			return nil, 0, wrap("list "+prefix, err)
+		}
+		for _, kv := range page.Kvs {
+			kvs = append(kvs, store.KV{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision})
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+		}
+		if !page.More {
+			return kvs, revision, nil
+		}
+		from = kvs[len(kvs)-1].Key + "\x00"
+	}
+}
+
+func (s *Store) page(ctx context.Context, from, end string, revision int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(revision))
+}
+
+// Put sets the value of a key.
+func (s *Store) Put(ctx context.Context, key string, value []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.client.Put(ctx, key, string(value))
+	return wrap("put "+key, err)
+}
+
+// Delete of a missing key succeeds.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.client.Delete(ctx, key)
+	return wrap("delete "+key, err)
+}
+
+// DeletePrefix deletes all keys with the prefix in one transaction.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.client.Delete(ctx, prefix, clientv3.WithPrefix())
+	return wrap("delete all of "+prefix, err)
+}
+
+// PutIfNotExists atomically puts the value unless the key exists.
+func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
+	return s.doIf(ctx, key, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, string(value)))
+}
+
+// CompareAndSwap atomically replaces the value if it equals old.
+func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
+	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpPut(key, string(new)))
+}
+
+// CompareAndDelete atomically deletes the key if its value equals old.
+func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
+	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpDelete(key))
+}
+
+func (s *Store) doIf(ctx context.Context, key string, condition clientv3.Cmp, op clientv3.Op) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	response, err := s.client.Txn(ctx).If(condition).Then(op).Commit()
+	if err != nil {
+		return false, wrap("change "+key, err)
+	}
+	return response.Succeeded, nil
+}
+
+// wrap says what failed, and makes the kind of failure known.
+func wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("etcd: %s: %w", what, err)
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return fmt.Errorf("etcd: %s: %w", what, store.ErrCompacted)
+	case isUnavailable(err):
+		return fmt.Errorf("etcd: %s: %w: %w", what, store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("etcd: %s: %w", what, err)
+}
+
+func isUnavailable(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	code := status.Code(err)
+	var etcdError rpctypes.EtcdError
+	if errors.As(err, &etcdError) {
+		code = etcdError.Code()
+	}
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}

@@ -1,0 +1,124 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/store/storetest"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStore(t *testing.T) {
+	server := etcdtest.Start(t)
+	connect := func(t *testing.T) *etcd.Store {
+		s := server.Store()
+		if err := s.DeletePrefix(context.Background(), ""); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	storetest.TestBroker(t, func(t *testing.T) store.Broker { return connect(t) })
+	storetest.TestWatchable(t, func(t *testing.T) store.Watchable { return connect(t) })
+}
+
+func TestListReadsPagesOfOneRevision(t *testing.T) {
+	s, ctx := etcdtest.Start(t).Store(), context.Background()
+	const txns, size = 51, 100
+	for i := range txns {
+		var ops []clientv3.Op
+		for j := range size {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("/k/%05d", i*size+j), ""))
+		}
+		if _, err := s.Client().Txn(ctx).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kvs, revision, err := s.List(ctx, "/k/")
+	if err != nil || len(kvs) != txns*size || kvs[txns*size-1].Key != "/k/05099" || revision != txns+1 {
+		t.Errorf("%d pairs at revision %d, %v", len(kvs), revision, err)
+	}
+}
+
+func TestWatchOfCompactedRevision(t *testing.T) {
+	server := etcdtest.Start(t)
+	s, ctx := server.Store(), context.Background()
+	_, revision, err := s.List(ctx, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put(ctx, "/a", nil)
+	s.Put(ctx, "/a", nil)
+	server.Compact(s)
+	ch, err := s.Watch(ctx, revision, "/")
+	if err == nil {
+		err = (<-ch).Err
+	}
+	if !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOutage(t *testing.T) {
+	server := etcdtest.Start(t)
+	s, ctx := server.Store(), context.Background()
+	ch, err := s.Watch(ctx, 0, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	if b := <-ch; !errors.Is(b.Err, store.ErrUnavailable) {
+		t.Errorf("watch: %v", b)
+	}
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Get(short, "/a"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("get: %v", err)
+	}
+	begin := time.Now()
+	if _, err := s.Watch(ctx, 0, "/"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("new watch: %v", err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("new watch: %v until the error", took)
+	}
+
+	server.Start()
+	for {
+		if _, _, err = s.Get(ctx, "/a"); err == nil {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("etcd is back, and still: %v", err)
+		}
+	}
+	ctx, cancel = context.WithCancel(ctx)
+	defer cancel()
+	if _, err := s.Watch(ctx, 0, "/"); err != nil {
+		t.Errorf("watch after the outage: %v", err)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for name, cfg := range map[string]etcd.Config{
+		"no endpoints":    {},
+		"missing CA":      {Endpoints: []string{"x:1"}, CAFile: "/does/not/exist"},
+		"key without":     {Endpoints: []string{"x:1"}, KeyFile: "/does/not/exist"},
+		"contradiction":   {Endpoints: []string{"x:1"}, CAFile: "/x", InsecureTransport: true},
+		"unusual timeout": {DialTimeout: config.Duration(-1)},
+	} {
+		if s, err := etcd.New(cfg); err == nil {
+			s.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

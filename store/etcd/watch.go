@@ -1,0 +1,128 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/store"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Watch reports changes of keys with any of the prefixes. It returns when etcd has
+// confirmed all of them. Changes with one prefix come in their order; between
+// prefixes there is none. The loss of the connection ends the watch with
+// store.ErrUnavailable.
+func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
+	w := &watch{user: ctx, out: make(chan store.WatchBatch)}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	lost := s.connectionLost()
+
+	var channels []clientv3.WatchChan
+	for _, prefix := range prefixes {
+		ch, err := s.startWatch(w, prefix, revision)
+		if err != nil {
+			w.cancel(nil)
+			return nil, err
+		}
+		channels = append(channels, ch)
+	}
+	for i, ch := range channels {
+		w.wg.Go(func() { w.forward(prefixes[i], ch) })
+	}
+	go w.supervise(lost, s.ctx.Done())
+	return w.out, nil
+}
+
+// startWatch begins to watch one prefix and waits for etcd to confirm it.
+func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.WatchChan, error) {
+	late := errors.New("no answer in time")
+	timer := time.AfterFunc(s.timeout, func() { w.cancel(late) })
+	defer timer.Stop()
+
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithCreatedNotify()}
+	if revision > 0 {
+		opts = append(opts, clientv3.WithRev(revision+1))
+	}
+	ch := s.client.Watch(clientv3.WithRequireLeader(w.ctx), prefix, opts...)
+	first, ok := <-ch
+	switch {
+	case errors.Is(context.Cause(w.ctx), late):
+		return nil, fmt.Errorf("etcd: watch %s: %w: %w", prefix, store.ErrUnavailable, late)
+	case w.ctx.Err() != nil:
+		return nil, fmt.Errorf("etcd: watch %s: %w", prefix, context.Cause(w.ctx))
+	case !ok:
+		return nil, fmt.Errorf("etcd: watch %s: %w", prefix, store.ErrUnavailable)
+	case first.Err() != nil:
+		return nil, wrap("watch "+prefix, first.Err())
+	}
+	return ch, nil
+}
+
+// watch merges the watches of several prefixes. Its goroutines: one forward per
+// prefix, and supervise, which closes out after they have ended.
+type watch struct {
+	// user is the context of the caller, ctx the one of the goroutines.
+	user, ctx context.Context
+	cancel    context.CancelCauseFunc
+	wg        sync.WaitGroup
+	out       chan store.WatchBatch
+
+	failOnce sync.Once
+	failure  error
+}
+
+func (w *watch) forward(prefix string, in clientv3.WatchChan) {
+	for response := range in {
+		if err := response.Err(); err != nil {
+			if w.ctx.Err() == nil {
+				w.fail(wrap("watch "+prefix, err))
+			}
+			return
+		}
+		if len(response.Events) == 0 {
+			continue
+		}
+		batch := store.WatchBatch{Revision: response.Header.Revision}
+		for _, event := range response.Events {
+			batch.Changes = append(batch.Changes, store.Change{
+				KV:      store.KV{Key: string(event.Kv.Key), Value: event.Kv.Value, Revision: event.Kv.ModRevision},
+				Deleted: event.Type == clientv3.EventTypeDelete,
+			})
+		}
+		select {
+		case w.out <- batch:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+	w.fail(fmt.Errorf("etcd: watch %s ended: %w", prefix, store.ErrUnavailable))
+}
+
+// fail ends the watch with an error; only the first one counts.
+func (w *watch) fail(err error) {
+	w.failOnce.Do(func() {
+		w.failure = err
+		w.cancel(err)
+	})
+}
+
+func (w *watch) supervise(lost, closed <-chan struct{}) {
+	select {
+	case <-lost:
+		w.fail(fmt.Errorf("etcd: connection lost during watch: %w", store.ErrUnavailable))
+	case <-closed:
+		w.fail(fmt.Errorf("etcd: closed during watch: %w", store.ErrUnavailable))
+	case <-w.ctx.Done():
+	}
+	w.wg.Wait()
+	if w.failure != nil {
+		select {
+		case w.out <- store.WatchBatch{Err: w.failure}:
+		case <-w.user.Done():
+		}
+	}
+	close(w.out)
+}

@@ -1,0 +1,294 @@
+// Package memory is a store in memory, for tests: with revisions, a history
+// that can be compacted, watches, and outages on demand.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/contiv/contiv/store"
+)
+
+// Store is a store.Watchable and a store.Batcher. The zero value is not usable.
+type Store struct {
+	mu       sync.Mutex
+	values   map[string]store.KV
+	revision int64
+	// history holds the batches after the revision compacted, one per revision.
+	history   []store.WatchBatch
+	compacted int64
+	// changed is closed, and replaced, whenever a watch may have something to do.
+	changed chan struct{}
+	// down is why nothing can be done now.
+	down error
+}
+
+var (
+	_ store.Watchable = (*Store)(nil)
+	_ store.Batcher   = (*Store)(nil)
+)
+
+// New returns an empty store. Its revision is 1, as that of an empty etcd.
+func New() *Store {
+	return &Store{values: make(map[string]store.KV), revision: 1, compacted: 1, changed: make(chan struct{})}
+}
+
+// SetAvailable starts or ends an outage. When one starts, all watches end with
+// store.ErrUnavailable, which all calls return until it ends.
+func (s *Store) SetAvailable(available bool) {
+	var down error
+	if !available {
+		down = fmt.Errorf("memory store: outage: %w", store.ErrUnavailable)
+	}
+	s.setDown(down)
+}
+
+// Compact forgets the history up to and including the revision.
+func (s *Store) Compact(revision int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := min(revision, s.revision) - s.compacted; n > 0 {
+		s.history = slices.Clone(s.history[n:])
+		s.compacted += n
+	}
+}
+
+// Wipe removes everything and starts again at revision 1, as an etcd does that
+// lost its disk. Watches end with store.ErrUnavailable.
+func (s *Store) Wipe() {
+	s.setDown(fmt.Errorf("memory store: wiped: %w", store.ErrUnavailable))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values, s.history, s.revision, s.compacted, s.down = make(map[string]store.KV), nil, 1, 1, nil
+}
+
+// Close ends all watches.
+func (s *Store) Close() error {
+	s.setDown(fmt.Errorf("memory store: closed: %w", store.ErrUnavailable))
+	return nil
+}
+
+func (s *Store) setDown(down error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+	s.notify()
+}
+
+func (s *Store) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Get returns ok=false for a key that does not exist.
+func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return store.KV{}, false, err
+	}
+	kv, ok := s.values[key]
+	return clone(kv), ok, nil
+}
+
+// List returns all pairs with the prefix, sorted by key.
+func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, 0, err
+	}
+	var kvs []store.KV
+	for key, kv := range s.values {
+		if strings.HasPrefix(key, prefix) {
+			kvs = append(kvs, clone(kv))
+		}
+	}
+	slices.SortFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
+	return kvs, s.revision, nil
+}
+
+// Put sets the value of a key.
+func (s *Store) Put(ctx context.Context, key string, value []byte) error {
+	return s.Batch(ctx, []store.Change{put(key, value)})
+}
+
+// Delete of a missing key succeeds.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.Batch(ctx, []store.Change{del(key)})
+}
+
+// DeletePrefix deletes all keys with the prefix.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
+	return s.change(ctx, func() (changes []store.Change) {
+		for key := range s.values {
+			if strings.HasPrefix(key, prefix) {
+				changes = append(changes, del(key))
+			}
+		}
+		slices.SortFunc(changes, func(a, b store.Change) int { return strings.Compare(a.Key, b.Key) })
+		return changes
+	})
+}
+
+// PutIfNotExists puts the value unless the key exists.
+func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
+	err = s.change(ctx, func() []store.Change {
+		_, exists := s.values[key]
+		if done = !exists; done {
+			return []store.Change{put(key, value)}
+		}
+		return nil
+	})
+	return done, err
+}
+
+// CompareAndSwap replaces the value if it equals old.
+func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
+	return s.changeIf(ctx, key, old, put(key, new))
+}
+
+// CompareAndDelete deletes the key if its value equals old.
+func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
+	return s.changeIf(ctx, key, old, del(key))
+}
+
+// Batch makes all changes at one revision.
+func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
+	return s.change(ctx, func() []store.Change { return changes })
+}
+
+func (s *Store) changeIf(ctx context.Context, key string, old []byte, c store.Change) (done bool, err error) {
+	err = s.change(ctx, func() []store.Change {
+		kv, exists := s.values[key]
+		if done = exists && bytes.Equal(kv.Value, old); done {
+			return []store.Change{c}
+		}
+		return nil
+	})
+	return done, err
+}
+
+// change makes the changes that decide returns, at one revision.
+func (s *Store) change(ctx context.Context, decide func() []store.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	batch := store.WatchBatch{Revision: s.revision + 1}
+	for _, c := range decide() {
+		if _, exists := s.values[c.Key]; c.Deleted && !exists {
+			continue
+		}
+		c.KV = clone(c.KV)
+		c.Revision = batch.Revision
+		if c.Deleted {
+			c.Value = nil
+			delete(s.values, c.Key)
+		} else {
+			s.values[c.Key] = c.KV
+		}
+		batch.Changes = append(batch.Changes, c)
+	}
+	if len(batch.Changes) > 0 {
+		s.revision = batch.Revision
+		s.history = append(s.history, batch)
+		s.notify()
+	}
+	return nil
+}
+
+func (s *Store) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.down
+}
+
+// Watch reports changes after the revision.
+func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if revision == 0 {
+		revision = s.revision
+	}
+	out := make(chan store.WatchBatch)
+	go s.watch(ctx, revision, prefixes, out)
+	return out, nil
+}
+
+func (s *Store) watch(ctx context.Context, revision int64, prefixes []string, out chan<- store.WatchBatch) {
+	defer close(out)
+	for {
+		batch, wait := s.next(revision, prefixes)
+		if wait != nil {
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		revision = batch.Revision
+		if len(batch.Changes) == 0 && batch.Err == nil {
+			continue
+		}
+		select {
+		case out <- batch:
+		case <-ctx.Done():
+			return
+		}
+		if batch.Err != nil {
+			return
+		}
+	}
+}
+
+// next returns what a watch that has seen the revision has to report, or a
+// channel to wait for.
+func (s *Store) next(revision int64, prefixes []string) (store.WatchBatch, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.down != nil:
+		return store.WatchBatch{Revision: revision, Err: s.down}, nil
+	case revision > s.revision && len(s.history) == 0 && s.revision == 1:
+		return store.WatchBatch{Revision: revision, Err: fmt.Errorf("memory store: wiped: %w", store.ErrUnavailable)}, nil
+	case revision >= s.revision:
+		return store.WatchBatch{}, s.changed
+	case revision < s.compacted:
+		err := fmt.Errorf("memory store: watch after revision %d: %w", revision, store.ErrCompacted)
+		return store.WatchBatch{Revision: s.revision, Err: err}, nil
+	}
+	batch := store.WatchBatch{Revision: revision + 1}
+	for _, c := range s.history[revision-s.compacted].Changes {
+		if hasAnyPrefix(c.Key, prefixes) {
+			c.KV = clone(c.KV)
+			batch.Changes = append(batch.Changes, c)
+		}
+	}
+	return batch, nil
+}
+
+func hasAnyPrefix(key string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+}
+
+func put(key string, value []byte) store.Change {
+	return store.Change{KV: store.KV{Key: key, Value: value}}
+}
+
+func del(key string) store.Change { return store.Change{KV: store.KV{Key: key}, Deleted: true} }
+
+func clone(kv store.KV) store.KV {
+	kv.Value = bytes.Clone(kv.Value)
+	return kv
+}
