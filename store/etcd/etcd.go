@@ -113,9 +113,16 @@ func (s *Store) connectionLost() <-chan struct{} {
 	return s.lost
 }
 
+// callContext bounds a call by the operation timeout and the life of the store.
+func (s *Store) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // Get returns ok=false for a key that does not exist.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	response, err := s.client.Get(ctx, key)
 	if err != nil {
@@ -158,14 +165,14 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, err
 }
 
 func (s *Store) page(ctx context.Context, from, end string, revision int64) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	return s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(revision))
 }
 
 // Put sets the value of a key.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	_, err := s.client.Put(ctx, key, string(value))
 	return wrap("put "+key, err)
@@ -173,7 +180,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 
 // Delete of a missing key succeeds.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	_, err := s.client.Delete(ctx, key)
 	return wrap("delete "+key, err)
@@ -181,7 +188,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // DeletePrefix deletes all keys with the prefix in one transaction.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	_, err := s.client.Delete(ctx, prefix, clientv3.WithPrefix())
 	return wrap("delete all of "+prefix, err)
@@ -203,7 +210,7 @@ func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (b
 }
 
 func (s *Store) doIf(ctx context.Context, key string, condition clientv3.Cmp, op clientv3.Op) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	response, err := s.client.Txn(ctx).If(condition).Then(op).Commit()
 	if err != nil {
