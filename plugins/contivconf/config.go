@@ -1,0 +1,199 @@
+package contivconf
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/config"
+)
+
+// Transports between nodes.
+const (
+	VXLANTransport     = "vxlan"
+	NoOverlayTransport = "nooverlay"
+	SRv6Transport      = "srv6"
+)
+
+// Config is the content of contiv.conf.
+type Config struct {
+	InterfaceConfig
+	RoutingConfig
+	IPNeighborScanConfig
+
+	StealFirstNIC  bool   `json:"stealFirstNIC,omitempty"`
+	StealInterface string `json:"stealInterface,omitempty"`
+	STNSocketFile  string `json:"stnSocketFile,omitempty"`
+	STNVersion     uint8  `json:"stnVersion,omitempty"`
+
+	// NatExternalTraffic translates the source of what pods send out of the cluster.
+	NatExternalTraffic           bool `json:"natExternalTraffic"`
+	EnablePacketTrace            bool `json:"enablePacketTrace,omitempty"`
+	CRDNodeConfigurationDisabled bool `json:"crdNodeConfigurationDisabled"`
+
+	IPAMConfig IPAMConfig   `json:"ipamConfig"`
+	NodeConfig []NodeConfig `json:"nodeConfig,omitempty"`
+}
+
+// InterfaceConfig applies to all interfaces of the vswitch.
+type InterfaceConfig struct {
+	// MTUSize is the MTU of pods; 0: that of the main interface less what the
+	// overlay needs.
+	MTUSize                    uint32 `json:"mtuSize,omitempty"`
+	UseTAPInterfaces           bool   `json:"useTAPInterfaces"`
+	TAPInterfaceVersion        uint8  `json:"tapInterfaceVersion"`
+	TAPv2RxRingSize            uint16 `json:"tapv2RxRingSize,omitempty"`
+	TAPv2TxRingSize            uint16 `json:"tapv2TxRingSize,omitempty"`
+	Vmxnet3RxRingSize          uint16 `json:"vmxnet3RxRingSize,omitempty"`
+	Vmxnet3TxRingSize          uint16 `json:"vmxnet3TxRingSize,omitempty"`
+	InterfaceRxMode            string `json:"interfaceRxMode,omitempty"`
+	TCPChecksumOffloadDisabled bool   `json:"tcpChecksumOffloadDisabled"`
+	EnableGSO                  bool   `json:"enableGSO,omitempty"`
+}
+
+// RoutingConfig says how nodes and pods are connected.
+type RoutingConfig struct {
+	MainVRFID                        uint32 `json:"mainVRFID"`
+	PodVRFID                         uint32 `json:"podVRFID"`
+	NodeToNodeTransport              string `json:"nodeToNodeTransport"`
+	UseSRv6ForServices               bool   `json:"useSRv6ForServices,omitempty"`
+	UseSRv6ForServiceFunctionChainig bool   `json:"useSRv6ForServiceFunctionChaining,omitempty"`
+	UseDX6ForSrv6NodetoNodeTransport bool   `json:"useDX6ForSrv6NodetoNodeTransport,omitempty"`
+	RouteServiceCIDRToVPP            bool   `json:"routeServiceCIDRToVPP,omitempty"`
+}
+
+// IPNeighborScanConfig is about neighbours that went away. Times in minutes.
+type IPNeighborScanConfig struct {
+	ScanIPNeighbors          bool  `json:"scanIPNeighbors"`
+	IPNeighborScanInterval   uint8 `json:"ipNeighborScanInterval,omitempty"`
+	IPNeighborStaleThreshold uint8 `json:"ipNeighborStaleThreshold,omitempty"`
+}
+
+// IPAMConfig is the address plan as written by the user. Subnets holds its
+// parsed form.
+type IPAMConfig struct {
+	UseExternalIPAM bool `json:"useExternalIPAM,omitempty"`
+	// ContivCIDR, if set, is divided into all subnets except ServiceCIDR.
+	ContivCIDR                    string      `json:"contivCIDR,omitempty"`
+	ServiceCIDR                   string      `json:"serviceCIDR,omitempty"`
+	NodeInterconnectDHCP          bool        `json:"nodeInterconnectDHCP,omitempty"`
+	PodSubnetCIDR                 string      `json:"podSubnetCIDR,omitempty"`
+	PodSubnetOneNodePrefixLen     uint8       `json:"podSubnetOneNodePrefixLen,omitempty"`
+	VPPHostSubnetCIDR             string      `json:"vppHostSubnetCIDR,omitempty"`
+	VPPHostSubnetOneNodePrefixLen uint8       `json:"vppHostSubnetOneNodePrefixLen,omitempty"`
+	NodeInterconnectCIDR          string      `json:"nodeInterconnectCIDR,omitempty"`
+	VxlanCIDR                     string      `json:"vxlanCIDR,omitempty"`
+	DefaultGateway                string      `json:"defaultGateway,omitempty"`
+	SRv6                          *SRv6Config `json:"srv6,omitempty"`
+}
+
+// SRv6Config holds the prefixes of segment identifiers.
+type SRv6Config struct {
+	ServicePolicyBSIDSubnetCIDR            string `json:"servicePolicyBSIDSubnetCIDR,omitempty"`
+	ServicePodLocalSIDSubnetCIDR           string `json:"servicePodLocalSIDSubnetCIDR,omitempty"`
+	ServiceHostLocalSIDSubnetCIDR          string `json:"serviceHostLocalSIDSubnetCIDR,omitempty"`
+	ServiceNodeLocalSIDSubnetCIDR          string `json:"serviceNodeLocalSIDSubnetCIDR,omitempty"`
+	NodeToNodePodLocalSIDSubnetCIDR        string `json:"nodeToNodePodLocalSIDSubnetCIDR,omitempty"`
+	NodeToNodeHostLocalSIDSubnetCIDR       string `json:"nodeToNodeHostLocalSIDSubnetCIDR,omitempty"`
+	NodeToNodePodPolicySIDSubnetCIDR       string `json:"nodeToNodePodPolicySIDSubnetCIDR,omitempty"`
+	NodeToNodeHostPolicySIDSubnetCIDR      string `json:"nodeToNodeHostPolicySIDSubnetCIDR,omitempty"`
+	SFCPolicyBSIDSubnetCIDR                string `json:"sfcPolicyBSIDSubnetCIDR,omitempty"`
+	SFCServiceFunctionSIDSubnetCIDR        string `json:"sfcServiceFunctionSIDSubnetCIDR,omitempty"`
+	SFCEndLocalSIDSubnetCIDR               string `json:"sfcEndLocalSIDSubnetCIDR,omitempty"`
+	SFCIDLengthUsedInSidForServiceFunction uint8  `json:"sfcIDLengthUsedInSidForServiceFunction,omitempty"`
+}
+
+// NodeConfig is the section of one node.
+type NodeConfig struct {
+	NodeName           string            `json:"nodeName"`
+	MainVPPInterface   InterfaceWithIP   `json:"mainVPPInterface"`
+	OtherVPPInterfaces []InterfaceWithIP `json:"otherVPPInterfaces,omitempty"`
+	StealInterface     string            `json:"stealInterface,omitempty"`
+	Gateway            string            `json:"gateway,omitempty"`
+	NatExternalTraffic bool              `json:"natExternalTraffic,omitempty"`
+}
+
+// InterfaceWithIP names an interface. IP (with prefix length) wins over UseDHCP.
+type InterfaceWithIP struct {
+	InterfaceName string `json:"interfaceName,omitempty"`
+	IP            string `json:"ip,omitempty"`
+	UseDHCP       bool   `json:"useDHCP,omitempty"`
+}
+
+// Default returns the configuration of an empty contiv.conf.
+func Default() Config {
+	return Config{
+		InterfaceConfig: InterfaceConfig{
+			UseTAPInterfaces: true, TAPInterfaceVersion: 2, TCPChecksumOffloadDisabled: true,
+		},
+		RoutingConfig:                RoutingConfig{MainVRFID: 0, PodVRFID: 1, NodeToNodeTransport: VXLANTransport},
+		IPNeighborScanConfig:         IPNeighborScanConfig{ScanIPNeighbors: true, IPNeighborScanInterval: 1, IPNeighborStaleThreshold: 4},
+		STNSocketFile:                "/var/run/contiv/stn.sock",
+		NatExternalTraffic:           true,
+		CRDNodeConfigurationDisabled: true,
+		IPAMConfig: IPAMConfig{
+			ServiceCIDR:                   "10.96.0.0/12",
+			PodSubnetCIDR:                 "10.1.0.0/16",
+			PodSubnetOneNodePrefixLen:     24,
+			VPPHostSubnetCIDR:             "172.30.0.0/16",
+			VPPHostSubnetOneNodePrefixLen: 24,
+			VxlanCIDR:                     "192.168.30.0/24",
+		},
+	}
+}
+
+// Load decodes the content of contiv.conf, YAML or JSON, over the defaults.
+// Unknown keys are errors. The values are checked by New.
+func Load(data []byte) (Config, error) {
+	c := Default()
+	if err := config.Load(data, &c); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// LoadFile is Load for a file. "" stands for the defaults.
+func LoadFile(path string) (Config, error) {
+	c := Default()
+	if path == "" {
+		return c, nil
+	}
+	if err := config.LoadFile(path, &c); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// checkSupported refuses options whose effect does not exist: an agent that
+// ignored them would build another network than the user asked for.
+func (c *Config) checkSupported() error {
+	for _, option := range []struct {
+		set        bool
+		name, hint string
+	}{
+		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", "remove it; the main interface is shared with the host"},
+		{!c.CRDNodeConfigurationDisabled, "crdNodeConfigurationDisabled: false", "use the nodeConfig section"},
+		{!c.UseTAPInterfaces, "useTAPInterfaces: false", "set it to true"},
+		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
+		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
+		{c.UseSRv6ForServiceFunctionChainig, "useSRv6ForServiceFunctionChaining", "set it to false"},
+		{c.UseDX6ForSrv6NodetoNodeTransport, "useDX6ForSrv6NodetoNodeTransport", "set it to false"},
+		{c.IPAMConfig.UseExternalIPAM, "ipamConfig.useExternalIPAM", "set it to false"},
+	} {
+		if option.set {
+			return fmt.Errorf("option %s is not supported by this version: %s", option.name, option.hint)
+		}
+	}
+	switch c.NodeToNodeTransport {
+	case VXLANTransport, NoOverlayTransport:
+	default:
+		return fmt.Errorf("option nodeToNodeTransport is %q: use vxlan or nooverlay", c.NodeToNodeTransport)
+	}
+	switch c.InterfaceRxMode {
+	case "", "polling", "interrupt", "adaptive":
+	default:
+		return fmt.Errorf("option interfaceRxMode is %q: use polling, interrupt or adaptive, or leave it out", c.InterfaceRxMode)
+	}
+	if c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216) {
+		return fmt.Errorf("option mtuSize is %d: use a value from 576 to 9216, or 0 for the main interface's", c.MTUSize)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package contivconf
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/controller"
+)
+
+// HostLink is a network interface in the agent's network namespace.
+type HostLink struct {
+	Name string
+	MTU  int
+	// Addresses with the prefix lengths of their networks.
+	Addresses []netip.Prefix
+	// DefaultGateway is the next hop of a default route out of the link; the
+	// zero Addr if there is none. For a default route without next hop, it is
+	// the unspecified address.
+	DefaultGateway netip.Addr
+	Up             bool
+}
+
+// HostLinks lists the links of the host.
+type HostLinks interface {
+	// HostLinks returns the links in the order of their indexes, without those
+	// that the vswitch itself created.
+	HostLinks() ([]HostLink, error)
+}
+
+// Interface is an interface of the vswitch that existed before it.
+type Interface struct {
+	Name string
+	// Addresses to be assigned; empty if those it has are to be used.
+	Addresses []netip.Prefix
+	UseDHCP   bool
+}
+
+// Resolved is what New and Resync found out.
+type Resolved struct {
+	// Main is the interface that connects to the other nodes. Its Name is empty
+	// if there is none.
+	Main  Interface
+	Other []Interface
+	// LinkAddress is the address of this node that the main link already has;
+	// the zero Prefix if it has none that fits.
+	LinkAddress netip.Prefix
+	// LinkMTU is the main link's; 0 if unknown.
+	LinkMTU int
+	// Gateway is the configured default gateway; the zero Addr if there is none.
+	Gateway netip.Addr
+}
+
+// ContivConf is the plugin.
+type ContivConf struct {
+	nodeName string
+	config   Config
+	subnets  Subnets
+	static   Resolved // what the configuration alone says
+	nodeConf NodeConfig
+	links    HostLinks
+	loop     controller.EventLoop
+	log      *slog.Logger
+
+	mu       sync.RWMutex
+	resolved Resolved
+
+	// internalIPs are this node's addresses in Kubernetes; used by the event
+	// loop only.
+	internalIPs []netip.Addr
+}
+
+// New checks the configuration. links is nil on a vswitch with a network stack
+// of its own; the main interface must then be configured.
+func New(nodeName string, config Config, links HostLinks, loop controller.EventLoop, log *slog.Logger) (*ContivConf, error) {
+	c := &ContivConf{nodeName: nodeName, config: config, links: links, loop: loop, log: log}
+	if err := c.parse(); err != nil {
+		return nil, fmt.Errorf("contiv configuration: %w", err)
+	}
+	c.resolved = c.static
+	return c, nil
+}
+
+// parse reads everything that does not depend on the state of the node.
+func (c *ContivConf) parse() error {
+	if err := c.config.checkSupported(); err != nil {
+		return err
+	}
+	subnets, err := parseSubnets(&c.config.IPAMConfig)
+	if err != nil {
+		return err
+	}
+	c.subnets = subnets
+	if c.nodeConf, err = c.config.forNode(c.nodeName); err != nil {
+		return err
+	}
+	c.static, err = resolveStatic(&c.config, &c.nodeConf)
+	return err
+}
+
+func (*ContivConf) String() string { return "contivconf" }
+
+// HandlesEvent accepts resyncs and changes of this node's Kubernetes object.
+func (c *ContivConf) HandlesEvent(event controller.Event) bool {
+	if change, ok := event.(*controller.KubeStateChange); ok {
+		return c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
+	}
+	return event.Method() != controller.Update
+}
+
+func (c *ContivConf) ownNode(value any) *node.Node {
+	if n, ok := value.(*node.Node); ok && n.GetName() == c.nodeName {
+		return n
+	}
+	return nil
+}
+
+// Resync resolves the configuration.
+func (c *ContivConf) Resync(_ context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
+	c.internalIPs = nil
+	for _, value := range state["node"] {
+		if n := c.ownNode(value); n != nil {
+			c.internalIPs = internalIPs(n)
+		}
+	}
+	resolved, err := c.resolve()
+	if err != nil {
+		return err
+	}
+	c.set(resolved)
+	return nil
+}
+
+// Update resolves the configuration again when this node's addresses changed,
+// and asks for a resync if that makes a difference.
+func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
+	change, ok := event.(*controller.KubeStateChange)
+	if !ok {
+		return "", nil
+	}
+	var addresses []netip.Addr
+	if n := c.ownNode(change.NewValue); n != nil {
+		addresses = internalIPs(n)
+	}
+	// A node that is about to leave keeps its network until its agent ends.
+	if len(addresses) == 0 || slices.Equal(addresses, c.internalIPs) {
+		return "", nil
+	}
+	c.internalIPs = addresses
+	resolved, err := c.resolve()
+	if err != nil {
+		return "", err
+	}
+	if resolved.equal(c.Resolved()) {
+		return "", nil
+	}
+	c.set(resolved)
+	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Resolved: resolved}); err != nil {
+		return "", fmt.Errorf("announce the new node configuration: %w", err)
+	}
+	return "node configuration changed", nil
+}
+
+// Revert has nothing to undo.
+func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
+
+func (c *ContivConf) resolve() (Resolved, error) {
+	if c.links == nil {
+		return c.static, nil
+	}
+	links, err := c.links.HostLinks()
+	if err != nil {
+		return Resolved{}, fmt.Errorf("list the links of the host: %w", err)
+	}
+	resolved, err := resolveLinks(c.static, links, c.internalIPs, c.subnets.UseIPv6())
+	if err != nil {
+		return Resolved{}, err
+	}
+	return resolved, c.checkClashes(&resolved, links)
+}
+
+// checkClashes compares the address plan with what the host's links have. The
+// main link must not be part of it; of other links, the user is warned.
+func (c *ContivConf) checkClashes(resolved *Resolved, links []HostLink) error {
+	for _, link := range links {
+		for _, address := range link.Addresses {
+			if address.Addr().IsLoopback() || address.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			subnet, clashes := c.subnets.clash(address.Masked())
+			switch {
+			case !clashes:
+			case link.Name == resolved.Main.Name:
+				return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
+					address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
+			default:
+				c.log.Warn("a network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
+					"link", link.Name, "network", address.Masked(), "option", subnet.name, "subnet", subnet.prefix)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *ContivConf) set(r Resolved) {
+	if !r.equal(c.Resolved()) {
+		c.log.Info("node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
+			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateway", r.Gateway)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resolved = r
+}
+
+// internalIPs returns the sorted addresses of the type InternalIP.
+func internalIPs(n *node.Node) []netip.Addr {
+	var ips []netip.Addr
+	for _, a := range n.GetAddresses() {
+		if ip, err := netip.ParseAddr(a.GetAddress()); err == nil && a.GetType() == node.NodeAddress_NodeInternalIP {
+			ips = append(ips, ip.Unmap())
+		}
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return ips
+}
+
+// NodeConfigChange says that the configuration of this node has changed: all
+// plugins compute anew. The southbound is assumed to be as last seen.
+type NodeConfigChange struct {
+	controller.NonBlocking
+	Resolved Resolved
+}
+
+func (*NodeConfigChange) Name() string                   { return "Node Config Change" }
+func (*NodeConfigChange) Method() controller.EventMethod { return controller.UpstreamResync }
+func (e *NodeConfigChange) String() string {
+	return fmt.Sprintf("Node Config Change: main interface %s, addresses %v, on the link %v",
+		e.Resolved.Main.Name, e.Resolved.Main.Addresses, e.Resolved.LinkAddress)
+}

@@ -1,0 +1,236 @@
+package contivconf_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/plugintest"
+)
+
+type links []contivconf.HostLink
+
+func (l links) HostLinks() ([]contivconf.HostLink, error) { return l, nil }
+
+func link(name string, gateway string, addresses ...string) contivconf.HostLink {
+	l := contivconf.HostLink{Name: name, MTU: 1500, Up: true}
+	for _, a := range addresses {
+		l.Addresses = append(l.Addresses, netip.MustParsePrefix(a))
+	}
+	if gateway != "" {
+		l.DefaultGateway = netip.MustParseAddr(gateway)
+	}
+	return l
+}
+
+func state(nodes ...*node.Node) controller.KubeState {
+	s := controller.KubeState{"node": {}}
+	for _, n := range nodes {
+		s["node"]["k8s/node/"+n.Name] = n
+	}
+	return s
+}
+
+func kubeNode(name string, ips ...string) *node.Node {
+	n := &node.Node{Name: name}
+	for _, ip := range ips {
+		n.Addresses = append(n.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeInternalIP, Address: ip})
+	}
+	return n
+}
+
+func load(t testing.TB, conf string) contivconf.Config {
+	t.Helper()
+	c, err := contivconf.Load([]byte(conf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What an empty file means is a contract with users.
+func TestDefaults(t *testing.T) {
+	c, err := contivconf.New("node1", load(t, ""), nil, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Subnets()
+	for what, pair := range map[string][2]any{
+		"pods":         {s.Pods.String(), "10.1.0.0/16"},
+		"pods/node":    {s.PodsOneNodeLen, 24},
+		"vpphost":      {s.VPPHost.String(), "172.30.0.0/16"},
+		"vpphost/node": {s.VPPHostOneNodeLen, 24},
+		"vxlan":        {s.VXLAN.String(), "192.168.30.0/24"},
+		"service":      {s.Service.String(), "10.96.0.0/12"},
+		"interconnect": {s.NodeInterconnect.IsValid(), false},
+		"nat":          {c.NatExternalTraffic(), true},
+		"transport":    {c.Routing().NodeToNodeTransport, "vxlan"},
+		"main vrf":     {c.Routing().MainVRFID, uint32(0)},
+		"pod vrf":      {c.Routing().PodVRFID, uint32(1)},
+		"taps":         {c.Interfaces().UseTAPInterfaces, true},
+		"tap version":  {c.Interfaces().TAPInterfaceVersion, uint8(2)},
+		"mtu":          {c.PodMTU(netip.MustParseAddr("10.0.0.1")), uint32(1450)},
+		"mtu v6":       {c.PodMTU(netip.MustParseAddr("fd00::1")), uint32(1430)},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: got %v, want %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+func TestContivCIDRIsDividedAndOverridden(t *testing.T) {
+	c, err := contivconf.New("node1", load(t, `
+ipamConfig:
+  contivCIDR: 10.128.0.0/14
+  nodeInterconnectCIDR: 192.168.16.0/24
+`), nil, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := c.EffectiveIPAMConfig()
+	if e.PodSubnetCIDR != "10.128.0.0/16" || e.PodSubnetOneNodePrefixLen != 25 || e.VPPHostSubnetCIDR != "10.129.0.0/16" ||
+		e.VxlanCIDR != "10.130.2.0/23" || e.NodeInterconnectCIDR != "192.168.16.0/24" {
+		t.Errorf("effective configuration: %+v", e)
+	}
+}
+
+// A mistake is refused at the start, and the message says what to change.
+func TestConfigurationErrors(t *testing.T) {
+	for name, test := range map[string]struct{ conf, want string }{
+		"unknown key":              {"mtuSise: 1400", "mtuSize"},
+		"unknown nested key":       {"ipamConfig: {podSubnetCidr: 10.1.0.0/16}", "podSubnetCIDR"},
+		"bad CIDR":                 {"ipamConfig: {podSubnetCIDR: 1.2.3.4/}", `ipamConfig.podSubnetCIDR is "1.2.3.4/"`},
+		"node part too big":        {"ipamConfig: {podSubnetOneNodePrefixLen: 16}", "from 17 to 29"},
+		"node part too small":      {"ipamConfig: {podSubnetOneNodePrefixLen: 30}", "from 17 to 29"},
+		"contivCIDR too small":     {"ipamConfig: {contivCIDR: 10.0.0.0/16}", "prefix length of at most 14"},
+		"overlap":                  {"ipamConfig: {vxlanCIDR: 10.1.9.0/24}", "podSubnetCIDR 10.1.0.0/16 overlaps with vxlanCIDR 10.1.9.0/24"},
+		"overlap with services":    {"ipamConfig: {podSubnetCIDR: 10.100.0.0/16}", "overlaps with serviceCIDR 10.96.0.0/12"},
+		"mixed IP versions":        {`ipamConfig: {podSubnetCIDR: "fd00::/48", podSubnetOneNodePrefixLen: 64}`, "different IP versions"},
+		"transport":                {"nodeToNodeTransport: vxlann", "use vxlan or nooverlay"},
+		"srv6":                     {"nodeToNodeTransport: srv6", "not supported"},
+		"stealing a NIC":           {"stealFirstNIC: true", "not supported"},
+		"external IPAM":            {"ipamConfig: {useExternalIPAM: true}", "not supported"},
+		"rx mode":                  {"interfaceRxMode: poling", "polling, interrupt or adaptive"},
+		"mtu":                      {"mtuSize: 100", "576 to 9216"},
+		"gateway":                  {"ipamConfig: {defaultGateway: 10.0.0.1/24}", "ipamConfig.defaultGateway"},
+		"nameless node section":    {"nodeConfig: [{gateway: 10.0.0.1}]", "no nodeName"},
+		"two sections of one node": {"nodeConfig: [{nodeName: node1}, {nodeName: node1}]", "second section"},
+		"bad interface address":    {"nodeConfig: [{nodeName: node1, mainVPPInterface: {ip: 10.0.0.1}}]", "with its prefix length"},
+		"interface used twice":     {"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}, otherVPPInterfaces: [{interfaceName: eth1}]}]", "main interface too"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := contivconf.Load([]byte(test.conf))
+			if err == nil {
+				_, err = contivconf.New("node1", config, nil, nil, plugintest.Logger())
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMainInterface(t *testing.T) {
+	all := links{
+		link("lo", "", "127.0.0.1/8"),
+		link("docker0", "", "172.17.0.1/16"),
+		link("eth0", "", "192.168.1.5/24"),
+		link("eth1", "192.168.2.1", "192.168.2.5/24", "fd02::5/64"),
+		link("eth2", "", "192.168.3.5/24", "192.168.3.6/24"),
+	}
+	for name, test := range map[string]struct {
+		conf        string
+		links       links
+		node        *node.Node
+		main        string
+		linkAddress string
+	}{
+		"configured":                     {"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth2}}]", all, kubeNode("node1", "192.168.1.5"), "eth2", "192.168.3.5/24"},
+		"configured for another node":    {"nodeConfig: [{nodeName: node2, mainVPPInterface: {interfaceName: eth2}}]", all, kubeNode("node1"), "eth1", "192.168.2.5/24"},
+		"has the Kubernetes address":     {"", all, kubeNode("node1", "192.168.3.6"), "eth2", "192.168.3.6/24"},
+		"address of another node":        {"", all, kubeNode("node2", "192.168.3.6"), "eth1", "192.168.2.5/24"},
+		"default route":                  {"", all, kubeNode("node1"), "eth1", "192.168.2.5/24"},
+		"first that is up":               {"", all[:3], kubeNode("node1"), "eth0", "192.168.1.5/24"},
+		"other interfaces are not taken": {"nodeConfig: [{nodeName: node1, otherVPPInterfaces: [{interfaceName: eth1}]}]", all, kubeNode("node1"), "eth0", "192.168.1.5/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, plugintest.Logger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Resync(context.Background(), &controller.DBResync{}, state(test.node), 1, plugintest.Txn{}); err != nil {
+				t.Fatal(err)
+			}
+			if r := c.Resolved(); r.Main.Name != test.main || r.LinkAddress.String() != test.linkAddress {
+				t.Errorf("got %s with %s, want %s with %s", r.Main.Name, r.LinkAddress, test.main, test.linkAddress)
+			}
+		})
+	}
+}
+
+func TestResolutionErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		conf  string
+		links links
+		want  string
+	}{
+		"no link":              {"", links{link("lo", "", "127.0.0.1/8")}, "no link of the host can be the main interface"},
+		"no such link":         {"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth9}}]", links{link("eth0", "")}, `"eth9" does not exist`},
+		"no such other link":   {"nodeConfig: [{nodeName: node1, otherVPPInterfaces: [{interfaceName: eth9}]}]", links{link("eth0", "")}, `"eth9" of nodeConfig.otherVPPInterfaces`},
+		"node in a pod subnet": {"", links{link("eth0", "", "10.1.200.7/24")}, "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, plugintest.Logger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Resync(context.Background(), &controller.DBResync{}, state(), 1, plugintest.Txn{})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// When the node's addresses in Kubernetes point to another link, everything is
+// computed anew; other changes of nodes do not matter.
+func TestChangeOfOwnAddresses(t *testing.T) {
+	all := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.168.2.5/24")}
+	var loop plugintest.Loop
+	c, err := contivconf.New("node1", load(t, ""), all, &loop, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Resync(context.Background(), &controller.DBResync{}, state(kubeNode("node1", "192.168.1.5")), 1, plugintest.Txn{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		prev, next *node.Node
+		handled    bool
+		events     int
+		main       string
+	}{
+		{kubeNode("node2"), kubeNode("node2", "192.168.2.5"), false, 0, "eth0"},
+		{kubeNode("node1", "192.168.1.5"), kubeNode("node1", "192.168.1.5"), true, 0, "eth0"},
+		{kubeNode("node1", "192.168.1.5"), kubeNode("node1", "192.168.2.5"), true, 1, "eth1"},
+	} {
+		change := &controller.KubeStateChange{Resource: "node", PrevValue: step.prev, NewValue: step.next}
+		if handled := c.HandlesEvent(change); handled != step.handled {
+			t.Errorf("%v: handled %v", change, handled)
+		} else if handled {
+			if _, err := c.Update(context.Background(), change, plugintest.Txn{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if events := loop.Take(); len(events) != step.events {
+			t.Errorf("%v: events %v", change, events)
+		}
+		if main := c.Resolved().Main.Name; main != step.main {
+			t.Errorf("%v: main interface %s, want %s", change, main, step.main)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package contivconf
+
+import "net/netip"
+
+// What VXLAN adds to a packet, in bytes, by the IP version between the nodes.
+const (
+	vxlanOverheadIPv4 = 50
+	vxlanOverheadIPv6 = 70
+)
+
+// defaultMTU is assumed of a main interface whose MTU is unknown.
+const defaultMTU = 1500
+
+// All getters may be called at any time and from any goroutine; those of
+// resolved values return what the configuration alone says until the first
+// resync.
+
+// Resolved returns the interfaces and addresses of this node.
+func (c *ContivConf) Resolved() Resolved {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.resolved
+}
+
+// NodeName is this node's name in Kubernetes.
+func (c *ContivConf) NodeName() string { return c.nodeName }
+
+// Subnets returns the address plan of the cluster.
+func (c *ContivConf) Subnets() Subnets { return c.subnets }
+
+// StaticGateway returns the configured default gateway; the zero Addr if there is
+// none.
+func (c *ContivConf) StaticGateway() netip.Addr { return c.static.Gateway }
+
+// EffectiveIPAMConfig returns the ipamConfig with the subnets really used.
+func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {
+	return c.subnets.effective(c.config.IPAMConfig)
+}
+
+// Interfaces returns what applies to all interfaces.
+func (c *ContivConf) Interfaces() InterfaceConfig { return c.config.InterfaceConfig }
+
+// Routing returns how nodes and pods are connected.
+func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
+
+// NatExternalTraffic tells whether pods appear outside of the cluster with the
+// address of their node.
+func (c *ContivConf) NatExternalTraffic() bool {
+	return c.config.NatExternalTraffic || c.nodeConf.NatExternalTraffic
+}
+
+// PodMTU returns the MTU of pods, on a node with the given address: as
+// configured, else the main interface's less the overhead of the transport.
+func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
+	if c.config.MTUSize != 0 {
+		return c.config.MTUSize
+	}
+	mtu := c.Resolved().LinkMTU
+	if mtu == 0 {
+		mtu = defaultMTU
+	}
+	switch {
+	case c.config.NodeToNodeTransport != VXLANTransport:
+		return uint32(mtu)
+	case nodeIP.Is6():
+		return uint32(max(mtu-vxlanOverheadIPv6, 0))
+	}
+	return uint32(max(mtu-vxlanOverheadIPv4, 0))
+}

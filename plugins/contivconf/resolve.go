@@ -1,0 +1,181 @@
+package contivconf
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// forNode returns the node's section, an empty one if it has none.
+func (c *Config) forNode(name string) (NodeConfig, error) {
+	var found *NodeConfig
+	for i := range c.NodeConfig {
+		section := &c.NodeConfig[i]
+		switch {
+		case section.NodeName == "":
+			return NodeConfig{}, fmt.Errorf("nodeConfig[%d] has no nodeName: name the node that it is for", i)
+		case section.NodeName != name:
+		case found != nil:
+			return NodeConfig{}, fmt.Errorf("nodeConfig[%d] is a second section for the node %s: merge the two", i, name)
+		default:
+			found = section
+		}
+	}
+	if found == nil {
+		return NodeConfig{NodeName: name}, nil
+	}
+	if found.StealInterface != "" {
+		return NodeConfig{}, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: remove it", name)
+	}
+	return *found, nil
+}
+
+// resolveStatic takes over what is configured.
+func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
+	var r Resolved
+	var err error
+	if r.Main, err = parseInterface("mainVPPInterface", n.MainVPPInterface); err != nil {
+		return r, err
+	}
+	if c.IPAMConfig.NodeInterconnectDHCP && len(r.Main.Addresses) == 0 {
+		r.Main.UseDHCP = true
+	}
+	for i, other := range n.OtherVPPInterfaces {
+		option := fmt.Sprintf("otherVPPInterfaces[%d]", i)
+		if other.InterfaceName == "" {
+			return r, fmt.Errorf("nodeConfig.%s has no interfaceName: name the interface", option)
+		}
+		iface, err := parseInterface(option, other)
+		if err != nil {
+			return r, err
+		}
+		if iface.Name == r.Main.Name {
+			return r, fmt.Errorf("nodeConfig.%s is %s, which is the main interface too: remove it from one of them", option, iface.Name)
+		}
+		r.Other = append(r.Other, iface)
+	}
+	option, gateway := "ipamConfig.defaultGateway", c.IPAMConfig.DefaultGateway
+	if n.Gateway != "" {
+		option, gateway = "nodeConfig.gateway", n.Gateway
+	}
+	if gateway != "" && !r.Main.UseDHCP {
+		if r.Gateway, err = netip.ParseAddr(gateway); err != nil {
+			return r, fmt.Errorf("option %s is %q: give an IP address", option, gateway)
+		}
+	}
+	return r, nil
+}
+
+func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
+	iface := Interface{Name: c.InterfaceName, UseDHCP: c.UseDHCP}
+	if c.IP != "" {
+		p, err := netip.ParsePrefix(c.IP)
+		if err != nil {
+			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: give an address with its prefix length, such as 192.168.16.1/24", option, c.IP)
+		}
+		iface.Addresses, iface.UseDHCP = []netip.Prefix{p}, false
+	}
+	return iface, nil
+}
+
+// resolveLinks finds the main interface among the links and what it offers.
+func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, ipv6 bool) (Resolved, error) {
+	main := mainLink(r, links, internalIPs)
+	if main == nil {
+		if r.Main.Name == "" {
+			return r, fmt.Errorf("no link of the host can be the main interface: bring one up, or name it in nodeConfig.mainVPPInterface.interfaceName (links: %s)", names(links))
+		}
+		return r, fmt.Errorf("main interface %q does not exist: correct nodeConfig.mainVPPInterface.interfaceName (links: %s)", r.Main.Name, names(links))
+	}
+	for _, other := range r.Other {
+		if !slices.ContainsFunc(links, func(l HostLink) bool { return l.Name == other.Name }) {
+			return r, fmt.Errorf("interface %q of nodeConfig.otherVPPInterfaces does not exist (links: %s)", other.Name, names(links))
+		}
+	}
+	r.Main.Name = main.Name
+	r.LinkMTU = main.MTU
+	r.LinkAddress = nodeAddress(main, internalIPs, ipv6)
+	return r, nil
+}
+
+// mainLink returns the configured link; else the one with an address that
+// Kubernetes knows this node by; else the one with the default route; else the
+// first that is up.
+func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr) *HostLink {
+	find := func(match func(*HostLink) bool) *HostLink {
+		for i := range links {
+			if match(&links[i]) {
+				return &links[i]
+			}
+		}
+		return nil
+	}
+	if r.Main.Name != "" {
+		return find(func(l *HostLink) bool { return l.Name == r.Main.Name })
+	}
+	candidate := func(l *HostLink) bool {
+		return l.Up && !isInternal(l) && !slices.ContainsFunc(r.Other, func(o Interface) bool { return o.Name == l.Name })
+	}
+	for _, match := range []func(*HostLink) bool{
+		func(l *HostLink) bool {
+			return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return slices.Contains(internalIPs, p.Addr()) })
+		},
+		func(l *HostLink) bool { return l.DefaultGateway.IsValid() },
+		func(l *HostLink) bool { return true },
+	} {
+		if l := find(func(l *HostLink) bool { return candidate(l) && match(l) }); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// isInternal tells if the link leads to nowhere outside of the host.
+func isInternal(l *HostLink) bool {
+	for _, prefix := range []string{"docker", "vir"} {
+		if strings.HasPrefix(l.Name, prefix) {
+			return true
+		}
+	}
+	return l.Name == "lo"
+}
+
+// nodeAddress chooses among the addresses of the main link: one that Kubernetes
+// knows comes first, then one of the pods' IP version.
+func nodeAddress(l *HostLink, internalIPs []netip.Addr, ipv6 bool) netip.Prefix {
+	best, bestRank := netip.Prefix{}, 0
+	for _, p := range l.Addresses {
+		if p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
+			continue
+		}
+		rank := 1
+		if p.Addr().Is6() == ipv6 {
+			rank += 1
+		}
+		if slices.Contains(internalIPs, p.Addr()) {
+			rank += 2
+		}
+		if rank > bestRank {
+			best, bestRank = p, rank
+		}
+	}
+	return best
+}
+
+func names(links []HostLink) string {
+	var list []string
+	for _, l := range links {
+		list = append(list, l.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+func (i Interface) equal(other Interface) bool {
+	return i.Name == other.Name && i.UseDHCP == other.UseDHCP && slices.Equal(i.Addresses, other.Addresses)
+}
+
+func (r Resolved) equal(other Resolved) bool {
+	return r.Main.equal(other.Main) && slices.EqualFunc(r.Other, other.Other, Interface.equal) &&
+		r.LinkAddress == other.LinkAddress && r.LinkMTU == other.LinkMTU && r.Gateway == other.Gateway
+}
