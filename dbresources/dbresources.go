@@ -1,0 +1,85 @@
+// Package dbresources lists the resources of the Kubernetes state in etcd: KSR
+// and agents write them, agents read and watch them. A new entry of the table is
+// mirrored and part of DBResync and KubeStateChange events without further ado.
+//
+//	/vnf-agent/contiv-ksr/k8s/pod/web/namespace/default
+//	└──── KSRPrefix ─────┘└────── key of the resource ─┘
+//	                      └KeyPrefix┘
+package dbresources
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Keywords of the resources, which are also the keys of a controller.KubeState.
+const (
+	VppNode   = "vppnode"
+	Node      = "node"
+	Pod       = "pod"
+	Namespace = "namespace"
+)
+
+// Resource is a kind of Kubernetes state.
+type Resource struct {
+	Keyword string
+	// KeyPrefix is common to the keys, without models.KSRPrefix; it ends with a slash.
+	KeyPrefix string
+	message   proto.Message
+}
+
+var resources = []Resource{
+	{VppNode, "allocatedIDs/", (*vppnode.VppNode)(nil)},
+	{Node, "k8s/node/", (*node.Node)(nil)},
+	{Pod, "k8s/pod/", (*pod.Pod)(nil)},
+	{Namespace, "k8s/namespace/", (*namespace.Namespace)(nil)},
+}
+
+// All returns the table, in the order in which resources refer to each other.
+func All() []Resource { return append([]Resource(nil), resources...) }
+
+// ForKey returns the resource that a key, without models.KSRPrefix, belongs to.
+func ForKey(key string) (Resource, bool) {
+	for _, r := range resources {
+		if len(key) > len(r.KeyPrefix) && strings.HasPrefix(key, r.KeyPrefix) {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
+
+// New returns an empty message of the resource.
+func (r Resource) New() proto.Message { return r.message.ProtoReflect().New().Interface() }
+
+// Unmarshal decodes a stored value. Fields that a newer writer added are ignored.
+func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
+	msg := r.New()
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, msg); err != nil {
+		return nil, fmt.Errorf("value is no JSON of %s: %w", proto.MessageName(msg), err)
+	}
+	return msg, nil
+}
+
+// Marshal encodes a value as it is stored.
+func Marshal(msg proto.Message) ([]byte, error) {
+	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
+}
+
+// VppNodeKey is the key, without models.KSRPrefix, of the node with the ID.
+func VppNodeKey(id uint32) string { return fmt.Sprintf("allocatedIDs/%d", id) }
+
+// NodeKey is the key, without models.KSRPrefix, of a Kubernetes node.
+func NodeKey(name string) string { return "k8s/node/" + name }
+
+// NamespaceKey is the key, without models.KSRPrefix, of a namespace.
+func NamespaceKey(name string) string { return "k8s/namespace/" + name }
+
+// PodKey is the key, without models.KSRPrefix, of a pod.
+func PodKey(name, namespace string) string { return "k8s/pod/" + name + "/namespace/" + namespace }
