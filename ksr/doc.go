@@ -1,0 +1,18 @@
+// Package ksr is the Kubernetes state reflector: it keeps a copy of the
+// Kubernetes objects that the agents need in the key-value store, and removes
+// from the store what belonged to nodes that left the cluster.
+//
+//	Source ──Changes──> wanted state ──> Reflector ──Put, Delete──> store, below /vnf-agent/contiv-ksr/
+//	(manifests, …)       (in memory)       │    ▲
+//	                                       │    └── after a failure, or when the store
+//	                                       │        lost data: list, compare, sweep
+//	                                       ├──> <node>'s ID and configuration, when a node is deleted
+//	                                       └──> /stats, /liveness, /readiness
+//
+// The wanted state is a map from key to value. A resync lists what the store
+// holds below the prefixes of the reflected kinds, writes what is missing or
+// different and, if the source is complete, sweeps the rest. After it, each
+// change of the source is one write, if it is a change of the value at all. The
+// first write that fails leads to another resync, repeated with a back-off until
+// it succeeds. Nothing outside those prefixes is swept.
+package ksr

@@ -1,0 +1,57 @@
+package ksr
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/contiv/contiv/rest"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Report is the answer of /liveness and /readiness.
+type Report struct {
+	// State is "OK" or "not ready".
+	State     string      `json:"state"`
+	Version   string      `json:"version"`
+	StartTime time.Time   `json:"startTime"`
+	Store     StoreStatus `json:"store"`
+	// Objects that the source reported; SourceComplete as in Changes.
+	Objects        int  `json:"objects"`
+	SourceComplete bool `json:"sourceComplete"`
+	// SourceProblems are what the source could not make sense of.
+	SourceProblems []string `json:"sourceProblems,omitempty"`
+}
+
+// Handler serves
+//
+//	/stats      metrics of the reflectors for Prometheus; node is a label of all
+//	/liveness   200 while the program works
+//	/readiness  503 until the store has held what the source reported, then 200
+//
+// A store that cannot be reached makes neither of them fail. problems, if not
+// nil, tells what is wrong with the source.
+func (r *Reflector) Handler(node, version string, problems func() []string) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(node, r.Stats))
+
+	report := func() Report {
+		out := Report{State: "OK", Version: version, StartTime: r.started, Store: r.Status()}
+		out.Objects, out.SourceComplete = r.wanted.count()
+		if problems != nil {
+			out.SourceProblems = problems()
+		}
+		return out
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /stats", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report()) })
+	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
+		body, status := report(), http.StatusOK
+		if !body.Store.EverSynced {
+			body.State, status = "not ready", http.StatusServiceUnavailable
+		}
+		rest.Answer(w, status, body)
+	})
+	return mux
+}

@@ -1,0 +1,246 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/contiv/contiv/ksr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Problem is something in the directory that could not be made sense of.
+type Problem struct {
+	// File is the name without the directory; empty for the directory itself.
+	File string
+	// Document counts the documents of the file from 1; 0: the whole file.
+	Document int
+	Reason   string
+}
+
+func (p Problem) String() string {
+	switch {
+	case p.File == "":
+		return p.Reason
+	case p.Document == 0:
+		return fmt.Sprintf("%s: %s", p.File, p.Reason)
+	}
+	return fmt.Sprintf("%s: document %d: %s", p.File, p.Document, p.Reason)
+}
+
+// parsed is what a file contains.
+type parsed struct {
+	objects []located
+	// ignored are the kinds that are not reflected, as "apiVersion Kind".
+	ignored []string
+	// errors make the file unusable; warnings do not.
+	errors, warnings []Problem
+}
+
+// located is an object with the number of its document.
+type located struct {
+	object   ksr.Object
+	document int
+}
+
+// defaultNamespace is that of objects that name none.
+const defaultNamespace = "default"
+
+// parse reads the documents of a manifest. It never panics, whatever it is
+// given.
+func parse(file string, data []byte) parsed {
+	p := &parser{file: file}
+	if len(bytes.TrimSpace(data)) == 0 {
+		p.fail(errors.New("is empty: delete the file if its objects are to be deleted"))
+		return p.out
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	for _, doc := range split(data) {
+		p.document++
+		object, err := yaml.YAMLToJSONStrict(doc.text)
+		if err != nil {
+			p.fail(errors.New(reason(doc, err)))
+			continue
+		}
+		if string(object) == "null" {
+			continue // comments only
+		}
+		if err := p.add(object, metav1.TypeMeta{}); err != nil {
+			p.fail(err)
+		}
+	}
+	return p.out
+}
+
+type parser struct {
+	file     string
+	document int
+	out      parsed
+}
+
+func (p *parser) fail(err error) {
+	p.out.errors = append(p.out.errors, Problem{p.file, p.document, err.Error()})
+}
+
+func (p *parser) warn(format string, args ...any) {
+	p.out.warnings = append(p.out.warnings, Problem{p.file, p.document, fmt.Sprintf(format, args...)})
+}
+
+// add takes an object, or the items of a list. An item of a typed list may leave
+// its type to the list.
+func (p *parser) add(data []byte, ofList metav1.TypeMeta) error {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
+		return fmt.Errorf("no Kubernetes object: %w", err)
+	}
+	if head.Kind == "" && head.APIVersion == "" {
+		head.TypeMeta = ofList
+	}
+	switch {
+	case head.Kind == "":
+		return errors.New("kind is missing")
+	case head.APIVersion == "":
+		return errors.New("apiVersion is missing")
+	}
+	if itemKind, isList := strings.CutSuffix(head.Kind, "List"); isList {
+		return p.addItems(head.Items, metav1.TypeMeta{APIVersion: head.APIVersion, Kind: itemKind})
+	}
+	object, ok := ksr.NewObject(head.APIVersion, head.Kind)
+	if !ok {
+		p.out.ignored = append(p.out.ignored, head.APIVersion+" "+head.Kind)
+		return nil
+	}
+	strict, err := kjson.UnmarshalStrict(data, object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", head.Kind, err)
+	}
+	for _, err := range strict {
+		p.warn("%s %s: %v is ignored: check it for typing errors", head.Kind, object.GetName(), err)
+	}
+	if err := p.complete(object); err != nil {
+		return fmt.Errorf("%s: %w", head.Kind, err)
+	}
+	p.out.objects = append(p.out.objects, located{object, p.document})
+	return nil
+}
+
+func (p *parser) addItems(items []json.RawMessage, typ metav1.TypeMeta) error {
+	if typ.Kind == "" { // kind: List
+		typ = metav1.TypeMeta{}
+	}
+	for i, item := range items {
+		if err := p.add(item, typ); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// complete checks what keys are made of, and fills in the namespace.
+func (p *parser) complete(object ksr.Object) error {
+	name := object.GetName()
+	if name == "" {
+		return errors.New("metadata.name is missing")
+	}
+	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		return fmt.Errorf("metadata.name %q: %s", name, strings.Join(wrong, "; "))
+	}
+	ref, _ := ksr.RefOf(object)
+	if ref.Kind != ksr.Pod {
+		if object.GetNamespace() != "" {
+			p.warn("%s: metadata.namespace is ignored: a %s has none", ref, ref.Kind)
+		}
+		return nil
+	}
+	if object.GetNamespace() == "" {
+		object.SetNamespace(defaultNamespace)
+	}
+	if wrong := validation.IsDNS1123Label(object.GetNamespace()); len(wrong) > 0 {
+		return fmt.Errorf("metadata.namespace %q: %s", object.GetNamespace(), strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// document is one YAML document of a file.
+type document struct {
+	// line of the file, from 0, where the text begins.
+	line int
+	text []byte
+}
+
+// split cuts a file at its "---" lines; what follows "---" on the same line
+// belongs to the document. Before the first "---" there is a document only if it
+// contains more than comments. JSON values may also just follow each other.
+func split(data []byte) []document {
+	if docs, ok := splitJSON(data); ok {
+		return docs
+	}
+	var docs []document
+	current, begun := document{}, false
+	for n, line := range bytes.SplitAfter(data, []byte("\n")) {
+		rest, isSeparator := bytes.CutPrefix(line, []byte("---"))
+		if !isSeparator || len(rest) > 0 && !bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])) {
+			current.text = append(current.text, line...)
+			continue
+		}
+		if begun || hasContent(current.text) {
+			docs = append(docs, current)
+		}
+		current, begun = document{line: n, text: bytes.Clone(rest)}, true
+	}
+	if begun || hasContent(current.text) {
+		docs = append(docs, current)
+	}
+	return docs
+}
+
+// splitJSON returns ok=false if the file is no sequence of JSON objects.
+func splitJSON(data []byte) (docs []document, ok bool) {
+	if data = bytes.TrimSpace(data); !bytes.HasPrefix(data, []byte("{")) {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var doc json.RawMessage
+		switch err := d.Decode(&doc); err {
+		case nil:
+			docs = append(docs, document{text: doc})
+		case io.EOF:
+			return docs, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+// hasContent tells if there is more than comments, directives and space.
+func hasContent(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return true
+		}
+	}
+	return false
+}
+
+// reason returns the error of a document with line numbers of its file.
+func reason(doc document, err error) string {
+	if doc.line > 0 {
+		padded := append(bytes.Repeat([]byte("\n"), doc.line), doc.text...)
+		if _, inFile := yaml.YAMLToJSONStrict(padded); inFile != nil {
+			err = inFile
+		}
+	}
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	return "no YAML: " + strings.Join(strings.Fields(strings.ReplaceAll(text, "unmarshal errors:", "")), " ")
+}

@@ -1,0 +1,41 @@
+package ksr
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// allocatedIDs starts the keys under which the agents claim node IDs.
+const allocatedIDs = models.KSRPrefix + "allocatedIDs/"
+
+// removeNode removes what the agent of a deleted node left in the store: its node
+// ID, which others may use from then on, and its configuration and status.
+func (w *writer) removeNode(ctx context.Context, name string) error {
+	claims, _, err := w.opts.Store.List(ctx, allocatedIDs)
+	if err != nil {
+		return fmt.Errorf("find the ID of node %s: %w", name, err)
+	}
+	for _, kv := range claims {
+		var claim vppnode.VppNode
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &claim); err != nil || claim.GetName() != name {
+			continue
+		}
+		if err := w.opts.Store.Delete(ctx, kv.Key); err != nil {
+			return fmt.Errorf("free ID %d of node %s: %w", claim.GetId(), name, err)
+		}
+		w.log.Info("node left: its ID is free", "node", name, "id", claim.GetId())
+	}
+	prefix := models.NodePrefix(name)
+	if name == "" || strings.Contains(name, "/") || prefix == models.KSRPrefix {
+		return nil // no node: its prefix could be that of others' data, even of ours
+	}
+	if err := w.opts.Store.DeletePrefix(ctx, prefix); err != nil {
+		return fmt.Errorf("remove the configuration of node %s: %w", name, err)
+	}
+	return nil
+}

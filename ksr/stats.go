@@ -1,0 +1,57 @@
+package ksr
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Stats counts what the reflector of one kind did since its start.
+type Stats struct {
+	Adds, Updates, Deletes, Resyncs            int64
+	AddErrors, UpdErrors, DelErrors, ResErrors int64
+	// ArgErrors counts objects that could not be reflected.
+	ArgErrors int64
+}
+
+// gauges are the metrics, in the order in which /stats describes them.
+var gauges = []struct {
+	name, help string
+	value      func(*Stats) int64
+}{
+	{"adds", "Objects added to the data store.", func(s *Stats) int64 { return s.Adds }},
+	{"deletes", "Objects deleted from the data store.", func(s *Stats) int64 { return s.Deletes }},
+	{"updates", "Objects updated in the data store.", func(s *Stats) int64 { return s.Updates }},
+	{"addErrors", "Failed attempts to add an object.", func(s *Stats) int64 { return s.AddErrors }},
+	{"deleteErrors", "Failed attempts to delete an object.", func(s *Stats) int64 { return s.DelErrors }},
+	{"updateErrors", "Failed attempts to update an object.", func(s *Stats) int64 { return s.UpdErrors }},
+	{"resyncs", "Resyncs of the data store.", func(s *Stats) int64 { return s.Resyncs }},
+	{"resyncErrors", "Failed resyncs of the data store.", func(s *Stats) int64 { return s.ResErrors }},
+	{"argErrors", "Objects that could not be reflected.", func(s *Stats) int64 { return s.ArgErrors }},
+}
+
+// collector is a prometheus.Collector of the statistics of all kinds.
+type collector struct {
+	stats func() map[Kind]Stats
+	descs []*prometheus.Desc
+}
+
+func newCollector(node string, stats func() map[Kind]Stats) *collector {
+	c := &collector{stats: stats}
+	for _, g := range gauges {
+		c.descs = append(c.descs, prometheus.NewDesc(g.name, g.help, []string{"reflectorType"}, prometheus.Labels{"node": node}))
+	}
+	return c
+}
+
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		out <- d
+	}
+}
+
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for kind, s := range c.stats() {
+		for i, g := range gauges {
+			out <- prometheus.MustNewConstMetric(c.descs[i], prometheus.GaugeValue, float64(g.value(&s)), string(kind))
+		}
+	}
+}

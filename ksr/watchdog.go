@@ -1,0 +1,91 @@
+package ksr
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+)
+
+// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue.
+const GaugesKey = models.KSRPrefix + "status/gauges"
+
+// GaugesValue is the value of GaugesKey.
+type GaugesValue struct {
+	NamespaceStats Stats `json:"namespaceStats"`
+	NodeStats      Stats `json:"nodeStats"`
+	PodStats       Stats `json:"podStats"`
+}
+
+// errDataLost is wrapped when the store is found to be another one, or an
+// earlier one, than we wrote to.
+var errDataLost = errors.New("store lost data")
+
+// watchdog finds out if the store lost data without our noticing an outage: our
+// own key GaugesKey is missing, or revisions went backwards.
+type watchdog struct {
+	written  bool
+	last     GaugesValue
+	key, all int64 // highest revisions seen, of the key and of the store
+}
+
+// reset forgets everything: a resync follows.
+func (d *watchdog) reset() { *d = watchdog{} }
+
+// check compares what the store says of GaugesKey with what it said before.
+func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
+	switch {
+	case d.written && !found:
+		return fmt.Errorf("%w: key %s is gone", errDataLost, GaugesKey)
+	case revision < d.all:
+		return fmt.Errorf("%w: its revision went from %d to %d", errDataLost, d.all, revision)
+	case found && kv.Revision < d.key:
+		return fmt.Errorf("%w: revision of %s went from %d to %d", errDataLost, GaugesKey, d.key, kv.Revision)
+	}
+	d.all = revision
+	if found {
+		d.key = kv.Revision
+	}
+	return nil
+}
+
+// checkStore asks the store for signs of lost data, and then publishes the
+// statistics there if they changed.
+func (w *writer) checkStore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.opts.CallTimeout)
+	defer cancel()
+	kvs, revision, err := w.opts.Store.List(ctx, GaugesKey)
+	if err != nil {
+		return fmt.Errorf("check the store: %w", err)
+	}
+	var kv store.KV
+	found := len(kvs) > 0 && kvs[0].Key == GaugesKey
+	if found {
+		kv = kvs[0]
+	}
+	if err := w.watchdog.check(kv, found, revision); err != nil {
+		return err
+	}
+	return w.publishStats(ctx)
+}
+
+func (w *writer) publishStats(ctx context.Context) error {
+	stats := w.Stats()
+	gauges := GaugesValue{NamespaceStats: stats[Namespace], NodeStats: stats[Node], PodStats: stats[Pod]}
+	if w.watchdog.written && reflect.DeepEqual(gauges, w.watchdog.last) {
+		return nil
+	}
+	data, err := json.Marshal(gauges)
+	if err != nil {
+		return err
+	}
+	if err := w.opts.Store.Put(ctx, GaugesKey, data); err != nil {
+		return fmt.Errorf("publish statistics: %w", err)
+	}
+	w.watchdog.written, w.watchdog.last = true, gauges
+	return nil
+}
