@@ -1,0 +1,61 @@
+package vswitch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+const bdInterfacePrefix = "vpp/bd/"
+
+// bdInterfaceDescriptor handles vpp/bd/{bd}/interface/{if}, derived from bridge
+// domains.
+func bdInterfaceDescriptor(port Bridges) kvscheduler.Descriptor[*vpp_l2.BridgeDomain_Interface, noMeta] {
+	return kvscheduler.Descriptor[*vpp_l2.BridgeDomain_Interface, noMeta]{
+		Name: BDInterfaceDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: bdInterfacePrefix},
+		Equivalent: func(_ string, old, new *vpp_l2.BridgeDomain_Interface) bool {
+			return proto.Equal(normalBDInterface(old), normalBDInterface(new))
+		},
+		Create: func(ctx context.Context, key string, v *vpp_l2.BridgeDomain_Interface) (noMeta, error) {
+			bd, err := bdOfInterfaceKey(key, v)
+			if err != nil {
+				return noMeta{}, err
+			}
+			return noMeta{}, port.Bind(ctx, bd, v)
+		},
+		Delete: func(ctx context.Context, key string, v *vpp_l2.BridgeDomain_Interface, _ noMeta) error {
+			bd, err := bdOfInterfaceKey(key, v)
+			if err != nil {
+				return err
+			}
+			return port.Unbind(ctx, bd, v)
+		},
+		Dependencies: func(_ string, v *vpp_l2.BridgeDomain_Interface) []kvscheduler.Dependency {
+			return []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(v.GetName())}}
+		},
+	}
+}
+
+func bdOfInterfaceKey(key string, v *vpp_l2.BridgeDomain_Interface) (string, error) {
+	bd, ok := strings.CutSuffix(strings.TrimPrefix(key, bdInterfacePrefix), "/interface/"+v.GetName())
+	if !ok {
+		return "", fmt.Errorf("%q is no key of interface %q in a bridge domain", key, v.GetName())
+	}
+	return bd, nil
+}
+
+// normalBDInterface: split horizon does not apply to the virtual interface of a
+// bridge domain, whatever its group.
+func normalBDInterface(iface *vpp_l2.BridgeDomain_Interface) *vpp_l2.BridgeDomain_Interface {
+	if iface.GetBridgedVirtualInterface() && iface.GetSplitHorizonGroup() != 0 {
+		iface = proto.CloneOf(iface)
+		iface.SplitHorizonGroup = 0
+	}
+	return iface
+}

@@ -1,0 +1,91 @@
+package vswitch
+
+import (
+	"slices"
+	"strings"
+
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// bridgeDomainDescriptor handles config/vpp/l2/v2/bridge-domain/{name}. Each
+// interface of the domain is a derived value that waits for the interface.
+func bridgeDomainDescriptor(port Bridges) kvscheduler.Descriptor[*vpp_l2.BridgeDomain, noMeta] {
+	return kvscheduler.Descriptor[*vpp_l2.BridgeDomain, noMeta]{
+		Name:       BridgeDomainDescriptor,
+		Keys:       kvscheduler.KeySpace{Prefix: models.BridgeDomain.KeyPrefix()},
+		NB:         true,
+		KeyLabel:   func(key string) string { return key[len(models.BridgeDomain.KeyPrefix()):] },
+		Validate:   func(_ string, bd *vpp_l2.BridgeDomain) error { return validateBridgeDomain(bd) },
+		Equivalent: func(_ string, old, new *vpp_l2.BridgeDomain) bool { return proto.Equal(normalBD(old), normalBD(new)) },
+		Create:     create(port.Create),
+		Update:     update(port.Update),
+		Delete:     remove(port.Delete),
+		UpdateWithRecreate: func(_ string, old, new *vpp_l2.BridgeDomain, _ noMeta) bool {
+			return !proto.Equal(parametersOfBD(old), parametersOfBD(new))
+		},
+		Retrieve:      retrieve(port.List),
+		RetrieveAfter: []string{InterfaceDescriptor},
+		DerivedValues: func(_ string, bd *vpp_l2.BridgeDomain) []kvscheduler.KeyValue {
+			derived := make([]kvscheduler.KeyValue, len(bd.GetInterfaces()))
+			for i, iface := range bd.GetInterfaces() {
+				derived[i] = kvscheduler.KeyValue{Key: models.BDInterfaceKey(bd.GetName(), iface.GetName()), Value: iface}
+			}
+			return derived
+		},
+	}
+}
+
+func validateBridgeDomain(bd *vpp_l2.BridgeDomain) error {
+	if err := validName("name", bd.GetName()); err != nil {
+		return err
+	}
+	bvi := ""
+	names := map[string]bool{}
+	for _, iface := range bd.GetInterfaces() {
+		switch {
+		case iface.GetName() == "":
+			return invalid("interfaces", "an interface of the bridge domain has no name")
+		case names[iface.GetName()]:
+			return invalid("interfaces", "interface %q is listed twice", iface.GetName())
+		case iface.GetBridgedVirtualInterface() && bvi != "":
+			return invalid("interfaces", "%q and %q are both bridged virtual interfaces: a bridge domain has at most one", bvi, iface.GetName())
+		case iface.GetBridgedVirtualInterface():
+			bvi = iface.GetName()
+		}
+		names[iface.GetName()] = true
+	}
+	for _, entry := range bd.GetArpTerminationTable() {
+		if err := validAddr("arp_termination_table", entry.GetIpAddress()); err != nil {
+			return err
+		}
+		if err := validMAC("arp_termination_table", entry.GetPhysAddress()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// normalBD brings the parts of a bridge domain into an order.
+func normalBD(bd *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
+	bd = proto.CloneOf(bd)
+	for i, iface := range bd.Interfaces {
+		bd.Interfaces[i] = normalBDInterface(iface)
+	}
+	slices.SortFunc(bd.Interfaces, func(a, b *vpp_l2.BridgeDomain_Interface) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
+	slices.SortFunc(bd.ArpTerminationTable, func(a, b *vpp_l2.BridgeDomain_ArpTerminationEntry) int {
+		return strings.Compare(a.GetIpAddress()+a.GetPhysAddress(), b.GetIpAddress()+b.GetPhysAddress())
+	})
+	return bd
+}
+
+// parametersOfBD leaves what can only be changed by making a new bridge domain.
+func parametersOfBD(bd *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
+	bd = proto.CloneOf(bd)
+	bd.Interfaces, bd.ArpTerminationTable = nil, nil
+	return bd
+}

@@ -1,0 +1,23 @@
+package vswitch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+// Unsupported returns an error for what a vswitch cannot do; the text says what,
+// and what to do instead if there is something.
+func Unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", kvscheduler.ErrUnsupported, fmt.Sprintf(format, args...))
+}
+
+// invalid blames fields of a value.
+func invalid(field, format string, args ...any) error {
+	return kvscheduler.NewInvalidValueError(fmt.Errorf(format, args...), field)
+}
+
+// retriable: everything that a driver reports may go away, except what it
+// cannot do at all.
+func retriable(err error) bool { return !errors.Is(err, kvscheduler.ErrUnsupported) }

@@ -1,0 +1,138 @@
+package vswitch
+
+import (
+	"context"
+	"net/netip"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+)
+
+// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. The interface
+// itself is made here; what is assigned to it is derived:
+//
+//	interface ─┬─ address/{source}/{addr}   needs vrf/…
+//	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
+//	           ├─ has-IP-address            needs any address
+//	           └─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
+func interfaceDescriptor(port Interfaces) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
+	return kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta]{
+		Name:     InterfaceDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		NB:       true,
+		KeyLabel: func(key string) string { return key[len(models.VPPInterface.KeyPrefix()):] },
+		Validate: func(_ string, iface *vpp_interfaces.Interface) error { return validateInterface(iface) },
+		Equivalent: func(_ string, old, new *vpp_interfaces.Interface) bool {
+			return equivalentInterfaces(old, new)
+		},
+		Create: create(port.Create),
+		Update: update(port.Update),
+		Delete: remove(port.Delete),
+		UpdateWithRecreate: func(_ string, old, new *vpp_interfaces.Interface, _ noMeta) bool {
+			return needsNewInterface(old, new)
+		},
+		Retrieve:     retrieve(port.List),
+		RetrieveKeys: retrieve(port.Find),
+		DerivedValues: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.KeyValue {
+			return derivedOfInterface(iface)
+		},
+		Dependencies: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+			return dependenciesOfInterface(iface)
+		},
+	}
+}
+
+func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_AF_PACKET:
+		key := models.LinuxHostNameKey(iface.GetAfpacket().GetHostIfName())
+		if name := iface.GetAfpacket().GetLinuxInterface(); name != "" {
+			key = models.LinuxInterfaceKey(name)
+		}
+		return []kvscheduler.Dependency{{Label: "afpacket-host-interface-exists", Key: key}}
+	case vpp_interfaces.Interface_TAP:
+		if label := iface.GetTap().GetToMicroservice(); label != "" {
+			return []kvscheduler.Dependency{{Label: "microservice-available", Key: "linux/microservice/" + label}}
+		}
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return dependenciesOfTunnel(iface)
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		return []kvscheduler.Dependency{{Label: "parent-interface-exists", Key: models.VPPInterfaceKey(iface.GetSub().GetParentName())}}
+	}
+	return nil
+}
+
+func dependenciesOfTunnel(iface *vpp_interfaces.Interface) (deps []kvscheduler.Dependency) {
+	link := iface.GetVxlan()
+	ipv6 := isIPv6(link.GetSrcAddress())
+	if link.GetMulticast() != "" {
+		deps = append(deps, kvscheduler.Dependency{
+			Label: "vxlan-multicast-interface-exists",
+			AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(link.GetMulticast())}},
+		})
+	}
+	if iface.GetVrf() != 0 {
+		deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-for-vxlan-exists", Key: models.VRFTableKey(iface.GetVrf(), ipv6)})
+	}
+	if vrf := link.GetGpe().GetDecapVrfId(); vrf != 0 {
+		deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-for-vxlan-gpe-exists", Key: models.VRFTableKey(vrf, ipv6)})
+	}
+	return deps
+}
+
+func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
+	name := iface.GetName()
+	var versions IPVersions
+	for _, addr := range addressesOf(iface) {
+		derived = append(derived, kvscheduler.KeyValue{
+			Key: models.VPPInterfaceAddressKey(name, models.AddrStatic, addr.String()), Value: empty(),
+		})
+		versions.V4 = versions.V4 || addr.Addr().Is4()
+		versions.V6 = versions.V6 || addr.Addr().Is6()
+	}
+	hasAddress := len(derived) > 0
+	if !hasAddress && iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		ipv6 := isIPv6(iface.GetVxlan().GetSrcAddress())
+		versions = IPVersions{V4: !ipv6, V6: ipv6}
+	}
+
+	lender := iface.GetUnnumbered().GetInterfaceWithIp()
+	switch {
+	case lender != "":
+		derived = append(derived,
+			kvscheduler.KeyValue{Key: models.VPPInterfaceInheritedVRFKey(name, lender), Value: empty()},
+			kvscheduler.KeyValue{Key: models.UnnumberedInterfaceKey(name), Value: iface.GetUnnumbered()})
+	case versions != IPVersions{}:
+		derived = append(derived, kvscheduler.KeyValue{
+			Key: models.VPPInterfaceVRFKey(name, iface.GetVrf(), versions.String()), Value: empty(),
+		})
+	}
+	if hasAddress {
+		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: empty()})
+	}
+	return derived
+}
+
+// addressesOf returns the addresses of a valid interface in canonical form,
+// each once.
+func addressesOf(iface *vpp_interfaces.Interface) []netip.Prefix {
+	var addrs []netip.Prefix
+	seen := map[netip.Prefix]bool{}
+	for _, text := range iface.GetIpAddresses() {
+		if addr, err := netip.ParsePrefix(text); err == nil && !seen[addr] {
+			seen[addr] = true
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}
+
+func isIPv6(text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.Is6()
+}
+
+// noop is an operation that only has a place in the order of operations.
+func noop[V any](context.Context, string, V) (noMeta, error)     { return noMeta{}, nil }
+func noopDelete[V any](context.Context, string, V, noMeta) error { return nil }

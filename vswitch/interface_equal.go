@@ -1,0 +1,93 @@
+package vswitch
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// equivalentInterfaces tells if a change from old to new needs no operation on
+// the interface or on what it derives.
+func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
+	return old.GetType() == new.GetType() &&
+		old.GetEnabled() == new.GetEnabled() &&
+		(new.GetPhysAddress() == "" || sameMACText(old.GetPhysAddress(), new.GetPhysAddress())) &&
+		(ignoresMTU(new) || old.GetMtu() == new.GetMtu()) &&
+		(new.GetUnnumbered() != nil || old.GetVrf() == new.GetVrf()) &&
+		old.GetUnnumbered().GetInterfaceWithIp() == new.GetUnnumbered().GetInterfaceWithIp() &&
+		sameAddresses(old, new) &&
+		old.GetSetDhcpClient() == new.GetSetDhcpClient() &&
+		proto.Equal(old.GetIp6Nd(), new.GetIp6Nd()) &&
+		equalMessages(old.GetRxModes(), new.GetRxModes()) &&
+		equalMessages(old.GetRxPlacements(), new.GetRxPlacements()) &&
+		sameLink(old, new)
+}
+
+// needsNewInterface tells if the change cannot be made to an existing interface.
+func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
+	switch {
+	case old.GetType() != new.GetType(), !sameLink(old, new):
+		return true
+	case new.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return old.GetVrf() != new.GetVrf()
+	case new.GetType() == vpp_interfaces.Interface_AF_PACKET:
+		return new.GetPhysAddress() != "" && !sameMACText(old.GetPhysAddress(), new.GetPhysAddress())
+	}
+	return false
+}
+
+// ignoresMTU: an unset MTU is any MTU, and tunnels have that of their carrier.
+func ignoresMTU(iface *vpp_interfaces.Interface) bool {
+	return iface.GetMtu() == 0 || iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL
+}
+
+func sameAddresses(old, new *vpp_interfaces.Interface) bool {
+	a, b := addressesOf(old), addressesOf(new)
+	byText := func(x, y netip.Prefix) int {
+		return cmp.Or(x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()))
+	}
+	slices.SortFunc(a, byText)
+	slices.SortFunc(b, byText)
+	return slices.Equal(a, b)
+}
+
+// sameLink compares the type-specific parameters.
+func sameLink(old, new *vpp_interfaces.Interface) bool {
+	switch new.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		return proto.Equal(normalTap(old), normalTap(new))
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		a, b := old.GetVxlan(), new.GetVxlan()
+		return a.GetVni() == b.GetVni() && a.GetMulticast() == b.GetMulticast() &&
+			sameAddrText(a.GetSrcAddress(), b.GetSrcAddress()) &&
+			sameAddrText(a.GetDstAddress(), b.GetDstAddress()) &&
+			proto.Equal(a.GetGpe(), b.GetGpe())
+	}
+	strip := func(iface *vpp_interfaces.Interface) proto.Message {
+		return &vpp_interfaces.Interface{Link: iface.GetLink()}
+	}
+	return proto.Equal(strip(old), strip(new))
+}
+
+// normalTap fills in the defaults of a TAP.
+func normalTap(iface *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
+	tap := proto.CloneOf(iface.GetTap())
+	if tap == nil {
+		tap = &vpp_interfaces.TapLink{}
+	}
+	if tap.Version == 0 {
+		tap.Version = 2
+	}
+	if tap.HostIfName == "" {
+		tap.HostIfName = models.TapHostIfName(iface.GetName())
+	}
+	return tap
+}
+
+func equalMessages[M proto.Message](a, b []M) bool {
+	return slices.EqualFunc(a, b, func(x, y M) bool { return proto.Equal(x, y) })
+}

@@ -1,0 +1,159 @@
+package vswitch
+
+import (
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+)
+
+// maxName is how long a logical name may be, so that a VPP tag can hold it.
+const maxName = 63
+
+func validateInterface(iface *vpp_interfaces.Interface) error {
+	if err := validName("name", iface.GetName()); err != nil {
+		return err
+	}
+	for _, addr := range iface.GetIpAddresses() {
+		if strings.HasPrefix(addr, "alloc:") {
+			return invalid("ip_addresses", "reference %q: allocated addresses are not implemented; give the address itself", addr)
+		}
+		if err := validPrefix("ip_addresses", addr); err != nil {
+			return err
+		}
+	}
+	if lender := iface.GetUnnumbered(); lender != nil {
+		switch {
+		case len(iface.GetIpAddresses()) > 0:
+			return invalid("ip_addresses", "an unnumbered interface has no addresses of its own: remove them or unnumbered")
+		case lender.GetInterfaceWithIp() == "":
+			return invalid("unnumbered", "an unnumbered interface needs the name of the interface whose address it uses (interface_with_ip)")
+		case lender.GetInterfaceWithIp() == iface.GetName():
+			return invalid("unnumbered", "an unnumbered interface cannot use its own address")
+		}
+	}
+	if mac := iface.GetPhysAddress(); mac != "" {
+		if err := validMAC("phys_address", mac); err != nil {
+			return err
+		}
+	}
+	if iface.GetMtu() > 9216 {
+		return invalid("mtu", "MTU %d is out of range: use 0 (default) to 9216", iface.GetMtu())
+	}
+	if err := validateRx(iface); err != nil {
+		return err
+	}
+	return validateLink(iface)
+}
+
+func validateRx(iface *vpp_interfaces.Interface) error {
+	queues := map[uint32]bool{}
+	for _, p := range iface.GetRxPlacements() {
+		if queues[p.GetQueue()] {
+			return invalid("rx_placements", "queue %d is placed twice", p.GetQueue())
+		}
+		queues[p.GetQueue()] = true
+	}
+	return nil
+}
+
+// linkTypes are the interface types that each kind of link belongs to.
+func linkType(iface *vpp_interfaces.Interface) (field string, types []vpp_interfaces.Interface_Type) {
+	type t = vpp_interfaces.Interface_Type
+	switch iface.GetLink().(type) {
+	case *vpp_interfaces.Interface_Sub:
+		return "sub", []t{vpp_interfaces.Interface_SUB_INTERFACE}
+	case *vpp_interfaces.Interface_Memif:
+		return "memif", []t{vpp_interfaces.Interface_MEMIF}
+	case *vpp_interfaces.Interface_Afpacket:
+		return "afpacket", []t{vpp_interfaces.Interface_AF_PACKET}
+	case *vpp_interfaces.Interface_Tap:
+		return "tap", []t{vpp_interfaces.Interface_TAP}
+	case *vpp_interfaces.Interface_Vxlan:
+		return "vxlan", []t{vpp_interfaces.Interface_VXLAN_TUNNEL}
+	case *vpp_interfaces.Interface_Ipsec:
+		return "ipsec", []t{vpp_interfaces.Interface_IPSEC_TUNNEL}
+	case *vpp_interfaces.Interface_VmxNet3:
+		return "vmx_net3", []t{vpp_interfaces.Interface_VMXNET3_INTERFACE}
+	case *vpp_interfaces.Interface_Bond:
+		return "bond", []t{vpp_interfaces.Interface_BOND_INTERFACE}
+	case *vpp_interfaces.Interface_Gre:
+		return "gre", []t{vpp_interfaces.Interface_GRE_TUNNEL}
+	case *vpp_interfaces.Interface_Gtpu:
+		return "gtpu", []t{vpp_interfaces.Interface_GTPU_TUNNEL}
+	case *vpp_interfaces.Interface_Ipip:
+		return "ipip", []t{vpp_interfaces.Interface_IPIP_TUNNEL}
+	case *vpp_interfaces.Interface_Wireguard:
+		return "wireguard", []t{vpp_interfaces.Interface_WIREGUARD_TUNNEL}
+	case *vpp_interfaces.Interface_Rdma:
+		return "rdma", []t{vpp_interfaces.Interface_RDMA}
+	}
+	return "", []t{
+		vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK,
+		vpp_interfaces.Interface_TAP, vpp_interfaces.Interface_IPSEC_TUNNEL,
+	}
+}
+
+func validateLink(iface *vpp_interfaces.Interface) error {
+	typ := iface.GetType()
+	if typ == vpp_interfaces.Interface_UNDEFINED_TYPE {
+		return invalid("type", "the interface has no type: set it, for example to TAP or SOFTWARE_LOOPBACK")
+	}
+	field, types := linkType(iface)
+	fits := false
+	for _, t := range types {
+		fits = fits || t == typ
+	}
+	switch {
+	case !fits && field == "":
+		return invalid("link", "an interface of type %v needs its type-specific parameters", typ)
+	case !fits:
+		return invalid("link", "an interface of type %v cannot have the parameters %q: they are for %v", typ, field, types[0])
+	}
+	switch typ {
+	case vpp_interfaces.Interface_TAP:
+		if iface.GetTap().GetVersion() == 1 {
+			return invalid("tap.version", "TAP version 1 is obsolete: set 2 or leave it out")
+		}
+	case vpp_interfaces.Interface_AF_PACKET:
+		if iface.GetAfpacket().GetHostIfName() == "" && iface.GetAfpacket().GetLinuxInterface() == "" {
+			return invalid("afpacket", "an AF_PACKET interface needs host_if_name or linux_interface")
+		}
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		if iface.GetSub().GetParentName() == "" {
+			return invalid("sub.parent_name", "a sub-interface needs its parent")
+		}
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return validateTunnel(iface.GetVxlan())
+	}
+	return nil
+}
+
+func validateTunnel(link *vpp_interfaces.VxlanLink) error {
+	if err := validAddr("vxlan.src_address", link.GetSrcAddress()); err != nil {
+		return err
+	}
+	if err := validAddr("vxlan.dst_address", link.GetDstAddress()); err != nil {
+		return err
+	}
+	switch {
+	case isIPv6(link.GetSrcAddress()) != isIPv6(link.GetDstAddress()):
+		return invalid("vxlan.dst_address", "source %s and destination %s are of different IP versions", link.GetSrcAddress(), link.GetDstAddress())
+	case sameAddrText(link.GetSrcAddress(), link.GetDstAddress()):
+		return invalid("vxlan.dst_address", "source and destination are the same address %s", link.GetSrcAddress())
+	case link.GetVni() >= 1<<24:
+		return invalid("vxlan.vni", "VNI %d is out of range: use 0 to %d", link.GetVni(), 1<<24-1)
+	case link.GetGpe() != nil && link.GetGpe().GetProtocol() == vpp_interfaces.VxlanLink_Gpe_UNKNOWN:
+		return invalid("vxlan.gpe.protocol", "a VXLAN-GPE tunnel needs the protocol that it carries")
+	}
+	return nil
+}
+
+func validName(field, name string) error {
+	switch {
+	case name == "":
+		return invalid(field, "the name is empty")
+	case len(name) > maxName:
+		return invalid(field, "name %q is too long: use at most %d characters", name, maxName)
+	}
+	return nil
+}

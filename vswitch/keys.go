@@ -1,0 +1,88 @@
+package vswitch
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/models"
+)
+
+// Keys of derived values carry names of interfaces, and those may have slashes
+// (GigabitEthernet0/9/0): keys are taken apart from their ends.
+
+const derivedPrefix = "vpp/interface/"
+
+// isAddressKey: vpp/interface/{if}/address/{source}/{addr}/{len}
+func isAddressKey(key string) bool {
+	_, _, ok := parseAddressKey(key)
+	return ok
+}
+
+func parseAddressKey(key string) (iface string, addr netip.Prefix, ok bool) {
+	iface, rest, ok := cutLast(key, "/address/")
+	if !ok {
+		return "", netip.Prefix{}, false
+	}
+	_, text, _ := strings.Cut(rest, "/")
+	addr, err := netip.ParsePrefix(text)
+	return iface, addr, err == nil
+}
+
+// isVRFKey: vpp/interface/{if}/vrf/…
+func isVRFKey(key string) bool {
+	_, _, ok := cutLast(key, "/vrf/")
+	return ok && !isAddressKey(key)
+}
+
+// vrfKey is what a key of an interface in a VRF says: the VRF by number, or by
+// the interface that it is inherited from.
+type vrfKey struct {
+	iface    string
+	vrf      uint32
+	versions IPVersions
+	lender   string
+}
+
+func parseVRFKey(key string) (vrfKey, error) {
+	iface, rest, ok := cutLast(key, "/vrf/")
+	if !ok {
+		return vrfKey{}, fmt.Errorf("%q is no key of an interface in a VRF", key)
+	}
+	if lender, ok := strings.CutPrefix(rest, "from-interface/"); ok {
+		return vrfKey{iface: iface, lender: lender}, nil
+	}
+	number, version, ok := strings.Cut(rest, "/ip-version/")
+	vrf, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil {
+		return vrfKey{}, fmt.Errorf("%q is no key of an interface in a VRF", key)
+	}
+	v := vrfKey{iface: iface, vrf: uint32(vrf)}
+	v.versions.V4 = version != "v6"
+	v.versions.V6 = version != "v4"
+	return v, nil
+}
+
+// isHasAddressKey: vpp/interface/{if}/has-IP-address
+func isHasAddressKey(key string) bool {
+	iface, ok := strings.CutSuffix(key, "/has-IP-address")
+	return ok && strings.HasPrefix(iface, derivedPrefix)
+}
+
+// isUnnumberedKey: vpp/interface/unnumbered/{if}
+func isUnnumberedKey(key string) bool {
+	return len(key) > len(unnumberedPrefix) && strings.HasPrefix(key, unnumberedPrefix) &&
+		!isAddressKey(key) && !isVRFKey(key) && !isHasAddressKey(key)
+}
+
+var unnumberedPrefix = models.UnnumberedInterfaceKey("")
+
+func cutLast(key, sep string) (iface, rest string, ok bool) {
+	key, ok = strings.CutPrefix(key, derivedPrefix)
+	i := strings.LastIndex(key, sep)
+	if !ok || i <= 0 {
+		return "", "", false
+	}
+	return key[:i], key[i+len(sep):], true
+}

@@ -1,0 +1,128 @@
+package vswitch
+
+import (
+	"context"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// natGlobalDescriptor handles config/vpp/nat/v2/nat44-global.
+func natGlobalDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta] {
+	return kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta]{
+		Name: NATGlobalDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: models.NAT44Global.KeyPrefix()},
+		NB:   true,
+		Validate: func(_ string, g *vpp_nat.Nat44Global) error {
+			if len(g.GetNatInterfaces())+len(g.GetAddressPool()) > 0 {
+				return invalid("nat_interfaces", "nat_interfaces and address_pool are obsolete: use Nat44Interface and Nat44AddressPool values")
+			}
+			return nil
+		},
+		Create: create(port.Enable),
+		Update: update(func(ctx context.Context, _, new *vpp_nat.Nat44Global) error { return port.Enable(ctx, new) }),
+		Delete: remove(func(ctx context.Context, _ *vpp_nat.Nat44Global) error { return port.Disable(ctx) }),
+		UpdateWithRecreate: func(_ string, old, new *vpp_nat.Nat44Global, _ noMeta) bool {
+			return old.GetEndpointIndependent() != new.GetEndpointIndependent()
+		},
+		Retrieve: retrieve(func(ctx context.Context, expected []*vpp_nat.Nat44Global) ([]*vpp_nat.Nat44Global, error) {
+			var want *vpp_nat.Nat44Global
+			if len(expected) > 0 {
+				want = expected[0]
+			}
+			global, err := port.Global(ctx, want)
+			if err != nil || global == nil {
+				return nil, err
+			}
+			return []*vpp_nat.Nat44Global{global}, nil
+		}),
+	}
+}
+
+// natInterfaceDescriptor handles config/vpp/nat/v2/nat44-interface/{if}.
+func natInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Interface, noMeta] {
+	return kvscheduler.Descriptor[*vpp_nat.Nat44Interface, noMeta]{
+		Name: NATInterfaceDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: models.NAT44Interface.KeyPrefix()},
+		NB:   true,
+		Validate: func(_ string, i *vpp_nat.Nat44Interface) error {
+			switch {
+			case i.GetName() == "":
+				return invalid("name", "a NAT interface needs the name of the interface")
+			case !i.GetNatInside() && !i.GetNatOutside():
+				return invalid("nat_outside", "interface %q is neither inside nor outside: set nat_inside, nat_outside or both", i.GetName())
+			case i.GetNatInside() && i.GetNatOutside() && i.GetOutputFeature():
+				return invalid("output_feature", "interface %q cannot be inside and outside with the output feature", i.GetName())
+			}
+			return nil
+		},
+		Create:        create(port.AddInterface),
+		Delete:        remove(port.RemoveInterface),
+		Retrieve:      retrieve(port.ListInterfaces),
+		RetrieveAfter: []string{InterfaceDescriptor, NATGlobalDescriptor},
+		Dependencies: func(_ string, i *vpp_nat.Nat44Interface) []kvscheduler.Dependency {
+			return []kvscheduler.Dependency{
+				natEnabled,
+				{Label: "interface-exists", Key: models.VPPInterfaceKey(i.GetName())},
+			}
+		},
+	}
+}
+
+// natPoolDescriptor handles config/vpp/nat/v2/nat44-pool/….
+func natPoolDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44AddressPool, noMeta] {
+	return kvscheduler.Descriptor[*vpp_nat.Nat44AddressPool, noMeta]{
+		Name:     NATPoolDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.NAT44Pool.KeyPrefix()},
+		NB:       true,
+		Validate: func(_ string, p *vpp_nat.Nat44AddressPool) error { return validatePool(p) },
+		Equivalent: func(_ string, old, new *vpp_nat.Nat44AddressPool) bool {
+			return proto.Equal(normalPool(old), normalPool(new))
+		},
+		Create:        create(port.AddPool),
+		Delete:        remove(port.RemovePool),
+		Retrieve:      retrieve(port.ListPools),
+		RetrieveAfter: []string{NATGlobalDescriptor},
+		Dependencies: func(_ string, p *vpp_nat.Nat44AddressPool) []kvscheduler.Dependency {
+			deps := []kvscheduler.Dependency{natEnabled}
+			if vrf := p.GetVrfId(); vrf != 0 && vrf != AllVRFs {
+				deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-exists", Key: models.VRFTableKey(vrf, false)})
+			}
+			return deps
+		},
+	}
+}
+
+var natEnabled = kvscheduler.Dependency{Label: "nat44-global-config-exists", Key: models.NAT44Global.KeyPrefix()}
+
+func validatePool(p *vpp_nat.Nat44AddressPool) error {
+	for _, f := range []struct{ field, addr string }{{"first_ip", p.GetFirstIp()}, {"last_ip", lastOf(p)}} {
+		if err := validAddr(f.field, f.addr); err != nil {
+			return err
+		}
+		if isIPv6(f.addr) {
+			return invalid(f.field, "%s is an IPv6 address: NAT44 pools hold IPv4 addresses", f.addr)
+		}
+	}
+	if addrLess(lastOf(p), p.GetFirstIp()) {
+		return invalid("last_ip", "the last address %s is before the first, %s", p.GetLastIp(), p.GetFirstIp())
+	}
+	return nil
+}
+
+// lastOf returns the last address of a pool; a pool without one has one address.
+func lastOf(p *vpp_nat.Nat44AddressPool) string {
+	if p.GetLastIp() == "" {
+		return p.GetFirstIp()
+	}
+	return p.GetLastIp()
+}
+
+func normalPool(p *vpp_nat.Nat44AddressPool) *vpp_nat.Nat44AddressPool {
+	last := lastOf(p)
+	p = proto.CloneOf(p)
+	p.LastIp = last
+	return p
+}

@@ -1,0 +1,64 @@
+package vswitch
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// Names of the descriptors.
+const (
+	InterfaceDescriptor    = "vpp-interface"
+	AddressDescriptor      = "vpp-interface-address"
+	InterfaceVRFDescriptor = "vpp-interface-vrf"
+	HasAddressDescriptor   = "vpp-interface-has-address"
+	UnnumberedDescriptor   = "vpp-unnumbered-interface"
+	BridgeDomainDescriptor = "vpp-bridge-domain"
+	BDInterfaceDescriptor  = "vpp-bd-interface"
+	FIBDescriptor          = "vpp-l2-fib"
+	RouteDescriptor        = "vpp-route"
+	ARPDescriptor          = "vpp-arp"
+	VRFTableDescriptor     = "vpp-vrf-table"
+	NATGlobalDescriptor    = "vpp-nat44-global"
+	NATInterfaceDescriptor = "vpp-nat44-interface"
+	NATPoolDescriptor      = "vpp-nat44-address-pool"
+)
+
+// Register registers the descriptors of the vpp.* models, working on vs.
+func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
+	r := registrar{s: s}
+	register(&r, interfaceDescriptor(vs.Interfaces()))
+	register(&r, addressDescriptor(vs.Interfaces()))
+	register(&r, interfaceVRFDescriptor(vs.Interfaces()))
+	register(&r, hasAddressDescriptor())
+	register(&r, unnumberedDescriptor(vs.Interfaces()))
+	register(&r, bridgeDomainDescriptor(vs.Bridges()))
+	register(&r, bdInterfaceDescriptor(vs.Bridges()))
+	register(&r, fibDescriptor(vs.FIB()))
+	register(&r, routeDescriptor(vs.Routes()))
+	register(&r, arpDescriptor(vs.Neighbours()))
+	register(&r, vrfTableDescriptor(vs.VRFs()))
+	register(&r, natGlobalDescriptor(vs.NAT()))
+	register(&r, natInterfaceDescriptor(vs.NAT()))
+	register(&r, natPoolDescriptor(vs.NAT()))
+	return r.err
+}
+
+// registrar remembers the first error.
+type registrar struct {
+	s   *kvscheduler.Scheduler
+	err error
+}
+
+type noMeta = kvscheduler.NoMetadata
+
+func register[V proto.Message](r *registrar, d kvscheduler.Descriptor[V, noMeta]) {
+	if r.err != nil {
+		return
+	}
+	d.Retriable = retriable
+	if err := kvscheduler.Register(r.s, d); err != nil {
+		r.err = fmt.Errorf("registering descriptor %s: %w", d.Name, err)
+	}
+}
