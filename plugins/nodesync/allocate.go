@@ -1,0 +1,134 @@
+package nodesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// IDPrefix starts the keys of VppNodes in etcd; the ID follows.
+const IDPrefix = models.KSRPrefix + "allocatedIDs/"
+
+// idKey is the key of a VppNode.
+func idKey(id uint32) string { return IDPrefix + strconv.FormatUint(uint64(id), 10) }
+
+// ErrNoNodeID is wrapped when the node has no ID and cannot get one: the agent
+// can do nothing without it.
+var ErrNoNodeID = errors.New("this node has no ID")
+
+// allocateTimeout bounds the allocation of an ID; it stays below the deadline of
+// the startup resync.
+const allocateTimeout = 20 * time.Second
+
+// allocate claims the first free ID for the node, and returns the one that the
+// node already has, if any. Each round of the race is decided by an atomic put:
+//
+//  1. list the IDs in use;
+//  2. put the first free one, and the next ones while others are faster;
+//  3. if the outcome of a put is unknown, begin anew: the list will show it.
+func allocate(ctx context.Context, db store.Broker, nodeName string) (*vppnode.VppNode, error) {
+	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
+	defer cancel()
+	for {
+		claimed, err := allocateOnce(ctx, db, nodeName)
+		if err == nil {
+			return claimed, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, and claiming one in etcd under %s failed: check that etcd is up and reachable (%w)", ErrNoNodeID, IDPrefix, err)
+		case <-time.After(allocateRetry):
+		}
+	}
+}
+
+// allocateRetry is the pause after a failure of the store.
+var allocateRetry = 500 * time.Millisecond
+
+func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppnode.VppNode, error) {
+	kvs, _, err := db.List(ctx, IDPrefix)
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[uint32]bool)
+	for _, kv := range kvs {
+		id, err := strconv.ParseUint(strings.TrimPrefix(kv.Key, IDPrefix), 10, 32)
+		if err != nil {
+			continue
+		}
+		used[uint32(id)] = true
+		if owner, err := unmarshal(kv.Value); err == nil && owner.GetName() == nodeName {
+			return owner, nil
+		}
+	}
+	for id := uint32(1); ; id++ {
+		if used[id] {
+			continue
+		}
+		claim := &vppnode.VppNode{Id: id, Name: nodeName}
+		put, err := db.PutIfNotExists(ctx, idKey(id), marshal(claim))
+		if err != nil {
+			return nil, err
+		}
+		if put {
+			return claim, nil
+		}
+	}
+}
+
+// publishTimeout bounds the writing of addresses: the event loop waits for it.
+const publishTimeout = 3 * time.Second
+
+// swap replaces the VppNode of this node in etcd, unless the ID belongs to
+// another node by now.
+func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	key := idKey(next.GetId())
+	for {
+		kv, exists, err := db.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		var done bool
+		if !exists {
+			done, err = db.PutIfNotExists(ctx, key, marshal(next))
+		} else {
+			owner, parseErr := unmarshal(kv.Value)
+			if parseErr != nil {
+				return fmt.Errorf("value of %s: %w", key, parseErr)
+			}
+			if owner.GetName() != next.GetName() {
+				return fmt.Errorf("ID %d of this node was taken by node %s: %w; restart the agent to get a new one", next.GetId(), owner.GetName(), ErrNoNodeID)
+			}
+			done, err = db.CompareAndSwap(ctx, key, kv.Value, marshal(next))
+		}
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+func marshal(v *vppnode.VppNode) []byte {
+	data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
+	if err != nil {
+		panic(err) // only for invalid UTF-8, which a node name cannot contain
+	}
+	return data
+}
+
+func unmarshal(data []byte) (*vppnode.VppNode, error) {
+	v := &vppnode.VppNode{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}

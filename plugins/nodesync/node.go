@@ -1,0 +1,121 @@
+package nodesync
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+)
+
+// Node is a node of the cluster.
+type Node struct {
+	// ID is unique in the cluster, from 1; 0 while the node has none.
+	ID   uint32
+	Name string
+	// VPPIPs are the addresses of the vswitch, with the prefix length of their
+	// network. The first is the one to send to.
+	VPPIPs []netip.Prefix
+	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
+	MgmtIPs []netip.Addr
+	// PodCIDR is the pod subnet assigned by Kubernetes; may be empty. Its
+	// changes alone cause no NodeUpdate.
+	PodCIDR string
+
+	// inKube tells that the Kubernetes object exists.
+	inKube bool
+}
+
+// Nodes maps names to nodes.
+type Nodes map[string]*Node
+
+func (n *Node) clone() *Node {
+	c := *n
+	c.VPPIPs, c.MgmtIPs = slices.Clone(n.VPPIPs), slices.Clone(n.MgmtIPs)
+	return &c
+}
+
+func (n *Node) String() string {
+	if n == nil {
+		return "none"
+	}
+	return fmt.Sprintf("ID %d, vswitch %v, management %v", n.ID, n.VPPIPs, n.MgmtIPs)
+}
+
+func (n *Node) setVPPNode(v *vppnode.VppNode) {
+	n.ID, n.VPPIPs = v.GetId(), vppAddresses(v)
+}
+
+func (n *Node) setKubeNode(k *node.Node) {
+	n.MgmtIPs, n.PodCIDR, n.inKube = mgmtAddresses(k), k.GetPod_CIDR(), k != nil
+}
+
+// vppAddresses returns the addresses of a VppNode, those of the obsolete field
+// last. What is no address is left out.
+func vppAddresses(v *vppnode.VppNode) []netip.Prefix {
+	var addresses []netip.Prefix
+	for _, text := range append(slices.Clone(v.GetIpAddresses()), v.GetIpAddress()) {
+		p, err := netip.ParsePrefix(text)
+		if addr, addrErr := netip.ParseAddr(text); err != nil && addrErr == nil {
+			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err == nil && !slices.Contains(addresses, p) {
+			addresses = append(addresses, p)
+		}
+	}
+	return addresses
+}
+
+// mgmtAddresses returns the sorted internal and external addresses of a node.
+func mgmtAddresses(k *node.Node) []netip.Addr {
+	var addresses []netip.Addr
+	for _, a := range k.GetAddresses() {
+		if t := a.GetType(); t != node.NodeAddress_NodeInternalIP && t != node.NodeAddress_NodeExternalIP {
+			continue
+		}
+		if addr, err := netip.ParseAddr(a.GetAddress()); err == nil && !slices.Contains(addresses, addr.Unmap()) {
+			addresses = append(addresses, addr.Unmap())
+		}
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	return addresses
+}
+
+// sorted returns the nodes by ID, those without one last.
+func (n Nodes) sorted() []*Node {
+	list := make([]*Node, 0, len(n))
+	for _, node := range n {
+		list = append(list, node)
+	}
+	slices.SortFunc(list, func(a, b *Node) int {
+		return cmp.Or(cmp.Compare(a.ID-1, b.ID-1), cmp.Compare(a.Name, b.Name)) // 0-1 is the greatest
+	})
+	return list
+}
+
+// NodeUpdate says that a node joined or left the cluster, or that its addresses
+// changed; of this node, only that its management addresses changed.
+type NodeUpdate struct {
+	controller.NonBlocking
+	NodeName string
+	// PrevState is nil if the node had no ID before, NewState if it has none now.
+	PrevState, NewState *Node
+}
+
+func (*NodeUpdate) Name() string                                { return "Node Update" }
+func (*NodeUpdate) Method() controller.EventMethod              { return controller.Update }
+func (*NodeUpdate) TransactionType() controller.TransactionType { return controller.BestEffort }
+func (*NodeUpdate) Direction() controller.Direction             { return controller.Forward }
+func (e *NodeUpdate) String() string {
+	what := "changed"
+	switch {
+	case e.PrevState == nil:
+		what = "joined"
+	case e.NewState == nil:
+		what = "left"
+	}
+	return fmt.Sprintf("Node Update: %s %s\n* before: %v\n* now: %v", e.NodeName, what, e.PrevState, e.NewState)
+}

@@ -1,0 +1,329 @@
+package nodesync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/proto"
+)
+
+// NodeSync is the plugin.
+type NodeSync struct {
+	nodeName string
+	db       store.Broker
+	loop     controller.EventLoop
+	log      *slog.Logger
+
+	// stored is this node's VppNode in the store, as far as known; nil if it is
+	// not there. Used by the event loop only.
+	stored *vppnode.VppNode
+
+	mu    sync.RWMutex
+	nodes Nodes // nil before the first resync
+}
+
+// New returns the plugin of the node. The IDs are kept in db.
+func New(nodeName string, db store.Broker, loop controller.EventLoop, log *slog.Logger) *NodeSync {
+	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log}
+}
+
+// GetNodeID returns the ID of this node; 0 before the first resync.
+func (n *NodeSync) GetNodeID() uint32 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if own := n.nodes[n.nodeName]; own != nil {
+		return own.ID
+	}
+	return 0
+}
+
+// GetAllNodes returns copies of all nodes that have an ID, this one included.
+func (n *NodeSync) GetAllNodes() Nodes {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	nodes := make(Nodes)
+	for name, node := range n.nodes {
+		if node.ID != 0 {
+			nodes[name] = node.clone()
+		}
+	}
+	return nodes
+}
+
+// PublishNodeIPs tells the other nodes the addresses of one IP version at which
+// this node's vswitch is reached; those of the other version stay. If the store
+// cannot be reached, the next resync tries again. To be called by handlers of
+// the event loop only.
+func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error {
+	n.mu.Lock()
+	own := n.nodes[n.nodeName]
+	if own == nil || own.ID == 0 {
+		n.mu.Unlock()
+		return fmt.Errorf("publish the addresses %v: %w", addresses, ErrNoNodeID)
+	}
+	var merged []netip.Prefix
+	for _, p := range append(slices.Clone(addresses), own.VPPIPs...) {
+		keep := len(merged) < len(addresses) || p.Addr().Is6() != ipv6
+		if keep && !slices.Contains(merged, p) {
+			merged = append(merged, p)
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
+	own.VPPIPs = merged
+	next := own.vppNode()
+	n.mu.Unlock()
+	return n.store(ctx, next)
+}
+
+func (n *Node) vppNode() *vppnode.VppNode {
+	v := &vppnode.VppNode{Id: n.ID, Name: n.Name}
+	for _, p := range n.VPPIPs {
+		v.IpAddresses = append(v.IpAddresses, p.String())
+	}
+	return v
+}
+
+// store writes this node's VppNode if it is not stored already. Only the loss of
+// the ID is an error.
+func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
+	if proto.Equal(n.stored, next) {
+		return nil
+	}
+	err := swap(ctx, n.db, next)
+	switch {
+	case err == nil:
+		n.stored = next
+	case errors.Is(err, ErrNoNodeID):
+		return err
+	default:
+		n.log.Warn("addresses of this node could not be published: other nodes do not learn them before the next resync",
+			"addresses", next.IpAddresses, "err", err)
+	}
+	return nil
+}
+
+func (*NodeSync) String() string { return "nodesync" }
+
+// HandlesEvent accepts resyncs and changes of nodes.
+func (n *NodeSync) HandlesEvent(event controller.Event) bool {
+	if change, ok := event.(*controller.KubeStateChange); ok {
+		return change.Resource == "node" || change.Resource == "vppnode"
+	}
+	return event.Method() != controller.Update
+}
+
+// Resync learns all nodes from the state and makes sure that this one has an ID.
+func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
+	nodes := make(Nodes)
+	get := func(name string) *Node {
+		if nodes[name] == nil {
+			nodes[name] = &Node{Name: name}
+		}
+		return nodes[name]
+	}
+	var stored *vppnode.VppNode
+	for _, value := range state["vppnode"] {
+		v, ok := value.(*vppnode.VppNode)
+		if !ok || v.GetId() == 0 {
+			continue
+		}
+		if node := get(v.GetName()); node.ID == 0 || v.GetId() < node.ID {
+			node.setVPPNode(v)
+			if v.GetName() == n.nodeName {
+				stored = v
+			}
+		}
+	}
+	for _, value := range state["node"] {
+		if k, ok := value.(*node.Node); ok {
+			get(k.GetName()).setKubeNode(k)
+		}
+	}
+	if err := n.identify(ctx, get(n.nodeName), stored); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.nodes = nodes
+	n.mu.Unlock()
+	return nil
+}
+
+// identify gives the own node the ID that it has, or else a new one.
+func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppNode) error {
+	n.mu.RLock()
+	known := n.nodes[n.nodeName]
+	n.mu.RUnlock()
+	switch {
+	case known != nil && known.ID != 0:
+		own.ID, own.VPPIPs = known.ID, known.VPPIPs
+		if stored != nil && stored.GetId() != own.ID {
+			stored = nil
+		}
+		n.stored = stored
+		return n.store(ctx, own.vppNode())
+	case own.ID != 0:
+		n.stored = stored
+		n.log.Info("node ID known", "id", own.ID)
+		return nil
+	}
+	claimed, err := allocate(ctx, n.db, n.nodeName)
+	if err != nil {
+		return err
+	}
+	own.setVPPNode(claimed)
+	n.stored = claimed
+	n.log.Info("node ID claimed", "id", own.ID)
+	return nil
+}
+
+// Update follows the changes of nodes.
+func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
+	change, ok := event.(*controller.KubeStateChange)
+	if !ok {
+		return "", nil
+	}
+	var updates []*NodeUpdate
+	var err error
+	switch change.Resource {
+	case "node":
+		updates, err = n.kubeNodeChanged(ctx, change)
+	case "vppnode":
+		updates, err = n.vppNodeChanged(ctx, change)
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, update := range updates {
+		if err := n.loop.PushEvent(ctx, update); err != nil {
+			return "", fmt.Errorf("announce the update of node %s: %w", update.NodeName, err)
+		}
+	}
+	if len(updates) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("update of node %s", updates[0].NodeName), nil
+}
+
+// Revert has nothing to undo.
+func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
+
+// change applies a function to a node and returns what is to be announced, nil
+// if nothing is.
+func (n *NodeSync) change(name string, apply func(*Node), announce func(prev, next *Node) bool) *NodeUpdate {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	current := n.nodes[name]
+	if current == nil {
+		current = &Node{Name: name}
+		if n.nodes == nil {
+			n.nodes = make(Nodes)
+		}
+		n.nodes[name] = current
+	}
+	prev := current.clone()
+	apply(current)
+	if current.ID == 0 && !current.inKube {
+		delete(n.nodes, name)
+	}
+	if !announce(prev, current) {
+		return nil
+	}
+	update := &NodeUpdate{NodeName: name}
+	if prev.ID != 0 {
+		update.PrevState = prev
+	}
+	if current.ID != 0 {
+		update.NewState = current.clone()
+	}
+	return update
+}
+
+func (n *NodeSync) kubeNodeChanged(ctx context.Context, change *controller.KubeStateChange) ([]*NodeUpdate, error) {
+	k, _ := change.NewValue.(*node.Node)
+	name := k.GetName()
+	if k == nil {
+		prev, _ := change.PrevValue.(*node.Node)
+		name = prev.GetName()
+	}
+	if name == "" {
+		return nil, nil
+	}
+	update := n.change(name, func(node *Node) { node.setKubeNode(k) }, func(prev, next *Node) bool {
+		return next.ID != 0 && !slices.Equal(prev.MgmtIPs, next.MgmtIPs)
+	})
+	var err error
+	if name == n.nodeName && k != nil {
+		err = n.reclaim(ctx)
+	}
+	return updates(update), err
+}
+
+// reclaim puts this node's VppNode back that KSR removed because the Kubernetes
+// object was deleted, now that the object is there again.
+func (n *NodeSync) reclaim(ctx context.Context) error {
+	n.mu.RLock()
+	own := n.nodes[n.nodeName]
+	n.mu.RUnlock()
+	if n.stored != nil || own == nil || own.ID == 0 {
+		return nil
+	}
+	return n.store(ctx, own.vppNode())
+}
+
+func (n *NodeSync) vppNodeChanged(ctx context.Context, change *controller.KubeStateChange) ([]*NodeUpdate, error) {
+	prev, _ := change.PrevValue.(*vppnode.VppNode)
+	next, _ := change.NewValue.(*vppnode.VppNode)
+	if prev.GetName() == n.nodeName || next.GetName() == n.nodeName {
+		return nil, n.ownVPPNodeChanged(ctx, prev, next)
+	}
+	var left, joined *NodeUpdate
+	if prev != nil && prev.GetName() != next.GetName() {
+		left = n.change(prev.GetName(), func(node *Node) {
+			if node.ID == prev.GetId() { // else it has got another ID meanwhile
+				node.ID, node.VPPIPs = 0, nil
+			}
+		}, func(prev, next *Node) bool { return prev.ID != 0 && next.ID == 0 })
+	}
+	if next.GetId() != 0 && next.GetName() != "" {
+		joined = n.change(next.GetName(), func(node *Node) { node.setVPPNode(next) }, func(prev, next *Node) bool {
+			return prev.ID != next.ID || !slices.Equal(prev.VPPIPs, next.VPPIPs)
+		})
+	}
+	return updates(left, joined), nil
+}
+
+// ownVPPNodeChanged notes what the store holds of this node. What it removed
+// while the node's Kubernetes object exists is put back.
+func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.VppNode) error {
+	n.mu.RLock()
+	own := n.nodes[n.nodeName]
+	n.mu.RUnlock()
+	switch {
+	case own == nil:
+		return nil
+	case next.GetName() == n.nodeName && next.GetId() == own.ID:
+		n.stored = next
+		return nil
+	case prev.GetId() != own.ID:
+		return nil // an entry that this node no longer uses
+	}
+	n.stored = nil
+	if next == nil && !own.inKube {
+		n.log.Warn("the ID of this node was released: its Kubernetes object is gone", "id", own.ID)
+		return nil
+	}
+	return n.store(ctx, own.vppNode())
+}
+
+func updates(list ...*NodeUpdate) []*NodeUpdate {
+	return slices.DeleteFunc(list, func(u *NodeUpdate) bool { return u == nil })
+}

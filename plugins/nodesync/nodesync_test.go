@@ -1,0 +1,320 @@
+package nodesync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/store/memory"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+var ctx = context.Background()
+
+func vppNode(id uint32, name string, ips ...string) *vppnode.VppNode {
+	return &vppnode.VppNode{Id: id, Name: name, IpAddresses: ips}
+}
+
+func kubeNode(name string, ips ...string) *node.Node {
+	n := &node.Node{Name: name}
+	for _, ip := range ips {
+		n.Addresses = append(n.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeInternalIP, Address: ip})
+	}
+	return n
+}
+
+func state(values ...proto.Message) controller.KubeState {
+	s := controller.KubeState{"node": {}, "vppnode": {}}
+	for _, value := range values {
+		switch v := value.(type) {
+		case *vppnode.VppNode:
+			s["vppnode"][fmt.Sprint("allocatedIDs/", v.Id)] = v
+		case *node.Node:
+			s["node"]["k8s/node/"+v.Name] = v
+		}
+	}
+	return s
+}
+
+func resync(t testing.TB, n *nodesync.NodeSync, s controller.KubeState) {
+	t.Helper()
+	if err := n.Resync(ctx, &controller.DBResync{State: s}, s, 1, plugintest.Txn{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
+
+func stored(t testing.TB, db store.Broker, id uint32) *vppnode.VppNode {
+	t.Helper()
+	kv, ok, err := db.Get(ctx, fmt.Sprint(nodesync.IDPrefix, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return nil
+	}
+	v := &vppnode.VppNode{}
+	if err := protojson.Unmarshal(kv.Value, v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// 50 agents that start at once get the IDs 1 to 50.
+func TestAgentsRaceForIDs(t *testing.T) {
+	for name, db := range map[string]store.Broker{"memory": memory.New(), "etcd": etcdBroker(t)} {
+		t.Run(name, func(t *testing.T) {
+			const agents = 50
+			ids := make([]uint32, agents)
+			var wg sync.WaitGroup
+			for i := range agents {
+				wg.Go(func() {
+					n := nodesync.New(fmt.Sprintf("node-%d", i), db, nil, plugintest.Logger())
+					s := state()
+					if err := n.Resync(ctx, &controller.DBResync{}, s, 1, plugintest.Txn{}); err != nil {
+						t.Error(err)
+					}
+					ids[i] = n.GetNodeID()
+				})
+			}
+			wg.Wait()
+			owner := make(map[uint32]int)
+			for i, id := range ids {
+				if other, twice := owner[id]; twice {
+					t.Errorf("agents %d and %d both have ID %d", i, other, id)
+				}
+				owner[id] = i
+				if id < 1 || id > agents {
+					t.Errorf("agent %d has ID %d", i, id)
+				} else if v := stored(t, db, id); v.GetName() != fmt.Sprintf("node-%d", i) {
+					t.Errorf("ID %d is stored for %q", id, v.GetName())
+				}
+			}
+		})
+	}
+}
+
+func TestFirstFreeIDIsTaken(t *testing.T) {
+	db := memory.New()
+	for _, id := range []int{1, 2, 4} {
+		if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, id), []byte(fmt.Sprintf(`{"id":%d,"name":"other-%d"}`, id, id))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := nodesync.New("node1", db, nil, plugintest.Logger())
+	resync(t, n, state())
+	if id := n.GetNodeID(); id != 3 {
+		t.Errorf("ID %d, want 3", id)
+	}
+	again := nodesync.New("node1", db, nil, plugintest.Logger())
+	resync(t, again, state())
+	if id := again.GetNodeID(); id != 3 {
+		t.Errorf("ID after a restart that lost the local state: %d, want 3", id)
+	}
+}
+
+func TestWithoutStore(t *testing.T) {
+	db := memory.New()
+	db.SetAvailable(false)
+
+	t.Run("a known ID suffices", func(t *testing.T) {
+		n := nodesync.New("node1", db, nil, plugintest.Logger())
+		resync(t, n, state(vppNode(7, "node1", "192.168.16.7/24")))
+		if id := n.GetNodeID(); id != 7 {
+			t.Errorf("ID %d, want 7", id)
+		}
+		if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.7/24"), false); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("without an ID, nothing works", func(t *testing.T) {
+		short, cancel := context.WithTimeout(ctx, 1)
+		defer cancel()
+		n := nodesync.New("node2", db, nil, plugintest.Logger())
+		err := n.Resync(short, &controller.DBResync{}, state(), 1, plugintest.Txn{})
+		if !errors.Is(err, nodesync.ErrNoNodeID) || !strings.Contains(err.Error(), "check that etcd is up") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestPublishNodeIPs(t *testing.T) {
+	db := memory.New()
+	n := nodesync.New("node1", db, nil, plugintest.Logger())
+	resync(t, n, state())
+	publish := func(ipv6 bool, addresses ...string) {
+		t.Helper()
+		if err := n.PublishNodeIPs(ctx, prefixes(addresses...), ipv6); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(addresses ...string) {
+		t.Helper()
+		if v := stored(t, db, 1); !proto.Equal(v, vppNode(1, "node1", addresses...)) {
+			t.Errorf("stored %v, want addresses %v", v, addresses)
+		}
+	}
+	publish(false, "192.168.16.1/24", "192.168.16.1/24")
+	want("192.168.16.1/24")
+	publish(true, "fd00::1/64")
+	want("192.168.16.1/24", "fd00::1/64")
+	publish(false, "192.168.16.9/24")
+	want("192.168.16.9/24", "fd00::1/64")
+
+	_, before, _ := db.List(ctx, nodesync.IDPrefix)
+	publish(false, "192.168.16.9/24")
+	if _, after, _ := db.List(ctx, nodesync.IDPrefix); after != before {
+		t.Error("unchanged addresses were written again")
+	}
+
+	t.Run("during an outage: published by the next resync", func(t *testing.T) {
+		db.SetAvailable(false)
+		publish(false, "192.168.16.10/24")
+		db.SetAvailable(true)
+		want("192.168.16.9/24", "fd00::1/64")
+		resync(t, n, state(vppNode(1, "node1", "192.168.16.9/24", "fd00::1/64")))
+		want("192.168.16.10/24", "fd00::1/64")
+	})
+	t.Run("a lost ID is not overwritten", func(t *testing.T) {
+		if err := db.Put(ctx, nodesync.IDPrefix+"1", []byte(`{"id":1,"name":"thief"}`)); err != nil {
+			t.Fatal(err)
+		}
+		err := n.PublishNodeIPs(ctx, prefixes("192.168.16.11/24"), false)
+		if !errors.Is(err, nodesync.ErrNoNodeID) || !strings.Contains(err.Error(), "taken by node thief") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// seed 001: when NodeUpdate is triggered, and when not.
+func TestNodeUpdate(t *testing.T) {
+	mgmt := func(addresses ...string) proto.Message { return kubeNode("node2", addresses...) }
+	for _, test := range []struct {
+		name       string
+		before     controller.KubeState
+		resource   string
+		prev, next proto.Message
+		want       string // of the events
+	}{
+		{"other node joins", state(kubeNode("node2", "10.0.0.2")), "vppnode", nil, vppNode(2, "node2", "192.168.16.2/24"),
+			"node2: none -> ID 2, vswitch [192.168.16.2/24], management [10.0.0.2]"},
+		{"other node leaves", state(vppNode(2, "node2", "192.168.16.2/24")), "vppnode", vppNode(2, "node2", "192.168.16.2/24"), nil,
+			"node2: ID 2, vswitch [192.168.16.2/24], management [] -> none"},
+		{"vswitch addresses of another node change", state(vppNode(2, "node2", "192.168.16.2/24")), "vppnode",
+			vppNode(2, "node2", "192.168.16.2/24"), vppNode(2, "node2", "192.168.16.3/24"),
+			"node2: ID 2, vswitch [192.168.16.2/24], management [] -> ID 2, vswitch [192.168.16.3/24], management []"},
+		{"management addresses of another node change", state(vppNode(2, "node2"), mgmt("10.0.0.2")), "node", mgmt("10.0.0.2"), mgmt("10.0.0.3"),
+			"node2: ID 2, vswitch [], management [10.0.0.2] -> ID 2, vswitch [], management [10.0.0.3]"},
+		{"their order does not matter", state(vppNode(2, "node2"), mgmt("10.0.0.2", "10.0.0.3")), "node", mgmt("10.0.0.2", "10.0.0.3"), mgmt("10.0.0.3", "10.0.0.2"), ""},
+		{"other node without an ID", state(mgmt("10.0.0.2")), "node", mgmt("10.0.0.2"), mgmt("10.0.0.3"), ""},
+		{"nothing of interest changes", state(vppNode(2, "node2", "192.168.16.2/24")), "vppnode",
+			vppNode(2, "node2", "192.168.16.2/24"), vppNode(2, "node2", "192.168.16.2/24"), ""},
+		{"an ID changes hands", state(vppNode(2, "node2")), "vppnode", vppNode(2, "node2"), vppNode(2, "node3"),
+			"node2: ID 2, vswitch [], management [] -> none; node3: none -> ID 2, vswitch [], management []"},
+		{"an ID that is no longer used is removed", state(vppNode(2, "node2"), vppNode(5, "node2")), "vppnode", vppNode(5, "node2"), nil, ""},
+		{"own management addresses change", state(kubeNode("node1", "10.0.0.1")), "node", kubeNode("node1", "10.0.0.1"), kubeNode("node1", "10.0.0.9"),
+			"node1: ID 1, vswitch [], management [10.0.0.1] -> ID 1, vswitch [], management [10.0.0.9]"},
+		{"own vswitch addresses change", state(), "vppnode", vppNode(1, "node1"), vppNode(1, "node1", "192.168.16.1/24"), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var loop plugintest.Loop
+			n := nodesync.New("node1", memory.New(), &loop, plugintest.Logger())
+			resync(t, n, test.before)
+			change := &controller.KubeStateChange{Resource: test.resource, PrevValue: test.prev, NewValue: test.next}
+			if !n.HandlesEvent(change) {
+				t.Fatal("not handled")
+			}
+			if _, err := n.Update(ctx, change, plugintest.Txn{}); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, event := range loop.Take() {
+				u := event.(*nodesync.NodeUpdate)
+				got = append(got, fmt.Sprintf("%s: %v -> %v", u.NodeName, u.PrevState, u.NewState))
+			}
+			if text := strings.Join(got, "; "); text != test.want {
+				t.Errorf("got  %s\nwant %s", text, test.want)
+			}
+		})
+	}
+}
+
+// KSR removes the VppNode of a deleted Kubernetes node; a node that comes back
+// gets its ID back, if nobody took it.
+func TestReleasedIDIsReclaimed(t *testing.T) {
+	db := memory.New()
+	n := nodesync.New("node1", db, &plugintest.Loop{}, plugintest.Logger())
+	resync(t, n, state(kubeNode("node1", "10.0.0.1")))
+	update := func(resource string, prev, next proto.Message) {
+		t.Helper()
+		if _, err := n.Update(ctx, &controller.KubeStateChange{Resource: resource, PrevValue: prev, NewValue: next}, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update("node", kubeNode("node1", "10.0.0.1"), nil)
+	if err := db.Delete(ctx, nodesync.IDPrefix+"1"); err != nil {
+		t.Fatal(err)
+	}
+	update("vppnode", vppNode(1, "node1"), nil)
+	if v := stored(t, db, 1); v != nil {
+		t.Errorf("the ID of a deleted node was claimed: %v", v)
+	}
+	update("node", nil, kubeNode("node1", "10.0.0.1"))
+	if v := stored(t, db, 1); v.GetName() != "node1" {
+		t.Errorf("stored %v", v)
+	}
+}
+
+func TestGetAllNodes(t *testing.T) {
+	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	if nodes := n.GetAllNodes(); len(nodes) != 0 || n.GetNodeID() != 0 {
+		t.Errorf("before the first resync: %v", nodes)
+	}
+	resync(t, n, state(vppNode(2, "node2"), kubeNode("node3", "10.0.0.3"), kubeNode("node1", "10.0.0.1")))
+	nodes := n.GetAllNodes()
+	if len(nodes) != 2 || nodes["node1"].ID != 1 || nodes["node2"].ID != 2 {
+		t.Errorf("got %v: want those with an ID", nodes)
+	}
+}
+
+func TestREST(t *testing.T) {
+	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	get := func(method string) (int, string) {
+		w := httptest.NewRecorder()
+		n.Handler().ServeHTTP(w, httptest.NewRequest(method, nodesync.NodesURL, nil))
+		return w.Code, strings.Join(strings.Fields(w.Body.String()), "")
+	}
+	if code, body := get("GET"); code != 503 || !strings.Contains(body, `"Error"`) {
+		t.Errorf("before the first resync: %d %s", code, body)
+	}
+	resync(t, n, state(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node3", "10.0.0.3")))
+	want := `{"thisNode":"node1","nodes":[{"id":1,"name":"node1","vppIPs":[],"mgmtIPs":[]},` +
+		`{"id":2,"name":"node2","vppIPs":["192.168.16.2/24"],"mgmtIPs":[]},{"id":0,"name":"node3","vppIPs":[],"mgmtIPs":["10.0.0.3"]}]}`
+	if code, body := get("GET"); code != 200 || body != want {
+		t.Errorf("got %d %s\nwant %s", code, body, want)
+	}
+	if code, _ := get("POST"); code != 405 {
+		t.Errorf("POST: %d", code)
+	}
+}
+
+func etcdBroker(t testing.TB) store.Broker { return etcdtest.Start(t).Store() }

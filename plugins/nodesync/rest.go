@@ -1,0 +1,62 @@
+package nodesync
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// NodesURL is the path that Handler is meant for.
+const NodesURL = "/contiv/v1/nodes"
+
+// NodesReport is the answer of GET /contiv/v1/nodes.
+type NodesReport struct {
+	ThisNode string `json:"thisNode"`
+	// Nodes by ID; those that have none, last.
+	Nodes []NodeReport `json:"nodes"`
+}
+
+// NodeReport describes a node.
+type NodeReport struct {
+	// ID is 0 for a node that Kubernetes knows and on which no agent has run.
+	ID   uint32 `json:"id"`
+	Name string `json:"name"`
+	// VPPIPs are addresses with prefix length.
+	VPPIPs  []string `json:"vppIPs"`
+	MgmtIPs []string `json:"mgmtIPs"`
+	PodCIDR string   `json:"podCIDR,omitempty"`
+}
+
+// Report describes all nodes; false before the first resync.
+func (n *NodeSync) Report() (NodesReport, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	report := NodesReport{ThisNode: n.nodeName, Nodes: []NodeReport{}}
+	for _, node := range n.nodes.sorted() {
+		r := NodeReport{ID: node.ID, Name: node.Name, PodCIDR: node.PodCIDR, VPPIPs: []string{}, MgmtIPs: []string{}}
+		for _, p := range node.VPPIPs {
+			r.VPPIPs = append(r.VPPIPs, p.String())
+		}
+		for _, a := range node.MgmtIPs {
+			r.MgmtIPs = append(r.MgmtIPs, a.String())
+		}
+		report.Nodes = append(report.Nodes, r)
+	}
+	return report, n.nodes != nil
+}
+
+// Handler serves GET /contiv/v1/nodes.
+func (n *NodeSync) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		report, ready := n.Report()
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+		case !ready:
+			rest.Error(w, http.StatusServiceUnavailable, errors.New("nodes are unknown before the startup resync: try again later"))
+		default:
+			rest.JSON(w, report)
+		}
+	})
+}
