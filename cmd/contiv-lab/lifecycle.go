@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) upCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "make a lab",
+		Long: `Makes a lab and returns when its agents are ready. The lab survives this
+command and its terminal. What a crashed lab of the same name left is removed first.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := c.guarded(func() error {
+				_, err := lab.Up(cmd.Context(), c.opts)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Printf("Lab %s is up after %s. Next: contiv-lab pod add web, contiv-lab status, contiv-lab matrix, contiv-lab down\n",
+				c.opts.Name, time.Since(c.began).Round(10*time.Millisecond))
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
+	c.binDirFlag(cmd)
+	return cmd
+}
+
+func (c *cli) downCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "end a lab and remove all of it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A signal must not leave half of it: it ends at its own deadline.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
+			defer cancel()
+			names := []string{c.opts.Name}
+			if all {
+				var err error
+				if names, err = lab.List(c.opts.Root); err != nil {
+					return err
+				}
+			}
+			for _, name := range names {
+				opts := c.opts
+				opts.Name = name
+				if err := lab.Down(ctx, opts); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all labs")
+	return cmd
+}
+
+func (c *cli) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "list the labs",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			names, err := lab.List(c.opts.Root)
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tPHASE\tNODES\tPODS\tAGE")
+			for _, name := range names {
+				opts := c.opts
+				opts.Name = name
+				l, err := lab.Open(opts)
+				if err != nil {
+					return err
+				}
+				st, err := l.State()
+				if err != nil {
+					continue // removed meanwhile
+				}
+				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", name, st.Phase, len(st.Nodes), len(st.Pods), time.Since(st.Created).Round(time.Second))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (c *cli) statusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "show processes, nodes and pods; fails if something is not well",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := c.open()
+			if err != nil {
+				return err
+			}
+			st, err := l.State()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(os.Stdout)
+				out.SetIndent("", "  ")
+				return out.Encode(st)
+			}
+			return printStatus(cmd.Context(), l, st)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state as JSON")
+	return cmd
+}
+
+func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
+	fmt.Printf("Lab %s is %s, made %s ago; directory %s\n\n", st.Name, st.Phase, time.Since(st.Created).Round(time.Second), l.Dir())
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tSINCE\tLOG")
+	unwell := 0
+	for _, h := range l.Health(ctx, st) {
+		state := "ready"
+		switch {
+		case !h.Alive:
+			state = "not running"
+		case h.NotReady != nil:
+			state = "not ready: " + h.NotReady.Error()
+		}
+		if state != "ready" {
+			unwell++
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", h.Role, h.Process.PID, state, time.Since(h.Process.Started).Round(time.Second), h.Process.Log)
+	}
+	fmt.Fprintln(w, "\nNODE\tADDRESS\tNETNS\tPODS\t")
+	for _, n := range st.Nodes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t\n", n.Name, n.Address, n.Netns, len(st.PodsOf(n.Name)))
+	}
+	fmt.Fprintln(w, "\nPOD\tADDRESS\tNODE\tNETNS\t")
+	for _, p := range slices.Clone(st.Pods) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", p.ID(), p.Address, p.Node, p.Netns)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if unwell > 0 || st.Phase != lab.Running {
+		return fmt.Errorf("lab %s is not well: phase %s, %d processes not ready", st.Name, st.Phase, unwell)
+	}
+	return nil
+}
+
+func (c *cli) guardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    lab.GuardCommand,
+		Short:  "remove the lab when the program that started this ends",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c.opts.Progress = nil
+			return lab.RunGuard(os.Stdin, c.opts)
+		},
+	}
+}

@@ -1,0 +1,101 @@
+// contiv-lab makes and operates Contiv clusters whose nodes are network
+// namespaces of this machine. See test/lab for how a lab is built.
+//
+//	up ─> (apply, pod, node, exec, matrix, ctl, etcd, status)* ─> down
+//	demo = up, all that the documentation promises, down
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/version"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	var status *exec.ExitError
+	switch {
+	case errors.As(err, &status):
+		os.Exit(status.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "contiv-lab:", err)
+		os.Exit(1)
+	}
+}
+
+// cli holds the options that all commands share.
+type cli struct {
+	opts lab.Options
+	// began is when the command started, for the elapsed time in progress lines.
+	began time.Time
+}
+
+func newCommand() *cobra.Command {
+	c := &cli{began: time.Now()}
+	root := &cobra.Command{
+		Use:           "contiv-lab",
+		Short:         "Contiv clusters made of network namespaces, on this machine",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		// So that options of the lab may stand before "ctl", whose own are contivctl's.
+		TraverseChildren: true,
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.opts.Name, "name", lab.DefaultName, "name of the lab")
+	flags.StringVar(&c.opts.Root, "root", lab.Root, "directory of all labs")
+	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		if !*quiet {
+			c.opts.Progress = c.progress
+		}
+	}
+	root.AddCommand(
+		c.upCommand(), c.downCommand(), c.listCommand(), c.statusCommand(),
+		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(),
+		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(),
+	)
+	return root
+}
+
+func (c *cli) progress(line string) {
+	fmt.Fprintf(os.Stderr, "%7.2fs  %s\n", time.Since(c.began).Seconds(), line)
+}
+
+// open returns the lab that the command is about.
+func (c *cli) open() (*lab.Lab, error) { return lab.Open(c.opts) }
+
+// binDirFlag adds --bin-dir; the binaries are expected next to this one.
+func (c *cli) binDirFlag(cmd *cobra.Command) {
+	own, err := os.Executable()
+	if err != nil {
+		own = os.Args[0]
+	}
+	cmd.Flags().StringVar(&c.opts.BinDir, "bin-dir", filepath.Dir(own), "directory of the binaries that the lab runs")
+}
+
+// guarded runs fn while a guard removes the lab should this process be killed.
+func (c *cli) guarded(fn func() error) error {
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	guard, err := lab.NewGuard(own, c.opts)
+	if err != nil {
+		return err
+	}
+	err = fn()
+	return errors.Join(err, guard.Release())
+}

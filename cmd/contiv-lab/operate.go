@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/spf13/cobra"
+)
+
+// withLab makes the RunE of a command that works on an existing lab.
+func (c *cli) withLab(fn func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		l, err := c.open()
+		if err != nil {
+			return err
+		}
+		return fn(cmd.Context(), l, args)
+	}
+}
+
+func (c *cli) applyCommand() *cobra.Command {
+	return c.fileCommand("apply", "give Kubernetes objects to KSR; pods with a nodeName are made", (*lab.Lab).Apply)
+}
+
+func (c *cli) deleteCommand() *cobra.Command {
+	return c.fileCommand("delete", "remove the Kubernetes objects that a file names, pods included", (*lab.Lab).Delete)
+}
+
+func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context, string) ([]string, error)) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   name + " -f FILE",
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			done, err := fn(l, ctx, file)
+			for _, line := range done {
+				fmt.Println(line)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON")
+	cmd.MarkFlagRequired("filename")
+	return cmd
+}
+
+func (c *cli) podCommand() *cobra.Command {
+	pod := &cobra.Command{Use: "pod", Short: "add and remove pods"}
+	var node, namespace string
+	add := &cobra.Command{
+		Use:   "add NAME...",
+		Short: "make pods, wired by contiv-cni",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			var specs []lab.PodSpec
+			for _, name := range args {
+				specs = append(specs, lab.PodSpec{Namespace: namespace, Name: name, Node: node})
+			}
+			pods, err := l.AddPods(ctx, 4, specs...)
+			for _, p := range pods {
+				fmt.Printf("pod %s: address %s on %s, network namespace %s\n", p.ID(), p.Address, p.Node, p.Netns)
+			}
+			return err
+		}),
+	}
+	add.Flags().StringVar(&node, "node", "", "node of the pods (default: the one with the fewest)")
+	del := &cobra.Command{
+		Use:     "del NAME...",
+		Aliases: []string{"delete"},
+		Short:   "remove pods",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			for i, name := range args {
+				args[i] = inNamespace(namespace, name)
+			}
+			return l.DelPods(ctx, args...)
+		}),
+	}
+	for _, cmd := range []*cobra.Command{add, del} {
+		cmd.Flags().StringVarP(&namespace, "namespace", "n", lab.DefaultNamespace, "Kubernetes namespace of the pods")
+	}
+	pod.AddCommand(add, del)
+	return pod
+}
+
+func inNamespace(namespace, name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func (c *cli) nodeCommand() *cobra.Command {
+	node := &cobra.Command{Use: "node", Short: "add and remove nodes, stop and start their agents"}
+	action := func(name, short string, fn func(context.Context, *lab.Lab, string) error) {
+		node.AddCommand(&cobra.Command{
+			Use:   name + " NODE",
+			Short: short,
+			Args:  cobra.ExactArgs(1),
+			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+				return fn(ctx, l, args[0])
+			}),
+		})
+	}
+	action("add", "add a node", func(ctx context.Context, l *lab.Lab, name string) error {
+		n, err := l.AddNode(ctx, name)
+		if err == nil {
+			fmt.Printf("node %s: address %s, network namespace %s\n", n.Name, n.Address, n.Netns)
+		}
+		return err
+	})
+	action("del", "remove a node with its pods", func(ctx context.Context, l *lab.Lab, name string) error { return l.DelNode(ctx, name) })
+	action("kill", "end the agent of a node with SIGKILL", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillAgent(ctx, name) })
+	action("stop", "end the agent of a node with SIGTERM", func(ctx context.Context, l *lab.Lab, name string) error { return l.StopAgent(ctx, name) })
+	action("start", "start the agent of a node, if it does not run", func(ctx context.Context, l *lab.Lab, name string) error { return l.StartAgent(ctx, name) })
+	action("restart", "end the agent of a node with SIGTERM, and start it", func(ctx context.Context, l *lab.Lab, name string) error {
+		if err := l.StopAgent(ctx, name); err != nil {
+			return err
+		}
+		return l.StartAgent(ctx, name)
+	})
+	return node
+}
+
+func (c *cli) etcdCommand() *cobra.Command {
+	etcd := &cobra.Command{Use: "etcd", Short: "stop and start etcd"}
+	etcd.AddCommand(
+		&cobra.Command{Use: "stop", Short: "stop etcd, keep its data", Args: cobra.NoArgs,
+			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error { return l.StopEtcd(ctx) })},
+		&cobra.Command{Use: "start", Short: "start etcd on its data", Args: cobra.NoArgs,
+			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error { return l.StartEtcd(ctx) })},
+	)
+	return etcd
+}
+
+func (c *cli) execCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exec POD|NODE|outside -- COMMAND [ARGUMENT...]",
+		Short: "run a command in the network namespace of a pod, a node or the outside host",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: c.withLab(func(_ context.Context, l *lab.Lab, args []string) error {
+			st, err := l.State()
+			if err != nil {
+				return err
+			}
+			where, err := st.Endpoint(args[0])
+			if err != nil {
+				return err
+			}
+			command := args[1:]
+			if command[0] == "--" {
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return errors.New("no command is given")
+			}
+			program, err := exec.LookPath(command[0])
+			if err != nil {
+				return err
+			}
+			return lab.InNetns(lab.NetnsPath(where.Netns), func() error {
+				return syscall.Exec(program, command, os.Environ())
+			})
+		}),
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (c *cli) ctlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "ctl [ARGUMENT...]",
+		Short:              "run contivctl on the agents of the lab",
+		DisableFlagParsing: true,
+		RunE: c.withLab(func(_ context.Context, l *lab.Lab, args []string) error {
+			program := l.Program("contivctl")
+			return syscall.Exec(program, append([]string{program, "--config", l.CtlConfig()}, args...), os.Environ())
+		}),
+	}
+}
+
+func (c *cli) matrixCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "matrix [POD|NODE|outside]...",
+		Short: "measure with real packets who reaches whom; fails if someone does not",
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			m, err := l.Matrix(ctx, args...)
+			if err != nil {
+				return err
+			}
+			if err := m.Write(os.Stdout); err != nil {
+				return err
+			}
+			if m.Err() != nil {
+				return errors.New("not all paths work")
+			}
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,253 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// cniTimeout is how long a runtime waits for one CNI call.
+const cniTimeout = 30 * time.Second
+
+// cniCall calls the CNI of one pod, as a runtime on the pod's node would.
+type cniCall struct {
+	lab  *Lab
+	pod  Pod
+	node Node
+}
+
+func (l *Lab) cni(pod Pod, node Node) cniCall { return cniCall{l, pod, node} }
+
+func (c cniCall) config() (*libcni.CNIConfig, *libcni.NetworkConfigList, *libcni.RuntimeConf, error) {
+	data, err := os.ReadFile(c.lab.nodePath(c.node.Name, "10-contiv-vpp.conflist"))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	network, err := libcni.NetworkConfFromBytes(data)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	plugins := &nodeExec{
+		netns:  NetnsPath(c.node.Netns),
+		timing: c.lab.timingFile(c.node.Name),
+	}
+	runtime := &libcni.RuntimeConf{
+		ContainerID: c.pod.ContainerID,
+		NetNS:       NetnsPath(c.pod.Netns),
+		IfName:      "eth0",
+		Args: [][2]string{
+			{"IgnoreUnknown", "1"},
+			{"K8S_POD_NAMESPACE", c.pod.Namespace},
+			{"K8S_POD_NAME", c.pod.Name},
+			{"K8S_POD_INFRA_CONTAINER_ID", c.pod.ContainerID},
+			{"K8S_POD_UID", c.pod.UID},
+		},
+	}
+	return libcni.NewCNIConfigWithCacheDir([]string{c.lab.opts.BinDir}, c.lab.nodePath(c.node.Name, "cni-cache"), plugins), network, runtime, nil
+}
+
+// add returns the pod's address.
+func (c cniCall) add(ctx context.Context) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, cniTimeout)
+	defer cancel()
+	cni, network, runtime, err := c.config()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	result, err := cni.AddNetworkList(ctx, network, runtime)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	current, err := types100.NewResultFromResult(result)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, ip := range current.IPs {
+		if address, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+			return address.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, errors.New("contiv-cni gave no address: its result has no \"ips\"")
+}
+
+func (c cniCall) del(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cniTimeout)
+	defer cancel()
+	cni, network, runtime, err := c.config()
+	if err != nil {
+		return err
+	}
+	return cni.DelNetworkList(ctx, network, runtime)
+}
+
+func (c cniCall) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cniTimeout)
+	defer cancel()
+	cni, network, runtime, err := c.config()
+	if err != nil {
+		return err
+	}
+	return cni.CheckNetworkList(ctx, network, runtime)
+}
+
+// CNI makes one CNI call for an existing pod, outside of the pod's normal life:
+// command is ADD, DEL or CHECK. ADD returns the address.
+func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) {
+	st, err := l.State()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	p, err := st.Pod(pod)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	node, err := st.Node(p.Node)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	call := l.cni(p, node)
+	switch command {
+	case "ADD":
+		return call.add(ctx)
+	case "DEL":
+		return netip.Addr{}, call.del(ctx)
+	case "CHECK":
+		return netip.Addr{}, call.check(ctx)
+	}
+	return netip.Addr{}, fmt.Errorf("unknown CNI command %q", command)
+}
+
+// CNITiming is how long one CNI call took, as contiv-cni measured it.
+type CNITiming struct {
+	Command   string `json:"command"`
+	Container string `json:"container"`
+	// Total time inside contiv-cni, of which GRPC was spent calling the agent, of
+	// which Agent was spent there, of which Southbound in the vswitch. Nanoseconds.
+	Total      time.Duration `json:"total_ns"`
+	GRPC       time.Duration `json:"grpc_ns"`
+	Agent      time.Duration `json:"agent_ns"`
+	Southbound time.Duration `json:"southbound_ns"`
+	// Exec is the time that the runtime waited for contiv-cni beyond Total:
+	// starting and ending the process. It is measured by the lab.
+	Exec time.Duration `json:"-"`
+}
+
+func (l *Lab) timingFile(node string) string { return l.nodePath(node, "cni-timing.jsonl") }
+
+// CNITimings returns the timings of all CNI calls on a node, oldest first.
+func (l *Lab) CNITimings(node string) ([]CNITiming, error) {
+	whole, err := readTimings[wholeTiming](l.timingFile(node) + ".whole")
+	if err != nil {
+		return nil, err
+	}
+	waited := map[string]time.Duration{}
+	for _, w := range whole {
+		waited[w.Command+w.Container] = w.Waited
+	}
+	timings, err := readTimings[CNITiming](l.timingFile(node))
+	for i, t := range timings {
+		if w, ok := waited[t.Command+t.Container]; ok {
+			timings[i].Exec = w - t.Total
+		}
+	}
+	return timings, err
+}
+
+// wholeTiming is what the lab measures around one run of contiv-cni.
+type wholeTiming struct {
+	Command   string        `json:"command"`
+	Container string        `json:"container"`
+	Waited    time.Duration `json:"waited_ns"`
+}
+
+func readTimings[T any](path string) ([]T, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var timings []T
+	for i, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var t T
+		if err := json.Unmarshal([]byte(line), &t); err != nil {
+			return nil, fmt.Errorf("%s line %d: %w", path, i+1, err)
+		}
+		timings = append(timings, t)
+	}
+	return timings, nil
+}
+
+// nodeExec runs CNI plugins where the node's runtime would: in the network
+// namespace of the node.
+type nodeExec struct {
+	netns  string
+	timing string
+	version.PluginDecoder
+}
+
+var _ invoke.Exec = (*nodeExec)(nil)
+
+func (e *nodeExec) FindInPath(plugin string, paths []string) (string, error) {
+	return invoke.FindInPath(plugin, paths)
+}
+
+func (e *nodeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Stdin = strings.NewReader(string(stdin))
+	cmd.Env = append(environ, "CONTIV_CNI_TIMING="+e.timing)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	start := time.Now()
+	err := InNetns(e.netns, cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	e.record(environ, time.Since(start))
+	if err != nil {
+		return nil, pluginError(path, err, stdout.String(), stderr.String())
+	}
+	return []byte(stdout.String()), nil
+}
+
+// pluginError takes the error from what the plugin printed, as the CNI
+// specification demands of it.
+func pluginError(path string, err error, stdout, stderr string) error {
+	said := &types.Error{}
+	if json.Unmarshal([]byte(stdout), said) == nil && said.Msg != "" {
+		return said
+	}
+	return fmt.Errorf("%s: %w: %s", path, err, strings.TrimSpace(stdout+stderr))
+}
+
+func (e *nodeExec) record(environ []string, waited time.Duration) {
+	t := wholeTiming{Waited: waited}
+	for _, v := range environ {
+		if value, ok := strings.CutPrefix(v, "CNI_COMMAND="); ok {
+			t.Command = value
+		}
+		if value, ok := strings.CutPrefix(v, "CNI_CONTAINERID="); ok {
+			t.Container = value
+		}
+	}
+	f, err := os.OpenFile(e.timing+".whole", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return // only a measurement is lost
+	}
+	defer f.Close()
+	line, _ := json.Marshal(t)
+	f.Write(append(line, '\n'))
+}

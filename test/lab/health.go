@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Health of one process of a lab.
+type Health struct {
+	Role    string
+	Process Process
+	Alive   bool
+	// NotReady is why a process that runs is not ready.
+	NotReady error
+}
+
+// Health asks all processes how they are; sorted by role.
+func (l *Lab) Health(ctx context.Context, st *State) []Health {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var all []Health
+	for _, role := range slices.Sorted(maps.Keys(st.Processes)) {
+		h := Health{Role: role, Process: st.Processes[role]}
+		if h.Alive = h.Process.Alive(); h.Alive {
+			h.NotReady = l.readiness(st, role)(ctx)
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// readiness returns how to ask the process with the role if it is ready.
+func (l *Lab) readiness(st *State, role string) func(context.Context) error {
+	if node, ok := strings.CutPrefix(role, agentRole("")); ok {
+		return l.Agent(node).Ready
+	}
+	if role == ksrRole {
+		return newREST(l.ksrSocket()).Ready
+	}
+	return etcdReady(st)
+}
+
+// CtlConfig is the path of a configuration for contivctl with all agents.
+func (l *Lab) CtlConfig() string { return l.Path("contivctl.yaml") }
+
+func (l *Lab) writeCtlConfig(st *State) error {
+	agents := map[string]string{}
+	for _, n := range st.Nodes {
+		agents[n.Name] = "unix://" + l.AgentSocket(n.Name)
+	}
+	data, err := yaml.Marshal(map[string]any{"agents": agents})
+	if err != nil {
+		return err
+	}
+	return writeFile(l.dir, "contivctl.yaml", append([]byte("# Written by contiv-lab.\n"), data...))
+}

@@ -1,0 +1,74 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A process that got the number of one of ours later is not ours.
+func TestReusedProcessNumber(t *testing.T) {
+	bystander := exec.Command("sleep", "100")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer bystander.Wait()
+	defer bystander.Process.Kill()
+	p, ok := processOf(bystander.Process.Pid)
+	if !ok || !p.Alive() {
+		t.Fatalf("process %+v should be alive", p)
+	}
+	earlier := p
+	earlier.StartTime--
+	if earlier.Alive() {
+		t.Error("a process with another start time counts as alive")
+	}
+	if err := earlier.kill(); err != nil || !p.Alive() {
+		t.Errorf("error %v, bystander alive: %v", err, p.Alive())
+	}
+	// A zombie is no longer alive, although it still has its number.
+	if err := p.kill(); err != nil || p.Alive() {
+		t.Errorf("error %v, killed process alive: %v", err, p.Alive())
+	}
+}
+
+func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.lock")
+	never := func(pid string) { t.Errorf("waited for %s", pid) }
+	first, err := acquire(t.Context(), path, never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = acquire(ctx, path, func(string) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	second := make(chan *fileLock, 1)
+	waiting := make(chan struct{})
+	go func() {
+		lock, _ := acquire(t.Context(), path, func(string) { close(waiting) })
+		second <- lock
+	}()
+	<-waiting
+	// Removed, the file of the first lock must not be what the second one locks.
+	first.remove()
+	first.release()
+	lock := <-second
+	if lock == nil || !isFileAt(lock.file, path) {
+		t.Error("the second lock is on a file that is not there")
+	}
+	lock.release()
+}
+
+func TestPercentile(t *testing.T) {
+	d := []time.Duration{4, 1, 3, 2}
+	for p, want := range map[int]time.Duration{0: 1, 50: 2, 75: 3, 99: 4, 100: 4} {
+		if got := Percentile(d, p); got != want {
+			t.Errorf("p%d: got %d, want %d", p, got, want)
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Root is the directory of all labs, unless Options say otherwise.
+const Root = "/run/contiv-lab"
+
+// DefaultName is the lab that commands mean if none is named.
+const DefaultName = "contiv"
+
+// Options of a lab. Only BinDir must be set.
+type Options struct {
+	// Name of the lab, up to 12 lower-case letters and digits. Default "contiv".
+	Name string
+	// Nodes that Up makes, node1 to node<Nodes>. Default 2.
+	Nodes int
+	// BinDir holds contiv-etcd, contiv-ksr, contiv-agent, contiv-cni and contivctl.
+	BinDir string
+	// Root of the directories of all labs. Default "/run/contiv-lab".
+	Root string
+	// ContivConfig is added to the contiv.conf of each node, as YAML.
+	ContivConfig string
+	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
+	StartTimeout time.Duration
+	// Progress is told what the lab does, a line at a time; may be nil.
+	Progress func(line string)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 2
+	}
+	if o.Root == "" {
+		o.Root = Root
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 30 * time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o
+}
+
+var (
+	labName  = regexp.MustCompile(`^[a-z][a-z0-9]{0,11}$`)
+	nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+)
+
+func (o Options) check() error {
+	if !labName.MatchString(o.Name) {
+		return fmt.Errorf("%q cannot be the name of a lab: up to 12 lower-case letters and digits, a letter first", o.Name)
+	}
+	if o.Nodes < 1 || o.Nodes > maxNodes {
+		return fmt.Errorf("a lab has 1 to %d nodes, not %d", maxNodes, o.Nodes)
+	}
+	return nil
+}
+
+// Lab is a lab that exists. Its methods may be called concurrently, and by
+// several programs at once; those that change the lab wait for each other.
+type Lab struct {
+	opts Options
+	dir  string
+	// changing is held, with the file lock, while the lab is changed.
+	changing sync.Mutex
+}
+
+func newLab(opts Options) *Lab {
+	return &Lab{opts: opts, dir: filepath.Join(opts.Root, opts.Name)}
+}
+
+// Name of the lab.
+func (l *Lab) Name() string { return l.opts.Name }
+
+// Dir is the directory of the lab.
+func (l *Lab) Dir() string { return l.dir }
+
+// Path returns a path in the directory of the lab.
+func (l *Lab) Path(elem ...string) string {
+	return filepath.Join(append([]string{l.dir}, elem...)...)
+}
+
+// State returns what is known of the lab now.
+func (l *Lab) State() (*State, error) { return readState(l.dir) }
+
+// Open returns an existing lab. Of the options only Name, Root, StartTimeout and
+// Progress count.
+func Open(opts Options) (*Lab, error) {
+	opts = opts.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	l := newLab(opts)
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	l.opts.BinDir = st.BinDir
+	return l, nil
+}
+
+// List returns the names of the labs below root ("" is Root), sorted.
+func List(root string) ([]string, error) {
+	if root == "" {
+		root = Root
+	}
+	files, err := filepath.Glob(filepath.Join(root, "*", stateFile))
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = filepath.Base(filepath.Dir(f))
+	}
+	sort.Strings(names)
+	return names, err
+}
+
+// Up makes a lab and returns when all of its nodes are ready. A lab of the same
+// name that was left unfinished by a crash is removed first; one that runs is
+// an error. When Up fails or ctx ends, nothing is left.
+func Up(ctx context.Context, opts Options) (*Lab, error) {
+	opts = opts.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if err := requirePrograms(opts.BinDir); err != nil {
+		return nil, err
+	}
+	l := newLab(opts)
+	if err := os.MkdirAll(opts.Root, 0o755); err != nil {
+		return nil, fmt.Errorf("making the directory of labs: %w", err)
+	}
+	err := l.locked(ctx, func(lock *fileLock) error {
+		if err := l.removeCrashed(); err != nil {
+			return err
+		}
+		if err := l.make(ctx); err != nil {
+			st, _ := l.State()
+			if down := l.remove(st); down != nil {
+				return fmt.Errorf("%w\nand removing the unfinished lab failed: %w", err, down)
+			}
+			lock.remove()
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// removeCrashed removes what is left of a lab of this name, unless it is in
+// working order.
+func (l *Lab) removeCrashed() error {
+	st, err := l.State()
+	switch {
+	case errors.Is(err, ErrNoLab):
+		return os.RemoveAll(l.dir)
+	case err != nil:
+		return fmt.Errorf("%w; if no such lab runs, remove %s", err, l.dir)
+	}
+	if st.Phase == Running && st.BootID == bootID() {
+		for _, p := range st.Processes {
+			if p.Alive() {
+				return fmt.Errorf("lab %s is up already; contiv-lab down ends it, --name makes another one beside it", st.Name)
+			}
+		}
+	}
+	l.progress("removing what a crash left of lab %s", st.Name)
+	return l.remove(st)
+}
+
+// make makes the lab: underlay, etcd, KSR and then the nodes, at once.
+func (l *Lab) make(ctx context.Context) error {
+	for _, dir := range []string{l.dir, l.Path("logs"), l.Path("manifests"), l.Path("nodes")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	st := &State{
+		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
+		BinDir: l.opts.BinDir, Processes: map[string]Process{},
+	}
+	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
+	if err := l.makeUnderlay(st); err != nil {
+		return err
+	}
+	if err := l.startEtcd(ctx, st); err != nil {
+		return err
+	}
+	if err := l.writeManifest(namespaceManifest(DefaultNamespace)); err != nil {
+		return err
+	}
+	if err := l.startKSR(ctx, st); err != nil {
+		return err
+	}
+	for i := 1; i <= l.opts.Nodes; i++ {
+		if err := l.makeNode(st, fmt.Sprintf("node%d", i)); err != nil {
+			return err
+		}
+	}
+	for _, n := range st.Nodes {
+		if err := l.startAgent(st, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range st.Nodes {
+		if err := l.awaitAgent(ctx, st, n); err != nil {
+			return err
+		}
+	}
+	st.Phase = Running
+	l.progress("lab %s is up", st.Name)
+	return st.write(l.dir)
+}
+
+// Down ends the lab and removes all that belongs to it. It goes on after
+// errors, and may be repeated; a lab that does not exist is no error.
+func Down(ctx context.Context, opts Options) error {
+	opts = opts.withDefaults()
+	if err := opts.check(); err != nil {
+		return err
+	}
+	return newLab(opts).Down(ctx)
+}
+
+// Down ends the lab: see the function Down.
+func (l *Lab) Down(ctx context.Context) error {
+	if _, err := os.Stat(l.opts.Root); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return l.locked(ctx, func(lock *fileLock) error {
+		st, err := l.State()
+		if errors.Is(err, ErrNoLab) {
+			st, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.remove(st); err != nil {
+			return fmt.Errorf("lab %s is not removed completely, repeat contiv-lab down: %w", l.opts.Name, err)
+		}
+		lock.remove()
+		os.Remove(l.opts.Root) // if it is empty
+		return nil
+	})
+}
+
+// remove removes all that st says, then the directory, in which st itself is.
+func (l *Lab) remove(st *State) error {
+	if st == nil {
+		return os.RemoveAll(l.dir)
+	}
+	st.Phase = Stopping
+	if err := st.write(l.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l.progress("ending the processes")
+	inside := netnsProcesses(st.Namespaces)
+	if st.BootID == bootID() {
+		for _, p := range st.Processes {
+			inside = append(inside, p)
+		}
+	}
+	errs := []error{stopAll(inside)}
+	l.progress("removing the network namespaces")
+	for _, name := range st.Namespaces {
+		errs = append(errs, deleteNetns(name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return os.RemoveAll(l.dir)
+}
+
+// stopAll ends all the processes at once.
+func stopAll(processes []Process) error {
+	errs := make([]error, len(processes))
+	var ending sync.WaitGroup
+	for i, p := range processes {
+		ending.Go(func() { errs[i] = p.stop(3 * time.Second) })
+	}
+	ending.Wait()
+	return errors.Join(errs...)
+}
+
+// locked runs fn while nobody else changes the lab.
+func (l *Lab) locked(ctx context.Context, fn func(*fileLock) error) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	lock, err := acquire(ctx, l.dir+".lock", func(pid string) {
+		l.progress("waiting for another command on lab %s, process %s", l.opts.Name, pid)
+	})
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	return fn(lock)
+}
+
+// change runs fn on the state while nobody else changes the lab, and stores the
+// state, also when fn fails: what it did until then has happened.
+func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
+	return l.locked(ctx, func(lock *fileLock) error {
+		st, err := l.State()
+		if err != nil {
+			lock.remove()
+			return err
+		}
+		if st.Phase != Running {
+			return fmt.Errorf("lab %s is not up, but %s; contiv-lab up makes it anew", st.Name, st.Phase)
+		}
+		return errors.Join(fn(st), st.write(l.dir))
+	})
+}
+
+func (l *Lab) progress(format string, args ...any) {
+	l.opts.Progress(fmt.Sprintf(format, args...))
+}
+
+// Program returns the path of one of our binaries.
+func (l *Lab) Program(name string) string { return filepath.Join(l.opts.BinDir, name) }
+
+// programs that a lab runs.
+var programs = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl"}
+
+func requirePrograms(dir string) error {
+	var missing []string
+	for _, name := range programs {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode()&0o111 == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the directory of binaries %q lacks %s; make build builds them, --bin-dir tells where they are", dir, strings.Join(missing, ", "))
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("a lab makes network namespaces and must be run as root")
+	}
+	return nil
+}
+
+// addNetns makes a network namespace that belongs to the lab.
+func (l *Lab) addNetns(st *State, name string) error {
+	if _, err := os.Lstat(NetnsPath(name)); err == nil {
+		return fmt.Errorf("network namespace %s exists already and is not this lab's; choose another name, or remove it with: ip netns del %s", name, name)
+	}
+	st.Namespaces = append(st.Namespaces, name)
+	if err := st.write(l.dir); err != nil {
+		return err
+	}
+	return run("ip", "netns", "add", name)
+}

@@ -1,0 +1,263 @@
+package lab_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// leftovers of a lab on this machine: namespaces, processes, files.
+func leftovers(t testing.TB, opts lab.Options) []string {
+	t.Helper()
+	var left []string
+	for _, pattern := range []string{"/var/run/netns/" + opts.Name + "-*", filepath.Join(opts.Root, opts.Name+"*")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, files...)
+	}
+	return append(left, processesOf(t, opts.Name)...)
+}
+
+// processesOf returns the command lines of the processes of a lab.
+func processesOf(t testing.TB, name string) []string {
+	t.Helper()
+	var found []string
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range environs {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.Contains("\x00"+string(data), "\x00CONTIV_LAB="+name+"\x00") {
+			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			found = append(found, strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func requireNothingLeft(t testing.TB, opts lab.Options) {
+	t.Helper()
+	for _, what := range leftovers(t, opts) {
+		t.Errorf("left behind: %s", what)
+	}
+}
+
+// eventually polls for what another process does in its own time.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestNodesReachEachOtherAndTheOutside(t *testing.T) {
+	opts := options(t)
+	opts.Nodes = 3
+	l := up(t, opts)
+	m, err := l.Matrix(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Err(); err != nil {
+		t.Error(err)
+	}
+	if got, want := len(m.Cells), 3*2+3; got != want {
+		t.Errorf("got %d cells, want %d", got, want)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	if len(processesOf(t, opts.Name)) < 4 {
+		t.Error("etcd, KSR and two agents should run")
+	}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A process that the lab did not start, such as a user's shell in a node.
+	shell := exec.Command("sleep", "100")
+	if err := lab.InNetns(lab.NetnsPath(st.Nodes[0].Netns), shell.Start); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	requireNothingLeft(t, opts)
+	if err := shell.Wait(); err == nil {
+		t.Error("the process inside of the node was not ended")
+	}
+	if err := l.Down(t.Context()); err != nil {
+		t.Errorf("Down again: %v", err)
+	}
+}
+
+func TestTwoLabsSideBySide(t *testing.T) {
+	first, second := options(t), options(t)
+	l := up(t, first)
+	up(t, second)
+	if err := lab.Down(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.Matrix(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUpRefusesALabThatRuns(t *testing.T) {
+	opts := options(t)
+	up(t, opts)
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "is up already")
+	if _, err := lab.Open(opts); err != nil {
+		t.Errorf("the lab that ran is gone: %v", err)
+	}
+}
+
+func TestUpAfterACrash(t *testing.T) {
+	opts := options(t, "contiv-agent.unready")
+	// The program that makes the lab is killed while it waits for the agents.
+	maker := exec.Command(filepath.Join(opts.BinDir, "contiv-lab"), "up", "--name", opts.Name, "--root", opts.Root)
+	if err := maker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agents run", func() bool { return len(processesOf(t, opts.Name)) >= 4 })
+	maker.Process.Kill()
+	maker.Wait()
+	os.Remove(filepath.Join(opts.BinDir, "contiv-agent.unready"))
+
+	l := up(t, opts)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(processesOf(t, opts.Name)), len(st.Processes); got != want {
+		t.Errorf("%d processes of the lab run, want %d", got, want)
+	}
+}
+
+func TestUpThatFailsSaysWhyAndLeavesNothing(t *testing.T) {
+	for _, test := range []struct{ behaviour, want string }{
+		{"contiv-agent.dies", "flux capacitor"},
+		{"contiv-agent.unready", "the warp core is cold"},
+		{"contiv-ksr.dies", "flux capacitor"},
+		{"contiv-etcd.unready", "the warp core is cold"},
+	} {
+		t.Run(test.behaviour, func(t *testing.T) {
+			opts := options(t, test.behaviour)
+			opts.StartTimeout = 300 * time.Millisecond
+			_, err := lab.Up(t.Context(), opts)
+			requireError(t, err, test.want)
+			requireNothingLeft(t, opts)
+		})
+	}
+}
+
+func TestUpThatIsInterruptedLeavesNothing(t *testing.T) {
+	opts := options(t, "contiv-agent.unready")
+	ctx, cancel := context.WithCancel(t.Context())
+	opts.Progress = func(line string) {
+		if strings.HasPrefix(line, "node node2") {
+			cancel()
+		}
+	}
+	_, err := lab.Up(ctx, opts)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	requireNothingLeft(t, opts)
+}
+
+func TestUpNeedsBinaries(t *testing.T) {
+	opts := options(t)
+	os.Remove(filepath.Join(opts.BinDir, "contiv-ksr"))
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "lacks contiv-ksr")
+}
+
+func TestForeignNamespaceIsLeftAlone(t *testing.T) {
+	opts := options(t)
+	foreign := opts.Name + "-node2"
+	if out, err := exec.Command("ip", "netns", "add", foreign).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	defer exec.Command("ip", "netns", "del", foreign).Run()
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "exists already and is not this lab's")
+	if _, err := os.Stat(lab.NetnsPath(foreign)); err != nil {
+		t.Error("the foreign namespace was removed")
+	}
+}
+
+func TestGuardRemovesTheLabOfAKilledProgram(t *testing.T) {
+	opts := options(t)
+	program := exec.Command(filepath.Join(opts.BinDir, "contiv-lab"), "guarded-up", "--name", opts.Name, "--root", opts.Root)
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+		t.Fatalf("the program says %q", line)
+	}
+	program.Process.Signal(syscall.SIGKILL)
+	program.Wait()
+	eventually(t, "the guard removes the lab", func() bool { return len(leftovers(t, opts)) == 0 })
+}
+
+func TestReleasedGuardLeavesTheLab(t *testing.T) {
+	opts := options(t)
+	guard, err := lab.NewGuard(filepath.Join(opts.BinDir, "contiv-lab"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up(t, opts)
+	if err := guard.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lab.Open(opts); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	for _, name := range []string{"a-b", "A", "../x", "averylongname"} {
+		if _, err := lab.Open(lab.Options{Name: name}); err == nil || !strings.Contains(err.Error(), "cannot be the name of a lab") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	_, err := lab.Open(lab.Options{Name: "absent", Root: t.TempDir()})
+	if !errors.Is(err, lab.ErrNoLab) {
+		t.Errorf("got %v, want ErrNoLab", err)
+	}
+}
+
+func requireError(t testing.TB, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("got error %v, want one with %q", err, want)
+	}
+}

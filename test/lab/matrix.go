@@ -1,0 +1,249 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// Cell is what was measured from one endpoint to another.
+type Cell struct {
+	From, To Endpoint
+	// ICMP and TCP are round-trip times, valid if the error is nil.
+	ICMP, TCP       time.Duration
+	ICMPErr, TCPErr error
+	// Source is the address that the TCP server saw.
+	Source netip.Addr
+}
+
+// Group tells which kind of path the cell is about.
+func (c Cell) Group() string {
+	switch {
+	case c.To.Kind == OutsideEndpoint:
+		return string(c.From.Kind) + " → outside"
+	case c.From.Kind == c.To.Kind && c.From.Kind == PodEndpoint && c.From.Node == c.To.Node:
+		return "pod → pod, same node"
+	case c.From.Kind == c.To.Kind && c.From.Kind == PodEndpoint:
+		return "pod → pod, across nodes"
+	case c.From.Kind == c.To.Kind:
+		return "node → node"
+	case c.From.Node == c.To.Node:
+		return fmt.Sprintf("%s → %s, same node", c.From.Kind, c.To.Kind)
+	}
+	return fmt.Sprintf("%s → %s, across nodes", c.From.Kind, c.To.Kind)
+}
+
+// Err says what is wrong, nil if nothing is.
+func (c Cell) Err() error {
+	var errs []error
+	if c.ICMPErr != nil {
+		errs = append(errs, fmt.Errorf("ICMP: %w", c.ICMPErr))
+	}
+	if c.TCPErr != nil {
+		errs = append(errs, fmt.Errorf("TCP: %w", c.TCPErr))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%s → %s: %s", c.From.Name, c.To.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
+}
+
+// Matrix holds a cell for each pair of endpoints.
+type Matrix struct {
+	Sources, Destinations []Endpoint
+	Cells                 []Cell
+}
+
+// Matrix measures, with real packets, who reaches whom. It measures between all
+// endpoints, or the named ones only (pods, nodes, "outside"). Failures are in
+// the cells; the error is about measuring.
+func (l *Lab) Matrix(ctx context.Context, names ...string) (*Matrix, error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	endpoints := st.Endpoints()
+	if len(names) > 0 {
+		endpoints = nil
+		for _, name := range names {
+			e, err := st.Endpoint(name)
+			if err != nil {
+				return nil, err
+			}
+			endpoints = append(endpoints, e)
+		}
+	}
+	return measure(ctx, st, endpoints)
+}
+
+func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, error) {
+	m := &Matrix{Destinations: endpoints}
+	servers := map[string]*tcpServer{}
+	for _, e := range endpoints {
+		s, err := serveTCP(e)
+		if err != nil {
+			return nil, err
+		}
+		defer s.close()
+		servers[e.Name] = s
+		if e.Kind != OutsideEndpoint {
+			m.Sources = append(m.Sources, e)
+		}
+	}
+	for _, from := range m.Sources {
+		for _, to := range m.Destinations {
+			if from != to {
+				m.Cells = append(m.Cells, Cell{From: from, To: to})
+			}
+		}
+	}
+	slots := make(chan struct{}, 8)
+	var measuring sync.WaitGroup
+	for i := range m.Cells {
+		slots <- struct{}{}
+		measuring.Go(func() {
+			defer func() { <-slots }()
+			cell := &m.Cells[i]
+			cell.measure(ctx, st, netip.AddrPortFrom(cell.To.Address, servers[cell.To.Name].port))
+		})
+	}
+	measuring.Wait()
+	return m, ctx.Err()
+}
+
+func (c *Cell) measure(ctx context.Context, st *State, server netip.AddrPort) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c.ICMP, c.ICMPErr = Ping(ctx, c.From, c.To)
+	c.TCP, c.Source, c.TCPErr = probeTCP(ctx, c.From, server)
+	if c.TCPErr == nil {
+		c.TCPErr = c.checkSource(st)
+	}
+}
+
+// checkSource demands that pods are seen by their own address inside of the
+// cluster, and by their node's outside of it.
+func (c *Cell) checkSource(st *State) error {
+	want := c.From.Address
+	switch {
+	case c.From.Kind == NodeEndpoint:
+		return nil // a node may use any of its addresses
+	case c.To.Kind == OutsideEndpoint:
+		node, err := st.Node(c.From.Node)
+		if err != nil {
+			return err
+		}
+		want = node.Address.Addr()
+	}
+	if c.Source != want {
+		return fmt.Errorf("the server saw the client as %s, not as %s", c.Source, want)
+	}
+	return nil
+}
+
+// Err joins what is wrong with the cells, nil if all is well.
+func (m *Matrix) Err() error {
+	var errs []error
+	for _, c := range m.Cells {
+		errs = append(errs, c.Err())
+	}
+	return errors.Join(errs...)
+}
+
+// Write prints the matrix, a summary by kind of path, and the failures.
+func (m *Matrix) Write(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "ICMP/TCP round trip, ms\t")
+	for _, to := range m.Destinations {
+		fmt.Fprintf(table, "%s\t", to.Name)
+	}
+	fmt.Fprintln(table)
+	for _, from := range m.Sources {
+		fmt.Fprintf(table, "%s\t", from.label())
+		for _, to := range m.Destinations {
+			fmt.Fprintf(table, "%s\t", m.text(from, to))
+		}
+		fmt.Fprintln(table)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return m.writeSummary(w)
+}
+
+func (e Endpoint) label() string {
+	if e.Kind == PodEndpoint {
+		return fmt.Sprintf("%s (%s on %s)", e.Name, e.Address, e.Node)
+	}
+	return fmt.Sprintf("%s (%s)", e.Name, e.Address)
+}
+
+func (m *Matrix) text(from, to Endpoint) string {
+	i := slices.IndexFunc(m.Cells, func(c Cell) bool { return c.From == from && c.To == to })
+	if i < 0 {
+		return "·"
+	}
+	return millis(m.Cells[i].ICMP, m.Cells[i].ICMPErr) + "/" + millis(m.Cells[i].TCP, m.Cells[i].TCPErr)
+}
+
+func millis(d time.Duration, err error) string {
+	if err != nil {
+		return "FAIL"
+	}
+	return fmt.Sprintf("%.2f", float64(d)/float64(time.Millisecond))
+}
+
+func (m *Matrix) writeSummary(w io.Writer) error {
+	var groups []string
+	cells := map[string][]Cell{}
+	for _, c := range m.Cells {
+		if cells[c.Group()] == nil {
+			groups = append(groups, c.Group())
+		}
+		cells[c.Group()] = append(cells[c.Group()], c)
+	}
+	slices.Sort(groups)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PATH\tREACHED\tICMP p50\tTCP p50")
+	for _, g := range groups {
+		var reached int
+		var icmp, tcp []time.Duration
+		for _, c := range cells[g] {
+			if c.Err() == nil {
+				reached++
+				icmp, tcp = append(icmp, c.ICMP), append(tcp, c.TCP)
+			}
+		}
+		fmt.Fprintf(table, "%s\t%d of %d\t%s\t%s\n", g, reached, len(cells[g]), median(icmp), median(tcp))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, c := range m.Cells {
+		if err := c.Err(); err != nil {
+			fmt.Fprintf(w, "FAIL  %v\n", err)
+		}
+	}
+	return nil
+}
+
+func median(d []time.Duration) string {
+	if len(d) == 0 {
+		return "-"
+	}
+	return Percentile(d, 50).String()
+}
+
+// Percentile returns the p-th percentile (nearest rank) of at least one duration.
+func Percentile(d []time.Duration, p int) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[max((len(sorted)*p+99)/100-1, 0)]
+}

@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// stopGrace is how long a process may take to end by itself.
+const stopGrace = 5 * time.Second
+
+func agentRole(node string) string { return "agent/" + node }
+
+// nodePath returns a path in the directory of a node.
+func (l *Lab) nodePath(node, file string) string { return l.Path("nodes", node, file) }
+
+// RunDir is the run directory of a node's agent, with agent.sock and cni.sock.
+func (l *Lab) RunDir(node string) string { return l.nodePath(node, "run") }
+
+// AgentSocket is the path of the socket of a node's agent's REST API.
+func (l *Lab) AgentSocket(node string) string { return l.nodePath(node, "run/agent.sock") }
+
+// Nodes returns the nodes, in the order in which they were made.
+func (l *Lab) Nodes() ([]Node, error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	return st.Nodes, nil
+}
+
+// AddNode adds a node and returns when its agent is ready.
+func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
+	var node Node
+	err := l.change(ctx, func(st *State) error {
+		err := l.makeNode(st, name)
+		if err != nil {
+			return err
+		}
+		node, _ = st.Node(name)
+		if err = l.startAgent(st, node); err == nil {
+			err = l.awaitAgent(ctx, st, node)
+		}
+		if err != nil {
+			return errors.Join(err, l.removeNode(st, node))
+		}
+		return nil
+	})
+	return node, err
+}
+
+// DelNode removes a node: its pods first, as draining it would.
+func (l *Lab) DelNode(ctx context.Context, name string) error {
+	return l.change(ctx, func(st *State) error {
+		node, err := st.Node(name)
+		if err != nil {
+			return err
+		}
+		for _, pod := range st.PodsOf(name) {
+			if err := l.removePod(ctx, st, pod); err != nil {
+				l.progress("pod %s was not removed in order: %v", pod.ID(), err)
+			}
+		}
+		return l.removeNode(st, node)
+	})
+}
+
+// makeNode makes the node's namespace, connection and Kubernetes object.
+func (l *Lab) makeNode(st *State, name string) error {
+	if !nodeName.MatchString(name) {
+		return fmt.Errorf("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes", name)
+	}
+	if _, err := st.Node(name); err == nil {
+		return fmt.Errorf("lab %s has a node %s already", st.Name, name)
+	}
+	index := 1
+	for slices.ContainsFunc(st.Nodes, func(n Node) bool { return n.Index == index }) {
+		index++
+	}
+	if index > maxNodes {
+		return fmt.Errorf("lab %s has %d nodes already, more have no address", st.Name, maxNodes)
+	}
+	node := Node{Name: name, Index: index, Address: nodeAddress(index), Netns: st.Name + "-" + name}
+	l.progress("node %s: network namespace %s, address %s", name, node.Netns, node.Address)
+	if err := l.addNetns(st, node.Netns); err != nil {
+		return err
+	}
+	st.Nodes = append(st.Nodes, node)
+	if err := l.plugNode(st, node); err != nil {
+		return err
+	}
+	if err := l.writeNodeFiles(node); err != nil {
+		return err
+	}
+	if err := l.writeCtlConfig(st); err != nil {
+		return err
+	}
+	return l.writeManifest(nodeManifest(node))
+}
+
+func (l *Lab) removeNode(st *State, node Node) error {
+	l.progress("node %s: removing", node.Name)
+	processes := netnsProcesses([]string{node.Netns})
+	if p, ok := st.Processes[agentRole(node.Name)]; ok {
+		processes = append(processes, p)
+	}
+	if err := stopAll(processes); err != nil {
+		return err
+	}
+	delete(st.Processes, agentRole(node.Name))
+	if err := l.removeManifest(manifestName("Node", "", node.Name)); err != nil {
+		return err
+	}
+	if err := l.removeNetns(st, node.Netns); err != nil {
+		return err
+	}
+	st.Nodes = slices.DeleteFunc(st.Nodes, func(n Node) bool { return n.Name == node.Name })
+	if err := l.writeCtlConfig(st); err != nil {
+		return err
+	}
+	return os.RemoveAll(l.Path("nodes", node.Name))
+}
+
+func (l *Lab) removeNetns(st *State, name string) error {
+	if err := deleteNetns(name); err != nil {
+		return err
+	}
+	st.Namespaces = slices.DeleteFunc(st.Namespaces, func(n string) bool { return n == name })
+	return nil
+}
+
+// writeNodeFiles writes the configuration of the node's agent and of its CNI.
+func (l *Lab) writeNodeFiles(n Node) error {
+	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
+		return err
+	}
+	contiv := fmt.Sprintf("# Written by contiv-lab.\nmtuSize: 1450\nnodeConfig:\n  - nodeName: %s\n    mainVPPInterface:\n      interfaceName: %s\n    gateway: %s\n%s",
+		n.Name, nodeNIC, RouterAddress.Addr(), l.opts.ContivConfig)
+	cni := fmt.Sprintf(`{
+  "cniVersion": "1.1.0",
+  "name": "k8s-pod-network",
+  "plugins": [
+    {"type": "contiv-cni", "grpcServer": %q, "logFile": %q}
+  ]
+}
+`, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))
+	for file, content := range map[string]string{
+		"contiv.conf":            contiv,
+		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
+		"10-contiv-vpp.conflist": cni,
+	} {
+		if err := os.WriteFile(l.nodePath(n.Name, file), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAgent starts the node's agent and returns at once.
+func (l *Lab) startAgent(st *State, n Node) error {
+	return l.start(st, agentRole(n.Name), n.Netns, "contiv-agent",
+		"--node-name", n.Name,
+		"--etcd-endpoints", etcdURL,
+		"--run-dir", l.RunDir(n.Name),
+		"--bolt", l.nodePath(n.Name, "bolt.db"),
+		"--contiv-config", l.nodePath(n.Name, "contiv.conf"),
+		"--controller-config", l.nodePath(n.Name, "controller.conf"),
+		"--http", "127.0.0.1:9999")
+}
+
+func (l *Lab) awaitAgent(ctx context.Context, st *State, n Node) error {
+	return l.await(ctx, "the agent of "+n.Name, st.Processes[agentRole(n.Name)], func(ctx context.Context) error {
+		return l.Agent(n.Name).Ready(ctx)
+	})
+}
+
+// StartAgent starts a node's agent, if it does not run, and returns when it is ready.
+func (l *Lab) StartAgent(ctx context.Context, node string) error {
+	return l.change(ctx, func(st *State) error {
+		n, err := st.Node(node)
+		if err != nil {
+			return err
+		}
+		if !st.Processes[agentRole(node)].Alive() {
+			l.progress("node %s: starting the agent", node)
+			if err := l.startAgent(st, n); err != nil {
+				return err
+			}
+		}
+		return l.awaitAgent(ctx, st, n)
+	})
+}
+
+// StopAgent ends a node's agent with SIGTERM.
+func (l *Lab) StopAgent(ctx context.Context, node string) error {
+	return l.endAgent(ctx, node, func(p Process) error { return p.stop(stopGrace) })
+}
+
+// KillAgent ends a node's agent with SIGKILL, as a crash would.
+func (l *Lab) KillAgent(ctx context.Context, node string) error {
+	return l.endAgent(ctx, node, Process.kill)
+}
+
+func (l *Lab) endAgent(ctx context.Context, node string, end func(Process) error) error {
+	return l.change(ctx, func(st *State) error {
+		if _, err := st.Node(node); err != nil {
+			return err
+		}
+		l.progress("node %s: ending the agent", node)
+		return end(st.Processes[agentRole(node)])
+	})
+}

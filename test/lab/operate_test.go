@@ -1,0 +1,347 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func alive(t testing.TB, l *lab.Lab, role string) bool {
+	t.Helper()
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Processes[role].Alive()
+}
+
+func TestProcessesStopAndStart(t *testing.T) {
+	l := up(t, options(t))
+	ctx := t.Context()
+	for _, test := range []struct {
+		role        string
+		stop, start func() error
+	}{
+		{"agent/node1", func() error { return l.KillAgent(ctx, "node1") }, func() error { return l.StartAgent(ctx, "node1") }},
+		{"agent/node2", func() error { return l.StopAgent(ctx, "node2") }, func() error { return l.StartAgent(ctx, "node2") }},
+		{"etcd", func() error { return l.StopEtcd(ctx) }, func() error { return l.StartEtcd(ctx) }},
+	} {
+		for range 2 { // stopping what is stopped and starting what runs is harmless
+			if err := test.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if alive(t, l, test.role) {
+				t.Fatalf("%s still runs", test.role)
+			}
+		}
+		for range 2 {
+			if err := test.start(); err != nil {
+				t.Fatal(err)
+			}
+			if !alive(t, l, test.role) {
+				t.Fatalf("%s does not run", test.role)
+			}
+		}
+	}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range l.Health(ctx, st) {
+		if !h.Alive || h.NotReady != nil {
+			t.Errorf("%s: alive %v, not ready because %v", h.Role, h.Alive, h.NotReady)
+		}
+	}
+	requireError(t, l.KillAgent(ctx, "node3"), "it has: node1 node2")
+}
+
+func TestNodesComeAndGo(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	node, err := l.AddNode(t.Context(), "edge-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node.Address.String() != "192.168.16.3/24" {
+		t.Errorf("address %s", node.Address)
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_edge-1.yaml", "node_node1.yaml", "node_node2.yaml")
+	if err := l.DelNode(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_edge-1.yaml", "node_node2.yaml")
+	requireFiles(t, l, "nodes", "edge-1", "node2")
+	if _, err := os.Stat(lab.NetnsPath(opts.Name + "-node1")); err == nil {
+		t.Error("the namespace of node1 is still there")
+	}
+	config, err := os.ReadFile(l.CtlConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(config), "node1") || !strings.Contains(string(config), "edge-1: unix://"+l.AgentSocket("edge-1")) {
+		t.Errorf("configuration of contivctl:\n%s", config)
+	}
+	// The address of a node that left is free again.
+	if node, err = l.AddNode(t.Context(), "node1"); err != nil || node.Index != 1 {
+		t.Errorf("node1 again: %+v, %v", node, err)
+	}
+	m, err := l.Matrix(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPodLikeKubeletAndRuntime(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	pod, err := l.AddPod(t.Context(), lab.PodSpec{Namespace: "shop", Name: "web", Node: "node1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := cniCalls(t, opts)
+	if len(calls) != 1 {
+		t.Fatalf("CNI calls: %q", calls)
+	}
+	args := fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s", pod.ContainerID, pod.UID)
+	nodeNS, err := l.Exec(t.Context(), "node1", "readlink", "/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("ADD %s %s %s", args, lab.NetnsPath(pod.Netns), strings.TrimSpace(nodeNS))
+	if diff := cmp.Diff(want, calls[0]); diff != "" {
+		t.Errorf("CNI call (-want +got):\n%s", diff)
+	}
+
+	object := readPod(t, l, "pod_shop_web.yaml")
+	if object.Status.PodIP != "10.1.1.2" || object.Status.HostIP != "192.168.16.1" || object.Status.Phase != corev1.PodRunning || object.Spec.NodeName != "node1" {
+		t.Errorf("object: %+v", object)
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "namespace_shop.yaml", "node_node1.yaml", "node_node2.yaml", "pod_shop_web.yaml")
+
+	_, err = l.AddPod(t.Context(), lab.PodSpec{Namespace: "shop", Name: "web"})
+	requireError(t, err, "has a pod shop/web already")
+	if err := l.DelPod(t.Context(), "shop/web"); err != nil {
+		t.Fatal(err)
+	}
+	if calls := cniCalls(t, opts); !strings.HasPrefix(calls[len(calls)-1], "DEL "+args) {
+		t.Errorf("CNI calls: %q", calls)
+	}
+	if _, err := os.Stat(lab.NetnsPath(pod.Netns)); err == nil {
+		t.Error("the namespace of the pod is still there")
+	}
+	requireError(t, l.DelPod(t.Context(), "shop/web"), "no pod \"shop/web\"")
+}
+
+func TestPodsSpreadOverNodes(t *testing.T) {
+	l := up(t, options(t))
+	pods, err := l.AddPods(t.Context(), 4, lab.PodSpec{Name: "a"}, lab.PodSpec{Name: "b"}, lab.PodSpec{Name: "c", Node: "node1"}, lab.PodSpec{Name: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []string
+	for _, p := range pods {
+		nodes = append(nodes, p.Node)
+	}
+	if diff := cmp.Diff([]string{"node1", "node2", "node1", "node2"}, nodes); diff != "" {
+		t.Error(diff)
+	}
+	if err := l.DelNode(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := l.Pods()
+	if err != nil || len(left) != 2 {
+		t.Errorf("pods left: %+v, %v", left, err)
+	}
+}
+
+func TestPodThatCannotBeWiredLeavesNothing(t *testing.T) {
+	opts := options(t, "contiv-cni.fails")
+	l := up(t, opts)
+	_, err := l.AddPod(t.Context(), lab.PodSpec{Name: "web"})
+	requireError(t, err, "the pod's tap is on fire")
+	if calls := cniCalls(t, opts); len(calls) != 2 || !strings.HasPrefix(calls[1], "DEL") {
+		t.Errorf("CNI calls: %q", calls)
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_node1.yaml", "node_node2.yaml")
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Pods) != 0 || len(st.Namespaces) != 4 {
+		t.Errorf("pods %v, namespaces %v", st.Pods, st.Namespaces)
+	}
+}
+
+func TestApplyAndDelete(t *testing.T) {
+	l := up(t, options(t))
+	file := filepath.Join(t.TempDir(), "app.yaml")
+	apply := func(content string) ([]string, error) {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return l.Apply(t.Context(), file)
+	}
+	app := `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: %s}}
+spec: {nodeName: node2, containers: [{name: c, image: i}]}
+`
+	done, err := apply(fmt.Sprintf(app, "web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"Service default/web given to KSR", "Pod default/web runs on node2 with address 10.1.1.2"}
+	if diff := cmp.Diff(want, done); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := apply(fmt.Sprintf(app, "changed")); err != nil {
+		t.Fatal(err)
+	}
+	object := readPod(t, l, "pod_default_web.yaml")
+	if object.Labels["app"] != "changed" || object.Status.PodIP != "10.1.1.2" {
+		t.Errorf("object after the change: %+v", object)
+	}
+	if _, err := l.Delete(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_node1.yaml", "node_node2.yaml")
+	if pods, err := l.Pods(); err != nil || len(pods) > 0 {
+		t.Errorf("pods: %v, %v", pods, err)
+	}
+
+	for content, want := range map[string]string{
+		"kind: Node\nmetadata: {name: edge}": "contiv-lab node add edge",
+		"kind: Pod":                       "needs kind and metadata.name",
+		"kind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": "nodename",
+		"{": "document 1",
+		"kind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}": "it has: node1 node2",
+	} {
+		_, err := apply(content)
+		requireError(t, err, want)
+	}
+}
+
+func TestStreamReportsLosses(t *testing.T) {
+	l := up(t, options(t))
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := st.Nodes[0].Endpoint(), st.Nodes[1].Endpoint()
+	stream, err := lab.StartStream(from, to, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := stream.Await(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	calm := stream.Stop()
+	if calm.Sent < 20 || calm.Lost != 0 || calm.LongestGap != 0 {
+		t.Errorf("undisturbed: %+v", calm)
+	}
+
+	stream, err = lab.StartStream(from, to, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Await(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"down", "up"} {
+		if _, err := l.Exec(ctx, "node2", "ip", "link", "set", "eth0", state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.Await(ctx, 20); err != nil {
+		t.Fatal(err)
+	}
+	if cut := stream.Stop(); cut.Lost == 0 || cut.LongestGap < time.Millisecond || cut.Lost > cut.Sent-40 {
+		t.Errorf("cut for a moment: %+v", cut)
+	}
+}
+
+func TestMatrixNamesWhatFails(t *testing.T) {
+	l := up(t, options(t))
+	if _, err := l.Exec(t.Context(), "outside", "ip", "route", "del", "192.168.16.0/24"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.Matrix(t.Context(), "node1", "node2", "outside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	for _, c := range m.Cells {
+		if c.Err() != nil {
+			failed = append(failed, c.From.Name+" "+c.To.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"node1 outside", "node2 outside"}, failed); diff != "" {
+		t.Error(diff)
+	}
+	var printed strings.Builder
+	if err := m.Write(&printed); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"FAIL/FAIL", "node → node", "2 of 2", "node → outside", "0 of 2", "FAIL  node1 → outside: ICMP: 3 packets transmitted"} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("the printed matrix lacks %q:\n%s", want, printed.String())
+		}
+	}
+}
+
+func cniCalls(t testing.TB, opts lab.Options) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(opts.BinDir, "cni.calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+func readPod(t testing.TB, l *lab.Lab, file string) *corev1.Pod {
+	t.Helper()
+	data, err := os.ReadFile(l.Path("manifests", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(data, pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func requireFiles(t testing.TB, l *lab.Lab, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(l.Path(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files in %s (-want +got):\n%s", dir, diff)
+	}
+}

@@ -1,0 +1,243 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodSpec says what pod to add.
+type PodSpec struct {
+	// Namespace of the pod. Default "default".
+	Namespace string
+	Name      string
+	// Node of the pod; the one with the fewest pods if empty.
+	Node string
+	// Template holds labels, annotations and whatever else the Kubernetes object
+	// shall have; may be nil.
+	Template *corev1.Pod
+}
+
+var dnsName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+
+// ParsePodID splits "name" or "namespace/name".
+func ParsePodID(id string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(id, "/")
+	if !ok {
+		namespace, name = DefaultNamespace, id
+	}
+	if !dnsName.MatchString(name) || !dnsName.MatchString(namespace) {
+		return "", "", fmt.Errorf("%q is no name of a pod: name or namespace/name, each of lower-case letters, digits, dashes and dots", id)
+	}
+	return namespace, name, nil
+}
+
+// Pods returns the pods, in the order in which they were added.
+func (l *Lab) Pods() ([]Pod, error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	return st.Pods, nil
+}
+
+// AddPod adds a pod as a kubelet and a runtime would: it writes the Kubernetes
+// object, makes the network namespace, calls CNI ADD, and reports the address
+// in the object's status. When ADD fails, CNI DEL is called and nothing of the
+// pod is left.
+func (l *Lab) AddPod(ctx context.Context, spec PodSpec) (Pod, error) {
+	pods, err := l.AddPods(ctx, 1, spec)
+	if err != nil {
+		return Pod{}, err
+	}
+	return pods[0], nil
+}
+
+// AddPods adds pods, up to parallel of them at once. When some cannot be added,
+// the others are there all the same; the result holds those.
+func (l *Lab) AddPods(ctx context.Context, parallel int, specs ...PodSpec) ([]Pod, error) {
+	var added []Pod
+	err := l.change(ctx, func(st *State) error {
+		var todo []newPod
+		for _, spec := range specs {
+			pod, node, err := l.reservePod(st, spec)
+			if err != nil {
+				return errors.Join(err, l.forgetPods(st, todo))
+			}
+			todo = append(todo, newPod{pod, node, spec.Template})
+		}
+		if err := st.write(l.dir); err != nil {
+			return err
+		}
+		errs := make([]error, len(todo))
+		slots := make(chan struct{}, max(parallel, 1))
+		var wiring sync.WaitGroup
+		for i := range todo {
+			slots <- struct{}{}
+			wiring.Go(func() {
+				defer func() { <-slots }()
+				errs[i] = l.wirePod(ctx, &todo[i])
+			})
+		}
+		wiring.Wait()
+		var failed []newPod
+		for i, p := range todo {
+			if errs[i] != nil {
+				failed = append(failed, p)
+				continue
+			}
+			st.Pods[st.podIndex(p.pod.ID())] = p.pod
+			added = append(added, p.pod)
+		}
+		return errors.Join(errors.Join(errs...), l.forgetPods(st, failed))
+	})
+	return added, err
+}
+
+type newPod struct {
+	pod      Pod
+	node     Node
+	template *corev1.Pod
+}
+
+// reservePod checks the spec and notes the pod and its network namespace.
+func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
+	if spec.Namespace == "" {
+		spec.Namespace = DefaultNamespace
+	}
+	if _, _, err := ParsePodID(spec.Namespace + "/" + spec.Name); err != nil {
+		return Pod{}, Node{}, err
+	}
+	pod := Pod{Namespace: spec.Namespace, Name: spec.Name, Node: spec.Node, ContainerID: randomHex(32), UID: randomUID()}
+	if st.podIndex(pod.ID()) >= 0 {
+		return Pod{}, Node{}, fmt.Errorf("lab %s has a pod %s already", st.Name, pod.ID())
+	}
+	if pod.Node == "" {
+		pod.Node = leastUsedNode(st)
+	}
+	node, err := st.Node(pod.Node)
+	if err != nil {
+		return Pod{}, Node{}, err
+	}
+	pod.Netns = st.Name + "-" + pod.Node + "-" + pod.Name
+	if pod.Namespace != DefaultNamespace {
+		pod.Netns += "_" + pod.Namespace
+	}
+	if slices.Contains(st.Namespaces, pod.Netns) {
+		return Pod{}, Node{}, fmt.Errorf("pod %s on node %s would use network namespace %s, which belongs to something else of the lab; rename it", pod.ID(), pod.Node, pod.Netns)
+	}
+	st.Namespaces = append(st.Namespaces, pod.Netns)
+	st.Pods = append(st.Pods, pod)
+	return pod, node, nil
+}
+
+// leastUsedNode is the node with the fewest pods, "" in a lab without nodes.
+func leastUsedNode(st *State) string {
+	name, fewest := "", 0
+	for _, n := range st.Nodes {
+		if pods := len(st.PodsOf(n.Name)); name == "" || pods < fewest {
+			name, fewest = n.Name, pods
+		}
+	}
+	return name
+}
+
+// wirePod makes the pod. After an error nothing of it is left but its place in the state.
+func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
+	if err := l.writeManifest(namespaceManifest(p.pod.Namespace)); err != nil {
+		return err
+	}
+	if err := l.writeManifest(podManifest(p.pod, p.node, p.template)); err != nil {
+		return err
+	}
+	err := run("ip", "netns", "add", p.pod.Netns)
+	if err != nil {
+		return errors.Join(err, l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
+	}
+	result, err := l.cni(p.pod, p.node).add(ctx)
+	if err != nil {
+		// Like a runtime: what ADD may have left is for DEL, in time of its own.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cniTimeout)
+		defer cancel()
+		return errors.Join(
+			fmt.Errorf("CNI ADD of pod %s: %w", p.pod.ID(), err),
+			l.cni(p.pod, p.node).del(undo),
+			deleteNetns(p.pod.Netns),
+			l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
+	}
+	p.pod.Address = result
+	return l.writeManifest(podManifest(p.pod, p.node, p.template))
+}
+
+// forgetPods takes pods out of the state that do not exist.
+func (l *Lab) forgetPods(st *State, pods []newPod) error {
+	for _, p := range pods {
+		st.Pods = slices.DeleteFunc(st.Pods, func(q Pod) bool { return q.ContainerID == p.pod.ContainerID })
+		if err := l.removeNetns(st, p.pod.Netns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DelPod removes a pod: CNI DEL, its processes and network namespace, its
+// Kubernetes object.
+func (l *Lab) DelPod(ctx context.Context, id string) error {
+	return l.DelPods(ctx, id)
+}
+
+// DelPods removes pods, one after the other; the first failure ends it.
+func (l *Lab) DelPods(ctx context.Context, ids ...string) error {
+	return l.change(ctx, func(st *State) error {
+		for _, id := range ids {
+			pod, err := st.Pod(id)
+			if err != nil {
+				return err
+			}
+			if err := l.removePod(ctx, st, pod); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (l *Lab) removePod(ctx context.Context, st *State, pod Pod) error {
+	node, err := st.Node(pod.Node)
+	if err != nil {
+		return err
+	}
+	if err := stopAll(netnsProcesses([]string{pod.Netns})); err != nil {
+		return err
+	}
+	if err := l.cni(pod, node).del(ctx); err != nil {
+		return fmt.Errorf("CNI DEL of pod %s: %w", pod.ID(), err)
+	}
+	if err := l.removeNetns(st, pod.Netns); err != nil {
+		return err
+	}
+	if err := l.removeManifest(manifestName("Pod", pod.Namespace, pod.Name)); err != nil {
+		return err
+	}
+	st.Pods = slices.DeleteFunc(st.Pods, func(p Pod) bool { return p.ContainerID == pod.ContainerID })
+	return nil
+}
+
+func randomHex(bytes int) string {
+	data := make([]byte, bytes)
+	rand.Read(data)
+	return hex.EncodeToString(data)
+}
+
+func randomUID() string {
+	h := randomHex(16)
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}

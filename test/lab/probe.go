@@ -1,0 +1,209 @@
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Endpoint is a place in the lab that sends and receives packets.
+type Endpoint struct {
+	// Name for people: a pod's ID, a node's name, "outside".
+	Name string
+	Kind EndpointKind
+	// Node that the endpoint is on, or is; "" for the outside host.
+	Node    string
+	Netns   string
+	Address netip.Addr
+}
+
+// EndpointKind tells pods, nodes and the outside host apart.
+type EndpointKind string
+
+const (
+	PodEndpoint     EndpointKind = "pod"
+	NodeEndpoint    EndpointKind = "node"
+	OutsideEndpoint EndpointKind = "outside"
+)
+
+// OutsideName is the name of the host outside of the cluster.
+const OutsideName = "outside"
+
+// Endpoints returns the nodes, the pods with an address and the outside host.
+func (s *State) Endpoints() []Endpoint {
+	var all []Endpoint
+	for _, n := range s.Nodes {
+		all = append(all, n.Endpoint())
+	}
+	for _, p := range s.Pods {
+		if p.Address.IsValid() {
+			all = append(all, p.Endpoint())
+		}
+	}
+	return append(all, Endpoint{OutsideName, OutsideEndpoint, "", s.Outside(), OutsideAddress.Addr()})
+}
+
+// Endpoint of the node.
+func (n Node) Endpoint() Endpoint {
+	return Endpoint{n.Name, NodeEndpoint, n.Name, n.Netns, n.Address.Addr()}
+}
+
+// Endpoint of the pod.
+func (p Pod) Endpoint() Endpoint { return Endpoint{p.ID(), PodEndpoint, p.Node, p.Netns, p.Address} }
+
+// Endpoint returns the pod, the node or the outside host with the name.
+func (s *State) Endpoint(name string) (Endpoint, error) {
+	if pod, err := s.Pod(name); err == nil {
+		return pod.Endpoint(), nil
+	}
+	for _, e := range s.Endpoints() {
+		if e.Name == name {
+			return e, nil
+		}
+	}
+	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q; contiv-lab status lists them", s.Name, name)
+}
+
+// Exec runs a command in a pod, a node or the outside host, and returns what it wrote.
+func (l *Lab) Exec(ctx context.Context, where, name string, args ...string) (string, error) {
+	st, err := l.State()
+	if err != nil {
+		return "", err
+	}
+	e, err := st.Endpoint(where)
+	if err != nil {
+		return "", err
+	}
+	out, err := execIn(ctx, e.Netns, name, args...)
+	if err != nil {
+		return string(out), fmt.Errorf("in %s: %w", where, err)
+	}
+	return string(out), nil
+}
+
+var pingTimes = regexp.MustCompile(`(?m)^rtt min/avg/max/mdev = ([0-9.]+)/`)
+
+// Ping sends three ICMP echo requests with ping(8) and returns the shortest
+// round trip. All three must be answered.
+func Ping(ctx context.Context, from, to Endpoint) (time.Duration, error) {
+	out, err := execIn(ctx, from.Netns, "ping", "-n", "-q", "-c3", "-i0.02", "-W1", to.Address.String())
+	if err != nil {
+		return 0, errors.New(pingFailure(string(out), err))
+	}
+	m := pingTimes.FindStringSubmatch(string(out))
+	if m == nil {
+		return 0, fmt.Errorf("ping says what was not expected: %s", out)
+	}
+	ms, err := strconv.ParseFloat(m[1], 64)
+	return time.Duration(ms * float64(time.Millisecond)), err
+}
+
+var pingSummary = regexp.MustCompile(`(?m)^\d+ packets transmitted.*$`)
+
+func pingFailure(output string, err error) string {
+	if summary := pingSummary.FindString(output); summary != "" {
+		return summary
+	}
+	return err.Error()
+}
+
+// tcpPayload is what goes to the server and back: more than fits into a few
+// packets, so that a wrong MTU is noticed.
+const tcpPayload = 64 << 10
+
+// tcpServer echoes what it gets, after a line with the client's address.
+type tcpServer struct {
+	listener net.Listener
+	port     uint16
+}
+
+func serveTCP(e Endpoint) (*tcpServer, error) {
+	var listener net.Listener
+	err := InNetns(NetnsPath(e.Netns), func() (err error) {
+		listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", netip.AddrPortFrom(e.Address, 0).String())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listening in %s: %w", e.Name, err)
+	}
+	s := &tcpServer{listener, listener.Addr().(*net.TCPAddr).AddrPort().Port()}
+	go s.accept()
+	return s, nil
+}
+
+func (s *tcpServer) close() { s.listener.Close() }
+
+// accept ends with the listener.
+func (s *tcpServer) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(5 * time.Second))
+			client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().As16()
+			if _, err := conn.Write(client[:]); err == nil {
+				io.CopyN(conn, conn, tcpPayload)
+			}
+		}()
+	}
+}
+
+// probeTCP connects to a server, exchanges data in both directions, and returns
+// the time of one round trip (that of the first byte, after the connection was
+// made) and the client's address as the server saw it.
+func probeTCP(ctx context.Context, from Endpoint, to netip.AddrPort) (rtt time.Duration, source netip.Addr, err error) {
+	start := time.Now()
+	conn, err := dialIn(ctx, NetnsPath(from.Netns), "tcp", to.String())
+	if err != nil {
+		return 0, netip.Addr{}, err
+	}
+	rtt = time.Since(start)
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline)
+	}
+	var client [16]byte
+	if _, err := io.ReadFull(conn, client[:]); err != nil {
+		return 0, netip.Addr{}, fmt.Errorf("connected, but no data came back: %w", err)
+	}
+	sent := make([]byte, tcpPayload)
+	for i := range len(sent) / 4 {
+		binary.BigEndian.PutUint32(sent[4*i:], uint32(i))
+	}
+	writing := make(chan error, 1)
+	go func() { _, err := conn.Write(sent); writing <- err }()
+	got := make([]byte, len(sent))
+	n, err := io.ReadFull(conn, got)
+	if err == nil {
+		err = <-writing
+	} else {
+		conn.Close()
+		<-writing
+	}
+	if err != nil {
+		return 0, netip.Addr{}, fmt.Errorf("connected, but only %d of %d bytes came back: %w", n, len(sent), err)
+	}
+	if string(sent) != string(got) {
+		return 0, netip.Addr{}, errors.New("the bytes that came back are not those that were sent")
+	}
+	return rtt, netip.AddrFrom16(client).Unmap(), nil
+}
+
+// dialIn connects from a network namespace.
+func dialIn(ctx context.Context, netns, network, address string) (conn net.Conn, err error) {
+	err = InNetns(netns, func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}

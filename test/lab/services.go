@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	etcdRole = "etcd"
+	ksrRole  = "ksr"
+)
+
+// etcdURL is where etcd listens, in the namespace of the underlay.
+var etcdURL = "http://" + net.JoinHostPort(RouterAddress.Addr().String(), "32379")
+
+// start runs one of our binaries as a process of the lab.
+func (l *Lab) start(st *State, role, netns, program string, args ...string) error {
+	log := l.Path("logs", logName(role))
+	p, err := startProcess(st.Name, netns, log, append([]string{l.Program(program)}, args...))
+	if err != nil {
+		return err
+	}
+	st.Processes[role] = p
+	return st.write(l.dir)
+}
+
+// logName is the name of the log file of a process with the role.
+func logName(role string) string {
+	name := []byte(role)
+	for i := range name {
+		if name[i] == '/' {
+			name[i] = '-'
+		}
+	}
+	return string(name) + ".log"
+}
+
+func (l *Lab) startEtcd(ctx context.Context, st *State) error {
+	l.progress("starting etcd")
+	err := l.start(st, etcdRole, st.Underlay(), "contiv-etcd",
+		"--data-dir", l.Path("etcd"),
+		"--listen-client", etcdURL,
+		"--listen-peer", "http://127.0.0.1:32380")
+	if err != nil {
+		return err
+	}
+	return l.await(ctx, "etcd", st.Processes[etcdRole], etcdReady(st))
+}
+
+// etcdReady returns a function that asks etcd, from the underlay, if it serves.
+func etcdReady(st *State) func(context.Context) error {
+	underlay := NetnsPath(st.Underlay())
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialIn(ctx, underlay, network, address)
+		},
+	}}
+	return func(ctx context.Context) error { return getOK(ctx, client, etcdURL+"/health") }
+}
+
+func (l *Lab) ksrSocket() string { return l.Path("ksr.sock") }
+
+func (l *Lab) startKSR(ctx context.Context, st *State) error {
+	l.progress("starting KSR")
+	err := l.start(st, ksrRole, st.Underlay(), "contiv-ksr",
+		"--source", "dir",
+		"--manifests", l.Path("manifests"),
+		"--etcd-endpoints", etcdURL,
+		"--http", "unix://"+l.ksrSocket())
+	if err != nil {
+		return err
+	}
+	return l.await(ctx, "KSR", st.Processes[ksrRole], newREST(l.ksrSocket()).Ready)
+}
+
+// StopEtcd ends etcd; its data stay.
+func (l *Lab) StopEtcd(ctx context.Context) error {
+	return l.change(ctx, func(st *State) error {
+		l.progress("stopping etcd")
+		return st.Processes[etcdRole].stop(stopGrace)
+	})
+}
+
+// StartEtcd starts etcd on the data it had, if it does not run, and returns when
+// it serves.
+func (l *Lab) StartEtcd(ctx context.Context) error {
+	return l.change(ctx, func(st *State) error {
+		if st.Processes[etcdRole].Alive() {
+			return nil
+		}
+		return l.startEtcd(ctx, st)
+	})
+}
+
+// await returns when ready returns nil. It fails when the process ends, and
+// when StartTimeout has passed.
+func (l *Lab) await(ctx context.Context, what string, p Process, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		if p.wait(ctx) == nil {
+			close(ended)
+		}
+	}()
+	start := time.Now()
+	nextReport := start.Add(3 * time.Second)
+	var reason error
+	for {
+		attempt, cancelAttempt := context.WithTimeout(ctx, 2*time.Second)
+		err := ready(attempt)
+		cancelAttempt()
+		if err == nil {
+			l.progress("%s is ready after %s", what, time.Since(p.Started).Round(time.Millisecond))
+			return nil
+		}
+		if ctx.Err() == nil {
+			reason = err
+		}
+		if time.Now().After(nextReport) {
+			nextReport = time.Now().Add(3 * time.Second)
+			l.progress("%s is not ready yet: %v", what, reason)
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("%s: process %d has ended before it was ready; %s", what, p.PID, p.logTail())
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.Canceled) {
+				return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
+			}
+			return fmt.Errorf("%s is not ready after %s: %w; %s", what, time.Since(start).Round(time.Second), reason, p.logTail())
+		// Readiness of another process can only be polled.
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Logs returns the paths of the log files.
+func (l *Lab) Logs() ([]string, error) {
+	entries, err := os.ReadDir(l.Path("logs"))
+	var paths []string
+	for _, e := range entries {
+		paths = append(paths, l.Path("logs", e.Name()))
+	}
+	return paths, err
+}

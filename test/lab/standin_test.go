@@ -1,0 +1,205 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"go.uber.org/goleak"
+)
+
+// The binaries of the lab are stood in for by this test binary, under their
+// names: the lab itself is tested here, Contiv in test/integration.
+func TestMain(m *testing.M) {
+	standins := map[string]func() error{
+		"contiv-etcd":  standinEtcd,
+		"contiv-ksr":   func() error { return standinReady("unix", strings.TrimPrefix(flagValue("--http"), "unix://")) },
+		"contiv-agent": func() error { return standinReady("unix", filepath.Join(flagValue("--run-dir"), "agent.sock")) },
+		"contiv-cni":   standinCNI,
+		"contiv-lab":   standinLab,
+	}
+	if run, ok := standins[filepath.Base(os.Args[0])]; ok {
+		if err := run(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func flagValue(name string) string {
+	for i, arg := range os.Args {
+		if arg == name {
+			return os.Args[i+1]
+		}
+	}
+	return ""
+}
+
+// behaviour tells if the test wants the binary to behave so: a file of that
+// name lies next to it.
+func behaviour(name string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), name))
+	return err == nil
+}
+
+func standinEtcd() error {
+	return standinReady("tcp", strings.TrimPrefix(flagValue("--listen-client"), "http://"))
+}
+
+// standinReady serves /readiness and /health until SIGTERM.
+func standinReady(network, address string) error {
+	program := filepath.Base(os.Args[0])
+	if behaviour(program + ".dies") {
+		return fmt.Errorf("%s cannot find the flux capacitor", program)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if network == "unix" {
+		os.Remove(address)
+	}
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	status := func(w http.ResponseWriter, _ *http.Request) {
+		if behaviour(program + ".unready") {
+			http.Error(w, `{"Error":"the warp core is cold"}`, http.StatusServiceUnavailable)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/readiness", status)
+	mux.HandleFunc("/health", status)
+	go http.Serve(l, mux)
+	<-ctx.Done()
+	return nil
+}
+
+// standinCNI tells what it was asked for and gives an address.
+func standinCNI() error {
+	self := filepath.Dir(os.Args[0])
+	log, err := os.OpenFile(filepath.Join(self, "cni.calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%s %s %s %s\n", os.Getenv("CNI_COMMAND"), os.Getenv("CNI_ARGS"), os.Getenv("CNI_NETNS"), own)
+	switch {
+	case os.Getenv("CNI_COMMAND") != "ADD":
+	case behaviour("contiv-cni.fails"):
+		fmt.Println(`{"cniVersion":"1.1.0","code":100,"msg":"the pod's tap is on fire"}`)
+		os.Exit(1)
+	default:
+		fmt.Println(`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0"}],"ips":[{"address":"10.1.1.2/32","interface":0}]}`)
+	}
+	return nil
+}
+
+// standinLab does what the tests need of contiv-lab.
+func standinLab() error {
+	opts := lab.Options{Name: flagValue("--name"), Root: flagValue("--root"), BinDir: filepath.Dir(os.Args[0])}
+	switch os.Args[1] {
+	case lab.GuardCommand:
+		return lab.RunGuard(os.Stdin, opts)
+	case "up":
+		_, err := lab.Up(context.Background(), opts)
+		return err
+	case "guarded-up":
+		if _, err := lab.NewGuard(os.Args[0], opts); err != nil {
+			return err
+		}
+		if _, err := lab.Up(context.Background(), opts); err != nil {
+			return err
+		}
+		fmt.Println("up")
+		select {}
+	}
+	return fmt.Errorf("unknown command %s", os.Args[1])
+}
+
+// requireRoot skips tests that make namespaces when they may not.
+func requireRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a lab makes network namespaces; run the test as root")
+	}
+}
+
+// binDir makes a directory with the stand-ins and behaviours.
+func binDir(t testing.TB, behaviours ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl", "contiv-lab"} {
+		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range behaviours {
+		setBehaviour(t, dir, b)
+	}
+	return dir
+}
+
+func setBehaviour(t testing.TB, binDir, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(binDir, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newName returns a name that no other lab on the machine has.
+func newName() string {
+	names++
+	return fmt.Sprintf("t%d%c", os.Getpid(), 'a'+names)
+}
+
+var names = -1
+
+// options of a lab of stand-ins that is removed when the test ends.
+func options(t testing.TB, behaviours ...string) lab.Options {
+	t.Helper()
+	requireRoot(t)
+	root, err := os.MkdirTemp("", "lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := lab.Options{
+		Name: newName(), Root: root, BinDir: binDir(t, behaviours...),
+		StartTimeout: 10 * time.Second,
+		Progress:     func(line string) { t.Log(line) },
+	}
+	t.Cleanup(func() {
+		if err := lab.Down(context.Background(), opts); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(root)
+	})
+	return opts
+}
+
+func up(t testing.TB, opts lab.Options) *lab.Lab {
+	t.Helper()
+	l, err := lab.Up(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is what is known of a lab, as kept in its state.json.
+type State struct {
+	Name    string    `json:"name"`
+	Phase   Phase     `json:"phase"`
+	Created time.Time `json:"created"`
+	// BootID of the system that the lab runs on: processes of an earlier boot
+	// are gone.
+	BootID string `json:"bootID"`
+	// BinDir holds the binaries that the lab runs.
+	BinDir string `json:"binDir"`
+	// Namespaces of the lab, by name, each noted before it is made.
+	Namespaces []string `json:"namespaces"`
+	// Processes by role: "etcd", "ksr", "agent/<node>".
+	Processes map[string]Process `json:"processes"`
+	Nodes     []Node             `json:"nodes"`
+	Pods      []Pod              `json:"pods"`
+}
+
+// Phase of a lab's life.
+type Phase string
+
+const (
+	// Starting: Up has not finished, or never will.
+	Starting Phase = "starting"
+	// Running: Up has finished.
+	Running Phase = "running"
+	// Stopping: Down has begun.
+	Stopping Phase = "stopping"
+)
+
+// Node is one node of a lab.
+type Node struct {
+	Name string `json:"name"`
+	// Index from 1, unique in the lab; the last byte of the address.
+	Index int `json:"index"`
+	// Address on the underlay, e.g. 192.168.16.1/24.
+	Address netip.Prefix `json:"address"`
+	// Netns is the name of the network namespace.
+	Netns string `json:"netns"`
+}
+
+// Pod is one pod of a lab.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	// ContainerID of the sandbox and UID of the Kubernetes object.
+	ContainerID string `json:"containerID"`
+	UID         string `json:"uid"`
+	// Netns is the name of the network namespace.
+	Netns string `json:"netns"`
+	// Address is invalid until CNI ADD has succeeded.
+	Address netip.Addr `json:"address,omitzero"`
+}
+
+// ID is "<namespace>/<name>", or the name alone in the namespace "default".
+func (p Pod) ID() string {
+	if p.Namespace == DefaultNamespace {
+		return p.Name
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// DefaultNamespace is the Kubernetes namespace of pods that name none.
+const DefaultNamespace = "default"
+
+// Node returns the node with the name.
+func (s *State) Node(name string) (Node, error) {
+	for _, n := range s.Nodes {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	names := make([]string, len(s.Nodes))
+	for i, n := range s.Nodes {
+		names[i] = n.Name
+	}
+	return Node{}, fmt.Errorf("lab %s has no node %q; it has: %s", s.Name, name, strings.Join(names, " "))
+}
+
+// Pod returns the pod with the ID ("name" or "namespace/name").
+func (s *State) Pod(id string) (Pod, error) {
+	if i := s.podIndex(id); i >= 0 {
+		return s.Pods[i], nil
+	}
+	return Pod{}, fmt.Errorf("lab %s has no pod %q; contiv-lab status lists the pods", s.Name, id)
+}
+
+func (s *State) podIndex(id string) int {
+	id = strings.TrimPrefix(id, DefaultNamespace+"/")
+	return slices.IndexFunc(s.Pods, func(p Pod) bool { return p.ID() == id })
+}
+
+// PodsOf returns the pods of a node.
+func (s *State) PodsOf(node string) []Pod {
+	var pods []Pod
+	for _, p := range s.Pods {
+		if p.Node == node {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// Underlay is the name of the namespace with the router, etcd and KSR.
+func (s *State) Underlay() string { return s.Name + "-underlay" }
+
+// Outside is the name of the namespace of the host outside of the cluster.
+func (s *State) Outside() string { return s.Name + "-outside" }
+
+// ErrNoLab is wrapped by errors about a lab that does not exist.
+var ErrNoLab = errors.New("there is no such lab")
+
+const stateFile = "state.json"
+
+func readState(dir string) (*State, error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s (contiv-lab up makes one, contiv-lab list shows what exists)", ErrNoLab, filepath.Base(dir))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the state of the lab: %w", err)
+	}
+	st := &State{}
+	if err := json.Unmarshal(data, st); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, stateFile), err)
+	}
+	if st.Processes == nil {
+		st.Processes = map[string]Process{}
+	}
+	return st, nil
+}
+
+func (s *State) write(dir string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(dir, stateFile, append(data, '\n')); err != nil {
+		return fmt.Errorf("writing the state of the lab: %w", err)
+	}
+	return nil
+}
+
+// writeFile replaces the file below dir in one step. The temporary file is in
+// dir itself, as others may watch the directory of the file.
+func writeFile(dir, file string, data []byte) error {
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, file))
+}
+
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}

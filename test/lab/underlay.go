@@ -1,0 +1,178 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Addresses of a lab. Each lab has them for itself, in its own namespaces.
+var (
+	// RouterAddress is the nodes' default gateway; etcd listens on it.
+	RouterAddress = netip.MustParsePrefix("192.168.16.254/24")
+	// OutsideAddress is the host outside of the cluster.
+	OutsideAddress = netip.MustParsePrefix("203.0.113.10/24")
+	routerOutside  = netip.MustParsePrefix("203.0.113.1/24")
+)
+
+// maxNodes is how many addresses the underlay has for nodes.
+const maxNodes = 253
+
+// nodeBridge is the device that joins the nodes.
+const nodeBridge = "nodes"
+
+// nodeNIC is the NIC of each node, and of the outside host.
+const nodeNIC = "eth0"
+
+func nodeAddress(index int) netip.Prefix {
+	a := RouterAddress.Addr().As4()
+	a[3] = byte(index)
+	return netip.PrefixFrom(netip.AddrFrom4(a), RouterAddress.Bits())
+}
+
+// makeUnderlay makes the router, the switch of the nodes and the outside host.
+func (l *Lab) makeUnderlay(st *State) error {
+	for _, name := range []string{st.Underlay(), st.Outside()} {
+		if err := l.addNetns(st, name); err != nil {
+			return err
+		}
+	}
+	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeBridge}}
+		if err := h.LinkAdd(bridge); err != nil {
+			return fmt.Errorf("adding bridge %s: %w", nodeBridge, err)
+		}
+		return errors.Join(
+			configure(h, "lo"),
+			configure(h, nodeBridge, RouterAddress),
+			addVeth(h, "outside", st.Outside(), nodeNIC),
+			configure(h, "outside", routerOutside),
+		)
+	})
+	if err != nil {
+		return fmt.Errorf("making the underlay: %w", err)
+	}
+	if err := setForwarding(st.Underlay()); err != nil {
+		return err
+	}
+	// The way back to the nodes, but none to pods: only what SNAT hides behind a
+	// node's address is answered.
+	err = withHandle(st.Outside(), func(h *netlink.Handle) error {
+		return errors.Join(
+			configure(h, "lo"),
+			configure(h, nodeNIC, OutsideAddress),
+			addRoute(h, RouterAddress.Masked(), routerOutside.Addr()),
+		)
+	})
+	if err != nil {
+		return fmt.Errorf("making the outside host: %w", err)
+	}
+	return nil
+}
+
+// plugNode gives the node's namespace a NIC on the underlay.
+func (l *Lab) plugNode(st *State, n Node) error {
+	port := fmt.Sprintf("port%d", n.Index)
+	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
+		if err := addVeth(h, port, n.Netns, nodeNIC); err != nil {
+			return err
+		}
+		bridge, err := h.LinkByName(nodeBridge)
+		if err != nil {
+			return err
+		}
+		link, err := h.LinkByName(port)
+		if err != nil {
+			return err
+		}
+		return errors.Join(h.LinkSetMaster(link, bridge), configure(h, port))
+	})
+	if err != nil {
+		return fmt.Errorf("connecting node %s to the underlay: %w", n.Name, err)
+	}
+	err = withHandle(n.Netns, func(h *netlink.Handle) error {
+		return errors.Join(
+			configure(h, "lo"),
+			configure(h, nodeNIC, n.Address),
+			addRoute(h, netip.MustParsePrefix("0.0.0.0/0"), RouterAddress.Addr()),
+		)
+	})
+	if err != nil {
+		return fmt.Errorf("configuring the NIC of node %s: %w", n.Name, err)
+	}
+	return setForwarding(n.Netns)
+}
+
+// setForwarding turns IPv4 forwarding on, which Kubernetes demands of every
+// node before a network plugin is installed.
+func setForwarding(ns string) error {
+	return InNetns(NetnsPath(ns), func() error {
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+	})
+}
+
+// withHandle runs fn with a netlink handle of the named namespace.
+func withHandle(ns string, fn func(*netlink.Handle) error) error {
+	target, err := netns.GetFromPath(NetnsPath(ns))
+	if err != nil {
+		return fmt.Errorf("opening network namespace %s: %w", ns, err)
+	}
+	defer target.Close()
+	h, err := netlink.NewHandleAt(target)
+	if err != nil {
+		return fmt.Errorf("opening netlink in %s: %w", ns, err)
+	}
+	defer h.Close()
+	return fn(h)
+}
+
+// addVeth joins the handle's namespace with another one.
+func addVeth(h *netlink.Handle, name, peerNamespace, peerName string) error {
+	peer, err := netns.GetFromPath(NetnsPath(peerNamespace))
+	if err != nil {
+		return fmt.Errorf("opening network namespace %s: %w", peerNamespace, err)
+	}
+	defer peer.Close()
+	err = h.LinkAdd(&netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: name},
+		PeerName:      peerName,
+		PeerNamespace: netlink.NsFd(int(peer)),
+	})
+	if err != nil {
+		return fmt.Errorf("adding veth %s to %s in %s: %w", name, peerName, peerNamespace, err)
+	}
+	return nil
+}
+
+// configure sets the link up and gives it addresses.
+func configure(h *netlink.Handle, name string, addresses ...netip.Prefix) error {
+	link, err := h.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	for _, a := range addresses {
+		if err := h.AddrAdd(link, &netlink.Addr{IPNet: ipNet(a)}); err != nil {
+			return fmt.Errorf("adding address %s to %s: %w", a, name, err)
+		}
+	}
+	if err := h.LinkSetUp(link); err != nil {
+		return fmt.Errorf("setting %s up: %w", name, err)
+	}
+	return nil
+}
+
+func addRoute(h *netlink.Handle, dst netip.Prefix, gateway netip.Addr) error {
+	if err := h.RouteAdd(&netlink.Route{Dst: ipNet(dst), Gw: gateway.AsSlice()}); err != nil {
+		return fmt.Errorf("adding the route to %s via %s: %w", dst, gateway, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
