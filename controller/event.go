@@ -74,8 +74,12 @@ func NewBlocking() Blocking { return Blocking{result: make(chan error, 1)} }
 func (b Blocking) Done(err error) { b.result <- err }
 
 // Wait returns the result of the event, or ctx's error; in the latter case the event is
-// processed all the same.
+// processed all the same. With the context of a handler it returns
+// ErrBlockingFollowUp: the event loop would wait for itself.
 func (b Blocking) Wait(ctx context.Context) error {
+	if currentScope(ctx) != nil {
+		return ErrBlockingFollowUp
+	}
 	select {
 	case err := <-b.result:
 		return err

@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/contiv/config"
+)
+
+// Config is the content of controller.conf: seed 001, "Controller
+// configuration". Durations are nanoseconds or Go durations.
+type Config struct {
+	// EnableRetry repeats failed operations: after DelayRetry, at most
+	// MaxRetryAttempts times, the delay doubling with EnableExpBackoffRetry.
+	EnableRetry           bool            `json:"enableRetry"`
+	DelayRetry            config.Duration `json:"delayRetry"`
+	MaxRetryAttempts      int             `json:"maxRetryAttempts"`
+	EnableExpBackoffRetry bool            `json:"enableExpBackoffRetry"`
+
+	// DelayLocalResync is how long to wait for etcd before the startup resync
+	// is made from the local mirror.
+	DelayLocalResync config.Duration `json:"delayLocalResync"`
+	// StartupResyncDeadline is when, after the start, the first resync must
+	// have been executed; else the agent ends.
+	StartupResyncDeadline config.Duration `json:"startupResyncDeadline"`
+
+	EnablePeriodicHealing   bool            `json:"enablePeriodicHealing"`
+	PeriodicHealingInterval config.Duration `json:"periodicHealingInterval"`
+	// DelayAfterErrorHealing is the time from an error to its healing.
+	DelayAfterErrorHealing config.Duration `json:"delayAfterErrorHealing"`
+	// RemoteDBProbingInterval is how often the connection to etcd is probed, and
+	// at least how often a lost one is tried again.
+	RemoteDBProbingInterval config.Duration `json:"remoteDBProbingInterval"`
+
+	RecordEventHistory bool `json:"recordEventHistory"`
+	// EventHistoryAgeLimit, in minutes: older records are forgotten.
+	EventHistoryAgeLimit uint32 `json:"eventHistoryAgeLimit"`
+	// PermanentlyRecordedInitPeriod, in minutes after the start: records of
+	// that time are never forgotten.
+	PermanentlyRecordedInitPeriod uint32 `json:"permanentlyRecordedInitPeriod"`
+
+	// EnableVerification lets a VerificationResync follow each event. For tests.
+	EnableVerification bool `json:"enableVerification"`
+}
+
+// DefaultConfig holds the documented defaults.
+func DefaultConfig() Config {
+	return Config{
+		EnableRetry:                   true,
+		DelayRetry:                    config.Duration(time.Second),
+		MaxRetryAttempts:              3,
+		EnableExpBackoffRetry:         true,
+		DelayLocalResync:              config.Duration(5 * time.Second),
+		StartupResyncDeadline:         config.Duration(30 * time.Second),
+		PeriodicHealingInterval:       config.Duration(30 * time.Second),
+		DelayAfterErrorHealing:        config.Duration(5 * time.Second),
+		RemoteDBProbingInterval:       config.Duration(3 * time.Second),
+		RecordEventHistory:            true,
+		EventHistoryAgeLimit:          1440,
+		PermanentlyRecordedInitPeriod: 60,
+	}
+}
+
+// LoadConfig reads the content of controller.conf; what it does not mention has
+// its default.
+func LoadConfig(data []byte) (Config, error) {
+	c := DefaultConfig()
+	if err := config.Load(data, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.Validate()
+}
+
+// Validate reports values that cannot work, all of them.
+func (c Config) Validate() error {
+	var errs []error
+	for _, d := range []struct {
+		key      string
+		value    config.Duration
+		min      config.Duration
+		relevant bool
+	}{
+		{"delayRetry", c.DelayRetry, 1, c.EnableRetry},
+		{"delayLocalResync", c.DelayLocalResync, 0, true},
+		{"startupResyncDeadline", c.StartupResyncDeadline, 1, true},
+		{"periodicHealingInterval", c.PeriodicHealingInterval, 1, c.EnablePeriodicHealing},
+		{"delayAfterErrorHealing", c.DelayAfterErrorHealing, 0, true},
+		{"remoteDBProbingInterval", c.RemoteDBProbingInterval, 1, true},
+	} {
+		if d.relevant && d.value < d.min {
+			errs = append(errs, fmt.Errorf("%s is %v: it must be at least %v", d.key, d.value, d.min))
+		}
+	}
+	if c.MaxRetryAttempts < 0 {
+		errs = append(errs, fmt.Errorf("maxRetryAttempts is %d: it must not be negative (0: no limit)", c.MaxRetryAttempts))
+	}
+	if c.DelayLocalResync >= c.StartupResyncDeadline {
+		errs = append(errs, fmt.Errorf("delayLocalResync (%v) must be shorter than startupResyncDeadline (%v)", c.DelayLocalResync, c.StartupResyncDeadline))
+	}
+	return errors.Join(errs...)
+}

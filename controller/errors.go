@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrQueueFull is returned by PushEvent when too many events wait.
+	ErrQueueFull = errors.New("event queue is full: try again later")
+	// ErrClosed is the result of events that were not processed before the end.
+	ErrClosed = errors.New("event loop is closed")
+	// ErrAborting is the result of events after a fatal error; the agent ends.
+	ErrAborting = errors.New("event loop is aborting")
+	// ErrBlockingFollowUp is returned for a blocking event that a handler sends.
+	ErrBlockingFollowUp = errors.New("a handler must not wait for an event: the event loop would wait for itself; " +
+		"send an event that embeds NonBlocking, it is processed right after the present one")
+	// ErrNoStartupResync is the fatal error after startupResyncDeadline.
+	ErrNoStartupResync = errors.New("startup resync has not executed")
+)
+
+// FatalError is returned by a handler when the agent cannot go on: it ends, and
+// is started again by its supervisor.
+type FatalError struct{ Err error }
+
+// NewFatalError makes err fatal.
+func NewFatalError(err error) error { return &FatalError{err} }
+
+func (e *FatalError) Error() string { return fmt.Sprintf("fatal: %v", e.Err) }
+func (e *FatalError) Unwrap() error { return e.Err }
+
+// AbortEventError is returned by a handler when the event must not be processed
+// any further: nothing is committed, and a healing resync follows.
+type AbortEventError struct{ Err error }
+
+// NewAbortEventError makes err abort the event.
+func NewAbortEventError(err error) error { return &AbortEventError{err} }
+
+func (e *AbortEventError) Error() string { return fmt.Sprintf("event aborted: %v", e.Err) }
+func (e *AbortEventError) Unwrap() error { return e.Err }
+
+func isFatal(err error) bool { _, ok := errors.AsType[*FatalError](err); return ok }
+func isAbort(err error) bool { _, ok := errors.AsType[*AbortEventError](err); return ok }

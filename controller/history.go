@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"slices"
+	"sort"
+	"sync"
+	"time"
+)
+
+// history holds the records of processed events, ordered by sequence number. Records
+// are immutable.
+type history struct {
+	disabled bool
+	// initEnd is the end of the period whose records stay for ever.
+	initEnd  time.Time
+	ageLimit time.Duration
+
+	mu      sync.RWMutex
+	records []*EventRecord
+}
+
+func newHistory(c Config, start time.Time) *history {
+	return &history{
+		disabled: !c.RecordEventHistory,
+		initEnd:  start.Add(time.Duration(c.PermanentlyRecordedInitPeriod) * time.Minute),
+		ageLimit: time.Duration(c.EventHistoryAgeLimit) * time.Minute,
+	}
+}
+
+func (h *history) add(r *EventRecord) {
+	if h.disabled {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.records = append(h.records, r)
+}
+
+// trim forgets records that are too old.
+func (h *history) trim(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.records = slices.DeleteFunc(h.records, func(r *EventRecord) bool {
+		return r.ProcessingStart.After(h.initEnd) && now.Sub(r.ProcessingEnd) > h.ageLimit
+	})
+}
+
+// bySeqNum returns one record, nil if there is none.
+func (h *history) bySeqNum(seq uint64) *EventRecord {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	i := h.search(seq)
+	if i < len(h.records) && h.records[i].SeqNum == seq {
+		return h.records[i]
+	}
+	return nil
+}
+
+// interval returns the records from one sequence number to another, inclusive.
+func (h *history) interval(from, to uint64) []*EventRecord {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	i := h.search(from)
+	j := i
+	for j < len(h.records) && h.records[j].SeqNum <= to {
+		j++
+	}
+	return slices.Clone(h.records[i:j])
+}
+
+func (h *history) search(seq uint64) int {
+	return sort.Search(len(h.records), func(i int) bool { return h.records[i].SeqNum >= seq })
+}
+
+// window returns the records of events that were processed, at least in part,
+// between two times; zero times are open ends.
+func (h *history) window(since, until time.Time) []*EventRecord {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var result []*EventRecord
+	for _, r := range h.records {
+		if (since.IsZero() || !r.ProcessingEnd.Before(since)) && (until.IsZero() || !r.ProcessingStart.After(until)) {
+			result = append(result, r)
+		}
+	}
+	return result
+}
+
+// first returns the oldest n records.
+func (h *history) first(n int) []*EventRecord {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Clone(h.records[:clamp(n, len(h.records))])
+}
+
+// last returns the latest n records.
+func (h *history) last(n int) []*EventRecord {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Clone(h.records[len(h.records)-clamp(n, len(h.records)):])
+}
+
+func clamp(n, limit int) int { return max(0, min(n, limit)) }

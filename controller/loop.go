@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+)
+
+// timers of the loop; nil channels never fire.
+type timers struct {
+	startup  *time.Timer
+	healing  *time.Timer
+	periodic *time.Ticker
+	trim     *time.Ticker
+	// healingError is what the healing after an error shall heal.
+	healingError error
+}
+
+// run is the goroutine of the event loop.
+func (c *Controller) run() {
+	defer close(c.loopDone)
+	c.timers.startup = time.NewTimer(c.cfg.StartupResyncDeadline.Std())
+	c.timers.healing = time.NewTimer(time.Hour)
+	c.timers.healing.Stop()
+	c.timers.periodic = time.NewTicker(time.Hour)
+	c.timers.periodic.Stop()
+	c.timers.trim = time.NewTicker(historyTrimInterval)
+	defer func() {
+		c.timers.startup.Stop()
+		c.timers.healing.Stop()
+		c.timers.periodic.Stop()
+		c.timers.trim.Stop()
+		c.end(ErrClosed)
+	}()
+
+	for {
+		if c.ctx.Err() != nil {
+			return
+		}
+		if q, ok := c.queue.take(c.health.started()); ok {
+			err := c.process(q)
+			if err != nil {
+				c.abort(err)
+				return
+			}
+			if c.loop.shutdown {
+				return
+			}
+			continue
+		}
+		select {
+		case <-c.queue.ready:
+		case <-c.ctx.Done():
+			return
+		case <-c.timers.startup.C:
+			if !c.health.started() {
+				c.abort(fmt.Errorf("%w within the first %v: is etcd reachable, and is there a local mirror?",
+					ErrNoStartupResync, c.cfg.StartupResyncDeadline))
+				return
+			}
+		case <-c.timers.healing.C:
+			c.pushInternal(&HealingResync{Type: AfterError, Error: c.timers.healingError})
+		case <-c.timers.periodic.C:
+			if !c.loop.periodic {
+				c.loop.periodic = true
+				c.pushInternal(&HealingResync{Type: Periodic})
+			}
+		case now := <-c.timers.trim.C:
+			c.history.trim(now)
+		}
+	}
+}
+
+// pushInternal queues an event of the loop itself.
+func (c *Controller) pushInternal(event Event) {
+	_ = c.queue.push(queued{event: event, enqueued: time.Now()}, false) // fails only after the end
+}
+
+// scheduleHealing makes sure that a healing resync follows; the first error of
+// several names it.
+func (c *Controller) scheduleHealing(err error) {
+	if c.loop.healing {
+		return
+	}
+	c.loop.healing = true
+	c.timers.healingError = err
+	c.timers.healing.Reset(c.cfg.DelayAfterErrorHealing.Std())
+	c.log.Warn("Healing resync is scheduled", "delay", c.cfg.DelayAfterErrorHealing.Std(), "error", err)
+}

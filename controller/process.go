@@ -1,0 +1,444 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// processing is the state of the one event that is processed. Its methods are
+// the steps, in the order in which process calls them.
+type processing struct {
+	*Controller
+	queued
+	ctx    context.Context
+	log    *slog.Logger
+	scope  *scope
+	record *EventRecord
+
+	// update is nil for resyncs.
+	update UpdateEvent
+	// handlers that want the event, in the order of their calls; called counts
+	// those that were.
+	handlers []EventHandler
+	called   int
+
+	operations *operations
+	// externalKeys are the keys whose external value the event changes.
+	externalKeys []string
+	internalData []string // before a verification
+
+	errs []error
+	// heal is the reason for a healing resync; nil: none needed.
+	heal error
+	// abort stops all further steps but the bookkeeping.
+	abort bool
+	// incomplete says that a handler failed in a resync.
+	incomplete bool
+}
+
+// process processes one event. An error is fatal.
+func (c *Controller) process(q queued) (fatal error) {
+	p := c.newProcessing(q)
+	p.receive()
+	p.selectHandlers()
+	p.logStart()
+	p.callHandlers()
+	p.commit()
+	p.revert()
+	p.finish()
+	return p.followWithResyncs()
+}
+
+func (c *Controller) newProcessing(q queued) *processing {
+	p := &processing{
+		Controller: c,
+		queued:     q,
+		scope:      &scope{controller: c, seq: c.loop.nextSeq},
+		operations: newOperations(),
+		record: &EventRecord{
+			SeqNum:          c.loop.nextSeq,
+			Enqueued:        q.enqueued,
+			ProcessingStart: time.Now(),
+			IsFollowUp:      q.followUp,
+			FollowUpTo:      q.followUpTo,
+			Name:            q.event.Name(),
+			Description:     q.event.String(),
+			Method:          q.event.Method(),
+			Handlers:        []HandlerRecord{},
+		},
+	}
+	c.loop.nextSeq++
+	p.ctx = withScope(c.ctx, p.scope)
+	p.log = c.log.With("event", p.scope.seq)
+	if q.event.Method() == Update {
+		p.update = q.event.(UpdateEvent) // checked by PushEvent
+	}
+	return p
+}
+
+// receive applies the content of the event to the caches.
+func (p *processing) receive() {
+	if p.update == nil {
+		p.loop.resyncCount++
+	}
+	switch e := p.event.(type) {
+	case *HealingResync:
+		if e.Type == AfterError {
+			p.loop.healing = false
+		} else {
+			p.loop.periodic = false
+		}
+	case *VerificationResync:
+		p.loop.verification = false
+		p.internalData = describeInternalData(p.Controller.handlers)
+	case *Shutdown:
+		p.loop.shutdown = true
+	}
+	changed, err := p.caches.receive(p.event, p.sources, p.log)
+	if err != nil {
+		p.errs = append(p.errs, err)
+		p.abort = true
+		return
+	}
+	slices.Sort(changed)
+	p.externalKeys = changed
+}
+
+func (p *processing) selectHandlers() {
+	if p.abort || p.event.Method() == DownstreamResync {
+		return
+	}
+	handlers := slices.Clone(p.Controller.handlers)
+	if p.update != nil && p.update.Direction() == Reverse {
+		slices.Reverse(handlers)
+	}
+	for _, h := range handlers {
+		wants, err := p.handles(h)
+		if err != nil {
+			p.errs = append(p.errs, fmt.Errorf("%s: %w", h, err))
+			p.abort, p.heal = true, err
+			return
+		}
+		if wants {
+			p.handlers = append(p.handlers, h)
+		}
+	}
+}
+
+func (p *processing) handles(h EventHandler) (wants bool, err error) {
+	defer p.recoverPanic(&err)
+	return h.HandlesEvent(p.event), nil
+}
+
+func (p *processing) callHandlers() {
+	p.caches.begin(p.operations)
+	if p.abort {
+		return
+	}
+	for _, h := range p.handlers {
+		p.called++
+		change, err := p.call(h)
+		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("%s: %w", h, err)
+		p.log.Error("Event handler failed", "handler", h.String(), "error", err)
+		p.errs = append(p.errs, err)
+		switch {
+		case isFatal(err):
+			p.abort = true
+			return
+		case isAbort(err):
+			p.abort = true
+			p.heal = err
+			return
+		case p.withRevert():
+			return
+		case p.update == nil:
+			p.incomplete = true
+		}
+		if p.healsErrors() {
+			p.heal = err
+		}
+	}
+}
+
+// call calls a handler; a panic of it aborts the event.
+func (p *processing) call(h EventHandler) (change string, err error) {
+	defer p.recoverPanic(&err)
+	if p.update == nil {
+		return "", h.Resync(p.ctx, p.event, p.caches.kubeState, p.loop.resyncCount, p.operations)
+	}
+	return h.Update(p.ctx, p.update, p.operations)
+}
+
+func (p *processing) recoverPanic(err *error) {
+	if r := recover(); r != nil {
+		p.log.Error("Event handler panicked", "panic", r, "stack", string(debug.Stack()))
+		*err = NewAbortEventError(fmt.Errorf("panic: %v", r))
+	}
+}
+
+// commit merges the changes with the external configuration and gives them to the
+// scheduler, and remembers what the handlers requested.
+func (p *processing) commit() {
+	var remember func(map[string]proto.Message) map[string]proto.Message
+	defer func() { p.caches.end(remember) }()
+	if p.abort || p.withRevert() && len(p.errs) > 0 {
+		return
+	}
+	requested := p.operations.snapshot()
+	var values map[string]proto.Message
+	switch {
+	case p.update != nil:
+		values = p.caches.mergeUpdate(requested, p.externalKeys, p.log)
+		if len(values) == 0 {
+			return
+		}
+		remember = func(internal map[string]proto.Message) map[string]proto.Message {
+			apply(internal, requested)
+			return internal
+		}
+	case p.event.Method() == DownstreamResync:
+	default:
+		if p.incomplete {
+			requested = withKept(requested, p.caches.internal)
+		}
+		values = p.caches.mergeAll(requested, p.log)
+		remember = func(map[string]proto.Message) map[string]proto.Message { return requested }
+	}
+	if err := p.commitValues(values); err != nil && p.withRevert() {
+		remember = nil
+	}
+}
+
+func (p *processing) commitValues(values map[string]proto.Message) error {
+	txn := SchedulerTxn{
+		Resync:      p.resyncType(),
+		Revert:      p.withRevert(),
+		Description: p.description(),
+	}
+	if p.cfg.EnableRetry {
+		txn.Retry = &kvscheduler.Retry{
+			Period:     p.cfg.DelayRetry.Std(),
+			MaxCount:   p.cfg.MaxRetryAttempts,
+			ExpBackoff: p.cfg.EnableExpBackoffRetry,
+		}
+	}
+	for _, key := range sortedKeys(values) {
+		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
+	}
+	result, err := p.scheduler.Commit(p.ctx, txn)
+	p.record.Txn = &TxnRecord{
+		SeqNum:         result.SeqNum,
+		SouthboundTime: result.SouthboundTime,
+		Operations:     result.Operations,
+		ErrorStr:       errorString(err),
+	}
+	if err != nil {
+		p.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)
+		p.errs = append(p.errs, err)
+		if p.healsErrors() && !p.failedOnlyExternally(result) {
+			p.heal = err
+		}
+	}
+	return err
+}
+
+// failedOnlyExternally tells if all failed keys are those of external sources: they
+// are for the retries of the scheduler, and for whoever wrote them.
+func (p *processing) failedOnlyExternally(result TxnResult) bool {
+	requested := p.operations.snapshot()
+	return len(result.FailedKeys) > 0 && !slices.ContainsFunc(result.FailedKeys, func(key string) bool {
+		return requested[key] != nil || !p.caches.onlyExternal(key)
+	})
+}
+
+// revert undoes the internal changes of handlers, backwards, when the event
+// failed that was to be done completely or not at all.
+func (p *processing) revert() {
+	if !p.withRevert() || len(p.errs) == 0 || slices.ContainsFunc(p.errs, isFatal) {
+		return
+	}
+	for _, h := range slices.Backward(p.handlers[:p.called]) {
+		err := p.callRevert(h)
+		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Revert: true, ErrorStr: errorString(err)})
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("%s: revert: %w", h, err)
+		p.log.Error("Event handler failed to revert", "handler", h.String(), "error", err)
+		p.errs = append(p.errs, err)
+		p.heal = err
+		if isFatal(err) {
+			return
+		}
+	}
+}
+
+func (p *processing) callRevert(h EventHandler) (err error) {
+	defer p.recoverPanic(&err)
+	return h.Revert(p.ctx, p.event)
+}
+
+// finish records the event and tells its sender.
+func (p *processing) finish() {
+	p.verify()
+	err := errors.Join(p.errs...)
+	p.record.ProcessingEnd = time.Now()
+	p.record.ErrorStr = errorString(err)
+	p.history.add(p.record)
+	p.scope.ended.Store(true)
+	p.logEnd()
+	if p.update == nil && p.event.Method() != DownstreamResync && !slices.ContainsFunc(p.errs, isFatal) {
+		p.noteResync()
+	}
+	if observer, ok := p.event.(ProcessedObserver); ok {
+		var txn TxnRecord
+		if p.record.Txn != nil {
+			txn = *p.record.Txn
+		}
+		observer.Processed(p.record.SeqNum, txn.SeqNum, txn.SouthboundTime)
+	}
+	p.event.Done(err)
+}
+
+// ProcessedObserver is implemented by events that want to know more about their
+// processing. Processed is called before Done; txnSeq and southbound are 0 if
+// nothing was committed.
+type ProcessedObserver interface {
+	Processed(seq, txnSeq uint64, southbound time.Duration)
+}
+
+// noteResync updates the health after a resync by the handlers. The first one starts
+// the loop proper.
+func (p *processing) noteResync() {
+	if !p.health.started() {
+		p.timers.startup.Stop()
+		if p.cfg.EnablePeriodicHealing {
+			p.timers.periodic.Reset(p.cfg.PeriodicHealingInterval.Std())
+		}
+	}
+	p.health.resync(p.heal)
+}
+
+// followWithResyncs schedules what the result of the event calls for. An error
+// is fatal.
+func (p *processing) followWithResyncs() error {
+	for _, err := range p.errs {
+		if isFatal(err) {
+			return err
+		}
+	}
+	if p.heal != nil {
+		if e, ok := p.event.(*HealingResync); ok && e.Type == AfterError {
+			return fmt.Errorf("healing resync failed: %w", p.heal)
+		}
+		p.scheduleHealing(p.heal)
+		return nil
+	}
+	if _, verified := p.event.(*VerificationResync); p.cfg.EnableVerification && !verified && !p.loop.verification {
+		p.loop.verification = true
+		p.pushInternal(&VerificationResync{})
+	}
+	return nil
+}
+
+// withRevert tells if the event is to be done completely or not at all.
+func (p *processing) withRevert() bool {
+	return p.update != nil && p.update.TransactionType() == RevertOnFailure
+}
+
+// healsErrors tells if an error of the event calls for a healing resync.
+func (p *processing) healsErrors() bool {
+	return p.update == nil || p.update.TransactionType() == BestEffort
+}
+
+func (p *processing) resyncType() kvscheduler.ResyncType {
+	switch p.event.Method() {
+	case FullResync:
+		return kvscheduler.FullResync
+	case UpstreamResync:
+		return kvscheduler.UpstreamResync
+	case DownstreamResync:
+		return kvscheduler.DownstreamResync
+	}
+	return kvscheduler.NotResync
+}
+
+// description is the text that goes with the transaction.
+func (p *processing) description() string {
+	var b strings.Builder
+	b.WriteString(p.event.Name())
+	for _, h := range p.record.Handlers {
+		if h.Change != "" {
+			fmt.Fprintf(&b, "\n* %s: %s", h.Handler, h.Change)
+		}
+	}
+	return b.String()
+}
+
+func (p *processing) logStart() {
+	p.log.Debug("Processing event", "name", p.record.Name, "description", p.record.Description,
+		"method", p.record.Method, "handlers", names(p.handlers))
+}
+
+func (p *processing) logEnd() {
+	attrs := []any{"name", p.record.Name, "description", p.record.Description,
+		"took", p.record.ProcessingEnd.Sub(p.record.ProcessingStart)}
+	if p.record.IsFollowUp {
+		attrs = append(attrs, "followUpTo", p.record.FollowUpTo)
+	}
+	if p.record.Txn != nil {
+		attrs = append(attrs, "txn", p.record.Txn.SeqNum, "operations", p.record.Txn.Operations)
+	}
+	if p.record.ErrorStr != "" {
+		p.log.Error("Event failed", append(attrs, "error", p.record.ErrorStr)...)
+		return
+	}
+	p.log.Info("Event processed", attrs...)
+}
+
+func names(handlers []EventHandler) (names []string) {
+	for _, h := range handlers {
+		names = append(names, h.String())
+	}
+	return names
+}
+
+func errorString(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// apply makes the changes of an update to a configuration.
+func apply(config, changes map[string]proto.Message) {
+	for key, value := range changes {
+		if isNil(value) {
+			delete(config, key)
+		} else {
+			config[key] = value
+		}
+	}
+}
+
+// withKept adds the values of a configuration that the result of an incomplete
+// resync does not contain.
+func withKept(result, config map[string]proto.Message) map[string]proto.Message {
+	kept := maps.Clone(config)
+	maps.Copy(kept, result)
+	return kept
+}

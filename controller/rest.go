@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// Handler serves the REST API of the controller:
+//
+//	GET  /controller/event-history   []EventRecord, or one with seq-num
+//	POST /controller/resync          asks for a resync with the database
+//
+// requestResync is what the latter calls; it must not wait for the resync.
+func (c *Controller) Handler(requestResync func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /controller/event-history", c.serveHistory)
+	mux.HandleFunc("POST /controller/resync", func(w http.ResponseWriter, _ *http.Request) {
+		if err := requestResync(); err != nil {
+			rest.Error(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		rest.JSON(w, "Resync request was successfully dispatched.")
+	})
+	return mux
+}
+
+// serveHistory selects records by the arguments, of which the first present of
+// this list counts: seq-num; since, until; from with to; first; last.
+func (c *Controller) serveHistory(w http.ResponseWriter, r *http.Request) {
+	args := arguments{values: r.URL.Query()}
+	var answer any
+	switch {
+	case args.has("seq-num"):
+		record := c.history.bySeqNum(args.number("seq-num"))
+		if record == nil && args.err == nil {
+			rest.Error(w, http.StatusNotFound, errors.New("event with such sequence number is not recorded"))
+			return
+		}
+		answer = record
+	case args.has("since") || args.has("until"):
+		answer = notNil(c.history.window(args.time("since"), args.time("until")))
+	case args.has("from") && args.has("to"):
+		answer = notNil(c.history.interval(args.number("from"), args.number("to")))
+	case args.has("first"):
+		answer = notNil(c.history.first(args.count("first")))
+	case args.has("last"):
+		answer = notNil(c.history.last(args.count("last")))
+	default:
+		answer = notNil(c.history.window(time.Time{}, time.Time{}))
+	}
+	if args.err != nil {
+		rest.Error(w, http.StatusBadRequest, args.err)
+		return
+	}
+	rest.JSON(w, answer)
+}
+
+func notNil(records []*EventRecord) []*EventRecord {
+	if records == nil {
+		return []*EventRecord{}
+	}
+	return records
+}
+
+// arguments reads numbers from a query; err is the first mistake. Of repeated
+// arguments the first one counts.
+type arguments struct {
+	values url.Values
+	err    error
+}
+
+func (a *arguments) has(name string) bool { return a.values.Has(name) }
+
+func (a *arguments) number(name string) uint64 {
+	n, err := strconv.ParseUint(a.values.Get(name), 10, 64)
+	if err != nil && a.err == nil {
+		a.err = fmt.Errorf("argument %s=%q must be a whole number, not negative", name, a.values.Get(name))
+	}
+	return n
+}
+
+func (a *arguments) count(name string) int {
+	return int(min(a.number(name), 1<<31))
+}
+
+// time returns a zero time if the argument is absent.
+func (a *arguments) time(name string) time.Time {
+	if !a.has(name) {
+		return time.Time{}
+	}
+	return time.Unix(int64(min(a.number(name), 1<<40)), 0)
+}
+
+// History returns the records of the events that were processed, at least in
+// part, between two times, oldest first; zero times are open ends.
+func (c *Controller) History(since, until time.Time) []*EventRecord {
+	return c.history.window(since, until)
+}

@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// HealingType tells why a HealingResync takes place.
+type HealingType int
+
+const (
+	// Periodic healing compares the southbound with what was last computed.
+	Periodic HealingType = iota
+	// AfterError computes everything anew, some time after an error.
+	AfterError
+)
+
+// HealingResync repairs what earlier events left broken.
+type HealingResync struct {
+	NonBlocking
+	Type HealingType
+	// Error to be healed; nil for Periodic.
+	Error error
+}
+
+func (*HealingResync) Name() string { return "Healing Resync" }
+func (e *HealingResync) Method() EventMethod {
+	if e.Type == Periodic {
+		return DownstreamResync
+	}
+	return FullResync
+}
+func (e *HealingResync) String() string {
+	if e.Type == Periodic {
+		return "Healing Resync (periodic)"
+	}
+	return fmt.Sprintf("Healing Resync after error: %v", e.Error)
+}
+
+// VerificationResync follows other events when enableVerification is set: it
+// must find nothing to change.
+type VerificationResync struct{ NonBlocking }
+
+func (*VerificationResync) Name() string        { return "Verification Resync" }
+func (*VerificationResync) Method() EventMethod { return UpstreamResync }
+func (*VerificationResync) String() string      { return "Verification Resync" }
+
+// Shutdown is the last event: handlers may remove what must not outlive the
+// agent. What they leave alone keeps working.
+type Shutdown struct{ Blocking }
+
+func (*Shutdown) Name() string                     { return "Shutdown" }
+func (*Shutdown) Method() EventMethod              { return Update }
+func (*Shutdown) TransactionType() TransactionType { return BestEffort }
+func (*Shutdown) Direction() Direction             { return Forward }
+func (*Shutdown) String() string                   { return "Shutdown" }
+
+// ExternalConfigSource is a source of configuration from outside other than the
+// database.
+type ExternalConfigSource interface {
+	// String is the name of the source, as in its events.
+	String() string
+	// GetConfigSnapshot returns all that the source wants.
+	GetConfigSnapshot() (ExternalConfig, error)
+}
+
+// DatabaseSource is the name of the external configuration in the database.
+const DatabaseSource = "db"
+
+// ExternalConfigChange changes the configuration of an external source, in one
+// transaction.
+type ExternalConfigChange struct {
+	// Source is DatabaseSource or the name of an ExternalConfigSource.
+	Source string
+	// Changes are the new values; nil deletes the key.
+	Changes ExternalConfig
+	// Result, if not nil, is told the outcome: to Wait for it.
+	Result *Blocking
+}
+
+func (*ExternalConfigChange) Name() string                     { return "External Config Change" }
+func (*ExternalConfigChange) Method() EventMethod              { return Update }
+func (*ExternalConfigChange) TransactionType() TransactionType { return BestEffort }
+func (*ExternalConfigChange) Direction() Direction             { return Forward }
+func (e *ExternalConfigChange) Done(err error)                 { done(e.Result, err) }
+func (e *ExternalConfigChange) waits() bool                    { return e.Result != nil }
+func (e *ExternalConfigChange) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "External Config Change from %s", e.Source)
+	for _, key := range sortedKeys(e.Changes) {
+		what := "put"
+		if isNil(e.Changes[key]) {
+			what = "delete"
+		}
+		fmt.Fprintf(&b, "\n* %s %s", what, key)
+	}
+	return b.String()
+}
+
+// ExternalConfigResync replaces the configuration of an external source.
+type ExternalConfigResync struct {
+	// Source is the name of an ExternalConfigSource.
+	Source string
+	Config ExternalConfig
+	// Result, if not nil, is told the outcome: to Wait for it.
+	Result *Blocking
+}
+
+func (*ExternalConfigResync) Name() string        { return "External Config Resync" }
+func (*ExternalConfigResync) Method() EventMethod { return UpstreamResync }
+func (e *ExternalConfigResync) Done(err error)    { done(e.Result, err) }
+func (e *ExternalConfigResync) waits() bool       { return e.Result != nil }
+func (e *ExternalConfigResync) String() string {
+	return fmt.Sprintf("External Config Resync from %s: %d values", e.Source, len(e.Config))
+}
+
+func done(result *Blocking, err error) {
+	if result != nil {
+		result.Done(err)
+	}
+}
+
+// isBlocking tells if the sender of the event waits for its result.
+func isBlocking(event Event) bool {
+	switch e := event.(type) {
+	case interface{ blocking() }:
+		return true
+	case interface{ waits() bool }:
+		return e.waits()
+	}
+	return false
+}
+
+func sortedKeys(config map[string]proto.Message) []string {
+	keys := make([]string, 0, len(config))
+	for key := range config {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func isNil(msg proto.Message) bool { return msg == nil || !msg.ProtoReflect().IsValid() }

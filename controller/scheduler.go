@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+// Scheduler executes transactions: the KVScheduler, or a fake in tests.
+type Scheduler interface {
+	// Commit executes the transaction. An error is a *kvscheduler.TransactionError,
+	// or says why the transaction was not executed at all.
+	Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, error)
+}
+
+// SchedulerTxn is the transaction of one event.
+type SchedulerTxn struct {
+	// Values sorted by key; a nil value deletes the key.
+	Values      []kvscheduler.KeyValue
+	Resync      kvscheduler.ResyncType
+	Revert      bool
+	Retry       *kvscheduler.Retry
+	Description string
+}
+
+// TxnResult tells what a transaction did.
+type TxnResult struct {
+	SeqNum uint64
+	// SouthboundTime is the time spent in the vswitch.
+	SouthboundTime time.Duration
+	// Operations that were executed.
+	Operations int
+	// FailedKeys are the keys of base values of which an operation failed.
+	FailedKeys []string
+}
+
+// NewScheduler adapts the KVScheduler.
+func NewScheduler(s *kvscheduler.Scheduler) Scheduler { return scheduler{s} }
+
+type scheduler struct{ *kvscheduler.Scheduler }
+
+func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, error) {
+	t := s.NewTransaction()
+	for _, kv := range txn.Values {
+		if kv.Value == nil {
+			t.Delete(kv.Key)
+		} else {
+			t.Put(kv.Key, kv.Value)
+		}
+	}
+	options := []kvscheduler.TxnOption{
+		kvscheduler.WithResync(txn.Resync),
+		kvscheduler.WithDescription(txn.Description),
+	}
+	if txn.Retry != nil {
+		options = append(options, kvscheduler.WithRetry(*txn.Retry))
+	}
+	if txn.Revert {
+		options = append(options, kvscheduler.WithRevert())
+	}
+	seq, err := t.Commit(ctx, options...)
+	result := TxnResult{SeqNum: seq, FailedKeys: s.failedKeys(err)}
+	if record := s.RecordedTxn(seq); record != nil {
+		result.SouthboundTime = record.SouthboundTime
+		for _, op := range record.Executed {
+			if !op.NOOP {
+				result.Operations++
+			}
+		}
+	}
+	return result, err
+}
+
+// failedKeys returns the base keys behind a transaction error.
+func (s scheduler) failedKeys(err error) []string {
+	txnError, ok := errors.AsType[*kvscheduler.TransactionError](err)
+	if !ok {
+		return nil
+	}
+	failed := make(map[string]bool)
+	for _, e := range txnError.Errors {
+		failed[e.Key] = true
+	}
+	var keys []string
+	for _, status := range s.ValueStatuses("") {
+		if key := status.GetValue().GetKey(); failed[key] || anyFailed(status.GetDerivedValues(), failed) {
+			keys = append(keys, key)
+			delete(failed, key)
+			for _, derived := range status.GetDerivedValues() {
+				delete(failed, derived.GetKey())
+			}
+		}
+	}
+	for key := range failed { // gone since
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func anyFailed(derived []*pb.ValueStatus, failed map[string]bool) bool {
+	for _, d := range derived {
+		if failed[d.GetKey()] {
+			return true
+		}
+	}
+	return false
+}
