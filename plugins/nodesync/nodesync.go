@@ -93,7 +93,7 @@ func (n *Node) vppNode() *vppnode.VppNode {
 }
 
 // store writes this node's VppNode if it is not stored already. Only the loss of
-// the ID is an error.
+// the ID is an error, a fatal one.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	if proto.Equal(n.stored, next) {
 		return nil
@@ -103,7 +103,7 @@ func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	case err == nil:
 		n.stored = next
 	case errors.Is(err, ErrNoNodeID):
-		return err
+		return controller.NewFatalError(err)
 	default:
 		n.log.Warn("addresses of this node could not be published: other nodes do not learn them before the next resync",
 			"addresses", next.IpAddresses, "err", err)
@@ -149,7 +149,7 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 		}
 	}
 	if err := n.identify(ctx, get(n.nodeName), stored); err != nil {
-		return err
+		return controller.NewFatalError(err)
 	}
 	n.mu.Lock()
 	n.nodes = nodes
