@@ -1,0 +1,245 @@
+package podmanager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/store"
+)
+
+// StorePrefix starts the keys of local pods in the local store; namespace and
+// name follow, the value is the JSON of a LocalPod.
+const StorePrefix = "/local/podmanager/pods/"
+
+// PodManager is the event handler.
+type PodManager struct {
+	db         store.Broker
+	namespaces Namespaces
+	log        *slog.Logger
+	ready      chan struct{} // closed by the first resync
+
+	mu    sync.RWMutex
+	local LocalPods
+	pods  Pods
+}
+
+// New returns the plugin, which keeps local pods in db.
+func New(db store.Broker, namespaces Namespaces, log *slog.Logger) *PodManager {
+	return &PodManager{db: db, namespaces: namespaces, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+}
+
+// LocalPods returns the pods that are wired on this node.
+func (m *PodManager) LocalPods() LocalPods {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return maps.Clone(m.local)
+}
+
+// LocalPod returns a pod that is wired on this node. Read-only.
+func (m *PodManager) LocalPod(id PodID) (*LocalPod, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	p, ok := m.local[id]
+	return p, ok
+}
+
+// Pods returns the pods that Kubernetes knows.
+func (m *PodManager) Pods() Pods {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return maps.Clone(m.pods)
+}
+
+// Pod returns a pod that Kubernetes knows. Read-only.
+func (m *PodManager) Pod(id PodID) (*Pod, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	p, ok := m.pods[id]
+	return p, ok
+}
+
+// byContainer returns the local pod with the container and the interface in it.
+func (m *PodManager) byContainer(containerID, ifName string) (*LocalPod, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, p := range m.local {
+		if p.ContainerID == containerID && p.IfName == ifName {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+func (m *PodManager) setLocal(p *LocalPod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.local[p.ID] = p
+}
+
+func (m *PodManager) String() string { return "podmanager" }
+
+// HandlesEvent accepts resyncs, the events of pods and changes of pods.
+func (m *PodManager) HandlesEvent(event controller.Event) bool {
+	switch event := event.(type) {
+	case *AddPod, *DeletePod, *CheckPod:
+		return true
+	case *controller.KubeStateChange:
+		return event.Resource == "pod"
+	}
+	return event.Method() != controller.Update
+}
+
+// Resync restores the local pods, the first time from the store, and drops those
+// whose network namespace is gone.
+func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
+	if resyncCount == 1 {
+		if err := m.restore(ctx); err != nil {
+			return err
+		}
+	}
+	for id, p := range m.LocalPods() {
+		netns, err := m.namespaces(p.NetNS)
+		if err == nil && netns == p.NetNSID {
+			continue
+		}
+		m.log.Info("pod is gone: its network namespace does not exist any more", "pod", id, "netns", p.NetNS)
+		m.forget(ctx, id)
+	}
+
+	pods := Pods{}
+	for _, value := range state["pod"] {
+		if p, ok := value.(*pod.Pod); ok {
+			pods[IDOf(p)] = FromKube(p)
+		}
+	}
+	m.mu.Lock()
+	m.pods = pods
+	m.mu.Unlock()
+	select {
+	case <-m.ready:
+	default:
+		close(m.ready)
+	}
+	return nil
+}
+
+// restore reads the local pods. What cannot be understood is removed: it would
+// stay for ever.
+func (m *PodManager) restore(ctx context.Context) error {
+	kvs, _, err := m.db.List(ctx, StorePrefix)
+	if err != nil {
+		return fmt.Errorf("read the local pods from the local store: %w", err)
+	}
+	for _, kv := range kvs {
+		p := &LocalPod{}
+		err := json.Unmarshal(kv.Value, p)
+		if err == nil && storeKey(p.ID) != kv.Key {
+			err = fmt.Errorf("it is the record of %v", p.ID)
+		}
+		if err != nil {
+			m.log.Error("record of a local pod is unusable and was removed", "key", kv.Key, "err", err)
+			if err := m.db.Delete(ctx, kv.Key); err != nil {
+				m.log.Error("remove the record", "key", kv.Key, "err", err)
+			}
+			continue
+		}
+		m.setLocal(p)
+	}
+	return nil
+}
+
+func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
+
+// remember persists a local pod.
+func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := m.db.Put(ctx, storeKey(p.ID), data); err != nil {
+		return fmt.Errorf("remember pod %v in the local store: %w", p.ID, err)
+	}
+	m.setLocal(p)
+	return nil
+}
+
+// forget removes a local pod. A record that stays behind is dropped after the
+// next restart, when its namespace is found to be gone.
+func (m *PodManager) forget(ctx context.Context, id PodID) {
+	m.mu.Lock()
+	delete(m.local, id)
+	m.mu.Unlock()
+	if err := m.db.Delete(ctx, storeKey(id)); err != nil {
+		m.log.Error("remove the record of a local pod", "pod", id, "err", err)
+	}
+}
+
+// Update follows the life of pods.
+func (m *PodManager) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
+	switch event := event.(type) {
+	case *AddPod:
+		return m.addPod(ctx, event)
+	case *DeletePod:
+		if p, known := m.LocalPod(event.Pod); known && p.ContainerID == event.ContainerID {
+			m.forget(ctx, event.Pod)
+			return fmt.Sprintf("forget pod %v", event.Pod), nil
+		}
+	case *CheckPod:
+		if p, known := m.LocalPod(event.Pod); !known || p.ContainerID != event.ContainerID {
+			return "", fmt.Errorf("container %s of pod %v: %w", event.ContainerID, event.Pod, ErrNotWired)
+		}
+	case *controller.KubeStateChange:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if p, ok := event.NewValue.(*pod.Pod); ok && p != nil {
+			m.pods[IDOf(p)] = FromKube(p)
+		} else if p, ok := event.PrevValue.(*pod.Pod); ok && p != nil {
+			delete(m.pods, IDOf(p))
+		}
+	}
+	return "", nil
+}
+
+// errObsolete stops an AddPod before anything is done.
+var errObsolete = errors.New("the pod is wired for another sandbox, which must be removed first")
+
+// ErrNotWired is wrapped by errors about containers without a network.
+var ErrNotWired = errors.New("not wired by this agent")
+
+func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) {
+	if err := event.caller.Err(); err != nil {
+		return "", fmt.Errorf("nobody waits for pod %v any more: %w", event.Pod, err)
+	}
+	netns, err := m.namespaces(event.NetNS)
+	if err != nil {
+		return "", err
+	}
+	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName}
+	if current, known := m.LocalPod(event.Pod); known {
+		if *current == *p {
+			return "", nil
+		}
+		event.obsolete = current
+		return "", errObsolete
+	}
+	if err := m.remember(ctx, p); err != nil {
+		return "", err
+	}
+	event.added = true
+	return fmt.Sprintf("remember pod %v", event.Pod), nil
+}
+
+// Revert forgets the pod of an AddPod that failed.
+func (m *PodManager) Revert(ctx context.Context, event controller.Event) error {
+	if add, ok := event.(*AddPod); ok && add.added {
+		m.forget(ctx, add.Pod)
+	}
+	return nil
+}

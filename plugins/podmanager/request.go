@@ -1,0 +1,74 @@
+package podmanager
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+)
+
+// The names that CNI allows; they become parts of keys.
+var (
+	containerIDs = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
+	podNames     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-]*$`)
+)
+
+const maxIfNameLen = 15
+
+// checkAttachment checks what identifies an attachment: container and interface.
+func checkAttachment(r *cni.CNIRequest) error {
+	var errs []error
+	if !containerIDs.MatchString(r.GetContainerId()) {
+		errs = append(errs, fmt.Errorf("container_id %q (CNI_CONTAINERID) is missing or malformed", r.GetContainerId()))
+	}
+	name := r.GetInterfaceName()
+	if name == "" || len(name) > maxIfNameLen || name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n") {
+		errs = append(errs, fmt.Errorf("interface_name %q (CNI_IFNAME) is missing or no interface name of at most %d characters", name, maxIfNameLen))
+	}
+	return errors.Join(errs...)
+}
+
+// parseAdd checks an ADD request and returns the pod that it is about.
+func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
+	p := LocalPod{ContainerID: r.GetContainerId(), NetNS: r.GetNetworkNamespace(), IfName: r.GetInterfaceName()}
+	errs := []error{checkAttachment(r)}
+	if !filepath.IsAbs(p.NetNS) {
+		errs = append(errs, fmt.Errorf("network_namespace %q (CNI_NETNS) is missing or no absolute path", p.NetNS))
+	}
+	if r.GetIpamType() != "" {
+		errs = append(errs, fmt.Errorf("ipam_type %q: addresses are assigned by Contiv; remove \"ipam\" from the CNI configuration", r.GetIpamType()))
+	}
+	args, err := parseArgs(r.GetExtraArguments())
+	errs = append(errs, err)
+	if err == nil {
+		for _, arg := range []struct {
+			name  string
+			value *string
+		}{{"K8S_POD_NAME", &p.ID.Name}, {"K8S_POD_NAMESPACE", &p.ID.Namespace}} {
+			*arg.value = args[arg.name]
+			if !podNames.MatchString(*arg.value) {
+				errs = append(errs, fmt.Errorf("%s=%q in CNI_ARGS is missing or malformed: the runtime must tell which pod the container belongs to", arg.name, *arg.value))
+			}
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+// parseArgs reads "K=V;K=V".
+func parseArgs(text string) (map[string]string, error) {
+	args := make(map[string]string)
+	for _, pair := range strings.Split(text, ";") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %q: pairs K=V separated by \";\" are expected", pair)
+		}
+		args[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return args, nil
+}

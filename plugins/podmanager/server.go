@@ -1,0 +1,250 @@
+package podmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/controller"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Server serves cni.RemoteCNI. Requests that cannot be understood fail with
+// InvalidArgument; those that cannot be served now, with Unavailable or
+// DeadlineExceeded; in all other cases the reply says what failed.
+type Server struct {
+	cni.UnimplementedRemoteCNIServer
+	pods *PodManager
+	loop controller.EventLoop
+	log  *slog.Logger
+	grpc *grpc.Server
+}
+
+// NewServer returns a server that sends its events to the loop.
+func NewServer(pods *PodManager, loop controller.EventLoop, log *slog.Logger) *Server {
+	s := &Server{pods: pods, loop: loop, log: log}
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(s.recoverPanic))
+	cni.RegisterRemoteCNIServer(s.grpc, s)
+	return s
+}
+
+// Serve serves requests until Stop. It closes the listener.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); err != nil {
+		return fmt.Errorf("serve CNI requests on %v: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Stop waits for the requests in progress, until ctx ends, and ends Serve.
+func (s *Server) Stop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+	}
+}
+
+// recoverPanic turns a panic into the failure of one request.
+func (s *Server) recoverPanic(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.log.Error("panic in a CNI request", "method", info.FullMethod, "panic", cause, "stack", string(debug.Stack()))
+			err = status.Errorf(codes.Internal, "panic in the agent: %v (see its log)", cause)
+		}
+	}()
+	return handler(ctx, req)
+}
+
+// Add wires a pod.
+func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
+	start := time.Now()
+	pod, err := parseAdd(req)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.waitUntilReady(ctx); err != nil {
+		return nil, err
+	}
+	event, err := s.add(ctx, pod)
+	reply := &cni.CNIReply{}
+	if err == nil {
+		reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
+	}
+	return s.finish(ctx, reply, "ADD", req, start, event.outcome, err)
+}
+
+// maxReplacements bounds how often a pod is found to be wired for another
+// sandbox again: somebody else is adding it, over and over.
+const maxReplacements = 3
+
+// add removes what is left of another sandbox of the pod, and wires it.
+func (s *Server) add(ctx context.Context, pod LocalPod) (*AddPod, error) {
+	old, _ := s.pods.LocalPod(pod.ID)
+	if old.sameAttachment(&pod) {
+		old = nil
+	}
+	for range maxReplacements {
+		if old != nil {
+			s.log.Info("pod has a new sandbox: the old one is removed", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
+			if err := s.process(ctx, newDeletePod(old)); err != nil {
+				return &AddPod{}, fmt.Errorf("remove the old sandbox %s of pod %v: %w", old.ContainerID, pod.ID, err)
+			}
+		}
+		event := newAddPod(ctx, pod)
+		err := s.process(ctx, event)
+		if ctx.Err() != nil {
+			return &AddPod{}, err // the event may still be in use
+		}
+		if event.obsolete == nil {
+			return event, err
+		}
+		old = event.obsolete
+	}
+	return &AddPod{}, fmt.Errorf("pod %v is being added for several sandboxes at once, the last one is %s: try again later", pod.ID, old.ContainerID)
+}
+
+func (p *LocalPod) sameAttachment(other *LocalPod) bool {
+	return p != nil && p.ContainerID == other.ContainerID && p.NetNS == other.NetNS && p.IfName == other.IfName
+}
+
+// Delete unwires a pod. Containers that are unknown, or no longer the pod's, are
+// no error: there is nothing to be done for them.
+func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
+	start := time.Now()
+	if err := checkAttachment(req); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.waitUntilReady(ctx); err != nil {
+		return nil, err
+	}
+	pod, known := s.pods.byContainer(req.GetContainerId(), req.GetInterfaceName())
+	if !known {
+		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, nil)
+	}
+	event := newDeletePod(pod)
+	err := s.process(ctx, event)
+	if ctx.Err() != nil {
+		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, err)
+	}
+	if _, still := s.pods.byContainer(pod.ContainerID, pod.IfName); err != nil && !still {
+		// What could not be removed is left to the next resync.
+		s.log.Error("pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "err", err)
+		err = nil
+	}
+	return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, event.outcome, err)
+}
+
+// Check compares a pod's network with what was configured.
+func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
+	start := time.Now()
+	if err := checkAttachment(req); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.waitUntilReady(ctx); err != nil {
+		return nil, err
+	}
+	reply := &cni.CNIReply{}
+	pod, known := s.pods.byContainer(req.GetContainerId(), req.GetInterfaceName())
+	if !known {
+		err := fmt.Errorf("container %s with interface %s: %w", req.GetContainerId(), req.GetInterfaceName(), ErrNotWired)
+		return s.finish(ctx, reply, "CHECK", req, start, outcome{}, err)
+	}
+	event := newCheckPod(pod)
+	err := s.process(ctx, event)
+	if ctx.Err() != nil {
+		return s.finish(ctx, reply, "CHECK", req, start, outcome{}, err)
+	}
+	reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
+	return s.finish(ctx, reply, "CHECK", req, start, event.outcome, err)
+}
+
+// waitUntilReady returns when the startup resync has restored the local pods.
+func (s *Server) waitUntilReady(ctx context.Context) error {
+	select {
+	case <-s.pods.ready:
+		return nil
+	case <-ctx.Done():
+		return status.Error(codes.Unavailable, "the agent has not finished its startup resync: try again later; "+
+			"if this persists, see the agent's log for why it cannot reach etcd and has no local mirror")
+	}
+}
+
+// blockingEvent is an event whose sender waits.
+type blockingEvent interface {
+	controller.Event
+	Wait(ctx context.Context) error
+}
+
+func (s *Server) process(ctx context.Context, event blockingEvent) error {
+	// Not with ctx: the event outlives a caller who gives up.
+	if err := s.loop.PushEvent(context.WithoutCancel(ctx), event); err != nil {
+		return err
+	}
+	return event.Wait(ctx)
+}
+
+// finish completes the reply.
+func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string, req *cni.CNIRequest, start time.Time, o outcome, err error) (*cni.CNIReply, error) {
+	duration := time.Since(start)
+	log := s.log.With("command", command, "container", req.GetContainerId(), "args", req.GetExtraArguments(), "duration", duration)
+	if cause := ctx.Err(); cause != nil && err != nil {
+		log.Warn("caller of a CNI request gave up", "err", err)
+		code := codes.DeadlineExceeded
+		if errors.Is(cause, context.Canceled) {
+			code = codes.Canceled
+		}
+		return nil, status.Errorf(code, "the agent did not finish in time: %v", err)
+	}
+	if errors.Is(err, controller.ErrQueueFull) || errors.Is(err, controller.ErrClosed) || errors.Is(err, controller.ErrAborting) {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	reply.EventSeqNum = o.seqNum
+	reply.SouthboundDurationNs = uint64(o.southbound)
+	reply.AgentDurationNs = uint64(duration)
+	if err != nil {
+		log.Error("CNI request failed", "err", err)
+		reply.Result, reply.Error = 1, err.Error()
+		return reply, nil
+	}
+	log.Info("CNI request served", "event", o.seqNum, "southbound", o.southbound)
+	return reply, nil
+}
+
+// describe translates what was configured in the pod.
+func describe(netns string, interfaces []PodInterface, routes []Route) ([]*cni.CNIReply_Interface, []*cni.CNIReply_Route) {
+	var ifs []*cni.CNIReply_Interface
+	for _, i := range interfaces {
+		reply := &cni.CNIReply_Interface{Name: i.HostName, Mac: i.MAC, Mtu: i.MTU, Sandbox: netns}
+		for _, ip := range i.IPs {
+			version := cni.CNIReply_Interface_IP_IPV4
+			if ip.Addr().Is6() {
+				version = cni.CNIReply_Interface_IP_IPV6
+			}
+			address := &cni.CNIReply_Interface_IP{Version: version, Address: ip.String()}
+			if i.Gateway.IsValid() {
+				address.Gateway = i.Gateway.String()
+			}
+			reply.IpAddresses = append(reply.IpAddresses, address)
+		}
+		ifs = append(ifs, reply)
+	}
+	var rs []*cni.CNIReply_Route
+	for _, r := range routes {
+		rs = append(rs, &cni.CNIReply_Route{Dst: r.Network.String(), Gw: r.Gateway.String()})
+	}
+	return ifs, rs
+}
