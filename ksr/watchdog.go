@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
@@ -76,7 +75,7 @@ func (w *writer) checkStore(ctx context.Context) error {
 func (w *writer) publishStats(ctx context.Context) error {
 	stats := w.Stats()
 	gauges := GaugesValue{NamespaceStats: stats[Namespace], NodeStats: stats[Node], PodStats: stats[Pod]}
-	if w.watchdog.written && reflect.DeepEqual(gauges, w.watchdog.last) {
+	if w.watchdog.written && gauges == w.watchdog.last {
 		return nil
 	}
 	data, err := json.Marshal(gauges)

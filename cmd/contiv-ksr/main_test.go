@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+)
+
+// TestMain makes the test binary a contiv-ksr for the processes that the tests
+// start.
+func TestMain(m *testing.M) {
+	if os.Getenv("CONTIV_KSR_TEST_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func ksrCommand(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "CONTIV_KSR_TEST_MAIN=1", "ETCD_CONFIG=")
+	return cmd
+}
+
+const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+
+func TestManifestsAreReflectedUntilSIGTERM(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	etcd := etcdtest.Start(t)
+	s := etcd.Store()
+	dir, socket := t.TempDir(), filepath.Join(t.TempDir(), "ksr.sock")
+	if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	cmd := ksrCommand("--manifests", dir, "--etcd-endpoints", etcd.Endpoint(), "--http", "", "--http-socket", socket)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	if !strings.HasPrefix(line, "contiv-ksr is ready: manifests="+dir) {
+		cmd.Wait()
+		t.Fatalf("first line is %q\n%s", line, stderr.String())
+	}
+	const key = "/vnf-agent/contiv-ksr/k8s/pod/web/namespace/default"
+	kv, ok, err := s.Get(ctx, key)
+	if !ok || string(kv.Value) != `{"name":"web","namespace":"default"}` {
+		t.Errorf("etcd holds %q, %v", kv.Value, err)
+	}
+
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
+	response, err := (&http.Client{Transport: transport}).Get("http://ksr/readiness")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("/readiness: %s", response.Status)
+	}
+
+	watch, err := s.Watch(ctx, kv.Revision, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if batch := <-watch; len(batch.Changes) != 1 || !batch.Changes[0].Deleted {
+		t.Errorf("after the manifest was removed: %+v", batch)
+	}
+
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
+	}
+}
+
+func TestErrorsSayWhatToChange(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir()
+	badConfig := filepath.Join(dir, "etcd.conf")
+	if err := os.WriteFile(badConfig, []byte("endpoint: [x]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "contiv-ksr: --manifests: no directory of manifests is given\n"},
+		{[]string{"--manifests", "/does/not/exist"}, "create it, or name another one\n"},
+		{[]string{"--manifests", dir, "--source", "cloud"}, `--source "cloud" is not known: use dir` + "\n"},
+		{[]string{"--manifests", dir, "--etcd-config", badConfig}, `unknown key "endpoint": did you mean "endpoints"?` + "\n"},
+		{[]string{"--manifests", dir, "--http", taken.Addr().String()}, "address already in use\n"},
+	} {
+		out, err := ksrCommand(c.args...).CombinedOutput()
+		if err == nil || !strings.HasSuffix(string(out), c.want) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%q: %v, output %q, want one line that ends in %q", c.args, err, out, c.want)
+		}
+	}
+}
