@@ -10,7 +10,4 @@ var (
 	// ErrDirNotWritable is wrapped when the data directory cannot be made or
 	// written.
 	ErrDirNotWritable = errors.New("data directory is not writable")
-	// ErrInsecure is wrapped when a URL would let anybody who reaches it change
-	// data.
-	ErrInsecure = errors.New("URL is open to other machines without TLS")
 )

@@ -35,8 +35,6 @@ type Options struct {
 	// CertFile and KeyFile are the server's certificate for https URLs. With
 	// ClientCAFile, clients must present a certificate signed by it.
 	CertFile, KeyFile, ClientCAFile string
-	// AllowInsecure permits http URLs on addresses that other machines reach.
-	AllowInsecure bool
 
 	// Quota is the size in bytes at which the backend refuses writes.
 	Quota int64
@@ -96,8 +94,8 @@ func (o Options) resolve() (endpoints, error) {
 		if u.Scheme == "https" && o.CertFile == "" {
 			return e, fmt.Errorf("client URL %q: https needs a certificate and its key", s)
 		}
-		if u.Scheme == "http" && !o.AllowInsecure && !isLoopback(u.Hostname()) {
-			return e, fmt.Errorf("client URL %q: %w: use https with a client CA, a loopback address or a unix socket, or allow it explicitly", s, ErrInsecure)
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			o.Logger.Warn("everybody who reaches this address can read and change all data: use https with a client CA, a loopback address or a unix socket", "url", s)
 		}
 		anyPort := u.Port() == "0"
 		if err := fillPort(&u); err != nil {

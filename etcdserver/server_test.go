@@ -136,7 +136,6 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		{"directory in use", func(o *Options) { o.DataDir = running.DataDir }, ErrDirInUse, "give another directory"},
 		{"directory below a file", func(o *Options) { o.DataDir = "/dev/null/data" }, ErrDirNotWritable, "writable file system"},
 		{"directory on a read-only file system", func(o *Options) { o.DataDir = "/proc/contiv-data" }, ErrDirNotWritable, "writable file system"},
-		{"open to the world", func(o *Options) { o.ClientURLs = []string{"http://0.0.0.0:0"} }, ErrInsecure, "use https"},
 		{"https without certificate", func(o *Options) { o.ClientURLs = []string{"https://127.0.0.1:0"} }, nil, "needs a certificate"},
 		{"certificate without key", func(o *Options) { o.CertFile = "x" }, nil, "both"},
 		{"name instead of address", func(o *Options) { o.ClientURLs = []string{"http://example.org:1"} }, nil, "no IP address"},
@@ -184,6 +183,19 @@ func TestLogOfEtcdGoesToSlog(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("log lacks %s", want)
 		}
+	}
+}
+
+func TestClientURLThatIsOpenToOthersIsWarnedOf(t *testing.T) {
+	var out syncBuffer
+	opts := testOptions(t)
+	opts.Logger = slog.New(slog.NewTextHandler(&out, nil))
+	if _, err := opts.withDefaults().resolve(); err != nil || out.String() != "" {
+		t.Errorf("loopback: %v, %s", err, out.String())
+	}
+	opts.ClientURLs = []string{"http://192.0.2.1:2379"}
+	if _, err := opts.withDefaults().resolve(); err != nil || !strings.Contains(out.String(), "everybody who reaches this address") {
+		t.Errorf("other address: %v, %s", err, out.String())
 	}
 }
 

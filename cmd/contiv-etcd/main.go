@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/etcdserver"
+	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
 
@@ -33,6 +34,7 @@ func command() *cobra.Command {
 		Short:         "Run the etcd that a Contiv cluster meets in",
 		Long:          "Runs a one-member etcd. When it is ready, it prints one line with its endpoints on\nstandard output. SIGTERM and SIGINT stop it.",
 		Args:          cobra.NoArgs,
+		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -43,12 +45,11 @@ func command() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory that keeps the data")
-	f.StringArrayVar(&opts.ClientURLs, "client-url", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
-	f.StringVar(&opts.PeerURL, "peer-url", "", "loopback URL for raft (default: the port after the client's)")
+	f.StringArrayVar(&opts.ClientURLs, "listen-client", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
+	f.StringVar(&opts.PeerURL, "listen-peer", "", "loopback URL for raft (default: the port after the client's)")
 	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
 	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
 	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "CA that must have signed the certificates of https clients")
-	f.BoolVar(&opts.AllowInsecure, "allow-insecure", false, "permit http client URLs that other machines reach")
 	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
 	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
 	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: fast, and data may be lost with the machine")

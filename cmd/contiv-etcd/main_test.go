@@ -31,10 +31,10 @@ type process struct {
 	stderr   *strings.Builder
 }
 
-// run starts a contiv-etcd and waits for its line.
+// start runs a contiv-etcd and waits for its line.
 func start(t *testing.T, dir string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], "--data-dir", dir, "--client-url", "http://127.0.0.1:0"), stderr: &strings.Builder{}}
+	p := &process{Cmd: exec.Command(os.Args[0], "--data-dir", dir, "--listen-client", "http://127.0.0.1:0"), stderr: &strings.Builder{}}
 	p.Env = append(os.Environ(), "CONTIV_ETCD_TEST_MAIN=1")
 	p.Stderr = p.stderr
 	out, err := p.StdoutPipe()

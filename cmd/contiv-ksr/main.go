@@ -32,7 +32,7 @@ type options struct {
 	source, manifests string
 	etcdConfig        string
 	etcdEndpoints     []string
-	http, httpSocket  string
+	http              []string
 	nodeName          string
 	logLevel          slog.Level
 }
@@ -55,8 +55,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.manifests, "manifests", "", "directory of manifests (*.yaml, *.yml, *.json)")
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; they replace those of the file (default http://127.0.0.1:12379)")
-	f.StringVar(&o.http, "http", "127.0.0.1:9191", `address to serve /stats, /liveness and /readiness on; "": none`)
-	f.StringVar(&o.httpSocket, "http-socket", "", "path of a unix socket to serve the same on")
+	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
 	f.StringVar(&o.nodeName, "node-name", hostname, "value of the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	return c
@@ -80,7 +79,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer store.Close()
-	server, err := rest.Listen(o.addresses()...)
+	server, err := rest.Listen(o.http...)
 	if err != nil {
 		return err
 	}
@@ -116,16 +115,6 @@ func (o options) loadEtcdConfig() (etcd.Config, error) {
 		c.Endpoints = []string{"http://127.0.0.1:12379"}
 	}
 	return c, nil
-}
-
-func (o options) addresses() (out []string) {
-	if o.http != "" {
-		out = append(out, o.http)
-	}
-	if o.httpSocket != "" {
-		out = append(out, "unix://"+o.httpSocket)
-	}
-	return out
 }
 
 func problems(source *manifests.Directory) func() []string {

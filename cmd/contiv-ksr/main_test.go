@@ -44,7 +44,7 @@ func TestManifestsAreReflectedUntilSIGTERM(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cmd := ksrCommand("--manifests", dir, "--etcd-endpoints", etcd.Endpoint(), "--http", "", "--http-socket", socket)
+	cmd := ksrCommand("--manifests", dir, "--etcd-endpoints", etcd.Endpoint(), "--http", "unix://"+socket)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
