@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -72,7 +73,7 @@ func (l *Lab) makeUnderlay(st *State) error {
 	if err != nil {
 		return fmt.Errorf("making the outside host: %w", err)
 	}
-	return nil
+	return awaitUp(st.Underlay(), "outside")
 }
 
 // plugNode gives the node's namespace a NIC on the underlay.
@@ -105,7 +106,35 @@ func (l *Lab) plugNode(st *State, n Node) error {
 	if err != nil {
 		return fmt.Errorf("configuring the NIC of node %s: %w", n.Name, err)
 	}
+	if err := awaitUp(st.Underlay(), port); err != nil {
+		return err
+	}
+	if err := awaitUp(n.Netns, nodeNIC); err != nil {
+		return err
+	}
 	return setForwarding(n.Netns)
+}
+
+// awaitUp returns when packets pass the link. The kernel notices that a veth has
+// a carrier, and lets a bridge forward to it, some time after both of its ends
+// were set up; what is sent before is lost.
+func awaitUp(ns, name string) error {
+	return withHandle(ns, func(h *netlink.Handle) error {
+		deadline := time.Now().Add(5 * time.Second)
+		for {
+			link, err := h.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("link %s in %s: %w", name, ns, err)
+			}
+			if link.Attrs().OperState == netlink.OperUp {
+				return nil
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("link %s in %s stays %s", name, ns, link.Attrs().OperState)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
 
 // setForwarding turns IPv4 forwarding on, which Kubernetes demands of every
