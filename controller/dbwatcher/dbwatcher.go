@@ -1,0 +1,192 @@
+package dbwatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/store"
+)
+
+const (
+	// probeKey is never written.
+	probeKey = "/probe-etcd-connection"
+	// firstRetry is the delay before the second attempt to connect; it doubles up
+	// to the probing interval.
+	firstRetry = 100 * time.Millisecond
+	// maxRequests is how many requests for a resync may wait.
+	maxRequests = 10
+)
+
+// ErrTooManyRequests is returned when too many requests for a resync wait.
+var ErrTooManyRequests = errors.New("too many requests for a resync wait: try again later")
+
+// Options of a Watcher.
+type Options struct {
+	// Node is the name of this node.
+	Node string
+	// Remote is the database of the cluster.
+	Remote store.Watchable
+	// Local holds the mirror; nil: there is none.
+	Local store.Broker
+	// Loop gets the events.
+	Loop controller.EventLoop
+	// Config: DelayLocalResync and RemoteDBProbingInterval.
+	Config controller.Config
+	// Log; nil: slog.Default().
+	Log *slog.Logger
+}
+
+// Watcher is the source of DBResync, KubeStateChange and, from the database,
+// ExternalConfigChange events. One goroutine, from Start to Close, does it all.
+type Watcher struct {
+	Options
+	log    *slog.Logger
+	mirror *mirror
+	known  *known
+
+	requests chan struct{}
+	cancel   context.CancelFunc
+	done     chan struct{}
+
+	mu        sync.Mutex
+	connected error // nil: connected
+
+	// The following belong to the goroutine.
+
+	// resynced is set when a DBResync was sent.
+	resynced bool
+	// localDue fires when the startup resync shall no longer wait for etcd.
+	localDue *time.Timer
+	// lastRevision that was seen of the database.
+	lastRevision int64
+}
+
+// Start begins to watch.
+func Start(o Options) *Watcher {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Watcher{
+		Options:   o,
+		log:       o.Log,
+		known:     newKnown(o.Node, o.Log),
+		mirror:    &mirror{local: o.Local, log: o.Log},
+		requests:  make(chan struct{}, maxRequests),
+		cancel:    cancel,
+		done:      make(chan struct{}),
+		connected: errors.New("not connected to the database yet"),
+		localDue:  time.NewTimer(o.Config.DelayLocalResync.Std()),
+	}
+	go w.run(ctx)
+	return w
+}
+
+// Close stops watching.
+func (w *Watcher) Close() {
+	w.cancel()
+	<-w.done
+}
+
+// RequestResync asks for a DBResync with a new snapshot of the database. It does not
+// wait for it. While the database is out of reach, the request waits as well.
+func (w *Watcher) RequestResync() error {
+	select {
+	case w.requests <- struct{}{}:
+		return nil
+	default:
+		return ErrTooManyRequests
+	}
+}
+
+// Connected returns nil while changes in the database are followed, else why not.
+// The node works in both cases.
+func (w *Watcher) Connected() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.connected
+}
+
+// run makes one session after the other.
+func (w *Watcher) run(ctx context.Context) {
+	defer close(w.done)
+	defer w.localDue.Stop()
+	delay := firstRetry
+	for ctx.Err() == nil {
+		established, err := w.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.setConnected(err)
+		if established {
+			delay = firstRetry
+		}
+		if errors.Is(err, store.ErrCompacted) || errors.Is(err, errRevisionWentBack) {
+			continue
+		}
+		if !w.pause(ctx, delay) {
+			return
+		}
+		delay = min(2*delay, w.Config.RemoteDBProbingInterval.Std())
+	}
+}
+
+// pause waits before the next attempt, and sends the local DBResync if it is due.
+func (w *Watcher) pause(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.localDue.C:
+			w.localResync(ctx)
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// setConnected logs transitions, not every attempt.
+func (w *Watcher) setConnected(err error) {
+	w.mu.Lock()
+	before := w.connected
+	w.connected = err
+	w.mu.Unlock()
+	switch {
+	case err == nil && before != nil:
+		w.log.Info("Connected to the database")
+	case err != nil && before == nil:
+		w.log.Warn("Lost the database, the node goes on with what it knows", "error", err)
+	case err != nil:
+		w.log.Debug("The database is not available", "error", err)
+	}
+}
+
+// localResync sends a DBResync from the mirror, if none was sent yet.
+func (w *Watcher) localResync(ctx context.Context) {
+	if w.resynced {
+		return
+	}
+	kvs, err := w.mirror.load(ctx, w.known.prefixes())
+	if err != nil {
+		w.log.Error("The local mirror cannot be read, waiting for the database", "error", err)
+		return
+	}
+	if len(kvs) == 0 {
+		w.log.Warn("The database is not available and the local mirror is empty: waiting for the database")
+		return
+	}
+	resync := w.known.replace(kvs).resync
+	resync.Local = true
+	if err := w.Loop.PushEvent(ctx, resync); err != nil {
+		w.log.Error("Local resync was refused", "error", err)
+		return
+	}
+	w.resynced = true
+	w.log.Warn("The database is not available: the node starts from the local mirror", "values", len(kvs))
+}

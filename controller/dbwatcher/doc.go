@@ -1,0 +1,20 @@
+// Package dbwatcher reads and watches the database of the cluster for one node: the
+// reflected Kubernetes state, and the configuration that others put for the node.
+//
+//	etcd ──1 Watch──> changes ──────────────────────3──> KubeStateChange, ExternalConfigChange
+//	  └────2 List───> snapshot ──> DBResync ──> event loop        │
+//	                     │                                        │
+//	                     └──────────> bolt (mirror) <─────────────┘
+//	                                    │
+//	no etcd within delayLocalResync ────┴──> DBResync (local)
+//
+// The watch is established before the snapshot is taken, so nothing is missed;
+// changes that the snapshot contains are recognised by their revision. A session
+// with etcd ends with an error: the connection is lost, the revision that the
+// watch wants is compacted, or the revision went backwards because etcd lost its
+// data. A new session then begins with a new snapshot. Between sessions the node
+// works with what it knows.
+//
+// What cannot be decoded is reported and skipped; the last value that could be
+// decoded stays in force.
+package dbwatcher

@@ -1,0 +1,151 @@
+package dbwatcher
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/proto"
+)
+
+// known is what was last read of the database: the values that the event loop was,
+// or will be, told.
+type known struct {
+	nodePrefix string
+	log        *slog.Logger
+	// values by full key.
+	values map[string]proto.Message
+}
+
+func newKnown(node string, log *slog.Logger) *known {
+	return &known{nodePrefix: models.NodePrefix(node), log: log, values: make(map[string]proto.Message)}
+}
+
+// prefixes of everything that is read.
+func (k *known) prefixes() []string { return []string{models.KSRPrefix, k.nodePrefix} }
+
+func (k *known) prefixOf(key string) string {
+	if strings.HasPrefix(key, models.KSRPrefix) {
+		return models.KSRPrefix
+	}
+	return k.nodePrefix
+}
+
+// item is a key that concerns us.
+type item struct {
+	// key without the prefix.
+	key string
+	// resource of the Kubernetes state; external configuration has none.
+	resource *dbresources.Resource
+}
+
+// item tells what a full key stands for; ok is false if it is nothing for us.
+func (k *known) item(fullKey string) (i item, ok bool) {
+	if key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix); isKSR {
+		resource, ok := dbresources.ForKey(key)
+		return item{key, &resource}, ok
+	}
+	key, isNode := strings.CutPrefix(fullKey, k.nodePrefix)
+	if !isNode || strings.HasPrefix(key, "status/") || strings.HasPrefix(key, "check/") {
+		return item{}, false
+	}
+	return item{key: key}, true
+}
+
+func (i item) unmarshal(data []byte) (proto.Message, error) {
+	if i.resource != nil {
+		return i.resource.Unmarshal(data)
+	}
+	return models.Unmarshal(i.key, data)
+}
+
+// snapshot is what a list of the database, or of the mirror, contains.
+type snapshot struct {
+	resync *controller.DBResync
+	// valid are the pairs that were decoded.
+	valid []store.KV
+	// undecoded are the keys of the others.
+	undecoded map[string]bool
+}
+
+// replace makes the pairs the known values.
+func (k *known) replace(kvs []store.KV) snapshot {
+	s := snapshot{
+		resync:    &controller.DBResync{State: controller.KubeState{}, External: controller.ExternalConfig{}},
+		undecoded: make(map[string]bool),
+	}
+	for _, r := range dbresources.All() {
+		s.resync.State[r.Keyword] = make(map[string]proto.Message)
+	}
+	values := make(map[string]proto.Message, len(kvs))
+	for _, kv := range kvs {
+		i, ok := k.item(kv.Key)
+		if !ok {
+			continue
+		}
+		value, err := i.unmarshal(kv.Value)
+		if err == nil {
+			s.valid = append(s.valid, kv)
+		} else {
+			k.reportUndecoded(kv.Key, err)
+			s.undecoded[kv.Key] = true
+			if value = k.values[kv.Key]; value == nil {
+				continue
+			}
+		}
+		values[kv.Key] = value
+		if i.resource != nil {
+			s.resync.State[i.resource.Keyword][i.key] = value
+		} else {
+			s.resync.External[i.key] = value
+		}
+	}
+	k.values = values
+	return s
+}
+
+func (k *known) reportUndecoded(fullKey string, err error) {
+	k.log.Warn("Value in the database is ignored", "key", fullKey, "error", err)
+}
+
+// update changes the known values. It returns the events to be sent and the
+// changes to be mirrored.
+func (k *known) update(changes []store.Change) (events []controller.Event, mirrored []store.Change) {
+	external := make(controller.ExternalConfig)
+	for _, change := range changes {
+		i, ok := k.item(change.Key)
+		if !ok {
+			continue
+		}
+		var value proto.Message
+		if !change.Deleted {
+			var err error
+			if value, err = i.unmarshal(change.Value); err != nil {
+				k.reportUndecoded(change.Key, err)
+				continue
+			}
+		}
+		mirrored = append(mirrored, change)
+		prev := k.values[change.Key]
+		if prev == nil && value == nil || prev != nil && value != nil && proto.Equal(prev, value) {
+			continue
+		}
+		if value == nil {
+			delete(k.values, change.Key)
+		} else {
+			k.values[change.Key] = value
+		}
+		if i.resource == nil {
+			external[i.key] = value
+			continue
+		}
+		events = append(events, &controller.KubeStateChange{Key: i.key, Resource: i.resource.Keyword, PrevValue: prev, NewValue: value})
+	}
+	if len(external) > 0 {
+		events = append(events, &controller.ExternalConfigChange{Source: controller.DatabaseSource, Changes: external})
+	}
+	return events, mirrored
+}

@@ -1,0 +1,88 @@
+package dbwatcher
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+
+	"github.com/contiv/contiv/store"
+)
+
+// mirror is the copy of the database in a local store, under the same keys. The node
+// works without it: errors are logged, and the copy is completed when it is
+// possible again.
+type mirror struct {
+	local store.Broker // nil: there is none
+	log   *slog.Logger
+	// stale says that the copy lacks changes.
+	stale bool
+}
+
+// load returns the mirrored pairs with the prefixes.
+func (m *mirror) load(ctx context.Context, prefixes []string) (all []store.KV, err error) {
+	if m.local == nil {
+		return nil, nil
+	}
+	for _, prefix := range prefixes {
+		kvs, _, err := m.local.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kvs...)
+	}
+	return all, nil
+}
+
+// replace makes the mirror equal to the snapshot, except for values that could not be
+// decoded: those it keeps. Only differences are written.
+func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot) {
+	if m.local == nil {
+		return
+	}
+	have, err := m.load(ctx, prefixes)
+	if err != nil {
+		m.failed(err)
+		return
+	}
+	obsolete := make(map[string][]byte, len(have))
+	for _, kv := range have {
+		obsolete[kv.Key] = kv.Value
+	}
+	var changes []store.Change
+	for _, kv := range s.valid {
+		if value, ok := obsolete[kv.Key]; !ok || !bytes.Equal(value, kv.Value) {
+			changes = append(changes, store.Change{KV: kv})
+		}
+		delete(obsolete, kv.Key)
+	}
+	for key := range obsolete {
+		if !s.undecoded[key] {
+			changes = append(changes, store.Change{KV: store.KV{Key: key}, Deleted: true})
+		}
+	}
+	if m.write(ctx, changes) {
+		m.stale = false
+	}
+}
+
+// apply mirrors changes.
+func (m *mirror) apply(ctx context.Context, changes []store.Change) {
+	if m.local != nil && len(changes) > 0 {
+		m.write(ctx, changes)
+	}
+}
+
+func (m *mirror) write(ctx context.Context, changes []store.Change) bool {
+	if err := store.Apply(ctx, m.local, changes); err != nil {
+		m.failed(err)
+		return false
+	}
+	return true
+}
+
+func (m *mirror) failed(err error) {
+	if !m.stale {
+		m.log.Error("The local mirror of the database cannot be written: a start without the database would use old values", "error", err)
+	}
+	m.stale = true
+}
