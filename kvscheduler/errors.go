@@ -17,6 +17,10 @@ var (
 	ErrRevertWithResync = errors.New("a resync cannot be reverted: drop WithRevert or WithResync")
 	// ErrDownstreamWithValues: a downstream resync carries no values.
 	ErrDownstreamWithValues = errors.New("a downstream resync carries no values: use FullResync or an empty transaction")
+	// ErrKeysWithoutDownstream: only a downstream resync can be limited to keys.
+	ErrKeysWithoutDownstream = errors.New("WithOnlyKeys needs WithResync(DownstreamResync)")
+	// ErrEmptyKey: a value has no key.
+	ErrEmptyKey = errors.New("empty key")
 	// ErrUnimplementedCreate: the descriptor has no Create.
 	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
 	// ErrUnimplementedDelete: the descriptor has no Delete.

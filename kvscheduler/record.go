@@ -39,6 +39,8 @@ type RecordedTxn struct {
 type RecordedOp struct {
 	Operation pb.TxnOperation
 	Key       string
+	// Descriptor of the value; empty for properties.
+	Descriptor string
 
 	NewState, PrevState pb.ValueState
 	NewValue, PrevValue proto.Message
@@ -51,4 +53,7 @@ type RecordedOp struct {
 	IsRevert   bool
 	IsRetry    bool
 	IsRecreate bool
+
+	// Duration of the call of the descriptor; zero if there was none.
+	Duration time.Duration
 }

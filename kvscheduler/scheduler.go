@@ -3,12 +3,12 @@ package kvscheduler
 import (
 	"context"
 	"log/slog"
-	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/graph"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 )
 
 // Options of a Scheduler. The zero value is usable.
@@ -39,133 +39,138 @@ type HistoryLimits struct {
 }
 
 // Scheduler is the transaction engine. See the package documentation.
-type Scheduler struct{}
+//
+// One goroutine, the worker, owns the graph and processes transactions one
+// after the other. It calls descriptors through a second one (see caller).
+// Everybody else reads published snapshots, and never waits for either.
+type Scheduler struct {
+	log      *slog.Logger
+	queue    *queue
+	registry atomic.Pointer[registry]
+	// registerMu serialises registrations.
+	registerMu sync.Mutex
+	published  atomic.Pointer[snapshot]
+	history    *history
+	drift      drift
+	timers     timers
+	metrics    *metrics
+	stopped    chan struct{} // the worker has ended
+
+	// The worker owns these:
+	graph   *graph.Graph[*node]
+	epoch   uint64
+	nextSeq uint64
+	caller  *caller
+	retired *retired
+}
+
+// snapshot is what readers see: the state after a transaction. Immutable.
+type snapshot struct {
+	graph *graph.Graph[*node]
+}
 
 // New returns a running scheduler; Close it.
-func New(opts Options) *Scheduler { panic("skeleton") }
+func New(opts Options) *Scheduler {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.CallTimeout <= 0 {
+		opts.CallTimeout = 30 * time.Second
+	}
+	s := &Scheduler{
+		log:     opts.Logger,
+		queue:   newQueue(),
+		history: newHistory(opts.History),
+		stopped: make(chan struct{}),
+		graph:   graph.New[*node](),
+		caller:  newCaller(opts.CallTimeout),
+		retired: newRetired(),
+	}
+	s.registry.Store(&registry{byName: map[string]*handler{}})
+	s.published.Store(&snapshot{graph: s.graph.Copy()})
+	s.metrics = newMetrics(s, opts.Metrics)
+	go s.work()
+	return s
+}
 
 // Close ends the scheduler after the transaction in progress. Queued ones fail
 // with ErrClosed.
-func (s *Scheduler) Close() error { panic("skeleton") }
-
-// Register adds a descriptor. Errors name both sides of a conflict.
-func Register[V proto.Message, M any](s *Scheduler, d Descriptor[V, M]) error { panic("skeleton") }
-
-// Transaction is a set of changes to be committed together.
-type Transaction struct{}
-
-// NewTransaction returns an empty transaction.
-func (s *Scheduler) NewTransaction() *Transaction { panic("skeleton") }
-
-// Put requests the value for the key. The last call for a key wins. The value
-// must not be changed afterwards.
-func (t *Transaction) Put(key string, value proto.Message) *Transaction { panic("skeleton") }
-
-// Delete requests that the key has no value.
-func (t *Transaction) Delete(key string) *Transaction { panic("skeleton") }
-
-// Commit executes the transaction and returns its sequence number. Failed
-// operations are reported in a *TransactionError. When ctx ends before the
-// transaction was started, it is withdrawn; later, it runs to its end.
-func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, error) {
-	panic("skeleton")
+func (s *Scheduler) Close() error {
+	s.timers.stop()
+	s.queue.close()
+	<-s.stopped
+	s.metrics.unregister()
+	return nil
 }
 
-// Plan returns the operations that Commit would execute, in order, if nothing
-// failed; it changes nothing.
-func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp, error) {
-	panic("skeleton")
+// view returns the graph as the last transaction left it. It must not be
+// changed, nor copied.
+func (s *Scheduler) view() *graph.Graph[*node] { return s.published.Load().graph }
+
+// onWorker runs fn between transactions, and waits for it.
+func (s *Scheduler) onWorker(ctx context.Context, fn func()) error {
+	j := &job{fn: fn, result: make(chan jobResult, 1)}
+	if !s.queue.push(j) {
+		return ErrClosed
+	}
+	_, err := s.await(ctx, j)
+	return err
 }
 
-// Notification is a change of a value that the southbound reports. A nil Value
-// says that the key is gone.
-type Notification struct {
-	Key      string
-	Value    proto.Message
-	Metadata any
-}
-
-// PushSBNotification queues one transaction with the given OBTAINED values.
-// Values that the northbound requested are not affected by it.
-func (s *Scheduler) PushSBNotification(n ...Notification) error { panic("skeleton") }
-
-// ReportDrift queues a downstream resync of the given keys, because their
-// southbound state is suspected to have changed behind our back. Keys that are
-// not requested, and keys already queued, are ignored. The transaction is recorded only if
-// something differed; its description then contains the reason. Never blocks.
-func (s *Scheduler) ReportDrift(reason string, keys ...string) error { panic("skeleton") }
-
-// Difference is what Verify found for one key.
-type Difference struct {
-	Key string
-	// Want is nil for what should not exist, Have for what does not exist.
-	Want, Have proto.Message
-	// State of the value as the scheduler knows it.
-	State pb.ValueState
-}
-
-// Verify reads the given keys back from the southbound and compares them with
-// what was requested. Nothing is changed. Values that are not CONFIGURED
-// differ.
-func (s *Scheduler) Verify(ctx context.Context, keys ...string) ([]Difference, error) {
-	panic("skeleton")
+// await returns the result of a queued job. When ctx ends before the job was
+// started, it is withdrawn.
+func (s *Scheduler) await(ctx context.Context, j *job) (uint64, error) {
+	select {
+	case r := <-j.result:
+		return r.seq, r.err
+	case <-ctx.Done():
+		if s.queue.withdraw(j) {
+			return NoSeqNum, ctx.Err()
+		}
+		r := <-j.result
+		return r.seq, r.err
+	}
 }
 
 // Barrier returns when all transactions queued before it have been processed.
-func (s *Scheduler) Barrier(ctx context.Context) error { panic("skeleton") }
+func (s *Scheduler) Barrier(ctx context.Context) error { return s.onWorker(ctx, func() {}) }
 
-// ValueStatus returns the state of a base value with its derived values;
-// NONEXISTENT if the key is unknown. Never waits for a transaction.
-func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus { panic("skeleton") }
-
-// ValueStatuses returns the states of all base values with the key prefix,
-// sorted by key.
-func (s *Scheduler) ValueStatuses(keyPrefix string) []*pb.BaseValueStatus { panic("skeleton") }
-
-// View selects what Dump returns.
-type View int
-
-const (
-	// SBView is what Retrieve reads now.
-	SBView View = iota
-	// NBView is what the northbound requested.
-	NBView
-	// CachedView is what the scheduler believes to exist.
-	CachedView
-)
-
-// DumpedValue is one value of a dump.
-type DumpedValue struct {
-	Key        string
-	Descriptor string
-	Value      proto.Message
-	Metadata   any
-	Origin     Origin
-	State      pb.ValueState
+// timers that were started and have not fired.
+type timers struct {
+	mu      sync.Mutex
+	stopped bool
+	pending map[*time.Timer]struct{}
 }
 
-// DumpFilter narrows a dump down; empty fields do not.
-type DumpFilter struct {
-	Descriptor string
-	KeyPrefix  string
+// after calls fn once the delay is over, unless stop is called before.
+func (t *timers) after(delay time.Duration, fn func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	if t.pending == nil {
+		t.pending = map[*time.Timer]struct{}{}
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() {
+		t.mu.Lock()
+		delete(t.pending, timer)
+		stopped := t.stopped
+		t.mu.Unlock()
+		if !stopped {
+			fn()
+		}
+	})
+	t.pending[timer] = struct{}{}
 }
 
-// Dump returns values sorted by key. SBView waits for the transaction in
-// progress.
-func (s *Scheduler) Dump(ctx context.Context, view View, f DumpFilter) ([]DumpedValue, error) {
-	panic("skeleton")
+func (t *timers) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for timer := range t.pending {
+		timer.Stop()
+	}
+	t.pending = nil
 }
-
-// History returns the records of transactions that overlap [since, until],
-// oldest first. Zero times are open ends.
-func (s *Scheduler) History(since, until time.Time) []*RecordedTxn { panic("skeleton") }
-
-// RecordedTxn returns one record, nil if there is none (any more).
-func (s *Scheduler) RecordedTxn(seqNum uint64) *RecordedTxn { panic("skeleton") }
-
-// Metadata returns the metadata of a value by descriptor name and label. It
-// may be called from callbacks and sees what the running transaction did.
-func (s *Scheduler) Metadata(descriptor, label string) (any, bool) { panic("skeleton") }
-
-// Handler serves the REST API below /scheduler/.
-func (s *Scheduler) Handler() http.Handler { panic("skeleton") }

@@ -1,0 +1,147 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// ErrDeadline is wrapped by the error of a callback that exceeded its deadline.
+var ErrDeadline = errors.New("deadline exceeded")
+
+// caller runs callbacks of descriptors, one at a time, on a goroutine of its
+// own, so that one that never returns does not stop the scheduler:
+//
+//	engine ── call ──> goroutine ── callback ──> southbound
+//	       <─ result ─            or, after the deadline and some grace: given up
+//
+// A goroutine that was given up is replaced. Until it returns, its descriptor is
+// not called again: callbacks of a descriptor never run concurrently.
+type caller struct {
+	timeout time.Duration
+	work    chan *call
+	timer   *time.Timer
+	// ctx serves many calls: it lives a bit longer than one of them may take.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	renewAt time.Time
+	// spent is the time spent in all calls, and last in the last one.
+	spent, last time.Duration
+}
+
+// call is one call of one callback, and its result.
+type call struct {
+	h        *handler
+	name     string
+	run      callback
+	key      string
+	old, new proto.Message
+	meta     any
+	items    []item
+	ctx      context.Context
+	start    time.Time
+
+	outMeta  any
+	outItems []item
+	err      error
+	exited   bool // the callback ended its goroutine
+	done     chan struct{}
+}
+
+type callback func(c *call)
+
+func callCreate(c *call)       { c.outMeta, c.err = c.h.create(c.ctx, c.key, c.new) }
+func callUpdate(c *call)       { c.outMeta, c.err = c.h.update(c.ctx, c.key, c.old, c.new, c.meta) }
+func callDelete(c *call)       { c.err = c.h.delete(c.ctx, c.key, c.old, c.meta) }
+func callRetrieve(c *call)     { c.outItems, c.err = c.h.retrieve(c.ctx, c.items) }
+func callRetrieveKeys(c *call) { c.outItems, c.err = c.h.retrieveKeys(c.ctx, c.items) }
+
+func newCaller(timeout time.Duration) *caller {
+	c := &caller{timeout: timeout, timer: time.NewTimer(time.Hour)}
+	c.timer.Stop()
+	c.start()
+	return c
+}
+
+func (c *caller) start() {
+	c.work = make(chan *call)
+	go serve(c.work)
+}
+
+// close ends the goroutine, unless it is stuck in a callback.
+func (c *caller) close() {
+	close(c.work)
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+func serve(work <-chan *call) {
+	for c := range work {
+		if serveOne(c); c.exited {
+			return
+		}
+	}
+}
+
+func serveOne(c *call) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			c.err = &PanicError{c.h.name, c.name, p, debug.Stack()}
+		} else if !returned {
+			c.exited = true
+			c.err = fmt.Errorf("%s of descriptor %s ended its goroutine", c.name, c.h.name)
+		}
+		close(c.done)
+	}()
+	c.run(c)
+	returned = true
+}
+
+// do runs the call. If it exceeds its deadline its results must not be
+// looked at, except for the error.
+func (c *caller) do(k *call) error {
+	if stuck := k.h.running; stuck != nil {
+		select {
+		case <-stuck.done:
+			k.h.running = nil
+		default:
+			return fmt.Errorf("%s of descriptor %s was not called: %s for %s has not returned since %s: %w",
+				k.name, k.h.name, stuck.name, stuck.key, stuck.start.Format(time.RFC3339), ErrDeadline)
+		}
+	}
+	now := time.Now()
+	if c.ctx == nil || now.After(c.renewAt) {
+		if c.cancel != nil {
+			c.cancel()
+		}
+		slack := c.timeout / 8
+		c.renewAt = now.Add(slack)
+		c.ctx, c.cancel = context.WithDeadline(context.Background(), now.Add(c.timeout+slack))
+	}
+	k.ctx, k.start, k.done = c.ctx, now, make(chan struct{})
+	c.work <- k
+	c.timer.Reset(c.timeout + c.timeout/2)
+	select {
+	case <-k.done:
+		c.timer.Stop()
+		c.last = time.Since(now)
+		c.spent += c.last
+		if k.exited {
+			c.start()
+		}
+		return k.err
+	case <-c.timer.C:
+		c.last = time.Since(now)
+		c.spent += c.last
+		k.h.running = k
+		close(c.work) // the goroutine ends when its callback returns
+		c.start()
+		return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)
+	}
+}

@@ -1,0 +1,128 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// View selects what Dump returns.
+type View int
+
+const (
+	// SBView is what Retrieve reads now.
+	SBView View = iota
+	// NBView is what the northbound requested.
+	NBView
+	// CachedView is what the scheduler believes to exist.
+	CachedView
+)
+
+// DumpedValue is one value of a dump.
+type DumpedValue struct {
+	Key        string
+	Descriptor string
+	Value      proto.Message
+	Metadata   any
+	Origin     Origin
+	State      pb.ValueState
+}
+
+// DumpFilter narrows a dump down; empty fields do not.
+type DumpFilter struct {
+	Descriptor string
+	KeyPrefix  string
+}
+
+// Dump returns values sorted by key. SBView waits for the transaction in
+// progress.
+func (s *Scheduler) Dump(ctx context.Context, view View, f DumpFilter) ([]DumpedValue, error) {
+	if f.Descriptor != "" && s.registry.Load().byName[f.Descriptor] == nil {
+		return nil, fmt.Errorf("there is no descriptor %q", f.Descriptor)
+	}
+	if view != SBView {
+		return s.dumpGraph(view, f), nil
+	}
+	var values []DumpedValue
+	var dumpErr error
+	if err := s.onWorker(ctx, func() { values, dumpErr = s.dumpSouthbound(f) }); err != nil {
+		return nil, err
+	}
+	return values, dumpErr
+}
+
+func (s *Scheduler) dumpGraph(view View, f DumpFilter) []DumpedValue {
+	var values []DumpedValue
+	s.view().Ascend(f.KeyPrefix, func(_ string, n *node) bool {
+		name := ""
+		if n.desc != nil {
+			name = n.desc.name
+		}
+		if f.Descriptor != "" && name != f.Descriptor {
+			return true
+		}
+		d := DumpedValue{n.key, name, n.have, n.meta, n.origin(), n.State()}
+		switch view {
+		case NBView:
+			if n.want == nil || n.base != "" || n.is(fromSB) {
+				return true
+			}
+			d.Value, d.Metadata = n.want, nil
+		default:
+			if n.have == nil {
+				return true
+			}
+		}
+		values = append(values, d)
+		return true
+	})
+	return values
+}
+
+// dumpSouthbound runs on the worker.
+func (s *Scheduler) dumpSouthbound(f DumpFilter) ([]DumpedValue, error) {
+	var values []DumpedValue
+	var errs error
+	x := s.newExec(&job{})
+	r := refresh{x: x}
+	for _, h := range x.reg.ordered {
+		if h.retrieve == nil || f.Descriptor != "" && h.name != f.Descriptor ||
+			!strings.HasPrefix(h.keys.Prefix, f.KeyPrefix) && !strings.HasPrefix(f.KeyPrefix, h.keys.Prefix) {
+			continue
+		}
+		var nodes []*node
+		s.graph.Ascend(h.keys.Prefix, func(_ string, n *node) bool {
+			if n.base == "" && n.desc == h {
+				nodes = append(nodes, n)
+			}
+			return true
+		})
+		c := call{h: h, name: "Retrieve", run: callRetrieve, items: r.expected(h, nodes)}
+		if err := s.caller.do(&c); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("descriptor %s: %w", h.name, err))
+			continue
+		}
+		for _, it := range c.outItems {
+			if !strings.HasPrefix(it.Key, f.KeyPrefix) {
+				continue
+			}
+			d := DumpedValue{it.Key, h.name, it.Value, it.Metadata, it.Origin, pb.ValueState_NONEXISTENT}
+			if n := x.get(it.Key); n != nil {
+				d.State = n.State()
+				if d.Origin == UnknownOrigin {
+					d.Origin = n.origin()
+				}
+			} else {
+				d.Origin = r.originOf(&it)
+			}
+			values = append(values, d)
+		}
+	}
+	slices.SortStableFunc(values, func(a, b DumpedValue) int { return strings.Compare(a.Key, b.Key) })
+	return values, errs
+}

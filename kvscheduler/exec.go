@@ -1,0 +1,516 @@
+package kvscheduler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/graph"
+	"google.golang.org/protobuf/proto"
+)
+
+// exec is the execution, or the dry run, of one transaction on a graph.
+//
+// What it does to a value is always the same question: what should exist
+// (want), what does exist (have), and are the dependencies met (ready)?
+//
+//	want  have  ready
+//	 no    yes    -     DELETE                 dependents that lose a dependency first
+//	 yes   no    yes    CREATE                 then the dependents that it was missing for
+//	 yes   no    no     PENDING
+//	 yes   yes   yes    UPDATE, or DELETE and CREATE, or nothing if equivalent
+//	 yes   yes   no     DELETE, then PENDING
+//
+// Derived values follow their base value: deleted before it, created after it.
+type exec struct {
+	reg     *registry
+	caller  *caller // nil: dry run
+	reader  *caller // reads the southbound in a dry run
+	retired *retired
+	log     *slog.Logger
+	g       *graph.Graph[*node]
+	epoch   uint64
+	seq     uint64
+	job     *job
+
+	recording bool
+	ops       []RecordedOp
+	skipped   int                 // ops that a later one replaced
+	changes   []change            // in the order of the first change
+	applied   map[string]struct{} // base keys that this transaction was about, so far
+	order     []string            // the same, in order, if they may have to be reverted
+	branch    map[string]struct{} // keys that are being worked on, further up the stack
+	failed    map[string]struct{} // base keys to be read back
+	errs      []*KeyError
+	retried   []KeyValue // what a retry was about
+	gone      []*node    // base values that were removed
+
+	reverting bool
+	abort     bool // a failure that calls for a revert
+	before    *graph.Graph[*node]
+	scratch   []string
+}
+
+// change is what a transaction did to a node.
+type change struct{ old, new *node }
+
+// was is what a record tells about a value before an operation.
+type was struct {
+	state pb.ValueState
+	value proto.Message
+	err   error
+}
+
+func wasOf(n *node) was {
+	v := n.have
+	if v == nil {
+		v = n.want
+	}
+	return was{n.State(), v, n.err()}
+}
+
+// get returns the node, or nil. It must not be changed: see mut.
+func (x *exec) get(key string) *node {
+	n, _ := x.g.Get(key)
+	return n
+}
+
+// mut returns the copy of the node that this transaction may change.
+func (x *exec) mut(n *node) *node {
+	if n.epoch == x.epoch {
+		return n
+	}
+	c := *n
+	c.epoch, c.txn, c.op = x.epoch, x.seq, -1
+	x.g.Set(c.key, &c)
+	x.changes = append(x.changes, change{n, &c})
+	return &c
+}
+
+// add makes a new node.
+func (x *exec) add(key string) *node {
+	n := &node{key: key, epoch: x.epoch, txn: x.seq, op: -1}
+	x.g.Set(key, n)
+	x.changes = append(x.changes, change{nil, n})
+	return n
+}
+
+// drop removes the node from the graph.
+func (x *exec) drop(n *node) {
+	n = x.mut(n)
+	x.setDeps(n, nil)
+	x.g.Delete(n.key)
+	n.setState(pb.ValueState_NONEXISTENT)
+	n.want, n.have = nil, nil
+}
+
+// apply makes the value of a base key be as the northbound requests: nil for
+// not at all.
+func (x *exec) apply(key string, want proto.Message) error {
+	x.applied[key] = struct{}{}
+	if x.before != nil && !x.reverting {
+		x.order = append(x.order, key)
+	}
+	n := x.get(key)
+	if n != nil && n.base != "" {
+		return x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
+			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base)))
+	}
+	if want == nil {
+		if n == nil || n.is(fromSB) {
+			return nil
+		}
+		p := wasOf(n)
+		n = x.mut(n)
+		n.want = nil
+		x.remember(n)
+		return x.delete(n, p, removing)
+	}
+	if n == nil {
+		n = x.add(key)
+		n.desc = x.reg.find(key)
+	}
+	p := wasOf(n)
+	n = x.mut(n)
+	n.want = want
+	n.clear(fromSB)
+	x.remember(n)
+	return x.reconcile(n, p)
+}
+
+// remember stores the retry policy of the transaction with the value.
+func (x *exec) remember(n *node) {
+	if x.job.typ == NBTransaction && (x.job.opts.retry != nil || x.job.opts.resync != DownstreamResync) && !x.reverting {
+		n.retry = x.job.opts.retry
+	}
+}
+
+// reconcile makes a wanted value exist as wanted, if its dependencies allow it.
+func (x *exec) reconcile(n *node, p was) error {
+	if x.abort {
+		return errAborted
+	}
+	if _, busy := x.branch[n.key]; busy {
+		return nil
+	}
+	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting {
+		return n.info.err // failed in this transaction: once is enough
+	}
+	x.branch[n.key] = struct{}{}
+	defer delete(x.branch, n.key)
+	if n.have == nil {
+		return x.create(n, p, false)
+	}
+	return x.update(n, p)
+}
+
+// create makes a value exist that does not.
+func (x *exec) create(n *node, p was, recreate bool) error {
+	if n.desc == nil && n.base == "" && !n.is(fromSB) {
+		if n.desc = x.reg.find(n.key); n.desc == nil {
+			return x.unimplemented(n, p)
+		}
+	}
+	h := n.desc
+	if !n.is(fromSB) {
+		if err := h.validate(n.key, n.want); err != nil {
+			return x.invalid(n, p, pb.TxnOperation_CREATE, err)
+		}
+	}
+	deps, derived, err := x.describe(n)
+	if err != nil {
+		return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
+	}
+	x.setDeps(n, deps)
+	if unmet := x.unmet(n); len(unmet) > 0 {
+		x.pending(n, p, pb.TxnOperation_CREATE, unmet)
+		return nil
+	}
+	if h != nil && !n.is(fromSB) && x.caller != nil {
+		if h.create == nil {
+			return x.fail(n, p, pb.TxnOperation_CREATE, ErrUnimplementedCreate, recreate)
+		}
+		c := call{h: h, name: "Create", run: callCreate, key: n.key, new: n.want}
+		if err := x.caller.do(&c); err != nil {
+			return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
+		}
+		n.meta = c.outMeta
+	}
+	n.have = n.want
+	x.exists(n, pb.TxnOperation_CREATE)
+	x.storeMetadata(n)
+	x.record(n, p, pb.TxnOperation_CREATE, recordAs{recreate: recreate})
+	err = x.updateDependents(n.key)
+	return errors.Join(err, x.applyDerived(n, derived))
+}
+
+// update makes a value that exists be as wanted.
+func (x *exec) update(n *node, p was) error {
+	h := n.desc
+	if !n.is(fromSB) {
+		if err := h.validate(n.key, n.want); err != nil {
+			return x.invalid(n, p, pb.TxnOperation_UPDATE, err) // the last valid value stays
+		}
+	}
+	equivalent, err := false, error(nil)
+	if !n.is(unknown) {
+		if equivalent, err = h.equivalent(n.key, n.have, n.want); err != nil {
+			return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+		}
+	}
+	recreate := n.is(unknown) && n.is(broken)
+	if !equivalent && !recreate && !n.is(fromSB) {
+		if recreate, err = h.recreate(n.key, n.have, n.want, n.meta); err != nil {
+			return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+		}
+	}
+	if recreate {
+		if err := x.deleteExisting(n, p, recreating); err != nil {
+			return err
+		}
+		return x.create(n, was{state: n.State()}, true)
+	}
+	deps, derived, err := x.describe(n)
+	if err != nil {
+		return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+	}
+	if err := x.removeObsolete(n, derived); err != nil {
+		n.set(drifted) // not finished
+		return err
+	}
+	x.setDeps(n, deps)
+	if unmet := x.unmet(n); len(unmet) > 0 {
+		return x.deleteExisting(n, p, postponing)
+	}
+	wasAvailable := n.available()
+	if !equivalent {
+		if h != nil && !n.is(fromSB) && x.caller != nil {
+			c := call{h: h, name: "Update", run: callUpdate, key: n.key, old: n.have, new: n.want, meta: n.meta}
+			if err := x.caller.do(&c); err != nil {
+				return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+			}
+			n.meta = c.outMeta
+		}
+		n.have = n.want
+	}
+	x.exists(n, pb.TxnOperation_UPDATE)
+	if !equivalent {
+		x.storeMetadata(n)
+		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{})
+	} else if p.state != n.State() && p.state != pb.ValueState_DISCOVERED {
+		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{noop: true})
+	}
+	if !wasAvailable {
+		err = x.updateDependents(n.key)
+	}
+	return errors.Join(err, x.applyDerived(n, derived))
+}
+
+// exists marks the value as existing and right.
+func (x *exec) exists(n *node, op pb.TxnOperation) {
+	n.info = nil
+	n.clear(broken | unknown | drifted | leaving)
+	n.lastOp = uint8(op)
+	if n.is(fromSB) {
+		n.setState(pb.ValueState_OBTAINED)
+	} else {
+		n.setState(pb.ValueState_CONFIGURED)
+	}
+}
+
+// describe asks the descriptor what the wanted value depends on and derives.
+func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
+	var deps []Dependency
+	if !n.is(fromSB) {
+		var err error
+		if deps, err = n.desc.dependencies(n.key, n.want); err != nil {
+			return nil, nil, err
+		}
+	}
+	if n.base != "" {
+		return deps, nil, nil
+	}
+	derived, err := x.deriveFrom(n.desc, n.key, n.want)
+	return deps, derived, err
+}
+
+// deriveFrom returns the derived values of a base value, sorted by key,
+// without those that cannot be.
+func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, error) {
+	kvs, err := h.derived(key, v)
+	if err != nil || len(kvs) == 0 {
+		return nil, err
+	}
+	sorted := make([]KeyValue, 0, len(kvs))
+	for _, kv := range kvs {
+		if isNil(kv.Value) || kv.Key == "" || kv.Key == key {
+			x.log.Warn("derived value without key or value ignored", "key", kv.Key, "base", key)
+			continue
+		}
+		if n := x.get(kv.Key); n != nil && n.base != key {
+			owner := n.base
+			if owner == "" {
+				owner = "nobody: it is a base value"
+			}
+			x.log.Warn("derived value ignored: its key is in use", "key", kv.Key, "base", key, "derived from", owner)
+			continue
+		}
+		sorted = append(sorted, kv)
+	}
+	slices.SortStableFunc(sorted, func(a, b KeyValue) int { return strings.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(sorted, func(a, b KeyValue) bool { return a.Key == b.Key }), nil
+}
+
+// setDeps replaces the dependencies of the node, and their edges.
+func (x *exec) setDeps(n *node, deps []Dependency) {
+	if len(n.deps) == 0 && len(deps) == 0 {
+		n.deps = nil
+		return
+	}
+	if sameTargets(n.deps, deps) {
+		n.deps = deps
+		return
+	}
+	for i := range n.deps {
+		d := &n.deps[i]
+		if d.Key != "" {
+			x.g.Unneed(d.Key, n.key)
+		}
+		for _, p := range d.AnyOf.prefixes() {
+			x.g.UnneedPrefix(p, n.key)
+		}
+	}
+	for i := range deps {
+		d := &deps[i]
+		if d.Key != "" {
+			x.g.Need(d.Key, n.key)
+		}
+		for _, p := range d.AnyOf.prefixes() {
+			x.g.NeedPrefix(p, n.key)
+		}
+	}
+	n.deps = deps
+}
+
+var everyKey = []string{""}
+
+// prefixes of the keys that may match; none if the AnyOf is not in use.
+func (a *AnyOf) prefixes() []string {
+	if len(a.KeyPrefixes) == 0 && a.KeySelector != nil {
+		return everyKey
+	}
+	return a.KeyPrefixes
+}
+
+func sameTargets(a, b []Dependency) bool {
+	return slices.EqualFunc(a, b, func(a, b Dependency) bool {
+		return a.Key == b.Key && slices.Equal(a.AnyOf.prefixes(), b.AnyOf.prefixes())
+	})
+}
+
+// applyDerived makes the derived values of an existing base value be as given.
+// removeObsolete was called before.
+func (x *exec) applyDerived(base *node, derived []KeyValue) error {
+	if len(derived) == 0 && len(base.derived) == 0 {
+		return nil
+	}
+	keys := make([]string, len(derived))
+	for i, kv := range derived {
+		keys[i] = kv.Key
+	}
+	base.derived = keys
+	var errs error
+	for _, kv := range derived {
+		if base.have == nil || base.is(leaving) {
+			break // the base value was lost meanwhile
+		}
+		n := x.get(kv.Key)
+		if n == nil {
+			n = x.add(kv.Key)
+			n.base = base.key
+			n.desc = x.reg.find(kv.Key)
+		}
+		p := wasOf(n)
+		n = x.mut(n)
+		n.want = kv.Value
+		n.retry = base.retry
+		n.clear(fromSB)
+		n.set(base.flags & fromSB)
+		if err := x.reconcile(n, p); err != nil {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return x.inherit(base, errs)
+}
+
+// removeObsolete deletes the derived values that are not among the given.
+func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
+	var errs error
+	left := 0
+	for _, key := range base.derived {
+		for left < len(derived) && derived[left].Key < key {
+			left++
+		}
+		if left < len(derived) && derived[left].Key == key {
+			continue
+		}
+		if err := x.deleteDerived(key); err != nil {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+func (x *exec) deleteDerived(key string) error {
+	n := x.get(key)
+	if n == nil {
+		return nil
+	}
+	if x.abort {
+		return errAborted
+	}
+	p := wasOf(n)
+	n = x.mut(n)
+	n.want = nil
+	return x.delete(n, p, removing)
+}
+
+// updateDependents looks at all values that depend on the key, which has just
+// become available or is about to be deleted.
+func (x *exec) updateDependents(key string) error {
+	if x.scratch == nil {
+		x.scratch = make([]string, 0, 16)
+	}
+	start := len(x.scratch)
+	x.scratch = x.g.Needers(x.scratch, key)
+	end := len(x.scratch)
+	defer func() { x.scratch = x.scratch[:start] }()
+	var errs error
+	for i := start; i < end; i++ {
+		if err := x.updateDependent(x.scratch[i]); err != nil {
+			if x.abort {
+				return errAborted
+			}
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+// updateDependent re-examines one value, one of whose dependencies has
+// changed. It returns errors only of values that this transaction is about.
+func (x *exec) updateDependent(key string) error {
+	n := x.get(key)
+	if n == nil || n.want == nil || n.is(fromSB) || n.is(leaving) {
+		return nil
+	}
+	if _, busy := x.branch[key]; busy {
+		return nil
+	}
+	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting {
+		return x.inherit(n, n.info.err)
+	}
+	if n.have != nil && !n.is(broken) {
+		unmet := x.unmet(n)
+		if len(unmet) == 0 {
+			return nil
+		}
+		p := wasOf(n)
+		x.branch[key] = struct{}{}
+		defer delete(x.branch, key)
+		return x.inherit(n, x.deleteExisting(x.mut(n), p, postponing))
+	}
+	switch n.State() {
+	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
+		return nil
+	case pb.ValueState_PENDING:
+		if unmet := x.unmet(n); len(unmet) > 0 {
+			if !slices.Equal(unmet, n.details()) {
+				x.mut(n).info = &nodeInfo{details: unmet}
+			}
+			return nil
+		}
+	}
+	if n.base != "" {
+		if base := x.get(n.base); base == nil || base.have == nil || base.is(leaving) {
+			return nil
+		}
+	}
+	p := wasOf(n)
+	return x.inherit(n, x.reconcile(x.mut(n), p))
+}
+
+// inherit decides if the failure of n also stops what caused it: only if the
+// transaction is about n.
+func (x *exec) inherit(n *node, err error) error {
+	if err == nil || x.abort {
+		return err
+	}
+	if _, about := x.applied[n.baseKey()]; !about {
+		return nil
+	}
+	return err
+}

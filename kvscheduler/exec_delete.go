@@ -1,0 +1,147 @@
+package kvscheduler
+
+import (
+	"errors"
+	"fmt"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// purpose of a deletion.
+type purpose int
+
+const (
+	// removing: nobody wants the value any more.
+	removing purpose = iota
+	// postponing: the value is wanted, but its dependencies are not met.
+	postponing
+	// recreating: the value is created again, differently.
+	recreating
+)
+
+// errAborted unwinds the execution of a transaction that is to be reverted.
+var errAborted = errors.New("transaction is being reverted")
+
+// delete makes a value not exist that nobody wants.
+func (x *exec) delete(n *node, p was, why purpose) error {
+	if x.abort {
+		return errAborted
+	}
+	if _, busy := x.branch[n.key]; busy {
+		return nil
+	}
+	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting && n.have != nil {
+		return n.info.err
+	}
+	x.branch[n.key] = struct{}{}
+	defer delete(x.branch, n.key)
+	if n.have == nil && !n.is(unknown) {
+		if x.removed(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
+			x.record(n, p, pb.TxnOperation_DELETE, recordAs{noop: true})
+		}
+		return nil
+	}
+	return x.deleteExisting(n, p, why)
+}
+
+// deleteExisting deletes a value that exists: first its derived values, then
+// those who depend on it are deleted and become pending, then itself.
+func (x *exec) deleteExisting(n *node, p was, why purpose) error {
+	n.set(leaving)
+	err := x.deleteAllDerived(n)
+	if err == nil || !x.abort {
+		err = errors.Join(err, x.updateDependents(n.key))
+	}
+	if err != nil {
+		return x.stay(n, p, why, err)
+	}
+	if h := n.desc; h != nil && !n.is(fromSB) && x.caller != nil {
+		if h.delete == nil {
+			n.clear(leaving)
+			return x.fail(n, p, pb.TxnOperation_DELETE, ErrUnimplementedDelete, why == recreating)
+		}
+		old := n.have
+		if old == nil {
+			old = n.deletedValue(p)
+		}
+		c := call{h: h, name: "Delete", run: callDelete, key: n.key, old: old, meta: n.meta}
+		if err := x.caller.do(&c); err != nil {
+			n.clear(leaving)
+			return x.fail(n, p, pb.TxnOperation_DELETE, err, why == recreating)
+		}
+	}
+	if n.meta != nil {
+		x.forgetMetadata(n)
+	}
+	n.have, n.meta, n.info, n.derived = nil, nil, nil, nil
+	n.clear(broken | unknown | leaving | drifted)
+	switch why {
+	case removing:
+		x.removed(n)
+	case recreating:
+		n.setState(pb.ValueState_REMOVED)
+		n.lastOp = uint8(pb.TxnOperation_DELETE)
+	case postponing:
+		n.setState(pb.ValueState_PENDING)
+		n.lastOp = uint8(pb.TxnOperation_DELETE)
+		n.info = &nodeInfo{details: x.unmet(n)}
+	}
+	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
+	return nil
+}
+
+// stay restores a value whose deletion was stopped by the failure of another.
+func (x *exec) stay(n *node, p was, why purpose, err error) error {
+	n.clear(leaving)
+	if x.abort {
+		return errAborted
+	}
+	if why == postponing {
+		// It exists although its dependencies are not met.
+		return x.fail(n, p, pb.TxnOperation_DELETE, fmt.Errorf("not deleted, because of what depends on it: %w", err), false)
+	}
+	n.set(drifted)
+	if n.available() {
+		// Who was deleted to make way for it may come back.
+		err = errors.Join(err, x.updateDependents(n.key))
+	}
+	return err
+}
+
+// deleteAllDerived deletes the derived values of a base value.
+func (x *exec) deleteAllDerived(n *node) error {
+	var errs error
+	for _, key := range n.derived {
+		if err := x.deleteDerived(key); err != nil {
+			if x.abort {
+				return errAborted
+			}
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+// removed marks a value as gone for good. Derived values leave the graph at
+// once, base values at the end of the transaction.
+func (x *exec) removed(n *node) {
+	n.setState(pb.ValueState_REMOVED)
+	n.lastOp = uint8(pb.TxnOperation_DELETE)
+	n.info = nil
+	n.clear(broken | unknown | leaving | drifted)
+	x.setDeps(n, nil)
+	if n.base != "" {
+		x.g.Delete(n.key)
+		return
+	}
+	x.gone = append(x.gone, n)
+}
+
+// dropGone takes removed base values out of the graph.
+func (x *exec) dropGone() {
+	for _, n := range x.gone {
+		if n.State() == pb.ValueState_REMOVED && n.want == nil && n.have == nil {
+			x.g.Delete(n.key)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package kvscheduler
+
+import (
+	"errors"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// deletedValue is what Delete gets for a value of which only a failed creation
+// is known.
+func (n *node) deletedValue(p was) proto.Message {
+	if n.want != nil {
+		return n.want
+	}
+	return p.value
+}
+
+// pending marks a value whose dependencies are not met.
+func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet []string) {
+	same := p.state == pb.ValueState_PENDING && p.value == n.want
+	n.setState(pb.ValueState_PENDING)
+	n.lastOp = uint8(op)
+	n.info = &nodeInfo{details: unmet}
+	n.clear(drifted)
+	if !same {
+		x.record(n, p, op, recordAs{noop: true})
+	}
+}
+
+// unimplemented marks a base value that has no descriptor.
+func (x *exec) unimplemented(n *node, p was) error {
+	n.setState(pb.ValueState_UNIMPLEMENTED)
+	n.lastOp = uint8(pb.TxnOperation_CREATE)
+	n.info = nil
+	if p.state != pb.ValueState_UNIMPLEMENTED {
+		x.record(n, p, pb.TxnOperation_CREATE, recordAs{noop: true})
+	}
+	return nil
+}
+
+// invalid marks a value that can never be configured. What exists, if
+// anything, stays as it is: the last valid value.
+func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
+	same := p.state == pb.ValueState_INVALID && p.value == n.want
+	n.setState(pb.ValueState_INVALID)
+	n.lastOp = uint8(pb.TxnOperation_VALIDATE)
+	n.clear(drifted)
+	info := &nodeInfo{err: err, seq: x.seq}
+	if iv := (*InvalidValueError)(nil); errors.As(err, &iv) {
+		info.details = iv.Fields
+	}
+	n.info = info
+	if !same {
+		x.record(n, p, op, recordAs{noop: true})
+	}
+	return x.note(n.key, pb.TxnOperation_VALIDATE, err)
+}
+
+// fail marks a value whose operation failed, and has it read back.
+func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool) error {
+	state := pb.ValueState_FAILED
+	info := &nodeInfo{err: err, seq: x.seq}
+	iv := (*InvalidValueError)(nil)
+	again := false
+	switch {
+	case errors.Is(err, ErrUnsupported):
+		state = pb.ValueState_UNIMPLEMENTED
+		again = p.state == state && p.err != nil && p.err.Error() == err.Error()
+	case errors.As(err, &iv):
+		state = pb.ValueState_INVALID
+		info.details = iv.Fields
+	default:
+		x.planRetry(n, info)
+		if info.attempt > 0 {
+			state = pb.ValueState_RETRYING
+		}
+	}
+	switch op {
+	case pb.TxnOperation_CREATE:
+		n.have, n.meta = nil, nil
+		if state == pb.ValueState_FAILED || state == pb.ValueState_RETRYING {
+			n.set(broken | unknown)
+		}
+	case pb.TxnOperation_DELETE:
+		n.set(broken | unknown)
+	case pb.TxnOperation_UPDATE:
+		n.set(unknown)
+	}
+	n.clear(drifted)
+	n.setState(state)
+	n.lastOp = uint8(op)
+	n.info = info
+	if !again {
+		x.record(n, p, op, recordAs{recreate: recreate})
+	}
+	x.failed[n.baseKey()] = struct{}{}
+	return x.note(n.key, op, err)
+}
+
+// planRetry decides if the failed operation is repeated, and when.
+func (x *exec) planRetry(n *node, info *nodeInfo) {
+	policy := n.retry
+	if policy == nil || x.job.opts.revert && !x.reverting || !n.desc.retriable(info.err) {
+		return
+	}
+	attempt := 1
+	if x.job.isRetryOf(n.baseKey()) {
+		attempt = x.job.attempt + 1
+	}
+	if policy.MaxCount > 0 && attempt > policy.MaxCount {
+		return
+	}
+	info.attempt = attempt
+	info.delay = policy.delay(attempt)
+}
+
+// delay before the given attempt, which counts from 1.
+func (r *Retry) delay(attempt int) time.Duration {
+	const longest = 24 * time.Hour
+	d := r.Period
+	for i := 1; r.ExpBackoff && i < attempt && d < longest; i++ {
+		d *= 2
+	}
+	return d
+}
+
+func (h *handler) retriable(err error) bool {
+	if errors.Is(err, ErrUnimplementedCreate) || errors.Is(err, ErrUnimplementedDelete) || errors.Is(err, ErrUnsupported) {
+		return false
+	}
+	if h == nil || h.retriableFn == nil {
+		return true
+	}
+	retriable := true
+	var p error
+	func() {
+		defer caught(&p, h.name, "Retriable")
+		retriable = h.retriableFn(err)
+	}()
+	return retriable
+}
+
+// note adds a failure to the result of the transaction and decides if it is
+// to be reverted: if the value belongs to it, or was fine before it.
+func (x *exec) note(key string, op pb.TxnOperation, err error) error {
+	x.errs = append(x.errs, &KeyError{Key: key, Operation: op, Err: err})
+	if x.before == nil || x.reverting {
+		return err
+	}
+	base := key
+	if n := x.get(key); n != nil {
+		base = n.baseKey()
+	}
+	if _, about := x.applied[base]; about {
+		x.abort = true
+	} else if old, ok := x.before.Get(key); ok && old.available() {
+		x.abort = true
+	}
+	return err
+}
+
+// recordAs are the flags of an operation that the value does not tell.
+type recordAs struct{ noop, recreate bool }
+
+// record adds an operation to the record of the transaction. Of several
+// operations that only tell the way to the last one, the last one remains.
+func (x *exec) record(n *node, p was, op pb.TxnOperation, as recordAs) {
+	if !x.recording {
+		return
+	}
+	r := RecordedOp{
+		Operation: op, Key: n.key,
+		NewState: n.State(), PrevState: p.state, PrevValue: p.value, PrevErr: p.err, NewErr: n.err(),
+		NOOP: as.noop, IsDerived: n.base != "", IsProperty: n.base != "" && n.desc == nil,
+		IsRevert: x.reverting, IsRetry: x.job.isRetryOf(n.baseKey()), IsRecreate: as.recreate,
+	}
+	if op != pb.TxnOperation_DELETE {
+		r.NewValue = n.want
+	}
+	if n.desc != nil {
+		r.Descriptor = n.desc.name
+	}
+	if x.caller != nil && !as.noop && n.desc != nil && !n.is(fromSB) {
+		r.Duration, x.caller.last = x.caller.last, 0
+	}
+	if n.op >= 0 {
+		switch last := &x.ops[n.op]; {
+		case last.IsRevert != r.IsRevert:
+		case op == pb.TxnOperation_CREATE && last.NOOP && last.Operation == op && last.NewState == pb.ValueState_PENDING:
+			r.PrevState, r.PrevValue, r.PrevErr = last.PrevState, last.PrevValue, last.PrevErr
+			*last = RecordedOp{}
+			x.skipped++
+		case op == pb.TxnOperation_DELETE && as.noop && last.Operation == op && last.NewState == pb.ValueState_PENDING:
+			last.NewState = r.NewState
+			return
+		}
+	}
+	n.op = int32(len(x.ops))
+	x.ops = append(x.ops, r)
+}
+
+// recorded returns the operations, without those that later ones replaced.
+func (x *exec) recorded() []RecordedOp {
+	if x.skipped == 0 {
+		return x.ops
+	}
+	ops := make([]RecordedOp, 0, len(x.ops)-x.skipped)
+	for i := range x.ops {
+		if x.ops[i].Key != "" {
+			ops = append(ops, x.ops[i])
+		}
+	}
+	return ops
+}
+
+// storeMetadata publishes the metadata of a value that exists.
+func (x *exec) storeMetadata(n *node) {
+	if n.desc == nil || n.desc.metadata == nil || n.base != "" || x.caller == nil {
+		return
+	}
+	if err := n.desc.metadata.set(n.key, n.meta); err != nil {
+		x.log.Error("metadata not indexed", "key", n.key, "error", err)
+	}
+}
+
+func (x *exec) forgetMetadata(n *node) {
+	if n.desc == nil || n.desc.metadata == nil || n.base != "" || x.caller == nil {
+		return
+	}
+	if err := n.desc.metadata.unset(n.key); err != nil {
+		x.log.Error("metadata not indexed", "key", n.key, "error", err)
+	}
+}

@@ -1,0 +1,300 @@
+package kvscheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// RawValue stands for a decoded value whose message type is not linked into
+// the program that decodes it.
+type RawValue struct {
+	emptypb.Empty
+	Name string // of the message type
+	JSON string // its protojson
+}
+
+// jsonValue is a value in JSON: the name of its message and its protojson text.
+type jsonValue struct{ proto.Message }
+
+type jsonValueForm struct {
+	ProtoMsgName string
+	ProtoMsgData json.RawMessage
+}
+
+func (v jsonValue) MarshalJSON() ([]byte, error) {
+	if v.Message == nil {
+		return []byte("null"), nil
+	}
+	name, text := "", ""
+	if raw, ok := v.Message.(*RawValue); ok {
+		name, text = raw.Name, raw.JSON
+	} else {
+		name = string(v.ProtoReflect().Descriptor().FullName())
+		text = compact(v.Message)
+	}
+	data, err := json.Marshal(text)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(jsonValueForm{name, data})
+}
+
+func (v *jsonValue) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		v.Message = nil
+		return nil
+	}
+	var form jsonValueForm
+	if err := json.Unmarshal(b, &form); err != nil {
+		return err
+	}
+	text := []byte(form.ProtoMsgData)
+	if len(text) > 0 && text[0] == '"' {
+		var s string
+		if err := json.Unmarshal(text, &s); err != nil {
+			return err
+		}
+		text = []byte(s)
+	}
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(form.ProtoMsgName))
+	if err != nil {
+		v.Message = &RawValue{Name: form.ProtoMsgName, JSON: string(text)}
+		return nil
+	}
+	m := mt.New().Interface()
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, m); err != nil {
+		return fmt.Errorf("value of type %s: %w", form.ProtoMsgName, err)
+	}
+	v.Message = m
+	return nil
+}
+
+type keyValueForm struct {
+	Key   string
+	Value jsonValue
+}
+
+// MarshalJSON writes {"Key", "Value": {"ProtoMsgName", "ProtoMsgData"}}.
+func (kv KeyValue) MarshalJSON() ([]byte, error) {
+	return json.Marshal(keyValueForm{kv.Key, jsonValue{kv.Value}})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (kv *KeyValue) UnmarshalJSON(b []byte) error {
+	var form keyValueForm
+	if err := json.Unmarshal(b, &form); err != nil {
+		return err
+	}
+	kv.Key, kv.Value = form.Key, form.Value.Message
+	return nil
+}
+
+type opForm struct {
+	Operation  string
+	Key        string
+	Descriptor string `json:",omitempty"`
+	NewState   string
+	NewValue   jsonValue
+	NewErrMsg  string `json:",omitempty"`
+	PrevState  string
+	PrevValue  jsonValue
+	PrevErrMsg string        `json:",omitempty"`
+	NOOP       bool          `json:",omitempty"`
+	IsDerived  bool          `json:",omitempty"`
+	IsProperty bool          `json:",omitempty"`
+	IsRevert   bool          `json:",omitempty"`
+	IsRetry    bool          `json:",omitempty"`
+	IsRecreate bool          `json:",omitempty"`
+	Duration   time.Duration `json:",omitempty"`
+}
+
+// MarshalJSON writes states and operations as strings, values as KeyValue does.
+func (op RecordedOp) MarshalJSON() ([]byte, error) {
+	return json.Marshal(opForm{
+		Operation: op.Operation.String(), Key: op.Key, Descriptor: op.Descriptor,
+		NewState: op.NewState.String(), NewValue: jsonValue{op.NewValue}, NewErrMsg: message(op.NewErr),
+		PrevState: op.PrevState.String(), PrevValue: jsonValue{op.PrevValue}, PrevErrMsg: message(op.PrevErr),
+		NOOP: op.NOOP, IsDerived: op.IsDerived, IsProperty: op.IsProperty, IsRevert: op.IsRevert,
+		IsRetry: op.IsRetry, IsRecreate: op.IsRecreate, Duration: op.Duration,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
+func (op *RecordedOp) UnmarshalJSON(b []byte) error {
+	var f opForm
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	operation, ok := pb.TxnOperation_value[f.Operation]
+	if !ok {
+		return fmt.Errorf("unknown operation %q", f.Operation)
+	}
+	newState, err := parseState(f.NewState)
+	if err != nil {
+		return err
+	}
+	prevState, err := parseState(f.PrevState)
+	if err != nil {
+		return err
+	}
+	*op = RecordedOp{
+		Operation: pb.TxnOperation(operation), Key: f.Key, Descriptor: f.Descriptor,
+		NewState: newState, NewValue: f.NewValue.Message, NewErr: errorOf(f.NewErrMsg),
+		PrevState: prevState, PrevValue: f.PrevValue.Message, PrevErr: errorOf(f.PrevErrMsg),
+		NOOP: f.NOOP, IsDerived: f.IsDerived, IsProperty: f.IsProperty, IsRevert: f.IsRevert,
+		IsRetry: f.IsRetry, IsRecreate: f.IsRecreate, Duration: f.Duration,
+	}
+	return nil
+}
+
+type txnForm struct {
+	SeqNum         uint64
+	TxnType        string
+	ResyncType     string
+	Description    string
+	RetryForTxn    uint64 `json:",omitempty"`
+	RetryAttempt   int    `json:",omitempty"`
+	Start, Stop    time.Time
+	SouthboundTime time.Duration
+	Values         []KeyValue
+	Executed       []RecordedOp
+}
+
+// MarshalJSON writes the form in which REST serves the record.
+func (t *RecordedTxn) MarshalJSON() ([]byte, error) {
+	f := txnForm{
+		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
+		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
+		SouthboundTime: t.SouthboundTime, Values: t.Values, Executed: t.Executed,
+	}
+	if f.Values == nil {
+		f.Values = []KeyValue{}
+	}
+	if f.Executed == nil {
+		f.Executed = []RecordedOp{}
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
+	var f txnForm
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	typ, err := parseName(txnTypeNames, f.TxnType, "transaction type")
+	if err != nil {
+		return err
+	}
+	resync, err := parseName(resyncNames, f.ResyncType, "resync type")
+	if err != nil {
+		return err
+	}
+	*t = RecordedTxn{
+		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
+		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
+		SouthboundTime: f.SouthboundTime, Values: f.Values, Executed: f.Executed,
+	}
+	return nil
+}
+
+// String names the origin as dumps do.
+func (o Origin) String() string {
+	if name, ok := originNames[o]; ok {
+		return name
+	}
+	return fmt.Sprintf("Origin(%d)", int(o))
+}
+
+var originNames = map[Origin]string{UnknownOrigin: "unknown", FromNB: "NB", FromSB: "SB"}
+
+type dumpForm struct {
+	Key        string
+	Descriptor string
+	Value      jsonValue
+	Metadata   any
+	Origin     string
+	State      string
+}
+
+// MarshalJSON writes the form in which REST serves dumped values. Metadata
+// that JSON cannot express is written as text.
+func (d DumpedValue) MarshalJSON() ([]byte, error) {
+	f := dumpForm{d.Key, d.Descriptor, jsonValue{d.Value}, d.Metadata, d.Origin.String(), d.State.String()}
+	if _, err := json.Marshal(f.Metadata); err != nil {
+		f.Metadata = fmt.Sprintf("%+v", d.Metadata)
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; Metadata becomes plain JSON.
+func (d *DumpedValue) UnmarshalJSON(b []byte) error {
+	var f dumpForm
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	origin, err := parseName(originNames, f.Origin, "origin")
+	if err != nil {
+		return err
+	}
+	state, err := parseState(f.State)
+	if err != nil {
+		return err
+	}
+	*d = DumpedValue{f.Key, f.Descriptor, f.Value.Message, f.Metadata, origin, state}
+	return nil
+}
+
+// Status is a BaseValueStatus whose JSON is protojson.
+type Status struct{ *pb.BaseValueStatus }
+
+// MarshalJSON writes protojson with the names of the proto fields.
+func (s Status) MarshalJSON() ([]byte, error) {
+	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(s.BaseValueStatus)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Status) UnmarshalJSON(b []byte) error {
+	s.BaseValueStatus = &pb.BaseValueStatus{}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, s.BaseValueStatus)
+}
+
+func parseState(name string) (pb.ValueState, error) {
+	if n, ok := pb.ValueState_value[name]; ok {
+		return pb.ValueState(n), nil
+	}
+	return 0, fmt.Errorf("unknown state %q", name)
+}
+
+func parseName[T comparable](names map[T]string, name, what string) (T, error) {
+	for v, n := range names {
+		if n == name {
+			return v, nil
+		}
+	}
+	var zero T
+	return zero, fmt.Errorf("unknown %s %q", what, name)
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func errorOf(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}

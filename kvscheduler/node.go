@@ -1,0 +1,114 @@
+package kvscheduler
+
+import (
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// node is a value as the scheduler knows it. Nodes that were published are
+// never changed; a transaction changes copies (see exec.mut).
+type node struct {
+	key string
+	// base is the key of the value that this one is derived from.
+	base string
+	desc *handler // nil: property, or base value without a descriptor
+
+	// want is what should exist: requested by the northbound or derived from
+	// what is. nil: nothing should.
+	want proto.Message
+	// have is what exists, as far as known. nil: nothing does.
+	have proto.Message
+	meta any
+
+	deps    []Dependency
+	derived []string // sorted keys of derived values
+	retry   *Retry   // policy of the last transaction that requested the value
+	info    *nodeInfo
+
+	txn   uint64 // last transaction that changed the value
+	epoch uint64 // owner of this copy
+	op    int32  // index of the last operation recorded in this epoch, or -1
+
+	state  uint8
+	lastOp uint8
+	flags  flags
+}
+
+type flags uint8
+
+const (
+	// fromSB: the value exists without us.
+	fromSB flags = 1 << iota
+	// broken: its last creation or deletion failed. Nobody may depend on it.
+	broken
+	// unknown: the last operation failed and the southbound could not be read since.
+	unknown
+	// leaving: it is about to be deleted, in this transaction.
+	leaving
+	// drifted: have was read back and differs from what it was.
+	drifted
+)
+
+// nodeInfo is what only values in trouble have.
+type nodeInfo struct {
+	err     error
+	details []string // labels of unmet dependencies, or invalid fields
+	// Of failures:
+	seq     uint64 // the transaction that failed
+	attempt int    // of the retry that is scheduled
+	delay   time.Duration
+}
+
+func (n *node) is(f flags) bool          { return n.flags&f != 0 }
+func (n *node) set(f flags)              { n.flags |= f }
+func (n *node) clear(f flags)            { n.flags &^= f }
+func (n *node) State() pb.ValueState     { return pb.ValueState(n.state) }
+func (n *node) setState(s pb.ValueState) { n.state = uint8(s) }
+func (n *node) baseKey() string {
+	if n.base != "" {
+		return n.base
+	}
+	return n.key
+}
+
+// available tells if others may depend on the value.
+func (n *node) available() bool {
+	return n.have != nil && n.flags&(broken|leaving) == 0 &&
+		(n.want != nil || n.flags&fromSB != 0 || n.State() == pb.ValueState_DISCOVERED)
+}
+
+func (n *node) err() error {
+	if n.info == nil {
+		return nil
+	}
+	return n.info.err
+}
+
+func (n *node) details() []string {
+	if n.info == nil {
+		return nil
+	}
+	return n.info.details
+}
+
+// failing tells if the last operation failed and may be repeated.
+func (n *node) failing() bool {
+	return n.State() == pb.ValueState_FAILED || n.State() == pb.ValueState_RETRYING
+}
+
+// value is what people want to see: what should exist, or else what does.
+func (n *node) value() proto.Message {
+	if n.want != nil {
+		return n.want
+	}
+	return n.have
+}
+
+func (n *node) origin() Origin {
+	if n.is(fromSB) {
+		return FromSB
+	}
+	return FromNB
+}

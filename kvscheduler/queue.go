@@ -1,0 +1,167 @@
+package kvscheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// queueCapacity bounds the transactions and notifications that wait. What the
+// scheduler itself adds (retries, drift, registrations) does not count.
+const queueCapacity = 200
+
+// job is a unit of work for the worker: a transaction, or a function.
+type job struct {
+	typ    TxnType
+	values []KeyValue // sorted by key
+	opts   txnOptions
+
+	notifications []Notification
+
+	retryOf   uint64 // retries: the transaction that failed
+	attempt   int
+	retryKeys map[string]struct{}
+
+	unimplemented *handler // RetryUnimplOps: the descriptor that is new
+
+	drift string // reason, for a downstream resync that drift called for
+
+	// fn, if not nil, is what the job does; it is not a transaction.
+	fn func()
+
+	queued  time.Time
+	bounded bool
+	result  chan jobResult // buffered; nil if nobody waits
+}
+
+type jobResult struct {
+	seq uint64
+	err error
+}
+
+// queue is the FIFO of jobs.
+type queue struct {
+	places chan struct{} // one element for each bounded job
+	wake   chan struct{}
+	done   chan struct{} // closed by close
+
+	mu     sync.Mutex
+	jobs   []*job
+	closed bool
+}
+
+func newQueue() *queue {
+	return &queue{places: make(chan struct{}, queueCapacity), wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// put adds a bounded job; wait tells if it waits for a place.
+func (q *queue) put(ctx context.Context, j *job, wait bool) error {
+	select {
+	case <-q.done:
+		return ErrClosed
+	case q.places <- struct{}{}:
+	default:
+		if !wait {
+			return ErrQueueFull
+		}
+		select {
+		case <-q.done:
+			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		case q.places <- struct{}{}:
+		}
+	}
+	j.bounded = true
+	if !q.push(j) {
+		<-q.places
+		return ErrClosed
+	}
+	return nil
+}
+
+// push adds a job without waiting. False: the queue is closed.
+func (q *queue) push(j *job) bool {
+	j.queued = time.Now()
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return false
+	}
+	q.jobs = append(q.jobs, j)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// pop takes the first job out of the queue, waiting for it; nil after close.
+func (q *queue) pop() *job {
+	for {
+		q.mu.Lock()
+		if len(q.jobs) > 0 && !q.closed {
+			j := q.jobs[0]
+			q.jobs[0] = nil
+			q.jobs = q.jobs[1:]
+			q.mu.Unlock()
+			if j.bounded {
+				<-q.places
+			}
+			return j
+		}
+		closed := q.closed
+		q.mu.Unlock()
+		if closed {
+			return nil
+		}
+		<-q.wake
+	}
+}
+
+// withdraw removes a job that was not started. False: too late.
+func (q *queue) withdraw(j *job) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.jobs {
+		if q.jobs[i] == j {
+			q.jobs = append(q.jobs[:i:i], q.jobs[i+1:]...)
+			if j.bounded {
+				<-q.places
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// close ends the queue. The jobs that are left fail with ErrClosed.
+func (q *queue) close() {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return
+	}
+	q.closed = true
+	jobs := q.jobs
+	q.jobs = nil
+	q.mu.Unlock()
+	close(q.done)
+	for _, j := range jobs {
+		if j.result != nil {
+			j.result <- jobResult{NoSeqNum, ErrClosed}
+		}
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// length is the number of waiting jobs.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs)
+}

@@ -1,0 +1,374 @@
+package kvscheduler
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// refresh is one reading of the southbound.
+type refresh struct {
+	x *exec
+	// requested values of the transaction that are not in the graph yet, sorted.
+	requested []KeyValue
+	// lost and gained are the keys that ceased or began to be available.
+	lost, gained []string
+}
+
+// readAll reads all values of all descriptors.
+func (r *refresh) readAll() {
+	for _, h := range r.x.reg.ordered {
+		if h.retrieve == nil {
+			continue
+		}
+		var nodes []*node
+		r.x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
+			if n.base == "" && (n.desc == h || n.desc == nil && h.owns(key)) {
+				nodes = append(nodes, n)
+			}
+			return true
+		})
+		c := call{h: h, name: "Retrieve", run: callRetrieve, items: r.expected(h, nodes)}
+		r.read(&c, nodes, nil)
+	}
+}
+
+// readKeys reads the values with the given base keys only.
+func (r *refresh) readKeys(keys []string) {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	byHandler := map[*handler][]*node{}
+	for _, key := range keys {
+		if n := r.x.get(key); n != nil && n.base == "" && n.desc != nil && n.desc.retrieveKeys != nil {
+			byHandler[n.desc] = append(byHandler[n.desc], n)
+		}
+	}
+	for _, h := range r.x.reg.ordered {
+		if nodes := byHandler[h]; len(nodes) > 0 {
+			c := call{h: h, name: "RetrieveKeys", run: callRetrieveKeys, items: r.expected(h, nodes)}
+			r.read(&c, nodes, func(key string) bool { _, found := slices.BinarySearch(keys, key); return found })
+		}
+	}
+}
+
+// expected is what helps the descriptor to name what it finds: values that
+// exist as far as known, and others that should.
+func (r *refresh) expected(h *handler, nodes []*node) []item {
+	wanted := r.requested
+	if len(wanted) > 0 {
+		from := sort.Search(len(wanted), func(i int) bool { return wanted[i].Key >= h.keys.Prefix })
+		wanted = wanted[from:]
+	}
+	items := make([]item, 0, len(nodes))
+	for _, n := range nodes {
+		for len(wanted) > 0 && wanted[0].Key < n.key {
+			items = appendWanted(items, h, wanted[0])
+			wanted = wanted[1:]
+		}
+		v := n.have
+		if len(wanted) > 0 && wanted[0].Key == n.key {
+			if v == nil {
+				v = wanted[0].Value
+			}
+			wanted = wanted[1:]
+		}
+		if v == nil {
+			v = n.want
+		}
+		if v != nil {
+			items = append(items, item{n.key, v, n.meta, n.origin()})
+		}
+	}
+	for len(wanted) > 0 && strings.HasPrefix(wanted[0].Key, h.keys.Prefix) {
+		items = appendWanted(items, h, wanted[0])
+		wanted = wanted[1:]
+	}
+	return items
+}
+
+func appendWanted(items []item, h *handler, kv KeyValue) []item {
+	if kv.Value == nil || !h.owns(kv.Key) {
+		return items
+	}
+	return append(items, item{Key: kv.Key, Value: kv.Value, Origin: FromNB})
+}
+
+// read makes the call and merges what it finds with the given nodes, which
+// are sorted by key.
+func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
+	caller := r.x.caller
+	if caller == nil {
+		caller = r.x.reader
+	}
+	if err := caller.do(c); err != nil {
+		r.x.errs = append(r.x.errs, &KeyError{Key: c.h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
+		r.x.log.Error("southbound not read", "descriptor", c.h.name, "error", err)
+		return
+	}
+	items := c.outItems
+	byKey := func(a, b item) int { return strings.Compare(a.Key, b.Key) }
+	if !slices.IsSortedFunc(items, byKey) {
+		slices.SortStableFunc(items, byKey)
+	}
+	for i := range items {
+		it := &items[i]
+		if i > 0 && it.Key == items[i-1].Key {
+			r.x.log.Warn("retrieved value ignored: key returned twice", "key", it.Key, "descriptor", c.h.name)
+			continue
+		}
+		for len(nodes) > 0 && nodes[0].key < it.Key {
+			r.missing(nodes[0])
+			nodes = nodes[1:]
+		}
+		var n *node
+		if len(nodes) > 0 && nodes[0].key == it.Key {
+			n, nodes = nodes[0], nodes[1:]
+		}
+		if n == nil {
+			if only != nil && !only(it.Key) {
+				continue
+			}
+			if !c.h.owns(it.Key) || r.x.get(it.Key) != nil {
+				r.x.log.Warn("retrieved value ignored: not a base value of this descriptor", "key", it.Key, "descriptor", c.h.name)
+				continue
+			}
+		}
+		r.found(c.h, n, it)
+	}
+	for _, n := range nodes {
+		r.missing(n)
+	}
+}
+
+// found updates the graph for a value that exists; n is nil if it was unknown.
+func (r *refresh) found(h *handler, n *node, it *item) {
+	x := r.x
+	switch {
+	case n == nil:
+		n = x.add(it.Key)
+		n.desc = h
+		if r.originOf(it) == FromSB {
+			n.set(fromSB)
+			n.want = it.Value
+			n.setState(pb.ValueState_OBTAINED)
+		} else {
+			n.setState(pb.ValueState_DISCOVERED)
+			if deps, err := h.dependencies(it.Key, it.Value); err == nil {
+				x.setDeps(n, deps)
+			}
+		}
+		n.have, n.meta = it.Value, it.Metadata
+		x.storeMetadata(n)
+		r.gained = append(r.gained, n.key)
+	default:
+		same := n.have != nil && (n.have == it.Value || proto.Equal(n.have, it.Value))
+		sameMeta := h.sameMetadata(n.meta, it.Metadata)
+		if !same || !sameMeta || n.is(unknown) || n.desc == nil {
+			before := n.available()
+			n = x.mut(n)
+			n.desc = h
+			n.clear(unknown)
+			if !sameMeta {
+				n.meta = it.Metadata
+				x.storeMetadata(n)
+			}
+			if !same {
+				n.have = it.Value
+				n.set(drifted)
+				if n.is(fromSB) {
+					n.want = it.Value
+					n.clear(drifted)
+				}
+				switch n.State() {
+				case pb.ValueState_PENDING, pb.ValueState_MISSING, pb.ValueState_REMOVED:
+					n.setState(pb.ValueState_DISCOVERED)
+					n.info = nil
+				}
+			}
+			if !before && n.available() {
+				r.gained = append(r.gained, n.key)
+			}
+		}
+	}
+	if h.derivedFn != nil {
+		r.foundDerived(n)
+	}
+}
+
+// originOf resolves the origin that the descriptor left open: what was ever
+// requested by the northbound is ours.
+func (r *refresh) originOf(it *item) Origin {
+	if it.Origin != UnknownOrigin {
+		return it.Origin
+	}
+	if i, ok := slices.BinarySearchFunc(r.requested, it.Key, func(kv KeyValue, key string) int { return strings.Compare(kv.Key, key) }); ok &&
+		r.requested[i].Value != nil {
+		return FromNB
+	}
+	if r.x.retired.has(it.Key) {
+		return FromNB
+	}
+	return FromSB
+}
+
+// foundDerived updates the derived values of a base value that was found.
+func (r *refresh) foundDerived(base *node) {
+	x := r.x
+	found, err := x.deriveFrom(base.desc, base.key, base.have)
+	if err != nil {
+		x.log.Error("derived values of a retrieved value not known", "key", base.key, "error", err)
+		return
+	}
+	for _, key := range base.derived {
+		if _, ok := slices.BinarySearchFunc(found, key, func(kv KeyValue, key string) int { return strings.Compare(kv.Key, key) }); !ok {
+			if n := x.get(key); n != nil {
+				r.missingDerived(n)
+			}
+		}
+	}
+	for _, kv := range found {
+		n := x.get(kv.Key)
+		if n == nil {
+			n = x.add(kv.Key)
+			n.base, n.desc, n.have = base.key, x.reg.find(kv.Key), kv.Value
+			if base.is(fromSB) {
+				n.set(fromSB)
+				n.want = kv.Value
+				n.setState(pb.ValueState_OBTAINED)
+			} else {
+				n.setState(pb.ValueState_DISCOVERED)
+				if deps, err := n.desc.dependencies(kv.Key, kv.Value); err == nil {
+					x.setDeps(n, deps)
+				}
+			}
+			i, ok := slices.BinarySearch(base.derived, kv.Key)
+			if !ok {
+				base = x.mut(base)
+				base.derived = slices.Insert(slices.Clone(base.derived), i, kv.Key)
+			}
+			r.gained = append(r.gained, kv.Key)
+			continue
+		}
+		if n.have != nil && !n.is(unknown) && (n.have == kv.Value || proto.Equal(n.have, kv.Value)) {
+			continue
+		}
+		before := n.available()
+		n = x.mut(n)
+		if n.have == nil || !proto.Equal(n.have, kv.Value) {
+			n.have = kv.Value
+			n.set(drifted)
+			if n.is(fromSB) {
+				n.want = kv.Value
+				n.clear(drifted)
+			}
+		}
+		n.clear(unknown)
+		if s := n.State(); s == pb.ValueState_PENDING || s == pb.ValueState_MISSING {
+			n.setState(pb.ValueState_DISCOVERED)
+			n.info = nil
+		}
+		if !before && n.available() {
+			r.gained = append(r.gained, n.key)
+		}
+	}
+}
+
+// missing updates the graph for a base value that does not exist.
+func (r *refresh) missing(n *node) {
+	if n.have == nil && !n.is(unknown) {
+		return
+	}
+	x := r.x
+	n = x.mut(n)
+	for _, key := range n.derived {
+		if d := x.get(key); d != nil {
+			if d.available() {
+				r.lost = append(r.lost, key)
+			}
+			x.drop(d)
+		}
+	}
+	n.derived = nil
+	if n.available() {
+		r.lost = append(r.lost, n.key)
+	}
+	x.forgetMetadata(n)
+	n.have, n.meta = nil, nil
+	n.clear(unknown | drifted)
+	switch {
+	case n.is(fromSB) || n.State() == pb.ValueState_DISCOVERED && n.want == nil:
+		x.drop(n)
+	case n.want == nil:
+		n.clear(broken)
+		x.removed(n)
+	case n.State() == pb.ValueState_CONFIGURED || n.State() == pb.ValueState_DISCOVERED:
+		n.setState(pb.ValueState_MISSING)
+	}
+}
+
+// missingDerived updates the graph for a derived value that does not exist,
+// although its base value does.
+func (r *refresh) missingDerived(n *node) {
+	if n.have == nil && !n.is(unknown) {
+		return
+	}
+	x := r.x
+	n = x.mut(n)
+	if n.available() {
+		r.lost = append(r.lost, n.key)
+	}
+	n.have = nil
+	n.clear(unknown | drifted)
+	switch {
+	case n.want == nil || n.is(fromSB):
+		if base := x.get(n.base); base != nil {
+			base = x.mut(base)
+			base.derived = slices.DeleteFunc(slices.Clone(base.derived), func(k string) bool { return k == n.key })
+		}
+		x.drop(n)
+	case n.State() == pb.ValueState_CONFIGURED || n.State() == pb.ValueState_DISCOVERED:
+		n.setState(pb.ValueState_MISSING)
+	}
+}
+
+// cut deletes what depends on values that turned out not to exist, before
+// anything is repaired: they are created again together with what they need.
+func (r *refresh) cut() {
+	for _, key := range r.lost {
+		if n := r.x.get(key); n == nil || !n.available() {
+			_ = r.x.updateDependents(key) // failures are recorded with their values
+		}
+	}
+	r.lost = nil
+}
+
+// join creates what was waiting for values that turned out to exist.
+func (r *refresh) join() {
+	for _, key := range r.gained {
+		if n := r.x.get(key); n != nil && n.available() {
+			_ = r.x.updateDependents(key)
+		}
+	}
+	r.gained = nil
+}
+
+// readFailed reads the values back whose operations failed: their state cannot
+// be assumed. What is found out may call for more operations.
+func (x *exec) readFailed(follow bool) {
+	for round := 0; len(x.failed) > 0 && round < 16; round++ {
+		keys := make([]string, 0, len(x.failed))
+		for key := range x.failed {
+			keys = append(keys, key)
+		}
+		clear(x.failed)
+		r := refresh{x: x}
+		r.readKeys(keys)
+		if follow {
+			r.cut()
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package kvscheduler
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// registry is the immutable set of registered descriptors.
+type registry struct {
+	byName  map[string]*handler
+	ordered []*handler // in the order of Retrieve
+	spaces  []*handler // sorted by key prefix
+}
+
+// Register adds a descriptor. Values that were requested before their
+// descriptor was there are configured now. Errors name both sides of a conflict.
+func Register[V proto.Message, M any](s *Scheduler, d Descriptor[V, M]) error {
+	h, err := newHandler(d)
+	if err != nil {
+		return err
+	}
+	s.registerMu.Lock()
+	defer s.registerMu.Unlock()
+	next, err := s.registry.Load().with(h)
+	if err != nil {
+		return err
+	}
+	s.registry.Store(next)
+	s.queue.push(&job{typ: RetryUnimplOps, unimplemented: h})
+	return nil
+}
+
+// with returns the registry extended by h, or the conflict that forbids it.
+func (r *registry) with(h *handler) (*registry, error) {
+	next := &registry{byName: make(map[string]*handler, len(r.byName)+1)}
+	for name, o := range r.byName {
+		if name == h.name {
+			return nil, fmt.Errorf("descriptor %s is already registered (for keys %q, now for %q)", name, o.keys.Prefix, h.keys.Prefix)
+		}
+		if key, overlap := overlapping(o, h); overlap {
+			return nil, fmt.Errorf("key spaces of descriptors %s (%q) and %s (%q) overlap: both claim %q",
+				o.name, o.keys.Prefix, h.name, h.keys.Prefix, key)
+		}
+		next.byName[name] = o
+	}
+	next.byName[h.name] = h
+	var err error
+	if next.ordered, err = retrieveOrder(next.byName); err != nil {
+		return nil, err
+	}
+	next.spaces = slices.Clone(next.ordered)
+	sort.SliceStable(next.spaces, func(i, j int) bool { return next.spaces[i].keys.Prefix < next.spaces[j].keys.Prefix })
+	return next, nil
+}
+
+// overlapping returns a key that both descriptors claim.
+func overlapping(a, b *handler) (string, bool) {
+	if len(a.keys.Prefix) > len(b.keys.Prefix) {
+		a, b = b, a
+	}
+	if !strings.HasPrefix(b.keys.Prefix, a.keys.Prefix) {
+		return "", false
+	}
+	// All keys of b have a's prefix.
+	for _, key := range []string{a.keys.Example, b.keys.Example, b.keys.Prefix} {
+		if key != "" && a.owns(key) && b.owns(key) {
+			return key, true
+		}
+	}
+	if a.keys.Match == nil {
+		return b.keys.Prefix + "…", true
+	}
+	return "", false
+}
+
+// find returns the descriptor of the key, nil if there is none.
+func (r *registry) find(key string) *handler {
+	// Descriptors whose prefix is a prefix of key, the longest first: the last
+	// space that is not greater than q either is one, or tells how long such a
+	// prefix can be at most.
+	for q := key; ; {
+		i := sort.Search(len(r.spaces), func(i int) bool { return r.spaces[i].keys.Prefix > q }) - 1
+		if i < 0 {
+			return nil
+		}
+		p := r.spaces[i].keys.Prefix
+		n := 0
+		for n < len(p) && n < len(key) && p[n] == key[n] {
+			n++
+		}
+		if n == len(p) {
+			for ; i >= 0 && r.spaces[i].keys.Prefix == p; i-- {
+				if m := r.spaces[i].keys.Match; m == nil || m(key) {
+					return r.spaces[i]
+				}
+			}
+			if n == 0 {
+				return nil
+			}
+			n--
+		}
+		q = key[:n]
+	}
+}
+
+// retrieveOrder sorts descriptors so that each follows those that it names in
+// RetrieveAfter; ties are alphabetical. Names that are not registered (yet)
+// are ignored.
+func retrieveOrder(byName map[string]*handler) ([]*handler, error) {
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	const visiting, done = 1, 2
+	state := map[string]int{}
+	var order []*handler
+	var path []string
+	var visit func(name string) error
+	visit = func(name string) error {
+		h := byName[name]
+		if h == nil || state[name] == done {
+			return nil
+		}
+		path = append(path, name)
+		defer func() { path = path[:len(path)-1] }()
+		if state[name] == visiting {
+			return fmt.Errorf("RetrieveAfter of descriptors is a cycle: %s", strings.Join(path[slices.Index(path, name):], " after "))
+		}
+		state[name] = visiting
+		after := slices.Sorted(slices.Values(h.after))
+		for _, a := range after {
+			if err := visit(a); err != nil {
+				return err
+			}
+		}
+		state[name] = done
+		order = append(order, h)
+		return nil
+	}
+	for _, name := range names {
+		if err := visit(name); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}

@@ -1,0 +1,308 @@
+package kvscheduler
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// Handler serves the REST API below /scheduler/:
+//
+//	GET  /scheduler/txn-history       format=json|text seq-num= since= until= first= last=
+//	GET  /scheduler/dump              descriptor= key-prefix= view=SB|NB|cached
+//	GET  /scheduler/status            key= descriptor= key-prefix= state=
+//	POST /scheduler/downstream-resync retry=true
+//
+// Errors are answered with {"Error": "text"}.
+func (s *Scheduler) Handler() http.Handler {
+	mux := http.NewServeMux()
+	serve := func(pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := h(w, r); err != nil {
+				writeError(w, err)
+			}
+		})
+	}
+	serve("GET /scheduler/txn-history", s.serveHistory)
+	serve("GET /scheduler/dump", s.serveDump)
+	serve("GET /scheduler/status", s.serveStatus)
+	serve("POST /scheduler/downstream-resync", s.serveResync)
+	return mux
+}
+
+// httpError is an error with the status that it is answered with.
+type httpError struct {
+	status int
+	err    error
+}
+
+func (e *httpError) Error() string { return e.err.Error() }
+func (e *httpError) Unwrap() error { return e.err }
+
+func badRequest(format string, args ...any) error {
+	return &httpError{http.StatusBadRequest, fmt.Errorf(format, args...)}
+}
+
+func notFound(format string, args ...any) error {
+	return &httpError{http.StatusNotFound, fmt.Errorf(format, args...)}
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	if he, ok := err.(*httpError); ok {
+		status = he.status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct{ Error string }{err.Error()})
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(data, '\n'))
+	return nil
+}
+
+// query returns the arguments of the request, of which all must be known and
+// all but the repeatable ones are given once.
+func query(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("arguments: %v", err)
+	}
+	for name, values := range q {
+		name, repeatable := name, slices.Contains(known, name+"*")
+		if !repeatable && !slices.Contains(known, name) {
+			return nil, badRequest("unknown argument %q: known are %s", name, strings.ReplaceAll(strings.Join(known, ", "), "*", ""))
+		}
+		if !repeatable && len(values) > 1 {
+			return nil, badRequest("argument %q is given %d times", name, len(values))
+		}
+	}
+	return q, nil
+}
+
+// timeArg parses Unix nanoseconds or RFC 3339.
+func timeArg(q url.Values, name string) (time.Time, error) {
+	text := q.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ns, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Unix(0, ns), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return t, badRequest("argument %q: %q is neither Unix time in nanoseconds nor RFC 3339", name, text)
+	}
+	return t, nil
+}
+
+func countArg(q url.Values, name string) (n int, err error) {
+	if text := q.Get(name); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 {
+			return 0, badRequest("argument %q: %q is not a positive number", name, text)
+		}
+	}
+	return n, nil
+}
+
+func boolArg(q url.Values, name string) (bool, error) {
+	text := q.Get(name)
+	if text == "" {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, badRequest("argument %q: %q is neither true nor false", name, text)
+	}
+	return b, nil
+}
+
+func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "format", "seq-num", "since", "until", "first", "last")
+	if err != nil {
+		return err
+	}
+	format := q.Get("format")
+	if format != "" && format != "json" && format != "text" {
+		return badRequest("argument %q: %q is neither json nor text", "format", format)
+	}
+	if text := q.Get("seq-num"); text != "" {
+		seq, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return badRequest("argument %q: %q is not a sequence number", "seq-num", text)
+		}
+		t := s.RecordedTxn(seq)
+		if t == nil {
+			return notFound("transaction #%d is not in the history", seq)
+		}
+		if format == "text" {
+			return writeTexts(w, []*RecordedTxn{t})
+		}
+		return writeJSON(w, t)
+	}
+	since, err := timeArg(q, "since")
+	if err != nil {
+		return err
+	}
+	until, err := timeArg(q, "until")
+	if err != nil {
+		return err
+	}
+	first, err := countArg(q, "first")
+	if err != nil {
+		return err
+	}
+	last, err := countArg(q, "last")
+	if err != nil {
+		return err
+	}
+	txns := s.History(since, until)
+	if first > 0 && first < len(txns) {
+		txns = txns[:first]
+	}
+	if last > 0 && last < len(txns) {
+		txns = txns[len(txns)-last:]
+	}
+	if format == "text" {
+		return writeTexts(w, txns)
+	}
+	return writeJSON(w, txns)
+}
+
+func writeTexts(w http.ResponseWriter, txns []*RecordedTxn) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for i, t := range txns {
+		if i > 0 {
+			_, _ = io.WriteString(w, "\n")
+		}
+		if err := t.WriteText(w); err != nil {
+			return nil // the client is gone
+		}
+	}
+	return nil
+}
+
+// DumpIndex is what a dump can be asked for.
+type DumpIndex struct {
+	Descriptors []string
+	KeyPrefixes []string
+	Views       []string
+}
+
+var views = map[View]string{SBView: "SB", NBView: "NB", CachedView: "cached"}
+
+func (s *Scheduler) serveDump(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "descriptor", "key-prefix", "view")
+	if err != nil {
+		return err
+	}
+	if len(q) == 0 {
+		return writeJSON(w, s.dumpIndex())
+	}
+	view := SBView
+	if text := q.Get("view"); text != "" {
+		if view, err = parseName(views, text, "view"); err != nil {
+			return badRequest("argument %q: %v: SB, NB or cached", "view", err)
+		}
+	}
+	f := DumpFilter{Descriptor: q.Get("descriptor"), KeyPrefix: q.Get("key-prefix")}
+	if f.Descriptor != "" && s.registry.Load().byName[f.Descriptor] == nil {
+		return notFound("there is no descriptor %q", f.Descriptor)
+	}
+	values, err := s.Dump(r.Context(), view, f)
+	if err != nil {
+		return err
+	}
+	if values == nil {
+		values = []DumpedValue{}
+	}
+	return writeJSON(w, values)
+}
+
+func (s *Scheduler) dumpIndex() DumpIndex {
+	ix := DumpIndex{Views: []string{"SB", "NB", "cached"}}
+	for _, h := range s.registry.Load().spaces {
+		ix.Descriptors = append(ix.Descriptors, h.name)
+		if h.nb {
+			ix.KeyPrefixes = append(ix.KeyPrefixes, h.keys.Prefix)
+		}
+	}
+	slices.Sort(ix.Descriptors)
+	return ix
+}
+
+func (s *Scheduler) serveStatus(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "key", "descriptor", "key-prefix", "state*")
+	if err != nil {
+		return err
+	}
+	if key := q.Get("key"); key != "" {
+		return writeJSON(w, []Status{{s.ValueStatus(key)}})
+	}
+	states := map[pb.ValueState]bool{}
+	for _, name := range q["state"] {
+		state, err := parseState(strings.ToUpper(name))
+		if err != nil {
+			return badRequest("argument %q: %v", "state", err)
+		}
+		states[state] = true
+	}
+	var h *handler
+	if name := q.Get("descriptor"); name != "" {
+		if h = s.registry.Load().byName[name]; h == nil {
+			return notFound("there is no descriptor %q", name)
+		}
+	}
+	list := []Status{}
+	for _, st := range s.ValueStatuses(q.Get("key-prefix")) {
+		if h != nil && !h.owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
+			continue
+		}
+		list = append(list, Status{st})
+	}
+	return writeJSON(w, list)
+}
+
+func anyState(st *pb.BaseValueStatus, states map[pb.ValueState]bool) bool {
+	return states[st.Value.State] || slices.ContainsFunc(st.DerivedValues, func(d *pb.ValueStatus) bool { return states[d.State] })
+}
+
+func (s *Scheduler) serveResync(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "retry", "verbose")
+	if err != nil {
+		return err
+	}
+	retry, err := boolArg(q, "retry")
+	if err != nil {
+		return err
+	}
+	opts := []TxnOption{WithResync(DownstreamResync), WithDescription("requested by REST")}
+	if retry {
+		opts = append(opts, WithDefaultRetry())
+	}
+	seq, err := s.NewTransaction().Commit(r.Context(), opts...)
+	if seq == NoSeqNum {
+		return err
+	}
+	if t := s.RecordedTxn(seq); t != nil {
+		return writeJSON(w, t)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, &RecordedTxn{SeqNum: seq, Type: NBTransaction, Resync: DownstreamResync})
+}

@@ -1,0 +1,374 @@
+package kvscheduler
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// run executes the transaction, except for what comes after the last operation.
+func (x *exec) run() {
+	switch x.job.typ {
+	case SBNotification:
+		x.runNotification()
+	case RetryFailedOps:
+		x.retried = x.job.retryValues(x)
+		x.applyAll(x.retried)
+	case RetryUnimplOps:
+		x.retried = x.nowImplemented()
+		x.applyAll(x.retried)
+	default:
+		switch x.job.opts.resync {
+		case NotResync:
+			x.applyAll(x.job.values)
+		case DownstreamResync:
+			x.runDownstream()
+		default:
+			x.runFull(x.job.opts.resync == FullResync)
+		}
+	}
+	if x.abort {
+		x.revert()
+	}
+	x.readFailed(true)
+	x.dropGone()
+}
+
+// runFull makes the given values the whole intent of the northbound.
+func (x *exec) runFull(read bool) {
+	r := refresh{x: x, requested: x.job.values}
+	if read {
+		r.readAll()
+		r.cut()
+	}
+	values := x.job.values
+	var all []KeyValue // values, and deletes of what is not among them
+	x.g.Ascend("", func(key string, n *node) bool {
+		for len(values) > 0 && values[0].Key < key {
+			all = append(all, values[0])
+			values = values[1:]
+		}
+		if len(values) > 0 && values[0].Key == key {
+			if !x.unchanged(n, values[0].Value) {
+				all = append(all, values[0])
+			}
+			values = values[1:]
+		} else if n.base == "" && !n.is(fromSB) {
+			all = append(all, KeyValue{Key: key})
+		}
+		return true
+	})
+	x.applyAll(append(all, values...))
+	r.join()
+}
+
+// runDownstream reads all values, or those with the given keys, and repairs
+// what differs from the intent.
+func (x *exec) runDownstream() {
+	r := refresh{x: x}
+	var values []KeyValue
+	intent := func(n *node) {
+		if n.base == "" && !n.is(fromSB) && !x.unchanged(n, n.want) {
+			values = append(values, KeyValue{n.key, n.want})
+		}
+	}
+	if keys := x.job.opts.keys; keys != nil {
+		keys = x.baseKeys(keys)
+		r.readKeys(slices.Clone(keys))
+		r.cut()
+		for _, key := range keys {
+			if n := x.get(key); n != nil {
+				intent(n)
+			}
+		}
+	} else {
+		r.readAll()
+		r.cut()
+		x.g.Ascend("", func(_ string, n *node) bool { intent(n); return true })
+	}
+	x.applyAll(values)
+	r.join()
+}
+
+// baseKeys maps keys of derived values to those of their base values.
+func (x *exec) baseKeys(keys []string) []string {
+	base := make([]string, 0, len(keys))
+	for _, key := range keys {
+		if n := x.get(key); n != nil {
+			key = n.baseKey()
+		}
+		base = append(base, key)
+	}
+	slices.Sort(base)
+	return slices.Compact(base)
+}
+
+// unchanged tells if nothing needs to be done for the value to be as wanted.
+func (x *exec) unchanged(n *node, want proto.Message) bool {
+	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !quiet(n) {
+		return false
+	}
+	if n.want != want && !proto.Equal(n.want, want) {
+		return false
+	}
+	for _, key := range n.derived {
+		if d := x.get(key); d == nil || d.is(drifted|unknown|broken) || !quiet(d) {
+			return false
+		}
+	}
+	return x.job.typ != NBTransaction || x.job.opts.retry == nil && n.retry == nil ||
+		x.job.opts.resync == DownstreamResync && x.job.opts.retry == nil ||
+		x.job.opts.retry != nil && n.retry != nil && *x.job.opts.retry == *n.retry
+}
+
+// quiet: no repetition of the same request leads to another state.
+func quiet(n *node) bool {
+	switch n.State() {
+	case pb.ValueState_CONFIGURED:
+		return true
+	case pb.ValueState_PENDING:
+		return n.have == nil
+	case pb.ValueState_INVALID:
+		return true
+	}
+	return false
+}
+
+// applyAll applies the values, which are sorted by key: first deletes, then
+// what needs to be created anew, then creates, then updates.
+func (x *exec) applyAll(values []KeyValue) {
+	if len(values) == 1 {
+		if n := x.get(values[0].Key); n == nil || !x.unchanged(n, values[0].Value) {
+			_ = x.apply(values[0].Key, values[0].Value)
+		}
+		return
+	}
+	const (
+		deletes = iota
+		recreates
+		creates
+		updates
+		groups
+		nothing
+	)
+	group := make([]uint8, len(values))
+	for i, kv := range values {
+		n := x.get(kv.Key)
+		switch {
+		case kv.Value == nil:
+			group[i] = deletes
+		case n == nil || n.have == nil && !x.unchanged(n, kv.Value):
+			group[i] = creates
+		case x.unchanged(n, kv.Value):
+			group[i] = nothing
+		default:
+			group[i] = updates
+			if !n.is(fromSB) {
+				if eq, err := n.desc.equivalent(kv.Key, n.have, kv.Value); err == nil && !eq {
+					if re, err := n.desc.recreate(kv.Key, n.have, kv.Value, n.meta); err == nil && re {
+						group[i] = recreates
+					}
+				}
+			}
+		}
+	}
+	for g := uint8(0); g < groups; g++ {
+		for i, kv := range values {
+			if group[i] != g {
+				continue
+			}
+			if x.abort {
+				return
+			}
+			_ = x.apply(kv.Key, kv.Value) // failures are kept in x.errs
+		}
+	}
+}
+
+// runNotification takes over what the southbound reports.
+func (x *exec) runNotification() {
+	for _, nf := range x.job.notifications {
+		x.applied[nf.Key] = struct{}{}
+		n := x.get(nf.Key)
+		if n != nil && !n.is(fromSB) || n != nil && n.base != "" {
+			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
+			continue
+		}
+		if nf.Value == nil {
+			if n != nil {
+				p := wasOf(n)
+				n = x.mut(n)
+				n.want = nil
+				_ = x.delete(n, p, removing)
+			}
+			continue
+		}
+		if n == nil {
+			n = x.add(nf.Key)
+			n.desc = x.reg.find(nf.Key)
+			n.set(fromSB)
+		}
+		p := wasOf(n)
+		n = x.mut(n)
+		n.want, n.meta = nf.Value, nf.Metadata
+		_ = x.reconcile(n, p)
+	}
+}
+
+// nowImplemented returns the values that waited for a descriptor.
+func (x *exec) nowImplemented() []KeyValue {
+	var values []KeyValue
+	h := x.job.unimplemented
+	x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
+		if n.desc == nil && n.base == "" && n.want != nil && !n.is(fromSB) && h.owns(key) {
+			values = append(values, KeyValue{key, n.want})
+		}
+		return true
+	})
+	return values
+}
+
+// retryValues returns the values that are still to be retried.
+func (j *job) retryValues(x *exec) []KeyValue {
+	waiting := func(n *node) bool {
+		return n.State() == pb.ValueState_RETRYING && n.info != nil && n.info.seq == j.retryOf && n.info.attempt == j.attempt
+	}
+	var values []KeyValue
+	for key := range j.retryKeys {
+		n := x.get(key)
+		if n == nil {
+			continue
+		}
+		retry := waiting(n)
+		for _, d := range n.derived {
+			if dn := x.get(d); dn != nil && waiting(dn) {
+				retry = true
+			}
+		}
+		if retry {
+			values = append(values, KeyValue{key, n.want})
+		}
+	}
+	sort.Slice(values, func(a, b int) bool { return values[a].Key < values[b].Key })
+	return values
+}
+
+func (j *job) isRetryOf(baseKey string) bool {
+	if j.typ != RetryFailedOps {
+		return false
+	}
+	_, ok := j.retryKeys[baseKey]
+	return ok
+}
+
+// revert undoes what the transaction did: the failed values are read back, then
+// every value that was applied gets what it had, the last one first.
+func (x *exec) revert() {
+	x.abort, x.reverting = false, true
+	clear(x.branch)
+	for i := range x.changes {
+		x.changes[i].new.clear(leaving)
+	}
+	x.readFailed(false)
+	forward := len(x.errs)
+	for i := len(x.order) - 1; i >= 0; i-- {
+		key := x.order[i]
+		old, ok := x.before.Get(key)
+		switch {
+		case !ok || old.is(fromSB) && old.want == nil:
+			_ = x.apply(key, nil)
+		case old.is(fromSB):
+			x.restoreObtained(old)
+		default:
+			if old.State() == pb.ValueState_INVALID && old.have != nil {
+				_ = x.apply(key, old.have) // the last valid value
+			}
+			if n := x.get(key); n != nil {
+				x.mut(n).retry = old.retry
+			}
+			_ = x.apply(key, old.want)
+			if n := x.get(key); n != nil {
+				x.mut(n).retry = old.retry
+			}
+		}
+	}
+	// Others that were deleted or failed on the way.
+	for i := 0; i < len(x.changes); i++ {
+		old := x.changes[i].old
+		if old == nil || !old.available() {
+			continue
+		}
+		if n := x.get(old.key); n != nil && !n.available() && n.want != nil && (n.info == nil || n.info.err == nil || x.failedForward(n.key, forward)) {
+			_ = x.updateDependent(n.key)
+		}
+	}
+	x.reportUndone(forward)
+}
+
+// failedForward tells if the key failed before the revert, but not in it.
+func (x *exec) failedForward(key string, forward int) bool {
+	return !slices.ContainsFunc(x.errs[forward:], func(e *KeyError) bool { return e.Key == key })
+}
+
+// restoreObtained gives a value back to the southbound that the transaction
+// wanted to take over.
+func (x *exec) restoreObtained(old *node) {
+	n := x.get(old.key)
+	if n == nil {
+		return
+	}
+	n = x.mut(n)
+	n.want, n.retry = old.want, nil
+	if n.have != nil && proto.Equal(n.have, old.have) {
+		n.set(fromSB)
+		n.setState(pb.ValueState_OBTAINED)
+		n.info = nil
+		return
+	}
+	_ = x.reconcile(n, wasOf(n))
+	if n.have != nil {
+		n.set(fromSB)
+		n.setState(pb.ValueState_OBTAINED)
+	}
+}
+
+// reportUndone adds errors for values that are not as they were.
+func (x *exec) reportUndone(forward int) {
+	reported := map[string]bool{}
+	for _, e := range x.errs[forward:] {
+		reported[e.Key] = true
+	}
+	for i := range x.changes {
+		key, base := x.changes[i].new.key, x.changes[i].new.baseKey()
+		if reported[key] || reported[base] {
+			continue
+		}
+		var was, is proto.Message
+		var desc *handler
+		if old, ok := x.before.Get(key); ok {
+			was, desc = old.have, old.desc
+		}
+		if n := x.get(key); n != nil {
+			is = n.have
+		}
+		same := (was == nil) == (is == nil)
+		if same && was != nil {
+			same, _ = desc.equivalent(key, was, is)
+		}
+		if !same {
+			reported[key] = true
+			x.errs = append(x.errs, &KeyError{Key: key, Err: fmt.Errorf("not reverted: it is %s, it was %s", describe(is), describe(was))})
+		}
+	}
+}
+
+func describe(v proto.Message) string {
+	if v == nil {
+		return "missing"
+	}
+	return strings.TrimSpace(compact(v))
+}

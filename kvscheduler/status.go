@@ -1,0 +1,52 @@
+package kvscheduler
+
+import (
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/graph"
+)
+
+// ValueStatus returns the state of a base value with its derived values;
+// NONEXISTENT if the key is unknown. Never waits for a transaction.
+func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus {
+	g := s.view()
+	n, ok := g.Get(key)
+	if !ok {
+		return &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key}}
+	}
+	if n.base != "" {
+		return &pb.BaseValueStatus{Value: n.status()}
+	}
+	return baseStatus(g, n)
+}
+
+// ValueStatuses returns the states of all base values with the key prefix,
+// sorted by key.
+func (s *Scheduler) ValueStatuses(keyPrefix string) []*pb.BaseValueStatus {
+	g := s.view()
+	var all []*pb.BaseValueStatus
+	g.Ascend(keyPrefix, func(_ string, n *node) bool {
+		if n.base == "" {
+			all = append(all, baseStatus(g, n))
+		}
+		return true
+	})
+	return all
+}
+
+func baseStatus(g *graph.Graph[*node], n *node) *pb.BaseValueStatus {
+	st := &pb.BaseValueStatus{Value: n.status()}
+	for _, key := range n.derived {
+		if d, ok := g.Get(key); ok {
+			st.DerivedValues = append(st.DerivedValues, d.status())
+		}
+	}
+	return st
+}
+
+func (n *node) status() *pb.ValueStatus {
+	st := &pb.ValueStatus{Key: n.key, State: n.State(), Error: message(n.err()), Details: n.details()}
+	if !n.is(fromSB) {
+		st.LastOperation = pb.TxnOperation(n.lastOp)
+	}
+	return st
+}

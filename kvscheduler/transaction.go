@@ -1,0 +1,150 @@
+package kvscheduler
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// NoSeqNum is returned instead of a sequence number by commits that did not
+// wait for their transaction.
+const NoSeqNum uint64 = math.MaxUint64
+
+// Transaction is a set of changes to be committed together. It is used by one
+// goroutine, and committed once.
+type Transaction struct {
+	s      *Scheduler
+	values []KeyValue
+}
+
+// NewTransaction returns an empty transaction.
+func (s *Scheduler) NewTransaction() *Transaction { return &Transaction{s: s} }
+
+// Put requests the value for the key. The last call for a key wins. The value
+// must not be changed afterwards.
+func (t *Transaction) Put(key string, value proto.Message) *Transaction {
+	if isNil(value) {
+		value = nil
+	}
+	t.values = append(t.values, KeyValue{key, value})
+	return t
+}
+
+// Delete requests that the key has no value.
+func (t *Transaction) Delete(key string) *Transaction { return t.Put(key, nil) }
+
+// sorted returns the values sorted by key, the last one for each key.
+func (t *Transaction) sorted() []KeyValue {
+	values := t.values
+	ordered := true
+	for i := 1; i < len(values) && ordered; i++ {
+		ordered = values[i-1].Key < values[i].Key
+	}
+	if ordered {
+		return slices.Clip(values)
+	}
+	values = slices.Clone(values)
+	slices.SortStableFunc(values, func(a, b KeyValue) int { return strings.Compare(a.Key, b.Key) })
+	n := 0
+	for i := range values {
+		if i+1 < len(values) && values[i+1].Key == values[i].Key {
+			continue
+		}
+		values[n] = values[i]
+		n++
+	}
+	return values[:n]
+}
+
+// job checks the options and makes the work.
+func (t *Transaction) job(opts []TxnOption) (*job, error) {
+	j := &job{typ: NBTransaction, values: t.sorted()}
+	for _, o := range opts {
+		o(&j.opts)
+	}
+	switch {
+	case j.opts.revert && j.opts.resync != NotResync:
+		return nil, ErrRevertWithResync
+	case j.opts.resync == DownstreamResync && len(j.values) > 0:
+		return nil, ErrDownstreamWithValues
+	case j.opts.keys != nil && j.opts.resync != DownstreamResync:
+		return nil, ErrKeysWithoutDownstream
+	case len(j.values) > 0 && j.values[0].Key == "":
+		return nil, ErrEmptyKey
+	}
+	return j, nil
+}
+
+// Commit executes the transaction and returns its sequence number. Failed
+// operations are reported in a *TransactionError. When ctx ends before the
+// transaction was started, it is withdrawn; later, it runs to its end.
+//
+// Commit returns after the new state is visible to readers. It must not be
+// called from a callback of a descriptor.
+func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, error) {
+	j, err := t.job(opts)
+	if err != nil {
+		return NoSeqNum, err
+	}
+	if j.opts.dryRun {
+		_, err := t.plan(ctx, j)
+		return NoSeqNum, err
+	}
+	if !j.opts.nonBlocking {
+		j.result = make(chan jobResult, 1)
+	}
+	if err := t.s.queue.put(ctx, j, !j.opts.nonBlocking); err != nil {
+		t.s.metrics.dropped.Inc()
+		return NoSeqNum, err
+	}
+	if j.opts.nonBlocking {
+		return NoSeqNum, nil
+	}
+	return t.s.await(ctx, j)
+}
+
+// Plan returns the operations that Commit would execute, in order, if nothing
+// failed; it changes nothing. For a resync it reads the southbound. Errors of
+// values that are invalid are returned in a *TransactionError, with the plan.
+func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp, error) {
+	j, err := t.job(opts)
+	if err != nil {
+		return nil, err
+	}
+	return t.plan(ctx, j)
+}
+
+func (t *Transaction) plan(ctx context.Context, j *job) ([]RecordedOp, error) {
+	var ops []RecordedOp
+	var planErr error
+	err := t.s.onWorker(ctx, func() { ops, planErr = t.s.dryRun(j) })
+	if err == nil {
+		err = planErr
+	}
+	return ops, err
+}
+
+// PushSBNotification queues one transaction with the given OBTAINED values.
+// Values that the northbound requested are not affected by it. It never waits.
+func (s *Scheduler) PushSBNotification(n ...Notification) error {
+	if len(n) == 0 {
+		return nil
+	}
+	n = slices.Clone(n)
+	for i := range n {
+		if n[i].Key == "" {
+			return ErrEmptyKey
+		}
+		if isNil(n[i].Value) {
+			n[i].Value = nil
+		}
+	}
+	err := s.queue.put(context.Background(), &job{typ: SBNotification, notifications: n}, false)
+	if err != nil {
+		s.metrics.dropped.Inc()
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package kvscheduler
+
+import (
+	"context"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// Difference is what Verify found for one key.
+type Difference struct {
+	Key string
+	// Want is nil for what should not exist, Have for what does not exist.
+	Want, Have proto.Message
+	// State of the value as the scheduler knows it.
+	State pb.ValueState
+}
+
+// Verify reads the given keys back from the southbound and compares them with
+// what was requested. Nothing is changed. Values that are not CONFIGURED
+// differ. Keys of derived values stand for their base values.
+func (s *Scheduler) Verify(ctx context.Context, keys ...string) ([]Difference, error) {
+	var diffs []Difference
+	var verifyErr error
+	if err := s.onWorker(ctx, func() { diffs, verifyErr = s.verify(keys) }); err != nil {
+		return nil, err
+	}
+	return diffs, verifyErr
+}
+
+// verify runs on the worker: a refresh of a copy of the graph shows what differs.
+func (s *Scheduler) verify(keys []string) ([]Difference, error) {
+	x := s.newExec(&job{})
+	x.g = s.graph.Copy()
+	x.reader, x.caller = s.caller, nil
+	keys = x.baseKeys(keys)
+	before := x.g.Copy()
+	r := refresh{x: x}
+	r.readKeys(keys)
+	var diffs []Difference
+	for _, key := range keys {
+		old, ok := before.Get(key)
+		if !ok {
+			diffs = append(diffs, Difference{Key: key})
+			continue
+		}
+		if d, differs := x.compare(old); differs {
+			diffs = append(diffs, d)
+		}
+		for _, dk := range old.derived {
+			if od, ok := before.Get(dk); ok {
+				if d, differs := x.compare(od); differs {
+					diffs = append(diffs, d)
+				}
+			}
+		}
+		if now := x.get(key); now != nil {
+			for _, dk := range now.derived {
+				if n := x.get(dk); n != nil && n.have != nil {
+					if _, known := before.Get(dk); !known {
+						diffs = append(diffs, Difference{Key: dk, Have: n.have})
+					}
+				}
+			}
+		}
+	}
+	if len(x.errs) > 0 {
+		return diffs, &TransactionError{SeqNum: NoSeqNum, Errors: x.errs}
+	}
+	return diffs, nil
+}
+
+// compare tells if the value is not as it was requested, with what was read.
+func (x *exec) compare(old *node) (Difference, bool) {
+	d := Difference{Key: old.key, Want: old.want, State: old.State()}
+	if old.is(fromSB) {
+		d.Want = old.have
+	}
+	if n := x.get(old.key); n != nil {
+		d.Have = n.have
+	}
+	settled := old.State() == pb.ValueState_CONFIGURED || old.State() == pb.ValueState_OBTAINED
+	if !settled || d.Have == nil || d.Want == nil {
+		return d, true
+	}
+	equal, err := old.desc.equivalent(old.key, d.Have, d.Want)
+	return d, err != nil || !equal
+}

@@ -1,0 +1,218 @@
+package kvscheduler
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// work processes jobs until the queue is closed.
+func (s *Scheduler) work() {
+	defer close(s.stopped)
+	defer s.caller.close()
+	for {
+		j := s.queue.pop()
+		if j == nil {
+			return
+		}
+		var r jobResult
+		if j.fn != nil {
+			j.fn()
+		} else {
+			r.seq, r.err = s.process(j)
+		}
+		if j.result != nil {
+			j.result <- r
+		}
+	}
+}
+
+// newExec prepares the execution of a job.
+func (s *Scheduler) newExec(j *job) *exec {
+	s.epoch++
+	return &exec{
+		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
+		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
+		recording: !s.history.limits.Disabled,
+		applied:   make(map[string]struct{}, len(j.values)),
+		branch:    map[string]struct{}{},
+		failed:    map[string]struct{}{},
+	}
+}
+
+// process executes a transaction: plan and operations, publication of the
+// result, record, retries.
+func (s *Scheduler) process(j *job) (seq uint64, err error) {
+	if j.typ == RetryFailedOps || j.drift != "" || j.typ == RetryUnimplOps {
+		if !s.stillNeeded(j) {
+			return NoSeqNum, nil
+		}
+	}
+	start := time.Now()
+	spent := s.caller.spent
+	x := s.newExec(j)
+	if j.opts.revert {
+		x.before = s.graph.Copy()
+	}
+	reverted := x.execute(s.log)
+	for _, n := range x.gone {
+		s.retired.add(n.key)
+	}
+	if len(x.changes) > 0 {
+		s.published.Store(&snapshot{graph: s.graph.Copy()})
+	}
+	stop := time.Now()
+	s.metrics.processed(j, start, stop)
+	if j.drift != "" && len(x.changes) == 0 && len(x.ops) == 0 {
+		return NoSeqNum, nil
+	}
+	if j.typ == SBNotification && len(x.changes) == 0 {
+		return NoSeqNum, nil
+	}
+	s.nextSeq++
+	s.metrics.operations(x, s.caller.spent-spent)
+	s.record(x, start, stop, s.caller.spent-spent)
+	s.scheduleRetries(x)
+	if len(x.errs) > 0 {
+		err = &TransactionError{SeqNum: x.seq, Errors: x.errs, Reverted: reverted}
+		s.log.Warn("transaction failed in part", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
+	} else {
+		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
+	}
+	return x.seq, err
+}
+
+// execute runs the transaction. A panic here is a defect of the engine: it is
+// reported as an error of the transaction, and the scheduler goes on.
+func (x *exec) execute(log *slog.Logger) (reverted bool) {
+	var err error
+	func() {
+		defer caught(&err, "kvscheduler", "engine")
+		x.run()
+	}()
+	if err != nil {
+		log.Error("defect in the scheduler", "seq", x.seq, "error", err)
+		x.errs = append(x.errs, &KeyError{Err: err})
+	}
+	return x.reverting
+}
+
+// stillNeeded tells if there is anything left to do for a job that the
+// scheduler gave itself.
+func (s *Scheduler) stillNeeded(j *job) bool {
+	x := &exec{g: s.graph, reg: s.registry.Load(), job: j}
+	switch {
+	case j.typ == RetryFailedOps:
+		return len(j.retryValues(x)) > 0
+	case j.typ == RetryUnimplOps:
+		return len(x.nowImplemented()) > 0
+	default:
+		reason, keys := s.drift.take()
+		j.drift = reason
+		j.opts.keys = x.driftKeys(keys)
+		j.opts.description = "drift: " + reason
+		return len(j.opts.keys) > 0
+	}
+}
+
+// dryRun executes a job on a copy of the graph, without operations.
+func (s *Scheduler) dryRun(j *job) ([]RecordedOp, error) {
+	x := s.newExec(j)
+	x.g = s.graph.Copy()
+	x.reader, x.caller = s.caller, nil
+	x.recording = true
+	x.execute(s.log)
+	var err error
+	if len(x.errs) > 0 {
+		err = &TransactionError{SeqNum: NoSeqNum, Errors: x.errs}
+	}
+	return x.recorded(), err
+}
+
+// record adds the transaction to the history.
+func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Duration) {
+	if !x.recording {
+		return
+	}
+	j := x.job
+	t := &RecordedTxn{
+		SeqNum: x.seq, Type: j.typ, Resync: j.opts.resync, Description: j.opts.description,
+		Start: start, Stop: stop, SouthboundTime: southbound,
+		Values: j.values, Executed: x.recorded(),
+	}
+	for _, n := range j.notifications {
+		t.Values = append(t.Values, KeyValue{n.Key, n.Value})
+	}
+	if j.typ == RetryFailedOps {
+		t.RetryForTxn, t.RetryAttempt = j.retryOf, j.attempt
+	}
+	if j.typ == RetryFailedOps || j.typ == RetryUnimplOps {
+		t.Values = x.retried
+	}
+	s.history.add(t, x.changes)
+}
+
+// scheduleRetries starts the timers of the retries that failures call for:
+// one for all values with the same delay and attempt.
+func (s *Scheduler) scheduleRetries(x *exec) {
+	type group struct {
+		delay   time.Duration
+		attempt int
+	}
+	var groups map[group]*job
+	for _, c := range x.changes {
+		n := c.new
+		if n.State() != pb.ValueState_RETRYING || n.info == nil || n.info.seq != x.seq || n.info.attempt == 0 {
+			continue
+		}
+		g := group{n.info.delay, n.info.attempt}
+		if groups == nil {
+			groups = map[group]*job{}
+		}
+		j := groups[g]
+		if j == nil {
+			j = &job{typ: RetryFailedOps, retryOf: x.seq, attempt: g.attempt, retryKeys: map[string]struct{}{}}
+			groups[g] = j
+			s.timers.after(g.delay, func() { s.queue.push(j) })
+		}
+		j.retryKeys[n.baseKey()] = struct{}{}
+	}
+}
+
+// errorsOf returns the failures of single operations in the error of a commit.
+func errorsOf(err error) []*KeyError {
+	var te *TransactionError
+	if errors.As(err, &te) {
+		return te.Errors
+	}
+	return nil
+}
+
+// String names the type as records do.
+func (t TxnType) String() string {
+	if name, ok := txnTypeNames[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("TxnType(%d)", int(t))
+}
+
+var txnTypeNames = map[TxnType]string{
+	SBNotification: "SBNotification", NBTransaction: "NBTransaction",
+	RetryFailedOps: "RetryFailedOps", RetryUnimplOps: "RetryUnimplOps",
+}
+
+// String names the type as records do.
+func (t ResyncType) String() string {
+	if name, ok := resyncNames[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("ResyncType(%d)", int(t))
+}
+
+var resyncNames = map[ResyncType]string{
+	NotResync: "NotResync", FullResync: "FullResync",
+	UpstreamResync: "UpstreamResync", DownstreamResync: "DownstreamResync",
+}
