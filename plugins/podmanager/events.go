@@ -120,3 +120,7 @@ type outcome struct {
 func (o *outcome) Processed(seqNum, _ uint64, southbound time.Duration) {
 	o.seqNum, o.southbound = seqNum, southbound
 }
+
+// WasWired tells that the pod already had a network before the event, which then
+// repeats what was done.
+func (e *AddPod) WasWired() bool { return !e.added }

@@ -1,0 +1,153 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam/cidr"
+)
+
+// Positions within a node's subnets.
+const (
+	podGatewayNumber    = 1
+	hostInVPPNumber     = 1
+	hostInLinuxNumber   = 2
+	maxNumberedHostBits = 63 // more host bits than these are not used
+)
+
+// Plan computes all addresses that follow from the node IDs. It has no state.
+type Plan struct {
+	Subnets contivconf.Subnets
+	// ExcludedNodeIPs are in the node interconnect, but not for nodes: the gateway.
+	ExcludedNodeIPs []netip.Addr
+}
+
+// nodePart returns a node's part of a subnet. IDs begin at 1, so that the last
+// one gets the first part.
+func nodePart(option string, all netip.Prefix, length int, nodeID uint32) (netip.Prefix, error) {
+	parts := length - all.Bits()
+	part := uint64(nodeID)
+	if parts < 32 && part == 1<<parts {
+		part = 0
+	} else if parts < 32 && part > 1<<parts {
+		return netip.Prefix{}, fmt.Errorf("node ID %d is out of range: %s %v has room for %d nodes of prefix length %d; enlarge it, in the configuration of the whole cluster",
+			nodeID, option, all, uint64(1)<<parts, length)
+	}
+	return cidr.Subnet(all, length, part)
+}
+
+// PodSubnet is the part of a node of the pod subnet.
+func (p *Plan) PodSubnet(nodeID uint32) (netip.Prefix, error) {
+	return nodePart("podSubnetCIDR", p.Subnets.Pods, p.Subnets.PodsOneNodeLen, nodeID)
+}
+
+// VPPHostSubnet is the part of a node of the subnet that connects the vswitch with
+// the host.
+func (p *Plan) VPPHostSubnet(nodeID uint32) (netip.Prefix, error) {
+	return nodePart("vppHostSubnetCIDR", p.Subnets.VPPHost, p.Subnets.VPPHostOneNodeLen, nodeID)
+}
+
+// HostInterconnect returns both ends of the connection between vswitch and host.
+func (p *Plan) HostInterconnect(nodeID uint32) (inVPP, inLinux netip.Prefix, err error) {
+	subnet, err := p.VPPHostSubnet(nodeID)
+	if err != nil {
+		return inVPP, inLinux, err
+	}
+	base := subnet.Addr()
+	return netip.PrefixFrom(cidr.Add(base, hostInVPPNumber), subnet.Bits()),
+		netip.PrefixFrom(cidr.Add(base, hostInLinuxNumber), subnet.Bits()), nil
+}
+
+// PodGateway is the gateway of a node's pods, with the length of its pod subnet.
+func (p *Plan) PodGateway(nodeID uint32) (netip.Prefix, error) {
+	subnet, err := p.PodSubnet(nodeID)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.PrefixFrom(cidr.Add(subnet.Addr(), podGatewayNumber), subnet.Bits()), nil
+}
+
+// NATLoopback is the last unicast address of a node's pod subnet; no pod has it.
+func (p *Plan) NATLoopback(nodeID uint32) (netip.Addr, error) {
+	subnet, err := p.PodSubnet(nodeID)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return cidr.Last(subnet).Prev(), nil
+}
+
+// NodeIP is the address of a node, if nodeInterconnectCIDR is set: the one with
+// the number of the ID, moved up by one for each excluded address up to there.
+func (p *Plan) NodeIP(nodeID uint32) (netip.Prefix, error) {
+	network := p.Subnets.NodeInterconnect
+	if !network.IsValid() {
+		return netip.Prefix{}, fmt.Errorf("address of node %d cannot be computed: set ipamConfig.nodeInterconnectCIDR, or the address in nodeConfig.mainVPPInterface.ip", nodeID)
+	}
+	addr, err := numbered("nodeInterconnectCIDR", network, nodeID)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	excluded := slices.Clone(p.ExcludedNodeIPs)
+	slices.SortFunc(excluded, netip.Addr.Compare)
+	for _, e := range excluded {
+		if network.Contains(e) && !addr.Less(e) {
+			addr = addr.Next()
+		}
+	}
+	if !usable(network, addr) {
+		return netip.Prefix{}, noFreeAddress("nodeInterconnectCIDR", network, nodeID)
+	}
+	return netip.PrefixFrom(addr, network.Bits()), nil
+}
+
+// VXLANIP is the address of a node inside of the overlay.
+func (p *Plan) VXLANIP(nodeID uint32) (netip.Prefix, error) {
+	addr, err := numbered("vxlanCIDR", p.Subnets.VXLAN, nodeID)
+	return netip.PrefixFrom(addr, p.Subnets.VXLAN.Bits()), err
+}
+
+// NodeIDFromPodIP returns the ID of the node whose pod subnet has the address.
+func (p *Plan) NodeIDFromPodIP(ip netip.Addr) (uint32, error) {
+	all := p.Subnets.Pods
+	if !all.Contains(ip) {
+		return 0, fmt.Errorf("%v is no address of a pod: it is outside of podSubnetCIDR %v", ip, all)
+	}
+	part, parts := uint64(0), p.Subnets.PodsOneNodeLen-all.Bits()
+	bytes := ip.AsSlice()
+	for bit := all.Bits(); bit < p.Subnets.PodsOneNodeLen; bit++ {
+		part = part<<1 | uint64(bytes[bit/8]>>(7-bit%8)&1)
+	}
+	if part == 0 {
+		part = 1 << parts
+	}
+	return uint32(part), nil
+}
+
+// numbered returns the address with the number of the node.
+func numbered(option string, network netip.Prefix, nodeID uint32) (netip.Addr, error) {
+	hostBits := cidr.HostBits(network)
+	if hostBits < 32 && uint64(nodeID) > 1<<hostBits {
+		return netip.Addr{}, fmt.Errorf("node ID %d is out of the valid range: %s %v has %d addresses; enlarge it, in the configuration of the whole cluster",
+			nodeID, option, network, uint64(1)<<hostBits)
+	}
+	if hostBits < 32 && uint64(nodeID) == 1<<hostBits {
+		return netip.Addr{}, noFreeAddress(option, network, nodeID)
+	}
+	addr, err := cidr.Host(network, uint64(nodeID))
+	if err == nil && !usable(network, addr) {
+		err = noFreeAddress(option, network, nodeID)
+	}
+	return addr, err
+}
+
+// usable tells if a host can have the address.
+func usable(network netip.Prefix, addr netip.Addr) bool {
+	broadcast := addr.Is4() && network.Bits() < 31 && addr == cidr.Last(network)
+	return network.Contains(addr) && addr != network.Masked().Addr() && !broadcast
+}
+
+func noFreeAddress(option string, network netip.Prefix, nodeID uint32) error {
+	return fmt.Errorf("no free address for node ID %d in %s %v: enlarge it, in the configuration of the whole cluster", nodeID, option, network)
+}

@@ -1,0 +1,80 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store"
+)
+
+// StorePrefix starts the keys of allocations in the local store; the pod's
+// namespace and name follow, the value is the JSON of a record.
+const StorePrefix = "/local/ipam/pods/"
+
+// record is a persisted allocation.
+type record struct {
+	id podmanager.PodID
+	IP netip.Addr `json:"ip"`
+	// Seq grows with each allocation: the newest one tells where to go on.
+	Seq uint64 `json:"seq"`
+}
+
+// records keeps allocations in the local store.
+type records struct {
+	db  store.Broker
+	seq uint64 // of the newest record
+}
+
+func storeKey(id podmanager.PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
+
+// load returns all records, the newest last. Unusable ones are removed.
+func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) {
+	kvs, _, err := r.db.List(ctx, StorePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the addresses of pods from the local store: %w", err)
+	}
+	var list []record
+	for _, kv := range kvs {
+		var rec record
+		namespace, name, ok := strings.Cut(strings.TrimPrefix(kv.Key, StorePrefix), "/")
+		if err := json.Unmarshal(kv.Value, &rec); err != nil || !ok {
+			log.Error("record of a pod's address is unusable and was removed", "key", kv.Key, "err", err)
+			if err := r.db.Delete(ctx, kv.Key); err != nil {
+				log.Error("remove the record", "key", kv.Key, "err", err)
+			}
+			continue
+		}
+		rec.id = podmanager.PodID{Namespace: namespace, Name: name}
+		list = append(list, rec)
+		r.seq = max(r.seq, rec.Seq)
+	}
+	slices.SortFunc(list, func(a, b record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list, nil
+}
+
+func (r *records) save(ctx context.Context, id podmanager.PodID, addr netip.Addr) error {
+	r.seq++
+	data, err := json.Marshal(record{IP: addr, Seq: r.seq})
+	if err != nil {
+		return err
+	}
+	if err := r.db.Put(ctx, storeKey(id), data); err != nil {
+		return fmt.Errorf("persist the address %v in the local store: %w", addr, err)
+	}
+	return nil
+}
+
+// remove forgets a record. One that stays behind is removed after the next
+// restart, when nobody holds the address.
+func (r *records) remove(ctx context.Context, id podmanager.PodID, log *slog.Logger) {
+	if err := r.db.Delete(ctx, storeKey(id)); err != nil {
+		log.Error("remove the record of a released address", "pod", id, "err", err)
+	}
+}

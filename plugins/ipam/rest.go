@@ -1,0 +1,61 @@
+package ipam
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/rest"
+)
+
+// AllocationsURL is the path that Handler is meant for.
+const AllocationsURL = "/contiv/v1/ipam/allocations"
+
+// AllocationsReport is the answer of GET /contiv/v1/ipam/allocations.
+type AllocationsReport struct {
+	// Pods sorted by namespace and name.
+	Pods []PodAllocation
+}
+
+// PodAllocation is the address of a pod.
+type PodAllocation struct {
+	PodID  podmanager.PodID
+	MainIP string
+	// CustomIfIPs maps the names of custom interfaces to their addresses.
+	CustomIfIPs map[string]string
+	// HeldBy says why the address is not free: "local" for a pod wired on this
+	// node, "kubernetes" for one whose Kubernetes object exists.
+	HeldBy []string
+}
+
+// Report describes the addresses in use.
+func (i *IPAM) Report() AllocationsReport {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	report := AllocationsReport{Pods: []PodAllocation{}}
+	if i.pool == nil {
+		return report
+	}
+	for id, addr := range i.pool.byPod {
+		allocation := PodAllocation{PodID: id, MainIP: addr.String(), CustomIfIPs: map[string]string{}, HeldBy: []string{}}
+		for _, h := range i.holders(id) {
+			allocation.HeldBy = append(allocation.HeldBy, string(h))
+		}
+		report.Pods = append(report.Pods, allocation)
+	}
+	slices.SortFunc(report.Pods, func(a, b PodAllocation) int { return cmp.Compare(a.PodID.String(), b.PodID.String()) })
+	return report
+}
+
+// Handler serves GET /contiv/v1/ipam/allocations.
+func (i *IPAM) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		rest.JSON(w, i.Report())
+	})
+}
