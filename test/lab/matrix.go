@@ -119,7 +119,7 @@ func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, err
 }
 
 func (c *Cell) measure(ctx context.Context, st *State, server netip.AddrPort) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	c.ICMP, c.ICMPErr = Ping(ctx, c.From, c.To)
 	c.TCP, c.Source, c.TCPErr = probeTCP(ctx, c.From, server)
@@ -198,7 +198,7 @@ func millis(d time.Duration, err error) string {
 	if err != nil {
 		return "FAIL"
 	}
-	return fmt.Sprintf("%.2f", float64(d)/float64(time.Millisecond))
+	return fmt.Sprintf("%.2f", d.Seconds()*1000)
 }
 
 func (m *Matrix) writeSummary(w io.Writer) error {
@@ -239,7 +239,7 @@ func median(d []time.Duration) string {
 	if len(d) == 0 {
 		return "-"
 	}
-	return Percentile(d, 50).String()
+	return millis(Percentile(d, 50), nil) + " ms"
 }
 
 // Percentile returns the p-th percentile (nearest rank) of at least one duration.

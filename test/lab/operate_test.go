@@ -3,6 +3,7 @@ package lab_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/contiv/contiv/test/lab"
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -229,7 +233,7 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 
 	for content, want := range map[string]string{
 		"kind: Node\nmetadata: {name: edge}": "contiv-lab node add edge",
-		"kind: Pod":                       "needs kind and metadata.name",
+		"kind: Pod":                          "needs kind and metadata.name",
 		"kind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": "nodename",
 		"{": "document 1",
 		"kind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}": "it has: node1 node2",
@@ -344,4 +348,65 @@ func requireFiles(t testing.TB, l *lab.Lab, dir string, want ...string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files in %s (-want +got):\n%s", dir, diff)
 	}
+}
+
+// The test plays the agent: it puts back the route that the lab deletes.
+func TestDeletedRouteThatComesBack(t *testing.T) {
+	l := up(t, options(t))
+	route := netip.MustParsePrefix("198.51.100.7/32")
+	ip := func(args ...string) {
+		t.Helper()
+		if _, err := l.Exec(t.Context(), "node1", "ip", args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ip("route", "add", route.String(), "via", lab.RouterAddress.Addr().String())
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := l.DeleteRoute(short, "node1", route)
+	requireError(t, err, "the route to 198.51.100.7/32 did not come back")
+
+	ip("route", "add", route.String(), "via", lab.RouterAddress.Addr().String())
+	putBackRoutes(t, lab.NetnsPath(l.Name()+"-node1"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	damage, err := l.DeleteRoute(ctx, "node1", route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if damage.Deleted.IsZero() || damage.Restored.Before(damage.Deleted) || !strings.HasSuffix(damage.Command, "ip route del 198.51.100.7/32") {
+		t.Errorf("%+v", damage)
+	}
+}
+
+// putBackRoutes adds each route again that is deleted in the namespace.
+func putBackRoutes(t testing.TB, path string) {
+	t.Helper()
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates, done, ended := make(chan netlink.RouteUpdate), make(chan struct{}), make(chan struct{})
+	if err := netlink.RouteSubscribeAt(ns, updates, done); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(ended)
+		for u := range updates {
+			if u.Type == unix.RTM_DELROUTE {
+				h.RouteAdd(&u.Route)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(done)
+		<-ended
+		h.Close()
+		ns.Close()
+	})
 }

@@ -159,15 +159,19 @@ func (s *tcpServer) accept() {
 }
 
 // probeTCP connects to a server, exchanges data in both directions, and returns
-// the time of one round trip (that of the first byte, after the connection was
-// made) and the client's address as the server saw it.
+// how long connecting took, which is one round trip, and the client's address
+// as the server saw it.
 func probeTCP(ctx context.Context, from Endpoint, to netip.AddrPort) (rtt time.Duration, source netip.Addr, err error) {
-	start := time.Now()
-	conn, err := dialIn(ctx, NetnsPath(from.Netns), "tcp", to.String())
+	var conn net.Conn
+	err = InNetns(NetnsPath(from.Netns), func() error {
+		start := time.Now()
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+		rtt = time.Since(start)
+		return err
+	})
 	if err != nil {
 		return 0, netip.Addr{}, err
 	}
-	rtt = time.Since(start)
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(deadline)
