@@ -37,7 +37,7 @@ func (r *rig) wantConfig(want map[string]proto.Message) {
 	}
 }
 
-type config = map[string]proto.Message
+type values = map[string]proto.Message
 
 func TestExternalValuesAreMergedOntoInternalOnes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -52,7 +52,7 @@ func TestExternalValuesAreMergedOntoInternalOnes(t *testing.T) {
 		r.push(&controller.DBResync{External: controller.ExternalConfig{"if/1": external, "if/ext": iface("ext")}})
 		merged := iface("1", "10.0.0.1/24", "10.0.0.2/24")
 		merged.Enabled = true
-		r.wantConfig(config{"if/1": merged, "if/2": iface("2"), "if/ext": iface("ext")})
+		r.wantConfig(values{"if/1": merged, "if/2": iface("2"), "if/ext": iface("ext")})
 		if !proto.Equal(internal, iface("1", "10.0.0.1/24")) {
 			t.Error("the internal value was changed")
 		}
@@ -82,17 +82,17 @@ func TestExternalChanges(t *testing.T) {
 		}
 		r.do(newEvent("add"))
 		change(iface("1", "10.0.0.2/24"))
-		r.wantConfig(config{"if/1": iface("1", "10.0.0.1/24", "10.0.0.2/24")})
+		r.wantConfig(values{"if/1": iface("1", "10.0.0.1/24", "10.0.0.2/24")})
 		change(iface("1", "10.0.0.3/24"))
-		r.wantConfig(config{"if/1": iface("1", "10.0.0.1/24", "10.0.0.3/24")})
+		r.wantConfig(values{"if/1": iface("1", "10.0.0.1/24", "10.0.0.3/24")})
 		r.do(newEvent("remove"))
-		r.wantConfig(config{"if/1": iface("1", "10.0.0.3/24")})
+		r.wantConfig(values{"if/1": iface("1", "10.0.0.3/24")})
 		r.do(newEvent("add"))
-		r.wantConfig(config{"if/1": iface("1", "10.0.0.1/24", "10.0.0.3/24")})
+		r.wantConfig(values{"if/1": iface("1", "10.0.0.1/24", "10.0.0.3/24")})
 		change(nil)
-		r.wantConfig(config{"if/1": iface("1", "10.0.0.1/24")})
+		r.wantConfig(values{"if/1": iface("1", "10.0.0.1/24")})
 		r.do(newEvent("remove"))
-		r.wantConfig(config{})
+		r.wantConfig(values{})
 	})
 }
 
@@ -107,13 +107,13 @@ func TestLaterSourcesTakePrecedence(t *testing.T) {
 		one.snapshot = controller.ExternalConfig{"if/1": value(1)}
 		two.snapshot = controller.ExternalConfig{"if/1": value(2)}
 		r.push(&controller.DBResync{External: controller.ExternalConfig{"if/1": value(3)}})
-		r.wantConfig(config{"if/1": value(2)})
+		r.wantConfig(values{"if/1": value(2)})
 		r.push(&controller.ExternalConfigChange{Source: "one", Changes: controller.ExternalConfig{"if/1": value(4)}})
-		r.wantConfig(config{"if/1": value(2)})
+		r.wantConfig(values{"if/1": value(2)})
 		r.push(&controller.ExternalConfigResync{Source: "two"})
-		r.wantConfig(config{"if/1": value(4)})
+		r.wantConfig(values{"if/1": value(4)})
 		r.push(&controller.ExternalConfigChange{Source: "one", Changes: controller.ExternalConfig{"if/1": nil}})
-		r.wantConfig(config{"if/1": value(3)})
+		r.wantConfig(values{"if/1": value(3)})
 	})
 }
 
@@ -122,12 +122,12 @@ func TestSourceWithoutSnapshot(t *testing.T) {
 	withSources(t, []controller.ExternalConfigSource{s}, func(t *testing.T, r *rig) {
 		r.started()
 		r.push(&controller.ExternalConfigChange{Source: "s", Changes: controller.ExternalConfig{"if/1": iface("1")}})
-		r.wantConfig(config{"if/1": iface("1")})
+		r.wantConfig(values{"if/1": iface("1")})
 		r.push(&controller.DBResync{})
-		r.wantConfig(config{"if/1": iface("1")})
+		r.wantConfig(values{"if/1": iface("1")})
 		s.err = nil
 		r.push(&controller.DBResync{})
-		r.wantConfig(config{})
+		r.wantConfig(values{})
 	})
 }
 

@@ -1,0 +1,60 @@
+package controller_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/controller"
+	"github.com/google/go-cmp/cmp"
+)
+
+// The table of seed 001.
+func TestDocumentedDefaults(t *testing.T) {
+	var documented controller.Config
+	err := json.Unmarshal([]byte(`{
+		"enableRetry": true, "delayRetry": 1000000000, "maxRetryAttempts": 3, "enableExpBackoffRetry": true,
+		"delayLocalResync": 5000000000, "startupResyncDeadline": 30000000000,
+		"enablePeriodicHealing": false, "periodicHealingInterval": 30000000000, "delayAfterErrorHealing": 5000000000,
+		"remoteDBProbingInterval": 3000000000,
+		"recordEventHistory": true, "eventHistoryAgeLimit": 1440, "permanentlyRecordedInitPeriod": 60}`), &documented)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(documented, controller.DefaultConfig()); diff != "" {
+		t.Error(diff)
+	}
+	if err := documented.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLoadConfig(t *testing.T) {
+	got, err := controller.LoadConfig([]byte("enablePeriodicHealing: true\ndelayRetry: 2s\ndelayLocalResync: 1000000000\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := controller.DefaultConfig()
+	want.EnablePeriodicHealing = true
+	want.DelayRetry = config.Duration(2 * time.Second)
+	want.DelayLocalResync = config.Duration(time.Second)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadConfigErrors(t *testing.T) {
+	for doc, want := range map[string]string{
+		"enableRetries: true":        `"enableRetry"`,
+		"delayRetry: 0":              "delayRetry",
+		"maxRetryAttempts: -1":       "maxRetryAttempts",
+		"delayLocalResync: 1m":       "startupResyncDeadline",
+		"remoteDBProbingInterval: 0": "remoteDBProbingInterval",
+	} {
+		if _, err := controller.LoadConfig([]byte(doc)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", doc, err, want)
+		}
+	}
+}
