@@ -1,0 +1,95 @@
+package ipnet
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
+)
+
+// addHostInterconnect connects the vswitch with the network stack of the host,
+// where it is not the same: tap-vpp2 in the vswitch, vpp1 in the host.
+func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
+	plan := n.ipam.Plan()
+	inVPP, inLinux, err := plan.HostInterconnect(node.id)
+	if err != nil {
+		return controller.NewFatalError(err)
+	}
+	config.add(
+		&vpp_interfaces.Interface{
+			Name: hostTapVPPName, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.mainVRF,
+			IpAddresses: []string{inVPP.String()}, PhysAddress: hostInterconnectMAC(node.id), Mtu: node.podMTU,
+			RxModes: n.rxModes(), Link: n.tapLink(),
+		},
+		&linux_interfaces.Interface{
+			Name: hostTapLinuxName, Type: linux_interfaces.Interface_TAP_TO_VPP, Enabled: true,
+			HostIfName: hostTapHostName, IpAddresses: []string{inLinux.String()}, Mtu: node.podMTU,
+			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: hostTapVPPName}},
+		})
+
+	hostIPs, err := n.hostIPs()
+	if err != nil {
+		return err
+	}
+	for _, ip := range hostIPs {
+		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
+			NextHopAddr: inLinux.Addr().String(), OutgoingInterface: hostTapVPPName})
+	}
+	toVPP := []netip.Prefix{plan.Subnets.Pods}
+	if n.config.Routing().RouteServiceCIDRToVPP && plan.Subnets.Service.IsValid() {
+		toVPP = append(toVPP, plan.Subnets.Service)
+	}
+	for _, network := range toVPP {
+		config.add(&linux_l3.Route{OutgoingInterface: hostTapLinuxName, Scope: linux_l3.Route_GLOBAL,
+			DstNetwork: network.String(), GwAddr: inVPP.Addr().String()})
+	}
+	return nil
+}
+
+// hostIPs lists the addresses of the host, of the pods' IP version.
+func (n *IPNet) hostIPs() ([]netip.Addr, error) {
+	if n.links == nil {
+		return nil, nil
+	}
+	links, err := n.links.HostLinks()
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of the host: %w", err)
+	}
+	subnets := n.config.Subnets()
+	var ips []netip.Addr
+	for _, link := range links {
+		if hasAnyPrefix(link.Name, "lo", "docker", "virbr", "vpp") {
+			continue
+		}
+		for _, p := range link.Addresses {
+			if p.Addr().Is6() == subnets.UseIPv6() && !p.Addr().IsLinkLocalUnicast() {
+				ips = append(ips, p.Addr())
+			}
+		}
+	}
+	return ips, nil
+}
+
+func hasAnyPrefix(text string, prefixes ...string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// tapLink applies the configuration of TAP interfaces.
+func (n *IPNet) tapLink() *vpp_interfaces.Interface_Tap {
+	c := n.config.Interfaces()
+	tap := &vpp_interfaces.TapLink{Version: uint32(c.TAPInterfaceVersion), EnableGso: c.EnableGSO}
+	if c.TAPInterfaceVersion == 2 {
+		tap.RxRingSize, tap.TxRingSize = uint32(c.TAPv2RxRingSize), uint32(c.TAPv2TxRingSize)
+	}
+	return &vpp_interfaces.Interface_Tap{Tap: tap}
+}

@@ -1,0 +1,222 @@
+package ipnet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// Capabilities of the vswitch that change what is configured.
+type Capabilities struct {
+	// HostStackShared: the vswitch is the host's own network stack, so that no
+	// connection between the two is needed.
+	HostStackShared bool
+	// MultipleVRFs: pods get a VRF of their own.
+	MultipleVRFs bool
+}
+
+// Config is what IPNet needs of the configuration.
+type Config interface {
+	NodeName() string
+	Resolved() contivconf.Resolved
+	Subnets() contivconf.Subnets
+	Interfaces() contivconf.InterfaceConfig
+	Routing() contivconf.RoutingConfig
+	EffectiveIPAMConfig() contivconf.IPAMConfig
+	PodMTU(nodeIP netip.Addr) uint32
+}
+
+// Nodes knows all nodes.
+type Nodes interface {
+	GetNodeID() uint32
+	GetAllNodes() nodesync.Nodes
+	PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error
+}
+
+// Pods knows the pods of this node.
+type Pods interface {
+	LocalPods() podmanager.LocalPods
+	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
+}
+
+// IPAM knows the addresses.
+type IPAM interface {
+	Plan() ipam.Plan
+	GetPodIP(podmanager.PodID) (netip.Addr, bool)
+	Usage() (used, capacity uint64)
+}
+
+// Verifier compares the southbound with what was requested.
+type Verifier interface {
+	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
+}
+
+// IPNet is the plugin.
+type IPNet struct {
+	caps     Capabilities
+	config   Config
+	nodes    Nodes
+	pods     Pods
+	ipam     IPAM
+	verifier Verifier
+	links    contivconf.HostLinks
+	log      *slog.Logger
+
+	mu   sync.RWMutex
+	node *thisNode // nil before the first resync
+}
+
+// New returns the plugin. links may be nil if the host's stack is shared.
+func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, verifier Verifier, links contivconf.HostLinks, log *slog.Logger) *IPNet {
+	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log}
+}
+
+// GetNodeIP returns the address of this node, the zero Prefix if there is none
+// (yet).
+func (n *IPNet) GetNodeIP() netip.Prefix {
+	if node := n.thisNode(); node != nil {
+		return node.ip
+	}
+	return netip.Prefix{}
+}
+
+// GetMainInterface returns the logical name of the interface that has the node's
+// address.
+func (n *IPNet) GetMainInterface() string {
+	if node := n.thisNode(); node != nil {
+		return node.mainInterface
+	}
+	return ""
+}
+
+// GetVxlanBVIIfName returns the interface of pods to other nodes, "" if there is
+// none.
+func (n *IPNet) GetVxlanBVIIfName() string {
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		return vxlanBVIName
+	}
+	return ""
+}
+
+// GetPodIfNames returns the logical names of a wired pod's interfaces.
+func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool) {
+	pod, wired := n.pods.LocalPod(id)
+	if !wired {
+		return "", "", "", false
+	}
+	return podVPPName(pod.ContainerID), podLinuxName(pod.ContainerID), podLoopbackName(pod.ContainerID), true
+}
+
+func (n *IPNet) thisNode() *thisNode {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.node
+}
+
+func (*IPNet) String() string { return "ipnet" }
+
+// HandlesEvent accepts resyncs, the events of pods, and updates of other nodes.
+func (n *IPNet) HandlesEvent(event controller.Event) bool {
+	switch event := event.(type) {
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod:
+		return true
+	case *nodesync.NodeUpdate:
+		return event.NodeName != n.config.NodeName()
+	}
+	return event.Method() != controller.Update
+}
+
+// Resync computes the whole configuration and publishes the node's address.
+func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+	node, err := n.resolve()
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.node = node
+	n.mu.Unlock()
+	if node.ip.IsValid() {
+		if err := n.nodes.PublishNodeIPs(ctx, node.ips, node.ip.Addr().Is6()); err != nil {
+			return err
+		}
+	}
+	config := make(values)
+	n.addNICs(config, node)
+	n.addVRFs(config, node)
+	n.addPodGateway(config, node)
+	n.addTransport(config, node)
+	if !n.caps.HostStackShared {
+		if err := n.addHostInterconnect(config, node); err != nil {
+			return err
+		}
+	}
+	for id, pod := range n.pods.LocalPods() {
+		wiring, err := n.wiring(node, pod)
+		if err != nil {
+			n.log.Error("pod is not wired", "pod", id, "err", err)
+			continue
+		}
+		config.addAll(wiring.config)
+	}
+	for key, value := range config {
+		txn.Put(key, value)
+	}
+	return nil
+}
+
+// Update computes the change for pods and other nodes.
+func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	node := n.thisNode()
+	if node == nil {
+		return "", fmt.Errorf("%s before the first resync", event.Name())
+	}
+	switch event := event.(type) {
+	case *podmanager.AddPod:
+		return n.addPod(node, event, txn)
+	case *podmanager.DeletePod:
+		return n.deletePod(node, event, txn)
+	case *podmanager.CheckPod:
+		return "", n.checkPod(ctx, node, event)
+	case *nodesync.NodeUpdate:
+		return n.updateNode(node, event, txn), nil
+	}
+	return "", nil
+}
+
+// Revert has nothing to undo: there is no state.
+func (*IPNet) Revert(context.Context, controller.Event) error { return nil }
+
+// updateNode replaces the configuration for the node's previous state by the one
+// for its new state.
+func (n *IPNet) updateNode(node *thisNode, event *nodesync.NodeUpdate, txn controller.UpdateOperations) string {
+	prev, next := n.connectivity(node, event.PrevState), n.connectivity(node, event.NewState)
+	for key := range prev {
+		if next[key] == nil {
+			txn.Delete(key)
+		}
+	}
+	shared := make(values)
+	n.addTransportBase(shared, node)
+	next.addAll(shared)
+	for key, value := range next {
+		txn.Put(key, value)
+	}
+	switch {
+	case len(prev) == 0 && len(next) == len(shared):
+		return ""
+	case len(next) == len(shared):
+		return fmt.Sprintf("disconnect node %s", event.NodeName)
+	case len(prev) == 0:
+		return fmt.Sprintf("connect node %s (ID %d)", event.NodeName, event.NewState.ID)
+	}
+	return fmt.Sprintf("reconnect node %s (ID %d)", event.NodeName, event.NewState.ID)
+}

@@ -1,0 +1,68 @@
+package ipnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net"
+
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// Logical names of interfaces and bridge domains. Users know them.
+const (
+	podGatewayName   = "podGwLoop"
+	vxlanBVIName     = "vxlanBVI"
+	vxlanBDName      = "vxlanBD"
+	loopbackNICName  = "loopbackNIC"
+	hostTapVPPName   = "tap-vpp2"
+	hostTapLinuxName = "tap-vpp1"
+	hostTapHostName  = "vpp1"
+	defaultNetwork   = "default"
+)
+
+// maxLogicalName is the longest logical name that all vswitches can store.
+const maxLogicalName = 63
+
+func trim(name string) string { return name[:min(len(name), maxLogicalName)] }
+
+func podVPPName(containerID string) string      { return trim("vpp-tap-" + containerID) }
+func podLinuxName(containerID string) string    { return trim("linux-tap-" + containerID) }
+func podLoopbackName(containerID string) string { return trim("linux-loop-" + containerID) }
+
+func tunnelName(nodeID uint32) string { return fmt.Sprintf("vxlan-%s-%d", defaultNetwork, nodeID) }
+
+// numberedMAC returns a hardware address with the node's ID in its last 4 bytes.
+func numberedMAC(first, second byte, nodeID uint32) string {
+	mac := net.HardwareAddr{first, second, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(mac[2:], nodeID)
+	return mac.String()
+}
+
+func bviMAC(nodeID uint32) string              { return numberedMAC(0x12, 0x2b, nodeID) }
+func hostInterconnectMAC(nodeID uint32) string { return numberedMAC(0x34, 0x3c, nodeID) }
+
+// podMACs returns the hardware addresses of both ends of a pod's interface;
+// customIf is "" for its main one.
+func podMACs(containerID, customIf string) (inPod, inVPP string) {
+	h := fnv.New32a()
+	h.Write([]byte(containerID + "/" + customIf))
+	mac := net.HardwareAddr{0x02, 0xfe, 0, 0, 0, 0}
+	binary.LittleEndian.PutUint32(mac[2:], h.Sum32())
+	inPod = mac.String()
+	binary.LittleEndian.PutUint32(mac[2:], ^h.Sum32())
+	return inPod, mac.String()
+}
+
+// values is northbound configuration: key -> value.
+type values map[string]proto.Message
+
+func (v values) add(messages ...proto.Message) {
+	for _, m := range messages {
+		v[models.Key(m)] = m
+	}
+}
+
+func (v values) addAll(other values) { maps.Copy(v, other) }

@@ -1,0 +1,79 @@
+package ipnet
+
+import (
+	"net/netip"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+)
+
+var rxModes = map[string]vpp_interfaces.Interface_RxMode_Type{
+	"polling":   vpp_interfaces.Interface_RxMode_POLLING,
+	"interrupt": vpp_interfaces.Interface_RxMode_INTERRUPT,
+	"adaptive":  vpp_interfaces.Interface_RxMode_ADAPTIVE,
+}
+
+// addNICs configures the interfaces that existed before the vswitch, and the
+// default route.
+func (n *IPNet) addNICs(config values, node *thisNode) {
+	var assigned []netip.Prefix
+	if node.assign {
+		assigned = node.ips
+	}
+	if node.mainInterface == loopbackNICName {
+		config.add(&vpp_interfaces.Interface{
+			Name: loopbackNICName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
+			Vrf: node.mainVRF, IpAddresses: texts(assigned),
+		})
+	} else if node.mainInterface != "" {
+		config.add(n.nic(node, node.mainInterface, assigned, node.useDHCP))
+		if node.gateway.IsValid() && !node.useDHCP {
+			config.add(&vpp_l3.Route{
+				VrfId: node.mainVRF, DstNetwork: anyNetwork(node.gateway).String(),
+				NextHopAddr: node.gateway.String(), OutgoingInterface: node.mainInterface,
+			})
+		}
+	}
+	for _, other := range n.config.Resolved().Other {
+		config.add(n.nic(node, other.Name, other.Addresses, other.UseDHCP))
+	}
+}
+
+func (n *IPNet) nic(node *thisNode, name string, addresses []netip.Prefix, dhcp bool) *vpp_interfaces.Interface {
+	nic := &vpp_interfaces.Interface{
+		Name: name, Type: vpp_interfaces.Interface_DPDK, Enabled: true,
+		Vrf: node.mainVRF, IpAddresses: texts(addresses),
+		// The host's own DHCP client serves links that are shared with it.
+		SetDhcpClient: dhcp && len(addresses) == 0 && !n.caps.HostStackShared,
+	}
+	nic.RxModes = n.rxModes()
+	return nic
+}
+
+// rxModes applies the configured mode to all queues.
+func (n *IPNet) rxModes() []*vpp_interfaces.Interface_RxMode {
+	mode, configured := rxModes[n.config.Interfaces().InterfaceRxMode]
+	if !configured {
+		return nil
+	}
+	return []*vpp_interfaces.Interface_RxMode{{DefaultMode: true, Mode: mode}}
+}
+
+func texts(prefixes []netip.Prefix) []string {
+	var list []string
+	for _, p := range prefixes {
+		list = append(list, p.String())
+	}
+	return list
+}
+
+// anyNetwork is the destination of a default route, of the address's IP version.
+func anyNetwork(addr netip.Addr) netip.Prefix {
+	if addr.Is6() {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+}
+
+// single is the network of one address.
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

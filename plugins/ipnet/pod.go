@@ -1,0 +1,171 @@
+package ipnet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// wiring is the network of one pod.
+type wiring struct {
+	config    values
+	iface     podmanager.PodInterface
+	routes    []podmanager.Route
+	vpp       string // logical names
+	linux     string
+	loopback  string
+	container string
+}
+
+// keys of the northbound values, sorted.
+func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
+
+// wiring computes the network of a pod that has an address.
+//
+//	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
+//	vswitch   vpp-tap-<cid>, borrows the gateway's address; ARP of and route to the pod
+func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
+	ip, ok := n.ipam.GetPodIP(pod.ID)
+	if !ok {
+		return nil, fmt.Errorf("pod %v has no IP address", pod.ID)
+	}
+	gateway := node.podGateway.Addr()
+	inPod, inVPP := podMACs(pod.ContainerID, "")
+	netns := &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pod.NetNS}
+	w := &wiring{
+		config: make(values), container: pod.ContainerID,
+		vpp: podVPPName(pod.ContainerID), linux: podLinuxName(pod.ContainerID), loopback: podLoopbackName(pod.ContainerID),
+		iface: podmanager.PodInterface{
+			HostName: pod.IfName, IPs: []netip.Prefix{single(ip)}, Gateway: gateway, MAC: inPod, MTU: node.podMTU,
+		},
+		routes: []podmanager.Route{{Network: anyNetwork(gateway), Gateway: gateway}},
+	}
+	w.config.add(
+		&linux_interfaces.Interface{
+			Name: w.loopback, Type: linux_interfaces.Interface_LOOPBACK, Namespace: netns, Enabled: true,
+			IpAddresses: []string{"127.0.0.1/8", "::1/128"},
+		},
+		&vpp_interfaces.Interface{
+			Name: w.vpp, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.podVRF,
+			PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(), Link: n.tapLink(),
+			Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName},
+		},
+		&linux_interfaces.Interface{
+			Name: w.linux, Type: linux_interfaces.Interface_TAP_TO_VPP, Namespace: netns, Enabled: true,
+			HostIfName: pod.IfName, IpAddresses: []string{single(ip).String()}, PhysAddress: inPod, Mtu: node.podMTU,
+			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: w.vpp}},
+		},
+		&linux_l3.ARPEntry{Interface: w.linux, IpAddress: gateway.String(), HwAddress: inVPP},
+		&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_LINK, DstNetwork: single(gateway).String()},
+		&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_GLOBAL, DstNetwork: anyNetwork(gateway).String(), GwAddr: gateway.String()},
+		&vpp_l3.ARPEntry{Interface: w.vpp, IpAddress: ip.String(), PhysAddress: inPod, Static: true},
+		&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
+	)
+	return w, nil
+}
+
+func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.UpdateOperations) (string, error) {
+	pod, known := n.pods.LocalPod(event.Pod)
+	if !known || pod.ContainerID != event.ContainerID {
+		return "", fmt.Errorf("container %s of pod %v: %w", event.ContainerID, event.Pod, podmanager.ErrNotWired)
+	}
+	if err := n.checkNames(pod); err != nil {
+		return "", err
+	}
+	w, err := n.wiring(node, pod)
+	if err != nil {
+		return "", err
+	}
+	for key, value := range w.config {
+		txn.Put(key, value)
+	}
+	event.Interfaces, event.Routes = []podmanager.PodInterface{w.iface}, w.routes
+	if event.WasWired() {
+		return "", nil
+	}
+	return fmt.Sprintf("wire pod %v with %v", pod.ID, w.iface.IPs[0]), nil
+}
+
+// checkNames makes sure that no other pod has the same interfaces: container IDs
+// are cut to the length of logical names.
+func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
+	for id, other := range n.pods.LocalPods() {
+		if id != pod.ID && podLoopbackName(other.ContainerID) == podLoopbackName(pod.ContainerID) {
+			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters: the runtime must use IDs that do",
+				pod.ContainerID, pod.ID, other.ContainerID, id, maxLogicalName-len(podLoopbackName("")))
+		}
+	}
+	return nil
+}
+
+// deletePod removes the wiring of the event's container, if it still is the
+// pod's.
+func (n *IPNet) deletePod(node *thisNode, event *podmanager.DeletePod, txn controller.UpdateOperations) (string, error) {
+	pod, known := n.pods.LocalPod(event.Pod)
+	if !known || pod.ContainerID != event.ContainerID {
+		return "", nil
+	}
+	w, err := n.wiring(node, pod)
+	if err != nil {
+		return "", err
+	}
+	for key := range w.config {
+		txn.Delete(key)
+	}
+	return fmt.Sprintf("unwire pod %v", pod.ID), nil
+}
+
+// checkPod reads the pod's values back. Nothing is changed.
+func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.CheckPod) error {
+	pod, known := n.pods.LocalPod(event.Pod)
+	if !known || pod.ContainerID != event.ContainerID {
+		return fmt.Errorf("container %s of pod %v: %w", event.ContainerID, event.Pod, podmanager.ErrNotWired)
+	}
+	w, err := n.wiring(node, pod)
+	if err != nil {
+		return err
+	}
+	event.Interfaces, event.Routes = []podmanager.PodInterface{w.iface}, w.routes
+	differences, err := n.verifier.Verify(ctx, w.keys()...)
+	if err != nil {
+		return fmt.Errorf("read back the network of pod %v: %w", pod.ID, err)
+	}
+	if len(differences) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, d := range differences {
+		state := "differs from what was configured"
+		if d.Have == nil {
+			state = "is missing"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s (%v)", d.Key, state, d.State))
+	}
+	return fmt.Errorf("network of pod %v is not as configured: %s", pod.ID, strings.Join(texts, "; "))
+}
+
+// PodKeys returns the keys of the northbound values that wire a pod, sorted;
+// false if it is not wired on this node.
+func (n *IPNet) PodKeys(id podmanager.PodID) ([]string, bool) {
+	node := n.thisNode()
+	pod, wired := n.pods.LocalPod(id)
+	if node == nil || !wired {
+		return nil, false
+	}
+	w, err := n.wiring(node, pod)
+	if err != nil {
+		return nil, false
+	}
+	return w.keys(), true
+}

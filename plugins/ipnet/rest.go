@@ -1,0 +1,144 @@
+package ipnet
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/rest"
+)
+
+// Paths that the handlers are meant for.
+const (
+	IPAMURL = "/contiv/v1/ipam"
+	PodsURL = "/contiv/v1/pods"
+)
+
+// IPAMReport is the answer of GET /contiv/v1/ipam.
+type IPAMReport struct {
+	NodeID            uint32                `json:"nodeId"`
+	NodeName          string                `json:"nodeName"`
+	NodeIP            string                `json:"nodeIP"`
+	PodSubnetThisNode string                `json:"podSubnetThisNode"`
+	VppHostNetwork    string                `json:"vppHostNetwork"`
+	Config            contivconf.IPAMConfig `json:"config"`
+
+	PodGateway    string `json:"podGateway"`
+	VxlanIP       string `json:"vxlanIP,omitempty"`
+	NATLoopbackIP string `json:"natLoopbackIP"`
+	PodIPsUsed    uint64 `json:"podIPsUsed"`
+	PodIPsTotal   uint64 `json:"podIPsTotal"`
+}
+
+// PodsReport is the answer of GET /contiv/v1/pods: the pods wired on this node.
+type PodsReport struct {
+	Node string `json:"node"`
+	// Pods sorted by namespace and name.
+	Pods []PodReport `json:"pods"`
+}
+
+// PodReport describes the network of a pod.
+type PodReport struct {
+	Name        string `json:"name"`
+	Namespace   string `json:"namespace"`
+	ContainerID string `json:"containerID"`
+	NetNS       string `json:"netns"`
+
+	// IPs with prefix lengths.
+	IPs     []string `json:"ips"`
+	Gateway string   `json:"gateway"`
+	// Interface is the name inside of the pod.
+	Interface string `json:"interface"`
+	MAC       string `json:"mac"`
+	MTU       uint32 `json:"mtu"`
+
+	// Logical names of interfaces.
+	VPPInterface   string `json:"vppInterface"`
+	LinuxInterface string `json:"linuxInterface"`
+	Loopback       string `json:"loopback"`
+	// Keys of the northbound values that wire the pod, sorted.
+	Keys []string `json:"keys"`
+}
+
+var errNotReady = errors.New("the network of this node is not known before the startup resync: try again later")
+
+// IPAMReport describes the addresses of this node.
+func (n *IPNet) IPAMReport() (IPAMReport, error) {
+	node := n.thisNode()
+	switch {
+	case node == nil:
+		return IPAMReport{}, errNotReady
+	case !node.ip.IsValid():
+		return IPAMReport{}, errors.New("this node has no IP address yet")
+	}
+	plan := n.ipam.Plan()
+	report := IPAMReport{
+		NodeID: node.id, NodeName: n.config.NodeName(), NodeIP: node.ip.String(),
+		PodSubnetThisNode: node.podSubnet.String(), PodGateway: node.podGateway.Addr().String(),
+		Config: n.config.EffectiveIPAMConfig(),
+	}
+	if hostSubnet, err := plan.VPPHostSubnet(node.id); err == nil {
+		report.VppHostNetwork = hostSubnet.String()
+	}
+	if loopback, err := plan.NATLoopback(node.id); err == nil {
+		report.NATLoopbackIP = loopback.String()
+	}
+	if node.vxlanIP.IsValid() {
+		report.VxlanIP = node.vxlanIP.String()
+	}
+	report.PodIPsUsed, report.PodIPsTotal = n.ipam.Usage()
+	return report, nil
+}
+
+// PodsReport describes the pods of this node. A pod that is just being added or
+// removed may be missing.
+func (n *IPNet) PodsReport() (PodsReport, error) {
+	node := n.thisNode()
+	if node == nil {
+		return PodsReport{}, errNotReady
+	}
+	report := PodsReport{Node: n.config.NodeName(), Pods: []PodReport{}}
+	for id, pod := range n.pods.LocalPods() {
+		w, err := n.wiring(node, pod)
+		if err != nil {
+			continue
+		}
+		report.Pods = append(report.Pods, PodReport{
+			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS,
+			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateway.String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
+			VPPInterface: w.vpp, LinuxInterface: w.linux, Loopback: w.loopback, Keys: w.keys(),
+		})
+	}
+	slices.SortFunc(report.Pods, func(a, b PodReport) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return report, nil
+}
+
+// IPAMHandler serves GET /contiv/v1/ipam.
+func (n *IPNet) IPAMHandler() http.Handler {
+	return handler(http.StatusInternalServerError, n.IPAMReport)
+}
+
+// PodsHandler serves GET /contiv/v1/pods.
+func (n *IPNet) PodsHandler() http.Handler {
+	return handler(http.StatusServiceUnavailable, n.PodsReport)
+}
+
+// handler serves a report; errors get the status.
+func handler[T any](status int, report func() (T, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		answer, err := report()
+		if err != nil {
+			rest.Error(w, status, err)
+			return
+		}
+		rest.JSON(w, answer)
+	})
+}

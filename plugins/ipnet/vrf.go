@@ -1,0 +1,78 @@
+package ipnet
+
+import (
+	"net/netip"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/plugins/contivconf"
+)
+
+// addVRFs configures the VRFs and what is routed from one to the other.
+//
+//	pod VRF   default ──────────────────────────> main VRF
+//	          pods of all nodes, unless known: dropped, lest they go in circles
+//	main VRF  pods (of all nodes with VXLAN) ───> pod VRF
+func (n *IPNet) addVRFs(config values, node *thisNode) {
+	var dropped, toPods, toMain []netip.Prefix
+	subnets := n.config.Subnets()
+	toMain = append(toMain, anyNetwork(subnets.Pods.Addr()))
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		toPods = append(toPods, subnets.Pods)
+		dropped = append(dropped, subnets.Pods)
+		if !n.caps.HostStackShared {
+			plan := n.ipam.Plan()
+			if hostSubnet, err := plan.VPPHostSubnet(node.id); err == nil {
+				toMain = append(toMain, hostSubnet)
+			}
+			toPods = append(toPods, subnets.VPPHost)
+			dropped = append(dropped, subnets.VPPHost)
+		}
+	} else {
+		toPods = append(toPods, node.podSubnet)
+	}
+	if service := subnets.Service; n.caps.MultipleVRFs && subnets.UseIPv6() && service.IsValid() && service.Addr().Is6() {
+		toPods = append(toPods, service)
+		dropped = append(dropped, service)
+	}
+	for _, network := range dropped {
+		config.add(&vpp_l3.Route{Type: vpp_l3.Route_DROP, VrfId: node.podVRF, DstNetwork: network.String()})
+	}
+	if !n.caps.MultipleVRFs {
+		return
+	}
+	for _, network := range toMain {
+		config.add(interVRF(network, node.podVRF, node.mainVRF))
+	}
+	for _, network := range toPods {
+		config.add(interVRF(network, node.mainVRF, node.podVRF))
+	}
+	n.addVRFTables(config, node)
+}
+
+func interVRF(network netip.Prefix, from, to uint32) *vpp_l3.Route {
+	return &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: from, DstNetwork: network.String(), ViaVrfId: to}
+}
+
+func (n *IPNet) addVRFTables(config values, node *thisNode) {
+	table := func(id uint32, label string, protocol vpp_l3.VrfTable_Protocol) {
+		config.add(&vpp_l3.VrfTable{Id: id, Label: label + "-" + map[vpp_l3.VrfTable_Protocol]string{
+			vpp_l3.VrfTable_IPV4: "IPv4", vpp_l3.VrfTable_IPV6: "IPv6"}[protocol], Protocol: protocol})
+	}
+	table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV4)
+	if subnets := n.config.Subnets(); subnets.UseIPv6() {
+		table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV6)
+		table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV6)
+	} else {
+		table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV4)
+	}
+}
+
+// addPodGateway configures the interface that has the pods' gateway address; the
+// interfaces of pods borrow it.
+func (n *IPNet) addPodGateway(config values, node *thisNode) {
+	config.add(&vpp_interfaces.Interface{
+		Name: podGatewayName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
+		Vrf: node.podVRF, IpAddresses: []string{node.podGateway.String()},
+	})
+}

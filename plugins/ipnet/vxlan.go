@@ -1,0 +1,167 @@
+package ipnet
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/nodesync"
+)
+
+// vxlanVNI is the network identifier of the pods' default network.
+const vxlanVNI = 10
+
+// vxlanSplitHorizon is the group of all interfaces of the bridge domain: what came
+// from one tunnel must not go into another.
+const vxlanSplitHorizon = 1
+
+// addTransport configures the connections to all other nodes.
+func (n *IPNet) addTransport(config values, node *thisNode) {
+	n.addTransportBase(config, node)
+	for name, other := range n.nodes.GetAllNodes() {
+		if name != n.config.NodeName() {
+			config.addAll(n.connectivity(node, other))
+		}
+	}
+}
+
+// addTransportBase configures what all connections have in common.
+func (n *IPNet) addTransportBase(config values, node *thisNode) {
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		n.addVXLANBridge(config, node)
+	}
+}
+
+// connectivity configures the connection to another node; nothing if it cannot
+// be reached.
+func (n *IPNet) connectivity(node *thisNode, other *nodesync.Node) values {
+	config := make(values)
+	remote, ok := n.remote(node, other)
+	if !ok {
+		return config
+	}
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		n.addVXLANTunnel(config, node, remote)
+	} else {
+		n.addNoOverlayRoutes(config, node, remote)
+	}
+	return config
+}
+
+// remote is another node with its addresses.
+type remote struct {
+	id         uint32
+	ip         netip.Addr
+	podSubnet  netip.Prefix
+	hostSubnet netip.Prefix // only if the host's stack is not shared
+	mgmtIPs    []netip.Addr // likewise
+	vxlanIP    netip.Addr   // only with VXLAN
+}
+
+// remote returns false for nodes that cannot be reached. Those that do not fit
+// into the address plan are reported, and must not harm the others.
+func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, bool) {
+	if other == nil || other.ID == 0 || !node.ip.IsValid() {
+		return nil, false
+	}
+	if !n.caps.HostStackShared && len(other.MgmtIPs) == 0 {
+		return nil, false
+	}
+	reached := slices.IndexFunc(other.VPPIPs, func(p netip.Prefix) bool { return p.Addr().Is6() == node.ip.Addr().Is6() })
+	if reached < 0 {
+		return nil, false
+	}
+	r := &remote{id: other.ID, ip: other.VPPIPs[reached].Addr()}
+	plan := n.ipam.Plan()
+	var err error
+	if r.podSubnet, err = plan.PodSubnet(other.ID); err != nil {
+		n.log.Error("node cannot be connected", "node", other.Name, "err", err)
+		return nil, false
+	}
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		vxlanIP, err := plan.VXLANIP(other.ID)
+		if err != nil {
+			n.log.Error("node cannot be connected", "node", other.Name, "err", err)
+			return nil, false
+		}
+		r.vxlanIP = vxlanIP.Addr()
+	}
+	if !n.caps.HostStackShared {
+		if r.hostSubnet, err = plan.VPPHostSubnet(other.ID); err != nil {
+			n.log.Error("host of a node cannot be reached from pods", "node", other.Name, "err", err)
+		}
+		r.mgmtIPs = other.MgmtIPs
+	}
+	return r, true
+}
+
+// destinations lists the networks behind a remote node.
+func (r *remote) destinations() []netip.Prefix {
+	networks := []netip.Prefix{r.podSubnet}
+	if r.hostSubnet.IsValid() {
+		networks = append(networks, r.hostSubnet)
+	}
+	for _, ip := range r.mgmtIPs {
+		networks = append(networks, single(ip))
+	}
+	return networks
+}
+
+// addVXLANBridge configures the bridge domain of all tunnels and its interface
+// for pods. Nothing is learned or flooded: all addresses are known.
+func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
+	config.add(&vpp_interfaces.Interface{
+		Name: vxlanBVIName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
+		Vrf: node.podVRF, IpAddresses: []string{node.vxlanIP.String()}, PhysAddress: bviMAC(node.id),
+		// What the host itself sends must fit into the overlay as well.
+		Mtu: node.podMTU,
+	})
+	bd := &vpp_l2.BridgeDomain{
+		Name: vxlanBDName, Forward: true,
+		Interfaces: []*vpp_l2.BridgeDomain_Interface{
+			{Name: vxlanBVIName, BridgedVirtualInterface: true, SplitHorizonGroup: vxlanSplitHorizon},
+		},
+	}
+	var ids []uint32
+	for name, other := range n.nodes.GetAllNodes() {
+		if name == n.config.NodeName() {
+			continue
+		}
+		if r, ok := n.remote(node, other); ok {
+			ids = append(ids, r.id)
+		}
+	}
+	slices.SortFunc(ids, cmp.Compare)
+	for _, id := range ids {
+		bd.Interfaces = append(bd.Interfaces, &vpp_l2.BridgeDomain_Interface{Name: tunnelName(id), SplitHorizonGroup: vxlanSplitHorizon})
+	}
+	config.add(bd)
+}
+
+// addVXLANTunnel configures the tunnel to another node, and what is behind it.
+func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
+	config.add(
+		&vpp_interfaces.Interface{
+			Name: tunnelName(r.id), Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: true, Vrf: node.mainVRF,
+			Link: &vpp_interfaces.Interface_Vxlan{Vxlan: &vpp_interfaces.VxlanLink{
+				SrcAddress: node.ip.Addr().String(), DstAddress: r.ip.String(), Vni: vxlanVNI,
+			}},
+		},
+		&vpp_l3.ARPEntry{Interface: vxlanBVIName, IpAddress: r.vxlanIP.String(), PhysAddress: bviMAC(r.id), Static: true},
+		&vpp_l2.FIBEntry{BridgeDomain: vxlanBDName, PhysAddress: bviMAC(r.id), OutgoingInterface: tunnelName(r.id),
+			Action: vpp_l2.FIBEntry_FORWARD, StaticConfig: true},
+	)
+	for _, network := range r.destinations() {
+		config.add(&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: network.String(),
+			NextHopAddr: r.vxlanIP.String(), OutgoingInterface: vxlanBVIName})
+	}
+	if n.caps.MultipleVRFs {
+		for _, ip := range r.mgmtIPs {
+			config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
+		}
+	}
+}
