@@ -1,0 +1,10 @@
+// Package service makes pods reach what is outside of the cluster: packets that
+// leave through the main interface get the address of the node (SNAT), if the
+// option natExternalTraffic says so.
+//
+//	main interface, node address ──> Nat44Global, Nat44Interface, Nat44AddressPool
+//
+// Traffic between pods and nodes keeps its addresses: what goes to other nodes
+// leaves through the overlay. Without an overlay, it would leave through the same
+// interface as the rest, and nothing is translated.
+package service

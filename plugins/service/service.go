@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
+)
+
+// anyVRF, in an address pool, stands for all VRFs.
+const anyVRF = 0xFFFFFFFF
+
+// Config is what the plugin needs of the configuration.
+type Config interface {
+	Resolved() contivconf.Resolved
+	NatExternalTraffic() bool
+}
+
+// Network knows the interfaces of this node.
+type Network interface {
+	// GetNodeIP returns the zero Prefix while the node has no address.
+	GetNodeIP() netip.Prefix
+	GetMainInterface() string
+	// GetVxlanBVIIfName returns "" without an overlay.
+	GetVxlanBVIIfName() string
+}
+
+// Service is the plugin.
+type Service struct {
+	config  Config
+	network Network
+	log     *slog.Logger
+}
+
+// New returns the plugin.
+func New(config Config, network Network, log *slog.Logger) *Service {
+	return &Service{config: config, network: network, log: log}
+}
+
+func (*Service) String() string { return "service" }
+
+// HandlesEvent accepts resyncs.
+func (*Service) HandlesEvent(event controller.Event) bool {
+	return event.Method() != controller.Update
+}
+
+// Resync configures the translation of what leaves the cluster.
+func (s *Service) Resync(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+	if !s.config.NatExternalTraffic() {
+		return nil
+	}
+	iface, ip := s.defaultInterface()
+	if iface == "" {
+		return nil
+	}
+	global := &vpp_nat.Nat44Global{Forwarding: true}
+	nic := &vpp_nat.Nat44Interface{Name: iface, NatOutside: true, OutputFeature: true}
+	pool := &vpp_nat.Nat44AddressPool{FirstIp: ip.String(), VrfId: anyVRF}
+	txn.Put(models.Key(global), global)
+	txn.Put(models.Key(nic), nic)
+	txn.Put(models.Key(pool), pool)
+	return nil
+}
+
+// defaultInterface returns the interface that leads out of the cluster, with its
+// address: the one on whose network the configured gateway is, else the main
+// interface; "" if nothing is to be translated.
+func (s *Service) defaultInterface() (string, netip.Addr) {
+	resolved := s.config.Resolved()
+	main, ip := s.network.GetMainInterface(), s.network.GetNodeIP()
+	if gateway := resolved.Gateway; gateway.IsValid() && !ip.Contains(gateway) {
+		main, ip = "", netip.Prefix{}
+		for _, other := range resolved.Other {
+			for _, p := range other.Addresses {
+				if p.Contains(gateway) && main == "" {
+					main, ip = other.Name, p
+				}
+			}
+		}
+	}
+	switch {
+	case main == "" || !ip.IsValid():
+		s.log.Info("pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", resolved.Gateway)
+		return "", netip.Addr{}
+	case ip.Addr().Is6():
+		return "", netip.Addr{} // NAT44 is for IPv4
+	case s.network.GetVxlanBVIIfName() == "" && main == s.network.GetMainInterface():
+		s.log.Info("natExternalTraffic has no effect: without overlay, traffic between pods leaves through the main interface too")
+		return "", netip.Addr{}
+	}
+	return main, ip.Addr()
+}
+
+// Update has nothing to do.
+func (*Service) Update(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
+	return "", nil
+}
+
+// Revert has nothing to undo.
+func (*Service) Revert(context.Context, controller.Event) error { return nil }

@@ -1,0 +1,74 @@
+package service_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/service"
+)
+
+type fake struct {
+	resolved contivconf.Resolved
+	nat      bool
+	ip       string
+	bvi      string
+}
+
+func (f fake) Resolved() contivconf.Resolved { return f.resolved }
+func (f fake) NatExternalTraffic() bool      { return f.nat }
+func (f fake) GetNodeIP() netip.Prefix {
+	p, _ := netip.ParsePrefix(f.ip)
+	return p
+}
+func (f fake) GetMainInterface() string  { return "eth0" }
+func (f fake) GetVxlanBVIIfName() string { return f.bvi }
+
+const (
+	global = "config/vpp/nat/v2/nat44-global\n    {\"forwarding\":true}\n"
+	onEth0 = global + `config/vpp/nat/v2/nat44-interface/eth0
+    {"name":"eth0","nat_outside":true,"output_feature":true}
+config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1
+    {"first_ip":"192.168.16.1","vrf_id":4294967295}
+`
+	onEth1 = global + `config/vpp/nat/v2/nat44-interface/eth1
+    {"name":"eth1","nat_outside":true,"output_feature":true}
+config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.0.0.1
+    {"first_ip":"10.0.0.1","vrf_id":4294967295}
+`
+)
+
+func TestSNAT(t *testing.T) {
+	gateway := func(ip string) contivconf.Resolved {
+		return contivconf.Resolved{Gateway: netip.MustParseAddr(ip), Other: []contivconf.Interface{
+			{Name: "eth1", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}}
+	}
+	for name, test := range map[string]struct {
+		node fake
+		want string
+	}{
+		"on the main interface":                {fake{nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
+		"gateway on the main interface":        {fake{resolved: gateway("192.168.16.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
+		"gateway on another interface":         {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth1},
+		"gateway on no interface":              {fake{resolved: gateway("10.9.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
+		"switched off":                         {fake{nat: false, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
+		"no node address yet":                  {fake{nat: true, bvi: "vxlanBVI"}, ""},
+		"IPv6":                                 {fake{nat: true, ip: "fd00::1/64", bvi: "vxlanBVI"}, ""},
+		"no overlay: pod traffic is not known": {fake{nat: true, ip: "192.168.16.1/24"}, ""},
+		"no overlay, but another interface":    {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24"}, onEth1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := service.New(test.node, test.node, plugintest.Logger())
+			txn := plugintest.Txn{}
+			if err := s.Resync(context.Background(), &controller.DBResync{}, nil, 1, txn); err != nil {
+				t.Fatal(err)
+			}
+			if got := plugintest.Render(txn); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
