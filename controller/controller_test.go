@@ -38,12 +38,11 @@ func TestStartupResyncDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		waiting := newEvent("early")
 		r.push(waiting)
-		time.Sleep(29 * time.Second)
+		r.after(29 * time.Second)
 		if err := r.Alive(); err != nil {
 			t.Errorf("after 29 s: %v", err)
 		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		r.after(2 * time.Second)
 		err := <-r.Fatal()
 		if !errors.Is(err, controller.ErrNoStartupResync) || !strings.Contains(err.Error(), "30s") {
 			t.Errorf("fatal error: %v", err)
@@ -90,8 +89,7 @@ func TestReadinessAfterFailedStartupResync(t *testing.T) {
 			t.Errorf("alive: %v", err)
 		}
 		broken = false
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
+		r.after(6 * time.Second)
 		r.wantHistory("Database Resync", "Healing Resync")
 		if err := r.Ready(); err != nil {
 			t.Errorf("after healing: %v", err)
@@ -221,7 +219,7 @@ func TestRevertedEventLeavesNothing(t *testing.T) {
 			t.Error("the value is remembered")
 		}
 		r.wantCalls("a update x", "b update x", "c update x", "c revert x", "b revert x", "a revert x")
-		time.Sleep(time.Minute)
+		r.after(time.Minute)
 		r.wantHistory("Database Resync", "x")
 	})
 }
@@ -251,8 +249,7 @@ func TestFailedRevertIsHealed(t *testing.T) {
 		e := newEvent("x")
 		e.txnType = controller.RevertOnFailure
 		r.do(e)
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
+		r.after(6 * time.Second)
 		r.wantHistory("Database Resync", "x", "Healing Resync")
 	})
 }
@@ -273,9 +270,9 @@ func TestHealingOnceAfterManyErrors(t *testing.T) {
 			}
 			return nil
 		}
-		time.Sleep(4 * time.Second)
+		r.after(4 * time.Second)
 		r.wantHistory("Database Resync", "0", "1", "2")
-		time.Sleep(time.Minute)
+		r.after(time.Minute)
 		r.wantHistory("Database Resync", "0", "1", "2", "Healing Resync")
 		if healed["pod"]["k8s/pod/p"] == nil {
 			t.Errorf("healing without the Kubernetes state: %v", healed)
@@ -295,7 +292,7 @@ func TestErrorsThatAreIgnored(t *testing.T) {
 		if err := r.do(e); err == nil {
 			t.Error("the sender is not told")
 		}
-		time.Sleep(time.Minute)
+		r.after(time.Minute)
 		r.wantHistory("Database Resync", "x")
 	})
 }
@@ -313,7 +310,7 @@ func TestFailedHealingIsFatal(t *testing.T) {
 		if err := r.Ready(); err != nil {
 			t.Errorf("before healing: %v", err)
 		}
-		time.Sleep(6 * time.Second)
+		r.after(6 * time.Second)
 		err := <-r.Fatal()
 		if err == nil || !strings.Contains(err.Error(), "healing resync failed") || !strings.Contains(err.Error(), "k/1") {
 			t.Errorf("fatal error: %v", err)
@@ -349,8 +346,7 @@ func TestAbortAndFatalErrorsDiffer(t *testing.T) {
 				if goesOn := slices.Contains(r.calls, "c update x"); goesOn != plain {
 					t.Errorf("the next handler was called: %v", goesOn)
 				}
-				time.Sleep(6 * time.Second)
-				synctest.Wait()
+				r.after(6 * time.Second)
 				if fatal := r.Alive() != nil; fatal != test.fatal {
 					t.Errorf("fatal: %v", fatal)
 				}
@@ -371,7 +367,7 @@ func TestPanicAbortsTheEventOnly(t *testing.T) {
 			t.Errorf("result: %v", err)
 		}
 		r.b.update = nil
-		time.Sleep(6 * time.Second)
+		r.after(6 * time.Second)
 		if err := r.do(newEvent("y")); err != nil {
 			t.Error(err)
 		}
@@ -399,8 +395,7 @@ func TestIncompleteResyncRemovesNothing(t *testing.T) {
 			t.Errorf("incomplete resync: %s", diff)
 		}
 		r.a.resync = nil
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
+		r.after(6 * time.Second)
 		if diff := cmp.Diff([]string{"k/new"}, r.sched.lastKeys()); diff != "" {
 			t.Errorf("healing: %s", diff)
 		}
@@ -412,7 +407,7 @@ func TestPeriodicHealing(t *testing.T) {
 	cfg.EnablePeriodicHealing = true
 	inBubbleWith(t, cfg, nil, func(t *testing.T, r *rig) {
 		r.started()
-		time.Sleep(61 * time.Second)
+		r.after(61 * time.Second)
 		r.wantHistory("Database Resync", "Healing Resync", "Healing Resync")
 		r.wantCalls()
 		if txn := r.sched.lastTxn(); txn.Resync != kvscheduler.DownstreamResync || len(txn.Values) != 0 {

@@ -151,7 +151,7 @@ func TestFailuresOfExternalValuesAreNotHealed(t *testing.T) {
 		if err := result.Wait(t.Context()); err == nil {
 			t.Error("the sender is not told")
 		}
-		time.Sleep(time.Minute)
+		r.after(time.Minute)
 		r.wantHistory("Database Resync", "External Config Change")
 		r.push(&controller.DBResync{External: controller.ExternalConfig{"if/ext": iface("ext")}})
 		if err := r.Ready(); err != nil {
@@ -173,7 +173,7 @@ func TestFailureOfAMergedValueIsHealed(t *testing.T) {
 		r.sched.fail = failKey("if/1")
 		r.push(&controller.ExternalConfigChange{Source: "db", Changes: controller.ExternalConfig{"if/1": iface("1")}})
 		r.sched.fail = nil
-		time.Sleep(6 * time.Second)
+		r.after(6 * time.Second)
 		r.wantHistory("Database Resync", "x", "External Config Change", "Healing Resync")
 	})
 }

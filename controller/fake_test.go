@@ -24,17 +24,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeScheduler remembers its transactions and fails on demand.
 type fakeScheduler struct {
-	mu     sync.Mutex
 	txns   []controller.SchedulerTxn
 	values map[string]proto.Message
 	// fail decides about a transaction: the keys that fail.
 	fail func(controller.SchedulerTxn) []string
 	ops  int
+	rig  *rig
 }
 
 func (s *fakeScheduler) Commit(_ context.Context, txn controller.SchedulerTxn) (controller.TxnResult, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.rig.order()
 	seq := uint64(len(s.txns) + 100)
 	s.txns = append(s.txns, txn)
 	var failed []string
@@ -79,7 +78,7 @@ func (s *fakeScheduler) lastKeys() (keys []string) {
 // handler is an event handler made of functions; nil ones do nothing.
 type handler struct {
 	name   string
-	log    *[]string
+	rig    *rig
 	wants  func(controller.Event) bool
 	resync func(ctx context.Context, e controller.Event, state controller.KubeState, n int, txn controller.ResyncOperations) error
 	update func(ctx context.Context, e controller.Event, txn controller.UpdateOperations) (string, error)
@@ -88,24 +87,25 @@ type handler struct {
 
 func (h *handler) String() string { return h.name }
 func (h *handler) HandlesEvent(e controller.Event) bool {
+	h.rig.order()
 	return h.wants == nil || h.wants(e)
 }
 func (h *handler) Resync(ctx context.Context, e controller.Event, state controller.KubeState, n int, txn controller.ResyncOperations) error {
-	*h.log = append(*h.log, fmt.Sprintf("%s resync %s", h.name, e.Name()))
+	h.rig.calls = append(h.rig.calls, fmt.Sprintf("%s resync %s", h.name, e.Name()))
 	if h.resync != nil {
 		return h.resync(ctx, e, state, n, txn)
 	}
 	return nil
 }
 func (h *handler) Update(ctx context.Context, e controller.Event, txn controller.UpdateOperations) (string, error) {
-	*h.log = append(*h.log, fmt.Sprintf("%s update %s", h.name, e.Name()))
+	h.rig.calls = append(h.rig.calls, fmt.Sprintf("%s update %s", h.name, e.Name()))
 	if h.update != nil {
 		return h.update(ctx, e, txn)
 	}
 	return "", nil
 }
 func (h *handler) Revert(ctx context.Context, e controller.Event) error {
-	*h.log = append(*h.log, fmt.Sprintf("%s revert %s", h.name, e.Name()))
+	h.rig.calls = append(h.rig.calls, fmt.Sprintf("%s revert %s", h.name, e.Name()))
 	if h.revert != nil {
 		return h.revert(ctx, e)
 	}
@@ -154,6 +154,20 @@ type rig struct {
 	sched   *fakeScheduler
 	a, b, c *handler
 	calls   []string
+	mu      sync.Mutex
+}
+
+// order makes what the test wrote visible to the event loop.
+func (r *rig) order() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+}
+
+// after lets time pass, and everything settle.
+func (r *rig) after(d time.Duration) {
+	r.order()
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // inBubble runs a test with fake time: time passes only when everything waits.
@@ -165,8 +179,9 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.ExternalConfigSource, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, sched: &fakeScheduler{}}
-		r.a, r.b, r.c = &handler{name: "a", log: &r.calls}, &handler{name: "b", log: &r.calls}, &handler{name: "c", log: &r.calls}
+		r := &rig{t: t}
+		r.sched = &fakeScheduler{rig: r}
+		r.a, r.b, r.c = &handler{name: "a", rig: r}, &handler{name: "b", rig: r}, &handler{name: "c", rig: r}
 		r.Controller = controller.New(controller.Options{
 			Config: cfg, Scheduler: r.sched, Sources: sources, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})

@@ -25,7 +25,7 @@ func TestEventHistoryArguments(t *testing.T) {
 		start := time.Now().Unix()
 		r.started()
 		for range 5 { // one event every ten seconds
-			time.Sleep(10 * time.Second)
+			r.after(10 * time.Second)
 			r.do(newEvent("x"))
 		}
 		at := func(seconds int64) int64 { return start + seconds }
@@ -123,15 +123,15 @@ func TestHistoryIsTrimmed(t *testing.T) {
 	cfg.EventHistoryAgeLimit, cfg.PermanentlyRecordedInitPeriod = 30, 10
 	inBubbleWith(t, cfg, nil, func(t *testing.T, r *rig) {
 		r.started()
-		time.Sleep(9 * time.Minute)
+		r.after(9 * time.Minute)
 		r.do(newEvent("initial"))
-		time.Sleep(9 * time.Minute)
+		r.after(9 * time.Minute)
 		r.do(newEvent("old"))
-		time.Sleep(20 * time.Minute)
+		r.after(20 * time.Minute)
 		r.do(newEvent("recent"))
-		time.Sleep(9 * time.Minute)
+		r.after(9 * time.Minute)
 		r.wantHistory("Database Resync", "initial", "old", "recent")
-		time.Sleep(4 * time.Minute)
+		r.after(4 * time.Minute)
 		r.wantHistory("Database Resync", "initial", "recent")
 	})
 }
