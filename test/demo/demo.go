@@ -2,16 +2,127 @@ package demo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/contiv/contiv/test/lab"
 )
 
 // Options of the demo.
 type Options struct {
-	Lab       lab.Options
-	Keep      bool
+	// Lab that is made for the demo.
+	Lab lab.Options
+	// Keep leaves the lab running.
+	Keep bool
+	// BatchPods is how many pods CNI ADD is measured with. Default 20.
 	BatchPods int
+	// Command is how the user calls contiv-lab, for hints. Default "contiv-lab".
+	Command string
 }
 
-func Run(ctx context.Context, w io.Writer, opts Options) error { return nil }
+// demo is one run.
+type demo struct {
+	opts Options
+	out  io.Writer
+	lab  *lab.Lab
+	// pods that the items use, two on each node.
+	pods []lab.Pod
+	// failed items, by title.
+	failed []string
+}
+
+// item is one thing that the demo shows.
+type item struct {
+	title string
+	run   func(*demo, context.Context) error
+}
+
+var items = []item{
+	{"The nodes", (*demo).showNodes},
+	{"Pods, wired by contiv-cni as a container runtime calls it", (*demo).addPods},
+	{"Who reaches whom, measured with real packets", (*demo).showMatrix},
+	{"The transaction that wired one pod", (*demo).showWiring},
+	{"Routes deleted by hand come back", (*demo).showDrift},
+	{"An agent is killed while packets flow", (*demo).showKill},
+	{"How long CNI ADD takes", (*demo).showADD},
+}
+
+// upLimit is how long bringing the lab up may take.
+const upLimit = 30 * time.Second
+
+// Run shows the demo on out. The error names the items that failed.
+func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
+	if opts.BatchPods == 0 {
+		opts.BatchPods = 20
+	}
+	if opts.Command == "" {
+		opts.Command = "contiv-lab"
+	}
+	d := &demo{opts: opts, out: out}
+	began := time.Now()
+	d.title(0, "A lab: etcd, KSR and %d nodes", max(opts.Lab.Nodes, 2))
+	opts.Lab.Progress = func(line string) { d.printf("  %6.2fs  %s\n", time.Since(began).Seconds(), line) }
+	if d.lab, err = lab.Up(ctx, opts.Lab); err != nil {
+		return fmt.Errorf("the lab does not come up: %w", err)
+	}
+	took := time.Since(began)
+	d.fact("the lab is up after %.2f s (at most %.0f s)", took.Seconds(), upLimit.Seconds())
+	if took > upLimit {
+		d.failed = append(d.failed, "the lab is up in time")
+	}
+	if !opts.Keep {
+		defer func() { err = errors.Join(err, d.down(ctx)) }()
+	}
+	for i, item := range items {
+		d.title(i+1, "%s", item.title)
+		if err := item.run(d, ctx); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted: %w", ctx.Err())
+			}
+			d.printf("  FAIL  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n        "))
+			d.failed = append(d.failed, item.title)
+		}
+	}
+	d.title(len(items)+1, "To look further")
+	d.showCommands()
+	if len(d.failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(d.failed, "; "))
+	}
+	d.printf("\nAll items are as promised. The demo took %.1f s.\n", time.Since(began).Seconds())
+	return nil
+}
+
+// down removes the lab, also when ctx has ended, and looks for leftovers.
+func (d *demo) down(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	d.printf("\n")
+	if err := d.lab.Down(ctx); err != nil {
+		return err
+	}
+	left, err := lab.Leftovers(d.opts.Lab)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("the lab left behind: %s", strings.Join(left, ", "))
+	}
+	d.fact("the lab is removed: no namespace, process or file of it is left")
+	return nil
+}
+
+func (d *demo) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
+
+func (d *demo) title(number int, format string, args ...any) {
+	text := fmt.Sprintf("%d. %s", number, fmt.Sprintf(format, args...))
+	d.printf("\n%s\n%s\n", text, strings.Repeat("─", len([]rune(text))))
+}
+
+// fact prints something that is as it should be.
+func (d *demo) fact(format string, args ...any) { d.printf("  ok    "+format+"\n", args...) }
+
+// ms formats a duration in milliseconds.
+func ms(t time.Duration) string { return fmt.Sprintf("%.2f ms", t.Seconds()*1000) }

@@ -31,7 +31,6 @@ func NewGuard(program string, opts Options) (*Guard, error) {
 	}
 	cmd := exec.Command(program, GuardCommand, "--name", opts.Name, "--root", opts.Root)
 	cmd.Dir = "/"
-	cmd.Env = environment(opts.Name)
 	// Away from the terminal, whose signals and end are not for the guard.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := cmd.StdinPipe()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,36 +16,19 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// leftovers of a lab on this machine: namespaces, processes, files.
 func leftovers(t testing.TB, opts lab.Options) []string {
 	t.Helper()
-	var left []string
-	for _, pattern := range []string{"/var/run/netns/" + opts.Name + "-*", filepath.Join(opts.Root, opts.Name+"*")} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		left = append(left, files...)
-	}
-	return append(left, processesOf(t, opts.Name)...)
-}
-
-// processesOf returns the command lines of the processes of a lab.
-func processesOf(t testing.TB, name string) []string {
-	t.Helper()
-	var found []string
-	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	left, err := lab.Leftovers(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range environs {
-		data, err := os.ReadFile(file)
-		if err == nil && strings.Contains("\x00"+string(data), "\x00CONTIV_LAB="+name+"\x00") {
-			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			found = append(found, strings.ReplaceAll(string(command), "\x00", " "))
-		}
-	}
-	return found
+	return left
+}
+
+// processesOf returns the processes among the leftovers.
+func processesOf(t testing.TB, opts lab.Options) []string {
+	t.Helper()
+	return slices.DeleteFunc(leftovers(t, opts), func(what string) bool { return !strings.HasPrefix(what, "process ") })
 }
 
 func requireNothingLeft(t testing.TB, opts lab.Options) {
@@ -85,7 +69,7 @@ func TestNodesReachEachOtherAndTheOutside(t *testing.T) {
 func TestDownLeavesNothing(t *testing.T) {
 	opts := options(t)
 	l := up(t, opts)
-	if len(processesOf(t, opts.Name)) < 4 {
+	if len(processesOf(t, opts)) < 4 {
 		t.Error("etcd, KSR and two agents should run")
 	}
 	st, err := l.State()
@@ -142,7 +126,7 @@ func TestUpAfterACrash(t *testing.T) {
 	if err := maker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agents run", func() bool { return len(processesOf(t, opts.Name)) >= 4 })
+	eventually(t, "the agents run", func() bool { return len(processesOf(t, opts)) >= 4 })
 	maker.Process.Kill()
 	maker.Wait()
 	os.Remove(filepath.Join(opts.BinDir, "contiv-agent.unready"))
@@ -152,7 +136,7 @@ func TestUpAfterACrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(processesOf(t, opts.Name)), len(st.Processes); got != want {
+	if got, want := len(processesOf(t, opts)), len(st.Processes); got != want {
 		t.Errorf("%d processes of the lab run, want %d", got, want)
 	}
 }

@@ -114,9 +114,9 @@ func pingFailure(output string, err error) string {
 	return err.Error()
 }
 
-// tcpPayload is what goes to the server and back: more than fits into a few
-// packets, so that a wrong MTU is noticed.
-const tcpPayload = 64 << 10
+// TCPPayload is how many bytes go to the server and back: more than fits into a
+// few packets, so that a wrong MTU is noticed.
+const TCPPayload = 64 << 10
 
 // tcpServer echoes what it gets, after a line with the client's address.
 type tcpServer struct {
@@ -152,7 +152,7 @@ func (s *tcpServer) accept() {
 			conn.SetDeadline(time.Now().Add(5 * time.Second))
 			client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().As16()
 			if _, err := conn.Write(client[:]); err == nil {
-				io.CopyN(conn, conn, tcpPayload)
+				io.CopyN(conn, conn, TCPPayload)
 			}
 		}()
 	}
@@ -180,7 +180,7 @@ func probeTCP(ctx context.Context, from Endpoint, to netip.AddrPort) (rtt time.D
 	if _, err := io.ReadFull(conn, client[:]); err != nil {
 		return 0, netip.Addr{}, fmt.Errorf("connected, but no data came back: %w", err)
 	}
-	sent := make([]byte, tcpPayload)
+	sent := make([]byte, TCPPayload)
 	for i := range len(sent) / 4 {
 		binary.BigEndian.PutUint32(sent[4*i:], uint32(i))
 	}

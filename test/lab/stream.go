@@ -15,6 +15,9 @@ import (
 // Stream sends UDP datagrams at a fixed interval from one endpoint to another,
 // which sends each back.
 type Stream struct {
+	// Path is "<from> → <to>".
+	Path string
+
 	interval time.Duration
 	client   net.Conn
 	server   net.PacketConn
@@ -42,7 +45,7 @@ func (r StreamReport) String() string {
 
 // StartStream starts a stream; Stop it.
 func StartStream(from, to Endpoint, interval time.Duration) (*Stream, error) {
-	s := &Stream{interval: interval, stop: make(chan struct{}), change: make(chan struct{})}
+	s := &Stream{Path: from.Name + " → " + to.Name, interval: interval, stop: make(chan struct{}), change: make(chan struct{})}
 	err := InNetns(NetnsPath(to.Netns), func() (err error) {
 		s.server, err = net.ListenPacket("udp", netip.AddrPortFrom(to.Address, 0).String())
 		return err

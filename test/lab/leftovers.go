@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Leftovers finds what exists of a lab on this machine: namespaces by their
+// names, processes by their environment, files. It does not look into the
+// state of the lab, and so finds what the state may have forgotten.
+func Leftovers(opts Options) ([]string, error) {
+	opts = opts.withDefaults()
+	var left []string
+	for _, pattern := range []string{NetnsPath(opts.Name + "-*"), filepath.Join(opts.Root, opts.Name), filepath.Join(opts.Root, opts.Name+".*")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, files...)
+	}
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range environs {
+		data, err := os.ReadFile(file)
+		if err != nil || !slices.Contains(strings.Split(string(data), "\x00"), labVariable+"="+opts.Name) {
+			continue // ended meanwhile, or not ours
+		}
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if len(command) == 0 {
+			continue // ended, but not yet reaped
+		}
+		left = append(left, fmt.Sprintf("process %s: %s", filepath.Base(filepath.Dir(file)), strings.ReplaceAll(string(command), "\x00", " ")))
+	}
+	return left, nil
+}
