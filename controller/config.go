@@ -72,6 +72,18 @@ func LoadConfig(data []byte) (Config, error) {
 	return c, c.Validate()
 }
 
+// LoadConfigFile is LoadConfig for a file; errors name it.
+func LoadConfigFile(path string) (Config, error) {
+	c := DefaultConfig()
+	if err := config.LoadFile(path, &c); err != nil {
+		return Config{}, err
+	}
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	return c, nil
+}
+
 // Validate reports values that cannot work, all of them.
 func (c Config) Validate() error {
 	var errs []error

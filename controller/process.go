@@ -240,11 +240,13 @@ func (p *processing) commitValues(values map[string]proto.Message) error {
 		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
 	}
 	result, err := p.scheduler.Commit(p.ctx, txn)
-	p.record.Txn = &TxnRecord{
-		SeqNum:         result.SeqNum,
-		SouthboundTime: result.SouthboundTime,
-		Operations:     result.Operations,
-		ErrorStr:       errorString(err),
+	if result.SeqNum != kvscheduler.NoSeqNum {
+		p.record.Txn = &TxnRecord{
+			SeqNum:         result.SeqNum,
+			SouthboundTime: result.SouthboundTime,
+			Operations:     result.Operations,
+			ErrorStr:       errorString(err),
+		}
 	}
 	if err != nil {
 		p.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)

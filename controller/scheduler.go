@@ -28,6 +28,7 @@ type SchedulerTxn struct {
 
 // TxnResult tells what a transaction did.
 type TxnResult struct {
+	// SeqNum is kvscheduler.NoSeqNum if it was not executed.
 	SeqNum uint64
 	// SouthboundTime is the time spent in the vswitch.
 	SouthboundTime time.Duration
@@ -62,7 +63,7 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 		options = append(options, kvscheduler.WithRevert())
 	}
 	seq, err := t.Commit(ctx, options...)
-	result := TxnResult{SeqNum: seq, FailedKeys: s.failedKeys(err)}
+	result := TxnResult{SeqNum: seq, FailedKeys: s.failedKeys(txn, err)}
 	if record := s.RecordedTxn(seq); record != nil {
 		result.SouthboundTime = record.SouthboundTime
 		for _, op := range record.Executed {
@@ -74,8 +75,10 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 	return result, err
 }
 
-// failedKeys returns the base keys behind a transaction error.
-func (s scheduler) failedKeys(err error) []string {
+// failedKeys returns the base keys behind a transaction error: those of the
+// transaction if they explain it, else, since operations spread by dependencies,
+// any others.
+func (s scheduler) failedKeys(txn SchedulerTxn, err error) (keys []string) {
 	txnError, ok := errors.AsType[*kvscheduler.TransactionError](err)
 	if !ok {
 		return nil
@@ -84,27 +87,26 @@ func (s scheduler) failedKeys(err error) []string {
 	for _, e := range txnError.Errors {
 		failed[e.Key] = true
 	}
-	var keys []string
-	for _, status := range s.ValueStatuses("") {
-		if key := status.GetValue().GetKey(); failed[key] || anyFailed(status.GetDerivedValues(), failed) {
-			keys = append(keys, key)
-			delete(failed, key)
-			for _, derived := range status.GetDerivedValues() {
-				delete(failed, derived.GetKey())
-			}
+	explain := func(status *pb.BaseValueStatus) {
+		explains := false
+		for _, value := range append(status.GetDerivedValues(), status.GetValue()) {
+			explains = explains || failed[value.GetKey()]
+			delete(failed, value.GetKey())
+		}
+		if explains {
+			keys = append(keys, status.GetValue().GetKey())
 		}
 	}
-	for key := range failed { // gone since
+	for _, kv := range txn.Values {
+		explain(s.ValueStatus(kv.Key))
+	}
+	if len(failed) > 0 {
+		for _, status := range s.ValueStatuses("") {
+			explain(status)
+		}
+	}
+	for key := range failed { // of values that are gone
 		keys = append(keys, key)
 	}
 	return keys
-}
-
-func anyFailed(derived []*pb.ValueStatus, failed map[string]bool) bool {
-	for _, d := range derived {
-		if failed[d.GetKey()] {
-			return true
-		}
-	}
-	return false
 }
