@@ -1,0 +1,11 @@
+// Package cni is the logic of the CNI plugin contiv-cni: it carries the calls of
+// the container runtime to the agent of the node, which does the work.
+//
+//	runtime ──env, JSON on stdin──> contiv-cni ──gRPC, unix socket──> agent
+//	        <──result or error JSON──          <──CNIReply──
+//
+// Every call has a deadline. ADD asks to be tried again later when the agent is
+// not reachable. DEL succeeds then: an agent that starts drops the pods whose
+// network namespaces are gone. A result that a plugin before this one in the
+// chain returned is completed, not replaced.
+package cni

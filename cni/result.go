@@ -1,0 +1,100 @@
+package cni
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	api "github.com/contiv/contiv/api/contiv/cni"
+)
+
+// buildResult describes what the agent configured, behind what the plugins before
+// this one did.
+func buildResult(c *Config, reply *api.CNIReply) (*types100.Result, error) {
+	result := &types100.Result{}
+	if c.prev != nil {
+		*result = *c.prev
+	}
+	result.CNIVersion = types100.ImplementedSpecVersion
+	for _, i := range reply.GetInterfaces() {
+		index := len(result.Interfaces)
+		result.Interfaces = append(result.Interfaces, &types100.Interface{
+			Name: i.GetName(), Mac: i.GetMac(), Mtu: int(i.GetMtu()), Sandbox: i.GetSandbox(),
+		})
+		for _, ip := range i.GetIpAddresses() {
+			address, err := parseAddress(ip.GetAddress())
+			if err != nil {
+				return nil, err
+			}
+			config := &types100.IPConfig{Interface: types100.Int(index), Address: *address}
+			if ip.GetGateway() != "" {
+				if config.Gateway = net.ParseIP(ip.GetGateway()); config.Gateway == nil {
+					return nil, fmt.Errorf("the agent returned the gateway %q, which is no IP address", ip.GetGateway())
+				}
+			}
+			result.IPs = append(result.IPs, config)
+		}
+	}
+	for _, r := range reply.GetRoutes() {
+		_, network, err := net.ParseCIDR(r.GetDst())
+		if err != nil {
+			return nil, fmt.Errorf("the agent returned a route to %q, which is no network", r.GetDst())
+		}
+		result.Routes = append(result.Routes, &types.Route{Dst: *network, GW: net.ParseIP(r.GetGw())})
+	}
+	for _, dns := range reply.GetDns() {
+		result.DNS = types.DNS{Domain: dns.GetDomain(), Nameservers: dns.GetNameservers(), Search: dns.GetSearch(), Options: dns.GetOptions()}
+	}
+	if result.DNS.IsEmpty() {
+		result.DNS = c.DNS
+	}
+	return result, nil
+}
+
+// parseAddress keeps the host part of the address.
+func parseAddress(text string) (*net.IPNet, error) {
+	ip, network, err := net.ParseCIDR(text)
+	if err != nil {
+		return nil, fmt.Errorf("the agent returned the address %q, which is not one with a prefix length", text)
+	}
+	if v4 := ip.To4(); v4 != nil {
+		ip = v4
+	}
+	return &net.IPNet{IP: ip, Mask: network.Mask}, nil
+}
+
+// compare checks that what the agent has configured is what the runtime was told
+// by ADD.
+func compare(prev *types100.Result, reply *api.CNIReply) error {
+	for _, i := range reply.GetInterfaces() {
+		if !hasInterface(prev, i) {
+			return fmt.Errorf("interface %s (%s) in %s is not in prevResult", i.GetName(), i.GetMac(), i.GetSandbox())
+		}
+		for _, ip := range i.GetIpAddresses() {
+			if !hasAddress(prev, ip.GetAddress()) {
+				return fmt.Errorf("address %s of interface %s is not in prevResult", ip.GetAddress(), i.GetName())
+			}
+		}
+	}
+	return nil
+}
+
+func hasInterface(prev *types100.Result, want *api.CNIReply_Interface) bool {
+	for _, i := range prev.Interfaces {
+		if i.Name == want.GetName() && i.Sandbox == want.GetSandbox() && (i.Mac == "" || strings.EqualFold(i.Mac, want.GetMac())) {
+			return true
+		}
+	}
+	return len(prev.Interfaces) == 0 // results before version 0.3.0 have none
+}
+
+func hasAddress(prev *types100.Result, want string) bool {
+	for _, ip := range prev.IPs {
+		if ip.Address.String() == want {
+			return true
+		}
+	}
+	return false
+}
