@@ -1,0 +1,29 @@
+// Command contivctl shows what Contiv does on the nodes of a cluster. It is also
+// installed as contiv-netctl.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/contiv/contiv/ctl"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	name := filepath.Base(os.Args[0])
+	err := ctl.Command(name, os.Stdout, os.Stderr).ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, ctl.ErrReported) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,165 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// Agent is the agent of a node.
+type Agent struct {
+	// Name of the node.
+	Name string
+	// URL as it was given.
+	URL string
+
+	base     string
+	client   *http.Client
+	unusable error
+}
+
+// newAgent accepts unix:///path, http://host:port and https://host:port.
+func newAgent(name, address string) (*Agent, error) {
+	wrong := func(what string) error {
+		return fmt.Errorf("agent %s: URL %q: %s: use unix:///PATH or http://HOST:PORT", name, address, what)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, wrong(err.Error())
+	}
+	a := &Agent{Name: name, URL: address, base: strings.TrimSuffix(address, "/")}
+	// Each command asks once or twice: connections are not worth keeping.
+	transport := &http.Transport{DisableKeepAlives: true}
+	switch u.Scheme {
+	case "http", "https":
+		if u.Host == "" {
+			return nil, wrong("the host is missing")
+		}
+	case "unix":
+		if u.Host != "" || u.Path == "" {
+			return nil, wrong("the path must be absolute")
+		}
+		a.base = "http://agent"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", u.Path)
+		}
+	default:
+		return nil, wrong("its scheme is not known")
+	}
+	a.client = &http.Client{Transport: transport}
+	return a, nil
+}
+
+// statusError is an answer of an agent that is an error.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// isNotFound tells if the agent answered that there is no such thing.
+func isNotFound(err error) bool {
+	var e *statusError
+	return errors.As(err, &e) && e.status == http.StatusNotFound
+}
+
+// get asks the agent and decodes its answer.
+func (a *Agent) get(ctx context.Context, path string, query url.Values, into any) error {
+	if a.unusable != nil {
+		return a.unusable
+	}
+	target := a.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return err
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return a.unreachable(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return a.unreachable(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return &statusError{response.StatusCode, errorText(response.Status, body)}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("answer to GET %s is not understood: %w: are agent and CLI of the same version?", path, err)
+	}
+	return nil
+}
+
+// errorText is what an agent says is wrong.
+func errorText(status string, body []byte) string {
+	var e rest.ErrorBody
+	if json.Unmarshal(body, &e) == nil && e.Error != "" {
+		return e.Error
+	}
+	if text := strings.TrimSpace(string(body)); text != "" && len(text) < 200 && !strings.ContainsAny(text, "{<") {
+		return status + ": " + text
+	}
+	return status
+}
+
+// unreachable explains why an agent could not be asked.
+func (a *Agent) unreachable(err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("unreachable at %s: %w: does the agent run?", a.URL, err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("unreachable at %s: %w: use the agent's user, or root", a.URL, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("unreachable at %s: no answer in time (see --timeout)", a.URL)
+	}
+	return fmt.Errorf("unreachable at %s: %w", a.URL, err)
+}
+
+// answer is what an agent answered.
+type answer[T any] struct {
+	agent *Agent
+	value T
+	err   error
+}
+
+// ask asks all agents at once; the answers come in the order of the agents.
+func ask[T any](ctx context.Context, agents []*Agent, question func(context.Context, *Agent) (T, error)) []answer[T] {
+	answers := make([]answer[T], len(agents))
+	var all sync.WaitGroup
+	for i, a := range agents {
+		all.Go(func() {
+			value, err := question(ctx, a)
+			answers[i] = answer[T]{a, value, err}
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// getAll asks all agents for the same.
+func getAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []answer[T] {
+	return ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
+		err = a.get(ctx, path, query, &value)
+		return value, err
+	})
+}

@@ -1,0 +1,110 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/version"
+	"github.com/spf13/cobra"
+)
+
+// cli is what all commands share.
+type cli struct {
+	name        string
+	out, errOut io.Writer
+	targets     targetOptions
+	format      format
+	// poll is the interval at which -f asks.
+	poll time.Duration
+}
+
+// Command returns the command line under the name that it was called by. Errors
+// that Execute returns are to be printed, except for ErrReported.
+func Command(name string, out, errOut io.Writer) *cobra.Command {
+	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond}
+	root := &cobra.Command{
+		Use:   name,
+		Short: "Show what Contiv does on the nodes of a cluster",
+		Long: "Asks the agents of a cluster, all at once, and shows their answers.\n\n" +
+			"Which agents: --agent NAME=URL, or the file given by --config or " + ConfigVariable + ":\n\n" +
+			"  agents:\n" +
+			"    node1: unix:///var/run/contiv/agent.sock\n" +
+			"    node2: http://192.168.16.2:9999\n" +
+			"  etcdEndpoints: [\"http://127.0.0.1:12379\"]   # asked for further nodes\n\n" +
+			"By default, the agent on " + DefaultAgent + ".\n" +
+			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetOut(out)
+	root.SetErr(errOut)
+	f := root.PersistentFlags()
+	f.StringVar(&c.targets.config, "config", os.Getenv(ConfigVariable), "configuration file (environment: "+ConfigVariable+")")
+	f.StringArrayVar(&c.targets.agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
+	f.StringSliceVar(&c.targets.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
+	f.StringVar(&c.targets.node, "node", "", "ask the agent of this node only")
+	f.DurationVar(&c.targets.timeout, "timeout", 10*time.Second, "how long to wait for answers")
+	f.VarP(&c.format, "output", "o", "table, json or yaml")
+	root.AddCommand(
+		c.nodesCommand(), c.podsCommand(), c.ipamCommand(), c.statusCommand(),
+		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
+	)
+	for _, sub := range root.Commands() {
+		sub.Args = explained(sub.Args)
+	}
+	return root
+}
+
+// explained makes errors of arguments say what is expected.
+func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check == nil || check(cmd, args) == nil {
+			return nil
+		}
+		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
+	}
+}
+
+// limited bounds the time of a command.
+func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(cmd.Context(), c.targets.timeout)
+}
+
+// perNode makes a command that asks one agent, or all, for a report.
+func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(w io.Writer, good []answer[T])) *cobra.Command {
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, cancel := c.limited(cmd)
+		defer cancel()
+		agents, err := c.targets.selected(ctx, args)
+		if err != nil {
+			return err
+		}
+		return show(c, getAll[T](ctx, agents, path, nil), table)
+	}
+	return cmd
+}
+
+// stamp shows a time in local time.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("01-02 15:04:05.000")
+}
+
+// took shows a duration with three digits or so.
+func took(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}

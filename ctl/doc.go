@@ -1,0 +1,11 @@
+// Package ctl is the command line for operators: it asks agents over their REST
+// API and shows the answers, as tables for people or as JSON and YAML for
+// programs.
+//
+//	--config, --agent, etcd ──> targets ──> ask (all agents at once) ──> answers ──> table | json | yaml
+//	                                          │ unix socket or http
+//	                                          └──> an agent that does not answer is reported,
+//	                                               and the others are shown nevertheless
+//
+// It only reads: nothing that a command does changes a node.
+package ctl

@@ -1,0 +1,155 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+)
+
+const dump = "/scheduler/dump"
+
+// views by the names that REST has for them.
+var views = []string{"SB", "NB", "cached"}
+
+func (c *cli) dumpCommand() *cobra.Command {
+	var view, descriptor string
+	cmd := &cobra.Command{
+		Use:   "dump [KEY-PREFIX]",
+		Short: "The values themselves: as read back now, as requested, or as remembered",
+		Long: "Shows values with their content. Views: SB, what the vswitch has, read back now (the\n" +
+			"default); NB, what was requested; cached, what the scheduler believes to exist.\n" +
+			"Without arguments, the descriptors and key prefixes are listed that can be asked for.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			query := url.Values{}
+			if view != "" {
+				i := slices.IndexFunc(views, func(v string) bool { return strings.EqualFold(v, view) })
+				if i < 0 {
+					return hinted(fmt.Errorf("--view %q is not known", view), view, views)
+				}
+				query.Set("view", views[i])
+			}
+			if descriptor != "" {
+				query.Set("descriptor", descriptor)
+			}
+			if len(args) == 1 {
+				query.Set("key-prefix", args[0])
+			}
+			if len(query) == 0 {
+				return show(c, getAll[kvscheduler.DumpIndex](ctx, agents, dump, nil), writeIndex)
+			}
+			return c.showDump(ctx, agents, query)
+		},
+	}
+	cmd.Flags().StringVar(&view, "view", "", "SB, NB or cached")
+	cmd.Flags().StringVar(&descriptor, "descriptor", "", "only values of this descriptor")
+	return cmd
+}
+
+func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) error {
+	answers := getAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	descriptor, prefix := query.Get("descriptor"), query.Get("key-prefix")
+	found := false
+	for i, a := range answers {
+		found = found || a.err != nil || len(a.value) > 0
+		if descriptor != "" && isNotFound(a.err) {
+			answers[i].err = a.agent.hintDescriptor(ctx, a.err, descriptor)
+		}
+	}
+	if prefix != "" && !found {
+		return hintPrefix(prefix)
+	}
+	return show(c, answers, writeDump)
+}
+
+// hintDescriptor completes the error about a descriptor by one that exists.
+func (a *Agent) hintDescriptor(ctx context.Context, err error, descriptor string) error {
+	var index kvscheduler.DumpIndex
+	if a.get(ctx, dump, nil, &index) != nil {
+		return err
+	}
+	return hinted(err, descriptor, index.Descriptors)
+}
+
+// hintPrefix says why nothing was found with a key prefix.
+func hintPrefix(prefix string) error {
+	err := fmt.Errorf("there are no values whose keys begin with %q", prefix)
+	var known []string
+	for _, m := range models.All() {
+		if strings.HasPrefix(prefix, m.KeyPrefix()) || strings.HasPrefix(m.KeyPrefix(), prefix) {
+			return err // a fine prefix, there is just nothing
+		}
+		known = append(known, m.KeyPrefix())
+	}
+	return hinted(err, prefix, known)
+}
+
+func writeIndex(w io.Writer, good []answer[kvscheduler.DumpIndex]) {
+	for _, a := range good {
+		fmt.Fprintf(w, "%s:\n", a.agent.Name)
+		fmt.Fprintln(w, "  descriptors:")
+		for _, d := range a.value.Descriptors {
+			fmt.Fprintf(w, "    %s\n", d)
+		}
+		fmt.Fprintln(w, "  key prefixes:")
+		for _, p := range a.value.KeyPrefixes {
+			fmt.Fprintf(w, "    %s\n", p)
+		}
+	}
+}
+
+// writeDump shows each value in two lines: what it is, and its content.
+func writeDump(w io.Writer, good []answer[[]kvscheduler.DumpedValue]) {
+	for _, a := range good {
+		fmt.Fprintf(w, "%s: %d values\n", a.agent.Name, len(a.value))
+		for _, v := range a.value {
+			fmt.Fprintf(w, "  %s  [%s, %v, from %v]\n", v.Key, v.Descriptor, v.State, v.Origin)
+			fmt.Fprintf(w, "      %s\n", content(v.Value))
+			if metadata := metadataText(v.Metadata); metadata != "" {
+				fmt.Fprintf(w, "      metadata: %s\n", metadata)
+			}
+		}
+	}
+}
+
+// content is the JSON of a value, always the same for equal values.
+func content(m proto.Message) string {
+	if m == nil {
+		return "no value"
+	}
+	data, err := json.Marshal(kvscheduler.KeyValue{Value: m})
+	if err != nil {
+		return err.Error()
+	}
+	var kv struct{ Value struct{ ProtoMsgData string } }
+	if err := json.Unmarshal(data, &kv); err != nil {
+		return err.Error()
+	}
+	return kv.Value.ProtoMsgData
+}
+
+func metadataText(m any) string {
+	if m == nil {
+		return ""
+	}
+	data, err := json.Marshal(m)
+	if err != nil || string(data) == "{}" {
+		return ""
+	}
+	return string(data)
+}

@@ -1,0 +1,28 @@
+package ctl
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+)
+
+// ErrReported is returned by commands that have told already what failed: there
+// is only the exit code left to set.
+var ErrReported = errors.New("failed")
+
+// hinted completes an error about a word that is not known by the nearest known
+// one.
+func hinted(err error, word string, known []string) error {
+	if nearest, ok := config.Nearest(word, known); ok && nearest != word {
+		return fmt.Errorf("%w: did you mean %q?", err, nearest)
+	}
+	switch {
+	case len(known) == 0:
+		return err
+	case len(known) > 20:
+		return fmt.Errorf("%w: nothing similar is known", err)
+	}
+	return fmt.Errorf("%w: known are %s", err, strings.Join(known, ", "))
+}

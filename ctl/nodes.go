@@ -1,0 +1,160 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/spf13/cobra"
+)
+
+// Node is an element of the output of "nodes" in JSON and YAML.
+type Node struct {
+	nodesync.NodeReport
+	// Agent is "ready", "not ready" or "unreachable"; empty if no agent of the
+	// node is known to the CLI.
+	Agent string `json:"agent,omitempty"`
+	// Problem is why the agent is not ready.
+	Problem string `json:"problem,omitempty"`
+}
+
+func (c *cli) nodesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "The nodes of the cluster with their IDs and addresses",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return c.showNodes(ctx, agents)
+		},
+	}
+}
+
+func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
+	reports := getAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
+	probes := ask(ctx, agents, probe)
+	nodes := mergeNodes(reports)
+	addAgents(nodes, reports, probes)
+
+	sorted := slices.SortedFunc(maps.Values(nodes), func(a, b *Node) int {
+		// Nodes without an ID come last.
+		return cmp.Or(cmp.Compare(a.ID-1, b.ID-1), cmp.Compare(a.Name, b.Name))
+	})
+	if c.format != asTable {
+		if sorted == nil {
+			sorted = []*Node{}
+		}
+		if err := c.format.encode(c.out, sorted); err != nil {
+			return err
+		}
+	} else if len(sorted) > 0 {
+		t := newTable("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
+		for _, n := range sorted {
+			id := ""
+			if n.ID > 0 {
+				id = strconv.FormatUint(uint64(n.ID), 10)
+			}
+			state := n.Agent
+			if n.Problem != "" {
+				state += ": " + n.Problem
+			}
+			t.add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), n.PodCIDR, state)
+		}
+		t.write(c.out)
+	}
+	return reportErrors(c, reports)
+}
+
+// mergeNodes puts the agents' views of the cluster together. Of a node that
+// several know, the node's own view counts.
+func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
+	nodes := make(map[string]*Node)
+	for _, r := range reports {
+		for _, n := range r.value.Nodes {
+			if nodes[n.Name] == nil || r.value.ThisNode == n.Name {
+				nodes[n.Name] = &Node{NodeReport: n}
+			}
+		}
+	}
+	return nodes
+}
+
+// addAgents tells for each agent how it is. The name that the CLI has for an
+// agent need not be the node's: the agent knows better.
+func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[Probe]) {
+	for i, p := range probes {
+		name := p.agent.Name
+		if this := reports[i].value.ThisNode; this != "" {
+			name = this
+		}
+		if nodes[name] == nil {
+			nodes[name] = &Node{NodeReport: nodesync.NodeReport{Name: name, VPPIPs: []string{}, MgmtIPs: []string{}}}
+		}
+		nodes[name].Agent, nodes[name].Problem = p.value.State, p.value.Problem
+		if p.err != nil {
+			nodes[name].Agent = unreachable // the error is reported besides
+		}
+	}
+}
+
+// States of agents.
+const (
+	ready       = "ready"
+	notReady    = "not ready"
+	unreachable = "unreachable"
+)
+
+// Probe is an agent's state.
+type Probe struct {
+	// State is "ready" or "not ready".
+	State string `json:"state"`
+	// Problem is why it is not ready.
+	Problem string `json:"problem,omitempty"`
+	// Version and StartTime of the agent, where it tells them.
+	Version   string    `json:"version,omitempty"`
+	StartTime time.Time `json:"startTime,omitzero"`
+}
+
+// probe asks an agent if it is ready; the error is for an agent that does not
+// answer.
+func probe(ctx context.Context, a *Agent) (Probe, error) {
+	var p Probe
+	about := func(path string) error {
+		var answer struct {
+			Version   string    `json:"version"`
+			StartTime time.Time `json:"startTime"`
+		}
+		err := a.get(ctx, path, nil, &answer)
+		if answer.Version != "" {
+			p.Version = answer.Version
+		}
+		if !answer.StartTime.IsZero() {
+			p.StartTime = answer.StartTime
+		}
+		return err
+	}
+	err := about("/readiness")
+	var answered *statusError
+	switch {
+	case err == nil:
+		p.State = ready
+	case asStatus(err, &answered):
+		p.State, p.Problem = notReady, answered.text
+	default:
+		return Probe{}, err
+	}
+	if p.Version == "" {
+		_ = about("/liveness") // what it does not say is left out
+	}
+	return p, nil
+}

@@ -1,0 +1,101 @@
+package ctl
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+)
+
+// format of the output.
+type format string
+
+const (
+	asTable format = "table"
+	asJSON  format = "json"
+	asYAML  format = "yaml"
+)
+
+// formats are known to -o.
+var formats = []string{string(asTable), string(asJSON), string(asYAML)}
+
+// Set makes format a flag.
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case asTable, asJSON, asYAML:
+		*f = format(s)
+		return nil
+	}
+	return hinted(fmt.Errorf("output format %q is not known", s), s, formats)
+}
+
+func (f *format) String() string { return string(*f) }
+
+// Type is shown by --help.
+func (f *format) Type() string { return "FORMAT" }
+
+// encode writes a value for programs.
+func (f format) encode(w io.Writer, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	data = append(data, '\n')
+	if f == asYAML {
+		if data, err = yaml.JSONToYAML(data); err != nil {
+			return fmt.Errorf("encode the output: %w", err)
+		}
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// NodeResult is the form of an agent's answer in JSON and YAML: commands that ask
+// several agents print a list of them.
+type NodeResult struct {
+	Node   string `json:"node"`
+	Result any    `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// show prints answers: as JSON or YAML a list of NodeResult, else what table
+// makes of those that are no errors. Errors are reported in any case, and make
+// show return ErrReported.
+func show[T any](c *cli, answers []answer[T], table func(w io.Writer, good []answer[T])) error {
+	var good []answer[T]
+	results := make([]NodeResult, len(answers))
+	for i, a := range answers {
+		results[i].Node = a.agent.Name
+		if a.err != nil {
+			results[i].Error = a.err.Error()
+			continue
+		}
+		results[i].Result = a.value
+		good = append(good, a)
+	}
+	if c.format != asTable {
+		if err := c.format.encode(c.out, results); err != nil {
+			return err
+		}
+	} else if len(good) > 0 {
+		table(c.out, good)
+	}
+	return reportErrors(c, answers)
+}
+
+// reportErrors tells which agents did not answer; if any, ErrReported is
+// returned.
+func reportErrors[T any](c *cli, answers []answer[T]) error {
+	var failed error
+	for _, a := range answers {
+		if a.err != nil {
+			c.report(a.agent, a.err)
+			failed = ErrReported
+		}
+	}
+	return failed
+}
+
+// report writes an agent's error for people.
+func (c *cli) report(a *Agent, err error) { fmt.Fprintf(c.errOut, "%s: %s: %v\n", c.name, a.Name, err) }

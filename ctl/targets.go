@@ -1,0 +1,173 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store/etcd"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+const (
+	// DefaultAgent is asked if no agents are given.
+	DefaultAgent = "unix:///var/run/contiv/agent.sock"
+	// ConfigVariable names the configuration file if --config does not.
+	ConfigVariable = "CONTIVCTL_CONFIG"
+	// agentPort is where agents found through etcd listen.
+	agentPort = "9999"
+)
+
+// Config is the configuration file.
+type Config struct {
+	// Agents by name of their node: "unix:///path/of/agent.sock" or
+	// "http://host:9999".
+	Agents map[string]string `json:"agents"`
+	// EtcdEndpoints are asked for further nodes; their agents are expected on
+	// port 9999 of the InternalIP.
+	EtcdEndpoints []string `json:"etcdEndpoints"`
+}
+
+// targetOptions say which agents to ask.
+type targetOptions struct {
+	config        string
+	agents        []string // NAME=URL
+	etcdEndpoints []string
+	node          string
+	timeout       time.Duration
+}
+
+// all returns all agents, sorted by name.
+func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
+	var c Config
+	if o.config != "" {
+		if err := config.LoadFile(o.config, &c); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.agents) > 0 { // flags replace the file
+		c = Config{Agents: make(map[string]string)}
+		for _, a := range o.agents {
+			name, address, ok := strings.Cut(a, "=")
+			if !ok || name == "" {
+				return nil, fmt.Errorf("--agent %q: give it the form NAME=URL", a)
+			}
+			c.Agents[name] = address
+		}
+	}
+	if len(o.etcdEndpoints) > 0 {
+		c.EtcdEndpoints = o.etcdEndpoints
+	}
+	if len(c.Agents) == 0 && len(c.EtcdEndpoints) == 0 {
+		c.Agents = map[string]string{"local": DefaultAgent}
+	}
+
+	agents := make(map[string]*Agent)
+	if len(c.EtcdEndpoints) > 0 {
+		found, err := discover(ctx, c.EtcdEndpoints, o.timeout)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range found {
+			agents[a.Name] = a
+		}
+	}
+	for name, address := range c.Agents {
+		a, err := newAgent(name, address)
+		if err != nil {
+			return nil, err
+		}
+		agents[name] = a
+	}
+	var out []*Agent
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		out = append(out, agents[name])
+	}
+	return out, nil
+}
+
+// selected returns the agent that --node or the argument names, or all.
+func (o targetOptions) selected(ctx context.Context, args []string) ([]*Agent, error) {
+	name := o.node
+	if len(args) > 0 {
+		if name != "" && name != args[0] {
+			return nil, fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", name, args[0])
+		}
+		name = args[0]
+	}
+	agents, err := o.all(ctx)
+	if err != nil || name == "" {
+		return agents, err
+	}
+	var names []string
+	for _, a := range agents {
+		if a.Name == name {
+			return []*Agent{a}, nil
+		}
+		names = append(names, a.Name)
+	}
+	return nil, hinted(fmt.Errorf("node %q is not known", name), name, names)
+}
+
+// one returns the only selected agent.
+func (o targetOptions) one(ctx context.Context, args []string) (*Agent, error) {
+	agents, err := o.selected(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(agents) > 1 {
+		var names []string
+		for _, a := range agents {
+			names = append(names, a.Name)
+		}
+		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(names, ", "))
+	}
+	return agents[0], nil
+}
+
+// discover asks etcd for the nodes of the cluster.
+func discover(ctx context.Context, endpoints []string, timeout time.Duration) ([]*Agent, error) {
+	s, err := etcd.New(etcd.Config{Endpoints: endpoints, OperationTimeout: config.Duration(timeout)})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	kvs, _, err := s.List(ctx, models.KSRPrefix+"k8s/node/")
+	if err != nil {
+		return nil, fmt.Errorf("nodes cannot be read from etcd at %s: %w", strings.Join(endpoints, ","), err)
+	}
+	var agents []*Agent
+	for _, kv := range kvs {
+		var n pb.Node
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &n); err != nil {
+			return nil, fmt.Errorf("value of %s is no node: %w", kv.Key, err)
+		}
+		agents = append(agents, agentOfNode(&n))
+	}
+	if len(agents) == 0 {
+		return nil, errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
+	}
+	return agents, nil
+}
+
+func agentOfNode(n *pb.Node) *Agent {
+	for _, a := range n.GetAddresses() {
+		if a.GetType() == pb.NodeAddress_NodeInternalIP {
+			base := url.URL{Scheme: "http", Host: net.JoinHostPort(a.GetAddress(), agentPort)}
+			agent, err := newAgent(n.GetName(), base.String())
+			if err == nil {
+				return agent
+			}
+		}
+	}
+	return &Agent{Name: n.GetName(), unusable: errors.New("its Node object has no InternalIP: name its agent with --agent or in the configuration")}
+}
