@@ -31,14 +31,17 @@ type Network interface {
 
 // Service is the plugin.
 type Service struct {
+	hostStackShared bool
+
 	config  Config
 	network Network
 	log     *slog.Logger
 }
 
-// New returns the plugin.
-func New(config Config, network Network, log *slog.Logger) *Service {
-	return &Service{config: config, network: network, log: log}
+// New returns the plugin. hostStackShared is the capability of the vswitch of
+// that name.
+func New(hostStackShared bool, config Config, network Network, log *slog.Logger) *Service {
+	return &Service{hostStackShared: hostStackShared, config: config, network: network, log: log}
 }
 
 func (*Service) String() string { return "service" }
@@ -67,16 +70,19 @@ func (s *Service) Resync(_ context.Context, _ controller.Event, _ controller.Kub
 }
 
 // defaultInterface returns the interface that leads out of the cluster, with its
-// address: the one on whose network the configured gateway is, else the main
-// interface; "" if nothing is to be translated.
+// address: the one on whose network the configured gateway is. Without such a
+// gateway it is the main interface, if DHCP or the host provides one; "" if
+// nothing is to be translated.
 func (s *Service) defaultInterface() (string, netip.Addr) {
 	resolved := s.config.Resolved()
 	main, ip := s.network.GetMainInterface(), s.network.GetNodeIP()
-	if gateway := resolved.Gateway; gateway.IsValid() && !ip.Contains(gateway) {
+	gateway := resolved.Gateway
+	provided := s.hostStackShared || resolved.Main.UseDHCP
+	if gateway.IsValid() && !ip.Contains(gateway) || !gateway.IsValid() && !provided {
 		main, ip = "", netip.Prefix{}
 		for _, other := range resolved.Other {
 			for _, p := range other.Addresses {
-				if p.Contains(gateway) && main == "" {
+				if gateway.IsValid() && p.Contains(gateway) && main == "" {
 					main, ip = other.Name, p
 				}
 			}
@@ -84,7 +90,7 @@ func (s *Service) defaultInterface() (string, netip.Addr) {
 	}
 	switch {
 	case main == "" || !ip.IsValid():
-		s.log.Info("pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", resolved.Gateway)
+		s.log.Info("pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", gateway)
 		return "", netip.Addr{}
 	case ip.Addr().Is6():
 		return "", netip.Addr{} // NAT44 is for IPv4

@@ -16,6 +16,7 @@ type fake struct {
 	nat      bool
 	ip       string
 	bvi      string
+	ownStack bool
 }
 
 func (f fake) Resolved() contivconf.Resolved { return f.resolved }
@@ -54,6 +55,8 @@ func TestSNAT(t *testing.T) {
 		"gateway on the main interface":        {fake{resolved: gateway("192.168.16.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
 		"gateway on another interface":         {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth1},
 		"gateway on no interface":              {fake{resolved: gateway("10.9.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
+		"own stack, no gateway known":          {fake{ownStack: true, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
+		"own stack, gateway by DHCP":           {fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
 		"switched off":                         {fake{nat: false, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
 		"no node address yet":                  {fake{nat: true, bvi: "vxlanBVI"}, ""},
 		"IPv6":                                 {fake{nat: true, ip: "fd00::1/64", bvi: "vxlanBVI"}, ""},
@@ -61,7 +64,7 @@ func TestSNAT(t *testing.T) {
 		"no overlay, but another interface":    {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24"}, onEth1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service.New(test.node, test.node, plugintest.Logger())
+			s := service.New(!test.node.ownStack, test.node, test.node, plugintest.Logger())
 			txn := plugintest.Txn{}
 			if err := s.Resync(context.Background(), &controller.DBResync{}, nil, 1, txn); err != nil {
 				t.Fatal(err)
