@@ -43,6 +43,9 @@ func (x *exec) unimplemented(n *node, p was) error {
 // invalid marks a value that can never be configured. What exists, if
 // anything, stays as it is: the last valid value.
 func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
+	if pe := (*PanicError)(nil); errors.As(err, &pe) {
+		return x.fail(n, p, op, err, false) // a defect, which tells nothing about the value
+	}
 	same := p.state == pb.ValueState_INVALID && p.value == n.want
 	n.setState(pb.ValueState_INVALID)
 	n.lastOp = uint8(pb.TxnOperation_VALIDATE)

@@ -339,4 +339,6 @@ func on(label, key string) Dependency { return Dependency{Label: label, Key: key
 
 var errBoom = errors.New("boom")
 
+var noTime time.Time
+
 var _ proto.Message = text(nil)

@@ -62,6 +62,8 @@ type Scheduler struct {
 	nextSeq uint64
 	caller  *caller
 	retired *retired
+	// unrecorded changes of transactions that were not worth a record.
+	unrecorded []change
 }
 
 // snapshot is what readers see: the state after a transaction. Immutable.

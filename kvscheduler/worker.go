@@ -36,7 +36,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 	return &exec{
 		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
 		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
-		recording: !s.history.limits.Disabled,
+		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
 		applied:   make(map[string]struct{}, len(j.values)),
 		branch:    map[string]struct{}{},
 		failed:    map[string]struct{}{},
@@ -66,10 +66,10 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	}
 	stop := time.Now()
 	s.metrics.processed(j, start, stop)
-	if j.drift != "" && len(x.changes) == 0 && len(x.ops) == 0 {
-		return NoSeqNum, nil
-	}
-	if j.typ == SBNotification && len(x.changes) == 0 {
+	if len(x.ops) == 0 && len(x.errs) == 0 && (j.drift != "" || j.typ == SBNotification) {
+		if !s.history.limits.Disabled {
+			s.unrecorded = append(s.unrecorded, x.changes...)
+		}
 		return NoSeqNum, nil
 	}
 	s.nextSeq++
@@ -134,7 +134,8 @@ func (s *Scheduler) dryRun(j *job) ([]RecordedOp, error) {
 
 // record adds the transaction to the history.
 func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Duration) {
-	if !x.recording {
+	if s.history.limits.Disabled {
+		s.unrecorded = nil
 		return
 	}
 	j := x.job
@@ -152,7 +153,8 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	if j.typ == RetryFailedOps || j.typ == RetryUnimplOps {
 		t.Values = x.retried
 	}
-	s.history.add(t, x.changes)
+	s.history.add(t, append(s.unrecorded, x.changes...))
+	s.unrecorded = nil
 }
 
 // scheduleRetries starts the timers of the retries that failures call for:

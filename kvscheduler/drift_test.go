@@ -1,0 +1,97 @@
+package kvscheduler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+func TestDriftIsRepairedAndRecordedWithItsReason(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true})
+	mustCommit(t, s, "a/1=x a/2=x")
+	sb.take()
+	sb.unset("a/1")
+	if err := s.ReportDrift("link deleted", "a/1", "a/9"); err != nil {
+		t.Fatal(err)
+	}
+	r := last(t, s)
+	wantOps(t, r, "CREATE a/1 [WAS-MISSING]")
+	if r.Description != "drift: link deleted" || r.Resync != DownstreamResync {
+		t.Fatal(r)
+	}
+	wantCalls(t, sb, "RETRIEVE a/1", "CREATE a/1")
+}
+
+func TestSuspicionWithoutDifferenceIsNotRecorded(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true})
+	mustCommit(t, s, "a/1=x")
+	sb.take()
+	_ = s.ReportDrift("suspicion", "a/1")
+	settle(t, s)
+	wantCalls(t, sb, "RETRIEVE a/1")
+	if n := len(s.History(time.Time{}, time.Time{})); n != 1 {
+		t.Fatalf("%d transactions", n)
+	}
+	if r := mustCommit(t, s, "a/2=x"); r.SeqNum != 1 {
+		t.Fatalf("sequence number %d", r.SeqNum)
+	}
+}
+
+func TestDriftReportsAreCoalesced(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true})
+	mustCommit(t, s, "a/1=x a/2=x")
+	started, release := make(chan struct{}), make(chan struct{})
+	sb.hook = func(call string) {
+		if call == "CREATE a/3" {
+			close(started)
+			<-release
+		}
+	}
+	_, _ = s.NewTransaction().Put("a/3", val("x")).Commit(context.Background(), WithoutBlocking())
+	<-started
+	sb.take()
+	for range 100 {
+		_ = s.ReportDrift("flapping", "a/1", "a/2")
+	}
+	close(release)
+	settle(t, s)
+	wantCalls(t, sb, "RETRIEVE a/1 a/2")
+}
+
+func TestVerifyReportsDifferencesAndChangesNothing(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true, derive: true, depsOf: func(key, _ string) []Dependency {
+		if key == "a/4" {
+			return []Dependency{on("nothing", "x")}
+		}
+		return nil
+	}})
+	mustCommit(t, s, "a/1=i a/2=i a/3=i a/4=i")
+	sb.set("a/2", "j")
+	sb.unset("a/3")
+	sb.take()
+	diffs, err := s.Verify(t.Context(), "a/1/i", "a/2", "a/3", "a/4", "a/5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range diffs {
+		line := d.Key + " " + d.State.String()
+		if d.Want != nil {
+			line += " wanted"
+		}
+		if d.Have != nil {
+			line += " exists"
+		}
+		got = append(got, line)
+	}
+	wantList(t, "differences", got, []string{
+		"a/3 CONFIGURED wanted", "a/3/i CONFIGURED wanted", "a/4 PENDING wanted", "a/5 NONEXISTENT"})
+	wantCalls(t, sb, "RETRIEVE a/1 a/2 a/3 a/4")
+	wantState(t, s, "a/3", pb.ValueState_CONFIGURED)
+}
