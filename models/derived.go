@@ -77,6 +77,12 @@ func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interfa
 // namespace that is up.
 func LinuxHostNameKey(hostName string) string { return "linux/interface/host-name/" + hostName }
 
+// LinuxHostNameAddressKey is obtained for each address (with prefix length) of
+// such a device.
+func LinuxHostNameAddressKey(hostName, addr string) string {
+	return LinuxHostNameKey(hostName) + "/address/" + addr
+}
+
 // LinuxInterfaceStateKey is a property of enabled (UP) and disabled (DOWN)
 // Linux interfaces.
 func LinuxInterfaceStateKey(iface string, up bool) string {

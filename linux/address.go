@@ -1,0 +1,178 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"golang.org/x/sys/unix"
+)
+
+// AddressDescriptor is the name of the descriptor of interface addresses.
+const AddressDescriptor = "linux-interface-address"
+
+// Keys of addresses: "linux/interface/<interface>/address/<source>/<address>".
+const (
+	interfaceKeyPrefix = "linux/interface/"
+	addressKeyPart     = "/address/"
+	addressKeyExample  = "linux/interface/eth0/address/static/10.0.0.1/24"
+)
+
+// addressDescriptor describes the addresses that interfaces derive. An address
+// is known by its key, so that two values of one key never differ.
+func (p *Plugin) addressDescriptor() kvscheduler.Descriptor[*linuxInterface, kvscheduler.NoMetadata] {
+	return kvscheduler.Descriptor[*linuxInterface, kvscheduler.NoMetadata]{
+		Name:         AddressDescriptor,
+		Keys:         kvscheduler.KeySpace{Prefix: interfaceKeyPrefix, Match: isAddressKey, Example: addressKeyExample},
+		Equivalent:   func(string, *linuxInterface, *linuxInterface) bool { return true },
+		Create:       p.createAddress,
+		Delete:       p.deleteAddress,
+		Retriable:    retriable,
+		Dependencies: addressDependencies,
+	}
+}
+
+func isAddressKey(key string) bool {
+	_, _, _, ok := parseAddressKey(key)
+	return ok
+}
+
+// parseAddressKey splits the key of an interface address.
+func parseAddressKey(key string) (iface, source, addr string, ok bool) {
+	rest, ok := strings.CutPrefix(key, interfaceKeyPrefix)
+	if !ok || strings.HasPrefix(key, hostNameKeyPrefix) {
+		return "", "", "", false
+	}
+	at := strings.LastIndex(rest, addressKeyPart)
+	if at <= 0 {
+		return "", "", "", false
+	}
+	source, addr, ok = strings.Cut(rest[at+len(addressKeyPart):], "/")
+	switch source {
+	case models.AddrStatic, models.AddrFromDHCP, models.AddrAllocRef, models.AddrExisting:
+		return rest[:at], source, addr, ok && addr != ""
+	}
+	return "", "", "", false
+}
+
+// addressDependencies: an address that others configure is there when the
+// watcher sees it, which it does in the agent's own namespace.
+func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency {
+	_, source, addr, _ := parseAddressKey(key)
+	own := v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED
+	if source != models.AddrExisting || !isExisting(v) || !own {
+		return nil
+	}
+	return []kvscheduler.Dependency{{
+		Label: "address-assigned-to-interface", Key: models.LinuxHostNameAddressKey(deviceName(v), addr),
+	}}
+}
+
+// createAddress adds the address. One that is already there is left as it is.
+func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface) (none kvscheduler.NoMetadata, err error) {
+	_, source, addr, _ := parseAddressKey(key)
+	switch source {
+	case models.AddrExisting:
+		return none, nil
+	case models.AddrAllocRef:
+		return none, fmt.Errorf("address %s of interface %s: no addresses are allocated by name, give the address itself: %w", addr, v.GetName(), kvscheduler.ErrUnsupported)
+	}
+	prefix, err := netip.ParsePrefix(addr)
+	if err != nil {
+		return none, fmt.Errorf("address of interface %s: %w", v.GetName(), err)
+	}
+	at, err := p.locateInterface(v)
+	if err != nil {
+		return none, fmt.Errorf("add address %s to interface %s: %w", addr, v.GetName(), err)
+	}
+	defer at.release()
+	if prefix.Addr().Is6() {
+		if err := enableIPv6(at, at.ns != p.namespaces.own); err != nil {
+			return none, fmt.Errorf("enable IPv6 for address %s of interface %s: %w", addr, v.GetName(), err)
+		}
+	}
+	// The other end of a TAP is a router, which has no address of its own there.
+	noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
+	if err := at.ns.addAddress(at.index, prefix, noDAD); err != nil && !errors.Is(err, unix.EEXIST) {
+		return none, fmt.Errorf("add address %s to interface %s in %s: %w", addr, v.GetName(), at.ns.name, err)
+	}
+	return none, nil
+}
+
+// deleteAddress removes the address if we added it.
+func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface, _ kvscheduler.NoMetadata) error {
+	_, source, addr, _ := parseAddressKey(key)
+	prefix, err := netip.ParsePrefix(addr)
+	if source == models.AddrExisting || source == models.AddrAllocRef || err != nil {
+		return nil
+	}
+	at, err := p.locateInterface(v)
+	if isGone(err) {
+		return nil
+	}
+	if err == nil {
+		defer at.release()
+		err = deleteOwnAddress(at, prefix, v)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("remove address %s from interface %s: %w", addr, v.GetName(), err)
+	}
+	return nil
+}
+
+func deleteOwnAddress(at *location, prefix netip.Prefix, v *linuxInterface) error {
+	addresses, err := at.ns.addresses()
+	if err != nil {
+		return err
+	}
+	marks := false // the kernel knows address protocols
+	var found *address
+	for i, a := range addresses {
+		marks = marks || a.protocol != 0
+		if a.index == at.index && a.prefix == prefix {
+			found = &addresses[i]
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	ours := found.protocol == ownProtocol
+	if !marks {
+		ours = !mayNotSetDown(v)
+	}
+	if !ours {
+		return nil
+	}
+	return at.ns.deleteAddress(at.index, prefix)
+}
+
+// enableIPv6 lets the device have IPv6 addresses; in a pod's namespace, all
+// devices, those that come later included.
+func enableIPv6(at *location, everywhere bool) error {
+	devices := []string{at.link.Attrs().Name}
+	if everywhere {
+		devices = append([]string{"all", "default"}, devices...)
+	}
+	return at.ns.enter(func() error {
+		if _, err := os.Stat("/proc/sys/net/ipv6"); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("this kernel has no IPv6: %w", kvscheduler.ErrUnsupported)
+		}
+		for _, device := range devices {
+			path := "/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6"
+			if state, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) == "0" {
+				continue
+			}
+			if err := os.WriteFile(path, []byte("0"), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

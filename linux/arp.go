@@ -1,0 +1,182 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/vishvananda/netlink"
+)
+
+// ARPDescriptor is the name of the descriptor of static neighbours.
+const ARPDescriptor = "linux-arp"
+
+type arpItem = kvscheduler.Item[*linux_l3.ARPEntry, kvscheduler.NoMetadata]
+
+func (p *Plugin) arpDescriptor() kvscheduler.Descriptor[*linux_l3.ARPEntry, kvscheduler.NoMetadata] {
+	return kvscheduler.Descriptor[*linux_l3.ARPEntry, kvscheduler.NoMetadata]{
+		Name:       ARPDescriptor,
+		Keys:       kvscheduler.KeySpace{Prefix: models.LinuxARP.KeyPrefix()},
+		NB:         true,
+		Equivalent: func(_ string, old, new *linux_l3.ARPEntry) bool { return equivalentARPs(old, new) },
+		Validate:   func(_ string, v *linux_l3.ARPEntry) error { return validateARP(v) },
+		Create: func(_ context.Context, key string, v *linux_l3.ARPEntry) (none kvscheduler.NoMetadata, err error) {
+			return none, p.setARP(key, v)
+		},
+		Update: func(_ context.Context, key string, _, v *linux_l3.ARPEntry, none kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
+			return none, p.setARP(key, v)
+		},
+		UpdateWithRecreate: func(_ string, old, new *linux_l3.ARPEntry, _ kvscheduler.NoMetadata) bool {
+			return old.GetInterface() != new.GetInterface()
+		},
+		Delete:        p.deleteARP,
+		Retrieve:      p.retrieveARPs,
+		RetrieveKeys:  p.retrieveARPKeys,
+		RetrieveAfter: []string{InterfaceDescriptor},
+		Retriable:     retriable,
+		Dependencies: func(_ string, v *linux_l3.ARPEntry) []kvscheduler.Dependency {
+			return []kvscheduler.Dependency{interfaceIsUp("interface-is-up", v.GetInterface()),
+				interfaceHasAddress("interface-has-ip-address", v.GetInterface())}
+		},
+	}
+}
+
+func interfaceIsUp(label, iface string) kvscheduler.Dependency {
+	return kvscheduler.Dependency{Label: label, Key: models.LinuxInterfaceStateKey(iface, true)}
+}
+
+func interfaceHasAddress(label, iface string) kvscheduler.Dependency {
+	return kvscheduler.Dependency{Label: label, AnyOf: kvscheduler.AnyOf{
+		KeyPrefixes: []string{models.LinuxInterfaceAddressPrefix(iface)},
+	}}
+}
+
+func equivalentARPs(old, new *linux_l3.ARPEntry) bool {
+	oldIP, _ := netip.ParseAddr(old.GetIpAddress())
+	newIP, _ := netip.ParseAddr(new.GetIpAddress())
+	return old.GetInterface() == new.GetInterface() && oldIP == newIP && sameMAC(old.GetHwAddress(), new.GetHwAddress())
+}
+
+func validateARP(v *linux_l3.ARPEntry) error {
+	if v.GetInterface() == "" {
+		return kvscheduler.NewInvalidValueError(fmt.Errorf("ARP entry has no interface"), "interface")
+	}
+	if _, err := netip.ParseAddr(v.GetIpAddress()); err != nil {
+		return kvscheduler.NewInvalidValueError(fmt.Errorf("%q is no IP address", v.GetIpAddress()), "ip_address")
+	}
+	if _, err := net.ParseMAC(v.GetHwAddress()); err != nil {
+		return kvscheduler.NewInvalidValueError(fmt.Errorf("%q is no hardware address", v.GetHwAddress()), "hw_address")
+	}
+	return nil
+}
+
+// neighbour returns the entry as the kernel takes it.
+func neighbour(index int, v *linux_l3.ARPEntry) (*netlink.Neigh, error) {
+	ip, err := netip.ParseAddr(v.GetIpAddress())
+	if err != nil {
+		return nil, err
+	}
+	mac, err := net.ParseMAC(v.GetHwAddress())
+	if err != nil {
+		return nil, err
+	}
+	return &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac}, nil
+}
+
+// setARP adds the entry, or replaces what is known about the address.
+func (p *Plugin) setARP(key string, v *linux_l3.ARPEntry) error {
+	at, err := p.locate(v.GetInterface())
+	if err != nil {
+		return fmt.Errorf("set neighbour %s: %w", v.GetIpAddress(), err)
+	}
+	defer at.release()
+	n, err := neighbour(at.index, v)
+	if err != nil {
+		return fmt.Errorf("set neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
+	}
+	p.inventory.putARP(key, v)
+	if err := at.ns.NeighSet(n); err != nil {
+		p.inventory.removeARP(key, v)
+		return fmt.Errorf("set neighbour %s of interface %s in %s: %w", v.GetIpAddress(), v.GetInterface(), at.ns.name, err)
+	}
+	return nil
+}
+
+func (p *Plugin) deleteARP(_ context.Context, key string, v *linux_l3.ARPEntry, _ kvscheduler.NoMetadata) error {
+	p.inventory.removeARP(key, v)
+	at, err := p.locate(v.GetInterface())
+	if isGone(err) {
+		return nil
+	}
+	if err == nil {
+		defer at.release()
+		var n *netlink.Neigh
+		if n, err = neighbour(at.index, v); err == nil {
+			err = at.ns.NeighDel(n)
+		}
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("delete neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
+	}
+	return nil
+}
+
+// retrieveARPs reads the permanent neighbours on all configured interfaces.
+func (p *Plugin) retrieveARPs(ctx context.Context, expected []arpItem) ([]arpItem, error) {
+	return p.readARPs(ctx, expected, p.inventory.names(), false)
+}
+
+func (p *Plugin) retrieveARPKeys(ctx context.Context, expected []arpItem) ([]arpItem, error) {
+	var interfaces []string
+	for _, item := range expected {
+		interfaces = append(interfaces, item.Value.GetInterface())
+	}
+	return p.readARPs(ctx, expected, interfaces, true)
+}
+
+func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []string, onlyExpected bool) ([]arpItem, error) {
+	type id struct {
+		iface string
+		ip    netip.Addr
+	}
+	want := make(map[id]arpItem, len(expected))
+	for _, item := range expected {
+		p.inventory.removeARP(item.Key, item.Value)
+		if ip, err := netip.ParseAddr(item.Value.GetIpAddress()); err == nil {
+			want[id{item.Value.GetInterface(), ip}] = item
+		}
+	}
+	var items []arpItem
+	err := p.eachNamespace(ctx, interfaces, func(ns *netNS, devices map[int]*linuxInterface) error {
+		neighbours, err := ns.neighbours()
+		if err != nil {
+			return err
+		}
+		for _, n := range neighbours {
+			iface, ours := devices[n.LinkIndex]
+			ip, ok := netip.AddrFromSlice(n.IP)
+			if !ours || !ok || n.Flags&netlink.NTF_PROXY != 0 {
+				continue
+			}
+			wanted, isWanted := want[id{iface.GetName(), ip}]
+			if !isWanted && (onlyExpected || isExisting(iface)) {
+				continue
+			}
+			v := &linux_l3.ARPEntry{Interface: iface.GetName(), IpAddress: ip.String(), HwAddress: n.HardwareAddr.String()}
+			if isWanted {
+				v.IpAddress = wanted.Value.GetIpAddress()
+			}
+			items = append(items, arpItem{Key: models.Key(v), Value: v, Origin: kvscheduler.FromNB})
+			p.inventory.putARP(models.Key(v), v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("retrieve neighbours: %w", err)
+	}
+	return items, nil
+}

@@ -1,0 +1,109 @@
+package linux
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/vishvananda/netlink"
+)
+
+// location is a configured interface, found in the kernel.
+type location struct {
+	ns      *netNS
+	link    netlink.Link
+	index   int
+	value   *linuxInterface
+	release func()
+}
+
+// locate finds the device of a configured interface by its logical name.
+func (p *Plugin) locate(name string) (*location, error) {
+	v, _, ok := p.inventory.get(name)
+	if !ok {
+		return nil, fmt.Errorf("interface %s is not configured: %w", name, ErrNoDevice)
+	}
+	return p.locateInterface(v)
+}
+
+// locateInterface finds the device of an interface: where it was last seen, or by
+// its mark. Release the location.
+func (p *Plugin) locateInterface(v *linuxInterface) (*location, error) {
+	ns, err := p.namespaces.acquire(v.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	link, err := p.findDevice(ns, v)
+	if err != nil {
+		p.namespaces.release(ns)
+		return nil, err
+	}
+	return &location{ns: ns, link: link, index: link.Attrs().Index, value: v, release: func() { p.namespaces.release(ns) }}, nil
+}
+
+func (p *Plugin) findDevice(ns *netNS, v *linuxInterface) (netlink.Link, error) {
+	if isExisting(v) {
+		return ns.linkByName(deviceName(v))
+	}
+	alias := aliasPrefix + v.GetName()
+	configured, device, known := p.inventory.get(v.GetName())
+	if known && device.ns == ns.id {
+		if link, err := ns.linkByIndex(device.index); err == nil && link.Attrs().Alias == alias {
+			return link, nil
+		}
+	}
+	links, err := ns.links()
+	if err != nil {
+		return nil, err
+	}
+	if link := findByAlias(links, alias); link != nil {
+		if known {
+			p.inventory.put(configured, deviceID{ns: ns.id, index: link.Attrs().Index})
+		}
+		return link, nil
+	}
+	return nil, fmt.Errorf("device with alias %q in %s: %w", alias, ns.name, ErrNoDevice)
+}
+
+func findByAlias(links []netlink.Link, alias string) netlink.Link {
+	return find(links, func(l netlink.Link) bool { return l.Attrs().Alias == alias })
+}
+
+func findByName(links []netlink.Link, name string) netlink.Link {
+	return find(links, func(l netlink.Link) bool { return l.Attrs().Name == name })
+}
+
+func findByIndex(links []netlink.Link, index int) netlink.Link {
+	return find(links, func(l netlink.Link) bool { return l.Attrs().Index == index })
+}
+
+func find(links []netlink.Link, is func(netlink.Link) bool) netlink.Link {
+	for _, l := range links {
+		if is(l) {
+			return l
+		}
+	}
+	return nil
+}
+
+// isUp tells if a device is administratively up.
+func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
+
+// temporaryName is the name of a device between being made and being brought to
+// its namespace.
+func temporaryName(name string) string {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return fmt.Sprintf("cv-%08x", h.Sum32())
+}
+
+// checkOffloading refuses what we cannot set.
+func checkOffloading(veth *linux_interfaces.VethLink) error {
+	if veth.GetRxChecksumOffloading() != linux_interfaces.VethLink_CHKSM_OFFLOAD_DEFAULT ||
+		veth.GetTxChecksumOffloading() != linux_interfaces.VethLink_CHKSM_OFFLOAD_DEFAULT {
+		return fmt.Errorf("setting of checksum offloading: leave rx_ and tx_checksum_offloading at their default: %w", kvscheduler.ErrUnsupported)
+	}
+	return nil
+}

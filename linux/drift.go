@@ -1,0 +1,281 @@
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// maxReasons bounds how many changes a report lists.
+const maxReasons = 3
+
+// batch is what events told within a short time: of each object, the last.
+type batch struct {
+	links map[deviceID]linkEvent
+	// gone are namespaces that have ceased to exist.
+	gone       map[nsID]bool
+	addresses  map[addressID]bool // false: deleted
+	routes     map[routeID]routeEvent
+	neighbours map[neighbourID]netlink.Neigh
+	// hostNames: devices of the agent's own namespace have changed.
+	hostNames bool
+	// lost: the kernel had to drop events.
+	lost bool
+}
+
+type linkEvent struct {
+	deleted bool
+	link    netlink.Link
+}
+
+type addressID struct {
+	device deviceID
+	prefix netip.Prefix
+}
+
+// routeID identifies a route by what the kernel allows only once.
+type routeID struct {
+	ns     nsID
+	dst    netip.Prefix
+	metric int
+}
+
+type routeEvent struct {
+	deleted bool
+	route   netlink.Route
+}
+
+type neighbourID struct {
+	device deviceID
+	ip     netip.Addr
+}
+
+func newBatch() *batch {
+	return &batch{
+		links: map[deviceID]linkEvent{}, gone: map[nsID]bool{}, addresses: map[addressID]bool{},
+		routes: map[routeID]routeEvent{}, neighbours: map[neighbourID]netlink.Neigh{},
+	}
+}
+
+func (b *batch) empty() bool {
+	return len(b.links)+len(b.gone)+len(b.addresses)+len(b.routes)+len(b.neighbours) == 0 && !b.hostNames && !b.lost
+}
+
+// add records one message from a namespace.
+func (b *batch) add(ns nsID, own bool, m syscall.NetlinkMessage) {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		b.addLink(ns, own, m)
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		if a, ok := parseAddress(m.Data); ok {
+			b.addresses[addressID{deviceID{ns, a.index}, a.prefix}] = m.Header.Type == unix.RTM_NEWADDR
+			b.hostNames = b.hostNames || own
+		}
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		b.addRoute(ns, m)
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		n, err := netlink.NeighDeserialize(m.Data)
+		if err != nil {
+			return
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		if !ok || n.Family != unix.AF_INET && n.Family != unix.AF_INET6 {
+			return
+		}
+		if m.Header.Type == unix.RTM_DELNEIGH {
+			n.State = netlink.NUD_NONE
+		}
+		b.neighbours[neighbourID{deviceID{ns, n.LinkIndex}, ip}] = *n
+	}
+}
+
+func (b *batch) addLink(ns nsID, own bool, m syscall.NetlinkMessage) {
+	header := unix.NlMsghdr(m.Header)
+	link, err := netlink.LinkDeserialize(&header, m.Data)
+	if err != nil || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
+		return
+	}
+	b.links[deviceID{ns, link.Attrs().Index}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, link: link}
+	b.hostNames = b.hostNames || own
+}
+
+func (b *batch) addRoute(ns nsID, m syscall.NetlinkMessage) {
+	r, ok := parseRoute(m.Data)
+	if !ok {
+		return
+	}
+	deleted := m.Header.Type == unix.RTM_DELROUTE
+	replaced := m.Header.Flags&unix.NLM_F_REPLACE != 0
+	if r.Protocol != ownProtocol && !replaced {
+		return // others may have routes beside ours
+	}
+	v := describeRoute("", r)
+	dst, err := destination(v)
+	if err != nil {
+		return
+	}
+	b.routes[routeID{ns, dst, r.Priority}] = routeEvent{deleted: deleted, route: r}
+}
+
+// drift is a difference between what is configured and what events tell.
+type drift struct {
+	reasons []string
+	keys    map[string]bool
+}
+
+func (d *drift) add(reason string, keys ...string) {
+	d.reasons = append(d.reasons, reason)
+	for _, key := range keys {
+		d.keys[key] = true
+	}
+}
+
+func (d *drift) sortedKeys() []string {
+	keys := make([]string, 0, len(d.keys))
+	for key := range d.keys {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// reason lists the first few changes.
+func (d *drift) reason() string {
+	slices.Sort(d.reasons)
+	reasons := slices.Compact(slices.Clone(d.reasons))
+	if more := len(reasons) - maxReasons; more > 0 {
+		reasons = append(reasons[:maxReasons:maxReasons], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// drift compares the events with what is configured now.
+func (b *batch) drift(i *inventory) *drift {
+	d := &drift{keys: map[string]bool{}}
+	if b.lost {
+		for _, name := range i.names() {
+			_, device, _ := i.get(name)
+			if e, ok := i.on(device); ok {
+				d.add("netlink events were lost", e.keys()...)
+			}
+		}
+	}
+	for ns := range b.gone {
+		for index, name := range i.devicesIn(ns) {
+			if e, ok := i.on(deviceID{ns, index}); ok {
+				d.add(fmt.Sprintf("network namespace of %s is gone", name), e.keys()...)
+			}
+		}
+	}
+	for device, event := range b.links {
+		if e, ok := i.on(device); ok {
+			if change := event.change(e); change != "" {
+				d.add(fmt.Sprintf("interface %s %s", e.value.GetName(), change), e.keys()...)
+			}
+		}
+	}
+	for id, exists := range b.addresses {
+		e, ok := i.on(id.device)
+		if ok && !exists && !e.value.GetLinkOnly() && hasAddress(e.value, id.prefix) {
+			d.add(fmt.Sprintf("address %s of %s was deleted", id.prefix, e.value.GetName()), e.keys()...)
+		}
+	}
+	b.routeDrift(i, d)
+	for id, n := range b.neighbours {
+		if e, ok := i.on(id.device); ok {
+			neighbourDrift(e, id.ip, n, d)
+		}
+	}
+	return d
+}
+
+// change says how a device differs from what its interface is to be.
+func (event linkEvent) change(e onDevice) string {
+	v, attrs := e.value, event.link.Attrs()
+	switch {
+	case event.deleted:
+		return "was deleted"
+	case attrs.Name != deviceName(v):
+		return "was renamed to " + attrs.Name
+	case !isExisting(v) && attrs.Alias != aliasPrefix+v.GetName():
+		return "lost its alias"
+	case v.GetEnabled() && !isUp(event.link) && !isExisting(v):
+		return "was set down"
+	case !v.GetEnabled() && isUp(event.link) && !mayNotSetDown(v):
+		return "was set up"
+	case v.GetMtu() != 0 && int(v.GetMtu()) != attrs.MTU:
+		return fmt.Sprintf("got MTU %d", attrs.MTU)
+	case setsMAC(v) && !sameMAC(v.GetPhysAddress(), attrs.HardwareAddr.String()):
+		return "got MAC address " + attrs.HardwareAddr.String()
+	}
+	return ""
+}
+
+func hasAddress(v *linuxInterface, prefix netip.Prefix) bool {
+	return slices.ContainsFunc(v.GetIpAddresses(), func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p == prefix
+	})
+}
+
+func (b *batch) routeDrift(i *inventory, d *drift) {
+	for id, event := range b.routes {
+		for index := range i.devicesIn(id.ns) {
+			e, ok := i.on(deviceID{id.ns, index})
+			if !ok {
+				continue
+			}
+			for key, want := range e.routes {
+				dst, _ := destination(want)
+				if dst != id.dst || int(metricOf(want)) != id.metric {
+					continue
+				}
+				if change := event.change(index, want); change != "" {
+					d.add(fmt.Sprintf("%s of %s %s", routeTitle(dst), e.value.GetName(), change), key)
+				}
+			}
+		}
+	}
+}
+
+func (event routeEvent) change(index int, want *linux_l3.Route) string {
+	r := event.route
+	if event.deleted {
+		if r.LinkIndex != 0 && r.LinkIndex != index {
+			return ""
+		}
+		return "was deleted"
+	}
+	now := describeRoute(want.GetOutgoingInterface(), r)
+	if r.LinkIndex != index || r.Protocol != ownProtocol || gateway(now) != gateway(want) {
+		return "was replaced"
+	}
+	return ""
+}
+
+func routeTitle(dst netip.Prefix) string {
+	if dst.Bits() == 0 {
+		return "default route"
+	}
+	return "route to " + dst.String()
+}
+
+func neighbourDrift(e onDevice, ip netip.Addr, n netlink.Neigh, d *drift) {
+	for key, want := range e.arps {
+		if wantIP, _ := netip.ParseAddr(want.GetIpAddress()); wantIP != ip {
+			continue
+		}
+		switch {
+		case n.State&netlink.NUD_PERMANENT == 0:
+			d.add(fmt.Sprintf("neighbour %s of %s was deleted", ip, e.value.GetName()), key)
+		case !sameMAC(n.HardwareAddr.String(), want.GetHwAddress()):
+			d.add(fmt.Sprintf("neighbour %s of %s was changed", ip, e.value.GetName()), key)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package linux
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNamespaceGone says that a network namespace does not exist. What was in
+	// it is gone too: Delete succeeds and Retrieve finds nothing.
+	ErrNamespaceGone = errors.New("network namespace does not exist")
+	// ErrNameTaken says that another device has the name that an interface is
+	// to get.
+	ErrNameTaken = errors.New("device name is taken")
+	// ErrNoDevice says that the device of an interface does not exist.
+	ErrNoDevice = errors.New("device does not exist")
+	// ErrForeignRoute says that a route of somebody else is in the place of ours.
+	ErrForeignRoute = errors.New("another route is in its place")
+	// ErrLoopbackTaken says that two interfaces of type LOOPBACK share a
+	// network namespace.
+	ErrLoopbackTaken = errors.New("loopback is configured by another interface")
+)
+
+// retriable tells if repeating an operation may help. A namespace that is gone
+// does not come back, and of two LOOPBACK interfaces one must be removed.
+func retriable(err error) bool {
+	return !errors.Is(err, ErrNamespaceGone) && !errors.Is(err, ErrLoopbackTaken) && !errors.Is(err, kvscheduler.ErrUnsupported)
+}
+
+// isGone tells if an object was not there to be deleted.
+func isGone(err error) bool {
+	for _, gone := range []error{ErrNamespaceGone, ErrNoDevice, unix.ENODEV, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsupportedByKernel tells if the kernel lacks what it was asked for.
+func unsupportedByKernel(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && (errno == unix.EOPNOTSUPP || errno == unix.EAFNOSUPPORT || errno == unix.EPROTONOSUPPORT)
+}

@@ -1,0 +1,278 @@
+package linux
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+const (
+	// InterfaceDescriptor is the name of the descriptor of interfaces. Its
+	// metadata are of type InterfaceMetadata, labelled by logical name.
+	InterfaceDescriptor = "linux-interface"
+
+	// aliasPrefix starts the aliases of our devices; the logical name follows.
+	aliasPrefix = "contiv:linux/"
+	// contivAliasPrefix is common to the aliases of all devices that Contiv made.
+	contivAliasPrefix = "contiv:"
+	// vppAliasPrefix starts the aliases of the kernel vswitch's devices.
+	vppAliasPrefix = "contiv:vpp/"
+	// maxAlias is IFALIASZ, less the terminating zero.
+	maxAlias = 255
+	// maxDeviceName is IFNAMSIZ, less the terminating zero.
+	maxDeviceName = 15
+	loopbackName  = "lo"
+)
+
+// InterfaceMetadata is what is known about a configured interface.
+type InterfaceMetadata struct {
+	// Index of the device in its namespace.
+	Index int
+	// HostIfName is the name of the device.
+	HostIfName string
+	// Namespace as it was requested.
+	Namespace *linux_namespace.NetNamespace
+}
+
+type linuxInterface = linux_interfaces.Interface
+
+func (p *Plugin) interfaceDescriptor() kvscheduler.Descriptor[*linuxInterface, InterfaceMetadata] {
+	return kvscheduler.Descriptor[*linuxInterface, InterfaceMetadata]{
+		Name:               InterfaceDescriptor,
+		Keys:               kvscheduler.KeySpace{Prefix: models.LinuxInterface.KeyPrefix()},
+		NB:                 true,
+		KeyLabel:           func(key string) string { return strings.TrimPrefix(key, models.LinuxInterface.KeyPrefix()) },
+		Equivalent:         func(_ string, old, new *linuxInterface) bool { return equivalentInterfaces(old, new) },
+		Validate:           func(_ string, v *linuxInterface) error { return validateInterface(v) },
+		Create:             p.createInterface,
+		Delete:             p.deleteInterface,
+		Update:             p.updateInterface,
+		UpdateWithRecreate: func(_ string, old, new *linuxInterface, _ InterfaceMetadata) bool { return !sameDevice(old, new) },
+		Retrieve:           p.retrieveInterfaces,
+		RetrieveKeys:       p.retrieveInterfaceKeys,
+		Retriable:          retriable,
+		DerivedValues:      func(_ string, v *linuxInterface) []kvscheduler.KeyValue { return deriveFromInterface(v) },
+		Dependencies:       func(_ string, v *linuxInterface) []kvscheduler.Dependency { return p.interfaceDependencies(v) },
+		MetadataIndexes: map[string]func(InterfaceMetadata) []string{
+			"host-if-name": func(m InterfaceMetadata) []string { return []string{m.HostIfName} },
+		},
+	}
+}
+
+// deviceName is the name that the device of an interface has or is to get.
+func deviceName(v *linuxInterface) string {
+	switch {
+	case v.GetType() == linux_interfaces.Interface_LOOPBACK:
+		return loopbackName
+	case v.GetHostIfName() != "":
+		return v.GetHostIfName()
+	default:
+		return v.GetName()
+	}
+}
+
+// logicalName returns the name in the alias of a device of ours.
+func logicalName(alias string) (string, bool) { return strings.CutPrefix(alias, aliasPrefix) }
+
+// isExisting tells if the device is somebody else's.
+func isExisting(v *linuxInterface) bool { return v.GetType() == linux_interfaces.Interface_EXISTING }
+
+// sameNamespace tells if two references are equal; an undefined one is the
+// agent's own namespace, whatever its text.
+func sameNamespace(a, b *linux_namespace.NetNamespace) bool {
+	if a.GetType() == linux_namespace.NetNamespace_UNDEFINED || b.GetType() == linux_namespace.NetNamespace_UNDEFINED {
+		return a.GetType() == b.GetType()
+	}
+	return proto.Equal(a, b)
+}
+
+// sameDevice tells if old can become new without being made again.
+func sameDevice(old, new *linuxInterface) bool {
+	return old.GetType() == new.GetType() &&
+		old.GetLinkOnly() == new.GetLinkOnly() &&
+		deviceName(old) == deviceName(new) &&
+		sameNamespace(old.GetNamespace(), new.GetNamespace()) &&
+		old.GetVrfMasterInterface() == new.GetVrfMasterInterface() &&
+		old.GetTap().GetVppTapIfName() == new.GetTap().GetVppTapIfName() &&
+		old.GetVeth().GetPeerIfName() == new.GetVeth().GetPeerIfName() &&
+		old.GetVeth().GetRxChecksumOffloading() == new.GetVeth().GetRxChecksumOffloading() &&
+		old.GetVeth().GetTxChecksumOffloading() == new.GetVeth().GetTxChecksumOffloading() &&
+		old.GetVrfDev().GetRoutingTable() == new.GetVrfDev().GetRoutingTable()
+}
+
+// equivalentInterfaces tells if nothing is to be done to turn old into new. What
+// new leaves open may be anything. Addresses are values of their own.
+func equivalentInterfaces(old, new *linuxInterface) bool {
+	if !sameDevice(old, new) {
+		return false
+	}
+	return (old.GetEnabled() == new.GetEnabled() || isExisting(new) || mayNotSetDown(new) && !new.GetEnabled()) &&
+		(!setsMAC(new) || sameMAC(old.GetPhysAddress(), new.GetPhysAddress())) &&
+		(new.GetMtu() == 0 || old.GetMtu() == new.GetMtu())
+}
+
+// mayNotSetDown tells if the device may be in use by others.
+func mayNotSetDown(v *linuxInterface) bool {
+	return isExisting(v) || v.GetType() == linux_interfaces.Interface_LOOPBACK
+}
+
+// setsMAC tells if the interface is to have a certain MAC address.
+func setsMAC(v *linuxInterface) bool { return v.GetPhysAddress() != "" && !v.GetLinkOnly() }
+
+func sameMAC(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	macA, errA := net.ParseMAC(a)
+	macB, errB := net.ParseMAC(b)
+	return errA == nil && errB == nil && macA.String() == macB.String()
+}
+
+// deriveFromInterface returns the state property and the addresses.
+func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
+	values := []kvscheduler.KeyValue{{
+		Key:   models.LinuxInterfaceStateKey(v.GetName(), v.GetEnabled()),
+		Value: &emptypb.Empty{},
+	}}
+	for _, text := range v.GetIpAddresses() {
+		source, addr := models.AddrStatic, text
+		if isAllocRef(text) {
+			source = models.AddrAllocRef
+		} else if prefix, err := netip.ParsePrefix(text); err == nil {
+			addr = prefix.String()
+		}
+		if v.GetLinkOnly() {
+			source = models.AddrExisting
+		}
+		values = append(values, kvscheduler.KeyValue{
+			Key: models.LinuxInterfaceAddressKey(v.GetName(), source, addr),
+			Value: &linuxInterface{
+				Name: v.GetName(), Type: v.GetType(), Namespace: v.GetNamespace(),
+				HostIfName: v.GetHostIfName(), LinkOnly: v.GetLinkOnly(), IpAddresses: []string{addr},
+			},
+		})
+	}
+	return values
+}
+
+// isAllocRef tells if the text refers to an allocated address instead of being one.
+func isAllocRef(text string) bool { return strings.HasPrefix(text, "alloc:") }
+
+func (p *Plugin) interfaceDependencies(v *linuxInterface) []kvscheduler.Dependency {
+	var deps []kvscheduler.Dependency
+	switch v.GetType() {
+	case linux_interfaces.Interface_TAP_TO_VPP:
+		deps = append(deps, kvscheduler.Dependency{
+			Label: "vpp-tap-interface-exists", Key: models.VPPInterfaceKey(v.GetTap().GetVppTapIfName()),
+		})
+	case linux_interfaces.Interface_VETH:
+		deps = append(deps, kvscheduler.Dependency{
+			Label: "veth-peer-exists", Key: models.LinuxInterfaceKey(v.GetVeth().GetPeerIfName()),
+		})
+	case linux_interfaces.Interface_EXISTING:
+		// Nobody watches for the devices of other namespaces.
+		if v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED {
+			deps = append(deps, kvscheduler.Dependency{
+				Label: "host-interface-exists", Key: models.LinuxHostNameKey(deviceName(v)),
+			})
+		}
+	}
+	if master := v.GetVrfMasterInterface(); master != "" {
+		deps = append(deps, kvscheduler.Dependency{Label: "vrf-device-is-created", Key: models.LinuxInterfaceKey(master)})
+	}
+	return deps
+}
+
+func validateInterface(v *linuxInterface) error {
+	invalid := func(field, format string, args ...any) error {
+		return kvscheduler.NewInvalidValueError(fmt.Errorf(format, args...), field)
+	}
+	name := v.GetName()
+	first, _, _ := strings.Cut(name, "/")
+	switch {
+	case name == "":
+		return invalid("name", "interface has no name")
+	case len(aliasPrefix)+len(name) > maxAlias:
+		return invalid("name", "name %q is longer than %d bytes", name, maxAlias-len(aliasPrefix))
+	case first == "host-name" || first == "state":
+		return invalid("name", "name %q is reserved: its keys would be mistaken for others", name)
+	}
+	if err := validateType(v, invalid); err != nil {
+		return err
+	}
+	if host := deviceName(v); len(host) > maxDeviceName || host == "." || host == ".." || strings.ContainsAny(host, "/: \t\n\v\f\r") {
+		return invalid("host_if_name", "%q is no name for a Linux device: set host_if_name to at most %d bytes without slash, colon and space", host, maxDeviceName)
+	}
+	if err := validateNamespace(v.GetNamespace()); err != nil {
+		return invalid("namespace", "%w", err)
+	}
+	if v.GetPhysAddress() != "" {
+		if mac, err := net.ParseMAC(v.GetPhysAddress()); err != nil || len(mac) != 6 {
+			return invalid("phys_address", "%q is no Ethernet address", v.GetPhysAddress())
+		}
+		if v.GetType() == linux_interfaces.Interface_LOOPBACK {
+			return invalid("phys_address", "a loopback has no Ethernet address")
+		}
+	}
+	return validateAddresses(v, invalid)
+}
+
+func validateType(v *linuxInterface, invalid func(field, format string, args ...any) error) error {
+	var fits bool
+	switch v.GetType() {
+	case linux_interfaces.Interface_TAP_TO_VPP:
+		if v.GetTap().GetVppTapIfName() == "" {
+			return invalid("vpp_tap_if_name", "TAP_TO_VPP interface does not say which TAP: set tap.vpp_tap_if_name")
+		}
+		fits = v.GetTap() != nil
+	case linux_interfaces.Interface_VETH:
+		switch v.GetVeth().GetPeerIfName() {
+		case "":
+			return invalid("peer_if_name", "VETH interface does not name its peer: set veth.peer_if_name")
+		case v.GetName():
+			return invalid("peer_if_name", "VETH interface is its own peer")
+		}
+		fits = v.GetVeth() != nil
+	case linux_interfaces.Interface_VRF_DEVICE:
+		if v.GetVrfDev().GetRoutingTable() == 0 {
+			return invalid("routing_table", "VRF_DEVICE interface has no routing table: set vrf_dev.routing_table")
+		}
+		fits = v.GetVrfDev() != nil
+	case linux_interfaces.Interface_EXISTING:
+		fits = v.GetLink() == nil
+	case linux_interfaces.Interface_LOOPBACK, linux_interfaces.Interface_DUMMY:
+		fits = v.GetLink() == nil
+	default:
+		return invalid("type", "interface has no type")
+	}
+	if !fits {
+		return invalid("link", "%v interface with the settings of another type", v.GetType())
+	}
+	return nil
+}
+
+func validateAddresses(v *linuxInterface, invalid func(field, format string, args ...any) error) error {
+	seen := map[netip.Prefix]bool{}
+	for _, text := range v.GetIpAddresses() {
+		if isAllocRef(text) {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return invalid("ip_addresses", "%q is no IP address with prefix length, such as 10.1.2.3/24", text)
+		}
+		if seen[prefix] {
+			return invalid("ip_addresses", "address %s is listed twice", prefix)
+		}
+		seen[prefix] = true
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// createInterface makes the device, or takes over the one that the vswitch made,
+// and brings it to where it belongs.
+func (p *Plugin) createInterface(_ context.Context, _ string, v *linuxInterface) (InterfaceMetadata, error) {
+	ns, err := p.namespaces.acquire(v.GetNamespace())
+	if err != nil {
+		return InterfaceMetadata{}, fmt.Errorf("create interface %s: %w", v.GetName(), err)
+	}
+	defer p.namespaces.release(ns)
+	index, err := p.createDevice(ns, v)
+	if err != nil {
+		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.name, err)
+	}
+	if err := p.setMaster(ns, index, v); err != nil {
+		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.name, err)
+	}
+	p.remember(ns, v, index)
+	return metadataOf(v, index), nil
+}
+
+func metadataOf(v *linuxInterface, index int) InterfaceMetadata {
+	return InterfaceMetadata{Index: index, HostIfName: deviceName(v), Namespace: v.GetNamespace()}
+}
+
+// remember puts a configured interface into the inventory and makes Watch listen
+// to its namespace.
+func (p *Plugin) remember(ns *netNS, v *linuxInterface, index int) {
+	p.inventory.put(v, deviceID{ns: ns.id, index: index})
+	if err := p.nsids.track(p.namespaces.own, ns); err != nil {
+		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.name, "err", err)
+	}
+}
+
+// createDevice returns the index of the device in its namespace.
+func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
+	switch v.GetType() {
+	case linux_interfaces.Interface_TAP_TO_VPP:
+		return p.claim(ns, v, p.findTap)
+	case linux_interfaces.Interface_VETH:
+		return p.claim(ns, v, p.findVeth)
+	case linux_interfaces.Interface_DUMMY:
+		return p.claim(ns, v, findVirtual(ns, "dummy", func(a netlink.LinkAttrs) netlink.Link {
+			return &netlink.Dummy{LinkAttrs: a}
+		}))
+	case linux_interfaces.Interface_VRF_DEVICE:
+		return p.claim(ns, v, findVirtual(ns, "VRF", func(a netlink.LinkAttrs) netlink.Link {
+			return &netlink.Vrf{LinkAttrs: a, Table: v.GetVrfDev().GetRoutingTable()}
+		}))
+	case linux_interfaces.Interface_LOOPBACK:
+		return createLoopback(ns, v)
+	case linux_interfaces.Interface_EXISTING:
+		return p.adoptExisting(ns, v)
+	default:
+		return 0, fmt.Errorf("type %v: %w", v.GetType(), kvscheduler.ErrUnsupported)
+	}
+}
+
+// wanted is the change that makes a device what the interface is to be.
+func wanted(v *linuxInterface) linkChange {
+	alias, up := aliasPrefix+v.GetName(), v.GetEnabled()
+	c := linkChange{name: deviceName(v), mtu: v.GetMtu(), alias: &alias, up: &up}
+	if setsMAC(v) {
+		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+	}
+	return c
+}
+
+// waiting is a device that was made for an interface and is not yet its own.
+type waiting struct {
+	ns   *netNS
+	link netlink.Link
+	// discard removes the device if it was made just now.
+	discard func()
+}
+
+// claim brings the device that find finds to the namespace, under its name and
+// with its mark. A device that already has the mark is completed.
+func (p *Plugin) claim(ns *netNS, v *linuxInterface, find func(*linuxInterface) (waiting, error)) (int, error) {
+	links, err := ns.links()
+	if err != nil {
+		return 0, err
+	}
+	if mine := findByAlias(links, aliasPrefix+v.GetName()); mine != nil {
+		return mine.Attrs().Index, reshape(ns, mine, wanted(v))
+	}
+	found, err := find(v)
+	if err != nil {
+		return 0, err
+	}
+	if taken := findByName(links, deviceName(v)); taken != nil && (found.ns != ns || taken.Attrs().Index != found.link.Attrs().Index) {
+		found.discard()
+		return 0, fmt.Errorf("%w: %q belongs to a device that is not ours (%s #%d): remove or rename it, or set another host_if_name",
+			ErrNameTaken, deviceName(v), taken.Type(), taken.Attrs().Index)
+	}
+	if found.ns == ns {
+		index := found.link.Attrs().Index
+		if err := reshape(ns, found.link, wanted(v)); err != nil {
+			found.discard()
+			return 0, err
+		}
+		return index, nil
+	}
+	index, err := move(found.ns, found.link, ns, links, wanted(v))
+	if err != nil {
+		found.discard()
+	}
+	return index, err
+}
+
+// reshape changes a device where it is. Renaming needs it down on older kernels.
+func reshape(ns *netNS, link netlink.Link, c linkChange) error {
+	attrs := link.Attrs()
+	if c.name == attrs.Name {
+		c.name = ""
+	}
+	if c.mtu == uint32(attrs.MTU) {
+		c.mtu = 0
+	}
+	if c.name != "" && isUp(link) {
+		down := false
+		if err := ns.changeLink(attrs.Index, linkChange{up: &down}); err != nil {
+			return fmt.Errorf("set %s down to rename it: %w", attrs.Name, err)
+		}
+	}
+	if err := ns.changeLink(attrs.Index, c); err != nil {
+		return fmt.Errorf("configure %s: %w", attrs.Name, err)
+	}
+	return nil
+}
+
+// move brings a device to another namespace and changes it there; before are the
+// devices that were there. It returns its new index. When the change fails, the
+// device is brought back.
+func move(from *netNS, link netlink.Link, to *netNS, before []netlink.Link, c linkChange) (int, error) {
+	name := link.Attrs().Name
+	c.toNetNS = to
+	if err := from.changeLink(link.Attrs().Index, c); err != nil {
+		moveBack(from, name, to, before)
+		return 0, fmt.Errorf("move %s from %s as %s: %w", name, from.name, c.name, err)
+	}
+	moved, err := to.linkByName(c.name)
+	if err != nil {
+		return 0, fmt.Errorf("find %s after it was moved from %s: %w", c.name, from.name, err)
+	}
+	return moved.Attrs().Index, nil
+}
+
+// moveBack undoes a move that got stuck after the device had changed namespaces.
+func moveBack(from *netNS, name string, to *netNS, before []netlink.Link) {
+	if _, err := from.linkByName(name); err == nil {
+		return // it never left
+	}
+	known := map[int]bool{}
+	for _, l := range before {
+		known[l.Attrs().Index] = true
+	}
+	after, _ := to.links()
+	for _, l := range after {
+		if !known[l.Attrs().Index] {
+			noAlias := ""
+			_ = to.changeLink(l.Attrs().Index, linkChange{toNetNS: from, name: name, alias: &noAlias})
+		}
+	}
+}
+
+// findTap returns the end of a TAP that waits in the agent's namespace: under
+// the name that models.TapHostIfName gives it, or as the peer of the TAP of the
+// kernel vswitch.
+func (p *Plugin) findTap(v *linuxInterface) (waiting, error) {
+	own, tap := p.namespaces.own, v.GetTap().GetVppTapIfName()
+	name := models.TapHostIfName(tap)
+	link, err := own.linkByName(name)
+	if errors.Is(err, ErrNoDevice) {
+		link, err = own.peerOfAlias(vppAliasPrefix + tap)
+	}
+	if err != nil {
+		return waiting{}, fmt.Errorf("the end of TAP %s that should wait as %s: %w", tap, name, err)
+	}
+	return waiting{ns: own, link: link, discard: func() {}}, nil
+}
+
+// peerOfAlias returns the other end of the veth with the alias, if it is in the
+// same namespace.
+func (ns *netNS) peerOfAlias(alias string) (netlink.Link, error) {
+	links, err := ns.links()
+	if err != nil {
+		return nil, err
+	}
+	if near := findByAlias(links, alias); near != nil && near.Attrs().NetNsID < 0 {
+		if far := findByIndex(links, near.Attrs().ParentIndex); far != nil {
+			return far, nil
+		}
+	}
+	return nil, fmt.Errorf("peer of %s in %s: %w", alias, ns.name, ErrNoDevice)
+}
+
+// findVeth returns the end of a veth pair that waits for the interface; the pair
+// is made by the first of its two interfaces.
+func (p *Plugin) findVeth(v *linuxInterface) (waiting, error) {
+	if err := checkOffloading(v.GetVeth()); err != nil {
+		return waiting{}, err
+	}
+	own, name := p.namespaces.own, temporaryName(v.GetName())
+	link, err := own.linkByName(name)
+	if err == nil {
+		return waiting{ns: own, link: link, discard: func() {}}, nil
+	}
+	if !errors.Is(err, ErrNoDevice) {
+		return waiting{}, err
+	}
+	peer := temporaryName(v.GetVeth().GetPeerIfName())
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := own.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer}); err != nil {
+		return waiting{}, fmt.Errorf("make veth pair %s, %s: %w", name, peer, err)
+	}
+	if link, err = own.linkByName(name); err != nil {
+		return waiting{}, err
+	}
+	return waiting{ns: own, link: link, discard: func() { _ = own.LinkDel(link) }}, nil
+}
+
+// findVirtual makes a device of a kind that the kernel may lack.
+func findVirtual(ns *netNS, kind string, device func(netlink.LinkAttrs) netlink.Link) func(*linuxInterface) (waiting, error) {
+	return func(v *linuxInterface) (waiting, error) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = temporaryName(v.GetName())
+		err := ns.LinkAdd(device(attrs))
+		if unsupportedByKernel(err) {
+			return waiting{}, fmt.Errorf("this kernel has no %s devices: %w", kind, kvscheduler.ErrUnsupported)
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return waiting{}, fmt.Errorf("make %s device: %w", kind, err)
+		}
+		link, err := ns.linkByName(attrs.Name)
+		return waiting{ns: ns, link: link, discard: func() { _ = ns.LinkDel(link) }}, err
+	}
+}
+
+// createLoopback marks the loopback device of the namespace and sets it up.
+func createLoopback(ns *netNS, v *linuxInterface) (int, error) {
+	link, err := ns.linkByName(loopbackName)
+	if err != nil {
+		return 0, err
+	}
+	alias := aliasPrefix + v.GetName()
+	if has := link.Attrs().Alias; has != "" && has != alias {
+		return 0, fmt.Errorf("%w: its alias is %q; remove that interface, or the alias if it is stale", ErrLoopbackTaken, has)
+	}
+	c := linkChange{alias: &alias, mtu: v.GetMtu()}
+	if up := true; v.GetEnabled() && !isUp(link) {
+		c.up = &up
+	}
+	return link.Attrs().Index, reshape(ns, link, c)
+}
+
+// adoptExisting does to a device of somebody else what was explicitly asked for.
+func (p *Plugin) adoptExisting(ns *netNS, v *linuxInterface) (int, error) {
+	link, err := ns.linkByName(deviceName(v))
+	if err != nil {
+		return 0, err
+	}
+	index := link.Attrs().Index
+	if other, ok := p.inventory.nameOf(deviceID{ns: ns.id, index: index}); ok && other != v.GetName() {
+		return 0, fmt.Errorf("%w: device %s is interface %q: refer to it by that name", ErrNameTaken, deviceName(v), other)
+	}
+	c := linkChange{}
+	if up := true; v.GetEnabled() && !isUp(link) {
+		c.up = &up
+	}
+	if setsMAC(v) && !sameMAC(v.GetPhysAddress(), link.Attrs().HardwareAddr.String()) {
+		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+	}
+	if v.GetMtu() != uint32(link.Attrs().MTU) {
+		c.mtu = v.GetMtu()
+	}
+	if c.up == nil && c.mac == nil && c.mtu == 0 {
+		return index, nil
+	}
+	return index, reshape(ns, link, c)
+}
+
+// setMaster puts the device into its VRF.
+func (p *Plugin) setMaster(ns *netNS, index int, v *linuxInterface) error {
+	if v.GetVrfMasterInterface() == "" {
+		return nil
+	}
+	_, master, ok := p.inventory.get(v.GetVrfMasterInterface())
+	if !ok || master.ns != ns.id {
+		return fmt.Errorf("VRF device %s is not in the same network namespace", v.GetVrfMasterInterface())
+	}
+	link, err := ns.linkByIndex(index)
+	if err != nil {
+		return err
+	}
+	if err := ns.LinkSetMasterByIndex(link, master.index); err != nil {
+		return fmt.Errorf("put %s into VRF %s: %w", link.Attrs().Name, v.GetVrfMasterInterface(), err)
+	}
+	return nil
+}
+
+// updateInterface changes what needs no new device.
+func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInterface, _ InterfaceMetadata) (InterfaceMetadata, error) {
+	at, err := p.locateInterface(v)
+	if err != nil {
+		return InterfaceMetadata{}, fmt.Errorf("update interface %s: %w", v.GetName(), err)
+	}
+	defer at.release()
+	c := linkChange{}
+	if up := v.GetEnabled(); up != isUp(at.link) && !isExisting(v) && (up || !mayNotSetDown(v)) {
+		c.up = &up
+	}
+	if setsMAC(v) && !sameMAC(v.GetPhysAddress(), at.link.Attrs().HardwareAddr.String()) {
+		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+	}
+	c.mtu = v.GetMtu()
+	p.remember(at.ns, v, at.index)
+	if err := reshape(at.ns, at.link, c); err != nil {
+		p.remember(at.ns, old, at.index)
+		return InterfaceMetadata{}, fmt.Errorf("update interface %s in %s: %w", v.GetName(), at.ns.name, err)
+	}
+	return metadataOf(v, at.index), nil
+}
+
+// deleteInterface removes the device, or gives it back to whom it came from.
+func (p *Plugin) deleteInterface(_ context.Context, _ string, v *linuxInterface, _ InterfaceMetadata) error {
+	at, err := p.locateInterface(v)
+	p.inventory.remove(v.GetName())
+	if isGone(err) {
+		return nil
+	}
+	if err == nil {
+		defer at.release()
+		err = p.deleteDevice(at, v)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("delete interface %s: %w", v.GetName(), err)
+	}
+	return nil
+}
+
+func (p *Plugin) deleteDevice(at *location, v *linuxInterface) error {
+	switch v.GetType() {
+	case linux_interfaces.Interface_EXISTING:
+		return nil
+	case linux_interfaces.Interface_LOOPBACK:
+		// It stays up: we cannot know who else needs it.
+		noAlias := ""
+		return at.ns.changeLink(at.index, linkChange{alias: &noAlias})
+	case linux_interfaces.Interface_TAP_TO_VPP:
+		if v.GetTap().GetVppTapIfName() != "" {
+			return p.giveBack(at, v)
+		}
+	}
+	return at.ns.LinkDel(at.link)
+}
+
+// giveBack returns the end of a TAP to where it waited.
+func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
+	own, name := p.namespaces.own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
+	noAlias, down := "", false
+	c := linkChange{name: name, alias: &noAlias, up: &down}
+	if at.ns == own {
+		return reshape(own, at.link, c)
+	}
+	if _, err := own.linkByName(name); err == nil {
+		return fmt.Errorf("return %s to %s: %w: another device is called %s there, remove it", at.link.Attrs().Name, own.name, ErrNameTaken, name)
+	}
+	c.toNetNS = own
+	return at.ns.changeLink(at.index, c)
+}

@@ -1,0 +1,320 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/vishvananda/netlink"
+)
+
+type interfaceItem = kvscheduler.Item[*linuxInterface, InterfaceMetadata]
+
+// retrieveInterfaces reads the interfaces of the agent's namespace, of those that
+// expected interfaces name and of those where we configured some before.
+//
+//  1. Group the expected interfaces by the identity of their namespace.
+//  2. In each namespace list devices and addresses, once.
+//  3. A device with our mark is an interface, expected or not; any other device is
+//     one only if an interface of type EXISTING is expected on it.
+func (p *Plugin) retrieveInterfaces(ctx context.Context, expected []interfaceItem) ([]interfaceItem, error) {
+	r := p.newRetrieval(expected)
+	if err := r.plan(p.inventory.namespaces()); err != nil {
+		return nil, err
+	}
+	r.visit(p.namespaces.own.id, nil)
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	for _, name := range p.inventory.names() {
+		if _, found := r.found[name]; !found {
+			p.inventory.remove(name)
+		}
+	}
+	return r.items(), nil
+}
+
+// retrieveInterfaceKeys reads the namespaces of the given interfaces only.
+func (p *Plugin) retrieveInterfaceKeys(ctx context.Context, expected []interfaceItem) ([]interfaceItem, error) {
+	r := p.newRetrieval(expected)
+	r.onlyExpected = true
+	if err := r.plan(nil); err != nil {
+		return nil, err
+	}
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	for name := range r.expected {
+		if _, found := r.found[name]; !found {
+			p.inventory.remove(name)
+		}
+	}
+	return r.items(), nil
+}
+
+// retrieval is one reading of interfaces.
+type retrieval struct {
+	p            *Plugin
+	expected     map[string]*linuxInterface // by logical name
+	expectedIn   map[nsID][]*linuxInterface
+	namespaces   []nsID
+	refs         map[nsID]*linux_namespace.NetNamespace
+	onlyExpected bool
+
+	// own are the devices of the agent's namespace by index, nil if not read.
+	own   map[int]netlink.Link
+	found map[string]interfaceItem
+}
+
+func (p *Plugin) newRetrieval(expected []interfaceItem) *retrieval {
+	r := &retrieval{
+		p:          p,
+		expected:   make(map[string]*linuxInterface, len(expected)),
+		expectedIn: map[nsID][]*linuxInterface{},
+		refs:       map[nsID]*linux_namespace.NetNamespace{},
+		found:      map[string]interfaceItem{},
+	}
+	for _, item := range expected {
+		r.expected[item.Value.GetName()] = item.Value
+	}
+	return r
+}
+
+// plan decides which namespaces are visited. Those that are gone hold nothing.
+func (r *retrieval) plan(known map[nsID]*linux_namespace.NetNamespace) error {
+	for id, ref := range known {
+		if now, err := r.p.namespaces.identify(ref); err == nil && now == id {
+			r.visit(id, ref)
+		}
+	}
+	for _, v := range r.expected {
+		id, err := r.p.namespaces.identify(v.GetNamespace())
+		if errors.Is(err, ErrNamespaceGone) || errors.Is(err, kvscheduler.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("retrieve interface %s: %w", v.GetName(), err)
+		}
+		r.visit(id, v.GetNamespace())
+		r.expectedIn[id] = append(r.expectedIn[id], v)
+	}
+	return nil
+}
+
+func (r *retrieval) visit(id nsID, ref *linux_namespace.NetNamespace) {
+	if _, planned := r.refs[id]; !planned {
+		r.refs[id] = ref
+		r.namespaces = append(r.namespaces, id)
+	}
+}
+
+func (r *retrieval) run(ctx context.Context) error {
+	// The agent's own namespace first: the others are recognised with its help.
+	own := r.p.namespaces.own.id
+	slices.SortStableFunc(r.namespaces, func(a, b nsID) int {
+		switch {
+		case a == own && b != own:
+			return -1
+		case b == own && a != own:
+			return 1
+		}
+		return 0
+	})
+	for _, id := range r.namespaces {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.read(id); err != nil && !errors.Is(err, ErrNamespaceGone) {
+			return fmt.Errorf("retrieve interfaces: %w", err)
+		}
+	}
+	return nil
+}
+
+// read reads one namespace.
+func (r *retrieval) read(id nsID) error {
+	ns, err := r.p.namespaces.acquire(r.refs[id])
+	if err != nil {
+		return err
+	}
+	defer r.p.namespaces.release(ns)
+	links, err := ns.links()
+	if err != nil {
+		return err
+	}
+	if ns == r.p.namespaces.own {
+		r.own = make(map[int]netlink.Link, len(links))
+		for _, l := range links {
+			r.own[l.Attrs().Index] = l
+		}
+	}
+	interesting := r.interesting(ns, links)
+	if len(interesting) == 0 {
+		return nil
+	}
+	addresses, err := ns.addresses()
+	if err != nil {
+		return err
+	}
+	nsid := -1 // how the agent's namespace calls this one
+	if ns != r.p.namespaces.own {
+		nsid, _ = r.p.namespaces.own.GetNetNsIdByFd(ns.fd)
+	}
+	for name, link := range interesting {
+		v := r.describe(id, nsid, name, link, addresses)
+		r.found[name] = interfaceItem{
+			Key: models.LinuxInterfaceKey(name), Value: v, Metadata: metadataOf(v, link.Attrs().Index), Origin: kvscheduler.FromNB,
+		}
+		r.p.remember(ns, v, link.Attrs().Index)
+	}
+	return nil
+}
+
+// interesting returns the devices of the namespace that are interfaces, by
+// logical name.
+func (r *retrieval) interesting(ns *netNS, links []netlink.Link) map[string]netlink.Link {
+	names := map[string]netlink.Link{}
+	for _, link := range links {
+		name, ours := logicalName(link.Attrs().Alias)
+		if !ours {
+			continue
+		}
+		if want := r.expected[name]; want == nil && r.onlyExpected || isExisting(want) {
+			continue
+		}
+		// Of two devices with one mark, the one in the right place counts.
+		if _, twice := r.found[name]; twice && !slices.Contains(r.expectedIn[ns.id], r.expected[name]) {
+			continue
+		}
+		names[name] = link
+	}
+	for _, want := range r.expectedIn[ns.id] {
+		if !isExisting(want) {
+			continue
+		}
+		link := findByName(links, deviceName(want))
+		if link == nil {
+			continue
+		}
+		if _, ours := logicalName(link.Attrs().Alias); !ours {
+			names[want.GetName()] = link
+		}
+	}
+	return names
+}
+
+// describe returns the interface that a device is.
+func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, addresses []address) *linuxInterface {
+	attrs := link.Attrs()
+	want := r.expected[name]
+	v := &linuxInterface{
+		Name: name, Namespace: r.refs[ns], HostIfName: attrs.Name,
+		Enabled: isUp(link), PhysAddress: attrs.HardwareAddr.String(), Mtu: uint32(attrs.MTU),
+	}
+	if want != nil {
+		v.LinkOnly = want.GetLinkOnly()
+		if slices.Contains(r.expectedIn[ns], want) {
+			v.Namespace = want.GetNamespace()
+		}
+		if want.GetHostIfName() == "" && deviceName(want) == attrs.Name {
+			v.HostIfName = ""
+		}
+		if isExisting(want) {
+			v.Enabled = want.GetEnabled() // its owner decides
+		}
+	}
+	if attrs.Name == loopbackName {
+		v.PhysAddress = ""
+	}
+	r.describeKind(v, nsid, link, want)
+	if attrs.MasterIndex != 0 && want.GetVrfMasterInterface() != "" {
+		v.VrfMasterInterface = want.GetVrfMasterInterface()
+	}
+	v.IpAddresses = addressesOf(attrs.Index, addresses, want)
+	return v
+}
+
+// describeKind fills in the type and what belongs to it.
+func (r *retrieval) describeKind(v *linuxInterface, nsid int, link netlink.Link, want *linuxInterface) {
+	switch link := link.(type) {
+	case *netlink.Dummy:
+		v.Type = linux_interfaces.Interface_DUMMY
+	case *netlink.Vrf:
+		v.Type = linux_interfaces.Interface_VRF_DEVICE
+		v.Link = &linux_interfaces.Interface_VrfDev{VrfDev: &linux_interfaces.VrfDevLink{RoutingTable: link.Table}}
+	case *netlink.Veth:
+		r.describeVeth(v, nsid, link, want)
+	default:
+		v.Type = linux_interfaces.Interface_TAP_TO_VPP
+		v.Link = &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: want.GetTap().GetVppTapIfName()}}
+	}
+	if link.Attrs().Name == loopbackName {
+		v.Type, v.Link = linux_interfaces.Interface_LOOPBACK, nil
+	}
+	if isExisting(want) {
+		v.Type, v.Link = linux_interfaces.Interface_EXISTING, nil
+	}
+}
+
+// describeVeth tells the end of a TAP from a veth of ours: by its peer, if that is
+// in the agent's namespace, and otherwise by what is expected.
+func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link, want *linuxInterface) {
+	tap, peer := "", want.GetVeth().GetPeerIfName()
+	if want.GetType() == linux_interfaces.Interface_TAP_TO_VPP {
+		tap = want.GetTap().GetVppTapIfName()
+	}
+	attrs := link.Attrs()
+	if other := r.own[attrs.ParentIndex]; other != nil && other.Attrs().ParentIndex == attrs.Index && other.Attrs().NetNsID == nsid {
+		alias := other.Attrs().Alias
+		if name, ok := strings.CutPrefix(alias, vppAliasPrefix); ok {
+			tap = name
+		} else if name, ok := logicalName(alias); ok {
+			tap, peer = "", name
+		}
+	}
+	if tap != "" {
+		v.Type = linux_interfaces.Interface_TAP_TO_VPP
+		v.Link = &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: tap}}
+		return
+	}
+	v.Type = linux_interfaces.Interface_VETH
+	v.Link = &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: peer}}
+}
+
+// addressesOf returns those addresses of the device that are wanted or, on a
+// device of ours, that we added. Where others configure the addresses, the wanted
+// ones are what is to be known.
+func addressesOf(index int, addresses []address, want *linuxInterface) []string {
+	if want.GetLinkOnly() {
+		return want.GetIpAddresses()
+	}
+	wanted := map[netip.Prefix]bool{}
+	for _, text := range want.GetIpAddresses() {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			wanted[prefix] = true
+		}
+	}
+	var texts []string
+	for _, a := range addresses {
+		if a.index == index && (wanted[a.prefix] || a.protocol == ownProtocol && !isExisting(want)) {
+			texts = append(texts, a.prefix.String())
+		}
+	}
+	return texts
+}
+
+func (r *retrieval) items() []interfaceItem {
+	items := make([]interfaceItem, 0, len(r.found))
+	for _, item := range r.found {
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b interfaceItem) int { return strings.Compare(a.Key, b.Key) })
+	return items
+}

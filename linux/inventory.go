@@ -1,0 +1,162 @@
+package linux
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/models"
+)
+
+// inventory is what the descriptors know to be configured: it leads from the
+// logical name of an interface to its device, and from a device to the values
+// that lie on it. It is a cache of the kernel, filled anew by each Retrieve.
+type inventory struct {
+	mu         sync.Mutex
+	interfaces map[string]*entry   // by logical name
+	devices    map[deviceID]string // logical name
+}
+
+// deviceID identifies a device for as long as it exists.
+type deviceID struct {
+	ns    nsID
+	index int
+}
+
+// entry is one interface. Values are immutable.
+type entry struct {
+	value  *linux_interfaces.Interface
+	device deviceID
+	routes map[string]*linux_l3.Route    // by key
+	arps   map[string]*linux_l3.ARPEntry // by key
+}
+
+// onDevice is a copy of an entry.
+type onDevice = entry
+
+func newInventory() *inventory {
+	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}}
+}
+
+// put remembers that the interface is configured on the device.
+func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	e := i.interfaces[value.GetName()]
+	if e == nil {
+		e = &entry{routes: map[string]*linux_l3.Route{}, arps: map[string]*linux_l3.ARPEntry{}}
+		i.interfaces[value.GetName()] = e
+	}
+	delete(i.devices, e.device)
+	e.value, e.device = value, device
+	i.devices[device] = value.GetName()
+}
+
+// remove forgets an interface and what lies on it.
+func (i *inventory) remove(name string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.interfaces[name]; e != nil {
+		if i.devices[e.device] == name {
+			delete(i.devices, e.device)
+		}
+		delete(i.interfaces, name)
+	}
+}
+
+// get returns the value and the device of an interface.
+func (i *inventory) get(name string) (*linux_interfaces.Interface, deviceID, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.interfaces[name]; e != nil {
+		return e.value, e.device, true
+	}
+	return nil, deviceID{}, false
+}
+
+// nameOf returns the logical name of a device.
+func (i *inventory) nameOf(device deviceID) (string, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	name, ok := i.devices[device]
+	return name, ok
+}
+
+// on returns a copy of what is known about a device.
+func (i *inventory) on(device deviceID) (onDevice, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	name, ok := i.devices[device]
+	if !ok {
+		return onDevice{}, false
+	}
+	e := i.interfaces[name]
+	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps)}, true
+}
+
+// devicesIn returns the logical names of the devices in a namespace, by index.
+func (i *inventory) devicesIn(ns nsID) map[int]string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	names := map[int]string{}
+	for device, name := range i.devices {
+		if device.ns == ns {
+			names[device.index] = name
+		}
+	}
+	return names
+}
+
+// namespaces returns a reference to each namespace with interfaces.
+func (i *inventory) namespaces() map[nsID]*linux_namespace.NetNamespace {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	refs := map[nsID]*linux_namespace.NetNamespace{}
+	for _, e := range i.interfaces {
+		refs[e.device.ns] = e.value.GetNamespace()
+	}
+	return refs
+}
+
+// names returns the logical names of all interfaces.
+func (i *inventory) names() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.interfaces))
+}
+
+func (i *inventory) putRoute(key string, route *linux_l3.Route) {
+	i.update(route.GetOutgoingInterface(), func(e *entry) { e.routes[key] = route })
+}
+
+func (i *inventory) removeRoute(key string, route *linux_l3.Route) {
+	i.update(route.GetOutgoingInterface(), func(e *entry) { delete(e.routes, key) })
+}
+
+func (i *inventory) putARP(key string, arp *linux_l3.ARPEntry) {
+	i.update(arp.GetInterface(), func(e *entry) { e.arps[key] = arp })
+}
+
+func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {
+	i.update(arp.GetInterface(), func(e *entry) { delete(e.arps, key) })
+}
+
+func (i *inventory) update(name string, change func(*entry)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if e := i.interfaces[name]; e != nil {
+		change(e)
+	}
+}
+
+// keys returns the keys of the interface and of all that lies on it, sorted.
+func (e onDevice) keys() []string {
+	keys := []string{models.LinuxInterfaceKey(e.value.GetName())}
+	keys = slices.AppendSeq(keys, maps.Keys(e.routes))
+	keys = slices.AppendSeq(keys, maps.Keys(e.arps))
+	slices.Sort(keys)
+	return keys
+}

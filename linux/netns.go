@@ -1,0 +1,316 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// defaultNamedDir is where `ip netns` keeps named namespaces.
+	defaultNamedDir = "/var/run/netns"
+	// idleTime is how long an unused namespace stays open: the operations that
+	// wire one pod follow each other.
+	idleTime = time.Second
+	// maxIdle bounds the number of namespaces that are open but unused.
+	maxIdle = 64
+)
+
+// nsID identifies a network namespace for as long as it exists.
+type nsID struct{ dev, ino uint64 }
+
+// namespaces opens network namespaces and shares them among their users.
+type namespaces struct {
+	namedDir string
+	// own is the namespace of the agent. It is always open.
+	own *netNS
+
+	mu     sync.Mutex
+	open   map[nsID]*netNS
+	closed bool
+}
+
+// netNS is an open network namespace with netlink sockets in it. It may be used
+// concurrently.
+type netNS struct {
+	*netlink.Handle
+	id nsID
+	fd int
+	// name is for people: "network namespace /var/run/netns/x".
+	name string
+	// raw is a socket for requests that netlink.Handle does not have.
+	raw map[int]*nl.SocketHandle
+
+	// Guarded by namespaces.mu.
+	users int
+	timer *time.Timer
+}
+
+// newNamespaces opens the agent's own namespace: the given path, or the one of
+// the calling thread.
+func newNamespaces(ownPath, namedDir string) (*namespaces, error) {
+	if ownPath == "" {
+		ownPath = "/proc/thread-self/ns/net"
+	}
+	fd, id, err := openNetNS(ownPath)
+	if err != nil {
+		return nil, fmt.Errorf("open the agent's own network namespace: %w", err)
+	}
+	own, err := newNetNS(fd, id, "the agent's network namespace")
+	if err != nil {
+		return nil, err
+	}
+	return &namespaces{namedDir: namedDir, own: own, open: map[nsID]*netNS{}}, nil
+}
+
+// path returns the file that stands for a namespace, "" for the agent's own.
+func (n *namespaces) path(ref *linux_namespace.NetNamespace) (string, error) {
+	switch ref.GetType() {
+	case linux_namespace.NetNamespace_UNDEFINED:
+		return "", nil
+	case linux_namespace.NetNamespace_FD:
+		return ref.GetReference(), nil
+	case linux_namespace.NetNamespace_PID:
+		return "/proc/" + ref.GetReference() + "/ns/net", nil
+	case linux_namespace.NetNamespace_NSID:
+		return filepath.Join(n.namedDir, ref.GetReference()), nil
+	default:
+		return "", fmt.Errorf("network namespace of microservice %q: no container runtime is watched, refer to it by FD, PID or NSID: %w",
+			ref.GetReference(), kvscheduler.ErrUnsupported)
+	}
+}
+
+// acquire opens a namespace; release it. ErrNamespaceGone if there is none.
+func (n *namespaces) acquire(ref *linux_namespace.NetNamespace) (*netNS, error) {
+	path, err := n.path(ref)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return n.own, nil
+	}
+	fd, id, err := openNetNS(path)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		unix.Close(fd)
+		return nil, errors.New("network namespaces are closed")
+	}
+	ns := n.open[id]
+	if id == n.own.id {
+		ns = n.own
+	}
+	if ns != nil {
+		unix.Close(fd)
+	} else {
+		if ns, err = newNetNS(fd, id, "network namespace "+path); err != nil {
+			return nil, err
+		}
+		n.open[id] = ns
+	}
+	ns.users++
+	if ns.timer != nil {
+		ns.timer.Stop()
+	}
+	return ns, nil
+}
+
+// release ends the use of a namespace. It is closed when nobody used it for
+// idleTime.
+func (n *namespaces) release(ns *netNS) {
+	if ns == n.own {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ns.users--
+	switch {
+	case ns.users > 0:
+	case n.closed || len(n.open) > maxIdle:
+		n.closeLocked(ns)
+	default:
+		ns.timer = time.AfterFunc(idleTime, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if ns.users == 0 && n.open[ns.id] == ns {
+				n.closeLocked(ns)
+			}
+		})
+	}
+}
+
+// identify returns the identity of a namespace without keeping it open.
+func (n *namespaces) identify(ref *linux_namespace.NetNamespace) (nsID, error) {
+	path, err := n.path(ref)
+	if err != nil || path == "" {
+		return n.own.id, err
+	}
+	fd, id, err := openNetNS(path)
+	if err != nil {
+		return nsID{}, err
+	}
+	unix.Close(fd)
+	return id, nil
+}
+
+// closeIdle closes the namespaces that nobody uses now.
+func (n *namespaces) closeIdle() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ns := range n.open {
+		if ns.users == 0 {
+			n.closeLocked(ns)
+		}
+	}
+}
+
+// close closes all namespaces; those in use when they are released.
+func (n *namespaces) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.closeIdle()
+	n.own.close()
+}
+
+func (n *namespaces) closeLocked(ns *netNS) {
+	if ns.timer != nil {
+		ns.timer.Stop()
+	}
+	delete(n.open, ns.id)
+	ns.close()
+}
+
+// newNetNS opens the sockets; it takes over the file descriptor.
+func newNetNS(fd int, id nsID, name string) (*netNS, error) {
+	ns := &netNS{id: id, fd: fd, name: name}
+	err := ns.enter(func() (err error) {
+		if ns.Handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			return err
+		}
+		ns.raw, err = newSocket()
+		return err
+	})
+	if err != nil {
+		ns.close()
+		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
+	}
+	return ns, nil
+}
+
+func newSocket() (map[int]*nl.SocketHandle, error) {
+	fd, err := nl.GetNetlinkSocketAt(-1, -1, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	return map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: fd}}, nil
+}
+
+func (ns *netNS) close() {
+	if ns.Handle != nil {
+		ns.Handle.Close()
+	}
+	for _, s := range ns.raw {
+		s.Close()
+	}
+	unix.Close(ns.fd)
+}
+
+// enter calls fn on a thread that is in the namespace. A thread that cannot be
+// brought back ends with its goroutine, so that no other goroutine gets it.
+func (ns *netNS) enter(fn func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("open the thread's network namespace: %w", err)
+			return
+		}
+		defer unix.Close(home)
+		if err := unix.Setns(ns.fd, unix.CLONE_NEWNET); err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("enter %s: %w", ns.name, err)
+			return
+		}
+		err = fn()
+		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// openNetNS opens a file that stands for a network namespace.
+func openNetNS(path string) (int, nsID, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {
+		return -1, nsID{}, fmt.Errorf("%s: %w", path, ErrNamespaceGone)
+	}
+	if err != nil {
+		return -1, nsID{}, fmt.Errorf("open network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	id, err := identifyFD(fd)
+	if err != nil {
+		unix.Close(fd)
+		return -1, nsID{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return fd, id, nil
+}
+
+// identifyFD checks that an open file is a network namespace. The file of a
+// named namespace remains as an ordinary file when the namespace was unmounted.
+func identifyFD(fd int) (nsID, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return nsID{}, err
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return nsID{}, fmt.Errorf("%w: the file is not a namespace (any more)", ErrNamespaceGone)
+	}
+	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
+		return nsID{}, errors.New("the file is a namespace of another kind: give the path of a network namespace")
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nsID{}, err
+	}
+	return nsID{dev: uint64(st.Dev), ino: st.Ino}, nil
+}
+
+// validateNamespace checks the form of a reference.
+func validateNamespace(ref *linux_namespace.NetNamespace) error {
+	text := ref.GetReference()
+	switch ref.GetType() {
+	case linux_namespace.NetNamespace_FD:
+		if !filepath.IsAbs(text) {
+			return fmt.Errorf("network namespace of type FD needs an absolute path, not %q", text)
+		}
+	case linux_namespace.NetNamespace_PID:
+		if pid, err := strconv.ParseInt(text, 10, 32); err != nil || pid <= 0 {
+			return fmt.Errorf("network namespace of type PID needs a process ID, not %q", text)
+		}
+	case linux_namespace.NetNamespace_NSID:
+		if text == "" || text == "." || text == ".." || strings.Contains(text, "/") {
+			return fmt.Errorf("network namespace of type NSID needs the name of a file in %s, not %q", defaultNamedDir, text)
+		}
+	}
+	return nil
+}

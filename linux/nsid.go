@@ -1,0 +1,53 @@
+package linux
+
+import (
+	"fmt"
+	"sync"
+)
+
+// nsids tells which network namespace an event comes from. The kernel names
+// namespaces in events by numbers that belong to the listener's namespace.
+type nsids struct {
+	mu    sync.Mutex
+	byNum map[int]nsID
+}
+
+func newNSIDs() *nsids { return &nsids{byNum: map[int]nsID{}} }
+
+// track makes the kernel deliver the events of a namespace to listeners in the
+// agent's own.
+func (n *nsids) track(own, ns *netNS) error {
+	if ns == own {
+		return nil
+	}
+	num, err := own.GetNetNsIdByFd(ns.fd)
+	if err == nil && num < 0 {
+		if err = own.SetNetNsIdByFd(ns.fd, -1); err == nil {
+			num, err = own.GetNetNsIdByFd(ns.fd)
+		}
+	}
+	if err != nil || num < 0 {
+		return fmt.Errorf("assign a number to %s: %w", ns.name, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.byNum[num] = ns.id
+	return nil
+}
+
+// lookup returns the namespace with the number.
+func (n *nsids) lookup(num int) (nsID, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, ok := n.byNum[num]
+	return id, ok
+}
+
+// forget is called when the namespace with the number has ceased to exist.
+func (n *nsids) forget(num int) (nsID, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, ok := n.byNum[num]
+	delete(n.byNum, num)
+	return id, ok
+}

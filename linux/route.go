@@ -1,0 +1,256 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// RouteDescriptor is the name of the descriptor of routes.
+const RouteDescriptor = "linux-route"
+
+// defaultMetric6 is the metric of IPv6 routes that were given none.
+const defaultMetric6 = 1024
+
+func (p *Plugin) routeDescriptor() kvscheduler.Descriptor[*linux_l3.Route, kvscheduler.NoMetadata] {
+	return kvscheduler.Descriptor[*linux_l3.Route, kvscheduler.NoMetadata]{
+		Name:       RouteDescriptor,
+		Keys:       kvscheduler.KeySpace{Prefix: models.LinuxRoute.KeyPrefix()},
+		NB:         true,
+		Equivalent: func(_ string, old, new *linux_l3.Route) bool { return equivalentRoutes(old, new) },
+		Validate:   func(_ string, v *linux_l3.Route) error { return validateRoute(v) },
+		Create:     p.createRoute,
+		Delete:     p.deleteRoute,
+		Update:     p.updateRoute,
+		UpdateWithRecreate: func(_ string, old, new *linux_l3.Route, _ kvscheduler.NoMetadata) bool {
+			return metricOf(old) != metricOf(new) || old.GetOutgoingInterface() != new.GetOutgoingInterface()
+		},
+		Retrieve:      p.retrieveRoutes,
+		RetrieveKeys:  p.retrieveRouteKeys,
+		RetrieveAfter: []string{InterfaceDescriptor},
+		Retriable:     retriable,
+		DerivedValues: deriveFromRoute,
+		Dependencies:  func(_ string, v *linux_l3.Route) []kvscheduler.Dependency { return routeDependencies(v) },
+	}
+}
+
+// destination returns the network that a route leads to, without host bits.
+func destination(v *linux_l3.Route) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(v.GetDstNetwork())
+	return prefix.Masked(), err
+}
+
+// gateway returns the gateway of a route; invalid if it has none.
+func gateway(v *linux_l3.Route) netip.Addr {
+	addr, err := netip.ParseAddr(v.GetGwAddr())
+	if err != nil || addr.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// scopeOf returns the scope that a route has: without one, what `ip route` takes.
+func scopeOf(v *linux_l3.Route) linux_l3.Route_Scope {
+	switch {
+	case v.GetScope() != linux_l3.Route_UNDEFINED:
+		return v.GetScope()
+	case gateway(v).IsValid():
+		return linux_l3.Route_GLOBAL
+	default:
+		return linux_l3.Route_LINK
+	}
+}
+
+func metricOf(v *linux_l3.Route) uint32 {
+	if dst, err := destination(v); err == nil && dst.Addr().Is6() && v.GetMetric() == 0 {
+		return defaultMetric6
+	}
+	return v.GetMetric()
+}
+
+func equivalentRoutes(old, new *linux_l3.Route) bool {
+	oldDst, _ := destination(old)
+	newDst, _ := destination(new)
+	return old.GetOutgoingInterface() == new.GetOutgoingInterface() && oldDst == newDst &&
+		gateway(old) == gateway(new) && metricOf(old) == metricOf(new) && scopeOf(old) == scopeOf(new)
+}
+
+func validateRoute(v *linux_l3.Route) error {
+	invalid := func(field, format string, args ...any) error {
+		return kvscheduler.NewInvalidValueError(fmt.Errorf(format, args...), field)
+	}
+	if v.GetOutgoingInterface() == "" {
+		return invalid("outgoing_interface", "route has no outgoing interface")
+	}
+	if isAllocRef(v.GetDstNetwork()) || isAllocRef(v.GetGwAddr()) {
+		return nil // not supported, see kernelRoute
+	}
+	dst, err := netip.ParsePrefix(v.GetDstNetwork())
+	if err != nil {
+		return invalid("dst_network", "%q is no network with prefix length, such as 10.1.0.0/16", v.GetDstNetwork())
+	}
+	if v.GetGwAddr() == "" {
+		return nil
+	}
+	gw, err := netip.ParseAddr(v.GetGwAddr())
+	switch {
+	case err != nil:
+		return invalid("gw_addr", "%q is no IP address", v.GetGwAddr())
+	case gw.Is4() != dst.Addr().Is4():
+		return invalid("gw_addr", "gateway %s is not of the IP version of the destination %s", gw, dst)
+	case gateway(v).IsValid() && v.GetScope() == linux_l3.Route_LINK:
+		return kvscheduler.NewInvalidValueError(fmt.Errorf("route of scope LINK has gateway %s: remove it, or make the scope GLOBAL", gw), "scope", "gw_addr")
+	}
+	return nil
+}
+
+// deriveFromRoute returns a property that routes to gateways behind the network
+// depend on.
+func deriveFromRoute(_ string, v *linux_l3.Route) []kvscheduler.KeyValue {
+	dst, err := destination(v)
+	if err != nil || scopeOf(v) != linux_l3.Route_LINK {
+		return nil
+	}
+	return []kvscheduler.KeyValue{{
+		Key:   models.LinuxLinkLocalRouteKey(v.GetOutgoingInterface(), dst.String()),
+		Value: &emptypb.Empty{},
+	}}
+}
+
+func routeDependencies(v *linux_l3.Route) []kvscheduler.Dependency {
+	iface := v.GetOutgoingInterface()
+	deps := []kvscheduler.Dependency{
+		interfaceIsUp("outgoing-interface-is-up", iface),
+		interfaceHasAddress("outgoing-interface-has-ip-address", iface),
+	}
+	if gw := gateway(v); gw.IsValid() && !gw.IsLinkLocalUnicast() {
+		deps = append(deps, kvscheduler.Dependency{Label: "gw-reachable", AnyOf: kvscheduler.AnyOf{
+			KeyPrefixes: []string{models.LinuxInterfaceAddressPrefix(iface), models.LinuxLinkLocalRoutePrefix(iface)},
+			KeySelector: func(key string) bool { return networkOf(key, iface).Contains(gw) },
+		}})
+	}
+	return deps
+}
+
+// networkOf returns the network in the key of an address or of a link-local route
+// of the interface.
+func networkOf(key, iface string) netip.Prefix {
+	text, ok := strings.CutPrefix(key, models.LinuxLinkLocalRoutePrefix(iface))
+	if !ok {
+		_, _, text, _ = parseAddressKey(key)
+	}
+	prefix, _ := netip.ParsePrefix(text)
+	return prefix
+}
+
+var kernelScopes = map[linux_l3.Route_Scope]netlink.Scope{
+	linux_l3.Route_GLOBAL: netlink.SCOPE_UNIVERSE,
+	linux_l3.Route_SITE:   netlink.SCOPE_SITE,
+	linux_l3.Route_LINK:   netlink.SCOPE_LINK,
+	linux_l3.Route_HOST:   netlink.SCOPE_HOST,
+}
+
+// kernelRoute returns the route as the kernel takes it.
+func kernelRoute(index int, v *linux_l3.Route) (*netlink.Route, error) {
+	if isAllocRef(v.GetDstNetwork()) || isAllocRef(v.GetGwAddr()) {
+		return nil, fmt.Errorf("no addresses are allocated by name, give the address itself: %w", kvscheduler.ErrUnsupported)
+	}
+	dst, err := destination(v)
+	if err != nil {
+		return nil, err
+	}
+	return &netlink.Route{
+		LinkIndex: index,
+		Scope:     kernelScopes[scopeOf(v)],
+		Dst:       &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(dst.Bits(), dst.Addr().BitLen())},
+		Gw:        gateway(v).AsSlice(),
+		Priority:  int(v.GetMetric()),
+		Protocol:  ownProtocol,
+		Table:     unix.RT_TABLE_MAIN,
+	}, nil
+}
+
+func (p *Plugin) createRoute(_ context.Context, key string, v *linux_l3.Route) (none kvscheduler.NoMetadata, err error) {
+	return none, p.setRoute(key, nil, v, "add", func(ns *netNS, r *netlink.Route) error {
+		err := ns.RouteAdd(r)
+		if errors.Is(err, unix.EEXIST) {
+			return replaceOwnRoute(ns, r, v)
+		}
+		return err
+	})
+}
+
+func (p *Plugin) updateRoute(_ context.Context, key string, old, v *linux_l3.Route, none kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
+	return none, p.setRoute(key, old, v, "change", func(ns *netNS, r *netlink.Route) error { return replaceOwnRoute(ns, r, v) })
+}
+
+// setRoute turns the route old, nil if there is none, into v.
+func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set func(*netNS, *netlink.Route) error) error {
+	at, err := p.locate(v.GetOutgoingInterface())
+	if err != nil {
+		return fmt.Errorf("%s route to %s: %w", doing, v.GetDstNetwork(), err)
+	}
+	defer at.release()
+	r, err := kernelRoute(at.index, v)
+	if err == nil {
+		p.inventory.putRoute(key, v)
+		err = set(at.ns, r)
+	}
+	if err != nil {
+		p.inventory.removeRoute(key, v)
+		if old != nil {
+			p.inventory.putRoute(key, old)
+		}
+		return fmt.Errorf("%s route to %s via interface %s in %s: %w", doing, v.GetDstNetwork(), v.GetOutgoingInterface(), at.ns.name, err)
+	}
+	return nil
+}
+
+// replaceOwnRoute replaces a route of the same destination and metric if it is
+// ours, on the same device. If there is none, it adds the route.
+func replaceOwnRoute(ns *netNS, r *netlink.Route, v *linux_l3.Route) error {
+	family := netlink.FAMILY_V4
+	if r.Dst.IP.To4() == nil {
+		family = netlink.FAMILY_V6
+	}
+	routes, err := ns.RouteListFiltered(family, &netlink.Route{Dst: r.Dst}, netlink.RT_FILTER_DST)
+	if err != nil {
+		return err
+	}
+	for _, other := range routes {
+		if other.Priority != int(metricOf(v)) || other.Protocol == ownProtocol && other.LinkIndex == r.LinkIndex {
+			continue
+		}
+		return fmt.Errorf("%w: %s: delete that route, or give this one another metric", ErrForeignRoute, other)
+	}
+	return ns.RouteReplace(r)
+}
+
+func (p *Plugin) deleteRoute(_ context.Context, key string, v *linux_l3.Route, _ kvscheduler.NoMetadata) error {
+	p.inventory.removeRoute(key, v)
+	at, err := p.locate(v.GetOutgoingInterface())
+	if isGone(err) {
+		return nil
+	}
+	if err == nil {
+		defer at.release()
+		var r *netlink.Route
+		if r, err = kernelRoute(at.index, v); err == nil {
+			err = at.ns.RouteDel(r)
+		}
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("delete route to %s via interface %s: %w", v.GetDstNetwork(), v.GetOutgoingInterface(), err)
+	}
+	return nil
+}

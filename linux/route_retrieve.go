@@ -1,0 +1,169 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+type routeItem = kvscheduler.Item[*linux_l3.Route, kvscheduler.NoMetadata]
+
+// retrieveRoutes reads our routes out of all configured interfaces.
+func (p *Plugin) retrieveRoutes(ctx context.Context, expected []routeItem) ([]routeItem, error) {
+	return p.readRoutes(ctx, expected, p.inventory.names(), false)
+}
+
+func (p *Plugin) retrieveRouteKeys(ctx context.Context, expected []routeItem) ([]routeItem, error) {
+	var interfaces []string
+	for _, item := range expected {
+		interfaces = append(interfaces, item.Value.GetOutgoingInterface())
+	}
+	return p.readRoutes(ctx, expected, interfaces, true)
+}
+
+func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interfaces []string, onlyExpected bool) ([]routeItem, error) {
+	want := make(map[string]routeItem, len(expected))
+	for _, item := range expected {
+		p.inventory.removeRoute(item.Key, item.Value)
+		want[item.Key] = item
+	}
+	items := map[string]routeItem{}
+	err := p.eachNamespace(ctx, interfaces, func(ns *netNS, devices map[int]*linuxInterface) error {
+		routes, err := ns.routes()
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			iface := devices[r.LinkIndex]
+			if iface == nil || r.Type != unix.RTN_UNICAST {
+				continue
+			}
+			v := describeRoute(iface.GetName(), r)
+			key := models.Key(v)
+			wanted, isWanted := want[key]
+			if !isWanted && (onlyExpected || isExisting(iface)) {
+				continue
+			}
+			if isWanted {
+				adoptTexts(v, wanted.Value)
+			}
+			// Of several routes of one key, which differ in metric, the wanted one counts.
+			if _, twice := items[key]; twice && !(isWanted && equivalentRoutes(v, wanted.Value)) {
+				continue
+			}
+			items[key] = routeItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
+			p.inventory.putRoute(key, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("retrieve routes: %w", err)
+	}
+	sorted := make([]routeItem, 0, len(items))
+	for _, item := range items {
+		sorted = append(sorted, item)
+	}
+	slices.SortFunc(sorted, func(a, b routeItem) int { return strings.Compare(a.Key, b.Key) })
+	return sorted, nil
+}
+
+// describeRoute returns the route that the kernel has.
+func describeRoute(iface string, r netlink.Route) *linux_l3.Route {
+	v := &linux_l3.Route{OutgoingInterface: iface, Metric: uint32(r.Priority)}
+	dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if r.Family == netlink.FAMILY_V6 {
+		dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	if r.Dst != nil {
+		if ip, ok := netip.AddrFromSlice(r.Dst.IP); ok { // netlink gives 0.0.0.0 as ::ffff:0.0.0.0
+			if r.Family == netlink.FAMILY_V4 {
+				ip = ip.Unmap()
+			}
+			bits, _ := r.Dst.Mask.Size()
+			dst = netip.PrefixFrom(ip, bits)
+		}
+	}
+	v.DstNetwork = dst.String()
+	if gw, ok := netip.AddrFromSlice(r.Gw); ok {
+		v.GwAddr = gw.String()
+	}
+	for scope, kernel := range kernelScopes {
+		if kernel == r.Scope {
+			v.Scope = scope
+		}
+	}
+	if dst.Addr().Is6() { // the kernel keeps no scope
+		v.Scope = linux_l3.Route_UNDEFINED
+		v.Scope = scopeOf(v)
+	}
+	return v
+}
+
+// adoptTexts writes the route as it was requested, where that means the same.
+func adoptTexts(v, want *linux_l3.Route) {
+	wantDst, _ := destination(want)
+	if dst, _ := destination(v); dst == wantDst {
+		v.DstNetwork = want.GetDstNetwork()
+	}
+	if wantDst.Addr().Is6() {
+		v.Scope = want.GetScope()
+	} else if scopeOf(want) == v.GetScope() {
+		v.Scope = want.GetScope()
+	}
+	if gateway(v) == gateway(want) {
+		v.GwAddr = want.GetGwAddr()
+	}
+	if metricOf(v) == metricOf(want) {
+		v.Metric = want.GetMetric()
+	}
+}
+
+// eachNamespace calls read once for each namespace with some of the interfaces,
+// which it is given by the index of their devices. Namespaces that are gone are
+// passed over.
+func (p *Plugin) eachNamespace(ctx context.Context, interfaces []string, read func(*netNS, map[int]*linuxInterface) error) error {
+	devices := map[nsID]map[int]*linuxInterface{}
+	for _, name := range interfaces {
+		v, device, ok := p.inventory.get(name)
+		if !ok {
+			continue
+		}
+		if devices[device.ns] == nil {
+			devices[device.ns] = map[int]*linuxInterface{}
+		}
+		devices[device.ns][device.index] = v
+	}
+	for id, in := range devices {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.readNamespace(id, in, read); err != nil && !errors.Is(err, ErrNamespaceGone) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plugin) readNamespace(id nsID, devices map[int]*linuxInterface, read func(*netNS, map[int]*linuxInterface) error) error {
+	for _, v := range devices {
+		ns, err := p.namespaces.acquire(v.GetNamespace())
+		if err != nil {
+			return err
+		}
+		defer p.namespaces.release(ns)
+		if ns.id != id {
+			return nil // another namespace has taken the place of the one we knew
+		}
+		return read(ns, devices)
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package linux
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// eventBuffer is the size of the socket's receive buffer in bytes.
+	eventBuffer = 8 << 20
+	// retryDelay is after how long obtained values are pushed again that the
+	// scheduler did not take.
+	retryDelay = time.Second
+)
+
+// rtmNewNSID and rtmDelNSID are message types of linux/rtnetlink.h.
+const (
+	rtmNewNSID = 88
+	rtmDelNSID = 89
+)
+
+var eventGroups = []uint{
+	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
+	unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NSID,
+}
+
+// Watch reports what others change of what is ours, until ctx ends; and it keeps
+// the scheduler informed about the devices of others. It returns nil when ctx
+// ended, and an error if it cannot listen (any more). report must not block.
+//
+//	                       one socket in the agent's namespace
+//	pod's namespace ─nsid─┐  (NETLINK_LISTEN_ALL_NSID)
+//	pod's namespace ─nsid─┼─> event ─> batch ──after DriftDelay──> compare with the inventory
+//	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
+//	                                                                 └─> PushSBNotification(host names)
+//
+// Changes are compared with what is to be there when they are collected, so that
+// what we do ourselves is not reported. Removed devices and lost addresses take
+// routes and neighbours with them without the kernel telling so: then all keys
+// on the device are reported.
+func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
+	socket, err := p.listen()
+	if err != nil {
+		return fmt.Errorf("listen to changes of the network: %w", err)
+	}
+	defer socket.Close()
+	defer context.AfterFunc(ctx, func() { socket.Close() })()
+	w := &watcher{p: p, report: report, socket: socket, batch: newBatch()}
+	w.batch.hostNames = true // push all that there is
+	w.updateOwnNSID()
+	err = w.run()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("listen to changes of the network: %w", err)
+}
+
+// listen opens a socket that gets the events of all namespaces that are tracked.
+// A socket in each of them would keep them alive.
+func (p *Plugin) listen() (*os.File, error) {
+	fd := -1
+	err := p.namespaces.own.enter(func() (err error) {
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	for _, group := range eventGroups {
+		addr.Groups |= 1 << (group - 1)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1); err != nil {
+		p.log.Warn("this kernel reports only changes in the agent's own network namespace", "err", err)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBuffer) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, eventBuffer)
+	}
+	if err := unix.Bind(fd, addr); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "netlink events"), nil
+}
+
+// watcher is one call of Watch. It belongs to one goroutine.
+type watcher struct {
+	p      *Plugin
+	report func(reason string, keys ...string)
+	socket *os.File
+	// ownNSID is the number of the agent's namespace in its own eyes, which it
+	// has only if somebody gave it one.
+	ownNSID int
+	batch   *batch
+	flushAt time.Time // zero: nothing to flush
+	// pushed are the keys of the obtained values that the scheduler knows of.
+	pushed map[string]bool
+}
+
+// run reads events and flushes them, until the socket fails or is closed.
+func (w *watcher) run() error {
+	buffer := make([]byte, 1<<16)
+	control := make([]byte, 256)
+	w.flushAt = time.Now()
+	for {
+		if err := w.socket.SetReadDeadline(w.flushAt); err != nil {
+			return err
+		}
+		n, ns, err := w.receive(buffer, control)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.flush()
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			w.batch.lost = true
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		default:
+			w.handle(slices.Clone(buffer[:n]), ns) // the batch keeps parts of it
+		}
+		if w.flushAt.IsZero() && !w.batch.empty() {
+			w.flushAt = time.Now().Add(w.p.driftDelay)
+		}
+		if !w.flushAt.IsZero() && time.Now().After(w.flushAt) { // events keep coming
+			w.flush()
+		}
+	}
+}
+
+// receive returns the length of a datagram and the number of the namespace that
+// it comes from, -1 for the agent's own.
+func (w *watcher) receive(buffer, control []byte) (n, nsid int, err error) {
+	conn, err := w.socket.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var controlled int
+	var received error
+	err = conn.Read(func(fd uintptr) bool {
+		n, controlled, _, _, received = unix.Recvmsg(int(fd), buffer, control, 0)
+		return !errors.Is(received, unix.EAGAIN)
+	})
+	if err == nil {
+		err = received
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return n, senderNSID(control[:controlled]), nil
+}
+
+// senderNSID returns the number of the namespace in the control data, -1 if it
+// is the listener's.
+func senderNSID(control []byte) int {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return -1
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_NETLINK && m.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(m.Data) >= 4 {
+			return int(int32(binary.NativeEndian.Uint32(m.Data)))
+		}
+	}
+	return -1
+}
+
+// handle adds the messages of a datagram to the batch.
+func (w *watcher) handle(data []byte, nsid int) {
+	messages, err := syscall.ParseNetlinkMessage(data)
+	if err != nil {
+		w.p.log.Warn("netlink event cannot be read", "err", err)
+		return
+	}
+	own := nsid == -1 || nsid == w.ownNSID
+	ns, known := w.p.namespaces.own.id, true
+	if !own {
+		ns, known = w.p.nsids.lookup(nsid)
+	}
+	for _, m := range messages {
+		switch {
+		case m.Header.Type == rtmNewNSID && own:
+			w.updateOwnNSID()
+		case m.Header.Type == rtmDelNSID && own:
+			if gone, ok := w.p.nsids.forget(deletedNSID(m.Data)); ok {
+				w.batch.gone[gone] = true
+			}
+		case known:
+			w.batch.add(ns, own, m)
+		}
+	}
+}
+
+func (w *watcher) updateOwnNSID() {
+	own := w.p.namespaces.own
+	num, err := own.GetNetNsIdByFd(own.fd)
+	if err != nil || num < 0 {
+		num = -1
+	}
+	w.ownNSID = num
+}
+
+// deletedNSID returns the number in a message about the end of a namespace.
+func deletedNSID(data []byte) int {
+	const headerLen, netnsaNSID = 4, 1 // struct rtgenmsg, padded
+	if len(data) < headerLen {
+		return -1
+	}
+	attrs, err := nl.ParseRouteAttr(data[headerLen:])
+	if err != nil {
+		return -1
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == netnsaNSID && len(a.Value) >= 4 {
+			return int(int32(binary.NativeEndian.Uint32(a.Value)))
+		}
+	}
+	return -1
+}
+
+// flush reports what the batch shows to differ and begins a new one.
+func (w *watcher) flush() {
+	b := w.batch
+	w.batch, w.flushAt = newBatch(), time.Time{}
+	if d := b.drift(w.p.inventory); len(d.keys) > 0 {
+		keys := d.sortedKeys()
+		w.p.log.Info("drift noticed", "reason", d.reason(), "keys", keys)
+		w.report(d.reason(), keys...)
+	}
+	if b.hostNames || b.lost {
+		if err := w.pushHostNames(); err != nil {
+			w.p.log.Warn("devices of others cannot be reported, trying again", "err", err)
+			w.batch.hostNames = true
+			w.flushAt = time.Now().Add(retryDelay)
+		}
+	}
+}
