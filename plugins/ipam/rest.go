@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// AllocationsURL is the path that Handler is meant for.
-const AllocationsURL = "/contiv/v1/ipam/allocations"
+// URL is the path that Handler is meant for.
+const URL = "/contiv/v1/ipam/allocations"
 
 // AllocationsReport is the answer of GET /contiv/v1/ipam/allocations.
 type AllocationsReport struct {
