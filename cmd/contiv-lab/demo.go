@@ -9,19 +9,25 @@ import (
 
 func (c *cli) demoCommand() *cobra.Command {
 	var keep bool
-	var pods int
+	var pods, nodes int
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "show the main job, each item measured; fails if an item does",
+		Long: `Makes a lab (named "demo" unless --name says otherwise), shows in it what Contiv
+promises, each item measured, and removes it.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A lab of its own, beside the one that may be in daily use.
+			if !cmd.Flags().Changed("name") && !cmd.Root().PersistentFlags().Changed("name") {
+				c.opts.Name = "demo"
+			}
+			c.opts.Nodes = nodes
 			return c.guarded(func() error {
-				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods})
+				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods, Command: os.Args[0]})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&c.opts.Name, "name", "demo", "name of the lab")
-	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
+	cmd.Flags().IntVar(&nodes, "nodes", 2, "how many nodes")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab running")
 	cmd.Flags().IntVar(&pods, "batch", 20, "how many pods to measure CNI ADD with")
 	c.binDirFlag(cmd)

@@ -137,8 +137,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
 		return err
 	}
-	contiv := fmt.Sprintf("# Written by contiv-lab.\nmtuSize: 1450\nnodeConfig:\n  - nodeName: %s\n    mainVPPInterface:\n      interfaceName: %s\n    gateway: %s\n%s",
-		n.Name, nodeNIC, RouterAddress.Addr(), l.opts.ContivConfig)
+	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ContivConfig
 	cni := fmt.Sprintf(`{
   "cniVersion": "1.1.0",
   "name": "k8s-pod-network",

@@ -1,0 +1,317 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// traffic sends datagrams until the test calls the returned function, which
+// demands that none was lost.
+func traffic(t *testing.T, from lab.Pod, to ...lab.Endpoint) (flow func(n int), end func()) {
+	t.Helper()
+	var streams []*lab.Stream
+	for _, e := range to {
+		s, err := lab.StartStream(from.Endpoint(), e, 10*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s)
+	}
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		for _, s := range streams {
+			if r := s.Stop(); r.Lost > 0 {
+				t.Errorf("%s: %s", s.Path, r)
+			}
+		}
+	}
+	t.Cleanup(end)
+	flow = func(n int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for _, s := range streams {
+			if err := s.Await(ctx, n); err != nil {
+				t.Fatalf("%s: %v", s.Path, err)
+			}
+		}
+	}
+	flow(10)
+	return flow, end
+}
+
+func outside(t *testing.T, l *lab.Lab) lab.Endpoint {
+	t.Helper()
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := st.Endpoint(lab.OutsideName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestAgentKilledUnderTraffic(t *testing.T) {
+	l := require(t)
+	here, near, far := pod(t, l, "here", "node1"), pod(t, l, "near", "node1"), pod(t, l, "far", "node2")
+	flow, end := traffic(t, here, near.Endpoint(), far.Endpoint(), outside(t, l))
+	for _, node := range []string{"node1", "node2"} {
+		if err := l.KillAgent(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		flow(20)
+		if err := l.StartAgent(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		flow(50)
+		txns, err := l.Agent(node).Transactions(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(txns) == 0 {
+			t.Errorf("%s: the agent that was started again has recorded no transaction", node)
+		}
+		for _, txn := range txns {
+			if len(lab.Operations(txn)) > 0 {
+				t.Errorf("%s: the agent changed something after its restart:\n%s", node, txn)
+			}
+		}
+	}
+	end()
+	late := pod(t, l, "late", "node1")
+	requireConnected(t, l, here, near, far, late)
+	requireQuiet(t, l)
+}
+
+func TestEtcdStopsAndStarts(t *testing.T) {
+	l := require(t)
+	here, far := pod(t, l, "here", "node1"), pod(t, l, "far", "node2")
+	flow, end := traffic(t, here, far.Endpoint())
+	if err := l.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started := false
+	start := func() {
+		if started {
+			return
+		}
+		started = true
+		if err := l.StartEtcd(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer start()
+	flow(20)
+	// Pods still come and go, on what the nodes know.
+	short := pod(t, l, "short", "node2")
+	if err := l.DelPod(t.Context(), short.ID()); err != nil {
+		t.Error(err)
+	}
+	late := pod(t, l, "late", "node1")
+	requireConnected(t, l, here, far, late)
+	if slices.Contains(heldBy(t, l, late), "kubernetes") {
+		t.Error("the agent knows the Kubernetes object of a pod that etcd cannot know")
+	}
+
+	start()
+	flow(20)
+	end()
+	eventually(t, "what changed without etcd arrives at the agent", func() error {
+		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
+			return fmt.Errorf("the address of pod late is held by %v", held)
+		}
+		return nil
+	})
+	requireQuiet(t, l)
+}
+
+// An agent that is started while etcd is away works from its mirror.
+func TestAgentStartsWithoutEtcd(t *testing.T) {
+	l := require(t)
+	here, far := pod(t, l, "here", "node1"), pod(t, l, "far", "node2")
+	flow, end := traffic(t, here, far.Endpoint())
+	if err := l.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer l.StartEtcd(context.Background())
+	if err := l.KillAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	flow(20)
+	end()
+	late := pod(t, l, "late", "node1")
+	requireConnected(t, l, here, far, late)
+	if err := l.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what changed without etcd arrives at the agent", func() error {
+		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
+			return fmt.Errorf("the address of pod late is held by %v", held)
+		}
+		return nil
+	})
+	requireQuiet(t, l)
+}
+
+// heldBy tells why the agent holds the pod's address.
+func heldBy(t *testing.T, l *lab.Lab, p lab.Pod) []string {
+	t.Helper()
+	var report ipam.AllocationsReport
+	if err := l.Agent(p.Node).Get(t.Context(), ipam.AllocationsURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range report.Pods {
+		if a.MainIP == p.Address.String() {
+			return a.HeldBy
+		}
+	}
+	return nil
+}
+
+func TestNodeJoinsAndLeaves(t *testing.T) {
+	l := require(t)
+	old := pod(t, l, "old", "node1")
+	flow, _ := traffic(t, old, pod(t, l, "peer", "node2").Endpoint())
+	before := values(t, l, "node1")
+	for range 2 { // the second time with the addresses of the first
+		node, err := l.AddNode(t.Context(), "node3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		newcomer := pod(t, l, "newcomer", node.Name)
+		requireNodes(t, l, "node1 node2 node3")
+		eventually(t, "the newcomer is reached", func() error { return connected(t, l, old, newcomer) })
+		requireQuiet(t, l)
+		if err := l.DelNode(t.Context(), node.Name); err != nil {
+			t.Fatal(err)
+		}
+		requireNodes(t, l, "node1 node2")
+		eventually(t, "node1 forgets the configuration for node3", func() error {
+			if after := values(t, l, "node1"); len(after) != len(before) {
+				return fmt.Errorf("%d values, %d before", len(after), len(before))
+			}
+			return nil
+		})
+	}
+	flow(20)
+	requireQuiet(t, l)
+}
+
+// requireNodes awaits that all agents know exactly these nodes, each with an ID.
+func requireNodes(t *testing.T, l *lab.Lab, want string) {
+	t.Helper()
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		eventually(t, n.Name+" knows "+want, func() error {
+			var report nodesync.NodesReport
+			if err := l.Agent(n.Name).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
+				return err
+			}
+			var known []string
+			for _, r := range report.Nodes {
+				if r.ID > 0 {
+					known = append(known, r.Name)
+				}
+			}
+			slices.Sort(known)
+			if got := strings.Join(known, " "); got != want {
+				return fmt.Errorf("it knows %s", got)
+			}
+			return nil
+		})
+	}
+}
+
+func TestDeletedRoutesComeBack(t *testing.T) {
+	l := require(t)
+	p := pod(t, l, "healed", "node1")
+	for _, damage := range []struct {
+		where string
+		dst   netip.Prefix
+		key   string
+	}{
+		{"node1", netip.PrefixFrom(p.Address, 32), "/dst/" + p.Address.String() + "/32"},
+		{p.ID(), netip.MustParsePrefix("0.0.0.0/0"), "config/linux/l3/v2/route/0.0.0.0/0/"},
+	} {
+		before := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		d, err := l.DeleteRoute(ctx, damage.where, damage.dst)
+		cancel()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		t.Logf("%s: healed after %s", d.Command, d.Restored.Sub(d.Deleted))
+		requireRepair(t, l, before, damage.key)
+	}
+	requireConnected(t, l, p)
+	requireQuiet(t, l)
+}
+
+// requireRepair awaits the record of a repair of the key on node1.
+func requireRepair(t *testing.T, l *lab.Lab, since time.Time, key string) {
+	t.Helper()
+	eventually(t, "the repair of "+key+" is recorded", func() error {
+		txns, err := l.Agent("node1").Transactions(t.Context(), since)
+		if err != nil {
+			return err
+		}
+		for _, op := range lab.Operations(txns...) {
+			if strings.Contains(op.Key, key) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d transactions, none of which touches it", len(txns))
+	})
+}
+
+func TestDamageIsRepaired(t *testing.T) {
+	l := require(t)
+	p, far := pod(t, l, "healed", "node1"), pod(t, l, "far", "node2")
+	for _, test := range []struct{ name, where, command string }{
+		{"address of the pod", p.ID(), "ip addr flush dev eth0"},
+		{"neighbour in the pod", p.ID(), "ip neigh flush dev eth0 nud permanent"},
+		{"device of the pod down", p.ID(), "ip link set eth0 down"},
+		{"device of the pod", p.ID(), "ip link del eth0"},
+		{"routes of the node", "node1", "ip route flush proto 121"},
+		{"neighbours of the node", "node1", "ip neigh flush nud permanent"},
+		{"VXLAN device", "node1", "ip -o link show type vxlan | sed 's/^[0-9]*: //; s/[@:].*//' | xargs -n1 ip link del"},
+		{"bridge", "node1", "ip -o link show type bridge | sed 's/^[0-9]*: //; s/[@:].*//' | xargs -n1 ip link del"},
+		{"NAT", "node1", "nft flush ruleset"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := l.Exec(t.Context(), test.where, "sh", "-ec", test.command); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "repaired", func() error {
+				if err := connected(t, l, p, far); err != nil {
+					return err
+				}
+				_, err := l.CNI(t.Context(), "CHECK", p.ID())
+				return err
+			})
+			requireQuiet(t, l)
+		})
+	}
+}
