@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"golang.org/x/sys/unix"
+)
+
+// Protocol numbers of our addresses (IFA_PROTO), routes and neighbours.
+const (
+	protoOurs     = 121
+	protoBorrowed = 122
+)
+
+func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefix) error {
+	err := v.withDevice(iface, func(index int) error {
+		a := address{index: index, prefix: addr, proto: protoOurs}
+		if addr.Addr().Is6() && v.made(iface) {
+			a.flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
+		}
+		return v.raw.addAddress(a)
+	})
+	if err != nil && !exists(err) {
+		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
+	}
+	return nil
+}
+
+// made tells if the device of the interface was made by us.
+func (v *VSwitch) made(iface string) bool {
+	switch v.reg.iface(iface).GetType() {
+	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+		return false
+	}
+	return true
+}
+
+func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Prefix) error {
+	err := v.withDevice(iface, func(index int) error {
+		addrs, err := v.raw.addresses(index)
+		if err != nil {
+			return err
+		}
+		for _, a := range addrs {
+			if a.prefix == addr && a.proto == protoOurs {
+				return v.raw.delAddress(a)
+			}
+		}
+		return nil
+	})
+	if ignoreGone(err) != nil {
+		return fmt.Errorf("removing address %s from interface %q: %w", addr, iface, err)
+	}
+	return nil
+}
+
+// SetUnnumbered gives the interface the addresses of the lender as host addresses
+// (/32, /128). Linux forwards on a device without any address, and answers ARP for
+// all its addresses on every device, so a pod's gateway resolves anyway. What
+// the borrowed address is for: packets of the node itself to the pod, and ICMP
+// errors, have the gateway as their source, as on VPP, instead of whichever address
+// the kernel finds first. And it can be read back.
+func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error {
+	lent, err := v.ownAddresses(lender)
+	if err == nil {
+		err = v.withDevice(iface, func(index int) error { return v.setBorrowed(index, lent) })
+	}
+	if err != nil {
+		return fmt.Errorf("making interface %q use the address of %q: %w", iface, lender, err)
+	}
+	return nil
+}
+
+// UnsetUnnumbered gives the borrowed addresses back.
+func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
+	err := v.withDevice(iface, func(index int) error { return v.setBorrowed(index, nil) })
+	if ignoreGone(err) != nil {
+		return fmt.Errorf("making interface %q numbered: %w", iface, err)
+	}
+	return nil
+}
+
+// setBorrowed makes the borrowed addresses of a device the given ones.
+func (v interfaces) setBorrowed(index int, lent []netip.Addr) error {
+	have, err := v.raw.addresses(index)
+	if err != nil {
+		return err
+	}
+	missing := map[netip.Addr]bool{}
+	for _, addr := range lent {
+		missing[addr] = true
+	}
+	for _, a := range have {
+		if a.proto != protoBorrowed {
+			continue
+		}
+		if !missing[a.prefix.Addr()] {
+			if err := ignoreGone(v.raw.delAddress(a)); err != nil {
+				return err
+			}
+		}
+		delete(missing, a.prefix.Addr())
+	}
+	for _, addr := range lent {
+		if !missing[addr] {
+			continue
+		}
+		a := address{index: index, prefix: netip.PrefixFrom(addr, addr.BitLen()), proto: protoBorrowed}
+		a.flags = unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_NODAD
+		if err := v.raw.addAddress(a); err != nil && !exists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownAddresses returns the addresses that the interface lends: those that we
+// assigned and those that it is known by.
+func (v interfaces) ownAddresses(iface string) (own []netip.Addr, err error) {
+	wanted := addressTexts(v.reg.iface(iface))
+	err = v.withDevice(iface, func(index int) error {
+		addrs, err := v.raw.addresses(index)
+		if err != nil {
+			return err
+		}
+		own = nil
+		for _, a := range addrs {
+			if a.isOf(wanted) {
+				own = append(own, a.prefix.Addr())
+			}
+		}
+		return nil
+	})
+	if err == nil && len(own) == 0 {
+		err = fmt.Errorf("interface %q has no address to lend", iface)
+	}
+	return own, err
+}
+
+// isOf tells if the address is to be seen as one of an interface: we assigned it,
+// or somebody else did and the interface is wanted with it.
+func (a address) isOf(wanted map[netip.Prefix]bool) bool {
+	return a.proto == protoOurs || a.proto != protoBorrowed && wanted[a.prefix]
+}
+
+// addressTexts returns the addresses that a value asks for.
+func addressTexts(iface *vpp_interfaces.Interface) map[netip.Prefix]bool {
+	wanted := map[netip.Prefix]bool{}
+	for _, text := range iface.GetIpAddresses() {
+		if addr, err := netip.ParsePrefix(text); err == nil {
+			wanted[addr] = true
+		}
+	}
+	return wanted
+}

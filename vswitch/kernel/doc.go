@@ -1,0 +1,40 @@
+// Package kernel makes the Linux kernel a vswitch: netlink for interfaces,
+// bridges, routes and neighbours, nftables for NAT. It works in one network
+// namespace, that of the node.
+//
+//	                        node's network namespace
+//	 pod           ┌──────────────────────────────────────────────┐
+//	eth0 ══ veth ══│ c-… TAP ──┐                                  │
+//	               │           ├── routes (proto 121), permanent  │
+//	               │ podGwLoop ┤   neighbours      nft "contiv"   │
+//	               │           │                       │          │
+//	               │           └───────────────────── eth0 (DPDK) │══ underlay
+//	               │ BVI ══ veth ══ cp-… ┐                ^       │
+//	               │            bridge domain (cb-…)      │       │
+//	               │                     └ vxlan (cv…) ───┘       │
+//	               └──────────────────────────────────────────────┘
+//
+// How a restarted agent recognises what is ours, and under which name:
+//
+//	TAP, loopback       alias "contiv:vpp/<name>" of the near end of a veth pair
+//	parked far end      alias "contiv:vpp-port/<name>" (loopbacks only)
+//	bridge domain       alias "contiv:vpp-bd[<parameters>]/<name>" of a bridge
+//	VXLAN tunnel        an all-zero FDB entry on the device of its source and VNI,
+//	                    alias "contiv:vpp-vxlan/<vni>/<source>"; a tunnel is what
+//	                    its addresses and VNI say, its name is taken from the
+//	                    expected value with the same ones
+//	existing device     has its own name as logical name; ours are only
+//	                    the addresses and neighbours that we marked
+//	address, neighbour  protocol 121; protocol 122: address borrowed (unnumbered)
+//	route               protocol 121
+//	L2 FIB entry        static entry on a port of one of our bridges
+//	NAT                 nftables table "ip contiv"
+//
+// A device that we made and did not get to mark is known by its device group.
+// Device names tell people what is what and make look-ups cheap; they carry no
+// meaning of their own (names.go).
+//
+// The registry (registry.go) remembers the northbound values that exist. It
+// saves look-ups and translates netlink events into keys; Create and List fill
+// it, nothing depends on its surviving.
+package kernel

@@ -1,0 +1,208 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/vishvananda/netlink"
+)
+
+type interfaces struct{ *VSwitch }
+
+// unknownPrefix starts the names of objects that are ours, but that nobody can
+// name. Behind it is the name of the device, or what identifies the tunnel.
+const unknownPrefix = "UNKNOWN-"
+
+func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) error {
+	if err := supported(iface); err != nil {
+		return err
+	}
+	// The registry has to know the value first: it says what kind of device to
+	// look for.
+	v.reg.put(iface)
+	var err error
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		err = v.createTap(iface)
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+		err = v.createLoopback(iface)
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		err = v.createTunnel(iface)
+	default:
+		err = v.adopt(iface)
+	}
+	if err != nil {
+		v.reg.remove(iface)
+		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
+	}
+	return nil
+}
+
+// supported says what the kernel cannot do for an interface.
+func supported(iface *vpp_interfaces.Interface) error {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		switch tap := iface.GetTap(); {
+		case tap.GetToMicroservice() != "":
+			return vswitch.Unsupported("tap.to_microservice: use a Linux interface of type TAP_TO_VPP with a namespace")
+		case tap.GetEnableTunnel():
+			return vswitch.Unsupported("tap.enable_tunnel: TAPs of the Linux kernel carry Ethernet frames")
+		}
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		switch link := iface.GetVxlan(); {
+		case link.GetMulticast() != "":
+			return vswitch.Unsupported("vxlan.multicast: use one tunnel for each peer")
+		case link.GetGpe() != nil:
+			return vswitch.Unsupported("vxlan.gpe: use plain VXLAN")
+		case !iface.GetEnabled():
+			return vswitch.Unsupported("a disabled VXLAN tunnel: delete it instead")
+		}
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+	default:
+		return vswitch.Unsupported("interfaces of type %v in the Linux kernel", iface.GetType())
+	}
+	switch {
+	case iface.GetVrf() != 0:
+		return noVRF(iface.GetVrf())
+	case iface.GetSetDhcpClient():
+		return vswitch.Unsupported("set_dhcp_client: let the DHCP client of the host configure the device, and leave its addresses out")
+	case iface.GetIp6Nd() != nil:
+		return vswitch.Unsupported("ip6_nd: router advertisements are handled as the host is configured")
+	case len(iface.GetRxModes())+len(iface.GetRxPlacements()) > 0:
+		return vswitch.Unsupported("rx_modes and rx_placements: the Linux kernel schedules its queues itself")
+	}
+	return nil
+}
+
+func (v interfaces) Update(_ context.Context, old, new *vpp_interfaces.Interface) error {
+	if err := supported(new); err != nil {
+		return err
+	}
+	v.reg.put(new)
+	if new.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		return v.createTunnel(new)
+	}
+	err := v.withDevice(new.GetName(), func(index int) error {
+		link, err := v.nl.LinkByIndex(index)
+		if err != nil {
+			return err
+		}
+		return v.adjust(link, new)
+	})
+	if err != nil {
+		return fmt.Errorf("updating interface %q: %w", new.GetName(), err)
+	}
+	return nil
+}
+
+// adjust makes state, MAC and MTU of an existing device those of the value.
+func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) error {
+	attrs := link.Attrs()
+	up := attrs.Flags&net.FlagUp != 0
+	ours := isOurs(link)
+	var c linkChange
+	c.up = iface.GetEnabled() && !up
+	c.down = !iface.GetEnabled() && up && ours
+	if mtu := iface.GetMtu(); mtu != 0 && int(mtu) != attrs.MTU {
+		c.mtu = mtu
+	}
+	if mac := parseMAC(iface.GetPhysAddress()); mac != nil && mac.String() != attrs.HardwareAddr.String() {
+		c.mac = mac
+	}
+	if !c.up && !c.down && c.mtu == 0 && c.mac == nil {
+		return nil
+	}
+	if err := v.raw.setLink(attrs.Index, c); err != nil {
+		return fmt.Errorf("changing device %s: %w", attrs.Name, err)
+	}
+	if c.mac != nil && iface.GetType() == vpp_interfaces.Interface_SOFTWARE_LOOPBACK {
+		return v.moveLoopbackFDB(iface.GetName(), attrs.HardwareAddr, c.mac)
+	}
+	return nil
+}
+
+func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) error {
+	err := v.reg.during(iface, func() error {
+		switch iface.GetType() {
+		case vpp_interfaces.Interface_VXLAN_TUNNEL:
+			return v.deleteTunnel(iface)
+		case vpp_interfaces.Interface_TAP, vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+			return v.deleteDevice(iface.GetName())
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("deleting interface %q: %w", iface.GetName(), err)
+	}
+	v.dev.forget(iface.GetName())
+	return nil
+}
+
+// deleteDevice removes the veth pair behind a logical name.
+func (v interfaces) deleteDevice(logical string) error {
+	index, ok := v.dev.get(logical)
+	if !ok {
+		name, unknown := strings.CutPrefix(logical, unknownPrefix)
+		if !unknown {
+			name = deviceName(devInterface, logical)
+		}
+		link, err := v.linkNamed(name)
+		switch {
+		case isGone(err):
+			return nil
+		case err != nil:
+			return err
+		case unknown && !isUnmarked(link), !unknown && link.Attrs().Alias != aliasInterface+logical && !isUnmarked(link):
+			return nil
+		}
+		index = link.Attrs().Index
+	}
+	return ignoreGone(v.delLink(index))
+}
+
+func (v *VSwitch) delLink(index int) error {
+	return v.nl.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}})
+}
+
+// adopt takes an existing device into use: it has to be there and may be brought
+// up; MAC and MTU are changed only where the value says so.
+func (v interfaces) adopt(iface *vpp_interfaces.Interface) error {
+	link, err := v.link(iface.GetName())
+	if err != nil {
+		return fmt.Errorf("existing device: %w: check its name with `ip link`", err)
+	}
+	if err := v.adjust(link, iface); err != nil {
+		return err
+	}
+	v.dev.put(iface.GetName(), link.Attrs().Index)
+	return nil
+}
+
+// SetVRF: everything is in VRF 0.
+func (v interfaces) SetVRF(_ context.Context, _ string, vrf uint32, _ vswitch.IPVersions) error {
+	return noVRF(vrf)
+}
+
+// UnsetVRF has nothing to do.
+func (v interfaces) UnsetVRF(context.Context, string, uint32, vswitch.IPVersions) error { return nil }
+
+// noVRF is nil for VRF 0, the main table.
+func noVRF(vrf uint32) error {
+	if vrf == 0 {
+		return nil
+	}
+	return vswitch.Unsupported("VRF %d: this vswitch has only VRF 0, the main table of the Linux kernel", vrf)
+}
+
+// parseMAC returns nil for an unset address.
+func parseMAC(text string) net.HardwareAddr {
+	mac, err := net.ParseMAC(text)
+	if err != nil {
+		return nil
+	}
+	return mac
+}

@@ -1,0 +1,293 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/vishvananda/netlink"
+	"google.golang.org/protobuf/proto"
+)
+
+// inventory is what the interfaces of the vswitch are read from.
+type inventory struct {
+	*devices
+	addrs    map[int][]address
+	tunnels  []netlink.Neigh
+	expected map[string]*vpp_interfaces.Interface
+	// hostSides: devices taken as AF_PACKET interfaces, by index.
+	hostSides map[int]string
+	// lenders: interfaces that have an address of their own, by address.
+	lenders map[netip.Addr][]string
+}
+
+func (v interfaces) List(_ context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
+	inv, err := v.takeInventory(expected)
+	if err != nil {
+		return nil, err
+	}
+	var list []*vpp_interfaces.Interface
+	list = append(list, v.listMade(inv)...)
+	list = append(list, v.listTunnels(inv)...)
+	list = append(list, v.listExisting(inv)...)
+	slices.SortFunc(list, func(a, b *vpp_interfaces.Interface) int { return strings.Compare(a.GetName(), b.GetName()) })
+	settle(v.reg, expected, list)
+	return list, nil
+}
+
+func (v interfaces) Find(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
+	wanted := map[string]bool{}
+	for _, iface := range expected {
+		wanted[iface.GetName()] = true
+	}
+	list, err := v.List(ctx, expected)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(iface *vpp_interfaces.Interface) bool { return !wanted[iface.GetName()] }), nil
+}
+
+func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*inventory, error) {
+	devs, err := v.devices()
+	if err != nil {
+		return nil, err
+	}
+	inv := &inventory{
+		devices: devs, addrs: map[int][]address{},
+		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
+	}
+	for _, iface := range expected {
+		inv.expected[iface.GetName()] = iface
+		if iface.GetType() == vpp_interfaces.Interface_AF_PACKET {
+			if link := inv.hostSide(iface); link != nil {
+				inv.hostSides[link.Attrs().Index] = iface.GetName()
+			}
+		}
+	}
+	addrs, err := v.raw.addresses(0)
+	if err != nil {
+		return nil, fmt.Errorf("reading addresses: %w", err)
+	}
+	for _, a := range addrs {
+		inv.addrs[a.index] = append(inv.addrs[a.index], a)
+		if name, ok := inv.nameOf(a.index); ok && a.isOf(addressTexts(inv.expected[name])) {
+			inv.lenders[a.prefix.Addr()] = append(inv.lenders[a.prefix.Addr()], name)
+		}
+	}
+	for _, link := range devs.byIndex {
+		if _, ok := parseVXLANAlias(link.Attrs().Alias); ok {
+			inv.tunnels, err = v.fdb(0)
+			return inv, err
+		}
+	}
+	return inv, nil
+}
+
+func (inv *inventory) nameOf(index int) (string, bool) {
+	if name, ok := inv.hostSides[index]; ok {
+		return name, true
+	}
+	return inv.logical(index)
+}
+
+// listMade returns TAPs and loopbacks, and what was left half-made.
+func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) {
+	parked := map[string]bool{}
+	for _, link := range inv.byIndex {
+		if name, ok := strings.CutPrefix(link.Attrs().Alias, aliasPort); ok {
+			parked[name] = true
+		}
+	}
+	for _, link := range inv.byIndex {
+		name, ok := strings.CutPrefix(link.Attrs().Alias, aliasInterface)
+		_, isBridge := link.(*netlink.Bridge)
+		switch {
+		case ok:
+			v.dev.put(name, link.Attrs().Index)
+		case isUnmarked(link) && !isBridge:
+			name = unknownPrefix + link.Attrs().Name
+		default:
+			continue
+		}
+		iface := inv.describe(name, link)
+		iface.Type = vpp_interfaces.Interface_TAP
+		if parked[name] {
+			iface.Type = vpp_interfaces.Interface_SOFTWARE_LOOPBACK
+		} else {
+			iface.Link = &vpp_interfaces.Interface_Tap{Tap: tapLink(inv.expected[name])}
+		}
+		list = append(list, iface)
+	}
+	return list
+}
+
+// tapLink: nothing of it can be read back from a veth pair, and nothing but the
+// name of the far end had an effect.
+func tapLink(expected *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
+	if expected.GetTap() != nil {
+		return proto.CloneOf(expected.GetTap())
+	}
+	return &vpp_interfaces.TapLink{Version: 2}
+}
+
+// describe returns what all devices have.
+func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.Interface {
+	attrs := link.Attrs()
+	expected := inv.expected[name]
+	iface := &vpp_interfaces.Interface{
+		Name: name, Enabled: attrs.Flags&net.FlagUp != 0,
+		PhysAddress: attrs.HardwareAddr.String(), Mtu: uint32(attrs.MTU),
+	}
+	wanted := addressTexts(expected)
+	var borrowed []netip.Addr
+	for _, a := range inv.addrs[attrs.Index] {
+		switch {
+		case a.isOf(wanted):
+			iface.IpAddresses = append(iface.IpAddresses, a.prefix.String())
+		case a.proto == protoBorrowed:
+			borrowed = append(borrowed, a.prefix.Addr())
+		}
+	}
+	if len(borrowed) > 0 {
+		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.lender(name, borrowed)}
+	}
+	return iface
+}
+
+// lender finds the interface whose addresses are exactly the borrowed ones; ""
+// if there is none (any more).
+func (inv *inventory) lender(borrower string, borrowed []netip.Addr) string {
+	counts := map[string]int{}
+	for _, addr := range borrowed {
+		for _, name := range inv.lenders[addr] {
+			counts[name]++
+		}
+	}
+	lends := map[string]int{}
+	for _, names := range inv.lenders {
+		for _, name := range names {
+			lends[name]++
+		}
+	}
+	full := func(name string) bool { return counts[name] == len(borrowed) && lends[name] == len(borrowed) }
+	if wanted := inv.expected[borrower].GetUnnumbered().GetInterfaceWithIp(); wanted != "" && full(wanted) {
+		return wanted
+	}
+	var found []string
+	for name := range counts {
+		if full(name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return slices.Min(found)
+}
+
+// listTunnels gives tunnels the names of the expected ones with the same identity.
+func (v interfaces) listTunnels(inv *inventory) (list []*vpp_interfaces.Interface) {
+	names := map[tunnel]*vpp_interfaces.Interface{}
+	for _, iface := range inv.expected {
+		if iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+			names[tunnelOf(iface)] = iface
+		}
+	}
+	peers := map[int][]netip.Addr{}
+	for _, e := range inv.tunnels {
+		if dst, ok := netip.AddrFromSlice(e.IP); ok && isTunnelEntry(e) {
+			peers[e.LinkIndex] = append(peers[e.LinkIndex], dst.Unmap())
+		}
+	}
+	for _, link := range inv.byIndex {
+		id, ok := parseVXLANAlias(link.Attrs().Alias)
+		if !ok {
+			continue
+		}
+		up := link.Attrs().Flags&net.FlagUp != 0
+		if len(peers[link.Attrs().Index]) == 0 {
+			list = append(list, describeTunnel(unknownPrefix+link.Attrs().Name, tunnel{vxlanID: id}, up))
+		}
+		for _, dst := range peers[link.Attrs().Index] {
+			t := tunnel{id, dst}
+			name := fmt.Sprintf("%svxlan/%d/%s/%s", unknownPrefix, id.vni, id.src, dst)
+			if expected := names[t]; expected != nil {
+				name = expected.GetName()
+			}
+			list = append(list, describeTunnel(name, t, up))
+		}
+	}
+	return list
+}
+
+func describeTunnel(name string, t tunnel, up bool) *vpp_interfaces.Interface {
+	link := &vpp_interfaces.VxlanLink{SrcAddress: t.src.String(), Vni: t.vni}
+	if t.dst.IsValid() {
+		link.DstAddress = t.dst.String()
+	}
+	return &vpp_interfaces.Interface{
+		Name: name, Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: up,
+		Link: &vpp_interfaces.Interface_Vxlan{Vxlan: link},
+	}
+}
+
+// listExisting returns the existing devices that are expected, and those that
+// still have an address of ours.
+func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interface) {
+	listed := map[int]bool{}
+	for name, expected := range inv.expected {
+		var link netlink.Link
+		switch expected.GetType() {
+		case vpp_interfaces.Interface_DPDK:
+			link = inv.named(name)
+		case vpp_interfaces.Interface_AF_PACKET:
+			link = inv.hostSide(expected)
+		}
+		if link == nil || isOurs(link) {
+			continue
+		}
+		iface := inv.describe(name, link)
+		iface.Type, iface.Link = expected.GetType(), expected.GetLink()
+		// A device that was up is not put down.
+		iface.Enabled = iface.Enabled && expected.GetEnabled()
+		listed[link.Attrs().Index] = true
+		v.dev.put(name, link.Attrs().Index)
+		list = append(list, iface)
+	}
+	for index, addrs := range inv.addrs {
+		link := inv.byIndex[index]
+		ours := slices.ContainsFunc(addrs, func(a address) bool { return a.proto == protoOurs || a.proto == protoBorrowed })
+		if link == nil || !ours || listed[index] || isOurs(link) {
+			continue
+		}
+		iface := inv.describe(link.Attrs().Name, link)
+		iface.Type = vpp_interfaces.Interface_DPDK
+		list = append(list, iface)
+	}
+	return list
+}
+
+func (d *devices) named(name string) netlink.Link {
+	for _, link := range d.byIndex {
+		if link.Attrs().Name == name {
+			return link
+		}
+	}
+	return nil
+}
+
+// hostSide finds the device of an AF_PACKET interface.
+func (d *devices) hostSide(iface *vpp_interfaces.Interface) netlink.Link {
+	alias := "contiv:linux/" + iface.GetAfpacket().GetLinuxInterface()
+	for _, link := range d.byIndex {
+		if iface.GetAfpacket().GetLinuxInterface() == "" && link.Attrs().Name == iface.GetAfpacket().GetHostIfName() ||
+			iface.GetAfpacket().GetLinuxInterface() != "" && link.Attrs().Alias == alias {
+			return link
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package kernel
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/vishvananda/netns"
+)
+
+// namespace is the network namespace that the driver works in.
+type namespace struct {
+	handle netns.NsHandle
+	// own: it is the namespace of the process.
+	own bool
+}
+
+func openNamespace(path string) (*namespace, error) {
+	if path == "" {
+		handle, err := netns.GetFromPath("/proc/self/ns/net")
+		if err != nil {
+			return nil, fmt.Errorf("opening the network namespace of the process: %w", err)
+		}
+		return &namespace{handle: handle, own: true}, nil
+	}
+	handle, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening network namespace %s: %w", path, err)
+	}
+	return &namespace{handle: handle}, nil
+}
+
+func (n *namespace) close() { n.handle.Close() }
+
+// run calls fn in the namespace: what it reads under /proc/sys/net and the
+// processes that it starts are those of the namespace.
+func (n *namespace) run(fn func() error) error {
+	if n.own {
+		return fn()
+	}
+	done := make(chan error, 1)
+	go func() {
+		// The thread is never unlocked: it ends with the goroutine, and no
+		// other goroutine finds itself in a foreign namespace.
+		runtime.LockOSThread()
+		if err := netns.Set(n.handle); err != nil {
+			done <- fmt.Errorf("entering the network namespace: %w", err)
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}

@@ -1,0 +1,141 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// routeID is what distinguishes routes, apart from how addresses are written.
+type routeID struct {
+	dst   netip.Prefix
+	gw    netip.Addr
+	iface string
+}
+
+func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
+	devs, err := v.devices()
+	if err != nil {
+		return nil, err
+	}
+	hostSides := v.hostSides(devs)
+	wanted := make(map[routeID]*vpp_l3.Route, len(expected))
+	for _, r := range expected {
+		dst, _ := netip.ParsePrefix(r.GetDstNetwork())
+		gw, _ := netip.ParseAddr(r.GetNextHopAddr())
+		if r.GetVrfId() == 0 {
+			wanted[routeID{dst.Masked(), gw, r.GetOutgoingInterface()}] = r
+		}
+	}
+	var list []*vpp_l3.Route
+	for _, fam := range []int{unix.AF_INET, unix.AF_INET6} {
+		found, err := dump(func() ([]netlink.Route, error) {
+			return v.nl.RouteListFiltered(fam, &netlink.Route{Protocol: protoOurs}, netlink.RT_FILTER_PROTOCOL)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading routes: %w", err)
+		}
+		for _, r := range found {
+			list = append(list, describePaths(&r, wanted, func(index int) string {
+				if name, ok := hostSides[index]; ok {
+					return name
+				}
+				return deviceOrUnknown(devs, index)
+			})...)
+		}
+	}
+	settle(v.reg, expected, list)
+	return list, nil
+}
+
+// deviceOrUnknown names the device of a route that is ours.
+func deviceOrUnknown(devs *devices, index int) string {
+	if name, ok := devs.logical(index); ok {
+		return name
+	}
+	if link := devs.byIndex[index]; link != nil {
+		return unknownPrefix + link.Attrs().Name
+	}
+	return fmt.Sprintf("%sdevice-%d", unknownPrefix, index)
+}
+
+// hostSides returns the AF_PACKET interfaces by the index of their device.
+func (v *VSwitch) hostSides(devs *devices) map[int]string {
+	names := map[int]string{}
+	for _, iface := range all[*vpp_interfaces.Interface](v.reg) {
+		if iface.GetType() != vpp_interfaces.Interface_AF_PACKET {
+			continue
+		}
+		if link := devs.hostSide(iface); link != nil {
+			names[link.Attrs().Index] = iface.GetName()
+		}
+	}
+	return names
+}
+
+// describePaths makes a value of each path of a route.
+func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf func(int) string) (list []*vpp_l3.Route) {
+	dst := destination(r)
+	paths := pathsOf(r)
+	for _, p := range paths {
+		route := &vpp_l3.Route{DstNetwork: dst.String(), Preference: preference(r)}
+		switch {
+		case r.Type == unix.RTN_BLACKHOLE:
+			route.Type = vpp_l3.Route_DROP
+			p = path{weight: 1}
+		default:
+			route.OutgoingInterface = nameOf(p.index)
+			if p.gw.IsValid() {
+				route.NextHopAddr = p.gw.String()
+			}
+		}
+		want := wanted[routeID{dst, p.gw, route.OutgoingInterface}]
+		if want == nil {
+			want = wanted[routeID{dst, p.gw, ""}] // the kernel found the device
+		}
+		route.Weight = p.weight
+		if want != nil {
+			complete(route, want, len(paths))
+		}
+		list = append(list, route)
+	}
+	return list
+}
+
+// complete takes over what the kernel does not store: how addresses are written,
+// the weight of a path that is alone.
+func complete(route, want *vpp_l3.Route, paths int) {
+	route.DstNetwork = want.GetDstNetwork()
+	route.NextHopAddr = want.GetNextHopAddr()
+	route.OutgoingInterface = want.GetOutgoingInterface()
+	if paths == 1 {
+		route.Weight = want.GetWeight()
+	}
+}
+
+func destination(r *netlink.Route) netip.Prefix {
+	if r.Dst == nil {
+		if r.Family == unix.AF_INET6 {
+			return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	bits, _ := r.Dst.Mask.Size()
+	addr, _ := netip.AddrFromSlice(r.Dst.IP)
+	if r.Family != unix.AF_INET6 {
+		addr = addr.Unmap()
+	}
+	return netip.PrefixFrom(addr, bits)
+}
+
+func preference(r *netlink.Route) uint32 {
+	if r.Family == unix.AF_INET6 && r.Priority == defaultMetric6 {
+		return 0
+	}
+	return uint32(r.Priority)
+}

@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+)
+
+// checkSuspicions asks the kernel about what may be wrong, and adds what is.
+func (v *VSwitch) checkSuspicions(b *batch) {
+	for index := range b.links {
+		v.checkLink(b, index)
+	}
+	if b.ports {
+		v.checkPorts(b)
+	}
+	v.checkRuleset(b)
+}
+
+func (v *VSwitch) checkLink(b *batch, index int) {
+	link, err := v.nl.LinkByIndex(index)
+	if err != nil {
+		return // that it is gone is an event of its own
+	}
+	attrs := link.Attrs()
+	up := attrs.Flags&net.FlagUp != 0
+	if id, ok := parseVXLANAlias(attrs.Alias); ok {
+		if !up {
+			for _, iface := range v.tunnels(func(t tunnel) bool { return t.vxlanID == id }) {
+				b.report(fmt.Sprintf("device %s is down", attrs.Name), []string{models.Key(iface)})
+			}
+		}
+		return
+	}
+	if name, _, ok := parseBDAlias(attrs.Alias); ok {
+		if !up {
+			b.report(fmt.Sprintf("bridge %s is down", attrs.Name), []string{models.BridgeDomain.KeyPrefix() + name})
+		}
+		return
+	}
+	if strings.HasPrefix(attrs.Alias, aliasPort) {
+		if !up {
+			b.ports = true
+		}
+		return
+	}
+	iface := v.reg.iface(v.logicalOf(link))
+	if iface == nil {
+		return
+	}
+	var wrong string
+	switch {
+	case up != iface.GetEnabled() && (isOurs(link) || !up):
+		wrong = "is " + map[bool]string{true: "up", false: "down"}[up]
+	case iface.GetMtu() != 0 && int(iface.GetMtu()) != attrs.MTU && iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL:
+		wrong = fmt.Sprintf("has MTU %d", attrs.MTU)
+	case iface.GetPhysAddress() != "" && parseMAC(iface.GetPhysAddress()).String() != attrs.HardwareAddr.String():
+		wrong = "has MAC " + attrs.HardwareAddr.String()
+	default:
+		return
+	}
+	b.report(fmt.Sprintf("device %s %s", attrs.Name, wrong), []string{models.Key(iface)})
+}
+
+// checkPorts reports the bridge domains whose interfaces are not all bound in
+// working order.
+func (v *VSwitch) checkPorts(b *batch) {
+	s, err := v.readL2()
+	if err != nil {
+		v.log.Warn("checking bridge ports", "error", err)
+		return
+	}
+	for _, bd := range all[*vpp_l2.BridgeDomain](v.reg) {
+		link := s.named(deviceName(devBD, bd.GetName()))
+		if link == nil {
+			continue // an event of its own
+		}
+		_, params, _ := parseBDAlias(link.Attrs().Alias)
+		bound := s.describeBD(bd.GetName(), params, link, bd)
+		for _, want := range bd.GetInterfaces() {
+			if v.reg.iface(want.GetName()) == nil {
+				continue // waits for its interface
+			}
+			if !slices.ContainsFunc(bound.GetInterfaces(), func(i *vpp_l2.BridgeDomain_Interface) bool { return i.GetName() == want.GetName() }) {
+				b.report(fmt.Sprintf("interface %q is not bound to bridge domain %q as it should be", want.GetName(), bd.GetName()),
+					[]string{models.Key(bd)})
+			}
+		}
+	}
+}
+
+// checkRuleset reports NAT if somebody else changed our table.
+func (v *VSwitch) checkRuleset(b *batch) {
+	if len(b.generations) == 0 {
+		return
+	}
+	v.nat.mu.Lock() // a change of our own that is under way is noted when it is done
+	foreign := slices.ContainsFunc(b.generations, func(id uint32) bool { return !v.nat.gen.isOwn(id) })
+	v.nat.mu.Unlock()
+	if !foreign {
+		return
+	}
+	var keys []string
+	for _, g := range all[*vpp_nat.Nat44Global](v.reg) {
+		keys = append(keys, models.Key(g))
+	}
+	for _, i := range all[*vpp_nat.Nat44Interface](v.reg) {
+		keys = append(keys, models.Key(i))
+	}
+	for _, p := range all[*vpp_nat.Nat44AddressPool](v.reg) {
+		keys = append(keys, models.Key(p))
+	}
+	if len(keys) > 0 {
+		b.report(fmt.Sprintf("nftables table %q was changed", natTable), keys)
+	}
+}
+
+// nftEvents follows the transactions of nftables: what they change comes first,
+// then the generation that they make.
+type nftEvents struct{ touched bool }
+
+func (e *nftEvents) notice(m syscall.NetlinkMessage, send func(notice)) {
+	if m.Header.Type>>8 != nfnlSubsysNFTables || len(m.Data) < sizeofNfgenmsg {
+		return
+	}
+	switch m.Header.Type & 0xff {
+	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule:
+		for attr, value := range attributes(m.Data[sizeofNfgenmsg:]) {
+			if attr == nftaTableName && strings.TrimRight(string(value), "\x00") == natTable {
+				e.touched = true
+			}
+		}
+	case nftMsgNewGen:
+		if id, ok := parseGeneration(m.Data); ok && e.touched {
+			send(notice{generation: id})
+		}
+		e.touched = false
+	}
+}
