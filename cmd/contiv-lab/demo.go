@@ -15,7 +15,7 @@ func (c *cli) demoCommand() *cobra.Command {
 		Short: "show the main job, each item measured; fails if an item does",
 		Long: `Makes a lab (named "demo" unless --name says otherwise), shows in it what Contiv
 promises, each item measured, and removes it.`,
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A lab of its own, beside the one that may be in daily use.
 			if !cmd.Flags().Changed("name") && !cmd.Root().PersistentFlags().Changed("name") {

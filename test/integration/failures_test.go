@@ -175,7 +175,7 @@ func TestAgentStartsWithoutEtcd(t *testing.T) {
 func heldBy(t *testing.T, l *lab.Lab, p lab.Pod) []string {
 	t.Helper()
 	var report ipam.AllocationsReport
-	if err := l.Agent(p.Node).Get(t.Context(), ipam.AllocationsURL, &report); err != nil {
+	if err := l.Agent(p.Node).Get(t.Context(), ipam.URL, &report); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range report.Pods {
