@@ -1,0 +1,53 @@
+// Package kvscheduler makes a southbound be as a northbound requests, and keeps
+// it so. It knows keys, values and what depends on what; it knows nothing of
+// networks.
+//
+//	NB transaction ──┐
+//	SB notification ─┼─> queue ─> plan ─> execute ─────────> publish ─> record, notify, schedule retries
+//	retry, drift ────┘             │         │ ↑                │
+//	                               │         │ │ Create, Update,│
+//	                     dry run ──┘         ↓ │ Delete,        └──> snapshot: status, dumps, REST,
+//	                                     southbound  Retrieve          explanations; never waits
+//
+// The northbound requests values by key, in transactions: Put, Delete, Commit.
+// A descriptor, one per kind of value, says how values of its key space are
+// created, updated, deleted and read back in the southbound, what they depend
+// on and what they derive. From that the scheduler works out what has to be
+// done and in which order:
+//
+//   - A value whose dependencies are not met is PENDING. It is created once
+//     they are, and deleted before one of them is.
+//   - Derived values are parts of a value with dependencies or operations of
+//     their own, e.g. the binding of an interface to a bridge domain. Without
+//     a descriptor they are properties: something to depend on.
+//   - A change that cannot be made in place is a deletion and a creation; those
+//     who depend on the value go before and come back after.
+//   - An operation that fails leaves its value FAILED or RETRYING, and the rest
+//     of the transaction goes on; or, with WithRevert, everything is undone.
+//     The southbound is read back where it is not known what exists.
+//   - A resync compares all that is requested with all that exists.
+//   - What exists without us is OBTAINED: others may depend on it, and it is
+//     never touched.
+//
+// The shortest useful program is in the examples of this package.
+//
+// # The one way to hurt yourself
+//
+// Callbacks run on the scheduler's own goroutine, one at a time. A callback
+// that commits a transaction and waits for it waits for itself, until its
+// deadline fails it. Callbacks may call Metadata, PushSBNotification, ReportDrift and
+// commit WithoutBlocking.
+//
+// # Promises
+//
+// Between any two operations, a value that is CONFIGURED has all of its
+// dependencies met; members of a dependency cycle count as met for each other.
+// A failure, panic or missed deadline of a callback fails its value, and no
+// other one that does not depend on it. A full resync over a southbound that is
+// as requested executes nothing. Readers never wait for the southbound. Nothing
+// is shared between two schedulers.
+//
+// How it is done: exec is the algorithm on one value and its surroundings, run
+// are the kinds of transactions, refresh reads the southbound, ready decides
+// if dependencies are met, graph is the persistent data structure beneath.
+package kvscheduler
