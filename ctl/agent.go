@@ -65,6 +65,7 @@ func newAgent(name, address string) (*Agent, error) {
 type statusError struct {
 	status int
 	text   string
+	body   []byte
 }
 
 func (e *statusError) Error() string { return e.text }
@@ -98,7 +99,7 @@ func (a *Agent) get(ctx context.Context, path string, query url.Values, into any
 		return a.unreachable(err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return &statusError{response.StatusCode, errorText(response.Status, body)}
+		return &statusError{response.StatusCode, errorText(response.Status, body), body}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("answer to GET %s is not understood: %w: are agent and CLI of the same version?", path, err)

@@ -18,6 +18,7 @@ type cli struct {
 	out, errOut io.Writer
 	targets     targetOptions
 	format      format
+	full        bool
 	// poll is the interval at which -f asks.
 	poll time.Duration
 }
@@ -49,6 +50,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringSliceVar(&c.targets.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
 	f.StringVar(&c.targets.node, "node", "", "ask the agent of this node only")
 	f.DurationVar(&c.targets.timeout, "timeout", 10*time.Second, "how long to wait for answers")
+	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
 	f.VarP(&c.format, "output", "o", "table, json or yaml")
 	root.AddCommand(
 		c.nodesCommand(), c.podsCommand(), c.ipamCommand(), c.statusCommand(),
@@ -76,7 +78,7 @@ func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) 
 }
 
 // perNode makes a command that asks one agent, or all, for a report.
-func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(w io.Writer, good []answer[T])) *cobra.Command {
+func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(p printer, good []answer[T])) *cobra.Command {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := c.limited(cmd)

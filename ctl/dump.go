@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,14 +63,12 @@ func (c *cli) dumpCommand() *cobra.Command {
 func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) error {
 	answers := getAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
 	descriptor, prefix := query.Get("descriptor"), query.Get("key-prefix")
-	found := false
 	for i, a := range answers {
-		found = found || a.err != nil || len(a.value) > 0
 		if descriptor != "" && isNotFound(a.err) {
 			answers[i].err = a.agent.hintDescriptor(ctx, a.err, descriptor)
 		}
 	}
-	if prefix != "" && !found {
+	if prefix != "" && !anyValue(answers) && !anyError(answers) {
 		return hintPrefix(prefix)
 	}
 	return show(c, answers, writeDump)
@@ -99,29 +96,29 @@ func hintPrefix(prefix string) error {
 	return hinted(err, prefix, known)
 }
 
-func writeIndex(w io.Writer, good []answer[kvscheduler.DumpIndex]) {
+func writeIndex(p printer, good []answer[kvscheduler.DumpIndex]) {
 	for _, a := range good {
-		fmt.Fprintf(w, "%s:\n", a.agent.Name)
-		fmt.Fprintln(w, "  descriptors:")
+		p.printf("%s:\n", a.agent.Name)
+		p.printf("  descriptors:\n")
 		for _, d := range a.value.Descriptors {
-			fmt.Fprintf(w, "    %s\n", d)
+			p.printf("    %s\n", d)
 		}
-		fmt.Fprintln(w, "  key prefixes:")
-		for _, p := range a.value.KeyPrefixes {
-			fmt.Fprintf(w, "    %s\n", p)
+		p.printf("  key prefixes:\n")
+		for _, prefix := range a.value.KeyPrefixes {
+			p.printf("    %s\n", prefix)
 		}
 	}
 }
 
 // writeDump shows each value in two lines: what it is, and its content.
-func writeDump(w io.Writer, good []answer[[]kvscheduler.DumpedValue]) {
+func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
 	for _, a := range good {
-		fmt.Fprintf(w, "%s: %d values\n", a.agent.Name, len(a.value))
+		p.printf("%s: %s\n", a.agent.Name, count(len(a.value), "value"))
 		for _, v := range a.value {
-			fmt.Fprintf(w, "  %s  [%s, %v, from %v]\n", v.Key, v.Descriptor, v.State, v.Origin)
-			fmt.Fprintf(w, "      %s\n", content(v.Value))
+			p.printf("  %s  [%s, %v, from %v]\n", v.Key, v.Descriptor, v.State, v.Origin)
+			p.printf("      %s\n", content(v.Value))
 			if metadata := metadataText(v.Metadata); metadata != "" {
-				fmt.Fprintf(w, "      metadata: %s\n", metadata)
+				p.printf("      metadata: %s\n", metadata)
 			}
 		}
 	}
@@ -152,4 +149,12 @@ func metadataText(m any) string {
 		return ""
 	}
 	return string(data)
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -18,11 +18,12 @@ func hinted(err error, word string, known []string) error {
 	if nearest, ok := config.Nearest(word, known); ok && nearest != word {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)
 	}
+	all := strings.Join(known, ", ")
 	switch {
 	case len(known) == 0:
 		return err
-	case len(known) > 20:
+	case len(all) > 200:
 		return fmt.Errorf("%w: nothing similar is known", err)
 	}
-	return fmt.Errorf("%w: known are %s", err, strings.Join(known, ", "))
+	return fmt.Errorf("%w: known are %s", err, all)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"slices"
@@ -68,23 +67,23 @@ func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
 		return err
 	}
 	answers := getAll[*controller.EventRecord](ctx, []*Agent{agent}, eventHistory, number("seq-num", seq))
-	return show(c, answers, func(w io.Writer, good []answer[*controller.EventRecord]) {
+	return show(c, answers, func(p printer, good []answer[*controller.EventRecord]) {
 		event := *good[0].value
 		event.ProcessingStart = event.ProcessingStart.Local()
-		io.WriteString(w, event.String())
+		p.printf("%s", event.String())
 	})
 }
 
 var eventHeader = []string{"NODE", "SEQ", "TIME", "TOOK", "TXN", "OPS", "EVENT"}
 
-func writeEvents(w io.Writer, good []answer[[]*controller.EventRecord]) {
-	t := newTable(eventHeader...)
+func writeEvents(p printer, good []answer[[]*controller.EventRecord]) {
+	t := p.table(eventHeader...)
 	for _, a := range good {
 		for _, e := range a.value {
 			t.add(eventRow(a.agent.Name, e)...)
 		}
 	}
-	t.write(w)
+	t.write()
 }
 
 func eventRow(node string, e *controller.EventRecord) []string {
@@ -246,9 +245,9 @@ func (c *cli) printFollowed(events []followedEvent, header bool) error {
 			}
 		default:
 			if header && i == 0 {
-				fmt.Fprintf(c.out, line, anys(eventHeader)...)
+				c.printer().printf(line, anys(eventHeader)...)
 			}
-			fmt.Fprintf(c.out, line, anys(eventRow(e.Node, e.Event))...)
+			c.printer().printf(line, anys(eventRow(e.Node, e.Event))...)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func (c *cli) modelsCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var list []Model
-			t := newTable("MESSAGE", "KEY PREFIX")
+			t := c.printer().table("MESSAGE", "KEY PREFIX")
 			for _, m := range models.All() {
 				list = append(list, Model{m.ProtoName(), m.KeyPrefix(), m.Singleton()})
 				prefix := m.KeyPrefix()
@@ -34,7 +34,7 @@ func (c *cli) modelsCommand() *cobra.Command {
 			if c.format != asTable {
 				return c.format.encode(c.out, list)
 			}
-			t.write(c.out)
+			t.write()
 			return nil
 		},
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/spf13/cobra"
@@ -58,7 +57,7 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 			return err
 		}
 	} else if len(sorted) > 0 {
-		t := newTable("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
+		t := c.printer().table("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
 		for _, n := range sorted {
 			id := ""
 			if n.ID > 0 {
@@ -70,7 +69,7 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 			}
 			t.add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), n.PodCIDR, state)
 		}
-		t.write(c.out)
+		t.write()
 	}
 	return reportErrors(c, reports)
 }
@@ -105,56 +104,4 @@ func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], p
 			nodes[name].Agent = unreachable // the error is reported besides
 		}
 	}
-}
-
-// States of agents.
-const (
-	ready       = "ready"
-	notReady    = "not ready"
-	unreachable = "unreachable"
-)
-
-// Probe is an agent's state.
-type Probe struct {
-	// State is "ready" or "not ready".
-	State string `json:"state"`
-	// Problem is why it is not ready.
-	Problem string `json:"problem,omitempty"`
-	// Version and StartTime of the agent, where it tells them.
-	Version   string    `json:"version,omitempty"`
-	StartTime time.Time `json:"startTime,omitzero"`
-}
-
-// probe asks an agent if it is ready; the error is for an agent that does not
-// answer.
-func probe(ctx context.Context, a *Agent) (Probe, error) {
-	var p Probe
-	about := func(path string) error {
-		var answer struct {
-			Version   string    `json:"version"`
-			StartTime time.Time `json:"startTime"`
-		}
-		err := a.get(ctx, path, nil, &answer)
-		if answer.Version != "" {
-			p.Version = answer.Version
-		}
-		if !answer.StartTime.IsZero() {
-			p.StartTime = answer.StartTime
-		}
-		return err
-	}
-	err := about("/readiness")
-	var answered *statusError
-	switch {
-	case err == nil:
-		p.State = ready
-	case asStatus(err, &answered):
-		p.State, p.Problem = notReady, answered.text
-	default:
-		return Probe{}, err
-	}
-	if p.Version == "" {
-		_ = about("/liveness") // what it does not say is left out
-	}
-	return p, nil
 }

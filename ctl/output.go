@@ -59,10 +59,13 @@ type NodeResult struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// printer writes to the output.
+func (c *cli) printer() printer { return printer{c.out, c.full} }
+
 // show prints answers: as JSON or YAML a list of NodeResult, else what table
 // makes of those that are no errors. Errors are reported in any case, and make
 // show return ErrReported.
-func show[T any](c *cli, answers []answer[T], table func(w io.Writer, good []answer[T])) error {
+func show[T any](c *cli, answers []answer[T], table func(p printer, good []answer[T])) error {
 	var good []answer[T]
 	results := make([]NodeResult, len(answers))
 	for i, a := range answers {
@@ -79,7 +82,7 @@ func show[T any](c *cli, answers []answer[T], table func(w io.Writer, good []ans
 			return err
 		}
 	} else if len(good) > 0 {
-		table(c.out, good)
+		table(c.printer(), good)
 	}
 	return reportErrors(c, answers)
 }

@@ -1,13 +1,49 @@
 package ctl
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 )
 
-func asStatus(err error, target **statusError) bool { return errors.As(err, target) }
+// States of agents.
+const (
+	ready       = "ready"
+	notReady    = "not ready"
+	unreachable = "unreachable"
+)
+
+// Probe is an agent's state.
+type Probe struct {
+	// State is "ready" or "not ready".
+	State   string `json:"state"`
+	Version string `json:"version,omitempty"`
+	// Problem is why it is not ready.
+	Problem string `json:"problem,omitempty"`
+	// Database is why it works without etcd, if it does.
+	Database string `json:"database,omitempty"`
+}
+
+// health is what an agent answers to GET /readiness.
+type health struct{ Version, Error, Database string }
+
+// probe asks an agent if it is ready; the error is for an agent that does not
+// answer.
+func probe(ctx context.Context, a *Agent) (Probe, error) {
+	var h health
+	err := a.get(ctx, "/readiness", nil, &h)
+	var refused *statusError
+	if errors.As(err, &refused) {
+		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
+		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database}, nil
+	}
+	if err != nil {
+		return Probe{}, err
+	}
+	return Probe{State: ready, Version: h.Version, Database: h.Database}, nil
+}
 
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
@@ -22,9 +58,9 @@ func (c *cli) statusCommand() *cobra.Command {
 				return err
 			}
 			probes := ask(ctx, agents, probe)
-			err = show(c, probes, func(io.Writer, []answer[Probe]) {})
+			err = show(c, probes, func(printer, []answer[Probe]) {})
 			if c.format == asTable {
-				writeProbes(c.out, probes)
+				writeProbes(c.printer(), probes)
 			}
 			if err != nil {
 				return err
@@ -39,14 +75,20 @@ func (c *cli) statusCommand() *cobra.Command {
 	}
 }
 
-func writeProbes(w io.Writer, probes []answer[Probe]) {
-	t := newTable("NODE", "AGENT", "SINCE", "VERSION", "URL", "PROBLEM")
-	for _, p := range probes {
-		state := p.value.State
-		if p.err != nil {
+func writeProbes(p printer, probes []answer[Probe]) {
+	t := p.table("NODE", "AGENT", "VERSION", "REMARK")
+	for _, a := range probes {
+		state, remark := a.value.State, a.value.Problem
+		if a.err != nil {
 			state = unreachable
 		}
-		t.add(p.agent.Name, state, stamp(p.value.StartTime), p.value.Version, p.agent.URL, p.value.Problem)
+		if a.value.Database != "" {
+			if remark != "" {
+				remark += "; "
+			}
+			remark += "works without etcd: " + a.value.Database
+		}
+		t.add(a.agent.Name, state, a.value.Version, remark)
 	}
-	t.write(w)
+	t.write()
 }

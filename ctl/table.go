@@ -1,10 +1,36 @@
 package ctl
 
 import (
+	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
+
+// printer writes for people.
+type printer struct {
+	io.Writer
+	// full: identifiers are not shortened.
+	full bool
+}
+
+// identifier is what nobody reads to its end, such as the ID of a container.
+var identifier = regexp.MustCompile(`[0-9a-f]{24,}`)
+
+// text shortens long identifiers. What is left of a key still finds it, since
+// keys are searched by their beginning.
+func (p printer) text(s string) string {
+	if p.full {
+		return s
+	}
+	return identifier.ReplaceAllStringFunc(s, func(id string) string { return id[:12] + "…" })
+}
+
+// printf writes a text with long identifiers shortened.
+func (p printer) printf(format string, args ...any) {
+	io.WriteString(p, p.text(fmt.Sprintf(format, args...))) // there is nobody to tell errors
+}
 
 // maxWidth is the number of columns that tables try to fit in.
 const maxWidth = 120
@@ -12,18 +38,19 @@ const maxWidth = 120
 // table aligns columns. What does not fit is wrapped in the last column, at
 // spaces; nothing is ever cut off.
 type table struct {
+	printer
 	header []string
 	rows   [][]string
 }
 
-func newTable(header ...string) *table { return &table{header: header} }
+func (p printer) table(header ...string) *table { return &table{printer: p, header: header} }
 
 // add adds a row; empty cells become "-", but in the last column.
 func (t *table) add(cells ...string) {
 	row := make([]string, len(t.header))
 	for i := range row {
 		if i < len(cells) {
-			row[i] = strings.ReplaceAll(cells[i], "\n", " ")
+			row[i] = t.text(strings.ReplaceAll(cells[i], "\n", " "))
 		}
 		if row[i] == "" && i < len(row)-1 {
 			row[i] = "-"
@@ -34,7 +61,7 @@ func (t *table) add(cells ...string) {
 
 const columnGap = 2
 
-func (t *table) write(w io.Writer) {
+func (t *table) write() {
 	last := len(t.header) - 1
 	widths := make([]int, last)
 	indent := 0
@@ -62,27 +89,36 @@ func (t *table) write(w io.Writer) {
 			b.WriteString(strings.TrimRight(l, " ") + "\n")
 		}
 	}
-	io.WriteString(w, b.String())
+	io.WriteString(t, b.String())
 }
 
-// wrap breaks a text at spaces into lines of the width; longer words stay whole.
-// In less than 30 columns nothing is broken.
+// wrap breaks a text into lines of the width: where there are two spaces if that
+// helps, else at single ones. Longer words stay whole. In less than 30 columns
+// nothing is broken.
 func wrap(text string, width int) []string {
 	if width < 30 || utf8.RuneCountInString(text) <= width {
 		return []string{text}
 	}
 	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
+	for _, line := range fill(strings.Split(text, "  "), "  ", width) {
+		if utf8.RuneCountInString(line) <= width {
 			lines = append(lines, line)
-			line = word
+			continue
 		}
+		lines = append(lines, fill(strings.Fields(line), " ", width)...)
 	}
-	return append(lines, line)
+	return lines
+}
+
+// fill joins parts to lines that are as long as the width allows.
+func fill(parts []string, gap string, width int) (lines []string) {
+	for _, part := range parts {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last])+len(gap)+utf8.RuneCountInString(part) <= width {
+			lines[last] += gap + part
+			continue
+		}
+		lines = append(lines, part)
+	}
+	return lines
 }

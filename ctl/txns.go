@@ -3,7 +3,6 @@ package ctl
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/contiv/contiv/kvscheduler"
@@ -45,15 +44,15 @@ func (c *cli) showTxn(ctx context.Context, seq uint64) error {
 		return err
 	}
 	answers := getAll[*kvscheduler.RecordedTxn](ctx, []*Agent{agent}, txnHistory, number("seq-num", seq))
-	return show(c, answers, func(w io.Writer, good []answer[*kvscheduler.RecordedTxn]) {
+	return show(c, answers, func(p printer, good []answer[*kvscheduler.RecordedTxn]) {
 		txn := *good[0].value
 		txn.Start, txn.Stop = txn.Start.Local(), txn.Stop.Local()
-		_ = txn.WriteText(w) // there is nobody to tell
+		p.printf("%s", txn.String())
 	})
 }
 
-func writeTxns(w io.Writer, good []answer[[]*kvscheduler.RecordedTxn]) {
-	t := newTable("NODE", "SEQ", "TIME", "TOOK", "OPS", "FAILED", "TRANSACTION")
+func writeTxns(p printer, good []answer[[]*kvscheduler.RecordedTxn]) {
+	t := p.table("NODE", "SEQ", "TIME", "TOOK", "OPS", "FAILED", "TRANSACTION")
 	for _, a := range good {
 		for _, txn := range a.value {
 			failed := 0
@@ -66,7 +65,7 @@ func writeTxns(w io.Writer, good []answer[[]*kvscheduler.RecordedTxn]) {
 				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failed), txnText(txn))
 		}
 	}
-	t.write(w)
+	t.write()
 }
 
 // txnText says where a transaction came from, and what it was for.

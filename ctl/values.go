@@ -3,7 +3,6 @@ package ctl
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -56,34 +55,46 @@ func stateQuery(states []string) (url.Values, error) {
 	return query, nil
 }
 
-// showValuesOf shows the values whose keys begin with the given text; if there is
-// one with exactly that key, it alone. If no agent has any, the error says which
-// key may have been meant.
+// showValuesOf shows the value with the key, or else the values whose keys begin
+// with it. If no agent has any, the error says which key may have been meant.
 func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, key string) error {
+	if len(query) == 0 {
+		exact := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, url.Values{"key": {key}})
+		for i := range exact {
+			exact[i].value = slices.DeleteFunc(exact[i].value, func(s kvscheduler.Status) bool {
+				return s.GetValue().GetState() == pb.ValueState_NONEXISTENT
+			})
+		}
+		if anyValue(exact) {
+			return show(c, exact, writeValues)
+		}
+	}
 	query.Set("key-prefix", key)
 	answers := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, query)
-	found, failed := false, false
-	for i, a := range answers {
-		if exact := slices.IndexFunc(a.value, func(s kvscheduler.Status) bool { return s.GetValue().GetKey() == key }); exact >= 0 {
-			answers[i].value = a.value[exact : exact+1]
-		}
-		found = found || len(a.value) > 0
-		failed = failed || a.err != nil
-	}
-	if found || failed {
+	if anyValue(answers) || anyError(answers) {
 		return show(c, answers, writeValues)
 	}
-	all := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil)
 	known := make(map[string]bool)
-	for _, a := range all {
+	for _, a := range getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil) {
 		for _, s := range a.value {
 			known[s.GetValue().GetKey()] = true
+			for _, d := range s.GetDerivedValues() {
+				known[d.GetKey()] = true
+			}
 		}
 	}
 	if len(query["state"]) > 0 && hasPrefix(known, key) {
-		return fmt.Errorf("no value with the key %q is in that state", key)
+		return fmt.Errorf("no value whose key begins with %q is in that state", key)
 	}
 	return hinted(fmt.Errorf("there is no value with the key %q", key), key, slices.Sorted(maps.Keys(known)))
+}
+
+func anyValue[T any](answers []answer[[]T]) bool {
+	return slices.ContainsFunc(answers, func(a answer[[]T]) bool { return len(a.value) > 0 })
+}
+
+func anyError[T any](answers []answer[T]) bool {
+	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err != nil })
 }
 
 func hasPrefix(keys map[string]bool, prefix string) bool {
@@ -97,17 +108,17 @@ func hasPrefix(keys map[string]bool, prefix string) bool {
 
 // writeValues shows keys, which are long, at the end of the lines, derived values
 // below their base values, and errors below both.
-func writeValues(w io.Writer, good []answer[[]kvscheduler.Status]) {
-	t := newTable("NODE", "STATE", "LAST", "KEY")
+func writeValues(p printer, good []answer[[]kvscheduler.Status]) {
+	t := p.table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {
 		for _, s := range a.value {
 			addValue(t, a.agent.Name, "", s.GetValue())
 			for _, d := range s.GetDerivedValues() {
-				addValue(t, "", "└ ", d)
+				addValue(t, " ", "└─", d)
 			}
 		}
 	}
-	t.write(w)
+	t.write()
 }
 
 func addValue(t *table, node, branch string, v *pb.ValueStatus) {

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/rest"
+)
+
+// fixture is what an agent answers.
+type fixture struct {
+	nodes nodesync.NodesReport
+	pods  ipnet.PodsReport
+	// ipam is nil for a node without an address.
+	ipam *ipnet.IPAMReport
+	// notReady is why the agent is not ready, database why it has no etcd.
+	notReady, database string
+	events             []*controller.EventRecord
+	txns               []*kvscheduler.RecordedTxn
+	values             []kvscheduler.Status
+	dump               []kvscheduler.DumpedValue
+}
+
+const container = "0d7a4e1bb2f94a3f8c6d5e7f8091a2b3c4d5e6f708192a3b4c5d6e7f80910d7a"
+
+var (
+	tap   = &vpp_interfaces.Interface{Name: "vpp-tap-" + container, Type: vpp_interfaces.Interface_TAP, Enabled: true, Mtu: 1450}
+	route = &vpp_l3.Route{DstNetwork: "10.1.1.2/32", OutgoingInterface: tap.Name}
+)
+
+func at(seconds float64) time.Time {
+	return time.Date(2026, 11, 20, 11, 31, 2, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+var fixtures = map[string]*fixture{
+	"node1": {
+		nodes: nodesync.NodesReport{ThisNode: "node1", Nodes: []nodesync.NodeReport{
+			{ID: 1, Name: "node1", VPPIPs: []string{"192.168.16.1/24"}, MgmtIPs: []string{"192.168.16.1"}, PodCIDR: "10.244.0.0/24"},
+			{ID: 2, Name: "node2", VPPIPs: []string{}, MgmtIPs: []string{"192.168.16.2"}},
+			{Name: "node3", VPPIPs: []string{}, MgmtIPs: []string{}},
+		}},
+		pods: ipnet.PodsReport{Node: "node1", Pods: []ipnet.PodReport{
+			{Name: "web", Namespace: "default", ContainerID: container, IPs: []string{"10.1.1.2/32", "fd00::2/128"}, MTU: 1450, VPPInterface: "vpp-tap-" + container},
+			{Name: "db", Namespace: "prod", ContainerID: "short", IPs: []string{"10.1.1.3/32"}, MTU: 1450, VPPInterface: "vpp-tap-short"},
+		}},
+		ipam: &ipnet.IPAMReport{
+			NodeID: 1, NodeName: "node1", NodeIP: "192.168.16.1/24", PodSubnetThisNode: "10.1.1.0/24", PodGateway: "10.1.1.1",
+			VxlanIP: "192.168.30.1/24", PodIPsUsed: 2, PodIPsTotal: 252, Config: contivconf.IPAMConfig{PodSubnetCIDR: "10.1.0.0/16"},
+		},
+		events: []*controller.EventRecord{
+			{
+				SeqNum: 0, Enqueued: at(0), ProcessingStart: at(0.001), ProcessingEnd: at(0.021), Name: "Database Resync", Method: controller.FullResync,
+				Description: "Database Resync from etcd: 4 Kubernetes values, 0 external values", Txn: &controller.TxnRecord{SeqNum: 0, Operations: 12, SouthboundTime: 15 * time.Millisecond},
+			},
+			{
+				SeqNum: 1, Enqueued: at(1), ProcessingStart: at(1), ProcessingEnd: at(1.005), Name: "Add Pod", Description: "Add Pod default/web\ncontainer 0d7a",
+				Method: controller.Update, Txn: &controller.TxnRecord{SeqNum: 1, Operations: 2, SouthboundTime: 4 * time.Millisecond},
+				Handlers: []controller.HandlerRecord{{Handler: "podmanager"}, {Handler: "ipnet", Change: "configure IP connectivity"}},
+			},
+			{
+				SeqNum: 2, Enqueued: at(2), ProcessingStart: at(2), ProcessingEnd: at(2.0001), Name: "Add Pod", Description: "Add Pod default/db", Method: controller.Update,
+				IsFollowUp: true, FollowUpTo: 1, ErrorStr: "no IP address is free\nsecond line",
+			},
+		},
+		txns: []*kvscheduler.RecordedTxn{
+			{SeqNum: 0, Type: kvscheduler.NBTransaction, Resync: kvscheduler.FullResync, Start: at(0.002), Stop: at(0.02), Executed: []kvscheduler.RecordedOp{}},
+			{
+				SeqNum: 1, Type: kvscheduler.NBTransaction, Description: "Add Pod default/web", Start: at(1), Stop: at(1.0045), SouthboundTime: 4 * time.Millisecond,
+				Values: []kvscheduler.KeyValue{{Key: models.Key(tap), Value: tap}, {Key: models.Key(route), Value: route}},
+				Executed: []kvscheduler.RecordedOp{
+					{Operation: pb.TxnOperation_CREATE, Key: models.Key(tap), Descriptor: "vpp-interface", NewState: pb.ValueState_CONFIGURED, NewValue: tap, Duration: 3 * time.Millisecond},
+					{
+						Operation: pb.TxnOperation_CREATE, Key: models.Key(route), Descriptor: "vpp-route", NewState: pb.ValueState_RETRYING, NewValue: route,
+						NewErr: errors.New("network is unreachable"), Duration: time.Millisecond,
+					},
+				},
+			},
+			{SeqNum: 2, Type: kvscheduler.RetryFailedOps, RetryForTxn: 1, RetryAttempt: 1, Start: at(2), Stop: at(2.001), Executed: []kvscheduler.RecordedOp{
+				{Operation: pb.TxnOperation_CREATE, Key: models.Key(route), NewState: pb.ValueState_CONFIGURED, NewValue: route, IsRetry: true},
+			}},
+			{SeqNum: 3, Type: kvscheduler.NBTransaction, Resync: kvscheduler.DownstreamResync, Description: "drift: route deleted", Start: at(3), Stop: at(3.001)},
+			{SeqNum: 4, Type: kvscheduler.SBNotification, Start: at(4), Stop: at(4.000001)},
+		},
+		values: []kvscheduler.Status{
+			{BaseValueStatus: &pb.BaseValueStatus{
+				Value:         &pb.ValueStatus{Key: models.Key(tap), State: pb.ValueState_CONFIGURED, LastOperation: pb.TxnOperation_CREATE},
+				DerivedValues: []*pb.ValueStatus{{Key: "vpp/interface/unnumbered/vpp-tap-" + container, State: pb.ValueState_PENDING, Details: []string{"interface-with-ip"}}},
+			}},
+			{BaseValueStatus: &pb.BaseValueStatus{
+				Value: &pb.ValueStatus{Key: models.Key(route), State: pb.ValueState_RETRYING, LastOperation: pb.TxnOperation_CREATE, Error: "network is unreachable"},
+			}},
+		},
+		dump: []kvscheduler.DumpedValue{
+			{Key: models.Key(tap), Descriptor: "vpp-interface", Value: tap, Metadata: map[string]any{"ifIndex": 7}, Origin: kvscheduler.FromNB, State: pb.ValueState_CONFIGURED},
+			{Key: "linux/interface/host-name/eth0", Descriptor: "linux-interface-watcher", Origin: kvscheduler.FromSB, State: pb.ValueState_OBTAINED},
+		},
+	},
+	"node2": {
+		nodes: nodesync.NodesReport{ThisNode: "node2", Nodes: []nodesync.NodeReport{
+			{ID: 1, Name: "node1", VPPIPs: []string{}, MgmtIPs: []string{}},
+			{ID: 2, Name: "node2", VPPIPs: []string{"192.168.16.2/24"}, MgmtIPs: []string{"192.168.16.2"}},
+		}},
+		pods:     ipnet.PodsReport{Node: "node2", Pods: []ipnet.PodReport{}},
+		notReady: "startup resync is not done yet",
+		database: "etcd is not reached",
+		events:   []*controller.EventRecord{},
+		txns:     []*kvscheduler.RecordedTxn{},
+	},
+}
+
+// ServeHTTP answers as an agent does.
+func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch r.URL.Path {
+	case "/readiness":
+		h := struct {
+			Version         string
+			Error, Database string `json:",omitempty"`
+		}{"v1.2", f.notReady, f.database}
+		status := http.StatusOK
+		if f.notReady != "" {
+			status = http.StatusServiceUnavailable
+		}
+		rest.Answer(w, status, h)
+	case nodesync.NodesURL:
+		rest.JSON(w, f.nodes)
+	case ipnet.PodsURL:
+		rest.JSON(w, f.pods)
+	case ipnet.IPAMURL:
+		if f.ipam == nil {
+			rest.Error(w, http.StatusInternalServerError, errors.New("this node has no IP address yet"))
+			return
+		}
+		rest.JSON(w, f.ipam)
+	case "/controller/event-history":
+		history(w, r, f.events, func(e *controller.EventRecord) uint64 { return e.SeqNum })
+	case "/scheduler/txn-history":
+		history(w, r, f.txns, func(t *kvscheduler.RecordedTxn) uint64 { return t.SeqNum })
+	case "/scheduler/status":
+		f.serveStatus(w, r)
+	case "/scheduler/dump":
+		if len(q) == 0 {
+			rest.JSON(w, kvscheduler.DumpIndex{Descriptors: []string{"vpp-interface", "vpp-route"}, KeyPrefixes: []string{"config/vpp/v2/interfaces/"}})
+			return
+		}
+		if d := q.Get("descriptor"); d != "" && !strings.HasPrefix(d, "vpp-") {
+			rest.Error(w, http.StatusNotFound, errors.New("there is no descriptor \""+d+"\""))
+			return
+		}
+		out := []kvscheduler.DumpedValue{}
+		for _, v := range f.dump {
+			if strings.HasPrefix(v.Key, q.Get("key-prefix")) && (q.Get("descriptor") == "" || q.Get("descriptor") == v.Descriptor) {
+				out = append(out, v)
+			}
+		}
+		rest.JSON(w, out)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (f *fixture) serveStatus(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	out := []kvscheduler.Status{}
+	if key := q.Get("key"); key != "" {
+		found := kvscheduler.Status{BaseValueStatus: &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key}}}
+		for _, v := range f.values {
+			if v.GetValue().GetKey() == key {
+				found = v
+			}
+		}
+		rest.JSON(w, append(out, found))
+		return
+	}
+	for _, v := range f.values {
+		state := q.Get("state")
+		if strings.HasPrefix(v.GetValue().GetKey(), q.Get("key-prefix")) && (state == "" || state == v.GetValue().GetState().String()) {
+			out = append(out, v)
+		}
+	}
+	rest.JSON(w, out)
+}
+
+// history answers with records as the agent's histories do.
+func history[R any](w http.ResponseWriter, r *http.Request, records []*R, seqNum func(*R) uint64) {
+	q := r.URL.Query()
+	if q.Has("seq-num") {
+		for _, record := range records {
+			if strconv.FormatUint(seqNum(record), 10) == q.Get("seq-num") {
+				rest.JSON(w, record)
+				return
+			}
+		}
+		rest.Error(w, http.StatusNotFound, errors.New("#"+q.Get("seq-num")+" is not recorded"))
+		return
+	}
+	if last, err := strconv.Atoi(q.Get("last")); err == nil && last < len(records) {
+		records = records[len(records)-last:]
+	}
+	rest.JSON(w, records)
+}
