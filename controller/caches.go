@@ -24,7 +24,7 @@ type caches struct {
 	mu sync.RWMutex
 	// internal is what the handlers requested, as last committed.
 	internal map[string]proto.Message
-	// running is the transaction of the present event; nil between events.
+	// running is what the present transaction consists of; nil between events.
 	running *operations
 }
 
@@ -118,10 +118,20 @@ func (c *caches) onlyExternal(key string) bool {
 	return c.internal[key] == nil && len(c.externalValues(key)) > 0
 }
 
-func (c *caches) begin(o *operations) {
+// begin starts a transaction.
+func (c *caches) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = o
+	c.running = newOperations(nil)
+}
+
+// next returns the operations for the next event of the transaction. They begin with
+// those of the events before, which do not see what is added.
+func (c *caches) next() *operations {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = newOperations(c.running.snapshot())
+	return c.running
 }
 
 // end forgets the running transaction; internal becomes the result of update.

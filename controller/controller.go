@@ -122,8 +122,8 @@ func (c *Controller) GetConfig(key string) proto.Message { return c.caches.getCo
 // Fatal receives the error after which the agent must end. There is at most one.
 func (c *Controller) Fatal() <-chan error { return c.fatal }
 
-// Close lets the handlers process Shutdown, after all events that wait, and ends
-// the loop. When ctx ends, it does not wait for that any longer.
+// Close lets the handlers process Shutdown, after the events that wait, and ends
+// the loop. Changes in the database that wait are left to the next start. When ctx ends, it does not wait for that any longer.
 func (c *Controller) Close(ctx context.Context) error {
 	defer c.cancel()
 	started := true

@@ -170,6 +170,8 @@ func (r *rig) after(d time.Duration) {
 	synctest.Wait()
 }
 
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
 // inBubble runs a test with fake time: time passes only when everything waits.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
@@ -183,7 +185,7 @@ func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.Exte
 		r.sched = &fakeScheduler{rig: r}
 		r.a, r.b, r.c = &handler{name: "a", rig: r}, &handler{name: "b", rig: r}, &handler{name: "c", rig: r}
 		r.Controller = controller.New(controller.Options{
-			Config: cfg, Scheduler: r.sched, Sources: sources, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Config: cfg, Scheduler: r.sched, Sources: sources, Log: quiet,
 		})
 		r.Register(r.a, r.b, r.c)
 		r.Start()

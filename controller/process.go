@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/contiv/contiv/kvscheduler"
-	"google.golang.org/protobuf/proto"
 )
 
-// processing is the state of the one event that is processed. Its methods are
-// the steps, in the order in which process calls them.
+// processing is the state of one event that is processed. Its methods are steps
+// of Controller.process.
 type processing struct {
 	*Controller
 	queued
@@ -46,17 +41,33 @@ type processing struct {
 	incomplete bool
 }
 
-// process processes one event. An error is fatal.
+// process processes an event, and with it as many as may share its transaction.
+// An error is fatal.
 func (c *Controller) process(q queued) (fatal error) {
-	p := c.newProcessing(q)
-	p.receive()
-	p.selectHandlers()
-	p.logStart()
-	p.callHandlers()
-	p.commit()
-	p.revert()
-	p.finish()
-	return p.followWithResyncs()
+	c.caches.begin()
+	var events []*processing
+	for more := true; more; {
+		p := c.newProcessing(q)
+		p.receive()
+		p.selectHandlers()
+		p.logStart()
+		p.callHandlers()
+		events = append(events, p)
+		if more = !p.abort && isBulk(events[0].event); more {
+			q, more = c.queue.takeMore(len(events))
+		}
+	}
+	c.commit(events)
+	for _, p := range events {
+		p.revert()
+		p.finish()
+	}
+	for _, p := range events {
+		if err := p.followWithResyncs(); err != nil && fatal == nil {
+			fatal = err
+		}
+	}
+	return fatal
 }
 
 func (c *Controller) newProcessing(q queued) *processing {
@@ -64,7 +75,7 @@ func (c *Controller) newProcessing(q queued) *processing {
 		Controller: c,
 		queued:     q,
 		scope:      &scope{controller: c, seq: c.loop.nextSeq},
-		operations: newOperations(),
+		operations: c.caches.next(),
 		record: &EventRecord{
 			SeqNum:          c.loop.nextSeq,
 			Enqueued:        q.enqueued,
@@ -141,7 +152,6 @@ func (p *processing) handles(h EventHandler) (wants bool, err error) {
 }
 
 func (p *processing) callHandlers() {
-	p.caches.begin(p.operations)
 	if p.abort {
 		return
 	}
@@ -188,83 +198,6 @@ func (p *processing) recoverPanic(err *error) {
 		p.log.Error("Event handler panicked", "panic", r, "stack", string(debug.Stack()))
 		*err = NewAbortEventError(fmt.Errorf("panic: %v", r))
 	}
-}
-
-// commit merges the changes with the external configuration and gives them to the
-// scheduler, and remembers what the handlers requested.
-func (p *processing) commit() {
-	var remember func(map[string]proto.Message) map[string]proto.Message
-	defer func() { p.caches.end(remember) }()
-	if p.abort || p.withRevert() && len(p.errs) > 0 {
-		return
-	}
-	requested := p.operations.snapshot()
-	var values map[string]proto.Message
-	switch {
-	case p.update != nil:
-		values = p.caches.mergeUpdate(requested, p.externalKeys, p.log)
-		if len(values) == 0 {
-			return
-		}
-		remember = func(internal map[string]proto.Message) map[string]proto.Message {
-			apply(internal, requested)
-			return internal
-		}
-	case p.event.Method() == DownstreamResync:
-	default:
-		if p.incomplete {
-			requested = withKept(requested, p.caches.internal)
-		}
-		values = p.caches.mergeAll(requested, p.log)
-		remember = func(map[string]proto.Message) map[string]proto.Message { return requested }
-	}
-	if err := p.commitValues(values); err != nil && p.withRevert() {
-		remember = nil
-	}
-}
-
-func (p *processing) commitValues(values map[string]proto.Message) error {
-	txn := SchedulerTxn{
-		Resync:      p.resyncType(),
-		Revert:      p.withRevert(),
-		Description: p.description(),
-	}
-	if p.cfg.EnableRetry {
-		txn.Retry = &kvscheduler.Retry{
-			Period:     p.cfg.DelayRetry.Std(),
-			MaxCount:   p.cfg.MaxRetryAttempts,
-			ExpBackoff: p.cfg.EnableExpBackoffRetry,
-		}
-	}
-	for _, key := range sortedKeys(values) {
-		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
-	}
-	result, err := p.scheduler.Commit(p.ctx, txn)
-	if result.SeqNum != kvscheduler.NoSeqNum {
-		p.record.Txn = &TxnRecord{
-			SeqNum:         result.SeqNum,
-			SouthboundTime: result.SouthboundTime,
-			Operations:     result.Operations,
-			ErrorStr:       errorString(err),
-		}
-	}
-	if err != nil {
-		p.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)
-		p.errs = append(p.errs, err)
-		if p.healsErrors() && !p.failedOnlyExternally(result) {
-			p.heal = err
-		}
-	}
-	return err
-}
-
-// failedOnlyExternally tells if all failed keys are those of external sources: they
-// are for the retries of the scheduler, and for whoever wrote them.
-func (p *processing) failedOnlyExternally(result TxnResult) bool {
-	requested := p.operations.snapshot()
-	return len(result.FailedKeys) > 0 && !slices.ContainsFunc(result.FailedKeys, func(key string) bool {
-		return requested[key] != nil || !p.caches.onlyExternal(key)
-	})
 }
 
 // revert undoes the internal changes of handlers, backwards, when the event
@@ -367,30 +300,6 @@ func (p *processing) healsErrors() bool {
 	return p.update == nil || p.update.TransactionType() == BestEffort
 }
 
-func (p *processing) resyncType() kvscheduler.ResyncType {
-	switch p.event.Method() {
-	case FullResync:
-		return kvscheduler.FullResync
-	case UpstreamResync:
-		return kvscheduler.UpstreamResync
-	case DownstreamResync:
-		return kvscheduler.DownstreamResync
-	}
-	return kvscheduler.NotResync
-}
-
-// description is the text that goes with the transaction.
-func (p *processing) description() string {
-	var b strings.Builder
-	b.WriteString(p.event.Name())
-	for _, h := range p.record.Handlers {
-		if h.Change != "" {
-			fmt.Fprintf(&b, "\n* %s: %s", h.Handler, h.Change)
-		}
-	}
-	return b.String()
-}
-
 func (p *processing) logStart() {
 	p.log.Debug("Processing event", "name", p.record.Name, "description", p.record.Description,
 		"method", p.record.Method, "handlers", names(p.handlers))
@@ -424,23 +333,4 @@ func errorString(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// apply makes the changes of an update to a configuration.
-func apply(config, changes map[string]proto.Message) {
-	for key, value := range changes {
-		if isNil(value) {
-			delete(config, key)
-		} else {
-			config[key] = value
-		}
-	}
-}
-
-// withKept adds the values of a configuration that the result of an incomplete
-// resync does not contain.
-func withKept(result, config map[string]proto.Message) map[string]proto.Message {
-	kept := maps.Clone(config)
-	maps.Copy(kept, result)
-	return kept
 }

@@ -2,12 +2,19 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// maxQueued is how many events of each kind may wait.
-const maxQueued = 1000
+const (
+	// maxQueued is how many events of each lane may wait.
+	maxQueued = 1000
+	// maxBatch is how many events may share a transaction.
+	maxBatch = 64
+	// maxOvertaking is how many events may overtake bulk in a row.
+	maxOvertaking = 16
+)
 
 // queued is an event that waits.
 type queued struct {
@@ -21,25 +28,36 @@ type queued struct {
 
 // queue holds the events that wait to be processed. Senders may be many, the
 // event loop is the only one that takes.
+//
+// It has three lanes, each first in, first out: follow-ups, which go before
+// everything else; bulk, which are changes in the database that nobody waits
+// for; and all other events, which overtake bulk. So a pod does not wait for its
+// network until a thousand Kubernetes changes have been processed.
 type queue struct {
 	mu        sync.Mutex
-	events    []queued
 	followUps []queued
+	events    []queued
+	bulk      []queued
 	closed    error
+	// overtaken counts how often bulk had to wait.
+	overtaken int
 	// ready has an element when there may be something to take.
 	ready chan struct{}
 }
 
 func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
 
-// push appends an event; it never waits. Events of the loop itself are exempt
-// from the limit.
+// push appends an event; it never waits. Events of the loop itself are not
+// limited. A snapshot of the database makes the changes before it obsolete.
 func (q *queue) push(e queued, limited bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := &q.events
-	if e.followUp {
+	switch {
+	case e.followUp:
 		list = &q.followUps
+	case isBulk(e.event):
+		list = &q.bulk
 	}
 	switch {
 	case q.closed != nil:
@@ -47,38 +65,85 @@ func (q *queue) push(e queued, limited bool) error {
 	case limited && len(*list) >= maxQueued:
 		return fmt.Errorf("%w (%d events wait)", ErrQueueFull, len(*list))
 	}
+	if resync, ok := e.event.(*DBResync); ok && !resync.Local {
+		q.bulk = nil // none of their senders waits
+	}
 	*list = append(*list, e)
-	q.wake()
-	return nil
-}
-
-func (q *queue) wake() {
 	select {
 	case q.ready <- struct{}{}:
 	default:
 	}
+	return nil
 }
 
-// take removes the next event that may be processed: a follow-up if there is
-// one, else the oldest event, or, before the startup resync, the oldest
-// DBResync.
+// isBulk tells if the event is a change in the database.
+func isBulk(event Event) bool {
+	switch e := event.(type) {
+	case *KubeStateChange:
+		return true
+	case *ExternalConfigChange:
+		return e.Source == DatabaseSource && e.Result == nil
+	}
+	return false
+}
+
+// take removes the next event. Before the startup resync this can only be a
+// DBResync, or a follow-up.
 func (q *queue) take(started bool) (queued, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.followUps) > 0 {
 		return takeAt(&q.followUps, 0), true
 	}
-	for i, e := range q.events {
-		if _, resync := e.event.(*DBResync); started || resync {
-			return takeAt(&q.events, i), true
+	if !started {
+		i := q.resync()
+		if i < 0 {
+			return queued{}, false
 		}
+		return takeAt(&q.events, i), true
+	}
+	// Changes that are newer than a snapshot must not overtake it.
+	bulkMayGo := len(q.bulk) > 0 && q.resync() < 0
+	switch {
+	case bulkMayGo && (len(q.events) == 0 || q.overtaken >= maxOvertaking):
+		q.overtaken = 0
+		return takeAt(&q.bulk, 0), true
+	case len(q.events) > 0:
+		q.overtaken++
+		return takeAt(&q.events, 0), true
 	}
 	return queued{}, false
 }
 
+// takeMore removes the next event if it may share the transaction of bulk
+// that was taken before, n events in total.
+func (q *queue) takeMore(n int) (queued, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.followUps) > 0:
+		if isBestEffort(q.followUps[0].event) {
+			return takeAt(&q.followUps, 0), true
+		}
+	case n < maxBatch && len(q.events) == 0 && len(q.bulk) > 0:
+		return takeAt(&q.bulk, 0), true
+	}
+	return queued{}, false
+}
+
+func isBestEffort(event Event) bool {
+	update, ok := event.(UpdateEvent)
+	return ok && event.Method() == Update && update.TransactionType() == BestEffort
+}
+
+// resync returns the place of the first DBResync, -1 if there is none.
+func (q *queue) resync() int {
+	return slices.IndexFunc(q.events, func(e queued) bool { _, ok := e.event.(*DBResync); return ok })
+}
+
 func takeAt(list *[]queued, i int) queued {
 	e := (*list)[i]
-	*list = append((*list)[:i], (*list)[i+1:]...)
+	*list = slices.Delete(*list, i, i+1)
 	return e
 }
 
@@ -89,7 +154,7 @@ func (q *queue) close(reason error) []queued {
 	if q.closed == nil {
 		q.closed = reason
 	}
-	rest := append(q.followUps, q.events...)
-	q.followUps, q.events = nil, nil
+	rest := slices.Concat(q.followUps, q.events, q.bulk)
+	q.followUps, q.events, q.bulk = nil, nil, nil
 	return rest
 }

@@ -14,7 +14,12 @@ type operations struct {
 	values map[string]proto.Message // nil: delete
 }
 
-func newOperations() *operations { return &operations{values: make(map[string]proto.Message)} }
+func newOperations(values map[string]proto.Message) *operations {
+	if values == nil {
+		values = make(map[string]proto.Message)
+	}
+	return &operations{values: values}
+}
 
 // Put requests the value for the key.
 func (o *operations) Put(key string, value proto.Message) {

@@ -1,0 +1,168 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// commit gives what the handlers requested for the events, merged with the
+// external configuration, to the scheduler, and remembers it. Usually this is one
+// event; several are updates of which none is to be reverted.
+func (c *Controller) commit(events []*processing) {
+	var remember func(internal map[string]proto.Message) map[string]proto.Message
+	defer func() { c.caches.end(remember) }()
+
+	committed := slices.DeleteFunc(slices.Clone(events), func(p *processing) bool {
+		return p.abort || p.withRevert() && len(p.errs) > 0
+	})
+	if len(committed) == 0 {
+		return
+	}
+	t := &transaction{Controller: c, events: committed, first: committed[0]}
+	values, worthwhile := t.merge()
+	if !worthwhile {
+		return
+	}
+	err := t.commit(values)
+	if err == nil || !t.first.withRevert() {
+		remember = t.remember
+	}
+}
+
+// transaction is what the scheduler is given for some events.
+type transaction struct {
+	*Controller
+	events []*processing
+	// first is the only event, except for updates in bulk.
+	first *processing
+	// requested by the handlers.
+	requested map[string]proto.Message
+}
+
+// merge computes the values of the transaction; worthwhile is false for an update
+// without any.
+func (t *transaction) merge() (values map[string]proto.Message, worthwhile bool) {
+	last := t.events[len(t.events)-1]
+	t.requested = last.operations.snapshot()
+	switch {
+	case t.first.update != nil:
+		var externalKeys []string
+		for _, p := range t.events {
+			externalKeys = append(externalKeys, p.externalKeys...)
+		}
+		values = t.caches.mergeUpdate(t.requested, externalKeys, last.log)
+		return values, len(values) > 0
+	case t.first.event.Method() == DownstreamResync:
+		return nil, true
+	case t.first.incomplete:
+		kept := maps.Clone(t.caches.internal)
+		maps.Copy(kept, t.requested)
+		t.requested = kept
+	}
+	return t.caches.mergeAll(t.requested, last.log), true
+}
+
+// remember returns the internal configuration after the transaction.
+func (t *transaction) remember(internal map[string]proto.Message) map[string]proto.Message {
+	switch {
+	case t.first.event.Method() == DownstreamResync:
+		return internal
+	case t.first.update == nil:
+		return t.requested
+	}
+	for key, value := range t.requested {
+		if isNil(value) {
+			delete(internal, key)
+		} else {
+			internal[key] = value
+		}
+	}
+	return internal
+}
+
+// commit executes the transaction and notes the result with the events.
+func (t *transaction) commit(values map[string]proto.Message) error {
+	txn := SchedulerTxn{
+		Resync:      resyncType(t.first.event.Method()),
+		Revert:      t.first.withRevert(),
+		Description: t.description(),
+	}
+	if t.cfg.EnableRetry {
+		txn.Retry = &kvscheduler.Retry{
+			Period:     t.cfg.DelayRetry.Std(),
+			MaxCount:   t.cfg.MaxRetryAttempts,
+			ExpBackoff: t.cfg.EnableExpBackoffRetry,
+		}
+	}
+	for _, key := range sortedKeys(values) {
+		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
+	}
+	result, err := t.scheduler.Commit(t.first.ctx, txn)
+	if err != nil {
+		t.first.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)
+	}
+	heal := err != nil && !t.failedOnlyExternally(result)
+	for _, p := range t.events {
+		p.noteTransaction(result, err, heal)
+	}
+	return err
+}
+
+func (p *processing) noteTransaction(result TxnResult, err error, heal bool) {
+	if result.SeqNum != kvscheduler.NoSeqNum {
+		p.record.Txn = &TxnRecord{
+			SeqNum:         result.SeqNum,
+			SouthboundTime: result.SouthboundTime,
+			Operations:     result.Operations,
+			ErrorStr:       errorString(err),
+		}
+	}
+	if err != nil {
+		p.errs = append(p.errs, err)
+	}
+	if heal && p.healsErrors() {
+		p.heal = err
+	}
+}
+
+// failedOnlyExternally tells if all failed keys are those of external sources: they
+// are for the retries of the scheduler, and for whoever wrote them.
+func (t *transaction) failedOnlyExternally(result TxnResult) bool {
+	return len(result.FailedKeys) > 0 && !slices.ContainsFunc(result.FailedKeys, func(key string) bool {
+		return t.requested[key] != nil || !t.caches.onlyExternal(key)
+	})
+}
+
+// description is the text that goes with the transaction.
+func (t *transaction) description() string {
+	var b strings.Builder
+	b.WriteString(t.first.event.Name())
+	if n := len(t.events); n > 1 {
+		fmt.Fprintf(&b, " (%d events, #%d to #%d)", n, t.first.scope.seq, t.events[n-1].scope.seq)
+	}
+	for _, p := range t.events {
+		for _, h := range p.record.Handlers {
+			if h.Change != "" {
+				fmt.Fprintf(&b, "\n* %s: %s", h.Handler, h.Change)
+			}
+		}
+	}
+	return b.String()
+}
+
+func resyncType(m EventMethod) kvscheduler.ResyncType {
+	switch m {
+	case FullResync:
+		return kvscheduler.FullResync
+	case UpstreamResync:
+		return kvscheduler.UpstreamResync
+	case DownstreamResync:
+		return kvscheduler.DownstreamResync
+	}
+	return kvscheduler.NotResync
+}
