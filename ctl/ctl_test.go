@@ -1,0 +1,332 @@
+package ctl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve serves a handler on a socket until stop is called, or the test ends.
+func serve(t *testing.T, socket string, handler http.Handler) (stop func()) {
+	t.Helper()
+	l, err := rest.ListenUnix(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, handler)
+}
+
+func serveOn(t *testing.T, l net.Listener, handler http.Handler) (stop func()) {
+	server := &http.Server{Handler: handler}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.Serve(l)
+	}()
+	stop = sync.OnceFunc(func() {
+		server.Close()
+		<-done
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// run executes a command line.
+func run(t *testing.T, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	t.Setenv(ConfigVariable, "")
+	var o, e bytes.Buffer
+	c := Command("contivctl", &o, &e)
+	c.SetArgs(args)
+	err = c.ExecuteContext(context.Background())
+	return o.String(), e.String(), err
+}
+
+func TestAgentsAreThoseOfFlagsFileOrTheDefault(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ctl.yaml")
+	if err := os.WriteFile(file, []byte("agents: {b: 'http://b:9999', a: 'unix:///a.sock'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		opts targetOptions
+		want string
+	}{
+		{"default", targetOptions{}, "local=unix:///var/run/contiv/agent.sock"},
+		{"file", targetOptions{config: file}, "a=unix:///a.sock b=http://b:9999"},
+		{"flags replace the file", targetOptions{config: file, agents: []string{"c=https://[::1]:9999"}}, "c=https://[::1]:9999"},
+	} {
+		agents, err := c.opts.all(context.Background())
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		var got []string
+		for _, a := range agents {
+			got = append(got, a.Name+"="+a.URL)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestNodesAreFoundThroughEtcd(t *testing.T) {
+	address := fmt.Sprintf("127.%d.%d.1", 64+os.Getpid()>>8%128, os.Getpid()%256)
+	l, err := net.Listen("tcp", net.JoinHostPort(address, agentPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveOn(t, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, nodesync.NodesReport{ThisNode: "node1", Nodes: []nodesync.NodeReport{{ID: 1, Name: "node1"}}})
+	}))
+	server := etcdtest.Start(t)
+	s, ctx := server.Store(), context.Background()
+
+	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "nodes")
+	if err == nil || !strings.Contains(err.Error(), "etcd knows no nodes: does contiv-ksr run") {
+		t.Errorf("empty etcd: %v", err)
+	}
+
+	for name, value := range map[string]string{
+		"node1": `{"name":"node1","addresses":[{"type":"NodeHostName","address":"x"},{"type":"NodeInternalIP","address":"` + address + `"}]}`,
+		"node2": `{"name":"node2","from_the_future":1}`,
+	} {
+		if err := s.Put(ctx, models.KSRPrefix+"k8s/node/"+name, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, errOut, err := run(t, "--etcd-endpoints", server.Endpoint(), "nodes")
+	if !errors.Is(err, ErrReported) || !strings.Contains(out, "1   node1") || !strings.Contains(out, "ready") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(errOut, "node2: its Node object has no InternalIP: name its agent with --agent") {
+		t.Errorf("errors: %s", errOut)
+	}
+
+	server.Stop()
+	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--timeout", "100ms", "nodes")
+	if err == nil || !strings.Contains(err.Error(), "nodes cannot be read from etcd at "+server.Endpoint()) {
+		t.Errorf("etcd is down: %v", err)
+	}
+}
+
+func TestAnswersThatAreNoAnswers(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ name, contentType, body, want string }{
+		{"html", "text/html", "<html>", "404 Not Found"},
+		{"text", "text/plain", "nothing here", "404 Not Found: nothing here"},
+		{"json", "application/json", `{"Error": "no such pod"}`, "no such pod"},
+	} {
+		socket := filepath.Join(dir, c.name)
+		serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, c.body)
+		}))
+		if _, errOut, err := run(t, "--agent", "n=unix://"+socket, "pods"); !errors.Is(err, ErrReported) || errOut != "contivctl: n: "+c.want+"\n" {
+			t.Errorf("%s: %v, %q", c.name, err, errOut)
+		}
+	}
+	socket := filepath.Join(dir, "garbage")
+	serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "garbage") }))
+	if _, errOut, _ := run(t, "--agent", "n=unix://"+socket, "pods"); !strings.Contains(errOut, "are agent and CLI of the same version?") {
+		t.Errorf("garbage: %q", errOut)
+	}
+	hangs := filepath.Join(dir, "hangs")
+	serve(t, hangs, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	if _, errOut, _ := run(t, "--agent", "n=unix://"+hangs, "--timeout", "50ms", "pods"); !strings.Contains(errOut, "no answer in time (see --timeout)") {
+		t.Errorf("agent that hangs: %q", errOut)
+	}
+}
+
+// The REST API of the real scheduler is what the commands expect.
+func TestWithRealScheduler(t *testing.T) {
+	s := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { s.Close() })
+	created := make(map[string]*vpp_interfaces.Interface)
+	err := kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
+		Name: "vpp-interface", NB: true, Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		Create: func(_ context.Context, key string, v *vpp_interfaces.Interface) (m kvscheduler.NoMetadata, err error) {
+			if v.GetName() == "broken" {
+				return m, errors.New("no such device")
+			}
+			created[key] = v
+			return m, nil
+		},
+		Delete: func(_ context.Context, key string, _ *vpp_interfaces.Interface, _ kvscheduler.NoMetadata) error {
+			delete(created, key)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn := s.NewTransaction()
+	for _, name := range []string{"tap1", "broken"} {
+		txn.Put(models.VPPInterfaceKey(name), &vpp_interfaces.Interface{Name: name})
+	}
+	if _, err := txn.Commit(context.Background(), kvscheduler.WithDescription("two interfaces")); err == nil {
+		t.Fatal("the broken interface was created")
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, s.Handler())
+
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"txns", []string{"two interfaces", "OPS", "FAILED"}},
+		{"txns 0", []string{"#0 NB Transaction \"two interfaces\"", "CREATE", "error: no such device"}},
+		{"values", []string{"CONFIGURED  CREATE  config/vpp/v2/interfaces/tap1", "error: no such device"}},
+		{"values --state configured", []string{"tap1"}},
+		{"values config/vpp/v2/interfaces/tap1", []string{"CONFIGURED"}},
+		{"dump", []string{"descriptors:\n    vpp-interface\n", "key prefixes:\n    config/vpp/v2/interfaces/\n"}},
+		{"dump --view NB", []string{`{"name":"tap1"}`, `{"name":"broken"}`}},
+		{"dump --view cached --descriptor vpp-interface config/vpp/v2/interfaces/tap", []string{"n: 1 value\n"}},
+	} {
+		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(c.args)...)...)
+		if err != nil {
+			t.Errorf("%s: %v %s", c.args, err, errOut)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %q is missing in\n%s", c.args, want, out)
+			}
+		}
+	}
+	_, errOut, err := run(t, "--agent", "n=unix://"+socket, "dump", "--descriptor", "vpp-interfac")
+	if !errors.Is(err, ErrReported) || !strings.Contains(errOut, `did you mean "vpp-interface"?`) {
+		t.Errorf("wrong descriptor: %v %s", err, errOut)
+	}
+	_, _, err = run(t, "--agent", "n=unix://"+socket, "values", "config/vpp/v2/interfaces/tap7")
+	if err == nil || !strings.Contains(err.Error(), `did you mean "config/vpp/v2/interfaces/tap1"?`) {
+		t.Errorf("wrong key: %v", err)
+	}
+}
+
+// eventAgent is an agent with a history of events.
+type eventAgent struct {
+	mu     sync.Mutex
+	events []*controller.EventRecord
+}
+
+// happen adds n events, numbered from the given number on.
+func (a *eventAgent) happen(from uint64, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range n {
+		a.events = append(a.events, &controller.EventRecord{SeqNum: from + uint64(i), Name: fmt.Sprintf("event %d", from+uint64(i))})
+	}
+}
+
+func (a *eventAgent) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = nil
+}
+
+func (a *eventAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := r.URL.Query()
+	out := a.events
+	if q.Has("from") {
+		from, _ := strconv.ParseUint(q.Get("from"), 10, 64)
+		to, _ := strconv.ParseUint(q.Get("to"), 10, 64)
+		out = slices.DeleteFunc(slices.Clone(out), func(e *controller.EventRecord) bool { return e.SeqNum < from || e.SeqNum > to })
+	} else if last, _ := strconv.Atoi(q.Get("last")); last < len(out) {
+		out = out[len(out)-last:]
+	}
+	rest.JSON(w, out)
+}
+
+func TestFollowedEvents(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	agent := &eventAgent{}
+	agent.happen(0, 5)
+	stop := serve(t, socket, agent)
+
+	out, outW := io.Pipe()
+	errOut, errW := io.Pipe()
+	c := &cli{name: "contivctl", out: outW, errOut: errW, format: asTable, poll: time.Millisecond,
+		targets: targetOptions{agents: []string{"n=unix://" + socket}, timeout: time.Second}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.followEvents(ctx, nil, 2) }()
+	lines, errLines := bufio.NewScanner(out), bufio.NewScanner(errOut)
+	expect := func(s *bufio.Scanner, want string) {
+		t.Helper()
+		if !s.Scan() || !strings.HasSuffix(s.Text(), want) {
+			t.Fatalf("got %q, want a line that ends in %q", s.Text(), want)
+		}
+	}
+
+	expect(lines, "EVENT")
+	expect(lines, "event 3")
+	expect(lines, "event 4")
+	agent.happen(5, 1)
+	expect(lines, "event 5")
+	agent.happen(6, 250) // more than are asked for at a time
+	for i := 6; i < 256; i++ {
+		expect(lines, fmt.Sprintf("event %d", i))
+	}
+
+	stop()
+	expect(errLines, "does the agent run?")
+	agent.forget()
+	agent.happen(0, 2)
+	serve(t, socket, agent)
+	expect(errLines, "n: answers again")
+	expect(lines, "event 0")
+	expect(lines, "event 1")
+
+	cancel()
+	go io.Copy(io.Discard, out)
+	go io.Copy(io.Discard, errOut)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	outW.Close()
+	errW.Close()
+}
+
+func TestTableFitsAndCutsNothingOff(t *testing.T) {
+	var b strings.Builder
+	table := printer{Writer: &b}.table("A", "TEXT")
+	table.add("x", strings.Repeat("word ", 40))
+	table.add("ü", strings.Repeat("x", 130))
+	table.add("", "")
+	table.write()
+	words := strings.Count(b.String(), "word")
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len(line) > maxWidth && !strings.Contains(line, "xxx") {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if words != 40 || !strings.Contains(b.String(), strings.Repeat("x", 130)) || !strings.HasSuffix(b.String(), "\n-\n") {
+		t.Error(b.String())
+	}
+}
