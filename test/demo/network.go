@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -110,7 +111,7 @@ func (d *demo) showWiring(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.printf("  %s\n", strings.ReplaceAll(strings.TrimSpace(event.String()), "\n", "\n  "))
+	d.printf("  %s\n", strings.ReplaceAll(strings.TrimSpace(shorten(event.String())), "\n", "\n  "))
 	d.printTxn(txn)
 	if len(lab.Operations(txn)) == 0 {
 		return fmt.Errorf("transaction #%d wired the pod without an operation", txn.SeqNum)
@@ -136,19 +137,27 @@ func wiring(ctx context.Context, l *lab.Lab, pod lab.Pod) (*controller.EventReco
 
 // printTxn prints a transaction without the values, a line per operation.
 func (d *demo) printTxn(txn *kvscheduler.RecordedTxn) {
-	d.printf("  transaction #%d %q: %s, of which in the kernel %s\n", txn.SeqNum, txn.Description, ms(txn.Stop.Sub(txn.Start)), ms(txn.SouthboundTime))
+	about, _, _ := strings.Cut(txn.Description, "\n")
+	d.printf("  transaction #%d %q: %s, of which in the kernel %s\n", txn.SeqNum, shorten(about), ms(txn.Stop.Sub(txn.Start)), ms(txn.SouthboundTime))
 	w := d.table()
 	for i, op := range txn.Executed {
-		notes := ""
+		notes := ms(op.Duration)
 		if op.NOOP {
-			notes = "(nothing to do)"
+			notes = "nothing to do"
 		}
 		if op.NewErr != nil {
 			notes = op.NewErr.Error()
 		}
-		fmt.Fprintf(w, "    %d.\t%s\t%s\t→ %s\t%s\n", i+1, op.Operation, op.Key, op.NewState, notes)
+		fmt.Fprintf(w, "    %d.\t%s\t%s\t→ %s\t%s\n", i+1, op.Operation, shorten(op.Key), op.NewState, notes)
 	}
 	w.Flush()
+}
+
+var longID = regexp.MustCompile(`[0-9a-f]{40,}`)
+
+// shorten cuts IDs of containers, as other tools do.
+func shorten(text string) string {
+	return longID.ReplaceAllStringFunc(text, func(id string) string { return id[:12] + "…" })
 }
 
 func (d *demo) showCommands() {

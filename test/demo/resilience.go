@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sync/errgroup"
 )
 
 // healLimit is how long the repair of a deleted route may take.
@@ -163,12 +164,11 @@ func (d *demo) crash(ctx context.Context, node string, streams []*lab.Stream) (k
 		return 0, down, err
 	}
 	flow := func(n int) error {
+		var all errgroup.Group
 		for _, s := range streams {
-			if err := s.Await(ctx, n); err != nil {
-				return fmt.Errorf("%s: %w", s.Path, err)
-			}
+			all.Go(func() error { return s.Await(ctx, n) })
 		}
-		return nil
+		return all.Wait()
 	}
 	if err := flow(20); err != nil {
 		return 0, down, err

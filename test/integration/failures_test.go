@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sync/errgroup"
 )
 
 // traffic sends datagrams until the test calls the returned function, which
@@ -43,10 +44,12 @@ func traffic(t *testing.T, from lab.Pod, to ...lab.Endpoint) (flow func(n int), 
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
+		var all errgroup.Group
 		for _, s := range streams {
-			if err := s.Await(ctx, n); err != nil {
-				t.Fatalf("%s: %v", s.Path, err)
-			}
+			all.Go(func() error { return s.Await(ctx, n) })
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	flow(10)

@@ -61,13 +61,14 @@ func (r *REST) Drift(ctx context.Context) ([]kvscheduler.RecordedOp, error) {
 	return Operations(txn), err
 }
 
-// Operations returns what the transactions did to the southbound: all operations
-// but those that only changed the state of a value.
+// Operations returns what the transactions did to the southbound. Left out is
+// what only changed the state of a value, and what the scheduler was told of
+// values that are not its own.
 func Operations(txns ...*kvscheduler.RecordedTxn) []kvscheduler.RecordedOp {
 	var ops []kvscheduler.RecordedOp
 	for _, txn := range txns {
 		for _, op := range txn.Executed {
-			if !op.NOOP {
+			if !op.NOOP && op.NewState != pb.ValueState_OBTAINED && op.PrevState != pb.ValueState_OBTAINED {
 				ops = append(ops, op)
 			}
 		}

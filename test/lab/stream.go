@@ -79,7 +79,7 @@ func (s *Stream) Await(ctx context.Context, n int) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d datagrams came back: %w", n-(goal-arrived), n, ctx.Err())
+			return fmt.Errorf("%s: %d of %d datagrams came back: %w", s.Path, n-(goal-arrived), n, ctx.Err())
 		}
 	}
 }
