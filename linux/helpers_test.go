@@ -313,3 +313,18 @@ func lacks(t testing.TB, text string, parts ...string) {
 		}
 	}
 }
+
+// newPods wires many pods of one node.
+func newPods(t testing.TB, count int) (*node, []proto.Message) {
+	t.Helper()
+	n := newNode(t)
+	var values []proto.Message
+	for i := range count {
+		id := fmt.Sprint(i)
+		n.addTap("vpp-tap-" + id)
+		p := newPod(id, netNSName(t), fmt.Sprintf("10.1.%d.%d", i/200, i%200+2), "10.1.255.1")
+		n.create(p.values()...)
+		values = append(values, p.values()...)
+	}
+	return n, values
+}

@@ -329,11 +329,38 @@ func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInter
 	}
 	c.mtu = v.GetMtu()
 	p.remember(at.ns, v, at.index)
-	if err := reshape(at.ns, at.link, c); err != nil {
+	change := func() error { return reshape(at.ns, at.link, c) }
+	if c.mac != nil {
+		err = at.keepNeighbours(change)
+	} else {
+		err = change()
+	}
+	if err != nil {
 		p.remember(at.ns, old, at.index)
 		return InterfaceMetadata{}, fmt.Errorf("update interface %s in %s: %w", v.GetName(), at.ns.name, err)
 	}
 	return metadataOf(v, at.index), nil
+}
+
+// keepNeighbours puts back the permanent neighbours of a device, which the kernel
+// forgets when its MAC address changes.
+func (at *location) keepNeighbours(change func() error) error {
+	neighbours, err := at.ns.neighbours()
+	if err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	for _, n := range neighbours {
+		if n.LinkIndex != at.index {
+			continue
+		}
+		if err := at.ns.NeighSet(&n); err != nil {
+			return fmt.Errorf("restore neighbour %s of %s: %w", n.IP, at.link.Attrs().Name, err)
+		}
+	}
+	return nil
 }
 
 // deleteInterface removes the device, or gives it back to whom it came from.

@@ -1,0 +1,106 @@
+package linux
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// HostLink is a network device of a node that Contiv did not make.
+type HostLink struct {
+	Name string
+	// MTU in bytes.
+	MTU int
+	// Addresses with the lengths of their prefixes.
+	Addresses []netip.Prefix
+	// DefaultGateway is the next hop of a default route of the main table that
+	// leaves through the device; the zero Addr if there is none. For a default
+	// route without next hop, it is the unspecified address.
+	DefaultGateway netip.Addr
+	// Up tells if the device is administratively up.
+	Up bool
+}
+
+// Links returns the devices of the agent's own network namespace in the order of
+// their indexes, without those that Contiv made. Of several default routes
+// through a device, the one with the lowest metric counts, IPv4 before IPv6.
+func (p *Plugin) Links() ([]HostLink, error) { return hostLinks(p.namespaces.own) }
+
+// Links returns the devices of a network namespace, given by its path; "": of the
+// calling thread. See Plugin.Links.
+func Links(netNS string) ([]HostLink, error) {
+	n, err := newNamespaces(netNS, defaultNamedDir)
+	if err != nil {
+		return nil, err
+	}
+	defer n.close()
+	return hostLinks(n.own)
+}
+
+func hostLinks(ns *netNS) ([]HostLink, error) {
+	links, err := ns.links()
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := ns.addresses()
+	if err != nil {
+		return nil, err
+	}
+	host := make([]HostLink, 0, len(links))
+	at := map[int]*HostLink{}
+	for _, l := range links {
+		attrs := l.Attrs()
+		if strings.HasPrefix(attrs.Alias, contivAliasPrefix) && attrs.Name != loopbackName {
+			continue
+		}
+		host = append(host, HostLink{Name: attrs.Name, MTU: attrs.MTU, Up: isUp(l)})
+		at[attrs.Index] = &host[len(host)-1]
+	}
+	for _, a := range addresses {
+		if l := at[a.index]; l != nil {
+			l.Addresses = append(l.Addresses, a.prefix)
+		}
+	}
+	return host, setDefaultGateways(ns, at)
+}
+
+func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
+	for _, noNextHop := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		family := netlink.FAMILY_V4
+		if noNextHop.Is6() {
+			family = netlink.FAMILY_V6
+		}
+		var routes []netlink.Route
+		err := repeatInterrupted(func() (err error) {
+			routes, err = ns.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_DST)
+			return err
+		})
+		if unsupportedByKernel(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list default routes of %s: %w", ns.name, err)
+		}
+		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return a.Priority - b.Priority })
+		for _, r := range routes {
+			hops := []*netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw}}
+			if len(r.MultiPath) > 0 {
+				hops = r.MultiPath
+			}
+			for _, hop := range hops {
+				l := links[hop.LinkIndex]
+				if l == nil || l.DefaultGateway.IsValid() {
+					continue
+				}
+				l.DefaultGateway = noNextHop
+				if gw, ok := netip.AddrFromSlice(hop.Gw); ok {
+					l.DefaultGateway = gw.Unmap()
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package linux
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+)
+
+func TestNamespaceIsSharedWhileInUseAndClosedAfterwards(t *testing.T) {
+	n, netns := newNode(t), netNSName(t)
+	byName := byPath(netns)
+	byName.Type, byName.Reference = 1, netns // NSID
+	a, err := n.namespaces.acquire(byPath(netns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := n.namespaces.acquire(byName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a != b {
+		t.Error("two references to one namespace opened it twice")
+	}
+	n.namespaces.release(a)
+	n.namespaces.closeIdle()
+	if _, err := b.links(); err != nil {
+		t.Errorf("closed while in use: %v", err)
+	}
+	n.namespaces.release(b)
+	waitFor(t, func() bool {
+		n.namespaces.mu.Lock()
+		defer n.namespaces.mu.Unlock()
+		return len(n.namespaces.open) == 0
+	}, "an idle namespace is closed")
+}
+
+func TestOwnNamespaceByAnotherReference(t *testing.T) {
+	n := newNode(t)
+	ns, err := n.namespaces.acquire(byPath(n.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns != n.namespaces.own {
+		t.Error("the agent's namespace was opened twice")
+	}
+	n.namespaces.release(ns)
+	if _, err := ns.links(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThreadsReturnFromNamespaces(t *testing.T) {
+	n := newNode(t)
+	home, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failure := errors.New("failure")
+	for range 20 {
+		err := n.namespaces.own.enter(func() error {
+			var there unix.Stat_t
+			if err := unix.Stat("/proc/thread-self/ns/net", &there); err != nil || there.Ino != n.namespaces.own.id.ino {
+				t.Errorf("in namespace %d, want %d (%v)", there.Ino, n.namespaces.own.id.ino, err)
+			}
+			return failure
+		})
+		if !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		if ns, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net"); err == nil && ns != home {
+			t.Errorf("thread %s is in %s, want %s", task.Name(), ns, home)
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	n := newNode(t)
+	n.addTap("vpp-tap-1")
+	n.ip("link", "add", "nic0", "mtu", "1400", "type", "veth", "peer", "name", "nic1")
+	n.ip("link", "set", "nic0", "up")
+	n.ip("link", "set", "nic1", "up")
+	n.ip("addr", "add", "192.168.1.1/24", "dev", "nic0")
+	n.ip("addr", "add", "fd00::1/64", "dev", "nic0", "nodad")
+	n.ip("route", "add", "default", "via", "192.168.1.254")
+	n.ip("route", "add", "default", "dev", "nic1", "metric", "10")
+	links, err := Links(pathOf(n.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]HostLink{}
+	for _, l := range links {
+		var global []netip.Prefix
+		for _, a := range l.Addresses {
+			if !a.Addr().IsLinkLocalUnicast() {
+				global = append(global, a)
+			}
+		}
+		l.Addresses = global
+		found[l.Name] = l
+	}
+	want := map[string]HostLink{
+		"lo": {Name: "lo", MTU: 65536, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
+		"nic0": {Name: "nic0", MTU: 1400, Up: true, DefaultGateway: netip.MustParseAddr("192.168.1.254"),
+			Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.1/24"), netip.MustParsePrefix("fd00::1/64")}},
+		"nic1": {Name: "nic1", MTU: 1500, Up: true, DefaultGateway: netip.IPv4Unspecified()},
+	}
+	for name := range found {
+		if _, ok := want[name]; !ok && name[:4] == "tap-" {
+			delete(found, name) // the end of the TAP that waits for its pod
+		}
+	}
+	if diff := cmp.Diff(want, found, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// One pass over many pods, printed; see also the benchmark.
+func TestManyNamespacesInOnePass(t *testing.T) {
+	const pods = 100
+	n, expected := newPods(t, pods)
+	n.restart()
+	start := time.Now()
+	found := n.retrieve(expected...)
+	t.Logf("%d values in %d namespaces were retrieved in %v", len(found), pods, time.Since(start))
+	found.hasExactly(t, expected...)
+}
+
+func BenchmarkRetrieve100Namespaces(b *testing.B) {
+	n, expected := newPods(b, 100)
+	for b.Loop() {
+		if found := n.retrieve(expected...); len(found) != len(expected) {
+			b.Fatalf("%d values, want %d", len(found), len(expected))
+		}
+	}
+}
