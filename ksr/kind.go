@@ -6,6 +6,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +17,9 @@ type Kind string
 
 // The reflected kinds.
 const (
-	Namespace Kind = "namespace"
-	Node      Kind = "node"
-	Pod       Kind = "pod"
+	Namespace Kind = dbresources.Namespace
+	Node      Kind = dbresources.Node
+	Pod       Kind = dbresources.Pod
 )
 
 // kind is what the reflector knows of a kind.
@@ -80,11 +81,14 @@ func (k Kind) KeyPrefix() string { return models.KSRPrefix + "k8s/" + string(k) 
 
 // Key is the key of the object in the store.
 func (r Ref) Key() string {
-	key := r.Kind.KeyPrefix() + r.Name
-	if r.Namespace != "" {
-		key += "/namespace/" + r.Namespace
+	switch r.Kind {
+	case Namespace:
+		return models.KSRPrefix + dbresources.NamespaceKey(r.Name)
+	case Node:
+		return models.KSRPrefix + dbresources.NodeKey(r.Name)
+	default:
+		return models.KSRPrefix + dbresources.PodKey(r.Name, r.Namespace)
 	}
-	return key
 }
 
 // nodeOfKey returns the name of the node that a key of the kind Node is for.
