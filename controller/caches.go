@@ -50,14 +50,14 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		if c.kubeState == nil {
 			c.kubeState = KubeState{}
 		}
-		c.external[DatabaseSource] = maps.Clone(e.External)
+		c.external[DatabaseSource] = usable(e.External, DatabaseSource, log)
 		for _, s := range sources {
 			snapshot, err := s.GetConfigSnapshot()
 			if err != nil {
 				log.Warn("External source has no snapshot, its last known one is used", "source", s.String(), "error", err)
 				continue
 			}
-			c.external[s.String()] = maps.Clone(snapshot)
+			c.external[s.String()] = usable(snapshot, s.String(), log)
 		}
 	case *KubeStateChange:
 		values := c.kubeState[e.Resource]
@@ -71,12 +71,12 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 			values[e.Key] = e.NewValue
 		}
 	case *ExternalConfigResync:
-		if err := c.knows(e.Source); err != nil {
+		if err := c.accepts(e.Source, e.Config); err != nil {
 			return nil, err
 		}
-		c.external[e.Source] = maps.Clone(e.Config)
+		c.external[e.Source] = usable(e.Config, e.Source, log)
 	case *ExternalConfigChange:
-		if err := c.knows(e.Source); err != nil {
+		if err := c.accepts(e.Source, e.Changes); err != nil {
 			return nil, err
 		}
 		values := c.external[e.Source]
@@ -84,11 +84,12 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 			values = make(ExternalConfig)
 			c.external[e.Source] = values
 		}
-		for key, value := range e.Changes {
-			if isNil(value) {
-				delete(values, key)
-			} else {
+		additions := usable(e.Changes, e.Source, log)
+		for key := range e.Changes {
+			if value, ok := additions[key]; ok {
 				values[key] = value
+			} else {
+				delete(values, key)
 			}
 			changed = append(changed, key)
 		}
@@ -96,26 +97,45 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 	return changed, nil
 }
 
-func (c *caches) knows(source string) error {
+// accepts tells what is wrong with an event of an external source: it is then
+// refused as a whole.
+func (c *caches) accepts(source string, config ExternalConfig) error {
 	if !slices.Contains(c.sources, source) {
 		return fmt.Errorf("external source %q is not known: sources are %q", source, c.sources)
 	}
-	return nil
-}
-
-// externalValues returns the external values for the key in the order of precedence.
-func (c *caches) externalValues(key string) (values []proto.Message) {
-	for _, source := range c.sources {
-		if value := c.external[source][key]; !isNil(value) {
-			values = append(values, value)
-		}
+	if source == DatabaseSource {
+		return nil // nobody could be told: what makes no sense is left out
 	}
-	return values
+	return validateDirectives(config)
 }
 
 // onlyExternal tells if no handler requested the key.
 func (c *caches) onlyExternal(key string) bool {
-	return c.internal[key] == nil && len(c.externalValues(key)) > 0
+	if c.internal[key] != nil {
+		return false
+	}
+	for _, config := range c.external {
+		if !isNil(config[key]) {
+			return true
+		}
+	}
+	return false
+}
+
+// usable returns a copy of the configuration without directives that make no sense.
+func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConfig {
+	result := maps.Clone(config)
+	for key, value := range config {
+		if isNil(value) {
+			delete(result, key)
+		} else if isDirectives(key) {
+			if err := validateDirective(key, value); err != nil {
+				log.Error("Merge directives are ignored", "source", source, "key", key, "error", err)
+				delete(result, key)
+			}
+		}
+	}
+	return result
 }
 
 // begin starts a transaction.

@@ -4,53 +4,107 @@ import (
 	"fmt"
 	"log/slog"
 
+	mergepb "github.com/contiv/contiv/api/contiv/merge"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// merge puts the external values, in the order of their precedence, onto the
-// internal one: fields that are set replace, items of lists are added. Either
-// may be absent; nil is the result of nothing at all. The inputs are not changed.
-func merge(internal proto.Message, external []proto.Message) (proto.Message, error) {
-	if len(external) == 0 {
+// merge puts the external value onto the internal one: fields that are set
+// replace, items of lists are added unless the list has them. Either may be nil.
+// The inputs are not changed.
+func merge(internal, external proto.Message) (proto.Message, error) {
+	switch {
+	case isNil(external):
 		return internal, nil
+	case isNil(internal):
+		return external, nil
 	}
-	var merged proto.Message
-	if !isNil(internal) {
-		merged = proto.Clone(internal)
+	if have, want := proto.MessageName(external), proto.MessageName(internal); have != want {
+		return internal, fmt.Errorf("external value is a %s, internal value a %s: external one ignored", have, want)
 	}
-	for _, value := range external {
-		if merged == nil {
-			merged = proto.Clone(value)
-			continue
-		}
-		if have, want := proto.MessageName(value), proto.MessageName(merged); have != want {
-			return internal, fmt.Errorf("external value is a %s, internal value a %s: external one ignored", have, want)
-		}
-		proto.Merge(merged, value)
-	}
+	merged := proto.Clone(internal)
+	addition := proto.Clone(external)
+	removePresent(addition.ProtoReflect(), merged.ProtoReflect())
+	proto.Merge(merged, addition)
 	return merged, nil
+}
+
+// removePresent removes from the lists of addition what those of value contain,
+// so that what is said twice is not there twice.
+func removePresent(addition, value protoreflect.Message) {
+	addition.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.IsMap() || !value.Has(field):
+		case field.IsList():
+			present, list, kept := value.Get(field).List(), v.List(), 0
+			for i := range list.Len() {
+				if item := list.Get(i); !hasItem(present, item) {
+					list.Set(kept, item)
+					kept++
+				}
+			}
+			list.Truncate(kept)
+		case field.Message() != nil:
+			removePresent(v.Message(), value.Get(field).Message())
+		}
+		return true
+	})
+}
+
+func hasItem(list protoreflect.List, item protoreflect.Value) bool {
+	for i := range list.Len() {
+		if list.Get(i).Equal(item) {
+			return true
+		}
+	}
+	return false
+}
+
+// merged returns the value that a key gets: the internal one with the directives
+// and values of all external sources, in the order of their precedence; nil for
+// none. internal is not changed.
+func (c *caches) merged(key string, internal proto.Message, log *slog.Logger) proto.Message {
+	value := internal
+	for _, source := range c.sources {
+		config := c.external[source]
+		if d, ok := config[directivesKey(key)].(*mergepb.Directives); ok {
+			value = c.directed(value, d, log)
+		}
+		var err error
+		if value, err = merge(value, config[key]); err != nil {
+			log.Error("Merge with external configuration failed", "key", key, "source", source, "error", err)
+		}
+	}
+	if isNil(value) {
+		return nil
+	}
+	return value
+}
+
+// directed returns the value as the directives leave it.
+func (c *caches) directed(value proto.Message, d *mergepb.Directives, log *slog.Logger) proto.Message {
+	if isNil(value) || d.GetDiscard() {
+		return nil
+	}
+	changed := proto.Clone(value)
+	if err := applyDirectives(changed, d); err != nil { // they were validated for this type
+		log.Error("Merge directives failed", "key", d.GetKey(), "error", err)
+		return value
+	}
+	return changed
 }
 
 // mergeUpdate turns the internal changes of an update into the final ones: those
 // keys, and the keys that changed externally, with all values that now count.
 func (c *caches) mergeUpdate(changes map[string]proto.Message, externalKeys []string, log *slog.Logger) map[string]proto.Message {
 	final := make(map[string]proto.Message, len(changes)+len(externalKeys))
-	put := func(key string, internal proto.Message) {
-		merged, err := merge(internal, c.externalValues(key))
-		if err != nil {
-			log.Error("Merge with external configuration failed", "key", key, "error", err)
-		}
-		if isNil(merged) {
-			merged = nil
-		}
-		final[key] = merged
-	}
 	for key, value := range changes {
-		put(key, value)
+		final[key] = c.merged(key, value, log)
 	}
-	for _, key := range externalKeys {
-		if _, changed := changes[key]; !changed {
-			put(key, c.internal[key])
+	for _, externalKey := range externalKeys {
+		key := mergedKey(externalKey)
+		if _, done := final[key]; !done {
+			final[key] = c.merged(key, c.internal[key], log)
 		}
 	}
 	return final
@@ -62,13 +116,14 @@ func (c *caches) mergeAll(internal map[string]proto.Message, log *slog.Logger) m
 	for key, value := range internal {
 		final[key] = value
 	}
-	for _, source := range c.sources {
-		for key := range c.external[source] {
-			merged, err := merge(internal[key], c.externalValues(key))
-			if err != nil {
-				log.Error("Merge with external configuration failed", "key", key, "error", err)
+	for _, config := range c.external {
+		for externalKey := range config {
+			key := mergedKey(externalKey)
+			if value := c.merged(key, internal[key], log); value != nil {
+				final[key] = value
+			} else {
+				delete(final, key)
 			}
-			final[key] = merged
 		}
 	}
 	return final

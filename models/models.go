@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/contiv/contiv/api/contiv/merge"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -28,7 +29,9 @@ var (
 	LinuxInterface = model("linux.interfaces", "v2", "interface", (*linux_interfaces.Interface).GetName)
 	LinuxARP       = model("linux.l3", "v2", "arp", linuxARPName)
 	LinuxRoute     = model("linux.l3", "v2", "route", linuxRouteName)
-	all            = []*Model{VPPInterface, BridgeDomain, L2FIB, VPPRoute, VPPARP, VRFTable, NAT44Global, NAT44Interface, NAT44Pool, DNAT44, LinuxInterface, LinuxARP, LinuxRoute}
+	// MergeDirectives are for the controller, not for the vswitch.
+	MergeDirectives = model("contiv", "v1", "merge", (*merge.Directives).GetKey)
+	all             = []*Model{VPPInterface, BridgeDomain, L2FIB, VPPRoute, VPPARP, VRFTable, NAT44Global, NAT44Interface, NAT44Pool, DNAT44, LinuxInterface, LinuxARP, LinuxRoute, MergeDirectives}
 )
 
 // model makes a Model of messages of type M; a nil name makes it a singleton.

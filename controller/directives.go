@@ -1,0 +1,183 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	mergepb "github.com/contiv/contiv/api/contiv/merge"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// directivesKey is the key of the merge directives for a northbound key.
+func directivesKey(key string) string { return models.MergeDirectives.KeyPrefix() + key }
+
+// mergedKey returns the northbound key that an external key has an effect on.
+func mergedKey(externalKey string) string {
+	return strings.TrimPrefix(externalKey, models.MergeDirectives.KeyPrefix())
+}
+
+func isDirectives(externalKey string) bool {
+	return strings.HasPrefix(externalKey, models.MergeDirectives.KeyPrefix())
+}
+
+// validateDirectives reports what in an external configuration no merge could
+// make sense of.
+func validateDirectives(config ExternalConfig) error {
+	var errs []error
+	for _, key := range sortedKeys(config) {
+		if !isDirectives(key) || isNil(config[key]) {
+			continue
+		}
+		if err := validateDirective(key, config[key]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func validateDirective(key string, value proto.Message) error {
+	d, ok := value.(*mergepb.Directives)
+	if !ok {
+		return fmt.Errorf("value is a %s, not a %s", proto.MessageName(value), proto.MessageName(d))
+	}
+	if d.GetKey() != mergedKey(key) {
+		return fmt.Errorf("field key is %q: it must be %q", d.GetKey(), mergedKey(key))
+	}
+	model, ok := models.ForKey(d.GetKey())
+	if !ok || model == models.MergeDirectives {
+		return fmt.Errorf("%q is no key of a value that can be merged", d.GetKey())
+	}
+	return applyDirectives(model.New(), d)
+}
+
+// applyDirectives takes away from a value what the directives name. The value is
+// changed. It must not be for discarding.
+func applyDirectives(value proto.Message, d *mergepb.Directives) error {
+	m := value.ProtoReflect()
+	for _, path := range d.GetUnset() {
+		if err := clearField(m, path, false); err != nil {
+			return fmt.Errorf("unset: %w", err)
+		}
+	}
+	for _, path := range d.GetReplace() {
+		if err := clearField(m, path, true); err != nil {
+			return fmt.Errorf("replace: %w", err)
+		}
+	}
+	for _, r := range d.GetRemove() {
+		if err := removeItems(m, r.GetList(), r.GetItem()); err != nil {
+			return fmt.Errorf("remove: %w", err)
+		}
+	}
+	return nil
+}
+
+// clearField unsets a field; collection says that it must be a list or a map.
+func clearField(m protoreflect.Message, path string, collection bool) error {
+	parent, field, err := resolve(m, path)
+	if err != nil {
+		return err
+	}
+	if isCollection := field.IsList() || field.IsMap(); isCollection != collection {
+		if collection {
+			return fmt.Errorf("%q is no list: use unset", path)
+		}
+		return fmt.Errorf("%q is a list: use replace, or remove for single items", path)
+	}
+	if parent != nil {
+		parent.Clear(field)
+	}
+	return nil
+}
+
+// removeItems removes the items of a list that match the JSON.
+func removeItems(m protoreflect.Message, path, item string) error {
+	parent, field, err := resolve(m, path)
+	if err != nil {
+		return err
+	}
+	if !field.IsList() {
+		return fmt.Errorf("%q is no list", path)
+	}
+	matches, err := matcher(field, item)
+	if err != nil {
+		return fmt.Errorf("item %s of %q: %w", item, path, err)
+	}
+	if parent == nil || !parent.Has(field) {
+		return nil
+	}
+	list, kept := parent.Mutable(field).List(), 0
+	for i := range list.Len() {
+		if value := list.Get(i); !matches(value) {
+			list.Set(kept, value)
+			kept++
+		}
+	}
+	list.Truncate(kept)
+	return nil
+}
+
+// matcher returns a predicate for the items of a list. The JSON of the item is
+// read as that of a list of one, in a message that has nothing else.
+func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect.Value) bool, error) {
+	holder := dynamicpb.NewMessage(field.ContainingMessage())
+	err := protojson.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, field.Name(), item), holder)
+	if err != nil {
+		return nil, err
+	}
+	list := holder.Get(field).List()
+	if list.Len() != 1 {
+		return nil, errors.New("one item is expected")
+	}
+	want := list.Get(0)
+	if field.Message() == nil {
+		return want.Equal, nil
+	}
+	return func(have protoreflect.Value) bool { return contains(have.Message(), want.Message()) }, nil
+}
+
+// contains tells if all fields that are set in want have the same value in have.
+func contains(have, want protoreflect.Message) bool {
+	same := true
+	want.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.Message() != nil && !field.IsList() && !field.IsMap() {
+			same = have.Has(field) && contains(have.Get(field).Message(), value.Message())
+		} else {
+			same = have.Get(field).Equal(value)
+		}
+		return same
+	})
+	return same
+}
+
+// resolve follows a path of field names; parent is nil if a message on the way is
+// not set.
+func resolve(m protoreflect.Message, path string) (parent protoreflect.Message, field protoreflect.FieldDescriptor, err error) {
+	parent = m
+	descriptor := m.Descriptor()
+	names := strings.Split(path, ".")
+	for i, name := range names {
+		field = descriptor.Fields().ByName(protoreflect.Name(name))
+		if field == nil {
+			return nil, nil, fmt.Errorf("%q: %s has no field %q", path, descriptor.FullName(), name)
+		}
+		if i == len(names)-1 {
+			return parent, field, nil
+		}
+		if field.Message() == nil || field.IsList() || field.IsMap() {
+			return nil, nil, fmt.Errorf("%q: field %q has no fields inside", path, name)
+		}
+		descriptor = field.Message()
+		if parent != nil && parent.Has(field) {
+			parent = parent.Mutable(field).Message()
+		} else {
+			parent = nil
+		}
+	}
+	return parent, field, nil
+}
