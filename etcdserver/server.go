@@ -82,6 +82,7 @@ func (s *Server) config(opts Options, urls endpoints) *embed.Config {
 	c.AutoCompactionRetention = opts.CompactAfter.String()
 	c.BootstrapDefragThresholdMegabytes = 64
 	c.UnsafeNoFsync = opts.UnsafeNoSync
+	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // else it warns of every request
 
 	c.ClientTLSInfo = transport.TLSInfo{
 		CertFile: opts.CertFile, KeyFile: opts.KeyFile,

@@ -92,6 +92,9 @@ func TestAcknowledgedWritesSurviveSIGKILL(t *testing.T) {
 
 func TestSIGTERMStopsQuietlyWithSuccess(t *testing.T) {
 	p := start(t, filepath.Join(t.TempDir(), "data"))
+	if _, err := p.client(t).Put(t.Context(), "/k", "v"); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
