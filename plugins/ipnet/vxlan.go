@@ -159,8 +159,12 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 		config.add(&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: network.String(),
 			NextHopAddr: r.vxlanIP.String(), OutgoingInterface: vxlanBVIName})
 	}
-	if n.caps.MultipleVRFs {
-		for _, ip := range r.mgmtIPs {
+	if !n.caps.MultipleVRFs {
+		return
+	}
+	for _, ip := range r.mgmtIPs {
+		// The tunnel's own packets must not be sent into the tunnel.
+		if ip != r.ip {
 			config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
 		}
 	}

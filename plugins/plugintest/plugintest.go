@@ -144,3 +144,19 @@ func (l *Loop) Take() []controller.Event {
 	l.events = nil
 	return events
 }
+
+// differing returns the keys with different values.
+func differing(a, b Txn) []string {
+	var keys []string
+	for key := range a {
+		if b[key] == nil || !proto.Equal(a[key], b[key]) {
+			keys = append(keys, key)
+		}
+	}
+	for key := range b {
+		if a[key] == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

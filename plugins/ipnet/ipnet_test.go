@@ -1,0 +1,330 @@
+package ipnet_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+func vppNode(id uint32, name string, ips ...string) *vppnode.VppNode {
+	return &vppnode.VppNode{Id: id, Name: name, IpAddresses: ips}
+}
+
+func kubeNode(name string, ips ...string) *node.Node {
+	n := &node.Node{Name: name}
+	for _, ip := range ips {
+		n.Addresses = append(n.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeInternalIP, Address: ip})
+	}
+	return n
+}
+
+func request(name, container string) *cni.CNIRequest {
+	return &cni.CNIRequest{ContainerId: container, NetworkNamespace: "/var/run/netns/" + name, InterfaceName: "eth0",
+		ExtraArguments: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + name}
+}
+
+func add(t *testing.T, n *plugintest.Node, name, container string) *cni.CNIReply {
+	t.Helper()
+	reply, err := n.Server.Add(ctx, request(name, container))
+	if err != nil || reply.Result != 0 {
+		t.Fatalf("ADD of %s: %v, %v", name, reply, err)
+	}
+	return reply
+}
+
+// The configuration of a node with a pod and another node, for each kind of
+// vswitch, transport and IP version. The golden files are worth reading.
+func TestConfiguration(t *testing.T) {
+	others := plugintest.State(
+		vppNode(1, "node1", "192.168.16.1/24"), kubeNode("node1", "192.168.16.1"),
+		vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"),
+		vppNode(3, "node3"), kubeNode("node3", "192.168.16.3"), // not reachable yet
+	)
+	othersV6 := plugintest.State(
+		vppNode(1, "node1", "fd16::1/64"), kubeNode("node1", "fd16::1"),
+		vppNode(2, "node2", "fd16::2/64"), kubeNode("node2", "fd16::2"),
+	)
+	const ipv6 = `
+ipamConfig:
+  contivCIDR: fd10::/64
+  serviceCIDR: fd96::/108
+  nodeInterconnectDHCP: true
+`
+	for name, options := range map[string]plugintest.NodeOptions{
+		"kernel-vxlan":     {State: others},
+		"kernel-nooverlay": {State: others, Conf: "nodeToNodeTransport: nooverlay"},
+		"kernel-ipv6":      {State: othersV6, Conf: ipv6, Links: plugintest.Links{plugintest.Link("eth0", "fe80::1/64", "fd16::1/64")}},
+		"kernel-configured": {State: others, Links: plugintest.Links{plugintest.Link("eth0", "10.0.0.1/24"), plugintest.Link("eth1")}, Conf: `
+mtuSize: 1400
+natExternalTraffic: false
+ipamConfig:
+  nodeInterconnectCIDR: 192.168.16.0/24
+  defaultGateway: 192.168.16.254
+nodeConfig:
+- nodeName: node1
+  otherVPPInterfaces:
+  - {interfaceName: eth1, ip: 10.50.0.1/24}
+`},
+		"vpp-vxlan": {State: others, Caps: &plugintest.VPP, Conf: `
+interfaceRxMode: adaptive
+tapv2RxRingSize: 256
+tapv2TxRingSize: 256
+enableGSO: true
+routeServiceCIDRToVPP: true
+ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.100}
+nodeConfig:
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth0}}
+`},
+		"vpp-nooverlay": {State: others, Caps: &plugintest.VPP, Conf: `
+nodeToNodeTransport: nooverlay
+nodeConfig:
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}
+`},
+		"vpp-ipv6": {State: othersV6, Caps: &plugintest.VPP, Links: plugintest.Links{plugintest.Link("eth0", "fd16::1/64")}, Conf: ipv6 + `
+nodeConfig:
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: "fd16::1/64"}}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := plugintest.StartNode(t, options)
+			add(t, n, "web", "0123456789abcdef")
+			got := n.Scheduler.Values()
+			plugintest.Golden(t, name, got)
+
+			t.Run("restart changes nothing", func(t *testing.T) {
+				n := n.Restart()
+				if n.Scheduler.Changed() != 0 {
+					t.Error(plugintest.Diff(got, n.Scheduler.Values()))
+				}
+			})
+		})
+	}
+}
+
+// Whatever an event adds is what the next resync wants, and what the opposite
+// event removes again.
+func TestUpdatesAgreeWithResync(t *testing.T) {
+	for name, options := range map[string]plugintest.NodeOptions{
+		"kernel":    {},
+		"vpp":       {Caps: &plugintest.VPP, Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"},
+		"nooverlay": {Conf: "nodeToNodeTransport: nooverlay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := plugintest.StartNode(t, options)
+			empty := n.Scheduler.Values()
+			steps := []struct {
+				name     string
+				do, undo func()
+			}{
+				{"pod", func() { add(t, n, "web", "c1") }, func() {
+					if _, err := n.Server.Delete(ctx, request("web", "c1")); err != nil {
+						t.Fatal(err)
+					}
+				}},
+				{"Kubernetes node", func() { n.Change(nil, kubeNode("node2", "10.0.0.2")) }, func() { n.Change(kubeNode("node2", "10.0.0.2"), nil) }},
+				{"node", func() { n.Change(nil, vppNode(2, "node2", "192.168.16.2/24")) }, func() { n.Change(vppNode(2, "node2", "192.168.16.2/24"), nil) }},
+				{"another node", func() { n.Change(nil, vppNode(3, "node3", "192.168.16.3/24")) }, func() { n.Change(vppNode(3, "node3", "192.168.16.3/24"), nil) }},
+				{"its address", func() {
+					n.Change(vppNode(3, "node3", "192.168.16.3/24"), vppNode(3, "node3", "192.168.16.33/24"))
+				}, func() {
+					n.Change(vppNode(3, "node3", "192.168.16.33/24"), vppNode(3, "node3", "192.168.16.3/24"))
+				}},
+				{"management address", func() {
+					n.Change(kubeNode("node2", "10.0.0.2"), kubeNode("node2", "10.0.0.22"))
+				}, func() {
+					n.Change(kubeNode("node2", "10.0.0.22"), kubeNode("node2", "10.0.0.2"))
+				}},
+			}
+			states := []plugintest.Txn{empty}
+			for _, step := range steps {
+				step.do()
+				states = append(states, n.Scheduler.Values())
+				n.Options.State = plugintest.State() // the loop has its own, up to date
+				resyncAsIs(t, n)
+				if diff := plugintest.Diff(states[len(states)-1], n.Scheduler.Values()); diff != "" {
+					t.Errorf("%s: a resync differs (-update +resync):\n%s", step.name, diff)
+				}
+			}
+			for i := len(steps) - 1; i >= 0; i-- {
+				steps[i].undo()
+				if diff := plugintest.Diff(states[i], n.Scheduler.Values()); diff != "" {
+					t.Errorf("%s undone (-before +after):\n%s", steps[i].name, diff)
+				}
+			}
+		})
+	}
+}
+
+// resyncAsIs computes everything anew from the state that the loop holds.
+func resyncAsIs(t *testing.T, n *plugintest.Node) {
+	t.Helper()
+	if err := n.Loop.PushEvent(ctx, &upstreamResync{}); err != nil {
+		t.Fatal(err)
+	}
+	n.Barrier()
+}
+
+type upstreamResync struct{ controller.NonBlocking }
+
+func (*upstreamResync) Name() string                   { return "Test Resync" }
+func (*upstreamResync) String() string                 { return "Test Resync" }
+func (*upstreamResync) Method() controller.EventMethod { return controller.UpstreamResync }
+
+func TestBridgeDomainListsReachableNodesInOrder(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(
+		vppNode(12, "node12", "192.168.16.12/24"), vppNode(3, "node3", "192.168.16.3/24"), vppNode(4, "node4"),
+		vppNode(1, "node1", "192.168.16.1/24"), vppNode(5, "v6", "fd00::5/64"), vppNode(300, "outside", "192.168.16.99/24"))})
+	bd := n.Scheduler.Values()["config/vpp/l2/v2/bridge-domain/vxlanBD"].(*vpp_l2.BridgeDomain)
+	var names []string
+	for _, i := range bd.Interfaces {
+		names = append(names, i.Name)
+	}
+	if want := []string{"vxlanBVI", "vxlan-default-3", "vxlan-default-12"}; !slices.Equal(names, want) {
+		t.Errorf("interfaces %v, want %v", names, want)
+	}
+}
+
+func TestNodeIPIsPublished(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	kv, ok, err := n.Options.Etcd.Get(ctx, "/vnf-agent/contiv-ksr/allocatedIDs/1")
+	if err != nil || !ok || !strings.Contains(string(kv.Value), "192.168.16.1/24") {
+		t.Errorf("stored: %s, %v, %v", kv.Value, ok, err)
+	}
+	if ip := n.IPNet.GetNodeIP().String(); ip != "192.168.16.1/24" {
+		t.Errorf("node IP %s", ip)
+	}
+}
+
+func TestFailedAddLeavesNothing(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	before := n.Scheduler.Values()
+	const route = "config/vpp/v2/route/if/vpp-tap-c1/vrf/0/dst/10.1.1.2/32/"
+	n.Scheduler.FailKeys(func(txn controller.SchedulerTxn) []string {
+		if !txn.Revert {
+			return nil
+		}
+		return []string{route}
+	})
+	reply, err := n.Server.Add(ctx, request("web", "c1"))
+	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, route) {
+		t.Errorf("got %v, %v: want an error that names the key", reply, err)
+	}
+	if diff := plugintest.Diff(before, n.Scheduler.Values()); diff != "" {
+		t.Error(diff)
+	}
+	if used, _ := n.IPAM.Usage(); used != 0 || len(n.PodManager.LocalPods()) != 0 {
+		t.Errorf("%d addresses in use, local pods %v", used, n.PodManager.LocalPods())
+	}
+	for _, prefix := range []string{"/local/"} {
+		if kvs, _, _ := n.Options.Local.List(ctx, prefix); len(kvs) != 0 {
+			t.Errorf("left in the local store: %v", kvs)
+		}
+	}
+	n.Scheduler.FailKeys(nil)
+	add(t, n, "web", "c2")
+}
+
+func TestContainerIDsThatOnlyDifferAtTheEnd(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	long := strings.Repeat("a", 60)
+	add(t, n, "web", long+"1")
+	reply, err := n.Server.Add(ctx, request("db", long+"2"))
+	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, "do not differ in their first 52 characters") {
+		t.Errorf("got %v, %v", reply, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	added := add(t, n, "web", "c1")
+	reply, err := n.Server.Check(ctx, request("web", "c1"))
+	if err != nil || reply.Result != 0 || !proto.Equal(reply.Interfaces[0], added.Interfaces[0]) {
+		t.Errorf("intact pod: %v, %v", reply, err)
+	}
+	keys, _ := n.IPNet.PodKeys(podmanager.PodID{Name: "web", Namespace: "default"})
+	if len(keys) != 8 {
+		t.Errorf("keys of the pod: %v", keys)
+	}
+	n.Scheduler.SetDifferences(kvscheduler.Difference{Key: keys[0], State: pb.ValueState_CONFIGURED})
+	reply, err = n.Server.Check(ctx, request("web", "c1"))
+	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, keys[0]+" is missing") {
+		t.Errorf("broken pod: %v, %v", reply, err)
+	}
+	reply, err = n.Server.Check(ctx, request("web", "c2"))
+	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, "not wired") {
+		t.Errorf("unknown container: %v, %v", reply, err)
+	}
+}
+
+func TestREST(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true})
+	get := func(handler http.Handler, into any) int {
+		t.Helper()
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			t.Fatal(err)
+		}
+		return w.Code
+	}
+	var failure struct{ Error string }
+	if code := get(n.IPNet.IPAMHandler(), &failure); code != 500 || failure.Error == "" {
+		t.Errorf("ipam before the resync: %d %v", code, failure)
+	}
+	if code := get(n.IPNet.PodsHandler(), &failure); code != 503 || failure.Error == "" {
+		t.Errorf("pods before the resync: %d %v", code, failure)
+	}
+	n.Resync()
+	add(t, n, "web", "c1")
+
+	var ipamReport ipnet.IPAMReport
+	if code := get(n.IPNet.IPAMHandler(), &ipamReport); code != 200 {
+		t.Errorf("ipam: %d", code)
+	}
+	if r := ipamReport; r.NodeID != 1 || r.NodeName != "node1" || r.NodeIP != "192.168.16.1/24" || r.PodSubnetThisNode != "10.1.1.0/24" ||
+		r.VppHostNetwork != "172.30.1.0/24" || r.PodGateway != "10.1.1.1" || r.VxlanIP != "192.168.30.1/24" || r.NATLoopbackIP != "10.1.1.254" ||
+		r.PodIPsUsed != 1 || r.PodIPsTotal != 252 || r.Config.PodSubnetCIDR != "10.1.0.0/16" {
+		t.Errorf("ipam: %+v", r)
+	}
+	var pods ipnet.PodsReport
+	if code := get(n.IPNet.PodsHandler(), &pods); code != 200 || len(pods.Pods) != 1 {
+		t.Fatalf("pods: %d %+v", code, pods)
+	}
+	p := pods.Pods[0]
+	if p.Name != "web" || p.Namespace != "default" || p.ContainerID != "c1" || p.NetNS != "/var/run/netns/web" || !slices.Equal(p.IPs, []string{"10.1.1.2/32"}) ||
+		p.Gateway != "10.1.1.1" || p.Interface != "eth0" || p.MTU != 1450 || p.VPPInterface != "vpp-tap-c1" || p.LinuxInterface != "linux-tap-c1" ||
+		p.Loopback != "linux-loop-c1" || len(p.Keys) != 8 {
+		t.Errorf("pod: %+v", p)
+	}
+}
+
+// A node that cannot have an address ends with a message that says what to do.
+func TestNodeWithoutAddress(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true, Links: plugintest.Links{plugintest.Link("eth0", "fe80::1/64")}})
+	err := n.IPNet.Resync(ctx, &controller.DBResync{}, nil, 1, plugintest.Txn{})
+	if err == nil || !strings.Contains(err.Error(), "node ID 0") && !strings.Contains(err.Error(), "has no IP address: assign one") {
+		t.Errorf("got %v", err)
+	}
+}

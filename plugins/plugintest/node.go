@@ -1,0 +1,232 @@
+package plugintest
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/store/memory"
+	"google.golang.org/protobuf/proto"
+)
+
+// Links is a fixed list of host links.
+type Links []contivconf.HostLink
+
+// HostLinks returns the list.
+func (l Links) HostLinks() ([]contivconf.HostLink, error) { return l, nil }
+
+// Link is a link with an MTU of 1500 that is up.
+func Link(name string, addresses ...string) contivconf.HostLink {
+	l := contivconf.HostLink{Name: name, MTU: 1500, Up: true}
+	for _, a := range addresses {
+		l.Addresses = append(l.Addresses, netip.MustParsePrefix(a))
+	}
+	return l
+}
+
+// NodeOptions of a Node. The zero value is a node "node1" on the kernel's
+// network stack, with default configuration and an eth0.
+type NodeOptions struct {
+	Name string
+	Caps *ipnet.Capabilities
+	// Conf is the content of contiv.conf.
+	Conf  string
+	Links Links
+	// Etcd and Local survive restarts of a node.
+	Etcd, Local *memory.Store
+	Scheduler   *Scheduler
+	Namespaces  podmanager.Namespaces
+	// State at the startup resync.
+	State controller.KubeState
+	// NoResync leaves the startup resync to the test.
+	NoResync bool
+}
+
+// Node is an agent without a vswitch: all plugins, a real event loop, and a
+// scheduler that remembers.
+type Node struct {
+	t          testing.TB
+	Options    NodeOptions
+	Scheduler  *Scheduler
+	Loop       *controller.Controller
+	ContivConf *contivconf.ContivConf
+	NodeSync   *nodesync.NodeSync
+	PodManager *podmanager.PodManager
+	IPAM       *ipam.IPAM
+	IPNet      *ipnet.IPNet
+	Server     *podmanager.Server
+}
+
+// Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
+var (
+	Kernel = ipnet.Capabilities{HostStackShared: true}
+	VPP    = ipnet.Capabilities{MultipleVRFs: true}
+)
+
+// Timeout bounds what a test waits for.
+const Timeout = 10 * time.Second
+
+// StartNode runs a node until the end of the test, or Stop.
+func StartNode(t testing.TB, o NodeOptions) *Node {
+	t.Helper()
+	setDefaults(&o)
+	config, err := contivconf.Load([]byte(o.Conf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{t: t, Options: o, Scheduler: o.Scheduler}
+	loopConfig := controller.DefaultConfig()
+	loopConfig.EnableRetry = false
+	n.Loop = controller.New(controller.Options{Config: loopConfig, Scheduler: n.Scheduler, Log: Logger()})
+	var links contivconf.HostLinks
+	if o.Caps.HostStackShared {
+		links = o.Links
+	}
+	if n.ContivConf, err = contivconf.New(o.Name, config, links, n.Loop, Logger()); err != nil {
+		t.Fatal(err)
+	}
+	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
+	n.PodManager = podmanager.New(o.Local, o.Namespaces, Logger())
+	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, o.Local, Logger())
+	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
+	services := service.New(o.Caps.HostStackShared, n.ContivConf, n.IPNet, Logger())
+	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.IPNet, services)
+	n.Loop.Start()
+	n.Server = podmanager.NewServer(n.PodManager, n.Loop, Logger())
+	t.Cleanup(n.Stop)
+	if !o.NoResync {
+		n.Resync()
+	}
+	return n
+}
+
+func setDefaults(o *NodeOptions) {
+	if o.Name == "" {
+		o.Name = "node1"
+	}
+	if o.Caps == nil {
+		o.Caps = &Kernel
+	}
+	if o.Links == nil {
+		o.Links = Links{Link("lo", "127.0.0.1/8"), Link("eth0", "192.168.16.1/24")}
+	}
+	if o.Etcd == nil {
+		o.Etcd = memory.New()
+	}
+	if o.Local == nil {
+		o.Local = memory.New()
+	}
+	if o.Scheduler == nil {
+		o.Scheduler = &Scheduler{}
+	}
+	if o.Namespaces == nil {
+		o.Namespaces = func(path string) (string, error) { return "id of " + path, nil }
+	}
+	if o.State == nil {
+		o.State = State()
+	}
+}
+
+// Stop ends the agent; its stores and its scheduler stay.
+func (n *Node) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	n.Server.Stop(ctx)
+	if err := n.Loop.Close(ctx); err != nil {
+		n.t.Errorf("close the event loop: %v", err)
+	}
+}
+
+// Restart stops the agent and starts another one from what it left.
+func (n *Node) Restart() *Node {
+	n.t.Helper()
+	n.Stop()
+	o := n.Options
+	o.Scheduler, o.NoResync = n.Scheduler, false
+	return StartNode(n.t, o)
+}
+
+// Resync processes a DBResync with the state of the options.
+func (n *Node) Resync() {
+	n.t.Helper()
+	n.push(&controller.DBResync{State: n.Options.State})
+}
+
+// Change processes the change of a Kubernetes value; prev or next may be nil.
+func (n *Node) Change(prev, next proto.Message) {
+	n.t.Helper()
+	change := &controller.KubeStateChange{PrevValue: prev, NewValue: next}
+	value := next
+	if value == nil {
+		value = prev
+	}
+	change.Resource, change.Key = locate(value)
+	n.push(change)
+}
+
+// push queues an event and waits until it was processed, follow-ups included.
+func (n *Node) push(event controller.Event) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	if err := n.Loop.PushEvent(ctx, event); err != nil {
+		n.t.Fatal(err)
+	}
+	n.Barrier()
+}
+
+// Barrier waits until all events before it were processed.
+func (n *Node) Barrier() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	b := &barrier{Blocking: controller.NewBlocking()}
+	if err := n.Loop.PushEvent(ctx, b); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := b.Wait(ctx); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// barrier is an event that nobody handles.
+type barrier struct{ controller.Blocking }
+
+func (*barrier) Name() string                                { return "Barrier" }
+func (*barrier) String() string                              { return "Barrier" }
+func (*barrier) Method() controller.EventMethod              { return controller.Update }
+func (*barrier) TransactionType() controller.TransactionType { return controller.BestEffort }
+func (*barrier) Direction() controller.Direction             { return controller.Forward }
+
+// State builds the reflected Kubernetes state from pods, nodes and VppNodes.
+func State(messages ...proto.Message) controller.KubeState {
+	state := controller.KubeState{"pod": {}, "node": {}, "vppnode": {}, "namespace": {}}
+	for _, m := range messages {
+		resource, key := locate(m)
+		state[resource][key] = m
+	}
+	return state
+}
+
+func locate(m proto.Message) (resource, key string) {
+	switch m := m.(type) {
+	case *pod.Pod:
+		return "pod", "k8s/pod/" + m.GetName() + "/namespace/" + m.GetNamespace()
+	case *node.Node:
+		return "node", "k8s/node/" + m.GetName()
+	case *vppnode.VppNode:
+		return "vppnode", "allocatedIDs/" + m.GetName()
+	}
+	panic("not a value of the reflected state: " + proto.MessageName(m))
+}
