@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type agent struct {
 	*node
 	scheduler *kvscheduler.Scheduler
+	unwatch   func()
 }
 
 func newAgent(t testing.TB) *agent {
@@ -43,6 +45,9 @@ func (a *agent) start() {
 // restart begins anew with nothing remembered.
 func (a *agent) restart() {
 	a.t.Helper()
+	if a.unwatch != nil {
+		a.unwatch()
+	}
 	a.scheduler.Close()
 	a.node.restart()
 	a.start()
@@ -201,19 +206,21 @@ func (a *agent) watch() {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	plugin, scheduler := a.Plugin, a.scheduler
 	go func() {
-		done <- a.Watch(ctx, func(reason string, keys ...string) {
-			if err := a.scheduler.ReportDrift(reason, keys...); err != nil {
+		done <- plugin.Watch(ctx, func(reason string, keys ...string) {
+			if err := scheduler.ReportDrift(reason, keys...); err != nil {
 				a.t.Error(err)
 			}
 		})
 	}()
-	a.t.Cleanup(func() {
+	a.unwatch = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			a.t.Error(err)
 		}
 	})
+	a.t.Cleanup(a.unwatch)
 	waitFor(a.t, func() bool {
 		return a.scheduler.ValueStatus(models.LinuxHostNameKey("lo")).GetValue().GetState() == pb.ValueState_OBTAINED
 	}, "the loopback of the node is obtained")
