@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// closeTimeout bounds how long the agent takes to end.
+const closeTimeout = 10 * time.Second
+
+// run is the wiring of the agent. It returns when ctx ends, or with the error
+// after which the agent must be restarted.
+//
+//	etcd ──> dbwatcher ──┐
+//	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel
+//	                     └─────────── bolt (mirror, pods, addresses)  └─> linux
+func run(ctx context.Context, o options, log *slog.Logger) (err error) {
+	contivConfig, controllerConfig, err := loadConfig(o)
+	if err != nil {
+		return err
+	}
+
+	// What outlives the process, and what all nodes share.
+	local, err := bolt.Open(o.bolt, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	remote, err := etcd.New(etcdConfig(o))
+	if err != nil {
+		return err
+	}
+	defer remote.Close()
+
+	// The southbound.
+	registry := prometheus.NewRegistry()
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: registry})
+	defer scheduler.Close()
+	vs, err := kernel.New(kernel.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	defer vs.Close()
+	lin, err := linux.New(linux.Options{Logger: log})
+	if err != nil {
+		return err
+	}
+	defer lin.Close()
+	if err := errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
+		return err
+	}
+
+	// The event loop and its handlers, in the order in which events visit them.
+	loop := controller.New(controller.Options{
+		Config:    controllerConfig,
+		Scheduler: controller.NewScheduler(scheduler),
+		Log:       log,
+	})
+	capabilities := ipnet.Capabilities{
+		HostStackShared: vs.Capabilities().HostStackShared,
+		MultipleVRFs:    vs.Capabilities().MultipleVRFs,
+	}
+	links := hostLinks{}
+	contivConf, err := contivconf.New(o.nodeName, contivConfig, links, loop, log)
+	if err != nil {
+		return err
+	}
+	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
+	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
+	addresses := ipam.New(contivConf, nodeSync, podManager, local, log)
+	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
+	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)
+	loop.Register(contivConf, nodeSync, podManager, addresses, ipNet, services)
+
+	// What the agent serves.
+	cniListener, err := rest.ListenUnix(filepath.Join(o.runDir, "cni.sock"))
+	if err != nil {
+		return fmt.Errorf("cannot serve CNI requests: %w", err)
+	}
+	cniServer := podmanager.NewServer(podManager, loop, log)
+	restServer, err := rest.Listen(append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	if err != nil {
+		cniListener.Close()
+		return err
+	}
+
+	loop.Start()
+	watcher := dbwatcher.Start(dbwatcher.Options{
+		Node:   o.nodeName,
+		Remote: remote,
+		Local:  local,
+		Loop:   loop,
+		Config: controllerConfig,
+		Log:    log,
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/scheduler/", scheduler.Handler())
+	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))
+	mux.Handle(ipam.URL, addresses.Handler())
+	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
+	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
+	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
+	handleHealth(mux, loop, watcher, registry)
+
+	serve, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, serve := errgroup.WithContext(serve)
+	report := func(reason string, keys ...string) {
+		if err := scheduler.ReportDrift(reason, keys...); err != nil {
+			log.Warn("Drift could not be reported", "reason", reason, "error", err)
+		}
+	}
+	group.Go(func() error { return notCanceled(vs.Watch(serve, report)) })
+	group.Go(func() error { return notCanceled(lin.Watch(serve, report)) })
+	group.Go(func() error { return restServer.Serve(serve, mux) })
+	group.Go(func() error { return cniServer.Serve(cniListener) })
+	group.Go(func() error {
+		select {
+		case <-serve.Done():
+			return nil
+		case err := <-loop.Fatal():
+			return err
+		}
+	})
+	log.Info("Agent started", "version", version.Version, "etcd", o.etcdEndpoints, "sockets", o.runDir)
+	<-serve.Done()
+
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer done()
+	cniServer.Stop(closing)
+	watcher.Close()
+	closeErr := loop.Close(closing)
+	err = group.Wait()
+	log.Info("Agent ended", "error", err)
+	return errors.Join(err, closeErr)
+}
+
+func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig controller.Config, err error) {
+	contivConfig, controllerConfig = contivconf.Default(), controller.DefaultConfig()
+	if o.contivConfig != "" {
+		contivConfig, err = contivconf.LoadFile(o.contivConfig)
+	}
+	if err == nil && o.controllerConfig != "" {
+		err = config.LoadFile(o.controllerConfig, &controllerConfig)
+	}
+	return contivConfig, controllerConfig, err
+}
+
+// notCanceled leaves out the error of a context that ended on purpose.
+func notCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// hostLinks gives contivconf the links that package linux reads.
+type hostLinks struct{}
+
+func (hostLinks) HostLinks() ([]contivconf.HostLink, error) {
+	links, err := linux.Links("")
+	if err != nil {
+		return nil, err
+	}
+	result := make([]contivconf.HostLink, len(links))
+	for i, l := range links {
+		result[i] = contivconf.HostLink(l)
+	}
+	return result, nil
+}

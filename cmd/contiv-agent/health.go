@@ -1,0 +1,39 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/version"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Health is the answer to /liveness and /readiness.
+type Health struct {
+	Version string
+	// Error is why the agent is not alive or not ready.
+	Error string `json:",omitempty"`
+	// Database says why etcd is not reached; the agent works without it.
+	Database string `json:",omitempty"`
+}
+
+func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwatcher.Watcher, metrics prometheus.Gatherer) {
+	probe := func(check func() error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			health, status := Health{Version: version.Version}, http.StatusOK
+			if err := watcher.Connected(); err != nil {
+				health.Database = err.Error()
+			}
+			if err := check(); err != nil {
+				health.Error, status = err.Error(), http.StatusServiceUnavailable
+			}
+			rest.Answer(w, status, health)
+		}
+	}
+	mux.Handle("GET /liveness", probe(loop.Alive))
+	mux.Handle("GET /readiness", probe(loop.Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+}

@@ -1,0 +1,46 @@
+// Command contiv-agent runs on every node: it computes the network that the node
+// should have and makes the vswitch match it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/contiv/contiv/version"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	syscall.Umask(0o077)
+
+	var o options
+	c := &cobra.Command{
+		Use:   "contiv-agent",
+		Short: "Make this node's vswitch match what the cluster wants",
+		Long: `Runs the agent of a node. Every flag can be given in the environment, too:
+CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
+		Version:       version.Version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.complete(c.Flags()); err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel})).With("node", o.nodeName)
+			slog.SetDefault(log)
+			return run(c.Context(), o, log)
+		},
+	}
+	o.register(c.Flags())
+	if err := c.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
+		os.Exit(1)
+	}
+}

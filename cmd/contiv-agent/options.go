@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/spf13/pflag"
+)
+
+// options of the agent: flag over environment over default. What the agent
+// does with the network is in the files contiv.conf and controller.conf.
+type options struct {
+	nodeName string
+	logLevel slog.Level
+
+	etcdEndpoints             []string
+	etcdCA, etcdCert, etcdKey string
+
+	contivConfig, controllerConfig string
+	runDir, bolt                   string
+	http                           []string
+}
+
+// aliases are environment variables that the original product used.
+var aliases = map[string]string{
+	"node-name":         "MICROSERVICE_LABEL",
+	"contiv-config":     "CONTIV_CONFIG",
+	"controller-config": "CONTROLLER_CONFIG",
+	"etcd-endpoints":    "ETCD_ENDPOINTS",
+}
+
+func (o *options) register(f *pflag.FlagSet) {
+	f.StringVar(&o.nodeName, "node-name", "", "Kubernetes name of this node (default: the host name)")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", []string{"http://127.0.0.1:32379"}, "URLs of etcd")
+	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
+	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
+	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
+	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
+	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")
+	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock and agent.sock")
+	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
+}
+
+// complete takes from the environment what no flag says, and applies defaults
+// that depend on the machine.
+func (o *options) complete(f *pflag.FlagSet) error {
+	var err error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed || err != nil {
+			return
+		}
+		for _, name := range []string{"CONTIV_AGENT_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")), aliases[flag.Name]} {
+			if value, ok := os.LookupEnv(name); ok && name != "" {
+				if setErr := f.Set(flag.Name, value); setErr != nil {
+					err = fmt.Errorf("environment variable %s=%q: %w", name, value, setErr)
+				}
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if o.nodeName == "" {
+		if o.nodeName, err = os.Hostname(); err != nil {
+			return fmt.Errorf("give --node-name: the host name is unknown: %w", err)
+		}
+	}
+	if strings.Contains(o.nodeName, "/") {
+		return fmt.Errorf("--node-name %q: the name of a node has no slash", o.nodeName)
+	}
+	if o.runDir, err = filepath.Abs(o.runDir); err != nil {
+		return err
+	}
+	o.contivConfig = defaultFile(o.contivConfig, "/etc/contiv/contiv.conf")
+	o.controllerConfig = defaultFile(o.controllerConfig, "/etc/contiv/controller.conf")
+	return nil
+}
+
+// defaultFile returns path, or the default path if that file exists.
+func defaultFile(path, standard string) string {
+	if path != "" {
+		return path
+	}
+	if _, err := os.Stat(standard); err == nil {
+		return standard
+	}
+	return ""
+}
+
+// etcdConfig uses TLS if an endpoint says https.
+func etcdConfig(o options) etcd.Config {
+	secure := false
+	for _, endpoint := range o.etcdEndpoints {
+		secure = secure || strings.HasPrefix(endpoint, "https://")
+	}
+	return etcd.Config{
+		Endpoints:         o.etcdEndpoints,
+		InsecureTransport: !secure,
+		CAFile:            o.etcdCA,
+		CertFile:          o.etcdCert,
+		KeyFile:           o.etcdKey,
+	}
+}
