@@ -87,12 +87,8 @@ func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, err
 	m := &Matrix{Destinations: endpoints}
 	servers := map[string]*tcpServer{}
 	for _, e := range endpoints {
-		s, err := serveTCP(e)
-		if err != nil {
-			return nil, err
-		}
-		defer s.close()
-		servers[e.Name] = s
+		servers[e.Name] = serveTCP(e)
+		defer servers[e.Name].close()
 		if e.Kind != OutsideEndpoint {
 			m.Sources = append(m.Sources, e)
 		}
@@ -110,15 +106,14 @@ func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, err
 		slots <- struct{}{}
 		measuring.Go(func() {
 			defer func() { <-slots }()
-			cell := &m.Cells[i]
-			cell.measure(ctx, st, netip.AddrPortFrom(cell.To.Address, servers[cell.To.Name].port))
+			m.Cells[i].measure(ctx, st, servers[m.Cells[i].To.Name])
 		})
 	}
 	measuring.Wait()
 	return m, ctx.Err()
 }
 
-func (c *Cell) measure(ctx context.Context, st *State, server netip.AddrPort) {
+func (c *Cell) measure(ctx context.Context, st *State, server *tcpServer) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	c.ICMP, c.ICMPErr = Ping(ctx, c.From, c.To)

@@ -118,27 +118,37 @@ func pingFailure(output string, err error) string {
 // few packets, so that a wrong MTU is noticed.
 const TCPPayload = 64 << 10
 
-// tcpServer echoes what it gets, after a line with the client's address.
+// tcpServer echoes what it gets, after 16 bytes with the client's address.
 type tcpServer struct {
 	listener net.Listener
-	port     uint16
+	address  string
+	// err is why there is no listener.
+	err error
 }
 
-func serveTCP(e Endpoint) (*tcpServer, error) {
-	var listener net.Listener
-	err := InNetns(NetnsPath(e.Netns), func() (err error) {
-		listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", netip.AddrPortFrom(e.Address, 0).String())
+// serveTCP starts a server at the endpoint; close it. A server that cannot listen,
+// e.g. because the endpoint has lost its address, is an error of whoever
+// connects to it.
+func serveTCP(e Endpoint) *tcpServer {
+	s := &tcpServer{}
+	s.err = InNetns(NetnsPath(e.Netns), func() (err error) {
+		s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", netip.AddrPortFrom(e.Address, 0).String())
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listening in %s: %w", e.Name, err)
+	if s.err != nil {
+		s.err = fmt.Errorf("listening in %s: %w", e.Name, s.err)
+		return s
 	}
-	s := &tcpServer{listener, listener.Addr().(*net.TCPAddr).AddrPort().Port()}
+	s.address = s.listener.Addr().String()
 	go s.accept()
-	return s, nil
+	return s
 }
 
-func (s *tcpServer) close() { s.listener.Close() }
+func (s *tcpServer) close() {
+	if s.err == nil {
+		s.listener.Close()
+	}
+}
 
 // accept ends with the listener.
 func (s *tcpServer) accept() {
@@ -161,11 +171,14 @@ func (s *tcpServer) accept() {
 // probeTCP connects to a server, exchanges data in both directions, and returns
 // how long connecting took, which is one round trip, and the client's address
 // as the server saw it.
-func probeTCP(ctx context.Context, from Endpoint, to netip.AddrPort) (rtt time.Duration, source netip.Addr, err error) {
+func probeTCP(ctx context.Context, from Endpoint, server *tcpServer) (rtt time.Duration, source netip.Addr, err error) {
+	if server.err != nil {
+		return 0, netip.Addr{}, server.err
+	}
 	var conn net.Conn
 	err = InNetns(NetnsPath(from.Netns), func() error {
 		start := time.Now()
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", server.address)
 		rtt = time.Since(start)
 		return err
 	})
