@@ -152,11 +152,14 @@ func (i *inventory) update(name string, change func(*entry)) {
 	}
 }
 
-// keys returns the keys of the interface and of all that lies on it, sorted.
+// keys returns the keys of the interface, of all that lies on it, and of the TAP
+// that it is the end of: both ends go together.
 func (e onDevice) keys() []string {
 	keys := []string{models.LinuxInterfaceKey(e.value.GetName())}
 	keys = slices.AppendSeq(keys, maps.Keys(e.routes))
 	keys = slices.AppendSeq(keys, maps.Keys(e.arps))
-	slices.Sort(keys)
+	if tap := e.value.GetTap().GetVppTapIfName(); tap != "" {
+		keys = append(keys, models.VPPInterfaceKey(tap))
+	}
 	return keys
 }
