@@ -64,9 +64,10 @@ func convertNode(n *corev1.Node) proto.Message {
 			OsImage:                 info.OSImage,
 			ContainerRuntimeVersion: info.ContainerRuntimeVersion,
 			KubeletVersion:          info.KubeletVersion,
-			KubeProxyVersion:        info.KubeProxyVersion,
-			OperatingSystem:         info.OperatingSystem,
-			Architecture:            info.Architecture,
+			//lint:ignore SA1019 older agents and tools read it
+			KubeProxyVersion: info.KubeProxyVersion,
+			OperatingSystem:  info.OperatingSystem,
+			Architecture:     info.Architecture,
 		},
 	}
 	out.Pod_CIDR, out.Pod_CIDRs = firstAndAll(n.Spec.PodCIDR, n.Spec.PodCIDRs)
