@@ -51,13 +51,13 @@ type InterfaceConfig struct {
 
 // RoutingConfig says how nodes and pods are connected.
 type RoutingConfig struct {
-	MainVRFID                        uint32 `json:"mainVRFID"`
-	PodVRFID                         uint32 `json:"podVRFID"`
-	NodeToNodeTransport              string `json:"nodeToNodeTransport"`
-	UseSRv6ForServices               bool   `json:"useSRv6ForServices,omitempty"`
-	UseSRv6ForServiceFunctionChainig bool   `json:"useSRv6ForServiceFunctionChaining,omitempty"`
-	UseDX6ForSrv6NodetoNodeTransport bool   `json:"useDX6ForSrv6NodetoNodeTransport,omitempty"`
-	RouteServiceCIDRToVPP            bool   `json:"routeServiceCIDRToVPP,omitempty"`
+	MainVRFID                         uint32 `json:"mainVRFID"`
+	PodVRFID                          uint32 `json:"podVRFID"`
+	NodeToNodeTransport               string `json:"nodeToNodeTransport"`
+	UseSRv6ForServices                bool   `json:"useSRv6ForServices,omitempty"`
+	UseSRv6ForServiceFunctionChaining bool   `json:"useSRv6ForServiceFunctionChaining,omitempty"`
+	UseDX6ForSrv6NodetoNodeTransport  bool   `json:"useDX6ForSrv6NodetoNodeTransport,omitempty"`
+	RouteServiceCIDRToVPP             bool   `json:"routeServiceCIDRToVPP,omitempty"`
 }
 
 // IPNeighborScanConfig is about neighbours that went away. Times in minutes.
@@ -174,7 +174,7 @@ func (c *Config) checkSupported() error {
 		{!c.UseTAPInterfaces, "useTAPInterfaces: false", "set it to true"},
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
-		{c.UseSRv6ForServiceFunctionChainig, "useSRv6ForServiceFunctionChaining", "set it to false"},
+		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},
 		{c.UseDX6ForSrv6NodetoNodeTransport, "useDX6ForSrv6NodetoNodeTransport", "set it to false"},
 		{c.IPAMConfig.UseExternalIPAM, "ipamConfig.useExternalIPAM", "set it to false"},
 	} {

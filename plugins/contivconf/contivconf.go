@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -55,6 +56,9 @@ type Resolved struct {
 	Gateway netip.Addr
 }
 
+// nodeNames are those that Kubernetes allows; they become parts of keys.
+var nodeNames = regexp.MustCompile(`^[a-z0-9]([a-z0-9.\-]*[a-z0-9])?$`)
+
 // ContivConf is the plugin.
 type ContivConf struct {
 	nodeName string
@@ -87,6 +91,9 @@ func New(nodeName string, config Config, links HostLinks, loop controller.EventL
 
 // parse reads everything that does not depend on the state of the node.
 func (c *ContivConf) parse() error {
+	if !nodeNames.MatchString(c.nodeName) {
+		return fmt.Errorf("node name %q: use the name of the node in Kubernetes", c.nodeName)
+	}
 	if err := c.config.checkSupported(); err != nil {
 		return err
 	}
@@ -120,18 +127,18 @@ func (c *ContivConf) ownNode(value any) *node.Node {
 }
 
 // Resync resolves the configuration.
-func (c *ContivConf) Resync(_ context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
+func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
 	c.internalIPs = nil
 	for _, value := range state["node"] {
 		if n := c.ownNode(value); n != nil {
 			c.internalIPs = internalIPs(n)
 		}
 	}
-	resolved, err := c.resolve()
+	resolved, err := c.resolve(ctx)
 	if err != nil {
 		return err
 	}
-	c.set(resolved)
+	c.set(ctx, resolved)
 	return nil
 }
 
@@ -151,14 +158,14 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 		return "", nil
 	}
 	c.internalIPs = addresses
-	resolved, err := c.resolve()
+	resolved, err := c.resolve(ctx)
 	if err != nil {
 		return "", err
 	}
 	if resolved.equal(c.Resolved()) {
 		return "", nil
 	}
-	c.set(resolved)
+	c.set(ctx, resolved)
 	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Resolved: resolved}); err != nil {
 		return "", fmt.Errorf("announce the new node configuration: %w", err)
 	}
@@ -168,7 +175,7 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 // Revert has nothing to undo.
 func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
 
-func (c *ContivConf) resolve() (Resolved, error) {
+func (c *ContivConf) resolve(ctx context.Context) (Resolved, error) {
 	if c.links == nil {
 		return c.static, nil
 	}
@@ -180,12 +187,12 @@ func (c *ContivConf) resolve() (Resolved, error) {
 	if err != nil {
 		return Resolved{}, err
 	}
-	return resolved, c.checkClashes(&resolved, links)
+	return resolved, c.checkClashes(ctx, &resolved, links)
 }
 
 // checkClashes compares the address plan with what the host's links have. The
 // main link must not be part of it; of other links, the user is warned.
-func (c *ContivConf) checkClashes(resolved *Resolved, links []HostLink) error {
+func (c *ContivConf) checkClashes(ctx context.Context, resolved *Resolved, links []HostLink) error {
 	for _, link := range links {
 		for _, address := range link.Addresses {
 			if address.Addr().IsLoopback() || address.Addr().IsLinkLocalUnicast() {
@@ -198,7 +205,7 @@ func (c *ContivConf) checkClashes(resolved *Resolved, links []HostLink) error {
 				return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
 					address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
 			default:
-				c.log.Warn("a network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
+				controller.Logger(ctx, c.log).Warn("A network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
 					"link", link.Name, "network", address.Masked(), "option", subnet.name, "subnet", subnet.prefix)
 			}
 		}
@@ -206,9 +213,9 @@ func (c *ContivConf) checkClashes(resolved *Resolved, links []HostLink) error {
 	return nil
 }
 
-func (c *ContivConf) set(r Resolved) {
+func (c *ContivConf) set(ctx context.Context, r Resolved) {
 	if !r.equal(c.Resolved()) {
-		c.log.Info("node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
+		controller.Logger(ctx, c.log).Info("Node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
 			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateway", r.Gateway)
 	}
 	c.mu.Lock()

@@ -136,7 +136,7 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 		if err != nil {
 			return fmt.Errorf("address of pod %v: %w", id, err)
 		}
-		i.log.Warn("address of a wired pod was not known: it gets a new one", "pod", id, "ip", addr)
+		controller.Logger(ctx, i.log).Warn("Address of a wired pod was not known: it gets a new one", "pod", id, "ip", addr)
 	}
 	return nil
 }
@@ -144,14 +144,14 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 // restore reads the persisted allocations. Those that do not fit the subnet are
 // of another configuration, and removed.
 func (i *IPAM) restore(ctx context.Context) error {
-	list, err := i.saved.load(ctx, i.log)
+	list, err := i.saved.load(ctx, controller.Logger(ctx, i.log))
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
 		if err := i.pool.learn(r.id, r.IP); err != nil {
-			i.log.Warn("persisted address of a pod is no longer valid", "pod", r.id, "err", err)
-			i.saved.remove(ctx, r.id, i.log)
+			controller.Logger(ctx, i.log).Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
+			i.saved.remove(ctx, r.id, controller.Logger(ctx, i.log))
 			continue
 		}
 		i.pool.moveTo(r.IP) // the newest record is the last one
@@ -200,11 +200,11 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 		return false
 	}
 	if err := i.pool.learn(p.ID, addr); err != nil {
-		i.log.Warn("address of a pod in Kubernetes is ignored", "pod", p.ID, "err", err)
+		controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes is ignored", "pod", p.ID, "error", err)
 		return false
 	}
 	if err := i.saved.save(ctx, p.ID, addr); err != nil {
-		i.log.Warn("address learned from Kubernetes was not persisted", "pod", p.ID, "err", err)
+		controller.Logger(ctx, i.log).Warn("Address learned from Kubernetes was not persisted", "pod", p.ID, "error", err)
 	}
 	return true
 }
@@ -227,7 +227,7 @@ func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) (netip.Addr, e
 
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
 	i.pool.release(id)
-	i.saved.remove(ctx, id, i.log)
+	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))
 }
 
 // holder says why an address is not free.

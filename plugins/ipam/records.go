@@ -45,9 +45,9 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 		var rec record
 		namespace, name, ok := strings.Cut(strings.TrimPrefix(kv.Key, StorePrefix), "/")
 		if err := json.Unmarshal(kv.Value, &rec); err != nil || !ok {
-			log.Error("record of a pod's address is unusable and was removed", "key", kv.Key, "err", err)
+			log.Error("Record of a pod's address is unusable and was removed", "key", kv.Key, "error", err)
 			if err := r.db.Delete(ctx, kv.Key); err != nil {
-				log.Error("remove the record", "key", kv.Key, "err", err)
+				log.Error("Remove the record", "key", kv.Key, "error", err)
 			}
 			continue
 		}
@@ -75,6 +75,6 @@ func (r *records) save(ctx context.Context, id podmanager.PodID, addr netip.Addr
 // restart, when nobody holds the address.
 func (r *records) remove(ctx context.Context, id podmanager.PodID, log *slog.Logger) {
 	if err := r.db.Delete(ctx, storeKey(id)); err != nil {
-		log.Error("remove the record of a released address", "pod", id, "err", err)
+		log.Error("Remove the record of a released address", "pod", id, "error", err)
 	}
 }

@@ -137,7 +137,7 @@ func (n *IPNet) HandlesEvent(event controller.Event) bool {
 
 // Resync computes the whole configuration and publishes the node's address.
 func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
-	node, err := n.resolve()
+	node, err := n.resolve(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	n.addNICs(config, node)
 	n.addVRFs(config, node)
 	n.addPodGateway(config, node)
-	n.addTransport(config, node)
+	n.addTransport(ctx, config, node)
 	if !n.caps.HostStackShared {
 		if err := n.addHostInterconnect(config, node); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	for id, pod := range n.pods.LocalPods() {
 		wiring, err := n.wiring(node, pod)
 		if err != nil {
-			n.log.Error("pod is not wired", "pod", id, "err", err)
+			controller.Logger(ctx, n.log).Error("Pod is not wired", "pod", id, "error", err)
 			continue
 		}
 		config.addAll(wiring.config)
@@ -187,7 +187,7 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 	case *podmanager.CheckPod:
 		return "", n.checkPod(ctx, node, event)
 	case *nodesync.NodeUpdate:
-		return n.updateNode(node, event, txn), nil
+		return n.updateNode(ctx, node, event, txn), nil
 	}
 	return "", nil
 }
@@ -197,8 +197,8 @@ func (*IPNet) Revert(context.Context, controller.Event) error { return nil }
 
 // updateNode replaces the configuration for the node's previous state by the one
 // for its new state.
-func (n *IPNet) updateNode(node *thisNode, event *nodesync.NodeUpdate, txn controller.UpdateOperations) string {
-	prev, next := n.connectivity(node, event.PrevState), n.connectivity(node, event.NewState)
+func (n *IPNet) updateNode(ctx context.Context, node *thisNode, event *nodesync.NodeUpdate, txn controller.UpdateOperations) string {
+	prev, next := n.connectivity(ctx, node, event.PrevState), n.connectivity(ctx, node, event.NewState)
 	for key := range prev {
 		if next[key] == nil {
 			txn.Delete(key)

@@ -1,6 +1,7 @@
 package ipnet
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -32,7 +33,7 @@ type thisNode struct {
 
 // resolve computes what the resync is about. Errors that a restart cannot mend
 // any better than a resync are not fatal.
-func (n *IPNet) resolve() (*thisNode, error) {
+func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 	plan, routing := n.ipam.Plan(), n.config.Routing()
 	node := &thisNode{id: n.nodes.GetNodeID(), mainVRF: routing.MainVRFID, podVRF: routing.PodVRFID}
 	if !n.caps.MultipleVRFs {
@@ -50,7 +51,7 @@ func (n *IPNet) resolve() (*thisNode, error) {
 			return nil, controller.NewFatalError(err)
 		}
 	}
-	if err := n.resolveNodeIP(node); err != nil {
+	if err := n.resolveNodeIP(ctx, node); err != nil {
 		return nil, err
 	}
 	node.podMTU = n.config.PodMTU(node.ip.Addr())
@@ -59,7 +60,7 @@ func (n *IPNet) resolve() (*thisNode, error) {
 
 // resolveNodeIP takes the configured address, else one computed from the node
 // interconnect, else the one that the main link already has.
-func (n *IPNet) resolveNodeIP(node *thisNode) error {
+func (n *IPNet) resolveNodeIP(ctx context.Context, node *thisNode) error {
 	resolved, plan := n.config.Resolved(), n.ipam.Plan()
 	node.mainInterface, node.useDHCP, node.gateway = resolved.Main.Name, resolved.Main.UseDHCP, resolved.Gateway
 	switch {
@@ -74,7 +75,7 @@ func (n *IPNet) resolveNodeIP(node *thisNode) error {
 	case resolved.LinkAddress.IsValid():
 		node.ips = []netip.Prefix{resolved.LinkAddress}
 	case !n.caps.HostStackShared && resolved.Main.UseDHCP:
-		n.log.Warn("address of this node is not known before DHCP assigns it: other nodes are not connected yet")
+		controller.Logger(ctx, n.log).Warn("Address of this node is not known before DHCP assigns it: other nodes are not connected yet")
 		return nil
 	default:
 		return fmt.Errorf("main interface %s has no IP address: assign one to it, or set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR", resolved.Main.Name)

@@ -2,12 +2,15 @@ package ipnet
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/nodesync"
 )
@@ -20,11 +23,11 @@ const vxlanVNI = 10
 const vxlanSplitHorizon = 1
 
 // addTransport configures the connections to all other nodes.
-func (n *IPNet) addTransport(config values, node *thisNode) {
+func (n *IPNet) addTransport(ctx context.Context, config values, node *thisNode) {
 	n.addTransportBase(config, node)
 	for name, other := range n.nodes.GetAllNodes() {
 		if name != n.config.NodeName() {
-			config.addAll(n.connectivity(node, other))
+			config.addAll(n.connectivity(ctx, node, other))
 		}
 	}
 }
@@ -37,11 +40,15 @@ func (n *IPNet) addTransportBase(config values, node *thisNode) {
 }
 
 // connectivity configures the connection to another node; nothing if it cannot
-// be reached.
-func (n *IPNet) connectivity(node *thisNode, other *nodesync.Node) values {
+// be reached. A node that does not fit into the address plan is reported, and
+// must not harm the others.
+func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesync.Node) values {
 	config := make(values)
-	remote, ok := n.remote(node, other)
-	if !ok {
+	remote, err := n.remote(node, other)
+	if err != nil {
+		controller.Logger(ctx, n.log).Error("Node cannot be connected", "error", err)
+	}
+	if remote == nil {
 		return config
 	}
 	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
@@ -62,41 +69,39 @@ type remote struct {
 	vxlanIP    netip.Addr   // only with VXLAN
 }
 
-// remote returns false for nodes that cannot be reached. Those that do not fit
-// into the address plan are reported, and must not harm the others.
-func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, bool) {
+// remote returns nil for nodes that cannot be reached (yet), and an error for
+// those that do not fit into the address plan.
+func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	if other == nil || other.ID == 0 || !node.ip.IsValid() {
-		return nil, false
+		return nil, nil
 	}
 	if !n.caps.HostStackShared && len(other.MgmtIPs) == 0 {
-		return nil, false
+		return nil, nil
 	}
 	reached := slices.IndexFunc(other.VPPIPs, func(p netip.Prefix) bool { return p.Addr().Is6() == node.ip.Addr().Is6() })
 	if reached < 0 {
-		return nil, false
+		return nil, nil
 	}
 	r := &remote{id: other.ID, ip: other.VPPIPs[reached].Addr()}
 	plan := n.ipam.Plan()
 	var err error
 	if r.podSubnet, err = plan.PodSubnet(other.ID); err != nil {
-		n.log.Error("node cannot be connected", "node", other.Name, "err", err)
-		return nil, false
+		return nil, fmt.Errorf("node %s: %w", other.Name, err)
 	}
 	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
 		vxlanIP, err := plan.VXLANIP(other.ID)
 		if err != nil {
-			n.log.Error("node cannot be connected", "node", other.Name, "err", err)
-			return nil, false
+			return nil, fmt.Errorf("node %s: %w", other.Name, err)
 		}
 		r.vxlanIP = vxlanIP.Addr()
 	}
 	if !n.caps.HostStackShared {
 		if r.hostSubnet, err = plan.VPPHostSubnet(other.ID); err != nil {
-			n.log.Error("host of a node cannot be reached from pods", "node", other.Name, "err", err)
+			return nil, fmt.Errorf("node %s: %w", other.Name, err)
 		}
 		r.mgmtIPs = other.MgmtIPs
 	}
-	return r, true
+	return r, nil
 }
 
 // destinations lists the networks behind a remote node.
@@ -131,7 +136,7 @@ func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 		if name == n.config.NodeName() {
 			continue
 		}
-		if r, ok := n.remote(node, other); ok {
+		if r, _ := n.remote(node, other); r != nil {
 			ids = append(ids, r.id)
 		}
 	}

@@ -105,8 +105,8 @@ func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	case errors.Is(err, ErrNoNodeID):
 		return controller.NewFatalError(err)
 	default:
-		n.log.Warn("addresses of this node could not be published: other nodes do not learn them before the next resync",
-			"addresses", next.IpAddresses, "err", err)
+		controller.Logger(ctx, n.log).Warn("Addresses of this node could not be published: other nodes do not learn them before the next resync",
+			"addresses", next.IpAddresses, "error", err)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 		return n.store(ctx, own.vppNode())
 	case own.ID != 0:
 		n.stored = stored
-		n.log.Info("node ID known", "id", own.ID)
+		controller.Logger(ctx, n.log).Info("Node ID known", "id", own.ID)
 		return nil
 	}
 	claimed, err := allocate(ctx, n.db, n.nodeName)
@@ -181,7 +181,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	}
 	own.setVPPNode(claimed)
 	n.stored = claimed
-	n.log.Info("node ID claimed", "id", own.ID)
+	controller.Logger(ctx, n.log).Info("Node ID claimed", "id", own.ID)
 	return nil
 }
 
@@ -318,7 +318,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 	}
 	n.stored = nil
 	if next == nil && !own.inKube {
-		n.log.Warn("the ID of this node was released: its Kubernetes object is gone", "id", own.ID)
+		controller.Logger(ctx, n.log).Warn("The ID of this node was released: its Kubernetes object is gone", "id", own.ID)
 		return nil
 	}
 	return n.store(ctx, own.vppNode())

@@ -109,7 +109,7 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 		if err == nil && netns == p.NetNSID {
 			continue
 		}
-		m.log.Info("pod is gone: its network namespace does not exist any more", "pod", id, "netns", p.NetNS)
+		controller.Logger(ctx, m.log).Info("Pod is gone: its network namespace does not exist any more", "pod", id, "netns", p.NetNS)
 		m.forget(ctx, id)
 	}
 
@@ -144,9 +144,9 @@ func (m *PodManager) restore(ctx context.Context) error {
 			err = fmt.Errorf("it is the record of %v", p.ID)
 		}
 		if err != nil {
-			m.log.Error("record of a local pod is unusable and was removed", "key", kv.Key, "err", err)
+			controller.Logger(ctx, m.log).Error("Record of a local pod is unusable and was removed", "key", kv.Key, "error", err)
 			if err := m.db.Delete(ctx, kv.Key); err != nil {
-				m.log.Error("remove the record", "key", kv.Key, "err", err)
+				controller.Logger(ctx, m.log).Error("Remove the record", "key", kv.Key, "error", err)
 			}
 			continue
 		}
@@ -177,7 +177,7 @@ func (m *PodManager) forget(ctx context.Context, id PodID) {
 	delete(m.local, id)
 	m.mu.Unlock()
 	if err := m.db.Delete(ctx, storeKey(id)); err != nil {
-		m.log.Error("remove the record of a local pod", "pod", id, "err", err)
+		controller.Logger(ctx, m.log).Error("Remove the record of a local pod", "pod", id, "error", err)
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *Server) Stop(ctx context.Context) {
 func (s *Server) recoverPanic(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.log.Error("panic in a CNI request", "method", info.FullMethod, "panic", cause, "stack", string(debug.Stack()))
+			s.log.Error("Panic in a CNI request", "method", info.FullMethod, "panic", cause, "stack", string(debug.Stack()))
 			err = status.Errorf(codes.Internal, "panic in the agent: %v (see its log)", cause)
 		}
 	}()
@@ -99,7 +99,7 @@ func (s *Server) add(ctx context.Context, pod LocalPod) (*AddPod, error) {
 	}
 	for range maxReplacements {
 		if old != nil {
-			s.log.Info("pod has a new sandbox: the old one is removed", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
+			s.log.Info("Pod has a new sandbox: the old one is removed", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
 			if err := s.process(ctx, newDeletePod(old)); err != nil {
 				return &AddPod{}, fmt.Errorf("remove the old sandbox %s of pod %v: %w", old.ContainerID, pod.ID, err)
 			}
@@ -142,7 +142,7 @@ func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply
 	}
 	if _, still := s.pods.byContainer(pod.ContainerID, pod.IfName); err != nil && !still {
 		// What could not be removed is left to the next resync.
-		s.log.Error("pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "err", err)
+		s.log.Error("Pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "error", err)
 		err = nil
 	}
 	return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, event.outcome, err)
@@ -202,7 +202,7 @@ func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string
 	duration := time.Since(start)
 	log := s.log.With("command", command, "container", req.GetContainerId(), "args", req.GetExtraArguments(), "duration", duration)
 	if cause := ctx.Err(); cause != nil && err != nil {
-		log.Warn("caller of a CNI request gave up", "err", err)
+		log.Warn("Caller of a CNI request gave up", "error", err)
 		code := codes.DeadlineExceeded
 		if errors.Is(cause, context.Canceled) {
 			code = codes.Canceled
@@ -216,7 +216,7 @@ func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string
 	reply.SouthboundDurationNs = uint64(o.southbound)
 	reply.AgentDurationNs = uint64(duration)
 	if err != nil {
-		log.Error("CNI request failed", "err", err)
+		log.Error("CNI request failed", "error", err)
 		reply.Result, reply.Error = 1, err.Error()
 		return reply, nil
 	}

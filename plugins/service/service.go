@@ -52,11 +52,11 @@ func (*Service) HandlesEvent(event controller.Event) bool {
 }
 
 // Resync configures the translation of what leaves the cluster.
-func (s *Service) Resync(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !s.config.NatExternalTraffic() {
 		return nil
 	}
-	iface, ip := s.defaultInterface()
+	iface, ip := s.defaultInterface(ctx)
 	if iface == "" {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Service) Resync(_ context.Context, _ controller.Event, _ controller.Kub
 // address: the one on whose network the configured gateway is. Without such a
 // gateway it is the main interface, if DHCP or the host provides one; "" if
 // nothing is to be translated.
-func (s *Service) defaultInterface() (string, netip.Addr) {
+func (s *Service) defaultInterface(ctx context.Context) (string, netip.Addr) {
 	resolved := s.config.Resolved()
 	main, ip := s.network.GetMainInterface(), s.network.GetNodeIP()
 	gateway := resolved.Gateway
@@ -90,12 +90,12 @@ func (s *Service) defaultInterface() (string, netip.Addr) {
 	}
 	switch {
 	case main == "" || !ip.IsValid():
-		s.log.Info("pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", gateway)
+		controller.Logger(ctx, s.log).Info("Pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", gateway)
 		return "", netip.Addr{}
 	case ip.Addr().Is6():
 		return "", netip.Addr{} // NAT44 is for IPv4
 	case s.network.GetVxlanBVIIfName() == "" && main == s.network.GetMainInterface():
-		s.log.Info("natExternalTraffic has no effect: without overlay, traffic between pods leaves through the main interface too")
+		controller.Logger(ctx, s.log).Info("natExternalTraffic has no effect: without overlay, traffic between pods leaves through the main interface too")
 		return "", netip.Addr{}
 	}
 	return main, ip.Addr()
