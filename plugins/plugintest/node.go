@@ -66,6 +66,8 @@ type Node struct {
 	IPAM       *ipam.IPAM
 	IPNet      *ipnet.IPNet
 	Server     *podmanager.Server
+	// visits tells of each change of the Kubernetes state that handlers see.
+	visits visits
 }
 
 // Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
@@ -85,7 +87,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{t: t, Options: o, Scheduler: o.Scheduler}
+	n := &Node{t: t, Options: o, Scheduler: o.Scheduler, visits: make(visits, 1)}
 	loopConfig := controller.DefaultConfig()
 	loopConfig.EnableRetry = false
 	n.Loop = controller.New(controller.Options{Config: loopConfig, Scheduler: n.Scheduler, Log: Logger()})
@@ -101,7 +103,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, o.Local, Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services := service.New(o.Caps.HostStackShared, n.ContivConf, n.IPNet, Logger())
-	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.IPNet, services)
+	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.IPNet, services, n.visits)
 	n.Loop.Start()
 	n.Server = podmanager.NewServer(n.PodManager, n.Loop, Logger())
 	t.Cleanup(n.Stop)
@@ -160,7 +162,10 @@ func (n *Node) Restart() *Node {
 // Resync processes a DBResync with the state of the options.
 func (n *Node) Resync() {
 	n.t.Helper()
-	n.push(&controller.DBResync{State: n.Options.State})
+	if err := n.Loop.PushEvent(context.Background(), &controller.DBResync{State: n.Options.State}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.Barrier()
 }
 
 // Change processes the change of a Kubernetes value; prev or next may be nil.
@@ -172,21 +177,36 @@ func (n *Node) Change(prev, next proto.Message) {
 		value = prev
 	}
 	change.Resource, change.Key = locate(value)
-	n.push(change)
-}
-
-// push queues an event and waits until it was processed, follow-ups included.
-func (n *Node) push(event controller.Event) {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
-	defer cancel()
-	if err := n.Loop.PushEvent(ctx, event); err != nil {
+	if err := n.Loop.PushEvent(context.Background(), change); err != nil {
 		n.t.Fatal(err)
+	}
+	// Other events, such as the barrier, may overtake it until it is taken.
+	select {
+	case <-n.visits:
+	case <-time.After(Timeout):
+		n.t.Fatalf("not processed within %v: %v", Timeout, change)
 	}
 	n.Barrier()
 }
 
-// Barrier waits until all events before it were processed.
+// visits is the last handler.
+type visits chan struct{}
+
+func (visits) String() string { return "test" }
+func (visits) HandlesEvent(event controller.Event) bool {
+	_, ok := event.(*controller.KubeStateChange)
+	return ok
+}
+func (visits) Resync(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+	return nil
+}
+func (v visits) Update(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
+	v <- struct{}{}
+	return "", nil
+}
+func (visits) Revert(context.Context, controller.Event) error { return nil }
+
+// Barrier waits until all events before it were processed, follow-ups included.
 func (n *Node) Barrier() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
