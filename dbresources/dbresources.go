@@ -67,6 +67,13 @@ func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
 	return msg, nil
 }
 
+// WrittenBy tells if the value is what the agent of the node wrote: it must write it
+// again when the database lost it.
+func (r Resource) WrittenBy(agent string, value proto.Message) bool {
+	v, ok := value.(*vppnode.VppNode)
+	return ok && v.GetName() == agent
+}
+
 // Marshal encodes a value as it is stored.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)

@@ -61,8 +61,13 @@ type Watcher struct {
 	resynced bool
 	// localDue fires when the startup resync shall no longer wait for etcd.
 	localDue *time.Timer
-	// lastRevision that was seen of the database.
+	// lastRevision that the database told.
 	lastRevision int64
+	// snapshotRevision is that of the last snapshot that was used; 0: none.
+	snapshotRevision int64
+	// recoveryEnd is when a database that lost its data is believed; zero: it
+	// did not.
+	recoveryEnd time.Time
 }
 
 // Start begins to watch.

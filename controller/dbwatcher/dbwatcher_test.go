@@ -359,17 +359,78 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// A database that lost its data is not believed while it is being filled again.
 func TestWipedDatabase(t *testing.T) {
+	const own, other = ksr + "allocatedIDs/1", ksr + "allocatedIDs/2"
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.remote, podKey, podValue(""))
-		r.put(r.remote, podKey, podValue("1"))
+		r.put(r.remote, own, `{"id":1,"name":"node1"}`)
+		r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+		r.start()
+		r.want("resync pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1 vppnode=allocatedIDs/2")
+		r.remote.Wipe()
+		for i := range 10 { // KSR is fast: the revision is higher than before
+			r.remote.Put(r.ctx, fmt.Sprintf("%sk8s/node/n%d", ksr, i), []byte(`{}`))
+		}
+		time.Sleep(3 * time.Second)
+		r.want()
+		r.wantMirror(own, other, podKey)
+		if kv, ok, _ := r.remote.Get(r.ctx, own); !ok || !strings.Contains(string(kv.Value), "node1") {
+			t.Errorf("the agent has not written its own value again: %s", kv.Value)
+		}
+		if _, ok, _ := r.remote.Get(r.ctx, other); ok {
+			t.Error("the agent has written what belongs to another one")
+		}
+		for i := range 10 {
+			r.remote.Delete(r.ctx, fmt.Sprintf("%sk8s/node/n%d", ksr, i))
+		}
+		r.put(r.remote, podKey, podValue(""))
+		time.Sleep(3 * time.Second)
+		r.want()
+		r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+		time.Sleep(2 * time.Second)
+		r.want("resync pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1 vppnode=allocatedIDs/2")
+		if err := r.watcher.Connected(); err != nil {
+			t.Error(err)
+		}
+		r.delete(podKey)
+		r.want("delete pod=k8s/pod/web/namespace/default")
+	})
+}
+
+func TestWipedDatabaseThatStaysEmpty(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.put(r.remote, podKey, podValue(""))
 		r.start()
 		r.want("resync pod=k8s/pod/web/namespace/default")
 		r.remote.Wipe()
-		time.Sleep(4 * time.Second)
+		time.Sleep(29 * time.Second)
+		r.want()
+		if r.watcher.Connected() == nil {
+			t.Error("connected")
+		}
+		time.Sleep(5 * time.Second)
 		r.want("resync")
+		r.wantMirror()
+	})
+}
+
+// What happened while the connection was lost is not taken for a wipe.
+func TestChangesDuringAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.remote, podKey, podValue(""))
-		r.want("add pod=k8s/pod/web/namespace/default")
+		r.put(r.remote, ksr+"k8s/node/n1", `{"name":"n1"}`)
+		r.start()
+		r.put(r.remote, podKey, podValue("1"))
+		r.want("resync node=k8s/node/n1 pod=k8s/pod/web/namespace/default", "change pod=k8s/pod/web/namespace/default")
+		time.Sleep(10 * time.Second)
+		r.remote.SetAvailable(false)
+		synctest.Wait()
+		r.remote.SetAvailable(true)
+		r.remote.Put(r.ctx, podKey, []byte(podValue("2")))
+		r.remote.Delete(r.ctx, ksr+"k8s/node/n1")
+		time.Sleep(4 * time.Second)
+		r.want("resync pod=k8s/pod/web/namespace/default")
 	})
 }
 
@@ -405,6 +466,10 @@ func TestWipedDatabaseIsNoticedByItsRevision(t *testing.T) {
 		r.want("resync pod=k8s/pod/web/namespace/default")
 		r.remote.Wipe()
 		time.Sleep(4 * time.Second)
+		if err := r.watcher.Connected(); err == nil || !strings.Contains(err.Error(), "wiped") {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(40 * time.Second)
 		r.want("resync")
 	})
 }

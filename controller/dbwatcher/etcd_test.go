@@ -112,8 +112,8 @@ func TestWithEtcd(t *testing.T) {
 	r.server.Stop()
 	r.server.Wipe()
 	r.server.Start()
-	r.want("resync")
+	r.put(etcd, ifKey, `{"name":"tap1"}`)
 	r.put(etcd, podKey, podValue(""))
-	r.want("add pod=k8s/pod/web/namespace/default")
+	r.want(all)
 	stop()
 }

@@ -2,6 +2,8 @@ package dbwatcher
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/controller"
@@ -18,10 +20,17 @@ type known struct {
 	log        *slog.Logger
 	// values by full key.
 	values map[string]proto.Message
+	// revisions of all keys of the last snapshot, and of their changes since.
+	revisions map[string]int64
 }
 
 func newKnown(node string, log *slog.Logger) *known {
-	return &known{nodePrefix: models.NodePrefix(node), log: log, values: make(map[string]proto.Message)}
+	return &known{
+		nodePrefix: models.NodePrefix(node),
+		log:        log,
+		values:     make(map[string]proto.Message),
+		revisions:  make(map[string]int64),
+	}
 }
 
 // prefixes of everything that is read.
@@ -80,8 +89,9 @@ func (k *known) replace(kvs []store.KV) snapshot {
 	for _, r := range dbresources.All() {
 		s.resync.State[r.Keyword] = make(map[string]proto.Message)
 	}
-	values := make(map[string]proto.Message, len(kvs))
+	values, revisions := make(map[string]proto.Message, len(kvs)), make(map[string]int64, len(kvs))
 	for _, kv := range kvs {
+		revisions[kv.Key] = kv.Revision
 		i, ok := k.item(kv.Key)
 		if !ok {
 			continue
@@ -103,7 +113,7 @@ func (k *known) replace(kvs []store.KV) snapshot {
 			s.resync.External[i.key] = value
 		}
 	}
-	k.values = values
+	k.values, k.revisions = values, revisions
 	return s
 }
 
@@ -116,6 +126,11 @@ func (k *known) reportUndecoded(fullKey string, err error) {
 func (k *known) update(changes []store.Change) (events []controller.Event, mirrored []store.Change) {
 	external := make(controller.ExternalConfig)
 	for _, change := range changes {
+		if change.Deleted {
+			delete(k.revisions, change.Key)
+		} else {
+			k.revisions[change.Key] = change.Revision
+		}
 		i, ok := k.item(change.Key)
 		if !ok {
 			continue
@@ -148,4 +163,21 @@ func (k *known) update(changes []store.Change) (events []controller.Event, mirro
 		events = append(events, &controller.ExternalConfigChange{Source: controller.DatabaseSource, Changes: external})
 	}
 	return events, mirrored
+}
+
+// contradicts tells if the snapshot cannot come from the database that was read up to
+// the revision: keys that it says were not changed since have other revisions.
+func (k *known) contradicts(kvs []store.KV, revision int64) bool {
+	return slices.ContainsFunc(kvs, func(kv store.KV) bool {
+		return kv.Revision <= revision && k.revisions[kv.Key] != kv.Revision
+	})
+}
+
+// missing returns the known values that a snapshot does not have.
+func (k *known) missing(kvs []store.KV) map[string]proto.Message {
+	missing := maps.Clone(k.values)
+	for _, kv := range kvs {
+		delete(missing, kv.Key)
+	}
+	return missing
 }

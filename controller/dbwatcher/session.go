@@ -10,9 +10,6 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// errRevisionWentBack ends a session with a database that lost its data.
-var errRevisionWentBack = errors.New("revision of the database went backwards: it was wiped or restored")
-
 // session is the time from one watch to its end.
 type session struct {
 	*Watcher
@@ -90,10 +87,18 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 
 // resync takes a snapshot and sends it as DBResync.
 func (s *session) resync() error {
-	snapshot, err := s.snapshot()
+	all, revisions, err := s.list()
 	if err != nil {
 		return err
 	}
+	if s.recovering(all, revisions) {
+		s.behind = true
+		s.resyncDue.Reset(recoveryInterval)
+		return nil
+	}
+	s.snapshots = revisions
+	snapshot := s.known.replace(all)
+	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot)
 	if err := s.Loop.PushEvent(s.ctx, snapshot.resync); err != nil {
 		return s.refused(err)
 	}
@@ -102,23 +107,18 @@ func (s *session) resync() error {
 	return nil
 }
 
-// snapshot reads the database and mirrors it.
-func (s *session) snapshot() (snapshot, error) {
-	var all []store.KV
+// list reads the database; revisions are those of the snapshots of each prefix.
+func (s *session) list() (all []store.KV, revisions map[string]int64, err error) {
+	revisions = make(map[string]int64)
 	for _, prefix := range s.known.prefixes() {
 		kvs, revision, err := s.Remote.List(s.ctx, prefix)
-		if err == nil {
-			err = s.sawRevision(revision)
-		}
 		if err != nil {
-			return snapshot{}, err
+			return nil, nil, err
 		}
-		s.snapshots[prefix] = revision
+		revisions[prefix] = revision
 		all = append(all, kvs...)
 	}
-	snapshot := s.known.replace(all)
-	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot)
-	return snapshot, nil
+	return all, revisions, nil
 }
 
 // receive sends the changes of a batch as events.
@@ -165,9 +165,10 @@ func (s *session) probe() error {
 		s.log.Warn("The database does not answer a probe", "error", err)
 		return nil
 	}
-	if err := s.sawRevision(revision); err != nil {
-		return err
+	if revision < s.lastRevision {
+		return errRevisionWentBack
 	}
+	s.lastRevision = revision
 	if s.mirror.stale {
 		return s.completeMirror()
 	}
@@ -177,25 +178,10 @@ func (s *session) probe() error {
 // completeMirror mirrors a new snapshot. What it contains beyond the known values, the
 // watch will tell.
 func (s *session) completeMirror() error {
-	var all []store.KV
-	for _, prefix := range s.known.prefixes() {
-		kvs, _, err := s.Remote.List(s.ctx, prefix)
-		if err != nil {
-			return err
-		}
-		all = append(all, kvs...)
-	}
-	s.mirror.replace(s.ctx, s.known.prefixes(), newKnown(s.Node, s.log).replace(all))
-	return nil
-}
-
-// sawRevision compares the revision of a read with the one before.
-func (s *session) sawRevision(revision int64) error {
-	if revision < s.lastRevision {
-		err := fmt.Errorf("%w (from %d to %d)", errRevisionWentBack, s.lastRevision, revision)
-		s.lastRevision = 0
+	all, _, err := s.list()
+	if err != nil {
 		return err
 	}
-	s.lastRevision = revision
+	s.mirror.replace(s.ctx, s.known.prefixes(), newKnown(s.Node, s.log).replace(all))
 	return nil
 }

@@ -10,23 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/contiv/contiv/store"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
-)
-
-// DefaultLockTimeout is how long Open waits for another process to release the file.
-const DefaultLockTimeout = 2 * time.Second
-
-var (
-	// ErrLocked is wrapped when another process has the file open.
-	ErrLocked = errors.New("file is in use by another process")
-	// ErrCorrupt is wrapped when the file is no database that we can read.
-	ErrCorrupt = errors.New("file is damaged or no bolt database")
 )
 
 var bucket = []byte("kv")
@@ -38,40 +25,6 @@ type Store struct {
 }
 
 var _ store.Batcher = (*Store)(nil)
-
-// Open opens the file, creating it (mode 0600) and its directory (0700) if they
-// do not exist. lockTimeout bounds the wait for a lock; 0: DefaultLockTimeout.
-func Open(path string, lockTimeout time.Duration) (*Store, error) {
-	if lockTimeout == 0 {
-		lockTimeout = DefaultLockTimeout
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("create directory of local store: %w", err)
-	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
-	if err != nil {
-		return nil, openError(path, err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucket)
-		return err
-	})
-	if err != nil {
-		db.Close()
-		return nil, fmt.Errorf("prepare local store %s: %w", path, err)
-	}
-	return &Store{db: db, path: path}, nil
-}
-
-func openError(path string, err error) error {
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("open local store %s: %w: is another agent of this node still running?", path, ErrLocked)
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return fmt.Errorf("open local store %s: %w (%w): move it away and start again", path, ErrCorrupt, err)
-	}
-	return fmt.Errorf("open local store %s: %w", path, err)
-}
 
 // Close releases the file, after running transactions.
 func (s *Store) Close() error { return s.db.Close() }

@@ -3,6 +3,7 @@ package bolt_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,13 +60,70 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
-func TestDamagedFileIsRecognised(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bolt.db")
-	if err := os.WriteFile(path, []byte(strings.Repeat("garbage ", 4096)), 0o600); err != nil {
+func TestDamagedFileIsReplaced(t *testing.T) {
+	ctx := context.Background()
+	for name, damage := range map[string]func(data []byte) []byte{
+		"no database":  func([]byte) []byte { return []byte(strings.Repeat("garbage ", 4096)) },
+		"damaged meta": func(data []byte) []byte { return append(make([]byte, 8192), data[8192:]...) },
+		"damaged data": func(data []byte) []byte {
+			for i := 3 * 4096; i < len(data); i++ {
+				data[i] = 0xa5
+			}
+			return data
+		},
+		"cut off": func(data []byte) []byte { return data[:8192] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "bolt.db")
+			s := open(t, path)
+			for i := range 200 {
+				if err := s.Put(ctx, fmt.Sprint("/key/", i), make([]byte, 100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Close()
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, damage(data), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bolt.Open(path, 0); !errors.Is(err, bolt.ErrCorrupt) || !strings.Contains(err.Error(), path) {
+				t.Fatalf("Open: %v", err)
+			}
+			s, moved, err := bolt.OpenOrReplace(path, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if _, err := os.Stat(moved); err != nil {
+				t.Errorf("the damaged file is gone: %v", err)
+			}
+			if err := s.Put(ctx, "/a", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenOrReplaceKeepsAGoodFile(t *testing.T) {
+	path, ctx := filepath.Join(t.TempDir(), "bolt.db"), context.Background()
+	s := open(t, path)
+	if err := s.Put(ctx, "/a", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bolt.Open(path, 0); !errors.Is(err, bolt.ErrCorrupt) {
-		t.Errorf("got %v", err)
+	if _, _, err := bolt.OpenOrReplace(path, 10*time.Millisecond); !errors.Is(err, bolt.ErrLocked) {
+		t.Errorf("locked file: %v", err)
+	}
+	s.Close()
+	s, moved, err := bolt.OpenOrReplace(path, 0)
+	if err != nil || moved != "" {
+		t.Fatalf("moved %q, %v", moved, err)
+	}
+	defer s.Close()
+	if _, ok, _ := s.Get(ctx, "/a"); !ok {
+		t.Error("content is lost")
 	}
 }
 

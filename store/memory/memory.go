@@ -25,6 +25,8 @@ type Store struct {
 	changed chan struct{}
 	// down is why nothing can be done now.
 	down error
+	// epoch counts outages; watches end with their epoch.
+	epoch int
 }
 
 var (
@@ -76,6 +78,9 @@ func (s *Store) setDown(down error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
+	if down != nil {
+		s.epoch++
+	}
 	s.notify()
 }
 
@@ -221,14 +226,14 @@ func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (
 		revision = s.revision
 	}
 	out := make(chan store.WatchBatch)
-	go s.watch(ctx, revision, prefixes, out)
+	go s.watch(ctx, s.epoch, revision, prefixes, out)
 	return out, nil
 }
 
-func (s *Store) watch(ctx context.Context, revision int64, prefixes []string, out chan<- store.WatchBatch) {
+func (s *Store) watch(ctx context.Context, epoch int, revision int64, prefixes []string, out chan<- store.WatchBatch) {
 	defer close(out)
 	for {
-		batch, wait := s.next(revision, prefixes)
+		batch, wait := s.next(epoch, revision, prefixes)
 		if wait != nil {
 			select {
 			case <-wait:
@@ -254,14 +259,15 @@ func (s *Store) watch(ctx context.Context, revision int64, prefixes []string, ou
 
 // next returns what a watch that has seen the revision has to report, or a
 // channel to wait for.
-func (s *Store) next(revision int64, prefixes []string) (store.WatchBatch, <-chan struct{}) {
+func (s *Store) next(epoch int, revision int64, prefixes []string) (store.WatchBatch, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.down != nil:
 		return store.WatchBatch{Revision: revision, Err: s.down}, nil
-	case revision > s.revision && len(s.history) == 0 && s.revision == 1:
-		return store.WatchBatch{Revision: revision, Err: fmt.Errorf("memory store: wiped: %w", store.ErrUnavailable)}, nil
+	case epoch != s.epoch:
+		err := fmt.Errorf("memory store: outage during watch: %w", store.ErrUnavailable)
+		return store.WatchBatch{Revision: revision, Err: err}, nil
 	case revision >= s.revision:
 		return store.WatchBatch{}, s.changed
 	case revision < s.compacted:
