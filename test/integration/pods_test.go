@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestEverybodyReachesEverybody(t *testing.T) {
@@ -149,10 +150,18 @@ func TestHundredPodsOnANode(t *testing.T) {
 			t.Fatalf("%s and %s have the address %s", other, p.ID(), p.Address)
 		}
 		addresses[p.Address.String()] = p.ID()
-		if _, err := lab.Ping(t.Context(), far.Endpoint(), p.Endpoint()); err != nil {
-			t.Errorf("%s → %s: %v", far.ID(), p.ID(), err)
-		}
 	}
+	var pings errgroup.Group
+	pings.SetLimit(8)
+	for _, p := range added {
+		pings.Go(func() error {
+			if _, err := lab.Ping(t.Context(), far.Endpoint(), p.Endpoint()); err != nil {
+				t.Errorf("%s → %s: %v", far.ID(), p.ID(), err)
+			}
+			return nil
+		})
+	}
+	pings.Wait()
 	requireConnected(t, l, added[0], added[99], far)
 	requireQuiet(t, l)
 

@@ -122,7 +122,7 @@ func (l *Lab) deleteOne(ctx context.Context, object *unstructured.Unstructured) 
 	return l.change(ctx, func(st *State) error {
 		if object.GetKind() == "Pod" {
 			if pod, err := st.Pod(objectID(object)); err == nil {
-				return l.removePod(ctx, st, pod)
+				return l.removePods(ctx, st, []Pod{pod})
 			}
 		}
 		return l.removeManifest(objectManifest(object).file)

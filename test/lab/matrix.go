@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -100,16 +99,9 @@ func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, err
 			}
 		}
 	}
-	slots := make(chan struct{}, 8)
-	var measuring sync.WaitGroup
-	for i := range m.Cells {
-		slots <- struct{}{}
-		measuring.Go(func() {
-			defer func() { <-slots }()
-			m.Cells[i].measure(ctx, st, servers[m.Cells[i].To.Name])
-		})
-	}
-	measuring.Wait()
+	atOnce(8, len(m.Cells), func(i int) {
+		m.Cells[i].measure(ctx, st, servers[m.Cells[i].To.Name])
+	})
 	return m, ctx.Err()
 }
 

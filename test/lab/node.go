@@ -52,17 +52,25 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	return node, err
 }
 
-// DelNode removes a node: its pods first, as draining it would.
+// DelNode removes a node: its pods first, as draining it would. When its agent
+// does not run, or cannot remove the pods, they go with the node, as they would
+// with a machine that fails.
 func (l *Lab) DelNode(ctx context.Context, name string) error {
 	return l.change(ctx, func(st *State) error {
 		node, err := st.Node(name)
 		if err != nil {
 			return err
 		}
-		for _, pod := range st.PodsOf(name) {
-			if err := l.removePod(ctx, st, pod); err != nil {
-				l.progress("pod %s was not removed in order: %v", pod.ID(), err)
+		if st.Processes[agentRole(name)].Alive() {
+			if err := l.removePods(ctx, st, st.PodsOf(name)); err != nil {
+				l.progress("node %s: pods are removed without their agent: %v", name, err)
 			}
+		}
+		for _, pod := range st.PodsOf(name) {
+			if err := l.dropPod(pod); err != nil {
+				return err
+			}
+			st.forgetPod(pod)
 		}
 		return l.removeNode(st, node)
 	})

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -167,6 +168,25 @@ func TestPodsSpreadOverNodes(t *testing.T) {
 	left, err := l.Pods()
 	if err != nil || len(left) != 2 {
 		t.Errorf("pods left: %+v, %v", left, err)
+	}
+}
+
+func TestNodeWithoutAgentLeavesWithItsPods(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	pod, err := l.AddPod(t.Context(), lab.PodSpec{Name: "a", Node: "node1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.KillAgent(t.Context(), "node1"), l.DelNode(t.Context(), "node1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(lab.NetnsPath(pod.Netns)); err == nil {
+		t.Error("the namespace of the pod is still there")
+	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_node2.yaml")
+	if pods, err := l.Pods(); err != nil || len(pods) > 0 {
+		t.Errorf("pods: %v, %v", pods, err)
 	}
 }
 

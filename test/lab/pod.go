@@ -78,16 +78,7 @@ func (l *Lab) AddPods(ctx context.Context, parallel int, specs ...PodSpec) ([]Po
 			return err
 		}
 		errs := make([]error, len(todo))
-		slots := make(chan struct{}, max(parallel, 1))
-		var wiring sync.WaitGroup
-		for i := range todo {
-			slots <- struct{}{}
-			wiring.Go(func() {
-				defer func() { <-slots }()
-				errs[i] = l.wirePod(ctx, &todo[i])
-			})
-		}
-		wiring.Wait()
+		atOnce(parallel, len(todo), func(i int) { errs[i] = l.wirePod(ctx, &todo[i]) })
 		var failed []newPod
 		for i, p := range todo {
 			if errs[i] != nil {
@@ -180,10 +171,10 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 // forgetPods takes pods out of the state that do not exist.
 func (l *Lab) forgetPods(st *State, pods []newPod) error {
 	for _, p := range pods {
-		st.Pods = slices.DeleteFunc(st.Pods, func(q Pod) bool { return q.ContainerID == p.pod.ContainerID })
-		if err := l.removeNetns(st, p.pod.Netns); err != nil {
+		if err := deleteNetns(p.pod.Netns); err != nil {
 			return err
 		}
+		st.forgetPod(p.pod)
 	}
 	return nil
 }
@@ -194,23 +185,42 @@ func (l *Lab) DelPod(ctx context.Context, id string) error {
 	return l.DelPods(ctx, id)
 }
 
-// DelPods removes pods, one after the other; the first failure ends it.
+// DelPods removes pods, several at once. When some cannot be removed, the
+// others are gone all the same.
 func (l *Lab) DelPods(ctx context.Context, ids ...string) error {
 	return l.change(ctx, func(st *State) error {
+		var pods []Pod
 		for _, id := range ids {
 			pod, err := st.Pod(id)
 			if err != nil {
 				return err
 			}
-			if err := l.removePod(ctx, st, pod); err != nil {
-				return err
-			}
+			pods = append(pods, pod)
 		}
-		return nil
+		return l.removePods(ctx, st, pods)
 	})
 }
 
-func (l *Lab) removePod(ctx context.Context, st *State, pod Pod) error {
+func (l *Lab) removePods(ctx context.Context, st *State, pods []Pod) error {
+	errs := make([]error, len(pods))
+	atOnce(4, len(pods), func(i int) { errs[i] = l.unwirePod(ctx, st, pods[i]) })
+	for i, pod := range pods {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("removing pod %s: %w", pod.ID(), errs[i])
+			continue
+		}
+		st.forgetPod(pod)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *State) forgetPod(pod Pod) {
+	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n string) bool { return n == pod.Netns })
+	s.Pods = slices.DeleteFunc(s.Pods, func(p Pod) bool { return p.ContainerID == pod.ContainerID })
+}
+
+// unwirePod removes all of a pod but its place in the state.
+func (l *Lab) unwirePod(ctx context.Context, st *State, pod Pod) error {
 	node, err := st.Node(pod.Node)
 	if err != nil {
 		return err
@@ -219,16 +229,36 @@ func (l *Lab) removePod(ctx context.Context, st *State, pod Pod) error {
 		return err
 	}
 	if err := l.cni(pod, node).del(ctx); err != nil {
-		return fmt.Errorf("CNI DEL of pod %s: %w", pod.ID(), err)
+		return fmt.Errorf("CNI DEL: %w", err)
 	}
-	if err := l.removeNetns(st, pod.Netns); err != nil {
+	return l.dropPod(pod)
+}
+
+// dropPod removes the network namespace, with what runs in it, and the object of
+// a pod.
+func (l *Lab) dropPod(pod Pod) error {
+	if err := stopAll(netnsProcesses([]string{pod.Netns})); err != nil {
 		return err
 	}
-	if err := l.removeManifest(manifestName("Pod", pod.Namespace, pod.Name)); err != nil {
+	if err := deleteNetns(pod.Netns); err != nil {
 		return err
 	}
-	st.Pods = slices.DeleteFunc(st.Pods, func(p Pod) bool { return p.ContainerID == pod.ContainerID })
-	return nil
+	return l.removeManifest(manifestName("Pod", pod.Namespace, pod.Name))
+}
+
+// atOnce calls fn for 0 to n-1, up to parallel of them at once, and returns when
+// all are done.
+func atOnce(parallel, n int, fn func(int)) {
+	slots := make(chan struct{}, max(parallel, 1))
+	var working sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		working.Go(func() {
+			defer func() { <-slots }()
+			fn(i)
+		})
+	}
+	working.Wait()
 }
 
 func randomHex(bytes int) string {
