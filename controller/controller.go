@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ type Options struct {
 	Sources []ExternalConfigSource
 	// Log; nil: slog.Default().
 	Log *slog.Logger
+	// EventLog, if not nil, gets the framed event log as well.
+	EventLog io.Writer
 }
 
 // Controller is the event loop. Use: New, then Register the handlers, then Start.
@@ -34,6 +37,7 @@ type Controller struct {
 	scheduler Scheduler
 	sources   []ExternalConfigSource
 	log       *slog.Logger
+	frames    frames
 	handlers  []EventHandler
 
 	queue   *queue
@@ -74,6 +78,7 @@ func New(o Options) *Controller {
 		scheduler: o.Scheduler,
 		sources:   o.Sources,
 		log:       o.Log,
+		frames:    frames{o.EventLog},
 		queue:     newQueue(),
 		caches:    newCaches(o.Sources),
 		loopDone:  make(chan struct{}),

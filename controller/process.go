@@ -301,11 +301,13 @@ func (p *processing) healsErrors() bool {
 }
 
 func (p *processing) logStart() {
+	p.frames.start(p.record, p.handlers)
 	p.log.Debug("Processing event", "name", p.record.Name, "description", p.record.Description,
 		"method", p.record.Method, "handlers", names(p.handlers))
 }
 
 func (p *processing) logEnd() {
+	p.frames.end(p.record)
 	attrs := []any{"name", p.record.Name, "description", p.record.Description,
 		"took", p.record.ProcessingEnd.Sub(p.record.ProcessingStart)}
 	if p.record.IsFollowUp {

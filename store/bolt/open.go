@@ -64,7 +64,7 @@ func OpenOrReplace(path string, lockTimeout time.Duration) (s *Store, moved stri
 func open(path string, lockTimeout time.Duration) (db *bbolt.DB, err error) {
 	var file *os.File
 	defer func() {
-		if errors.Is(err, ErrCorrupt) {
+		if errors.Is(err, ErrCorrupt) && file != nil {
 			_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 			file.Close()
 		}
