@@ -24,10 +24,16 @@ func (c *Controller) commit(events []*processing) {
 		return
 	}
 	t := &transaction{Controller: c, events: committed, first: committed[0]}
+	if t.first.incomplete && !c.loop.synced {
+		// What earlier runs of the agent have configured would be removed.
+		t.first.log.Warn("Incomplete startup resync: the network is left as it is until the healing")
+		return
+	}
 	values, worthwhile := t.merge()
 	if !worthwhile {
 		return
 	}
+	c.loop.synced = c.loop.synced || t.first.event.Method() == FullResync
 	err := t.commit(values)
 	if err == nil || !t.first.withRevert() {
 		remember = t.remember

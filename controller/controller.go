@@ -54,7 +54,9 @@ type Controller struct {
 	loop struct {
 		nextSeq     uint64
 		resyncCount int
-		healing     bool // a HealingResync after an error is on its way
+		// synced says that a FullResync was committed.
+		synced  bool
+		healing bool // a HealingResync after an error is on its way
 		// periodic says that a periodic HealingResync is queued.
 		periodic     bool
 		verification bool

@@ -402,6 +402,27 @@ func TestIncompleteResyncRemovesNothing(t *testing.T) {
 	})
 }
 
+// What earlier runs of the agent have configured is not removed either.
+func TestIncompleteStartupResyncIsNotCommitted(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			return errors.New("broken")
+		}
+		r.started()
+		if len(r.sched.txns) != 0 {
+			t.Errorf("committed %+v", r.sched.txns)
+		}
+		r.a.resync = nil
+		r.after(6 * time.Second)
+		if len(r.sched.txns) != 1 || r.sched.lastTxn().Resync != kvscheduler.FullResync {
+			t.Errorf("healing: %+v", r.sched.txns)
+		}
+		if err := r.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestPeriodicHealing(t *testing.T) {
 	cfg := controller.DefaultConfig()
 	cfg.EnablePeriodicHealing = true

@@ -31,7 +31,8 @@
 //     one that failed included.
 //   - A handler that panics aborts its event as an AbortEventError does.
 //   - When a handler fails in a resync, nothing is removed on the strength of
-//     the incomplete result: values of earlier events stay until the healing.
+//     the incomplete result: values of earlier events stay until the healing,
+//     and so does the whole network if it was the startup resync.
 //   - Of several external sources with a value for the same key, later ones are
 //     merged onto earlier ones: the database first, then the sources in the
 //     order in which they were given.
