@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"golang.org/x/sys/unix"
@@ -16,15 +17,20 @@ const (
 )
 
 func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefix) error {
-	err := v.withDevice(iface, func(index int) error {
-		a := address{index: index, prefix: addr, proto: protoOurs}
-		if addr.Addr().Is6() && v.made(iface) {
-			a.flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
-		}
-		return v.raw.addAddress(a)
-	})
-	if err != nil && !exists(err) {
+	err := v.withDevice(iface, func(index int) error { return v.addOwnAddress(iface, index, addr) })
+	if err != nil {
 		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
+	}
+	return nil
+}
+
+func (v *VSwitch) addOwnAddress(iface string, index int, addr netip.Prefix) error {
+	a := address{index: index, prefix: addr, proto: protoOurs}
+	if addr.Addr().Is6() && v.made(iface) {
+		a.flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
+	}
+	if err := v.raw.addAddress(a); err != nil && !exists(err) {
+		return err
 	}
 	return nil
 }
@@ -46,7 +52,10 @@ func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Pr
 		}
 		for _, a := range addrs {
 			if a.prefix == addr && a.proto == protoOurs {
-				return v.raw.delAddress(a)
+				if err := v.raw.delAddress(a); err != nil {
+					return err
+				}
+				return v.afterAddressRemoval(iface, index, addr.Addr())
 			}
 		}
 		return nil
@@ -76,7 +85,12 @@ func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error
 
 // UnsetUnnumbered gives the borrowed addresses back.
 func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
-	err := v.withDevice(iface, func(index int) error { return v.setBorrowed(index, nil) })
+	err := v.withDevice(iface, func(index int) error {
+		if err := v.setBorrowed(index, nil); err != nil {
+			return err
+		}
+		return v.afterAddressRemoval(iface, index, netip.IPv4Unspecified())
+	})
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("making interface %q numbered: %w", iface, err)
 	}
@@ -84,28 +98,18 @@ func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
 }
 
 // setBorrowed makes the borrowed addresses of a device the given ones.
-func (v interfaces) setBorrowed(index int, lent []netip.Addr) error {
+func (v *VSwitch) setBorrowed(index int, lent []netip.Addr) error {
 	have, err := v.raw.addresses(index)
 	if err != nil {
 		return err
 	}
-	missing := map[netip.Addr]bool{}
-	for _, addr := range lent {
-		missing[addr] = true
-	}
+	// Adding comes first: with its last IPv4 address a device loses its routes.
+	had := map[netip.Addr]bool{}
 	for _, a := range have {
-		if a.proto != protoBorrowed {
-			continue
-		}
-		if !missing[a.prefix.Addr()] {
-			if err := ignoreGone(v.raw.delAddress(a)); err != nil {
-				return err
-			}
-		}
-		delete(missing, a.prefix.Addr())
+		had[a.prefix.Addr()] = had[a.prefix.Addr()] || a.proto == protoBorrowed
 	}
 	for _, addr := range lent {
-		if !missing[addr] {
+		if had[addr] {
 			continue
 		}
 		a := address{index: index, prefix: netip.PrefixFrom(addr, addr.BitLen()), proto: protoBorrowed}
@@ -114,12 +118,19 @@ func (v interfaces) setBorrowed(index int, lent []netip.Addr) error {
 			return err
 		}
 	}
+	for _, a := range have {
+		if a.proto == protoBorrowed && !slices.Contains(lent, a.prefix.Addr()) {
+			if err := ignoreGone(v.raw.delAddress(a)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
 // ownAddresses returns the addresses that the interface lends: those that we
 // assigned and those that it is known by.
-func (v interfaces) ownAddresses(iface string) (own []netip.Addr, err error) {
+func (v *VSwitch) ownAddresses(iface string) (own []netip.Addr, err error) {
 	wanted := addressTexts(v.reg.iface(iface))
 	err = v.withDevice(iface, func(index int) error {
 		addrs, err := v.raw.addresses(index)

@@ -120,7 +120,15 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 		return fmt.Errorf("changing device %s: %w", attrs.Name, err)
 	}
 	if c.mac != nil && iface.GetType() == vpp_interfaces.Interface_SOFTWARE_LOOPBACK {
-		return v.moveLoopbackFDB(iface.GetName(), attrs.HardwareAddr, c.mac)
+		if err := v.moveLoopbackFDB(iface.GetName(), attrs.HardwareAddr, c.mac); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.up:
+		return v.restore(iface.GetName(), attrs.Index)
+	case c.mac != nil:
+		return v.restoreNeighbours(iface.GetName(), attrs.Index)
 	}
 	return nil
 }

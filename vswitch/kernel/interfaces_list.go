@@ -251,6 +251,9 @@ func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interfa
 			continue
 		}
 		iface := inv.describe(name, link)
+		if !adopted(iface, expected) {
+			continue
+		}
 		iface.Type, iface.Link = expected.GetType(), expected.GetLink()
 		// A device that was up is not put down.
 		iface.Enabled = iface.Enabled && expected.GetEnabled()
@@ -269,6 +272,14 @@ func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interfa
 		list = append(list, iface)
 	}
 	return list
+}
+
+// adopted tells if an existing device has been taken into use: it has been brought
+// up, and has some of the addresses, if it is to have any. Until then it counts as
+// missing, so that it is created, before what needs it.
+func adopted(iface, expected *vpp_interfaces.Interface) bool {
+	return (iface.GetEnabled() || !expected.GetEnabled()) &&
+		(len(iface.GetIpAddresses()) > 0 || len(expected.GetIpAddresses()) == 0)
 }
 
 func (d *devices) named(name string) netlink.Link {

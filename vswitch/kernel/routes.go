@@ -25,18 +25,20 @@ func (v routes) Create(_ context.Context, route *vpp_l3.Route) error {
 	if err := routeSupported(route); err != nil {
 		return err
 	}
-	err := v.withRouteDevice(route, func(index int) error {
-		err := v.nl.RouteAdd(kernelRoute(route, index))
-		if exists(err) {
-			err = v.addPath(route, index)
-		}
-		return err
-	})
+	err := v.withRouteDevice(route, func(index int) error { return v.add(route, index) })
 	if err != nil {
 		return fmt.Errorf("adding route to %s: %w", describeRoute(route), hint(route, err))
 	}
 	v.reg.put(route)
 	return nil
+}
+
+func (v routes) add(route *vpp_l3.Route, index int) error {
+	err := v.nl.RouteAdd(kernelRoute(route, index))
+	if exists(err) {
+		err = v.addPath(route, index)
+	}
+	return err
 }
 
 func routeSupported(route *vpp_l3.Route) error {

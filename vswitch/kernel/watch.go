@@ -39,6 +39,7 @@ type notice struct {
 
 	// Suspicions, to be checked later:
 	link       int    // device by index
+	addresses  int    // of the device by index
 	ports      bool   // bridge ports
 	generation uint32 // of the nftables ruleset
 }
@@ -124,6 +125,7 @@ type batch struct {
 	reasons     []string
 	keys        map[string]struct{}
 	links       map[int]struct{}
+	addresses   map[int]struct{}
 	ports       bool
 	generations []uint32
 }
@@ -134,6 +136,9 @@ func (b *batch) add(n notice) {
 	}
 	if n.link != 0 {
 		b.links[n.link] = struct{}{}
+	}
+	if n.addresses != 0 {
+		b.addresses[n.addresses] = struct{}{}
 	}
 	b.ports = b.ports || n.ports
 	if n.generation != 0 {
@@ -160,7 +165,7 @@ func (b *batch) text() string {
 }
 
 func newBatch() *batch {
-	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}}
+	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}, addresses: map[int]struct{}{}}
 }
 
 func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report func(reason string, keys ...string)) {

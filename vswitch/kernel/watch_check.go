@@ -18,6 +18,9 @@ func (v *VSwitch) checkSuspicions(b *batch) {
 	for index := range b.links {
 		v.checkLink(b, index)
 	}
+	for index := range b.addresses {
+		v.checkAddresses(b, index)
+	}
 	if b.ports {
 		v.checkPorts(b)
 	}
@@ -67,6 +70,26 @@ func (v *VSwitch) checkLink(b *batch, index int) {
 		return
 	}
 	b.report(fmt.Sprintf("device %s %s", attrs.Name, wrong), []string{models.Key(iface)})
+}
+
+// checkAddresses reports an interface that lacks an address, and all that may have
+// gone with its last one (restore.go).
+func (v *VSwitch) checkAddresses(b *batch, index int) {
+	name, _ := v.dev.name(index)
+	iface := v.reg.iface(name)
+	addrs, err := v.raw.addresses(index)
+	if iface == nil || err != nil {
+		return
+	}
+	wanted := addressTexts(iface)
+	borrowed := false
+	for _, a := range addrs {
+		delete(wanted, a.prefix)
+		borrowed = borrowed || a.proto == protoBorrowed
+	}
+	if len(wanted) > 0 || iface.GetUnnumbered() != nil && !borrowed {
+		b.report(fmt.Sprintf("an address of interface %q was removed", name), v.reg.keysOf(name))
+	}
 }
 
 // checkPorts reports the bridge domains whose interfaces are not all bound in

@@ -122,14 +122,9 @@ func (v *VSwitch) noticeAddress(data []byte, send func(notice)) {
 	if !ok {
 		return
 	}
-	iface := v.reg.iface(name)
-	if iface == nil || !a.isOf(addressTexts(iface)) && a.proto != protoBorrowed {
-		return
+	if iface := v.reg.iface(name); iface != nil && (a.isOf(addressTexts(iface)) || a.proto == protoBorrowed) {
+		send(notice{addresses: a.index})
 	}
-	send(notice{
-		reason: fmt.Sprintf("address %s was removed from interface %q", a.prefix, name),
-		keys:   []string{models.Key(iface)},
-	})
 }
 
 func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice)) {

@@ -1,0 +1,216 @@
+package fake
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+// Network joins the devices of nodes: a node reaches the addresses of the others.
+type Network struct {
+	mu    sync.Mutex
+	nodes []*Node
+}
+
+// NewNetwork returns a network without nodes.
+func NewNetwork() *Network { return &Network{} }
+
+// NewNode adds a node with the capabilities, on which the devices exist.
+func (n *Network) NewNode(name string, caps vswitch.Capabilities, devices ...string) *Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	node := &Node{name: name, net: n, caps: caps, devices: map[string]*iface{}}
+	node.reset()
+	for _, d := range devices {
+		node.devices[d] = newIface(&vpp_interfaces.Interface{Name: d, Type: vpp_interfaces.Interface_DPDK, Mtu: 1500})
+	}
+	n.nodes = append(n.nodes, node)
+	return node
+}
+
+// Node is the state of one vswitch. Its network's lock guards it.
+type Node struct {
+	name string
+	net  *Network
+	caps vswitch.Capabilities
+
+	// devices exist without us; those that were created are in ifaces as well.
+	devices map[string]*iface
+	ifaces  map[string]*iface
+	bridges map[string]*bridge
+	// The rest by northbound key.
+	fib        map[string]*vpp_l2.FIBEntry
+	routes     map[string]*vpp_l3.Route
+	neighbours map[string]*vpp_l3.ARPEntry
+	vrfs       map[string]*vpp_l3.VrfTable
+	nat        *vpp_nat.Nat44Global // nil: off
+	natIfaces  map[string]*vpp_nat.Nat44Interface
+	natPools   map[string]*vpp_nat.Nat44AddressPool
+
+	watchers map[*watcher]bool
+}
+
+type watcher struct {
+	report func(reason string, keys ...string)
+}
+
+// iface is an interface with what was assigned to it.
+type iface struct {
+	value *vpp_interfaces.Interface // without addresses, VRF, lender
+	// addrs tells of each address if we assigned it.
+	addrs  map[netip.Prefix]bool
+	v4, v6 uint32 // VRFs
+	lender string
+}
+
+func newIface(v *vpp_interfaces.Interface) *iface {
+	v = proto.CloneOf(v)
+	v.IpAddresses, v.Vrf, v.Unnumbered = nil, 0, nil
+	return &iface{value: v, addrs: map[netip.Prefix]bool{}}
+}
+
+// bridge is a bridge domain with the interfaces that are bound to it.
+type bridge struct {
+	value *vpp_l2.BridgeDomain
+	bound map[string]*vpp_l2.BridgeDomain_Interface
+}
+
+func (n *Node) reset() {
+	n.ifaces, n.bridges = map[string]*iface{}, map[string]*bridge{}
+	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
+	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, nil
+	n.natIfaces, n.natPools = map[string]*vpp_nat.Nat44Interface{}, map[string]*vpp_nat.Nat44AddressPool{}
+	n.watchers = map[*watcher]bool{}
+}
+
+// SetDevice gives a device that exists addresses of its own, and sets it up.
+func (n *Node) SetDevice(device string, addrs ...netip.Prefix) {
+	n.net.mu.Lock()
+	defer n.net.mu.Unlock()
+	d := n.devices[device]
+	if d == nil {
+		panic(fmt.Sprintf("node %s has no device %s", n.name, device))
+	}
+	d.value.Enabled = true
+	for _, a := range addrs {
+		d.addrs[a] = false
+	}
+}
+
+// Break removes the object of a northbound value behind the vswitch's back, with
+// all that depends on it. It returns false if there is none.
+func (n *Node) Break(key string) bool {
+	n.net.mu.Lock()
+	before := n.keys()
+	n.remove(key)
+	var gone []string
+	after := n.keys()
+	for k := range before {
+		if !after[k] {
+			gone = append(gone, k)
+		}
+	}
+	watchers := slices.Collect(maps.Keys(n.watchers))
+	n.net.mu.Unlock()
+	if len(gone) == 0 {
+		return false
+	}
+	slices.Sort(gone)
+	for _, w := range watchers {
+		w.report(key+" was removed", gone...)
+	}
+	return true
+}
+
+// keys returns the keys of all objects. The caller holds the lock.
+func (n *Node) keys() map[string]bool {
+	keys := map[string]bool{}
+	for name := range n.ifaces {
+		keys[models.VPPInterfaceKey(name)] = true
+	}
+	for name := range n.bridges {
+		keys[models.BridgeDomain.KeyPrefix()+name] = true
+	}
+	addKeys(keys, n.fib)
+	addKeys(keys, n.routes)
+	addKeys(keys, n.neighbours)
+	addKeys(keys, n.vrfs)
+	addKeys(keys, n.natIfaces)
+	addKeys(keys, n.natPools)
+	if n.nat != nil {
+		keys[models.NAT44Global.KeyPrefix()] = true
+	}
+	return keys
+}
+
+func addKeys[V any](keys map[string]bool, values map[string]V) {
+	for key := range values {
+		keys[key] = true
+	}
+}
+
+// remove removes the object of the key, if there is one.
+func (n *Node) remove(key string) {
+	model, ok := models.ForKey(key)
+	if !ok {
+		return
+	}
+	switch name := key[min(len(model.KeyPrefix()), len(key)):]; model {
+	case models.VPPInterface:
+		n.removeInterface(name)
+	case models.BridgeDomain:
+		n.removeBridge(name)
+	case models.NAT44Global:
+		n.disableNAT()
+	default:
+		delete(n.fib, key)
+		delete(n.routes, key)
+		delete(n.neighbours, key)
+		delete(n.vrfs, key)
+		delete(n.natIfaces, key)
+		delete(n.natPools, key)
+	}
+}
+
+// removeInterface removes an interface with what lies on it.
+func (n *Node) removeInterface(name string) {
+	i := n.ifaces[name]
+	if i == nil {
+		return
+	}
+	delete(n.ifaces, name)
+	for addr, ours := range i.addrs {
+		if ours {
+			delete(i.addrs, addr)
+		}
+	}
+	for _, b := range n.bridges {
+		delete(b.bound, name)
+	}
+	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetOutgoingInterface() == name })
+	maps.DeleteFunc(n.routes, func(_ string, r *vpp_l3.Route) bool { return r.GetOutgoingInterface() == name })
+	maps.DeleteFunc(n.neighbours, func(_ string, e *vpp_l3.ARPEntry) bool { return e.GetInterface() == name })
+	maps.DeleteFunc(n.natIfaces, func(_ string, i *vpp_nat.Nat44Interface) bool { return i.GetName() == name })
+}
+
+// removeBridge removes a bridge domain with its forwarding entries.
+func (n *Node) removeBridge(name string) {
+	delete(n.bridges, name)
+	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetBridgeDomain() == name })
+}
+
+func (n *Node) disableNAT() {
+	n.nat = nil
+	clear(n.natIfaces)
+	clear(n.natPools)
+}

@@ -1,0 +1,137 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+// errClosed is returned by a VSwitch after Close.
+var errClosed = errors.New("the fake vswitch is closed")
+
+// VSwitch is an agent's access to a Node.
+type VSwitch struct {
+	n        *Node
+	closed   bool
+	watchers []*watcher
+}
+
+var _ vswitch.VSwitch = (*VSwitch)(nil)
+
+// Open returns access to the node, as an agent gets it when it starts.
+func (n *Node) Open() *VSwitch { return &VSwitch{n: n} }
+
+func (v *VSwitch) Capabilities() vswitch.Capabilities { return v.n.caps }
+func (v *VSwitch) Interfaces() vswitch.Interfaces     { return interfaces{v} }
+func (v *VSwitch) Bridges() vswitch.Bridges           { return bridges{v} }
+func (v *VSwitch) FIB() vswitch.FIB                   { return fib{v} }
+func (v *VSwitch) Routes() vswitch.Routes             { return routes{v} }
+func (v *VSwitch) Neighbours() vswitch.Neighbours     { return neighbours{v} }
+func (v *VSwitch) VRFs() vswitch.VRFs                 { return vrfs{v} }
+func (v *VSwitch) NAT() vswitch.NAT                   { return nat{v} }
+
+// Watch reports what Break removes.
+func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
+	w := &watcher{report: report}
+	err := v.do(ctx, func(n *Node) error {
+		n.watchers[w] = true
+		v.watchers = append(v.watchers, w)
+		return nil
+	})
+	if err == nil {
+		context.AfterFunc(ctx, func() {
+			v.n.net.mu.Lock()
+			defer v.n.net.mu.Unlock()
+			delete(v.n.watchers, w)
+		})
+	}
+	return err
+}
+
+// Close ends what Watch started. The node keeps its state.
+func (v *VSwitch) Close() error {
+	v.n.net.mu.Lock()
+	defer v.n.net.mu.Unlock()
+	v.closed = true
+	for _, w := range v.watchers {
+		delete(v.n.watchers, w)
+	}
+	return nil
+}
+
+// do calls fn with the node, locked.
+func (v *VSwitch) do(ctx context.Context, fn func(*Node) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v.n.net.mu.Lock()
+	defer v.n.net.mu.Unlock()
+	if v.closed {
+		return errClosed
+	}
+	return fn(v.n)
+}
+
+// list returns copies of the values, sorted by key.
+func list[V proto.Message](ctx context.Context, v *VSwitch, values func(*Node) map[string]V) (out []V, err error) {
+	err = v.do(ctx, func(n *Node) error {
+		m := values(n)
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			out = append(out, proto.Clone(m[key]).(V))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// put stores a copy of a value in a table of the node, if check agrees.
+func put[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V, check func(*Node) error) error {
+	return v.do(ctx, func(n *Node) error {
+		if err := check(n); err != nil {
+			return fmt.Errorf("create %s: %w", models.Key(value), err)
+		}
+		table(n)[models.Key(value)] = proto.Clone(value).(V)
+		return nil
+	})
+}
+
+// drop removes a value from a table of the node.
+func drop[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V) error {
+	return v.do(ctx, func(n *Node) error {
+		delete(table(n), models.Key(value))
+		return nil
+	})
+}
+
+// iface returns an interface by name. A device that exists is one from its first
+// use on: List may have told of it, so that nobody creates it.
+func (n *Node) iface(name string) (*iface, error) {
+	if i := n.ifaces[name]; i != nil {
+		return i, nil
+	}
+	if d := n.devices[name]; d != nil {
+		n.ifaces[name] = d
+		return d, nil
+	}
+	return nil, fmt.Errorf("interface %q does not exist", name)
+}
+
+// checkVRF refuses VRFs that the vswitch cannot have or does not have.
+func (n *Node) checkVRF(id uint32, ipv6 bool) error {
+	if id == 0 {
+		return nil
+	}
+	if !n.caps.MultipleVRFs {
+		return vswitch.Unsupported("VRF %d: this vswitch has only VRF 0", id)
+	}
+	if n.vrfs[models.VRFTableKey(id, ipv6)] == nil {
+		return fmt.Errorf("VRF %d does not exist", id)
+	}
+	return nil
+}

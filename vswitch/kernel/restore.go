@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"errors"
+	"net/netip"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"golang.org/x/sys/unix"
+)
+
+// The kernel ties things together that are independent values in the model:
+//
+//	a device that goes down       takes its routes, neighbours and IPv6 addresses along
+//	the last IPv4 address removed takes the IPv4 routes and neighbours along
+//	a MAC that changes            takes the neighbours along
+//
+// After we have done one of these, what is still configured is put back.
+
+// restore puts back routes, neighbours and addresses of an interface, as far as
+// they exist according to the registry.
+func (v *VSwitch) restore(iface string, index int) error {
+	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index))
+}
+
+// restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.
+func (v *VSwitch) restoreAddresses(iface string, index int) error {
+	value := v.reg.iface(iface)
+	var errs []error
+	for addr := range addressTexts(value) {
+		if addr.Addr().Is6() {
+			errs = append(errs, v.addOwnAddress(iface, index, addr))
+		}
+	}
+	if lender := value.GetUnnumbered().GetInterfaceWithIp(); lender != "" {
+		if lent, err := v.ownAddresses(lender); err == nil {
+			errs = append(errs, v.setBorrowed(index, lent))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *VSwitch) restoreNeighbours(iface string, index int) error {
+	var errs []error
+	for _, key := range v.reg.keysOf(iface) {
+		value, _ := v.reg.get(key)
+		entry, ok := value.(*vpp_l3.ARPEntry)
+		if !ok {
+			continue
+		}
+		if n, err := neighbourOf(entry); err == nil {
+			n.index = index
+			errs = append(errs, v.raw.setNeighbour(n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *VSwitch) restoreRoutes(iface string, index int) error {
+	var errs []error
+	for _, key := range v.reg.keysOf(iface) {
+		value, _ := v.reg.get(key)
+		if route, ok := value.(*vpp_l3.Route); ok {
+			errs = append(errs, routes{v}.add(route, index))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// afterAddressRemoval restores what went with the last IPv4 address.
+func (v *VSwitch) afterAddressRemoval(iface string, index int, removed netip.Addr) error {
+	if !removed.Is4() || len(v.reg.keysOf(iface)) <= 1 {
+		return nil // nothing but the interface
+	}
+	addrs, err := v.raw.addresses(index)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if a.prefix.Addr().Is4() {
+			return nil
+		}
+	}
+	err = errors.Join(v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index))
+	if errors.Is(err, unix.ENETDOWN) {
+		return nil // nothing can be restored while the device is down
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package vswitchtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+)
+
+// Host is a network namespace with sockets.
+type Host struct{ NetNS string }
+
+// Exec runs a command in the namespace and fails the test if it fails.
+func (h *Host) Exec(t testing.TB, command string) string {
+	t.Helper()
+	out, err := h.Try(command)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return out
+}
+
+// Try runs a command in the namespace.
+func (h *Host) Try(command string) (string, error) {
+	args := append([]string{"--net=" + h.NetNS, "--"}, strings.Fields(command)...)
+	out, err := exec.Command("nsenter", args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return string(out), err
+}
+
+// Ping sends packets of the given size until one is answered; at most for the
+// time given.
+func (h *Host) Ping(dst string, size int, wait time.Duration) error {
+	_, err := h.Try(fmt.Sprintf("ping -n -q -M do -c 1 -i 0.1 -s %d -w %d %s", size, max(int(wait.Seconds()), 1), dst))
+	return err
+}
+
+// in runs fn in the namespace, on a thread that is not used for anything else.
+func (h *Host) in(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		ns, err := netns.GetFromPath(h.NetNS)
+		if err != nil {
+			done <- err
+			return
+		}
+		defer ns.Close()
+		if err := netns.Set(ns); err != nil {
+			done <- err
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// Serve answers TCP connections to the address with the address of the peer, and
+// returns the port.
+func (h *Host) Serve(t testing.TB, addr string) int {
+	t.Helper()
+	var l net.Listener
+	err := h.in(func() (err error) {
+		l, err = net.Listen("tcp", net.JoinHostPort(addr, "0"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			peer, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+			_, _ = io.WriteString(c, peer)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Ask connects to a server and returns the address that it saw.
+func (h *Host) Ask(addr string, port int) (seen string, err error) {
+	err = h.in(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		data, err := io.ReadAll(c)
+		if len(data) == 0 && err == nil {
+			err = errors.New("closed without an answer")
+		}
+		seen = string(data)
+		return err
+	})
+	return seen, err
+}

@@ -1,0 +1,63 @@
+package vswitchtest
+
+import (
+	"testing"
+
+	"github.com/contiv/contiv/vswitch"
+)
+
+// Site is where a vswitch lives: a network namespace, a VPP process, memory. A
+// new one is empty but for one network device.
+type Site interface {
+	// Open starts a driver. The tests close it, and open another one to act the
+	// restarted agent.
+	Open(t testing.TB) vswitch.VSwitch
+	// NIC is the name of the device that exists.
+	NIC() string
+	// Foreign makes objects that are none of ours, of every kind that may lie
+	// around, and returns a function that says which of them are gone or
+	// changed.
+	Foreign(t testing.TB) (damage func() []string)
+	// Accidents are ways to damage the Topology behind the driver's back.
+	Accidents() []Accident
+}
+
+// Accident damages some values of the Topology.
+type Accident struct {
+	Name string
+	Do   func(t testing.TB)
+	// Keys of which at least one must be reported.
+	Keys []string
+}
+
+// PacketSite carries packets.
+type PacketSite interface {
+	Site
+	// Connect joins the NICs of two sites.
+	Connect(t testing.TB, other PacketSite)
+	// Plug takes the far end of a TAP into a new host, as interface eth0.
+	Plug(t testing.TB, hostIfName string) *Host
+	// Self is the node itself: its sockets use the stack of the vswitch, if
+	// Capabilities.HostStackShared says so.
+	Self() *Host
+}
+
+// Config says what to run on.
+type Config struct {
+	// NewSite returns a new site that is cleaned up with the test.
+	NewSite func(t testing.TB) Site
+}
+
+// Run runs the suite.
+func Run(t *testing.T, c Config) {
+	t.Run("port", func(t *testing.T) { runPort(t, c) })
+	t.Run("scheduler", func(t *testing.T) { runScheduler(t, c) })
+	t.Run("packets", func(t *testing.T) { runPackets(t, c) })
+}
+
+func open(t testing.TB, s Site) vswitch.VSwitch {
+	t.Helper()
+	vs := s.Open(t)
+	t.Cleanup(func() { vs.Close() })
+	return vs
+}
