@@ -38,6 +38,13 @@
 // deadline fails it. Callbacks may call Metadata, PushSBNotification, ReportDrift and
 // commit WithoutBlocking.
 //
+// # Cycles
+//
+// Values may need each other; what comes to exist is the greatest set of values that
+// support each other. One thing is not supported: a value that needs a derived
+// value whose base value needs it. As derived values come after their base value,
+// both wait forever.
+//
 // # Promises
 //
 // Between any two operations, a value that is CONFIGURED has all of its

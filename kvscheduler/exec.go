@@ -40,7 +40,7 @@ type exec struct {
 	ops       []RecordedOp
 	skipped   int                 // ops that a later one replaced
 	changes   []change            // in the order of the first change
-	applied   map[string]struct{} // base keys that this transaction was about, so far
+	about     map[string]progress // base keys that this transaction is about
 	order     []string            // the same, in order, if they may have to be reverted
 	branch    map[string]struct{} // keys that are being worked on, further up the stack
 	failed    map[string]struct{} // base keys to be read back
@@ -54,6 +54,15 @@ type exec struct {
 	scratch   []string
 }
 
+// progress of a transaction with one of its values.
+type progress uint8
+
+const (
+	_ progress = iota
+	upcoming
+	applied
+)
+
 // change is what a transaction did to a node.
 type change struct{ old, new *node }
 
@@ -62,6 +71,8 @@ type was struct {
 	state pb.ValueState
 	value proto.Message
 	err   error
+	// available tells if others could depend on the value.
+	available bool
 }
 
 func wasOf(n *node) was {
@@ -69,7 +80,7 @@ func wasOf(n *node) was {
 	if v == nil {
 		v = n.want
 	}
-	return was{n.State(), v, n.err()}
+	return was{n.State(), v, n.err(), n.available()}
 }
 
 // get returns the node, or nil. It must not be changed: see mut.
@@ -110,7 +121,7 @@ func (x *exec) drop(n *node) {
 // apply makes the value of a base key be as the northbound requests: nil for
 // not at all.
 func (x *exec) apply(key string, want proto.Message) error {
-	x.applied[key] = struct{}{}
+	x.about[key] = applied
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}
@@ -135,6 +146,9 @@ func (x *exec) apply(key string, want proto.Message) error {
 	}
 	p := wasOf(n)
 	n = x.mut(n)
+	if x.failedNow(n) && !proto.Equal(n.want, want) {
+		n.info = &nodeInfo{err: n.info.err, seq: NoSeqNum} // that was another value
+	}
 	n.want = want
 	n.clear(fromSB)
 	x.remember(n)
@@ -156,8 +170,11 @@ func (x *exec) reconcile(n *node, p was) error {
 	if _, busy := x.branch[n.key]; busy {
 		return nil
 	}
-	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting {
-		return n.info.err // failed in this transaction: once is enough
+	if x.failedNow(n) {
+		if x.before != nil && x.about[n.baseKey()] == applied {
+			x.abort = true
+		}
+		return n.info.err // once is enough
 	}
 	x.branch[n.key] = struct{}{}
 	defer delete(x.branch, n.key)
@@ -165,6 +182,11 @@ func (x *exec) reconcile(n *node, p was) error {
 		return x.create(n, p, false)
 	}
 	return x.update(n, p)
+}
+
+// failedNow tells if the value failed in this transaction, before a revert.
+func (x *exec) failedNow(n *node) bool {
+	return n.info != nil && n.info.err != nil && n.info.seq == x.seq && !x.reverting
 }
 
 // create makes a value exist that does not.
@@ -186,6 +208,9 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 	}
 	x.setDeps(n, deps)
 	if unmet := x.unmet(n); len(unmet) > 0 {
+		if n.is(unknown) {
+			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
+		}
 		x.pending(n, p, pb.TxnOperation_CREATE, unmet)
 		return nil
 	}
@@ -245,7 +270,6 @@ func (x *exec) update(n *node, p was) error {
 	if unmet := x.unmet(n); len(unmet) > 0 {
 		return x.deleteExisting(n, p, postponing)
 	}
-	wasAvailable := n.available()
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {
 			c := call{h: h, name: "Update", run: callUpdate, key: n.key, old: n.have, new: n.want, meta: n.meta}
@@ -263,7 +287,7 @@ func (x *exec) update(n *node, p was) error {
 	} else if p.state != n.State() && p.state != pb.ValueState_DISCOVERED {
 		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{noop: true})
 	}
-	if !wasAvailable {
+	if !p.available {
 		err = x.updateDependents(n.key)
 	}
 	return errors.Join(err, x.applyDerived(n, derived))
@@ -470,7 +494,7 @@ func (x *exec) updateDependent(key string) error {
 	if _, busy := x.branch[key]; busy {
 		return nil
 	}
-	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting {
+	if x.failedNow(n) {
 		return x.inherit(n, n.info.err)
 	}
 	if n.have != nil && !n.is(broken) {
@@ -482,6 +506,9 @@ func (x *exec) updateDependent(key string) error {
 		x.branch[key] = struct{}{}
 		defer delete(x.branch, key)
 		return x.inherit(n, x.deleteExisting(x.mut(n), p, postponing))
+	}
+	if x.about[key] == upcoming {
+		return nil // its turn comes, with another value perhaps
 	}
 	switch n.State() {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
@@ -509,7 +536,7 @@ func (x *exec) inherit(n *node, err error) error {
 	if err == nil || x.abort {
 		return err
 	}
-	if _, about := x.applied[n.baseKey()]; !about {
+	if x.about[n.baseKey()] != applied {
 		return nil
 	}
 	return err

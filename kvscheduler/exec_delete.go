@@ -30,7 +30,7 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	if _, busy := x.branch[n.key]; busy {
 		return nil
 	}
-	if n.info != nil && n.info.seq == x.seq && n.info.err != nil && !x.reverting && n.have != nil {
+	if x.failedNow(n) && n.have != nil {
 		return n.info.err
 	}
 	x.branch[n.key] = struct{}{}
@@ -38,6 +38,7 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	if n.have == nil && !n.is(unknown) {
 		if x.removed(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
 			x.record(n, p, pb.TxnOperation_DELETE, recordAs{noop: true})
+			x.notComing(n)
 		}
 		return nil
 	}

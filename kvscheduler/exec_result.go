@@ -19,13 +19,22 @@ func (n *node) deletedValue(p was) proto.Message {
 
 // pending marks a value whose dependencies are not met.
 func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet []string) {
-	same := p.state == pb.ValueState_PENDING && p.value == n.want
+	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
 	n.lastOp = uint8(op)
 	n.info = &nodeInfo{details: unmet}
 	n.clear(drifted)
 	if !same {
 		x.record(n, p, op, recordAs{noop: true})
+		x.notComing(n)
+	}
+}
+
+// notComing looks at those who exist because n was about to, as members of a
+// cycle. Failures are recorded with their values.
+func (x *exec) notComing(n *node) {
+	if x.g.HasNeeders(n.key) {
+		_ = x.updateDependents(n.key)
 	}
 }
 
@@ -46,7 +55,7 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 	if pe := (*PanicError)(nil); errors.As(err, &pe) {
 		return x.fail(n, p, op, err, false) // a defect, which tells nothing about the value
 	}
-	same := p.state == pb.ValueState_INVALID && p.value == n.want
+	same := p.state == pb.ValueState_INVALID && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_INVALID)
 	n.lastOp = uint8(pb.TxnOperation_VALIDATE)
 	n.clear(drifted)
@@ -57,6 +66,9 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 	n.info = info
 	if !same {
 		x.record(n, p, op, recordAs{noop: true})
+		if n.have == nil {
+			x.notComing(n)
+		}
 	}
 	return x.note(n.key, pb.TxnOperation_VALIDATE, err)
 }
@@ -156,7 +168,7 @@ func (x *exec) note(key string, op pb.TxnOperation, err error) error {
 	if n := x.get(key); n != nil {
 		base = n.baseKey()
 	}
-	if _, about := x.applied[base]; about {
+	if x.about[base] == applied {
 		x.abort = true
 	} else if old, ok := x.before.Get(key); ok && old.available() {
 		x.abort = true

@@ -328,6 +328,7 @@ func (r *refresh) missingDerived(n *node) {
 		if base := x.get(n.base); base != nil {
 			base = x.mut(base)
 			base.derived = slices.DeleteFunc(slices.Clone(base.derived), func(k string) bool { return k == n.key })
+			base.set(drifted)
 		}
 		x.drop(n)
 	case n.State() == pb.ValueState_CONFIGURED || n.State() == pb.ValueState_DISCOVERED:

@@ -116,7 +116,7 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 		return false
 	}
 	for _, key := range n.derived {
-		if d := x.get(key); d == nil || d.is(drifted|unknown|broken) || !quiet(d) {
+		if d := x.get(key); d == nil || d.want == nil || d.is(drifted|unknown|broken) || !quiet(d) {
 			return false
 		}
 	}
@@ -176,6 +176,11 @@ func (x *exec) applyAll(values []KeyValue) {
 			}
 		}
 	}
+	for i, kv := range values {
+		if group[i] != nothing {
+			x.about[kv.Key] = upcoming
+		}
+	}
 	for g := uint8(0); g < groups; g++ {
 		for i, kv := range values {
 			if group[i] != g {
@@ -192,7 +197,7 @@ func (x *exec) applyAll(values []KeyValue) {
 // runNotification takes over what the southbound reports.
 func (x *exec) runNotification() {
 	for _, nf := range x.job.notifications {
-		x.applied[nf.Key] = struct{}{}
+		x.about[nf.Key] = applied
 		n := x.get(nf.Key)
 		if n != nil && !n.is(fromSB) || n != nil && n.base != "" {
 			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
@@ -269,9 +274,17 @@ func (j *job) isRetryOf(baseKey string) bool {
 // every value that was applied gets what it had, the last one first.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
+	for key, p := range x.about {
+		if p == upcoming {
+			delete(x.about, key)
+		}
+	}
 	clear(x.branch)
-	for i := range x.changes {
-		x.changes[i].new.clear(leaving)
+	for _, c := range x.changes {
+		c.new.clear(leaving)
+		if c.old != nil && c.new.base != "" && c.new.have != nil && c.new.want == nil {
+			c.new.want = c.old.want // it was about to be deleted
+		}
 	}
 	x.readFailed(false)
 	forward := len(x.errs)
@@ -296,13 +309,28 @@ func (x *exec) revert() {
 			}
 		}
 	}
-	// Others that were deleted or failed on the way.
+	// Others that were deleted, or failed, or lost a part on the way.
+	for i := 0; i < len(x.changes); i++ {
+		base := x.changes[i].new.baseKey()
+		old, existed := x.before.Get(base)
+		if x.about[base] == applied || !existed || old.want == nil || old.is(fromSB) {
+			continue
+		}
+		n := x.get(base)
+		switch {
+		case n == nil || n.info != nil && n.info.err != nil && !x.failedForward(base, forward):
+		case n.have == nil:
+			_ = x.updateDependent(base)
+		case !x.unchanged(n, n.want):
+			_ = x.reconcile(x.mut(n), wasOf(n))
+		}
+	}
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.available() {
 			continue
 		}
-		if n := x.get(old.key); n != nil && !n.available() && n.want != nil && (n.info == nil || n.info.err == nil || x.failedForward(n.key, forward)) {
+		if n := x.get(old.key); n != nil && !n.available() && (n.info == nil || n.info.err == nil || x.failedForward(n.key, forward)) {
 			_ = x.updateDependent(n.key)
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
 		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
 		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
-		applied:   make(map[string]struct{}, len(j.values)),
+		about:     map[string]progress{},
 		branch:    map[string]struct{}{},
 		failed:    map[string]struct{}{},
 	}
