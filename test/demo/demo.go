@@ -58,12 +58,15 @@ func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
 	if opts.BatchPods == 0 {
 		opts.BatchPods = 20
 	}
+	if opts.Lab.Nodes == 0 {
+		opts.Lab.Nodes = 2
+	}
 	if opts.Command == "" {
 		opts.Command = "contiv-lab"
 	}
 	d := &demo{opts: opts, out: out}
 	began := time.Now()
-	d.title(0, "A lab: etcd, KSR and %d nodes", max(opts.Lab.Nodes, 2))
+	d.title(0, "A lab: etcd, KSR and %d nodes", opts.Lab.Nodes)
 	opts.Lab.Progress = func(line string) { d.printf("  %6.2fs  %s\n", time.Since(began).Seconds(), line) }
 	if d.lab, err = lab.Up(ctx, opts.Lab); err != nil {
 		return fmt.Errorf("the lab does not come up: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,55 @@ func TestAgentKilledUnderTraffic(t *testing.T) {
 	end()
 	late := pod(t, l, "late", "node1")
 	requireConnected(t, l, here, near, far, late)
+	requireQuiet(t, l)
+}
+
+func TestADDWithoutAgentFailsAndLeavesNothing(t *testing.T) {
+	l := require(t)
+	before := deviceCount(t, l, "node2")
+	if err := l.KillAgent(t.Context(), "node2"); err != nil {
+		t.Fatal(err)
+	}
+	defer l.StartAgent(context.Background(), "node2")
+	_, err := l.AddPod(t.Context(), lab.PodSpec{Name: "early", Node: "node2"})
+	if err == nil || !strings.Contains(err.Error(), "cni.sock") {
+		t.Errorf("got error %v, want one that names the socket of the agent", err)
+	}
+	if err := l.StartAgent(t.Context(), "node2"); err != nil {
+		t.Fatal(err)
+	}
+	if after := deviceCount(t, l, "node2"); after != before {
+		t.Errorf("node2 has %d devices, %d before", after, before)
+	}
+	requireConnected(t, l, pod(t, l, "early", "node2"))
+	requireQuiet(t, l)
+}
+
+// The runtime may remove a sandbox whose DEL the agent has not seen yet.
+func TestPodVanishesWhileTheAgentIsDown(t *testing.T) {
+	l := require(t)
+	before := deviceCount(t, l, "node1")
+	vanished := pod(t, l, "vanished", "node1")
+	if err := l.KillAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	defer l.StartAgent(context.Background(), "node1")
+	if out, err := exec.Command("ip", "netns", "del", vanished.Netns).CombinedOutput(); err != nil {
+		t.Fatal(string(out))
+	}
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	requireConnected(t, l, pod(t, l, "next", "node1"))
+	if err := l.DelPod(t.Context(), vanished.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.DelPod(t.Context(), "next"); err != nil {
+		t.Fatal(err)
+	}
+	if after := deviceCount(t, l, "node1"); after != before {
+		t.Errorf("node1 has %d devices, %d before the pods", after, before)
+	}
 	requireQuiet(t, l)
 }
 

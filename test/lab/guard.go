@@ -70,8 +70,10 @@ func RunGuard(stdin io.Reader, opts Options) error {
 	err := Down(ctx, opts)
 	if err != nil {
 		// Nobody listens any more; the next command on the lab tells the rest.
-		opts = opts.withDefaults()
-		os.WriteFile(newLab(opts).dir+".guard.log", []byte(err.Error()+"\n"), 0o600)
+		os.WriteFile(newLab(opts.withDefaults()).guardLog(), []byte(err.Error()+"\n"), 0o600)
 	}
 	return err
 }
+
+// guardLog is where a guard that fails says why.
+func (l *Lab) guardLog() string { return l.dir + ".guard.log" }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -254,6 +256,7 @@ func (l *Lab) Down(ctx context.Context) error {
 		if err := l.remove(st); err != nil {
 			return fmt.Errorf("lab %s is not removed completely, repeat contiv-lab down: %w", l.opts.Name, err)
 		}
+		os.Remove(l.guardLog())
 		lock.remove()
 		os.Remove(l.opts.Root) // if it is empty
 		return nil
@@ -270,13 +273,14 @@ func (l *Lab) remove(st *State) error {
 		return err
 	}
 	l.progress("ending the processes")
-	inside := netnsProcesses(st.Namespaces)
+	var errs []error
 	if st.BootID == bootID() {
-		for _, p := range st.Processes {
-			inside = append(inside, p)
-		}
+		errs = append(errs, stopAll(slices.Collect(maps.Values(st.Processes))))
 	}
-	errs := []error{stopAll(inside)}
+	// What else is inside, such as a user's shell; twice, as it may have had children.
+	for range 2 {
+		errs = append(errs, stopAll(netnsProcesses(st.Namespaces)))
+	}
 	l.progress("removing the network namespaces")
 	for _, name := range st.Namespaces {
 		errs = append(errs, deleteNetns(name))
