@@ -118,7 +118,7 @@ func (w *watch) supervise(lost, closed <-chan struct{}) {
 	case <-w.ctx.Done():
 	}
 	w.wg.Wait()
-	if w.failure != nil {
+	if w.failure != nil && w.user.Err() == nil {
 		select {
 		case w.out <- store.WatchBatch{Err: w.failure}:
 		case <-w.user.Done():
