@@ -22,9 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nodeIfName is the near end of the TAP that the tests make.
-const nodeIfName = "node0"
-
 var namespaceCount atomic.Int32
 
 // netNSName makes a network namespace and returns its name.
