@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/kvscheduler"
@@ -46,7 +45,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 
 	// What outlives the process, and what all nodes share.
-	local, err := bolt.Open(o.bolt, 5*time.Second)
+	local, err := openLocal(o.bolt, log)
 	if err != nil {
 		return err
 	}
@@ -163,12 +162,30 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig controller.Config, err error) {
 	contivConfig, controllerConfig = contivconf.Default(), controller.DefaultConfig()
 	if o.contivConfig != "" {
-		contivConfig, err = contivconf.LoadFile(o.contivConfig)
+		if contivConfig, err = contivconf.LoadFile(o.contivConfig); err != nil {
+			return contivConfig, controllerConfig, err
+		}
 	}
-	if err == nil && o.controllerConfig != "" {
-		err = config.LoadFile(o.controllerConfig, &controllerConfig)
+	if o.controllerConfig != "" {
+		if controllerConfig, err = controller.LoadConfigFile(o.controllerConfig); err != nil {
+			return contivConfig, controllerConfig, err
+		}
+	}
+	if err = o.controller.Apply(&controllerConfig); err == nil {
+		err = controllerConfig.Validate()
 	}
 	return contivConfig, controllerConfig, err
+}
+
+// openLocal opens the node's own file. A damaged one is put aside: the agent then
+// starts from etcd, and pods that it does not remember are wired again when their
+// runtime asks for it.
+func openLocal(path string, log *slog.Logger) (*bolt.Store, error) {
+	local, movedTo, err := bolt.OpenOrReplace(path, 5*time.Second)
+	if movedTo != "" {
+		log.Error("The local store was damaged; a new one is used", "damaged", movedTo)
+	}
+	return local, err
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

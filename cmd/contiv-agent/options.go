@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/pflag"
 )
@@ -23,6 +25,9 @@ type options struct {
 	contivConfig, controllerConfig string
 	runDir, bolt                   string
 	http                           []string
+
+	// Options of the event loop that were given as flags.
+	controller *config.Overrides
 }
 
 // aliases are environment variables that the original product used.
@@ -45,6 +50,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock and agent.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
+	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
 
 // complete takes from the environment what no flag says, and applies defaults
