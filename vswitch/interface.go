@@ -103,10 +103,14 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 		derived = append(derived,
 			kvscheduler.KeyValue{Key: models.VPPInterfaceInheritedVRFKey(name, lender), Value: empty()},
 			kvscheduler.KeyValue{Key: models.UnnumberedInterfaceKey(name), Value: iface.GetUnnumbered()})
-	case versions != IPVersions{}:
-		derived = append(derived, kvscheduler.KeyValue{
-			Key: models.VPPInterfaceVRFKey(name, iface.GetVrf(), versions.String()), Value: empty(),
-		})
+	default:
+		// A key for each version: if all addresses of one are lost, the other one
+		// is not concerned.
+		for _, v := range versions.each() {
+			derived = append(derived, kvscheduler.KeyValue{
+				Key: models.VPPInterfaceVRFKey(name, iface.GetVrf(), v.String()), Value: empty(),
+			})
+		}
 	}
 	if hasAddress {
 		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: empty()})

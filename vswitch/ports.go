@@ -102,6 +102,17 @@ func (v IPVersions) String() string {
 	return "both"
 }
 
+// each returns the versions one by one.
+func (v IPVersions) each() (list []IPVersions) {
+	if v.V4 {
+		list = append(list, IPVersions{V4: true})
+	}
+	if v.V6 {
+		list = append(list, IPVersions{V6: true})
+	}
+	return list
+}
+
 // Bridges are the bridge domains, by name.
 type Bridges interface {
 	// Create makes the bridge domain, without its interfaces.

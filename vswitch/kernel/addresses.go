@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,7 +18,12 @@ const (
 )
 
 func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefix) error {
-	err := v.withDevice(iface, func(index int) error { return v.addOwnAddress(iface, index, addr) })
+	err := v.withDevice(iface, func(index int) error {
+		if err := v.addOwnAddress(iface, index, addr); err != nil {
+			return err
+		}
+		return errors.Join(v.resolveRoutes(), v.lend(iface))
+	})
 	if err != nil {
 		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
 	}
@@ -55,7 +61,7 @@ func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Pr
 				if err := v.raw.delAddress(a); err != nil {
 					return err
 				}
-				return v.afterAddressRemoval(iface, index, addr.Addr())
+				return errors.Join(v.afterAddressRemoval(iface, index, addr.Addr()), v.lend(iface))
 			}
 		}
 		return nil
@@ -81,6 +87,26 @@ func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error
 		return fmt.Errorf("making interface %q use the address of %q: %w", iface, lender, err)
 	}
 	return nil
+}
+
+// lend makes the borrowers of an interface follow a change of its addresses. Without
+// any address left there is nothing to follow: then they are about to be unset.
+func (v interfaces) lend(lender string) error {
+	var errs []error
+	for _, key := range v.reg.keysOf(lender) {
+		value, _ := v.reg.get(key)
+		borrower, ok := value.(*vpp_interfaces.Interface)
+		if !ok || borrower.GetUnnumbered().GetInterfaceWithIp() != lender {
+			continue
+		}
+		lent, err := v.ownAddresses(lender)
+		if err != nil {
+			return nil
+		}
+		err = v.withDevice(borrower.GetName(), func(index int) error { return v.setBorrowed(index, lent) })
+		errs = append(errs, ignoreGone(err))
+	}
+	return errors.Join(errs...)
 }
 
 // UnsetUnnumbered gives the borrowed addresses back.

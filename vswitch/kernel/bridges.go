@@ -237,6 +237,9 @@ func (v bridges) finishPort(iface string, port int, params bdParameters) error {
 		if err != nil {
 			return err
 		}
+		if err := v.raw.setLink(port, linkChange{up: true}); err != nil {
+			return err
+		}
 		return v.nl.NeighSet(staticEntry(port, near.Attrs().HardwareAddr))
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		return v.raw.setVXLANLearning(port, params.learn)

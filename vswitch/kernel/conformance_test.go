@@ -141,7 +141,6 @@ func (n *node) Accidents() []vswitchtest.Accident {
 	bviPort := deviceName(devPort, vswitchtest.BVI)
 	vxlan := vxlanDeviceName(vxlanID{mustAddr(topo.NodeIP()), 10})
 	podRoute := "config/vpp/v2/route/if/" + topo.Tap(1) + "/vrf/0/dst/" + topo.PodIP(1) + "/32/gw/" + topo.PodIP(1)
-	peerRoute := "config/vpp/v2/route/if/vxlanBVI/vrf/0/dst/10.1.2.0/24/gw/192.168.30.2"
 	iface := models.VPPInterfaceKey
 	bd := models.BridgeDomain.KeyPrefix() + vswitchtest.Bridge
 	fibKey := models.L2FIB.KeyPrefix() + vswitchtest.Bridge + "/mac/12:2b:00:00:00:02"
@@ -158,7 +157,6 @@ func (n *node) Accidents() []vswitchtest.Accident {
 	}
 	return []vswitchtest.Accident{
 		accident("route deleted", "ip route del "+topo.PodIP(1)+"/32", podRoute),
-		accident("route replaced", "ip route replace 10.1.2.0/24 dev eth0", peerRoute),
 		accident("blackhole deleted", "ip route del blackhole 10.1.0.0/16", "config/vpp/v2/route/vrf/0/dst/10.1.0.0/16/"),
 		accident("IPv6 route deleted", "ip -6 route del fd00:1::/64", "config/vpp/v2/route/if/eth0/vrf/0/dst/fd00:1::/64/gw/fd00:16::99"),
 		accident("TAP deleted", "ip link del dev "+tap, iface(topo.Tap(1)), podRoute),
@@ -166,7 +164,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("TAP down and up", "ip link set dev "+tap+" down;ip link set dev "+tap+" up", podRoute),
 		accident("MTU changed", "ip link set dev "+tap+" mtu 1300", iface(topo.Tap(1))),
 		accident("MAC changed", "ip link set dev "+tap+" address 02:00:00:00:00:01", iface(topo.Tap(1))),
-		accident("loopback deleted", "ip link del dev c-vxlanBVI", iface(vswitchtest.BVI), bd, peerRoute, arp),
+		accident("loopback deleted", "ip link del dev c-vxlanBVI", iface(vswitchtest.BVI), bd, arp),
 		accident("address deleted", "ip addr del "+topo.Gateway()+"/24 dev c-podGwLoop", iface(vswitchtest.GatewayLoop)),
 		accident("address of the NIC deleted", "ip addr del 192.168.16.1/24 dev eth0", iface(nic)),
 		accident("all addresses of a TAP flushed", "ip addr flush dev "+tap, iface(topo.Tap(1))),

@@ -142,6 +142,13 @@ func (r *registry) keysOf(iface string) []string {
 	return slices.Sorted(maps.Keys(r.byIface[iface]))
 }
 
+// keysAfterLoss returns the keys of what may be gone when an interface has lost its
+// device, its state or an address: what touches it, and routes whose device is for
+// the kernel to find.
+func (r *registry) keysAfterLoss(iface string) []string {
+	return append(r.keysOf(iface), r.keysOf("")...)
+}
+
 // routesTo returns the routes to exactly this destination.
 func (r *registry) routesTo(dst netip.Prefix) []*vpp_l3.Route {
 	r.mu.RLock()

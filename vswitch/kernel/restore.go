@@ -19,7 +19,7 @@ import (
 // restore puts back routes, neighbours and addresses of an interface, as far as
 // they exist according to the registry.
 func (v *VSwitch) restore(iface string, index int) error {
-	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index))
+	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index), v.resolveRoutes())
 }
 
 // restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.
@@ -64,6 +64,22 @@ func (v *VSwitch) restoreRoutes(iface string, index int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// resolveRoutes puts routes back whose device is for the kernel to find, if it
+// can find one (again).
+func (v *VSwitch) resolveRoutes() error {
+	for _, key := range v.reg.keysOf("") {
+		value, _ := v.reg.get(key)
+		route, ok := value.(*vpp_l3.Route)
+		if !ok || route.GetType() == vpp_l3.Route_DROP {
+			continue
+		}
+		if err := (routes{v}).add(route, 0); err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // afterAddressRemoval restores what went with the last IPv4 address.

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,12 +26,26 @@ func (v routes) Create(_ context.Context, route *vpp_l3.Route) error {
 	if err := routeSupported(route); err != nil {
 		return err
 	}
-	err := v.withRouteDevice(route, func(index int) error { return v.add(route, index) })
+	err := v.withRouteDevice(route, func(index int) error {
+		err := v.add(route, index)
+		if errors.Is(err, unix.ENETDOWN) && v.bringUp(route.GetOutgoingInterface()) {
+			err = v.add(route, index)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("adding route to %s: %w", describeRoute(route), hint(route, err))
 	}
 	v.reg.put(route)
 	return nil
+}
+
+// bringUp enables the device of an interface that should be enabled. Somebody else
+// must have disabled it, and its routes may be repaired before itself.
+func (v routes) bringUp(iface string) bool {
+	value := v.reg.iface(iface)
+	link, err := v.link(iface)
+	return err == nil && value.GetEnabled() && interfaces{v.VSwitch}.adjust(link, value) == nil
 }
 
 func (v routes) add(route *vpp_l3.Route, index int) error {
@@ -54,8 +69,8 @@ func routeSupported(route *vpp_l3.Route) error {
 }
 
 func hint(route *vpp_l3.Route, err error) error {
-	if err == unix.ENETDOWN {
-		return fmt.Errorf("%w: interface %q is disabled; enable it first", err, route.GetOutgoingInterface())
+	if errors.Is(err, unix.ENETDOWN) {
+		return fmt.Errorf("%w: interface %q is disabled: enable it first", err, route.GetOutgoingInterface())
 	}
 	return err
 }

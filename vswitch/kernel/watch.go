@@ -169,6 +169,7 @@ func newBatch() *batch {
 }
 
 func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report func(reason string, keys ...string)) {
+	damp := damper{}
 	for {
 		b := newBatch()
 		select {
@@ -190,8 +191,40 @@ func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report fun
 			}
 		}
 		v.checkSuspicions(b)
-		if len(b.keys) > 0 && ctx.Err() == nil {
+		if len(b.keys) == 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(damp.delay(b.keys, time.Now())):
 			report(b.text(), slices.Sorted(maps.Keys(b.keys))...)
 		}
 	}
+}
+
+// damper slows down reports about keys that are reported again and again: what
+// cannot be repaired, or what two repair in different ways.
+type damper map[string][]time.Time
+
+// Reports of the same keys, and the pause after so many within the period.
+const (
+	dampAfter  = 5
+	dampPeriod = time.Minute
+	dampPause  = 5 * time.Second
+)
+
+// delay notes a report and returns how long to wait before making it: not at all
+// if any of its keys is reported rarely.
+func (d damper) delay(keys map[string]struct{}, now time.Time) time.Duration {
+	maps.DeleteFunc(d, func(_ string, times []time.Time) bool { return now.Sub(times[len(times)-1]) > dampPeriod })
+	pause := dampPause
+	for key := range keys {
+		recent := slices.DeleteFunc(d[key], func(at time.Time) bool { return now.Sub(at) > dampPeriod })
+		if len(recent) < dampAfter {
+			pause = 0
+		}
+		d[key] = append(recent, now)
+	}
+	return pause
 }

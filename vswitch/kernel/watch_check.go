@@ -88,7 +88,7 @@ func (v *VSwitch) checkAddresses(b *batch, index int) {
 		borrowed = borrowed || a.proto == protoBorrowed
 	}
 	if len(wanted) > 0 || iface.GetUnnumbered() != nil && !borrowed {
-		b.report(fmt.Sprintf("an address of interface %q was removed", name), v.reg.keysOf(name))
+		b.report(fmt.Sprintf("an address of interface %q was removed", name), v.reg.keysAfterLoss(name))
 	}
 }
 

@@ -103,7 +103,11 @@ func (v *VSwitch) keysOfDevice(link netlink.Link) []string {
 		}
 		return keys
 	}
-	return v.reg.keysOf(v.logicalOf(link))
+	name := v.logicalOf(link)
+	if v.reg.iface(name) == nil {
+		return nil
+	}
+	return v.reg.keysAfterLoss(name)
 }
 
 // tunnels returns the VXLAN tunnels that match.

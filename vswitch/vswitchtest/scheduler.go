@@ -44,6 +44,10 @@ func (a *agent) stop() {
 	}
 }
 
+// retry is for values that need another one without depending on it, such as
+// routes via a next hop that the vswitch has to find.
+var retry = kvscheduler.WithRetry(kvscheduler.Retry{Period: 50 * time.Millisecond, MaxCount: 5})
+
 // resync requests exactly the given values and returns what was executed.
 func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
@@ -51,7 +55,7 @@ func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	for _, v := range values {
 		txn.Put(models.Key(v), v)
 	}
-	seq, err := txn.Commit(a.t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
+	seq, err := txn.Commit(a.t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), retry)
 	if err != nil {
 		a.t.Errorf("resync: %v", err)
 	}
@@ -65,7 +69,7 @@ func (a *agent) put(values ...proto.Message) []kvscheduler.RecordedOp {
 	for _, v := range values {
 		txn.Put(models.Key(v), v)
 	}
-	seq, err := txn.Commit(a.t.Context())
+	seq, err := txn.Commit(a.t.Context(), retry)
 	if err != nil {
 		a.t.Errorf("put: %v", err)
 	}
