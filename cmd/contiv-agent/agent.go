@@ -57,9 +57,6 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer remote.Close()
 
 	// The southbound.
-	registry := prometheus.NewRegistry()
-	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: registry})
-	defer scheduler.Close()
 	vs, err := kernel.New(kernel.Options{Logger: log})
 	if err != nil {
 		return err
@@ -70,6 +67,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer lin.Close()
+	registry := prometheus.NewRegistry()
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: registry})
+	defer scheduler.Close() // before its southbound
 	if err := errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
 		return err
 	}
