@@ -158,6 +158,14 @@ func connected(t *testing.T, l *lab.Lab, pods ...lab.Pod) error {
 	return m.Err()
 }
 
+// ping sends packets in both directions.
+func ping(t *testing.T, a, b lab.Pod) error {
+	t.Helper()
+	_, there := lab.Ping(t.Context(), a.Endpoint(), b.Endpoint())
+	_, back := lab.Ping(t.Context(), b.Endpoint(), a.Endpoint())
+	return errors.Join(there, back)
+}
+
 // requireQuiet demands that all agents have nothing left to do.
 func requireQuiet(t *testing.T, l *lab.Lab) {
 	t.Helper()
