@@ -44,6 +44,7 @@ type exec struct {
 	order     []string            // the same, in order, if they may have to be reverted
 	branch    map[string]struct{} // keys that are being worked on, further up the stack
 	failed    map[string]struct{} // base keys to be read back
+	foundOut  refresh             // what reading them back told
 	errs      []*KeyError
 	retried   []KeyValue // what a retry was about
 	gone      []*node    // base values that were removed

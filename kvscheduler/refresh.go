@@ -339,37 +339,46 @@ func (r *refresh) missingDerived(n *node) {
 // cut deletes what depends on values that turned out not to exist, before
 // anything is repaired: they are created again together with what they need.
 func (r *refresh) cut() {
-	for _, key := range r.lost {
+	lost := r.lost
+	r.lost = nil
+	for _, key := range lost {
 		if n := r.x.get(key); n == nil || !n.available() {
 			_ = r.x.updateDependents(key) // failures are recorded with their values
 		}
 	}
-	r.lost = nil
 }
 
 // join creates what was waiting for values that turned out to exist.
 func (r *refresh) join() {
-	for _, key := range r.gained {
+	gained := r.gained
+	r.gained = nil
+	for _, key := range gained {
 		if n := r.x.get(key); n != nil && n.available() {
 			_ = r.x.updateDependents(key)
 		}
 	}
-	r.gained = nil
 }
 
 // readFailed reads the values back whose operations failed: their state cannot
-// be assumed. What is found out may call for more operations.
+// be assumed. What is found out may call for more operations, now or, before a
+// revert, later.
 func (x *exec) readFailed(follow bool) {
-	for round := 0; len(x.failed) > 0 && round < 16; round++ {
+	const enough = 16 // rounds: each failure is of another value
+	for round := 0; round < enough; round++ {
+		if len(x.failed) == 0 && (!follow || len(x.foundOut.lost)+len(x.foundOut.gained) == 0) {
+			return
+		}
 		keys := make([]string, 0, len(x.failed))
 		for key := range x.failed {
 			keys = append(keys, key)
 		}
 		clear(x.failed)
-		r := refresh{x: x}
+		r := &x.foundOut
+		r.x = x
 		r.readKeys(keys)
 		if follow {
 			r.cut()
+			r.join()
 		}
 	}
 }
