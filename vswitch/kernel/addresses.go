@@ -22,6 +22,7 @@ func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefi
 		if err := v.addOwnAddress(iface, index, addr); err != nil {
 			return err
 		}
+		v.reg.withdraw(iface, addr, false)
 		return errors.Join(v.resolveRoutes(), v.lend(iface))
 	})
 	if err != nil {
@@ -51,6 +52,7 @@ func (v *VSwitch) made(iface string) bool {
 }
 
 func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Prefix) error {
+	v.reg.withdraw(iface, addr, true)
 	err := v.withDevice(iface, func(index int) error {
 		addrs, err := v.raw.addresses(index)
 		if err != nil {
@@ -79,6 +81,7 @@ func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Pr
 // errors, have the gateway as their source, as on VPP, instead of whichever address
 // the kernel finds first. And it can be read back.
 func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error {
+	v.reg.withdraw(iface, netip.Prefix{}, false)
 	lent, err := v.ownAddresses(lender)
 	if err == nil {
 		err = v.withDevice(iface, func(index int) error { return v.setBorrowed(index, lent) })
@@ -99,6 +102,9 @@ func (v interfaces) lend(lender string) error {
 		if !ok || borrower.GetUnnumbered().GetInterfaceWithIp() != lender {
 			continue
 		}
+		if _, borrows := v.reg.assigned(borrower.GetName()); !borrows {
+			continue
+		}
 		lent, err := v.ownAddresses(lender)
 		if err != nil {
 			return nil
@@ -111,6 +117,7 @@ func (v interfaces) lend(lender string) error {
 
 // UnsetUnnumbered gives the borrowed addresses back.
 func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
+	v.reg.withdraw(iface, netip.Prefix{}, true)
 	err := v.withDevice(iface, func(index int) error {
 		if err := v.setBorrowed(index, nil); err != nil {
 			return err

@@ -61,7 +61,6 @@ func (v *VSwitch) withDevice(logical string, fn func(index int) error) error {
 		if !isGone(err) {
 			return err
 		}
-		v.dev.forget(logical)
 	}
 	link, err := v.link(logical)
 	if err != nil {

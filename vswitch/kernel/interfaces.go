@@ -153,6 +153,7 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 // deleteDevice removes the veth pair behind a logical name.
 func (v interfaces) deleteDevice(logical string) error {
 	index, ok := v.dev.get(logical)
+	v.dev.forget(logical)
 	if !ok {
 		name, unknown := strings.CutPrefix(logical, unknownPrefix)
 		if !unknown {

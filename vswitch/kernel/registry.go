@@ -22,6 +22,10 @@ type registry struct {
 	values  map[string]proto.Message
 	byIface index[string]
 	byDst   index[netip.Prefix]
+	// withdrawn are addresses that we have taken away, though the value of the
+	// interface still has them: it is about to change or go. The zero prefix stands
+	// for those borrowed.
+	withdrawn map[string]map[netip.Prefix]bool
 }
 
 type index[K comparable] map[K]map[string]struct{}
@@ -41,7 +45,7 @@ func (x index[K]) remove(k K, key string) {
 }
 
 func newRegistry() *registry {
-	return &registry{values: map[string]proto.Message{}, byIface: index[string]{}, byDst: index[netip.Prefix]{}}
+	return &registry{values: map[string]proto.Message{}, byIface: index[string]{}, byDst: index[netip.Prefix]{}, withdrawn: map[string]map[netip.Prefix]bool{}}
 }
 
 func (r *registry) put(v proto.Message) {
@@ -83,12 +87,40 @@ func (r *registry) during(v proto.Message, remove func() error) error {
 	return err
 }
 
+// withdraw notes that an address was taken away by us, or given again.
+func (r *registry) withdraw(iface string, addr netip.Prefix, away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !away {
+		delete(r.withdrawn[iface], addr)
+		return
+	}
+	if r.withdrawn[iface] == nil {
+		r.withdrawn[iface] = map[netip.Prefix]bool{}
+	}
+	r.withdrawn[iface][addr] = true
+}
+
+// assigned returns the addresses that an interface should have now, and if it
+// should have borrowed ones.
+func (r *registry) assigned(iface string) (addrs map[netip.Prefix]bool, borrows bool) {
+	value := r.iface(iface)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	addrs = addressTexts(value)
+	maps.DeleteFunc(addrs, func(addr netip.Prefix, _ bool) bool { return r.withdrawn[iface][addr] })
+	return addrs, value.GetUnnumbered() != nil && !r.withdrawn[iface][netip.Prefix{}]
+}
+
 func (r *registry) removeLocked(key string) {
 	v, ok := r.values[key]
 	if !ok {
 		return
 	}
 	delete(r.values, key)
+	if iface, ok := v.(*vpp_interfaces.Interface); ok {
+		delete(r.withdrawn, iface.GetName())
+	}
 	for _, name := range interfacesOf(v) {
 		r.byIface.remove(name, key)
 	}

@@ -24,15 +24,15 @@ func (v *VSwitch) restore(iface string, index int) error {
 
 // restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.
 func (v *VSwitch) restoreAddresses(iface string, index int) error {
-	value := v.reg.iface(iface)
+	addrs, borrows := v.reg.assigned(iface)
 	var errs []error
-	for addr := range addressTexts(value) {
+	for addr := range addrs {
 		if addr.Addr().Is6() {
 			errs = append(errs, v.addOwnAddress(iface, index, addr))
 		}
 	}
-	if lender := value.GetUnnumbered().GetInterfaceWithIp(); lender != "" {
-		if lent, err := v.ownAddresses(lender); err == nil {
+	if borrows {
+		if lent, err := v.ownAddresses(v.reg.iface(iface).GetUnnumbered().GetInterfaceWithIp()); err == nil {
 			errs = append(errs, v.setBorrowed(index, lent))
 		}
 	}

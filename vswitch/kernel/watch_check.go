@@ -81,13 +81,13 @@ func (v *VSwitch) checkAddresses(b *batch, index int) {
 	if iface == nil || err != nil {
 		return
 	}
-	wanted := addressTexts(iface)
+	wanted, borrows := v.reg.assigned(name)
 	borrowed := false
 	for _, a := range addrs {
 		delete(wanted, a.prefix)
 		borrowed = borrowed || a.proto == protoBorrowed
 	}
-	if len(wanted) > 0 || iface.GetUnnumbered() != nil && !borrowed {
+	if len(wanted) > 0 || borrows && !borrowed {
 		b.report(fmt.Sprintf("an address of interface %q was removed", name), v.reg.keysAfterLoss(name))
 	}
 }

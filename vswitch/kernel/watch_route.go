@@ -50,6 +50,9 @@ func (v *VSwitch) noticeLink(m syscall.NetlinkMessage, send func(notice)) {
 		return
 	}
 	attrs := link.Attrs()
+	if _, known := v.dev.name(attrs.Index); !known && strings.HasPrefix(attrs.Alias, aliasInterface) {
+		return // we deleted it, and may have made another one since
+	}
 	if m.Header.Type == unix.RTM_DELLINK {
 		send(notice{reason: fmt.Sprintf("device %s was deleted", attrs.Name), keys: v.keysOfDevice(link)})
 		return
