@@ -52,7 +52,8 @@ type Dependency struct {
 
 // AnyOf selects keys by prefix and predicate. With both given, a key must match
 // one of the prefixes and the predicate. With no prefix, every key is a
-// candidate: avoid it, it is slow.
+// candidate: avoid it, it is slow. The predicate depends on the key alone; it is the one
+// callback that may be called concurrently.
 type AnyOf struct {
 	KeyPrefixes []string
 	KeySelector func(key string) bool

@@ -129,6 +129,7 @@ func (x *exec) planRetry(n *node, info *nodeInfo) {
 	}
 	info.attempt = attempt
 	info.delay = policy.delay(attempt)
+	info.retryAt = time.Now().Add(info.delay)
 }
 
 // delay before the given attempt, which counts from 1.

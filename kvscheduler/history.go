@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/contiv/kvscheduler/graph"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -17,7 +18,10 @@ type history struct {
 	mu      sync.RWMutex
 	records []*record // oldest first
 	bytes   int
-	init    int // how many of the first records are protected by InitPeriod
+	init    int                 // how many of the first records are protected by InitPeriod
+	gap     bool                // records after those were dropped
+	cut     bool                // records before all others were dropped
+	graph   *graph.Graph[*node] // after the last record
 }
 
 // record is a transaction with its changes of the graph.
@@ -43,11 +47,12 @@ func newHistory(l HistoryLimits) *history {
 	return &history{limits: l, start: time.Now()}
 }
 
-func (h *history) add(t *RecordedTxn, changes []change) {
+func (h *history) add(t *RecordedTxn, changes []change, after *graph.Graph[*node]) {
 	r := &record{txn: t, changes: changes}
 	r.bytes = r.size()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.graph = after
 	h.records = append(h.records, r)
 	h.bytes += r.bytes
 	if t.Start.Sub(h.start) < h.limits.InitPeriod && h.init == len(h.records)-1 {
@@ -68,13 +73,23 @@ func (h *history) trim(now time.Time) {
 		drop++
 	}
 	if drop > 0 {
+		if h.init > 0 {
+			h.gap = true
+		} else {
+			h.cut = true
+		}
 		h.records = append(h.records[:h.init:h.init], h.records[h.init+drop:]...)
 	}
 	for h.bytes > h.limits.Bytes && len(h.records) > 0 {
 		h.bytes -= h.records[0].bytes
 		h.records[0] = nil
 		h.records = h.records[1:]
-		h.init = max(h.init-1, 0)
+		h.cut = true
+		if h.init > 0 {
+			if h.init--; h.init == 0 {
+				h.gap = false // what is left is in one piece
+			}
+		}
 	}
 }
 

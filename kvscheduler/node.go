@@ -59,6 +59,7 @@ type nodeInfo struct {
 	seq     uint64 // the transaction that failed
 	attempt int    // of the retry that is scheduled
 	delay   time.Duration
+	retryAt time.Time
 }
 
 func (n *node) is(f flags) bool          { return n.flags&f != 0 }

@@ -16,10 +16,20 @@ import (
 
 // Handler serves the REST API below /scheduler/:
 //
-//	GET  /scheduler/txn-history       format=json|text seq-num= since= until= first= last=
+//	GET  /scheduler/txn-history       format=json|text|diagram seq-num= since= until= first= last=
 //	GET  /scheduler/dump              descriptor= key-prefix= view=SB|NB|cached
 //	GET  /scheduler/status            key= descriptor= key-prefix= state=
+//	GET  /scheduler/explain           key=
+//	GET  /scheduler/key-timeline      key= time=
+//	GET  /scheduler/graph-snapshot    time=
+//	GET  /scheduler/diff              from= to=
+//	GET  /scheduler/graph             format=dot|svg txn= key-prefix=
+//	GET  /scheduler/flag-stats        flag= prefix=
+//	GET  /scheduler/stats
+//	POST /scheduler/plan              body: PlanRequest; answer: PlanReply
 //	POST /scheduler/downstream-resync retry=true
+//
+// Times are Unix nanoseconds or RFC 3339.
 //
 // Errors are answered with {"Error": "text"}.
 func (s *Scheduler) Handler() http.Handler {
@@ -34,6 +44,14 @@ func (s *Scheduler) Handler() http.Handler {
 	serve("GET /scheduler/txn-history", s.serveHistory)
 	serve("GET /scheduler/dump", s.serveDump)
 	serve("GET /scheduler/status", s.serveStatus)
+	serve("GET /scheduler/explain", s.serveExplain)
+	serve("GET /scheduler/key-timeline", s.serveTimeline)
+	serve("GET /scheduler/graph-snapshot", s.serveSnapshot)
+	serve("GET /scheduler/diff", s.serveDiff)
+	serve("GET /scheduler/graph", s.serveGraph)
+	serve("GET /scheduler/flag-stats", s.serveFlagStats)
+	serve("GET /scheduler/stats", func(w http.ResponseWriter, r *http.Request) error { return writeJSON(w, s.Stats()) })
+	serve("POST /scheduler/plan", s.servePlan)
 	serve("POST /scheduler/downstream-resync", s.serveResync)
 	return mux
 }
@@ -137,8 +155,11 @@ func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	format := q.Get("format")
-	if format != "" && format != "json" && format != "text" {
-		return badRequest("argument %q: %q is neither json nor text", "format", format)
+	render := map[string]func(*RecordedTxn, io.Writer) error{
+		"text": (*RecordedTxn).WriteText, "diagram": (*RecordedTxn).WriteDiagram,
+	}[format]
+	if format != "" && format != "json" && render == nil {
+		return badRequest("argument %q: %q is none of json, text, diagram", "format", format)
 	}
 	if text := q.Get("seq-num"); text != "" {
 		seq, err := strconv.ParseUint(text, 10, 64)
@@ -149,8 +170,8 @@ func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
 		if t == nil {
 			return notFound("transaction #%d is not in the history", seq)
 		}
-		if format == "text" {
-			return writeTexts(w, []*RecordedTxn{t})
+		if render != nil {
+			return writeTexts(w, []*RecordedTxn{t}, render)
 		}
 		return writeJSON(w, t)
 	}
@@ -177,19 +198,19 @@ func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
 	if last > 0 && last < len(txns) {
 		txns = txns[len(txns)-last:]
 	}
-	if format == "text" {
-		return writeTexts(w, txns)
+	if render != nil {
+		return writeTexts(w, txns, render)
 	}
 	return writeJSON(w, txns)
 }
 
-func writeTexts(w http.ResponseWriter, txns []*RecordedTxn) error {
+func writeTexts(w http.ResponseWriter, txns []*RecordedTxn, render func(*RecordedTxn, io.Writer) error) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for i, t := range txns {
 		if i > 0 {
 			_, _ = io.WriteString(w, "\n")
 		}
-		if err := t.WriteText(w); err != nil {
+		if err := render(t, w); err != nil {
 			return nil // the client is gone
 		}
 	}

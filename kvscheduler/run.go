@@ -217,6 +217,10 @@ func (x *exec) runNotification() {
 			n.desc = x.reg.find(nf.Key)
 			n.set(fromSB)
 		}
+		sameMetadata := n.meta == nil && nf.Metadata == nil || n.desc != nil && n.desc.sameMetadata(n.meta, nf.Metadata)
+		if sameMetadata && n.have != nil && proto.Equal(n.have, nf.Value) {
+			continue
+		}
 		p := wasOf(n)
 		n = x.mut(n)
 		n.want, n.meta = nf.Value, nf.Metadata

@@ -153,7 +153,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	if j.typ == RetryFailedOps || j.typ == RetryUnimplOps {
 		t.Values = x.retried
 	}
-	s.history.add(t, append(s.unrecorded, x.changes...))
+	s.history.add(t, append(s.unrecorded, x.changes...), s.view())
 	s.unrecorded = nil
 }
 

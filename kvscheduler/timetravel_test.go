@@ -1,0 +1,268 @@
+package kvscheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"pgregory.net/rapid"
+)
+
+// The graph of any recorded moment is what it was at that moment.
+func TestGraphAtAnyRecordedMoment(t *testing.T) {
+	property(t, func(q *sequence) {
+		type moment struct {
+			at     time.Time
+			values []*ValueSnapshot
+		}
+		remember := func() moment { return moment{time.Now(), q.s.Graph()} }
+		moments := []moment{remember()}
+		q.failures(5)
+		for range rapid.IntRange(1, 6).Draw(q.t, "steps") {
+			time.Sleep(time.Second)
+			q.step()
+			time.Sleep(time.Second)
+			moments = append(moments, remember())
+		}
+		q.w.outcome = nil
+		for i, m := range moments {
+			got, err := q.s.GraphAt(m.at)
+			if err != nil {
+				q.fatalf("moment %d: %v", i, err)
+			}
+			if d := cmp.Diff(m.values, got, protocmp.Transform()); d != "" {
+				q.fatalf("moment %d (-was +got):\n%s", i, d)
+			}
+		}
+	})
+}
+
+func TestTimelineAndDiff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sb := newScheduler(t), newSouthbound(t)
+		defer s.Close()
+		sb.register(s, "a", parts{prefix: "a/", keyed: true})
+		times := []time.Time{time.Now()}
+		for _, change := range []string{"a/1=x", "a/2=x", "a/1=y a/2=z", "a/1"} {
+			time.Sleep(time.Second)
+			mustCommit(t, s, change)
+			time.Sleep(time.Second)
+			times = append(times, time.Now())
+		}
+		var got []string
+		for _, r := range s.Timeline("a/1") {
+			line := fmt.Sprintf("#%d", r.Txn)
+			if r.Value == nil {
+				line += " gone"
+			} else {
+				line += " " + compact(r.Value.Want) + " " + r.Value.State.String()
+			}
+			if !r.Until.IsZero() {
+				line += " " + r.Until.Sub(r.Since).String()
+			}
+			got = append(got, line)
+		}
+		wantList(t, "timeline", got, []string{`#0 "x" CONFIGURED 4s`, `#2 "y" CONFIGURED 2s`, "#3 gone"})
+		for _, c := range []struct {
+			from, to int
+			want     []string
+		}{
+			{0, 1, []string{"+a/1"}}, {1, 4, []string{"-a/1", "+a/2"}}, {2, 3, []string{"~a/1", "~a/2"}}, {4, 2, []string{"+a/1", "~a/2"}}, {2, 2, nil},
+		} {
+			diffs, err := s.Diff(times[c.from], times[c.to])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, d := range diffs {
+				switch {
+				case d.From == nil:
+					got = append(got, "+"+d.Key)
+				case d.To == nil:
+					got = append(got, "-"+d.Key)
+				default:
+					got = append(got, "~"+d.Key)
+				}
+			}
+			wantList(t, "diff", got, c.want)
+		}
+	})
+}
+
+// W24: the history is bounded by age, count and bytes; the first period is kept.
+func TestW24HistoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sb := newScheduler(t, func(o *Options) {
+			o.History = HistoryLimits{Count: 20, Age: time.Hour, Bytes: 1 << 20, InitPeriod: 10 * time.Second}
+		}), newSouthbound(t)
+		defer s.Close()
+		sb.register(s, "a", parts{prefix: "a/"})
+		start := time.Now()
+		for i := range 100 {
+			mustCommit(t, s, fmt.Sprintf("a/%d=%d", i%3, i))
+			time.Sleep(time.Second)
+		}
+		h := s.History(noTime, noTime)
+		if len(h) != 20 || h[9].SeqNum != 9 || h[10].SeqNum != 90 {
+			t.Fatalf("%d records: …#%d #%d…", len(h), h[9].SeqNum, h[10].SeqNum)
+		}
+		if _, err := s.GraphAt(start.Add(50 * time.Second)); !errors.Is(err, ErrNotRecorded) {
+			t.Fatal(err)
+		}
+		for _, at := range []time.Duration{5500 * time.Millisecond, 95500 * time.Millisecond} {
+			values, err := s.GraphAt(start.Add(at))
+			if err != nil || len(values) != 3 {
+				t.Fatal(values, err)
+			}
+			last := int(at / time.Second)
+			if got, want := values[last%3].Want.(text).Value, fmt.Sprint(last); got != want {
+				t.Fatalf("after %v: %s, want %s", at, got, want)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		mustCommit(t, s, "a/1=last")
+		if h = s.History(noTime, noTime); len(h) != 11 {
+			t.Fatalf("%d records", len(h))
+		}
+		// Bytes bound even the first period.
+		for i := range 100 {
+			mustCommit(t, s, "a/big="+strings.Repeat(fmt.Sprint(i%10), 100_000))
+		}
+		if s.history.bytes > 1<<20 || len(s.History(noTime, noTime)) > 15 {
+			t.Fatalf("%d bytes in %d records", s.history.bytes, len(s.History(noTime, noTime)))
+		}
+	})
+}
+
+func TestExplainSaysWhyAndWhatIsSimilar(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "if", parts{prefix: "if/", keyed: true, invalid: "bad"})
+	sb.register(s, "route", parts{prefix: "route/", depsOf: func(_, v string) []Dependency {
+		return []Dependency{on("interface", "if/"+v), {Label: "any", AnyOf: AnyOf{KeyPrefixes: []string{"if/t"}}}}
+	}})
+	mustCommit(t, s, "if/tap0=x route/1=tapO route/2=tap0 route/3=broken")
+	_, _ = commit(t, s, "if/broken=bad")
+	sb.failNext("UPDATE if/tap0", errBoom)
+	_, _ = commit(t, s, "if/tap0=y", WithRetry(Retry{Period: time.Hour}))
+	for key, want := range map[string]string{
+		"route/1":   "route/1 waits for if/tapO (interface), which does not exist; did you mean if/tap0?",
+		"route/2":   "route/2 exists as requested.",
+		"route/3":   "route/3 waits for if/broken (interface), which is INVALID",
+		"if/broken": `if/broken can never be configured like this: "bad" is not allowed (fields: value). Request a correct value.`,
+		"if/tap0":   "if/tap0: update failed: boom. Attempt 1 follows at ",
+		"if/tap1":   "if/tap1 is not known: nobody requested it, and it was not found in the southbound.",
+		"x/1":       "x/1 is not known: nobody requested it, and it was not found in the southbound. No descriptor is registered for such keys.",
+	} {
+		if got := s.Explain(key).Summary; !strings.HasPrefix(got, want) {
+			t.Errorf("%s:\n got %s\nwant %s", key, got, want)
+		}
+	}
+	e := s.Explain("if/tap0")
+	if e.NextRetry.IsZero() || strings.Join(e.NeededBy, " ") != "route/1 route/2 route/3" {
+		t.Fatalf("%+v", e)
+	}
+	if e = s.Explain("if/tap1"); len(e.Similar) == 0 || e.Similar[0] != "if/tap0" {
+		t.Fatal(e.Similar)
+	}
+	var got Explanation
+	get(t, s, "GET", "/scheduler/explain?key=route/1", &got)
+	if got.Needs[0].Similar[0] != "if/tap0" || !got.Needs[1].Met || got.Value.State != pb.ValueState_PENDING {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func TestRESTExploresHistoryAndGraph(t *testing.T) {
+	s, _ := restScheduler(t)
+	r := s.RecordedTxn(0)
+	at := fmt.Sprint(r.Stop.UnixNano())
+	var values []*ValueSnapshot
+	get(t, s, "GET", "/scheduler/graph-snapshot?time="+at, &values)
+	want, _ := s.GraphAt(r.Stop)
+	for _, v := range values {
+		if m, ok := v.Metadata.(float64); ok {
+			v.Metadata = int(m)
+		}
+	}
+	if d := cmp.Diff(want, values, protocmp.Transform()); d != "" {
+		t.Fatal(d)
+	}
+	var revisions []Revision
+	get(t, s, "GET", "/scheduler/key-timeline?key=a/2", &revisions)
+	if len(revisions) != 2 || revisions[0].Value == nil || revisions[1].Value != nil {
+		t.Fatalf("%+v", revisions)
+	}
+	get(t, s, "GET", "/scheduler/key-timeline?key=a/2&time="+at, &revisions)
+	if len(revisions) != 1 || revisions[0].Txn != 0 {
+		t.Fatalf("%+v", revisions)
+	}
+	var diffs []ValueDiff
+	get(t, s, "GET", "/scheduler/diff?from="+at, &diffs)
+	if len(diffs) == 0 || diffs[0].Key != "a/1" {
+		t.Fatalf("%+v", diffs)
+	}
+	var stats FlagStats
+	get(t, s, "GET", "/scheduler/flag-stats?flag=value-state&prefix=b/", &stats)
+	if stats.TotalCount != 1 || stats.PerValueCount["PENDING"] != 1 {
+		t.Fatalf("%+v", stats)
+	}
+	var all Stats
+	get(t, s, "GET", "/scheduler/stats", &all)
+	if all.LastSeqNum != 2 || all.ValueStates["PENDING"] != 1 {
+		t.Fatalf("%+v", all)
+	}
+	var dot, diagram string
+	get(t, s, "GET", "/scheduler/graph?txn=0", &dot)
+	if !strings.HasPrefix(dot, "digraph") || !strings.Contains(dot, `"b/1" -> "a/9" [label="a"`) {
+		t.Fatal(dot)
+	}
+	get(t, s, "GET", "/scheduler/txn-history?seq-num=1&format=diagram", &diagram)
+	for _, want := range []string{"sequenceDiagram\n", "participant D1 as a\n", "NB->>S: Delete a/2\n", "D1-xSB", "D1-->>S: boom\n", "S-->>NB: errors\n"} {
+		if !strings.Contains(diagram, want) {
+			t.Fatalf("no %q in\n%s", want, diagram)
+		}
+	}
+	for path, code := range map[string]int{
+		"/scheduler/key-timeline": 400, "/scheduler/explain": 400, "/scheduler/diff": 400, "/scheduler/diff?from=x": 400,
+		"/scheduler/graph?txn=77": 404, "/scheduler/graph?format=png": 400, "/scheduler/flag-stats?flag=x": 400,
+	} {
+		var e struct{ Error string }
+		if got := get(t, s, "GET", path, &e); got != code || e.Error == "" {
+			t.Errorf("%s: %d %s", path, got, e.Error)
+		}
+	}
+}
+
+func TestRESTPlanChangesNothing(t *testing.T) {
+	s, sb := restScheduler(t)
+	sb.take()
+	plan := func(body string) (int, PlanReply, string) {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/scheduler/plan", strings.NewReader(body)))
+		var reply PlanReply
+		var e struct{ Error string }
+		if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil {
+			t.Fatal(err)
+		}
+		_ = json.Unmarshal(w.Body.Bytes(), &e)
+		return w.Code, reply, e.Error
+	}
+	_, reply, _ := plan(`{"Values":[{"Key":"a/9","Value":{"ProtoMsgName":"google.protobuf.StringValue","ProtoMsgData":"\"i\""}},{"Key":"a/3"}]}`)
+	wantList(t, "plan", opsOf(reply.Planned), []string{"DELETE a/3/x [DERIVED]", "DELETE a/3", "CREATE a/9", "CREATE b/1 [WAS-PENDING]", "CREATE a/9/i [DERIVED]"})
+	wantCalls(t, sb)
+	wantState(t, s, "a/3", pb.ValueState_CONFIGURED)
+	for _, bad := range []string{"", "{", `{"Value":1}`, `{"ResyncType":"Half"}`, `{"Values":[{"Key":"a","Value":{"ProtoMsgName":"no.Such","ProtoMsgData":"{}"}}]}`,
+		`{"Values":[{"Key":"","Value":null}]}`, `{} {}`, `{"ResyncType":"DownstreamResync","Values":[{"Key":"a/1"}]}`} {
+		if code, _, text := plan(bad); code != http.StatusBadRequest || text == "" {
+			t.Errorf("%s: %d %s", bad, code, text)
+		}
+	}
+}
