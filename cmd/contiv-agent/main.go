@@ -30,17 +30,27 @@ CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.complete(c.Flags()); err != nil {
+			log, err := o.start(c)
+			if err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel})).With("node", o.nodeName)
-			slog.SetDefault(log)
 			return run(c.Context(), o, log)
 		},
 	}
-	o.register(c.Flags())
+	o.register(c.PersistentFlags())
+	c.AddCommand(uninstallCommand(&o))
 	if err := c.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
 		os.Exit(1)
 	}
+}
+
+// start completes the options and returns the log.
+func (o *options) start(c *cobra.Command) (*slog.Logger, error) {
+	if err := o.complete(c.Flags()); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel})).With("node", o.nodeName)
+	slog.SetDefault(log)
+	return log, nil
 }

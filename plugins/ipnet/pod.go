@@ -42,7 +42,7 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 	}
 	gateway := node.podGateway.Addr()
 	inPod, inVPP := podMACs(pod.ContainerID, "")
-	netns := &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pod.NetNS}
+	netns := namespaceOf(pod)
 	w := &wiring{
 		config: make(values), container: pod.ContainerID,
 		vpp: podVPPName(pod.ContainerID), linux: podLinuxName(pod.ContainerID), loopback: podLoopbackName(pod.ContainerID),
@@ -52,10 +52,7 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 		routes: []podmanager.Route{{Network: anyNetwork(gateway), Gateway: gateway}},
 	}
 	w.config.add(
-		&linux_interfaces.Interface{
-			Name: w.loopback, Type: linux_interfaces.Interface_LOOPBACK, Namespace: netns, Enabled: true,
-			IpAddresses: []string{"127.0.0.1/8", "::1/128"},
-		},
+		PodLoopback(pod),
 		&vpp_interfaces.Interface{
 			Name: w.vpp, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.podVRF,
 			PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(), Link: n.tapLink(),
@@ -73,6 +70,19 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 		&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
 	)
 	return w, nil
+}
+
+// PodLoopback is the one value of a pod's wiring that is in its namespace alone:
+// nothing on the node's side tells that it exists, or takes it along.
+func PodLoopback(pod *podmanager.LocalPod) *linux_interfaces.Interface {
+	return &linux_interfaces.Interface{
+		Name: podLoopbackName(pod.ContainerID), Type: linux_interfaces.Interface_LOOPBACK, Namespace: namespaceOf(pod), Enabled: true,
+		IpAddresses: []string{"127.0.0.1/8", "::1/128"},
+	}
+}
+
+func namespaceOf(pod *podmanager.LocalPod) *linux_namespace.NetNamespace {
+	return &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pod.NetNS}
 }
 
 func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.UpdateOperations) (string, error) {

@@ -130,13 +130,23 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	return nil
 }
 
-// restore reads the local pods. What cannot be understood is removed: it would
-// stay for ever.
+// restore reads the local pods.
 func (m *PodManager) restore(ctx context.Context) error {
-	kvs, _, err := m.db.List(ctx, StorePrefix)
-	if err != nil {
-		return fmt.Errorf("read the local pods from the local store: %w", err)
+	pods, err := LoadLocalPods(ctx, m.db, controller.Logger(ctx, m.log))
+	for _, p := range pods {
+		m.setLocal(p)
 	}
+	return err
+}
+
+// LoadLocalPods reads the pods that an agent wired and recorded in its local
+// store. What cannot be understood is removed: it would stay for ever.
+func LoadLocalPods(ctx context.Context, db store.Broker, log *slog.Logger) (LocalPods, error) {
+	kvs, _, err := db.List(ctx, StorePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the local pods from the local store: %w", err)
+	}
+	pods := LocalPods{}
 	for _, kv := range kvs {
 		p := &LocalPod{}
 		err := json.Unmarshal(kv.Value, p)
@@ -144,15 +154,15 @@ func (m *PodManager) restore(ctx context.Context) error {
 			err = fmt.Errorf("it is the record of %v", p.ID)
 		}
 		if err != nil {
-			controller.Logger(ctx, m.log).Error("Record of a local pod is unusable and was removed", "key", kv.Key, "error", err)
-			if err := m.db.Delete(ctx, kv.Key); err != nil {
-				controller.Logger(ctx, m.log).Error("Remove the record", "key", kv.Key, "error", err)
+			log.Error("Record of a local pod is unusable and was removed", "key", kv.Key, "error", err)
+			if err := db.Delete(ctx, kv.Key); err != nil {
+				log.Error("Remove the record", "key", kv.Key, "error", err)
 			}
 			continue
 		}
-		m.setLocal(p)
+		pods[p.ID] = p
 	}
-	return nil
+	return pods, nil
 }
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }

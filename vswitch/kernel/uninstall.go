@@ -67,14 +67,12 @@ func (v *VSwitch) leftovers() error {
 			errs = append(errs, fmt.Errorf("address %v on device %d is left: remove it with `ip address delete`", a.prefix, a.index))
 		}
 	}
-	routes, err := v.raw.routes()
+	routes, err := (routes{v}).List(context.Background(), nil)
 	if err != nil {
 		return err
 	}
 	for _, r := range routes {
-		if r.Protocol == protoOurs {
-			errs = append(errs, fmt.Errorf("route to %v is left: remove it with `ip route flush proto %d`", r.Dst, protoOurs))
-		}
+		errs = append(errs, fmt.Errorf("route to %s is left: remove it with `ip route flush proto %d`", r.GetDstNetwork(), protoOurs))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/spf13/cobra"
+)
+
+func uninstallCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "uninstall",
+		Short: "Take everything of Contiv out of this node's kernel",
+		Long: `Removes devices, addresses, routes, neighbours and nftables tables that an agent
+of this node made, and nothing else. Pods that still run lose their network.
+The agent must not run. Give the same --bolt as to the agent: it knows the pods.
+
+What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
+and rp_filter of devices), for others may rely on them by now; the file of --bolt, from which
+an agent that is installed again knows the pods that still run; and the node's
+ID in etcd, which goes with the node's Kubernetes object.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log, err := o.start(c)
+			if err != nil {
+				return err
+			}
+			local, err := openLocal(o.bolt, log)
+			if err != nil {
+				return err
+			}
+			defer local.Close()
+			return uninstall(c.Context(), "", local, log)
+		},
+	}
+}
+
+// uninstall makes the kernel match an empty intent, in the network namespace
+// given ("": that of the process) and in those of the pods in the local store.
+//
+//  1. A resync that wants nothing but the pods' loopbacks: it removes
+//     what is on the node, and the far ends in pods go with it. The loopbacks lead
+//     to the pods' namespaces, where nobody else would look.
+//  2. A resync that wants nothing removes the loopbacks.
+//  3. What no value stands for.
+func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.Logger) error {
+	vs, err := kernel.New(kernel.Options{NetNS: netns, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer vs.Close()
+	lin, err := linux.New(linux.Options{NetNS: netns, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer lin.Close()
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
+	defer scheduler.Close()
+	if err := errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
+		return err
+	}
+	pods, err := livingPods(ctx, local, log)
+	if err != nil {
+		return err
+	}
+	remaining := scheduler.NewTransaction()
+	for _, pod := range pods {
+		loopback := ipnet.PodLoopback(pod)
+		remaining.Put(models.Key(loopback), loopback)
+	}
+	var errs []error
+	for _, txn := range []*kvscheduler.Transaction{remaining, scheduler.NewTransaction()} {
+		seq, err := txn.Commit(ctx, kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDescription("Uninstall"))
+		errs = append(errs, err)
+		if record := scheduler.RecordedTxn(seq); record != nil {
+			for _, op := range record.Executed {
+				log.Info("Removed", "key", op.Key, "error", op.NewErr)
+			}
+		}
+	}
+	if err := errors.Join(append(errs, vs.Uninstall(ctx))...); err != nil {
+		return fmt.Errorf("uninstall is incomplete, repeat it after mending this: %w", err)
+	}
+	log.Info("Nothing of Contiv is left in the kernel", "pods", len(pods))
+	return nil
+}
+
+// livingPods returns the recorded pods whose network namespaces still exist.
+func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podmanager.LocalPods, error) {
+	pods, err := podmanager.LoadLocalPods(ctx, local, log)
+	for id, pod := range pods {
+		if netns, err := podmanager.KernelNamespaces(pod.NetNS); err != nil || netns != pod.NetNSID {
+			delete(pods, id)
+		}
+	}
+	return pods, err
+}

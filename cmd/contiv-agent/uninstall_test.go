@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/google/go-cmp/cmp"
+)
+
+// netns is a network namespace of the test.
+type netns string
+
+func newNetns(t *testing.T, suffix string) netns {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	n := netns(fmt.Sprintf("ag%d-%s", os.Getpid(), suffix))
+	if out, err := exec.Command("ip", "netns", "add", string(n)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", string(n)).Run() })
+	n.run(t, "sysctl -qw net.ipv6.conf.all.forwarding=1; ip link set lo up") // sysctls stay after an uninstall
+	return n
+}
+
+func (n netns) path() string { return "/var/run/netns/" + string(n) }
+
+// run runs commands, one per line.
+func (n netns) run(t *testing.T, commands string) string {
+	t.Helper()
+	out, err := exec.Command("ip", "netns", "exec", string(n), "sh", "-ec", commands).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", commands, err, out)
+	}
+	return string(out)
+}
+
+// content is all that the namespace has.
+func (n netns) content(t *testing.T) string {
+	t.Helper()
+	text := n.run(t, "ip link; ip addr; ip route show table all; ip -6 route show table all; ip rule; ip neigh; bridge fdb; nft list ruleset")
+	return strings.ReplaceAll(text, "\t", " ")
+}
+
+// configure makes the kernel of the namespace have the values, as an agent does.
+func configure(t *testing.T, n netns, values plugintest.Txn) {
+	t.Helper()
+	vs, err := kernel.New(kernel.Options{NetNS: n.path(), Logger: plugintest.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vs.Close()
+	lin, err := linux.New(linux.Options{NetNS: n.path(), Logger: plugintest.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lin.Close()
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: plugintest.Logger()})
+	defer scheduler.Close()
+	txn := scheduler.NewTransaction()
+	for key, value := range values {
+		txn.Put(key, value)
+	}
+	err = errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin))
+	if err == nil {
+		_, err = txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
+	host, pod := newNetns(t, "node"), newNetns(t, "pod")
+	host.run(t, `
+		ip link add eth0 address 02:00:00:00:00:01 type veth peer name wire address 02:00:00:00:00:02
+		for dev in eth0 wire; do sysctl -qw net.ipv6.conf.$dev.disable_ipv6=1; ip link set $dev up; done
+		ip address add 10.0.0.1/24 dev eth0
+		ip route add 10.9.0.0/16 via 10.0.0.9 proto 122
+		ip route add blackhole 10.8.0.0/16 metric 5
+		ip neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev eth0 nud permanent
+		ip link add br-foreign type bridge
+		ip link set br-foreign alias contiv-but-not-ours
+		nft add table inet foreign
+		nft add chain inet foreign contiv
+		nft add table ip other-contiv`)
+	before, beforeInPod := host.content(t), pod.content(t)
+
+	agent := plugintest.StartNode(t, plugintest.NodeOptions{
+		Links:      plugintest.Links{plugintest.Link("eth0", "10.0.0.1/24")},
+		Namespaces: podmanager.KernelNamespaces,
+		Conf:       "ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.254}",
+		State: plugintest.State(&node.Node{Name: "node1"}, &vppnode.VppNode{Id: 1, Name: "node1"},
+			&vppnode.VppNode{Id: 2, Name: "node2", IpAddresses: []string{"192.168.16.2/24"}}),
+	})
+	reply, err := agent.Server.Add(t.Context(), &cni.CNIRequest{ContainerId: "0123456789", NetworkNamespace: pod.path(), InterfaceName: "eth0",
+		ExtraArguments: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web"})
+	if err != nil || reply.Result != 0 {
+		t.Fatal(reply, err)
+	}
+	configure(t, host, agent.Scheduler.Values())
+	for where, missing := range map[string]bool{
+		"node: device":   !strings.Contains(host.content(t), "contiv:vpp/podGwLoop"),
+		"node: address":  !strings.Contains(host.content(t), "192.168.16.1/24"),
+		"node: nftables": !strings.Contains(host.content(t), "table ip contiv"),
+		"pod: device":    !strings.Contains(pod.content(t), "10.1.1.2"),
+		"pod: loopback":  !strings.Contains(pod.content(t), "contiv:linux/linux-loop"),
+	} {
+		if missing {
+			t.Errorf("%s was not configured; the test proves nothing", where)
+		}
+	}
+
+	for _, times := range []string{"once", "twice"} {
+		if err := uninstall(context.Background(), host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
+			t.Fatalf("%s: %v", times, err)
+		}
+		if diff := cmp.Diff(before, host.content(t)); diff != "" {
+			t.Errorf("on the node, after uninstalling %s (-before +after):\n%s", times, diff)
+		}
+		if diff := cmp.Diff(beforeInPod, pod.content(t)); diff != "" {
+			t.Errorf("in the pod, after uninstalling %s (-before +after):\n%s", times, diff)
+		}
+	}
+}
