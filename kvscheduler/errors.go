@@ -42,6 +42,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 // TransactionError is what Commit returns when operations failed.
 type TransactionError struct {
+	// SeqNum is NoSeqNum for what was only planned or validated.
 	SeqNum uint64
 	Errors []*KeyError
 	// Reverted tells that what had been done was undone.
@@ -50,7 +51,11 @@ type TransactionError struct {
 
 func (e *TransactionError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "transaction #%d failed", e.SeqNum)
+	if e.SeqNum == NoSeqNum {
+		b.WriteString("not valid")
+	} else {
+		fmt.Fprintf(&b, "transaction #%d failed", e.SeqNum)
+	}
 	if e.Reverted {
 		b.WriteString(" and was reverted")
 	}

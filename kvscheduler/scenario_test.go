@@ -114,6 +114,7 @@ func (sc *scenario) run(step string) string {
 		name, rest, _ := strings.Cut(command, " ")
 		sc.command(name, strings.TrimSpace(rest))
 		synctest.Wait()
+		settle(sc.t, sc.s)
 		sc.printTransactions()
 	}
 	return sc.out.String() + "\n"

@@ -50,6 +50,7 @@ type Scheduler struct {
 	// registerMu serialises registrations.
 	registerMu sync.Mutex
 	published  atomic.Pointer[snapshot]
+	statuses   statusLog
 	history    *history
 	drift      drift
 	timers     timers
@@ -68,7 +69,8 @@ type Scheduler struct {
 
 // snapshot is what readers see: the state after a transaction. Immutable.
 type snapshot struct {
-	graph *graph.Graph[*node]
+	graph    *graph.Graph[*node]
+	revision uint64
 }
 
 // New returns a running scheduler; Close it.

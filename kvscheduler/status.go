@@ -22,7 +22,10 @@ func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus {
 // ValueStatuses returns the states of all base values with the key prefix,
 // sorted by key.
 func (s *Scheduler) ValueStatuses(keyPrefix string) []*pb.BaseValueStatus {
-	g := s.view()
+	return statusesOf(s.view(), keyPrefix)
+}
+
+func statusesOf(g *graph.Graph[*node], keyPrefix string) []*pb.BaseValueStatus {
 	var all []*pb.BaseValueStatus
 	g.Ascend(keyPrefix, func(_ string, n *node) bool {
 		if n.base == "" {

@@ -62,7 +62,7 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 		s.retired.add(n.key)
 	}
 	if len(x.changes) > 0 {
-		s.published.Store(&snapshot{graph: s.graph.Copy()})
+		s.publish(x)
 	}
 	stop := time.Now()
 	s.metrics.processed(j, start, stop)
