@@ -188,3 +188,13 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("NAT chain deleted", "nft flush chain ip contiv nat-postrouting;nft delete chain ip contiv nat-postrouting", nat),
 	}
 }
+
+// Batch runs commands of ip, one for each line.
+func (n *node) Batch(t testing.TB, commands string) {
+	t.Helper()
+	file := t.TempDir() + "/batch"
+	if err := os.WriteFile(file, []byte(commands), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.Exec(t, "ip -batch "+file)
+}

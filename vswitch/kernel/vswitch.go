@@ -29,6 +29,7 @@ type VSwitch struct {
 	dev            *deviceCache
 	nat            natDriver
 	strictRPFilter bool
+	receiveBuffer  int
 
 	watchers sync.WaitGroup
 	closing  chan struct{}
@@ -40,7 +41,7 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 // New prepares the network namespace for forwarding and returns a vswitch that
 // works in it; Close it. Nothing else is created or changed.
 func New(opts Options) (*VSwitch, error) {
-	v := &VSwitch{log: opts.Logger, reg: newRegistry(), dev: newDeviceCache(), closing: make(chan struct{})}
+	v := &VSwitch{log: opts.Logger, reg: newRegistry(), dev: newDeviceCache(), closing: make(chan struct{}), receiveBuffer: receiveBuffer}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -52,7 +53,24 @@ func New(opts Options) (*VSwitch, error) {
 		v.release()
 		return nil, err
 	}
+	if !marksAddresses() {
+		v.log.Warn("this kernel cannot mark addresses (IFA_PROTO, Linux 5.18): after a restart, addresses that are no " +
+			"longer wanted stay, and unnumbered interfaces are set again; use a newer kernel")
+	}
 	return v, nil
+}
+
+// marksAddresses tells if the kernel stores the protocol of addresses.
+func marksAddresses() bool {
+	var name unix.Utsname
+	var major, minor int
+	if err := unix.Uname(&name); err != nil {
+		return true
+	}
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return true
+	}
+	return major > 5 || major == 5 && minor >= 18
 }
 
 func (v *VSwitch) open(path string) (err error) {

@@ -86,8 +86,8 @@ func (v *VSwitch) subscribe(protocol int, groups ...uint) (*nl.NetlinkSocket, er
 		return nil, err
 	}
 	// With less, events may be lost; that is handled.
-	if err := s.SetReceiveBufferSize(receiveBuffer, true); err != nil {
-		_ = s.SetReceiveBufferSize(receiveBuffer, false)
+	if err := s.SetReceiveBufferSize(v.receiveBuffer, true); err != nil {
+		_ = s.SetReceiveBufferSize(v.receiveBuffer, false)
 	}
 	return s, nil
 }

@@ -1,0 +1,238 @@
+package vswitch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+)
+
+type iface = vpp_interfaces.Interface
+
+func tunnel(src, dst string) *iface {
+	return &iface{Name: "t", Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Link: &vpp_interfaces.Interface_Vxlan{
+		Vxlan: &vpp_interfaces.VxlanLink{SrcAddress: src, DstAddress: dst, Vni: 10},
+	}}
+}
+
+func TestInterfaceValidation(t *testing.T) {
+	loop := vpp_interfaces.Interface_SOFTWARE_LOOPBACK
+	for _, test := range []struct {
+		value *iface
+		field string // "" for valid values
+	}{
+		{&iface{Name: "l", Type: loop}, ""},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP}, ""},
+		{tunnel("10.0.0.1", "10.0.0.2"), ""},
+		{tunnel("fd00::1", "fd00::2"), ""},
+		{&iface{Type: loop}, "name"},
+		{&iface{Name: strings.Repeat("x", 64), Type: loop}, "name"},
+		{&iface{Name: "l"}, "type"},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"10.0.0.1"}}, "ip_addresses"},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net"}}, "ip_addresses"},
+		{&iface{Name: "l", Type: loop, PhysAddress: "02:00"}, "phys_address"},
+		{&iface{Name: "l", Type: loop, Mtu: 9217}, "mtu"},
+		{&iface{Name: "l", Type: loop, Link: &vpp_interfaces.Interface_Tap{}}, "link"},
+		{&iface{Name: "m", Type: vpp_interfaces.Interface_MEMIF}, "link"},
+		{&iface{Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{}}, "unnumbered"},
+		{&iface{Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "l"}}, "unnumbered"},
+		{&iface{
+			Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "x"}, IpAddresses: []string{"10.0.0.1/8"},
+		}, "ip_addresses"},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 1}}}, "tap.version"},
+		{&iface{Name: "a", Type: vpp_interfaces.Interface_AF_PACKET, Link: &vpp_interfaces.Interface_Afpacket{}}, "afpacket"},
+		{tunnel("", "10.0.0.2"), "vxlan.src_address"},
+		{tunnel("10.0.0.1", "x"), "vxlan.dst_address"},
+		{tunnel("10.0.0.1", "fd00::1"), "vxlan.dst_address"},
+		{tunnel("10.0.0.1", "10.0.0.1"), "vxlan.dst_address"},
+	} {
+		wantInvalid(t, test.value, validateInterface(test.value), test.field)
+	}
+}
+
+func wantInvalid(t *testing.T, value any, err error, field string) {
+	t.Helper()
+	var invalid *kvscheduler.InvalidValueError
+	switch {
+	case field == "" && err != nil:
+		t.Errorf("%v: %v", value, err)
+	case field != "" && (!errors.As(err, &invalid) || !slices.Equal(invalid.Fields, []string{field})):
+		t.Errorf("%v: got %v, want an error that blames %s", value, err, field)
+	}
+}
+
+func TestValidation(t *testing.T) {
+	const mac = "02:00:00:00:00:01"
+	route := func(r *vpp_l3.Route) error { return validateRoute(r) }
+	wantInvalid(t, "route", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8", OutgoingInterface: "x"}), "")
+	wantInvalid(t, "drop", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8", Type: vpp_l3.Route_DROP}), "")
+	wantInvalid(t, "host bits", route(&vpp_l3.Route{DstNetwork: "10.0.0.1/8", OutgoingInterface: "x"}), "dst_network")
+	wantInvalid(t, "nowhere", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8"}), "next_hop_addr")
+	wantInvalid(t, "mixed", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8", NextHopAddr: "fd00::1"}), "next_hop_addr")
+
+	bd := func(ifaces ...*vpp_l2.BridgeDomain_Interface) error {
+		return validateBridgeDomain(&vpp_l2.BridgeDomain{Name: "bd", Interfaces: ifaces})
+	}
+	bvi := func(name string) *vpp_l2.BridgeDomain_Interface {
+		return &vpp_l2.BridgeDomain_Interface{Name: name, BridgedVirtualInterface: true}
+	}
+	wantInvalid(t, "BD", bd(bvi("a"), &vpp_l2.BridgeDomain_Interface{Name: "b"}), "")
+	wantInvalid(t, "two BVIs", bd(bvi("a"), bvi("b")), "interfaces")
+	wantInvalid(t, "twice", bd(bvi("a"), &vpp_l2.BridgeDomain_Interface{Name: "a"}), "interfaces")
+
+	wantInvalid(t, "FIB", validateFIB(&vpp_l2.FIBEntry{BridgeDomain: "bd", PhysAddress: mac, OutgoingInterface: "x"}), "")
+	wantInvalid(t, "FIB drop", validateFIB(&vpp_l2.FIBEntry{BridgeDomain: "bd", PhysAddress: mac, Action: vpp_l2.FIBEntry_DROP}), "")
+	wantInvalid(t, "FIB", validateFIB(&vpp_l2.FIBEntry{BridgeDomain: "bd", PhysAddress: mac}), "outgoing_interface")
+
+	wantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.9", LastIp: "10.0.0.10"}), "")
+	wantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.9", LastIp: "10.0.0.1"}), "last_ip")
+	wantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "fd00::1"}), "first_ip")
+}
+
+func TestDerivedOfInterface(t *testing.T) {
+	for _, test := range []struct {
+		value *iface
+		keys  []string
+	}{
+		{&iface{Name: "if"}, nil},
+		{&iface{Name: "Gig0/9/0", Vrf: 3, IpAddresses: []string{"10.0.0.1/24", "FD00::1/64", "fd00::1/64"}}, []string{
+			"vpp/interface/Gig0/9/0/address/static/10.0.0.1/24",
+			"vpp/interface/Gig0/9/0/address/static/fd00::1/64",
+			"vpp/interface/Gig0/9/0/vrf/3/ip-version/v4",
+			"vpp/interface/Gig0/9/0/vrf/3/ip-version/v6",
+			"vpp/interface/Gig0/9/0/has-IP-address",
+		}},
+		{&iface{Name: "if", Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "Gig0/9/0"}}, []string{
+			"vpp/interface/if/vrf/from-interface/Gig0/9/0", "vpp/interface/unnumbered/if",
+		}},
+		{tunnel("fd00::1", "fd00::2"), []string{"vpp/interface/t/vrf/0/ip-version/v6"}},
+	} {
+		var keys []string
+		for _, kv := range derivedOfInterface(test.value) {
+			keys = append(keys, kv.Key)
+		}
+		if !slices.Equal(keys, test.keys) {
+			t.Errorf("%v: got %v, want %v", test.value, keys, test.keys)
+		}
+	}
+}
+
+// Every derived key belongs to one descriptor, also with names like others' keys.
+func TestDerivedKeysAreDistinct(t *testing.T) {
+	for _, name := range []string{"if", "Gig0/9/0", "unnumbered", "a/vrf/b", "address"} {
+		for kind, key := range map[string]string{
+			"address":    models.VPPInterfaceAddressKey(name, models.AddrStatic, "10.0.0.1/24"),
+			"vrf":        models.VPPInterfaceVRFKey(name, 1, "v4"),
+			"inherited":  models.VPPInterfaceInheritedVRFKey(name, "Gig0/9/0"),
+			"hasAddress": models.VPPInterfaceHasAddressKey(name),
+			"unnumbered": models.UnnumberedInterfaceKey(name),
+		} {
+			n := 0
+			for _, matches := range []bool{isAddressKey(key), isVRFKey(key), isHasAddressKey(key), isUnnumberedKey(key)} {
+				if matches {
+					n++
+				}
+			}
+			if n != 1 && !strings.Contains(name, "/vrf/") {
+				t.Errorf("%s key %s belongs to %d descriptors", kind, key, n)
+			}
+		}
+	}
+	k, err := parseVRFKey(models.VPPInterfaceInheritedVRFKey("tap", "Gig0/9/0"))
+	if err != nil || k.iface != "tap" || k.lender != "Gig0/9/0" {
+		t.Errorf("inherited VRF key: %+v %v", k, err)
+	}
+	if name, addr, ok := parseAddressKey(models.VPPInterfaceAddressKey("Gig0/9/0", models.AddrStatic, "fd00::1/64")); !ok ||
+		name != "Gig0/9/0" || addr.String() != "fd00::1/64" {
+		t.Errorf("address key: %s %s %v", name, addr, ok)
+	}
+}
+
+func TestInterfaceEquivalenceAndRecreation(t *testing.T) {
+	base := func(edit func(*iface)) *iface {
+		v := &iface{
+			Name: "t", Type: vpp_interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:00:00:00:00:aa", Mtu: 1500,
+			IpAddresses: []string{"10.0.0.1/24", "fd00::1/64"},
+			Link:        &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+		}
+		edit(v)
+		return v
+	}
+	tap := func(v *iface) *vpp_interfaces.TapLink { return v.GetTap() }
+	for _, test := range []struct {
+		name                 string
+		edit                 func(*iface)
+		equivalent, recreate bool
+	}{
+		{"nothing", func(*iface) {}, true, false},
+		{"MAC in other letters", func(v *iface) { v.PhysAddress = "02:00:00:00:00:AA" }, true, false},
+		{"any MAC", func(v *iface) { v.PhysAddress = "" }, true, false},
+		{"any MTU", func(v *iface) { v.Mtu = 0 }, true, false},
+		{"order of addresses", func(v *iface) { v.IpAddresses = []string{"FD00::1/64", "10.0.0.1/24"} }, true, false},
+		{"default host name", func(v *iface) { tap(v).HostIfName = models.TapHostIfName("t") }, true, false},
+		{"default version", func(v *iface) { tap(v).Version = 0 }, true, false},
+		{"MAC", func(v *iface) { v.PhysAddress = "02:00:00:00:00:bb" }, false, false},
+		{"MTU", func(v *iface) { v.Mtu = 1400 }, false, false},
+		{"state", func(v *iface) { v.Enabled = false }, false, false},
+		{"address", func(v *iface) { v.IpAddresses = v.IpAddresses[:1] }, false, false},
+		{"VRF", func(v *iface) { v.Vrf = 1 }, false, false},
+		{"host name", func(v *iface) { tap(v).HostIfName = "other" }, false, true},
+		{"type", func(v *iface) { v.Type, v.Link = vpp_interfaces.Interface_SOFTWARE_LOOPBACK, nil }, false, true},
+	} {
+		old, new := base(func(*iface) {}), base(test.edit)
+		if got := equivalentInterfaces(old, new); got != test.equivalent {
+			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.equivalent)
+		}
+		if got := needsNewInterface(old, new); got != test.recreate {
+			t.Errorf("%s: re-creation %v, want %v", test.name, got, test.recreate)
+		}
+	}
+}
+
+// Spaces and dependency labels are checked at registration.
+func TestRegister(t *testing.T) {
+	s := kvscheduler.New(kvscheduler.Options{})
+	defer s.Close()
+	if err := Register(s, noVSwitch{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Register(s, noVSwitch{}); err == nil || !strings.Contains(err.Error(), InterfaceDescriptor) {
+		t.Errorf("registering twice: got %v", err)
+	}
+}
+
+func TestUnsupportedIsNotRetried(t *testing.T) {
+	err := fmt.Errorf("creating x: %w", Unsupported("memif"))
+	if retriable(err) || !retriable(errors.New("device is busy")) {
+		t.Error("what is not supported is retried, or what may work is not")
+	}
+}
+
+// noVSwitch has ports that nobody calls.
+type noVSwitch struct{ VSwitch }
+
+type (
+	noInterfaces struct{ Interfaces }
+	noBridges    struct{ Bridges }
+	noFIB        struct{ FIB }
+	noRoutes     struct{ Routes }
+	noNeighbours struct{ Neighbours }
+	noVRFs       struct{ VRFs }
+	noNAT        struct{ NAT }
+)
+
+func (noVSwitch) Interfaces() Interfaces { return noInterfaces{} }
+func (noVSwitch) Bridges() Bridges       { return noBridges{} }
+func (noVSwitch) FIB() FIB               { return noFIB{} }
+func (noVSwitch) Routes() Routes         { return noRoutes{} }
+func (noVSwitch) Neighbours() Neighbours { return noNeighbours{} }
+func (noVSwitch) VRFs() VRFs             { return noVRFs{} }
+func (noVSwitch) NAT() NAT               { return noNAT{} }
