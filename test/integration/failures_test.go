@@ -244,7 +244,8 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 	old := pod(t, l, "old", "node1")
 	flow, _ := traffic(t, old, pod(t, l, "peer", "node2").Endpoint())
 	before := values(t, l, "node1")
-	for range 2 { // the second time with the addresses of the first
+	t.Cleanup(func() { l.DelNode(context.Background(), "node3") }) // if the test ended early
+	for range 2 {                                                  // the second time with the addresses of the first
 		node, err := l.AddNode(t.Context(), "node3")
 		if err != nil {
 			t.Fatal(err)

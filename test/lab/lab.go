@@ -211,7 +211,11 @@ func (l *Lab) make(ctx context.Context) error {
 		return err
 	}
 	for i := 1; i <= l.opts.Nodes; i++ {
-		if err := l.makeNode(st, fmt.Sprintf("node%d", i)); err != nil {
+		node, err := reserveNode(st, fmt.Sprintf("node%d", i))
+		if err != nil {
+			return err
+		}
+		if err := l.makeNode(st, node); err != nil {
 			return err
 		}
 	}
@@ -360,8 +364,8 @@ func requirePrograms(dir string) error {
 
 // addNetns makes a network namespace that belongs to the lab.
 func (l *Lab) addNetns(st *State, name string) error {
-	if _, err := os.Lstat(NetnsPath(name)); err == nil {
-		return fmt.Errorf("network namespace %s exists already and is not this lab's; choose another name, or remove it with: ip netns del %s", name, name)
+	if err := checkUnused(name); err != nil {
+		return err
 	}
 	st.Namespaces = append(st.Namespaces, name)
 	if err := st.write(l.dir); err != nil {

@@ -18,6 +18,15 @@ const netnsDir = "/var/run/netns"
 // NetnsPath is the path of the network namespace with the name.
 func NetnsPath(name string) string { return filepath.Join(netnsDir, name) }
 
+// checkUnused returns an error if a network namespace of that name exists, which
+// must be somebody else's.
+func checkUnused(name string) error {
+	if _, err := os.Lstat(NetnsPath(name)); err == nil {
+		return fmt.Errorf("network namespace %s exists already and is not this lab's; choose another name, or remove it with: ip netns del %s", name, name)
+	}
+	return nil
+}
+
 // deleteNetns removes the name, and with it the namespace when no process or
 // socket is left in it. A missing one is no error.
 func deleteNetns(name string) error {

@@ -36,12 +36,15 @@ func (l *Lab) Nodes() ([]Node, error) {
 func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	var node Node
 	err := l.change(ctx, func(st *State) error {
-		err := l.makeNode(st, name)
-		if err != nil {
+		var err error
+		if node, err = reserveNode(st, name); err != nil {
 			return err
 		}
-		node, _ = st.Node(name)
-		if err = l.startAgent(st, node); err == nil {
+		err = l.makeNode(st, node)
+		if err == nil {
+			err = l.startAgent(st, node)
+		}
+		if err == nil {
 			err = l.awaitAgent(ctx, st, node)
 		}
 		if err != nil {
@@ -76,27 +79,35 @@ func (l *Lab) DelNode(ctx context.Context, name string) error {
 	})
 }
 
-// makeNode makes the node's namespace, connection and Kubernetes object.
-func (l *Lab) makeNode(st *State, name string) error {
+// reserveNode notes a new node with the first free address.
+func reserveNode(st *State, name string) (Node, error) {
 	if !nodeName.MatchString(name) {
-		return fmt.Errorf("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes", name)
+		return Node{}, fmt.Errorf("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes", name)
 	}
 	if _, err := st.Node(name); err == nil {
-		return fmt.Errorf("lab %s has a node %s already", st.Name, name)
+		return Node{}, fmt.Errorf("lab %s has a node %s already", st.Name, name)
 	}
 	index := 1
 	for slices.ContainsFunc(st.Nodes, func(n Node) bool { return n.Index == index }) {
 		index++
 	}
 	if index > maxNodes {
-		return fmt.Errorf("lab %s has %d nodes already, more have no address", st.Name, maxNodes)
+		return Node{}, fmt.Errorf("lab %s has %d nodes already, more have no address", st.Name, maxNodes)
 	}
 	node := Node{Name: name, Index: index, Address: nodeAddress(index), Netns: st.Name + "-" + name}
-	l.progress("node %s: network namespace %s, address %s", name, node.Netns, node.Address)
+	if err := checkUnused(node.Netns); err != nil {
+		return Node{}, err
+	}
+	st.Nodes = append(st.Nodes, node)
+	return node, nil
+}
+
+// makeNode makes the node's namespace, connection, files and Kubernetes object.
+func (l *Lab) makeNode(st *State, node Node) error {
+	l.progress("node %s: network namespace %s, address %s", node.Name, node.Netns, node.Address)
 	if err := l.addNetns(st, node.Netns); err != nil {
 		return err
 	}
-	st.Nodes = append(st.Nodes, node)
 	if err := l.plugNode(st, node); err != nil {
 		return err
 	}
@@ -122,22 +133,18 @@ func (l *Lab) removeNode(st *State, node Node) error {
 	if err := l.removeManifest(manifestName("Node", "", node.Name)); err != nil {
 		return err
 	}
-	if err := l.removeNetns(st, node.Netns); err != nil {
+	if err := unplugNode(st, node); err != nil {
 		return err
 	}
+	if err := deleteNetns(node.Netns); err != nil {
+		return err
+	}
+	st.Namespaces = slices.DeleteFunc(st.Namespaces, func(n string) bool { return n == node.Netns })
 	st.Nodes = slices.DeleteFunc(st.Nodes, func(n Node) bool { return n.Name == node.Name })
 	if err := l.writeCtlConfig(st); err != nil {
 		return err
 	}
 	return os.RemoveAll(l.Path("nodes", node.Name))
-}
-
-func (l *Lab) removeNetns(st *State, name string) error {
-	if err := deleteNetns(name); err != nil {
-		return err
-	}
-	st.Namespaces = slices.DeleteFunc(st.Namespaces, func(n string) bool { return n == name })
-	return nil
 }
 
 // writeNodeFiles writes the configuration of the node's agent and of its CNI.

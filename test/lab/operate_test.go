@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,12 +100,63 @@ func TestNodesComeAndGo(t *testing.T) {
 	if node, err = l.AddNode(t.Context(), "node1"); err != nil || node.Index != 1 {
 		t.Errorf("node1 again: %+v, %v", node, err)
 	}
+	for range 10 { // as fast as possible, as the kernel removes things in its own time
+		if err := l.DelNode(t.Context(), "node1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AddNode(t.Context(), "node1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	m, err := l.Matrix(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Err(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestForeignNamespaceOfAPodOrNodeIsLeftAlone(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	for name, add := range map[string]func() error{
+		opts.Name + "-node1-web": func() error {
+			_, err := l.AddPod(t.Context(), lab.PodSpec{Name: "web", Node: "node1"})
+			return err
+		},
+		opts.Name + "-node3": func() error {
+			_, err := l.AddNode(t.Context(), "node3")
+			return err
+		},
+	} {
+		if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+			t.Fatal(string(out))
+		}
+		defer exec.Command("ip", "netns", "del", name).Run()
+		requireError(t, add(), "exists already and is not this lab's")
+		if _, err := os.Stat(lab.NetnsPath(name)); err != nil {
+			t.Errorf("the foreign namespace %s was removed", name)
+		}
+	}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Nodes) != 2 || len(st.Pods) != 0 || len(st.Namespaces) != 4 {
+		t.Errorf("state: nodes %v, pods %v, namespaces %v", st.Nodes, st.Pods, st.Namespaces)
+	}
+}
+
+func TestNodeThatCannotStartLeavesNothing(t *testing.T) {
+	opts := options(t)
+	l := up(t, opts)
+	setBehaviour(t, opts.BinDir, "contiv-agent.dies")
+	_, err := l.AddNode(t.Context(), "node3")
+	requireError(t, err, "flux capacitor")
+	requireFiles(t, l, "nodes", "node1", "node2")
+	if nodes, err := l.Nodes(); err != nil || len(nodes) != 2 {
+		t.Errorf("nodes: %v, %v", nodes, err)
 	}
 }
 

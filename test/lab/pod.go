@@ -125,6 +125,9 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if slices.Contains(st.Namespaces, pod.Netns) {
 		return Pod{}, Node{}, fmt.Errorf("pod %s on node %s would use network namespace %s, which belongs to something else of the lab; rename it", pod.ID(), pod.Node, pod.Netns)
 	}
+	if err := checkUnused(pod.Netns); err != nil {
+		return Pod{}, Node{}, err
+	}
 	st.Namespaces = append(st.Namespaces, pod.Netns)
 	st.Pods = append(st.Pods, pod)
 	return pod, node, nil

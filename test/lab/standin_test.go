@@ -168,10 +168,10 @@ func setBehaviour(t testing.TB, binDir, name string) {
 // newName returns a name that no other lab on the machine has.
 func newName() string {
 	names++
-	return fmt.Sprintf("t%d%c", os.Getpid(), 'a'+names)
+	return fmt.Sprintf("t%dx%d", os.Getpid(), names)
 }
 
-var names = -1
+var names int
 
 // options of a lab of stand-ins that is removed when the test ends.
 func options(t testing.TB, behaviours ...string) lab.Options {

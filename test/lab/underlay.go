@@ -76,9 +76,30 @@ func (l *Lab) makeUnderlay(st *State) error {
 	return awaitUp(st.Underlay(), "outside")
 }
 
+// nodePort is the name of the switch's port that the node is plugged into.
+func nodePort(n Node) string { return fmt.Sprintf("port%d", n.Index) }
+
+// unplugNode removes the node's NIC with the port. With the namespace alone they
+// would go, too, but some time later. A missing port is no error.
+func unplugNode(st *State, n Node) error {
+	return withHandle(st.Underlay(), func(h *netlink.Handle) error {
+		link, err := h.LinkByName(nodePort(n))
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return nil
+		}
+		if err == nil {
+			err = h.LinkDel(link)
+		}
+		if err != nil {
+			return fmt.Errorf("unplugging node %s: %w", n.Name, err)
+		}
+		return nil
+	})
+}
+
 // plugNode gives the node's namespace a NIC on the underlay.
 func (l *Lab) plugNode(st *State, n Node) error {
-	port := fmt.Sprintf("port%d", n.Index)
+	port := nodePort(n)
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
 		if err := addVeth(h, port, n.Netns, nodeNIC); err != nil {
 			return err
