@@ -182,6 +182,13 @@ func (q *sequence) notify() {
 	q.settle()
 }
 
+// sleep lets time pass, and with it retries.
+func (q *sequence) sleep(d time.Duration) {
+	q.settle()
+	time.Sleep(d)
+	q.settle()
+}
+
 // settle waits until nothing is left to do now.
 func (q *sequence) settle() {
 	for again := true; again; again = q.s.queue.length() > 0 {
@@ -352,12 +359,10 @@ func TestP2StateAfterFailuresIsThatWithoutThem(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(q.t, "retries fail too") {
-			time.Sleep(time.Minute)
-			q.settle()
+			q.sleep(time.Minute)
 		}
 		q.w.outcome = nil
-		time.Sleep(time.Minute)
-		q.settle()
+		q.sleep(time.Minute)
 		for key, sp := range q.obtained { // what spoil took away of these is not ours to repair
 			q.w.exists[key] = sp
 		}

@@ -28,9 +28,9 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 		moments := []moment{remember()}
 		q.failures(5)
 		for range rapid.IntRange(1, 6).Draw(q.t, "steps") {
-			time.Sleep(time.Second)
+			q.sleep(time.Second)
 			q.step()
-			time.Sleep(time.Second)
+			q.sleep(time.Second)
 			moments = append(moments, remember())
 		}
 		q.w.outcome = nil
