@@ -119,21 +119,37 @@ func errorText(status string, body []byte) string {
 	return status
 }
 
+// unreachableError tells that an agent could not be asked. How it shows depends
+// on the moment: the connection is refused, or breaks, or the socket is gone.
+type unreachableError struct {
+	url, hint string
+	err       error
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("unreachable at %s: %v%s", e.url, e.err, e.hint)
+}
+func (e *unreachableError) Unwrap() error { return e.err }
+
 // unreachable explains why an agent could not be asked.
 func (a *Agent) unreachable(err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
+	e := &unreachableError{url: a.URL, err: err}
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("unreachable at %s: %w: does the agent run?", a.URL, err)
+		e.hint = ": does the agent run?"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		e.err = fmt.Errorf("the connection broke (%w)", err)
+		e.hint = ": does the agent run?"
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("unreachable at %s: %w: use the agent's user, or root", a.URL, err)
+		e.hint = ": use the agent's user, or root"
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("unreachable at %s: no answer in time (see --timeout)", a.URL)
+		e.err = errors.New("no answer in time (see --timeout)")
 	}
-	return fmt.Errorf("unreachable at %s: %w", a.URL, err)
+	return e
 }
 
 // answer is what an agent answered.

@@ -231,6 +231,7 @@ func TestWithRealScheduler(t *testing.T) {
 type eventAgent struct {
 	mu     sync.Mutex
 	events []*controller.EventRecord
+	now    time.Time
 }
 
 // happen adds n events, numbered from the given number on.
@@ -238,14 +239,17 @@ func (a *eventAgent) happen(from uint64, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range n {
-		a.events = append(a.events, &controller.EventRecord{SeqNum: from + uint64(i), Name: fmt.Sprintf("event %d", from+uint64(i))})
+		a.now = a.now.Add(time.Second)
+		a.events = append(a.events, &controller.EventRecord{SeqNum: from + uint64(i), Enqueued: a.now, Name: fmt.Sprintf("event %d", from+uint64(i))})
 	}
 }
 
-func (a *eventAgent) forget() {
+// restart begins anew, and has n events at once.
+func (a *eventAgent) restart(n int) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.events = nil
+	a.mu.Unlock()
+	a.happen(0, n)
 }
 
 func (a *eventAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -294,14 +298,17 @@ func TestFollowedEvents(t *testing.T) {
 		expect(lines, fmt.Sprintf("event %d", i))
 	}
 
-	stop()
-	expect(errLines, "does the agent run?")
-	agent.forget()
-	agent.happen(0, 2)
-	serve(t, socket, agent)
-	expect(errLines, "n: answers again")
-	expect(lines, "event 0")
-	expect(lines, "event 1")
+	// However often the agent is asked while it ends and starts: one line each.
+	for _, n := range []int{2, 5} {
+		stop()
+		expect(errLines, "does the agent run?")
+		agent.restart(n)
+		stop = serve(t, socket, agent)
+		expect(errLines, "n: answers again")
+		for i := range n {
+			expect(lines, fmt.Sprintf("event %d", i))
+		}
+	}
 
 	cancel()
 	go io.Copy(io.Discard, out)

@@ -1,0 +1,184 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+)
+
+// follower follows the events of one agent.
+type follower struct {
+	agent *Agent
+	// next sequence number; nothing has been seen yet if it is 0.
+	next uint64
+	// newest is when the event before next was sent: an agent that was restarted
+	// has another one under that number.
+	newest time.Time
+	// trouble is what was reported of the agent last, "" while it answers.
+	trouble string
+}
+
+// followedEvent is a line of followEvents' JSON output.
+type followedEvent struct {
+	Node  string                  `json:"node"`
+	Event *controller.EventRecord `json:"event"`
+}
+
+// followEvents shows the last events, and then those that happen, until ctx ends.
+// Agents may come and go meanwhile.
+func (c *cli) followEvents(ctx context.Context, args []string, last uint) error {
+	agents, err := c.targets.selected(ctx, args)
+	if err != nil {
+		return err
+	}
+	followers := make([]*follower, len(agents))
+	for i, a := range agents {
+		followers[i] = &follower{agent: a}
+	}
+	if last == 0 {
+		last = math.MaxUint32
+	}
+	header := true
+	ticker := time.NewTicker(c.poll)
+	defer ticker.Stop()
+	for {
+		var events []followedEvent
+		for _, a := range c.askFollowers(ctx, followers, last) {
+			for _, e := range a.value {
+				events = append(events, followedEvent{a.agent.Name, e})
+			}
+		}
+		slices.SortStableFunc(events, func(a, b followedEvent) int {
+			return a.Event.ProcessingStart.Compare(b.Event.ProcessingStart)
+		})
+		if err := c.printFollowed(events, header); err != nil {
+			return err
+		}
+		header = header && len(events) == 0
+		last = 100
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// askFollowers asks all agents for new events, and tells who left and came back.
+func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) []answer[[]*controller.EventRecord] {
+	ctx, cancel := context.WithTimeout(ctx, c.targets.timeout)
+	defer cancel()
+	byAgent := make(map[*Agent]*follower)
+	var agents []*Agent
+	for _, f := range followers {
+		byAgent[f.agent] = f
+		agents = append(agents, f.agent)
+	}
+	answers := ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
+		return byAgent[a].ask(ctx, n)
+	})
+	for _, a := range answers {
+		f := byAgent[a.agent]
+		trouble := kindOfTrouble(a.err)
+		switch {
+		case ctx.Err() == context.Canceled || trouble == f.trouble:
+			continue
+		case a.err != nil:
+			c.report(a.agent, a.err)
+		default:
+			fmt.Fprintf(c.errOut, "%s: %s: answers again\n", c.name, a.agent.Name)
+		}
+		f.trouble = trouble
+	}
+	return answers
+}
+
+// kindOfTrouble is the same for errors that need no second report. An agent that
+// ends and starts refuses, breaks and loses connections: all of that is one outage.
+func kindOfTrouble(err error) string {
+	var away *unreachableError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &away):
+		return unreachable
+	}
+	return err.Error()
+}
+
+// ask returns the events that are new, the last n at most if nothing has been
+// seen yet. An agent that was restarted counts anew.
+func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, error) {
+	var events []*controller.EventRecord
+	if err := f.agent.get(ctx, eventHistory, number("last", uint64(n)), &events); err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return nil, nil
+	}
+	oldest, newest := events[0].SeqNum, events[len(events)-1]
+	if newest.SeqNum+1 < f.next {
+		f.restart()
+	}
+	if f.next > 0 && oldest >= f.next { // more happened than we asked for
+		query := url.Values{"from": {strconv.FormatUint(f.next-1, 10)}, "to": {strconv.FormatUint(newest.SeqNum, 10)}}
+		if err := f.agent.get(ctx, eventHistory, query, &events); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range events {
+		if e.SeqNum+1 == f.next && !e.Enqueued.Equal(f.newest) {
+			f.restart()
+			return f.ask(ctx, n)
+		}
+	}
+	events = slices.DeleteFunc(events, func(e *controller.EventRecord) bool { return e.SeqNum < f.next })
+	f.next, f.newest = newest.SeqNum+1, newest.Enqueued
+	return events, nil
+}
+
+// restart begins anew with an agent that did.
+func (f *follower) restart() { f.next, f.newest = 0, time.Time{} }
+
+// printFollowed prints events as they come; columns cannot be aligned with what
+// is not known yet, so they have fixed widths.
+func (c *cli) printFollowed(events []followedEvent, header bool) error {
+	const line = "%-12s %5s  %-18s %9s %5s %4s  %s\n"
+	for i, e := range events {
+		switch c.format {
+		case asJSON:
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.out, "%s\n", data)
+		case asYAML:
+			fmt.Fprintln(c.out, "---")
+			if err := c.format.encode(c.out, e); err != nil {
+				return err
+			}
+		default:
+			if header && i == 0 {
+				c.printer().printf(line, anys(eventHeader)...)
+			}
+			c.printer().printf(line, anys(eventRow(e.Node, e.Event))...)
+		}
+	}
+	return nil
+}
+
+func anys(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, t := range texts {
+		out[i] = t
+	}
+	return out
+}
