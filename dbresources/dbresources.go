@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -21,10 +24,13 @@ import (
 
 // Keywords of the resources, which are also the keys of a controller.KubeState.
 const (
-	VppNode   = "vppnode"
-	Node      = "node"
-	Pod       = "pod"
-	Namespace = "namespace"
+	VppNode       = "vppnode"
+	Node          = "node"
+	Pod           = "pod"
+	Namespace     = "namespace"
+	Policy        = "policy"
+	Service       = "service"
+	EndpointSlice = "endpointslice"
 )
 
 // Resource is a kind of Kubernetes state.
@@ -40,6 +46,9 @@ var resources = []Resource{
 	{Node, "k8s/node/", (*node.Node)(nil)},
 	{Pod, "k8s/pod/", (*pod.Pod)(nil)},
 	{Namespace, "k8s/namespace/", (*namespace.Namespace)(nil)},
+	{Policy, "k8s/policy/", (*policy.Policy)(nil)},
+	{Service, "k8s/service/", (*service.Service)(nil)},
+	{EndpointSlice, "k8s/endpointslice/", (*endpointslice.EndpointSlice)(nil)},
 }
 
 // All returns the table, in the order in which resources refer to each other.
@@ -90,3 +99,19 @@ func NamespaceKey(name string) string { return "k8s/namespace/" + name }
 
 // PodKey is the key, without models.KSRPrefix, of a pod.
 func PodKey(name, namespace string) string { return "k8s/pod/" + name + "/namespace/" + namespace }
+
+// PolicyKey is the key, without models.KSRPrefix, of a network policy.
+func PolicyKey(name, namespace string) string {
+	return "k8s/policy/" + name + "/namespace/" + namespace
+}
+
+// ServiceKey is the key, without models.KSRPrefix, of a service.
+func ServiceKey(name, namespace string) string {
+	return "k8s/service/" + name + "/namespace/" + namespace
+}
+
+// EndpointSliceKey is the key, without models.KSRPrefix, of an endpoint slice. The
+// name is that of the slice; the value says to which service it belongs.
+func EndpointSliceKey(name, namespace string) string {
+	return "k8s/endpointslice/" + name + "/namespace/" + namespace
+}

@@ -10,12 +10,15 @@ import (
 
 func TestKeysBelongToTheirResource(t *testing.T) {
 	for key, keyword := range map[string]string{
-		dbresources.VppNodeKey(3):           dbresources.VppNode,
-		dbresources.NodeKey("n"):            dbresources.Node,
-		dbresources.NamespaceKey("default"): dbresources.Namespace,
-		dbresources.PodKey("web", "prod"):   dbresources.Pod,
-		"k8s/pod/":                          "",
-		"status/gauges":                     "",
+		dbresources.VppNodeKey(3):                         dbresources.VppNode,
+		dbresources.NodeKey("n"):                          dbresources.Node,
+		dbresources.NamespaceKey("default"):               dbresources.Namespace,
+		dbresources.PodKey("web", "prod"):                 dbresources.Pod,
+		dbresources.PolicyKey("deny", "prod"):             dbresources.Policy,
+		dbresources.ServiceKey("web", "prod"):             dbresources.Service,
+		dbresources.EndpointSliceKey("web-x7k2p", "prod"): dbresources.EndpointSlice,
+		"k8s/pod/":      "",
+		"status/gauges": "",
 	} {
 		if r, ok := dbresources.ForKey(key); r.Keyword != keyword || ok != (keyword != "") {
 			t.Errorf("%s: got %q %v", key, r.Keyword, ok)

@@ -152,9 +152,14 @@ type Pod struct {
 	NodeName      string           `protobuf:"bytes,1003,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	InitContainer []*Pod_Container `protobuf:"bytes,1004,rep,name=init_container,json=initContainer,proto3" json:"init_container,omitempty"`
 	// Kubernetes UID of the pod object.
-	Uid           string `protobuf:"bytes,1005,opt,name=uid,proto3" json:"uid,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Uid string `protobuf:"bytes,1005,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The pod was asked to end. It may still be running.
+	Terminating bool `protobuf:"varint,1006,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	// All addresses of the node, PodStatus.hostIPs; the first equals
+	// host_ip_address.
+	HostIpAddresses []string `protobuf:"bytes,1007,rep,name=host_ip_addresses,json=hostIpAddresses,proto3" json:"host_ip_addresses,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Pod) Reset() {
@@ -285,6 +290,20 @@ func (x *Pod) GetUid() string {
 	return ""
 }
 
+func (x *Pod) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
+func (x *Pod) GetHostIpAddresses() []string {
+	if x != nil {
+		return x.HostIpAddresses
+	}
+	return nil
+}
+
 type Pod_Label struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -338,9 +357,13 @@ func (x *Pod_Label) GetValue() string {
 }
 
 type Pod_Container struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Port          []*Pod_Container_Port  `protobuf:"bytes,2,rep,name=port,proto3" json:"port,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Port  []*Pod_Container_Port  `protobuf:"bytes,2,rep,name=port,proto3" json:"port,omitempty"`
+	// An init container that keeps running beside the others (a sidecar): the
+	// names of its ports can be referred to, those of others that initialize
+	// cannot.
+	Restartable   bool `protobuf:"varint,1000,opt,name=restartable,proto3" json:"restartable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +410,13 @@ func (x *Pod_Container) GetPort() []*Pod_Container_Port {
 		return x.Port
 	}
 	return nil
+}
+
+func (x *Pod_Container) GetRestartable() bool {
+	if x != nil {
+		return x.Restartable
+	}
+	return false
 }
 
 type Pod_Container_Port struct {
@@ -469,7 +499,7 @@ var File_contiv_pod_pod_proto protoreflect.FileDescriptor
 
 const file_contiv_pod_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x14contiv/pod/pod.proto\x12\x03pod\"\xd3\b\n" +
+	"\x14contiv/pod/pod.proto\x12\x03pod\"\xc6\t\n" +
 	"\x03Pod\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12$\n" +
@@ -485,13 +515,16 @@ const file_contiv_pod_pod_proto_rawDesc = "" +
 	"\fip_addresses\x18\xea\a \x03(\tR\vipAddresses\x12\x1c\n" +
 	"\tnode_name\x18\xeb\a \x01(\tR\bnodeName\x12:\n" +
 	"\x0einit_container\x18\xec\a \x03(\v2\x12.pod.Pod.ContainerR\rinitContainer\x12\x11\n" +
-	"\x03uid\x18\xed\a \x01(\tR\x03uid\x1a/\n" +
+	"\x03uid\x18\xed\a \x01(\tR\x03uid\x12!\n" +
+	"\vterminating\x18\xee\a \x01(\bR\vterminating\x12+\n" +
+	"\x11host_ip_addresses\x18\xef\a \x03(\tR\x0fhostIpAddresses\x1a/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\x1a\xbc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x1a\xdf\x02\n" +
 	"\tContainer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x04port\x18\x02 \x03(\v2\x17.pod.Pod.Container.PortR\x04port\x1a\xed\x01\n" +
+	"\x04port\x18\x02 \x03(\v2\x17.pod.Pod.Container.PortR\x04port\x12!\n" +
+	"\vrestartable\x18\xe8\a \x01(\bR\vrestartable\x1a\xed\x01\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\x05R\bhostPort\x12%\n" +
