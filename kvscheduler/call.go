@@ -47,6 +47,7 @@ type call struct {
 
 	outMeta  any
 	outItems []item
+	outErrs  []error
 	err      error
 	exited   bool // the callback ended its goroutine
 	done     chan struct{}

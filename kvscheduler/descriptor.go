@@ -107,6 +107,14 @@ type Descriptor[V proto.Message, M any] struct {
 	// a create. Default: true exactly when Update is nil.
 	UpdateWithRecreate func(key string, old, new V, metadata M) bool
 
+	// CreateBatch takes the place of several calls of Create, for values that do
+	// not depend on each other; there is a Create all the same. It returns the
+	// metadata and the error of each value, in order; nil errors: all exist.
+	CreateBatch func(ctx context.Context, values []Item[V, M]) ([]M, []error)
+	// DeleteBatch takes the place of several calls of Delete, for values on
+	// which nothing depends.
+	DeleteBatch func(ctx context.Context, values []Item[V, M]) []error
+
 	// Retrieve reads all values of the space that exist in the southbound;
 	// base values only, never derived ones. expected holds the values that
 	// should exist: to correlate what the southbound does not name. Without

@@ -122,38 +122,46 @@ func (x *exec) drop(n *node) {
 // apply makes the value of a base key be as the northbound requests: nil for
 // not at all.
 func (x *exec) apply(key string, want proto.Message) error {
+	n, p, err := x.prepare(key, want)
+	switch {
+	case err != nil || n == nil:
+		return err
+	case want == nil:
+		return x.delete(n, p, removing)
+	}
+	return x.reconcile(n, p)
+}
+
+// prepare notes what is requested in the node. It returns nil if there is
+// nothing to do.
+func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
 	x.about[key] = applied
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}
 	n := x.get(key)
 	if n != nil && n.base != "" {
-		return x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
+		return nil, was{}, x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
 			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base)))
 	}
-	if want == nil {
-		if n == nil || n.is(fromSB) {
-			return nil
+	if n == nil || want == nil && n.is(fromSB) {
+		if want == nil {
+			return nil, was{}, nil
 		}
-		p := wasOf(n)
-		n = x.mut(n)
-		n.want = nil
-		x.remember(n)
-		return x.delete(n, p, removing)
-	}
-	if n == nil {
 		n = x.add(key)
 		n.desc = x.reg.find(key)
 	}
 	p := wasOf(n)
 	n = x.mut(n)
-	if x.failedNow(n) && !proto.Equal(n.want, want) {
+	if x.failedNow(n) && want != nil && !proto.Equal(n.want, want) {
 		n.info = &nodeInfo{err: n.info.err, seq: NoSeqNum} // that was another value
 	}
 	n.want = want
-	n.clear(fromSB)
+	if want != nil {
+		n.clear(fromSB)
+	}
 	x.remember(n)
-	return x.reconcile(n, p)
+	return n, p, nil
 }
 
 // remember stores the retry policy of the transaction with the value.
@@ -225,12 +233,17 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		}
 		n.meta = c.outMeta
 	}
+	x.created(n, p, recreate)
+	err = x.updateDependents(n.key)
+	return errors.Join(err, x.applyDerived(n, derived))
+}
+
+// created takes over that a value was created.
+func (x *exec) created(n *node, p was, recreate bool) {
 	n.have = n.want
 	x.exists(n, pb.TxnOperation_CREATE)
 	x.storeMetadata(n)
 	x.record(n, p, pb.TxnOperation_CREATE, recordAs{recreate: recreate})
-	err = x.updateDependents(n.key)
-	return errors.Join(err, x.applyDerived(n, derived))
 }
 
 // update makes a value that exists be as wanted.
@@ -474,15 +487,28 @@ func (x *exec) updateDependents(key string) error {
 	end := len(x.scratch)
 	defer func() { x.scratch = x.scratch[:start] }()
 	var errs error
+	creates := batch{x: x, op: pb.TxnOperation_CREATE}
 	for i := start; i < end; i++ {
-		if err := x.updateDependent(x.scratch[i]); err != nil {
+		dep := x.scratch[i]
+		if n := x.get(dep); n != nil && n.State() == pb.ValueState_PENDING && n.base == "" && n.desc != nil && n.desc.createBatch != nil &&
+			x.about[dep] != upcoming && len(x.unmet(n)) == 0 {
+			p := wasOf(n)
+			creates.create(x.mut(n), p)
+			continue
+		}
+		creates.flush()
+		if err := x.updateDependent(dep); err != nil {
 			if x.abort {
 				return errAborted
 			}
 			errs = errors.Join(errs, err)
 		}
 	}
-	return errs
+	creates.flush()
+	if x.abort {
+		return errAborted
+	}
+	return errors.Join(errs, creates.errs)
 }
 
 // updateDependent re-examines one value, one of whose dependencies has

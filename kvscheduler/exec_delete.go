@@ -71,6 +71,12 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 			return x.fail(n, p, pb.TxnOperation_DELETE, err, why == recreating)
 		}
 	}
+	x.deleted(n, p, why)
+	return nil
+}
+
+// deleted takes over that a value was deleted.
+func (x *exec) deleted(n *node, p was, why purpose) {
 	if n.meta != nil {
 		x.forgetMetadata(n)
 	}
@@ -88,7 +94,6 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 		n.info = &nodeInfo{details: x.unmet(n)}
 	}
 	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
-	return nil
 }
 
 // stay restores a value whose deletion was stopped by the failure of another.

@@ -30,6 +30,8 @@ type handler struct {
 	create       func(ctx context.Context, key string, v proto.Message) (any, error)
 	delete       func(ctx context.Context, key string, v proto.Message, meta any) error
 	update       func(ctx context.Context, key string, old, new proto.Message, meta any) (any, error)
+	createBatch  func(ctx context.Context, items []item) ([]item, []error)
+	deleteBatch  func(ctx context.Context, items []item) []error
 	retrieve     func(ctx context.Context, expected []item) ([]item, error)
 	retrieveKeys func(ctx context.Context, expected []item) ([]item, error)
 
@@ -82,6 +84,7 @@ func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 	}
 	wrapPure(h, d)
 	wrapCalls(h, d, pack)
+	wrapBatch(h, d, pack)
 	return h, nil
 }
 

@@ -457,8 +457,10 @@ func TestP3RevertedTransactionLeavesNoTrace(t *testing.T) {
 		if got := q.statuses(); got != states {
 			q.fatalf("P3: states are\n%s\nwere\n%s", got, states)
 		}
-		if len(te.Errors) != 1 {
-			q.fatalf("P3: more errors than failures: %v", err)
+		for _, e := range te.Errors {
+			if e.Operation == pb.TxnOperation_UNDEFINED { // what is told of values that could not be restored
+				q.fatalf("P3: all was restored, and yet: %v", err)
+			}
 		}
 		q.expectOracle("P3")
 	})

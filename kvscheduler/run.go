@@ -182,6 +182,10 @@ func (x *exec) applyAll(values []KeyValue) {
 		}
 	}
 	for g := uint8(0); g < groups; g++ {
+		together := batch{x: x, op: pb.TxnOperation_CREATE}
+		if g == deletes {
+			together.op = pb.TxnOperation_DELETE
+		}
 		for i, kv := range values {
 			if group[i] != g {
 				continue
@@ -189,8 +193,18 @@ func (x *exec) applyAll(values []KeyValue) {
 			if x.abort {
 				return
 			}
-			_ = x.apply(kv.Key, kv.Value) // failures are kept in x.errs
+			n, p, _ := x.prepare(kv.Key, kv.Value) // failures are kept in x.errs
+			switch {
+			case n == nil:
+			case g == deletes:
+				together.delete(n, p)
+			case g == creates:
+				together.create(n, p)
+			default:
+				_ = x.reconcile(n, p)
+			}
 		}
+		together.flush()
 	}
 }
 

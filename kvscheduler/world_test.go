@@ -14,7 +14,7 @@ import (
 // depend on and derive, so that random values make random graphs.
 //
 //	k/<n>  base values; re-created when the parity of V changes; keyed retrieve
-//	r/<n>  base values; always updated; retrieve of everything
+//	r/<n>  base values; always updated; retrieve of everything; batches
 //	o/<n>  obtained
 //	d/<base>/<item>  derived with operations of their own
 //	p/<base>/<item>  properties
@@ -176,6 +176,23 @@ func (w *world) register(s *Scheduler) {
 		}
 		d.Retrieve = func(ctx context.Context, _ []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
 			return w.read(ctx, kind+"/", nil)
+		}
+		if kind == "r" {
+			create, del := d.Create, d.Delete
+			d.CreateBatch = func(ctx context.Context, values []Item[text, NoMetadata]) ([]NoMetadata, []error) {
+				errs := make([]error, len(values))
+				for i, it := range values {
+					_, errs[i] = create(ctx, it.Key, it.Value)
+				}
+				return nil, errs
+			}
+			d.DeleteBatch = func(ctx context.Context, values []Item[text, NoMetadata]) []error {
+				errs := make([]error, len(values))
+				for i, it := range values {
+					errs[i] = del(ctx, it.Key, it.Value, it.Metadata)
+				}
+				return errs
+			}
 		}
 		if kind == "k" {
 			d.UpdateWithRecreate = func(_ string, a, b text, _ NoMetadata) bool { return parseSpec(a).V%2 != parseSpec(b).V%2 }
