@@ -23,7 +23,8 @@ type sample struct {
 	Nodes       []node            `json:"nodeConfig"`
 	Labels      map[string]uint32 `json:"labels"`
 	Optional    *node             `json:"optional"`
-	hidden      int
+	//lint:ignore U1000 fields that are not exported must be left alone
+	hidden int
 }
 
 type node struct {

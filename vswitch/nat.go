@@ -16,6 +16,7 @@ func natGlobalDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global, 
 		Keys: kvscheduler.KeySpace{Prefix: models.NAT44Global.KeyPrefix()},
 		NB:   true,
 		Validate: func(_ string, g *vpp_nat.Nat44Global) error {
+			//lint:ignore SA1019 to tell who still uses them
 			if len(g.GetNatInterfaces())+len(g.GetAddressPool()) > 0 {
 				return invalid("nat_interfaces", "nat_interfaces and address_pool are obsolete: use Nat44Interface and Nat44AddressPool values")
 			}

@@ -45,7 +45,7 @@ func (v routes) Create(_ context.Context, route *vpp_l3.Route) error {
 func (v routes) bringUp(iface string) bool {
 	value := v.reg.iface(iface)
 	link, err := v.link(iface)
-	return err == nil && value.GetEnabled() && interfaces{v.VSwitch}.adjust(link, value) == nil
+	return err == nil && value.GetEnabled() && interfaces(v).adjust(link, value) == nil
 }
 
 func (v routes) add(route *vpp_l3.Route, index int) error {
