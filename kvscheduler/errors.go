@@ -21,6 +21,8 @@ var (
 	ErrKeysWithoutDownstream = errors.New("WithOnlyKeys needs WithResync(DownstreamResync)")
 	// ErrEmptyKey: a value has no key.
 	ErrEmptyKey = errors.New("empty key")
+	// ErrInvalidKey: a key is not valid UTF-8.
+	ErrInvalidKey = errors.New("key is not valid UTF-8")
 	// ErrUnimplementedCreate: the descriptor has no Create.
 	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
 	// ErrUnimplementedDelete: the descriptor has no Delete.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
@@ -104,6 +105,11 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 		name, repeatable := name, slices.Contains(known, name+"*")
 		if !repeatable && !slices.Contains(known, name) {
 			return nil, badRequest("unknown argument %q: known are %s", name, strings.ReplaceAll(strings.Join(known, ", "), "*", ""))
+		}
+		for _, v := range values {
+			if !utf8.ValidString(v) {
+				return nil, badRequest("argument %q is not valid UTF-8", name)
+			}
 		}
 		if !repeatable && len(values) > 1 {
 			return nil, badRequest("argument %q is given %d times", name, len(values))

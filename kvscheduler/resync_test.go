@@ -197,6 +197,7 @@ func TestOptionsThatExcludeEachOther(t *testing.T) {
 		{"a/1=x", []TxnOption{WithResync(DownstreamResync)}, ErrDownstreamWithValues},
 		{"a/1=x", []TxnOption{WithOnlyKeys("a/1")}, ErrKeysWithoutDownstream},
 		{"=x", nil, ErrEmptyKey},
+		{"\xff=x", nil, ErrInvalidKey},
 	} {
 		if _, err := commit(t, s, c.values, c.opts...); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v", c.want, err)

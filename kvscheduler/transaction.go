@@ -2,9 +2,11 @@ package kvscheduler
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -75,6 +77,11 @@ func (t *Transaction) job(opts []TxnOption) (*job, error) {
 	case len(j.values) > 0 && j.values[0].Key == "":
 		return nil, ErrEmptyKey
 	}
+	for i := range j.values {
+		if key := j.values[i].Key; !utf8.ValidString(key) {
+			return nil, fmt.Errorf("%w: %q", ErrInvalidKey, key)
+		}
+	}
 	return j, nil
 }
 
@@ -137,6 +144,9 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 	for i := range n {
 		if n[i].Key == "" {
 			return ErrEmptyKey
+		}
+		if !utf8.ValidString(n[i].Key) {
+			return fmt.Errorf("%w: %q", ErrInvalidKey, n[i].Key)
 		}
 		if isNil(n[i].Value) {
 			n[i].Value = nil
