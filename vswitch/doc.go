@@ -21,8 +21,8 @@
 //     devices that were expected. Objects of others are never returned, changed
 //     or deleted.
 //   - What the vswitch cannot do is an error that wraps
-//     kvscheduler.ErrUnsupported and gives the reason. All other errors may go
-//     away when the call is repeated.
+//     kvscheduler.ErrUnsupported and gives the reason. All other errors, but
+//     ErrNamespaceGone, may go away when the call is repeated.
 //   - Calls that change one object are not made concurrently; everything else
 //     may be.
 //   - Values are read only, whether passed in or returned.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
@@ -84,6 +85,9 @@ func normalTap(iface *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
 	}
 	if tap.HostIfName == "" {
 		tap.HostIfName = models.TapHostIfName(iface.GetName())
+	}
+	if tap.GetHostNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED {
+		tap.HostNamespace = nil
 	}
 	return tap
 }

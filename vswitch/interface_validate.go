@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/models"
 )
 
 // maxName is how long a logical name may be, so that a VPP tag can hold it.
@@ -113,6 +114,9 @@ func validateLink(iface *vpp_interfaces.Interface) error {
 	case vpp_interfaces.Interface_TAP:
 		if iface.GetTap().GetVersion() == 1 {
 			return invalid("tap.version", "TAP version 1 is obsolete: set 2 or leave it out")
+		}
+		if err := models.ValidateNetNS(iface.GetTap().GetHostNamespace()); err != nil {
+			return invalid("tap.host_namespace", "%w", err)
 		}
 	case vpp_interfaces.Interface_AF_PACKET:
 		if iface.GetAfpacket().GetHostIfName() == "" && iface.GetAfpacket().GetLinuxInterface() == "" {

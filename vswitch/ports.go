@@ -53,7 +53,9 @@ type Interfaces interface {
 	// Create makes the interface with its type-specific parameters, state, MAC
 	// and MTU (bytes; 0: the default). Addresses, VRF and unnumbered mode are
 	// set by calls of their own. An existing device (DPDK, AF_PACKET) must be
-	// there; if it is not, the error may go away.
+	// there; if it is not, the error may go away. The far end of a TAP waits in
+	// tap.host_namespace, down and without addresses; List tells if it, or what
+	// it became, is not there (any more).
 	Create(ctx context.Context, iface *vpp_interfaces.Interface) error
 	// Update changes state, MAC and MTU, whatever of them differs.
 	Update(ctx context.Context, old, new *vpp_interfaces.Interface) error

@@ -13,6 +13,7 @@
 package interfaces
 
 import (
+	namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -1398,16 +1399,21 @@ type TapLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only 2 exists; 0 stands for 2.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Name of the far end in the agent's network namespace until a Linux
-	// interface of type TAP_TO_VPP takes it over; empty: derived from the name.
+	// Name of the far end until a Linux interface of type TAP_TO_VPP takes it
+	// over; empty: derived from the name.
 	HostIfName string `protobuf:"bytes,2,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
 	// Label of the container that the far end is moved to.
 	ToMicroservice string `protobuf:"bytes,3,opt,name=to_microservice,json=toMicroservice,proto3" json:"to_microservice,omitempty"`
 	// Descriptors per ring, a power of two; 0: the default of the vswitch.
-	RxRingSize    uint32 `protobuf:"varint,4,opt,name=rx_ring_size,json=rxRingSize,proto3" json:"rx_ring_size,omitempty"`
-	TxRingSize    uint32 `protobuf:"varint,5,opt,name=tx_ring_size,json=txRingSize,proto3" json:"tx_ring_size,omitempty"`
-	EnableGso     bool   `protobuf:"varint,6,opt,name=enable_gso,json=enableGso,proto3" json:"enable_gso,omitempty"`
-	EnableTunnel  bool   `protobuf:"varint,7,opt,name=enable_tunnel,json=enableTunnel,proto3" json:"enable_tunnel,omitempty"`
+	RxRingSize   uint32 `protobuf:"varint,4,opt,name=rx_ring_size,json=rxRingSize,proto3" json:"rx_ring_size,omitempty"`
+	TxRingSize   uint32 `protobuf:"varint,5,opt,name=tx_ring_size,json=txRingSize,proto3" json:"tx_ring_size,omitempty"`
+	EnableGso    bool   `protobuf:"varint,6,opt,name=enable_gso,json=enableGso,proto3" json:"enable_gso,omitempty"`
+	EnableTunnel bool   `protobuf:"varint,7,opt,name=enable_tunnel,json=enableTunnel,proto3" json:"enable_tunnel,omitempty"`
+	// Network namespace in which the far end is created, and stays: that of the
+	// Linux interface which takes it over. Unset: the agent's own, from which the
+	// Linux interface moves it to where it belongs, at the price of tens of
+	// milliseconds.
+	HostNamespace *namespace.NetNamespace `protobuf:"bytes,1000,opt,name=host_namespace,json=hostNamespace,proto3" json:"host_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1489,6 +1495,13 @@ func (x *TapLink) GetEnableTunnel() bool {
 		return x.EnableTunnel
 	}
 	return false
+}
+
+func (x *TapLink) GetHostNamespace() *namespace.NetNamespace {
+	if x != nil {
+		return x.HostNamespace
+	}
+	return nil
 }
 
 type IPSecLink struct {
@@ -2500,7 +2513,7 @@ var File_ligato_vpp_interfaces_interface_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\n" +
-	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\x97\x10\n" +
+	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a&ligato/linux/namespace/namespace.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\x97\x10\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\x04type\x18\x02 \x01(\x0e2%.ligato.vpp.interfaces.Interface.TypeR\x04type\x12\x18\n" +
@@ -2625,7 +2638,7 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\fAfpacketLink\x12 \n" +
 	"\fhost_if_name\x18\x01 \x01(\tR\n" +
 	"hostIfName\x12'\n" +
-	"\x0flinux_interface\x18\x02 \x01(\tR\x0elinuxInterface\"\xf6\x01\n" +
+	"\x0flinux_interface\x18\x02 \x01(\tR\x0elinuxInterface\"\xc4\x02\n" +
 	"\aTapLink\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12 \n" +
 	"\fhost_if_name\x18\x02 \x01(\tR\n" +
@@ -2637,7 +2650,8 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"txRingSize\x12\x1d\n" +
 	"\n" +
 	"enable_gso\x18\x06 \x01(\bR\tenableGso\x12#\n" +
-	"\renable_tunnel\x18\a \x01(\bR\fenableTunnel\"\xaa\x05\n" +
+	"\renable_tunnel\x18\a \x01(\bR\fenableTunnel\x12L\n" +
+	"\x0ehost_namespace\x18\xe8\a \x01(\v2$.ligato.linux.namespace.NetNamespaceR\rhostNamespace\"\xaa\x05\n" +
 	"\tIPSecLink\x12F\n" +
 	"\vtunnel_mode\x18\x01 \x01(\x0e2%.ligato.vpp.interfaces.IPSecLink.ModeR\n" +
 	"tunnelMode\x12\x14\n" +
@@ -2794,8 +2808,9 @@ var file_ligato_vpp_interfaces_interface_proto_goTypes = []any{
 	(*Interface_RxPlacement)(nil),       // 29: ligato.vpp.interfaces.Interface.RxPlacement
 	(*VxlanLink_Gpe)(nil),               // 30: ligato.vpp.interfaces.VxlanLink.Gpe
 	(*BondLink_BondedInterface)(nil),    // 31: ligato.vpp.interfaces.BondLink.BondedInterface
-	(ipsec.CryptoAlg)(0),                // 32: ligato.vpp.ipsec.CryptoAlg
-	(ipsec.IntegAlg)(0),                 // 33: ligato.vpp.ipsec.IntegAlg
+	(*namespace.NetNamespace)(nil),      // 32: ligato.linux.namespace.NetNamespace
+	(ipsec.CryptoAlg)(0),                // 33: ligato.vpp.ipsec.CryptoAlg
+	(ipsec.IntegAlg)(0),                 // 34: ligato.vpp.ipsec.IntegAlg
 }
 var file_ligato_vpp_interfaces_interface_proto_depIdxs = []int32{
 	0,  // 0: ligato.vpp.interfaces.Interface.type:type_name -> ligato.vpp.interfaces.Interface.Type
@@ -2819,23 +2834,24 @@ var file_ligato_vpp_interfaces_interface_proto_depIdxs = []int32{
 	2,  // 18: ligato.vpp.interfaces.SubInterface.tag_rw_option:type_name -> ligato.vpp.interfaces.SubInterface.TagRewriteOptions
 	3,  // 19: ligato.vpp.interfaces.MemifLink.mode:type_name -> ligato.vpp.interfaces.MemifLink.MemifMode
 	30, // 20: ligato.vpp.interfaces.VxlanLink.gpe:type_name -> ligato.vpp.interfaces.VxlanLink.Gpe
-	5,  // 21: ligato.vpp.interfaces.IPSecLink.tunnel_mode:type_name -> ligato.vpp.interfaces.IPSecLink.Mode
-	32, // 22: ligato.vpp.interfaces.IPSecLink.crypto_alg:type_name -> ligato.vpp.ipsec.CryptoAlg
-	33, // 23: ligato.vpp.interfaces.IPSecLink.integ_alg:type_name -> ligato.vpp.ipsec.IntegAlg
-	6,  // 24: ligato.vpp.interfaces.BondLink.mode:type_name -> ligato.vpp.interfaces.BondLink.Mode
-	7,  // 25: ligato.vpp.interfaces.BondLink.lb:type_name -> ligato.vpp.interfaces.BondLink.LoadBalance
-	31, // 26: ligato.vpp.interfaces.BondLink.bonded_interfaces:type_name -> ligato.vpp.interfaces.BondLink.BondedInterface
-	8,  // 27: ligato.vpp.interfaces.GreLink.tunnel_type:type_name -> ligato.vpp.interfaces.GreLink.Type
-	9,  // 28: ligato.vpp.interfaces.GtpuLink.decap_next:type_name -> ligato.vpp.interfaces.GtpuLink.NextNode
-	10, // 29: ligato.vpp.interfaces.IPIPLink.tunnel_mode:type_name -> ligato.vpp.interfaces.IPIPLink.Mode
-	11, // 30: ligato.vpp.interfaces.RDMALink.mode:type_name -> ligato.vpp.interfaces.RDMALink.Mode
-	1,  // 31: ligato.vpp.interfaces.Interface.RxMode.mode:type_name -> ligato.vpp.interfaces.Interface.RxMode.Type
-	4,  // 32: ligato.vpp.interfaces.VxlanLink.Gpe.protocol:type_name -> ligato.vpp.interfaces.VxlanLink.Gpe.Protocol
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	32, // 21: ligato.vpp.interfaces.TapLink.host_namespace:type_name -> ligato.linux.namespace.NetNamespace
+	5,  // 22: ligato.vpp.interfaces.IPSecLink.tunnel_mode:type_name -> ligato.vpp.interfaces.IPSecLink.Mode
+	33, // 23: ligato.vpp.interfaces.IPSecLink.crypto_alg:type_name -> ligato.vpp.ipsec.CryptoAlg
+	34, // 24: ligato.vpp.interfaces.IPSecLink.integ_alg:type_name -> ligato.vpp.ipsec.IntegAlg
+	6,  // 25: ligato.vpp.interfaces.BondLink.mode:type_name -> ligato.vpp.interfaces.BondLink.Mode
+	7,  // 26: ligato.vpp.interfaces.BondLink.lb:type_name -> ligato.vpp.interfaces.BondLink.LoadBalance
+	31, // 27: ligato.vpp.interfaces.BondLink.bonded_interfaces:type_name -> ligato.vpp.interfaces.BondLink.BondedInterface
+	8,  // 28: ligato.vpp.interfaces.GreLink.tunnel_type:type_name -> ligato.vpp.interfaces.GreLink.Type
+	9,  // 29: ligato.vpp.interfaces.GtpuLink.decap_next:type_name -> ligato.vpp.interfaces.GtpuLink.NextNode
+	10, // 30: ligato.vpp.interfaces.IPIPLink.tunnel_mode:type_name -> ligato.vpp.interfaces.IPIPLink.Mode
+	11, // 31: ligato.vpp.interfaces.RDMALink.mode:type_name -> ligato.vpp.interfaces.RDMALink.Mode
+	1,  // 32: ligato.vpp.interfaces.Interface.RxMode.mode:type_name -> ligato.vpp.interfaces.Interface.RxMode.Type
+	4,  // 33: ligato.vpp.interfaces.VxlanLink.Gpe.protocol:type_name -> ligato.vpp.interfaces.VxlanLink.Gpe.Protocol
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_ligato_vpp_interfaces_interface_proto_init() }

@@ -1,0 +1,51 @@
+package models
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+)
+
+// NetNSDir is where `ip netns` keeps named network namespaces.
+const NetNSDir = "/var/run/netns"
+
+// NetNSPath returns the file that stands for a network namespace, "" for the
+// agent's own; namedDir is where those with a name are (NetNSDir). It returns
+// false for the namespace of a microservice, which only the container runtime
+// knows.
+func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (path string, ok bool) {
+	switch ref.GetType() {
+	case linux_namespace.NetNamespace_UNDEFINED:
+		return "", true
+	case linux_namespace.NetNamespace_FD:
+		return ref.GetReference(), true
+	case linux_namespace.NetNamespace_PID:
+		return "/proc/" + ref.GetReference() + "/ns/net", true
+	case linux_namespace.NetNamespace_NSID:
+		return filepath.Join(namedDir, ref.GetReference()), true
+	}
+	return "", false
+}
+
+// ValidateNetNS checks the form of a reference to a network namespace.
+func ValidateNetNS(ref *linux_namespace.NetNamespace) error {
+	text := ref.GetReference()
+	switch ref.GetType() {
+	case linux_namespace.NetNamespace_FD:
+		if !filepath.IsAbs(text) {
+			return fmt.Errorf("network namespace of type FD needs an absolute path, not %q", text)
+		}
+	case linux_namespace.NetNamespace_PID:
+		if pid, err := strconv.ParseInt(text, 10, 32); err != nil || pid <= 0 {
+			return fmt.Errorf("network namespace of type PID needs a process ID, not %q", text)
+		}
+	case linux_namespace.NetNamespace_NSID:
+		if text == "" || text == "." || text == ".." || strings.Contains(text, "/") {
+			return fmt.Errorf("network namespace of type NSID needs the name of a file in %s, not %q", NetNSDir, text)
+		}
+	}
+	return nil
+}
