@@ -36,7 +36,7 @@ func netNSName(t testing.TB) string {
 	return name
 }
 
-func pathOf(name string) string { return filepath.Join(defaultNamedDir, name) }
+func pathOf(name string) string { return filepath.Join(models.NetNSDir, name) }
 
 // byPath refers to a namespace as podmanager does.
 func byPath(name string) *linux_namespace.NetNamespace {

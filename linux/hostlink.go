@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
 )
 
@@ -32,7 +33,7 @@ func (p *Plugin) Links() ([]HostLink, error) { return hostLinks(p.namespaces.own
 // Links returns the devices of a network namespace, given by its path; "": of the
 // calling thread. See Plugin.Links.
 func Links(netNS string) ([]HostLink, error) {
-	n, err := newNamespaces(netNS, defaultNamedDir)
+	n, err := newNamespaces(netNS, models.NetNSDir)
 	if err != nil {
 		return nil, err
 	}

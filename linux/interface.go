@@ -211,7 +211,7 @@ func validateInterface(v *linuxInterface) error {
 	if host := deviceName(v); len(host) > maxDeviceName || host == "." || host == ".." || strings.ContainsAny(host, "/: \t\n\v\f\r") {
 		return invalid("host_if_name", "%q is no name for a Linux device: set host_if_name to at most %d bytes without slash, colon and space", host, maxDeviceName)
 	}
-	if err := validateNamespace(v.GetNamespace()); err != nil {
+	if err := models.ValidateNetNS(v.GetNamespace()); err != nil {
 		return invalid("namespace", "%w", err)
 	}
 	if v.GetPhysAddress() != "" {

@@ -8,7 +8,6 @@ import (
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -53,11 +52,11 @@ func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
 	case linux_interfaces.Interface_VETH:
 		return p.claim(ns, v, p.findVeth)
 	case linux_interfaces.Interface_DUMMY:
-		return p.claim(ns, v, findVirtual(ns, "dummy", func(a netlink.LinkAttrs) netlink.Link {
+		return p.claim(ns, v, findVirtual("dummy", func(a netlink.LinkAttrs) netlink.Link {
 			return &netlink.Dummy{LinkAttrs: a}
 		}))
 	case linux_interfaces.Interface_VRF_DEVICE:
-		return p.claim(ns, v, findVirtual(ns, "VRF", func(a netlink.LinkAttrs) netlink.Link {
+		return p.claim(ns, v, findVirtual("VRF", func(a netlink.LinkAttrs) netlink.Link {
 			return &netlink.Vrf{LinkAttrs: a, Table: v.GetVrfDev().GetRoutingTable()}
 		}))
 	case linux_interfaces.Interface_LOOPBACK:
@@ -83,13 +82,19 @@ func wanted(v *linuxInterface) linkChange {
 type waiting struct {
 	ns   *netNS
 	link netlink.Link
+	// home: it is to stay where it is when the interface is deleted.
+	home bool
 	// discard removes the device if it was made just now.
 	discard func()
 }
 
+// finder finds or makes the device of an interface that belongs into a namespace
+// with these devices.
+type finder func(ns *netNS, links []netlink.Link, v *linuxInterface) (waiting, error)
+
 // claim brings the device that find finds to the namespace, under its name and
 // with its mark. A device that already has the mark is completed.
-func (p *Plugin) claim(ns *netNS, v *linuxInterface, find func(*linuxInterface) (waiting, error)) (int, error) {
+func (p *Plugin) claim(ns *netNS, v *linuxInterface, find finder) (int, error) {
 	links, err := ns.links()
 	if err != nil {
 		return 0, err
@@ -97,7 +102,7 @@ func (p *Plugin) claim(ns *netNS, v *linuxInterface, find func(*linuxInterface) 
 	if mine := findByAlias(links, aliasPrefix+v.GetName()); mine != nil {
 		return mine.Attrs().Index, reshape(ns, mine, wanted(v))
 	}
-	found, err := find(v)
+	found, err := find(ns, links, v)
 	if err != nil {
 		return 0, err
 	}
@@ -106,15 +111,19 @@ func (p *Plugin) claim(ns *netNS, v *linuxInterface, find func(*linuxInterface) 
 		return 0, fmt.Errorf("%w: %q belongs to a device that is not ours (%s #%d): remove or rename it, or set another host_if_name",
 			ErrNameTaken, deviceName(v), taken.Type(), taken.Attrs().Index)
 	}
+	c := wanted(v)
+	if found.home {
+		c.group = new(uint32(homeGroup))
+	}
 	if found.ns == ns {
 		index := found.link.Attrs().Index
-		if err := reshape(ns, found.link, wanted(v)); err != nil {
+		if err := reshape(ns, found.link, c); err != nil {
 			found.discard()
 			return 0, err
 		}
 		return index, nil
 	}
-	index, err := move(found.ns, found.link, ns, links, wanted(v))
+	index, err := move(found.ns, found.link, ns, links, c)
 	if err != nil {
 		found.discard()
 	}
@@ -177,40 +186,9 @@ func moveBack(from *netNS, name string, to *netNS, before []netlink.Link) {
 	}
 }
 
-// findTap returns the end of a TAP that waits in the agent's namespace: under
-// the name that models.TapHostIfName gives it, or as the peer of the TAP of the
-// kernel vswitch.
-func (p *Plugin) findTap(v *linuxInterface) (waiting, error) {
-	own, tap := p.namespaces.own, v.GetTap().GetVppTapIfName()
-	name := models.TapHostIfName(tap)
-	link, err := own.linkByName(name)
-	if errors.Is(err, ErrNoDevice) {
-		link, err = own.peerOfAlias(vppAliasPrefix + tap)
-	}
-	if err != nil {
-		return waiting{}, fmt.Errorf("the end of TAP %s that should wait as %s: %w", tap, name, err)
-	}
-	return waiting{ns: own, link: link, discard: func() {}}, nil
-}
-
-// peerOfAlias returns the other end of the veth with the alias, if it is in the
-// same namespace.
-func (ns *netNS) peerOfAlias(alias string) (netlink.Link, error) {
-	links, err := ns.links()
-	if err != nil {
-		return nil, err
-	}
-	if near := findByAlias(links, alias); near != nil && near.Attrs().NetNsID < 0 {
-		if far := findByIndex(links, near.Attrs().ParentIndex); far != nil {
-			return far, nil
-		}
-	}
-	return nil, fmt.Errorf("peer of %s in %s: %w", alias, ns.name, ErrNoDevice)
-}
-
 // findVeth returns the end of a veth pair that waits for the interface; the pair
 // is made by the first of its two interfaces.
-func (p *Plugin) findVeth(v *linuxInterface) (waiting, error) {
+func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waiting, error) {
 	if err := checkOffloading(v.GetVeth()); err != nil {
 		return waiting{}, err
 	}
@@ -235,8 +213,8 @@ func (p *Plugin) findVeth(v *linuxInterface) (waiting, error) {
 }
 
 // findVirtual makes a device of a kind that the kernel may lack.
-func findVirtual(ns *netNS, kind string, device func(netlink.LinkAttrs) netlink.Link) func(*linuxInterface) (waiting, error) {
-	return func(v *linuxInterface) (waiting, error) {
+func findVirtual(kind string, device func(netlink.LinkAttrs) netlink.Link) finder {
+	return func(ns *netNS, _ []netlink.Link, v *linuxInterface) (waiting, error) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = temporaryName(v.GetName())
 		err := ns.LinkAdd(device(attrs))
@@ -394,19 +372,4 @@ func (p *Plugin) deleteDevice(at *location, v *linuxInterface) error {
 		}
 	}
 	return at.ns.LinkDel(at.link)
-}
-
-// giveBack returns the end of a TAP to where it waited.
-func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
-	own, name := p.namespaces.own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
-	noAlias, down := "", false
-	c := linkChange{name: name, alias: &noAlias, up: &down}
-	if at.ns == own {
-		return reshape(own, at.link, c)
-	}
-	if _, err := own.linkByName(name); err == nil {
-		return fmt.Errorf("return %s to %s: %w: another device is called %s there, remove it", at.link.Attrs().Name, own.name, ErrNameTaken, name)
-	}
-	c.toNetNS = own
-	return at.ns.changeLink(at.index, c)
 }

@@ -37,6 +37,7 @@ type linkChange struct {
 	mtu     uint32
 	alias   *string
 	up      *bool
+	group   *uint32
 }
 
 // changeLink changes the device with the index in one request. The kernel moves
@@ -65,6 +66,9 @@ func (ns *netNS) changeLink(index int, c linkChange) error {
 	}
 	if c.alias != nil {
 		req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(*c.alias)))
+	}
+	if c.group != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(*c.group)))
 	}
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err

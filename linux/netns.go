@@ -4,23 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// defaultNamedDir is where `ip netns` keeps named namespaces.
-	defaultNamedDir = "/var/run/netns"
 	// idleTime is how long an unused namespace stays open: the operations that
 	// wire one pod follow each other.
 	idleTime = time.Second
@@ -77,19 +73,12 @@ func newNamespaces(ownPath, namedDir string) (*namespaces, error) {
 
 // path returns the file that stands for a namespace, "" for the agent's own.
 func (n *namespaces) path(ref *linux_namespace.NetNamespace) (string, error) {
-	switch ref.GetType() {
-	case linux_namespace.NetNamespace_UNDEFINED:
-		return "", nil
-	case linux_namespace.NetNamespace_FD:
-		return ref.GetReference(), nil
-	case linux_namespace.NetNamespace_PID:
-		return "/proc/" + ref.GetReference() + "/ns/net", nil
-	case linux_namespace.NetNamespace_NSID:
-		return filepath.Join(n.namedDir, ref.GetReference()), nil
-	default:
+	path, ok := models.NetNSPath(ref, n.namedDir)
+	if !ok {
 		return "", fmt.Errorf("network namespace of microservice %q: no container runtime is watched, refer to it by FD, PID or NSID: %w",
 			ref.GetReference(), kvscheduler.ErrUnsupported)
 	}
+	return path, nil
 }
 
 // acquire opens a namespace; release it. ErrNamespaceGone if there is none.
@@ -293,24 +282,4 @@ func identifyFD(fd int) (nsID, error) {
 		return nsID{}, err
 	}
 	return nsID{dev: uint64(st.Dev), ino: st.Ino}, nil
-}
-
-// validateNamespace checks the form of a reference.
-func validateNamespace(ref *linux_namespace.NetNamespace) error {
-	text := ref.GetReference()
-	switch ref.GetType() {
-	case linux_namespace.NetNamespace_FD:
-		if !filepath.IsAbs(text) {
-			return fmt.Errorf("network namespace of type FD needs an absolute path, not %q", text)
-		}
-	case linux_namespace.NetNamespace_PID:
-		if pid, err := strconv.ParseInt(text, 10, 32); err != nil || pid <= 0 {
-			return fmt.Errorf("network namespace of type PID needs a process ID, not %q", text)
-		}
-	case linux_namespace.NetNamespace_NSID:
-		if text == "" || text == "." || text == ".." || strings.Contains(text, "/") {
-			return fmt.Errorf("network namespace of type NSID needs the name of a file in %s, not %q", defaultNamedDir, text)
-		}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 )
 
 // Options of a Plugin. The zero value is usable.
@@ -42,7 +43,7 @@ type Plugin struct {
 // scheduler is closed and Watch has returned.
 func New(opts Options) (*Plugin, error) {
 	if opts.NamedNetNSDir == "" {
-		opts.NamedNetNSDir = defaultNamedDir
+		opts.NamedNetNSDir = models.NetNSDir
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -10,7 +10,6 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/vishvananda/netlink"
-	"google.golang.org/protobuf/proto"
 )
 
 // inventory is what the interfaces of the vswitch are read from.
@@ -118,20 +117,11 @@ func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) 
 		if parked[name] {
 			iface.Type = vpp_interfaces.Interface_SOFTWARE_LOOPBACK
 		} else {
-			iface.Link = &vpp_interfaces.Interface_Tap{Tap: tapLink(inv.expected[name])}
+			iface.Link = &vpp_interfaces.Interface_Tap{Tap: v.tapLink(inv.expected[name], link)}
 		}
 		list = append(list, iface)
 	}
 	return list
-}
-
-// tapLink: nothing of it can be read back from a veth pair, and nothing but the
-// name of the far end had an effect.
-func tapLink(expected *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
-	if expected.GetTap() != nil {
-		return proto.CloneOf(expected.GetTap())
-	}
-	return &vpp_interfaces.TapLink{Version: 2}
 }
 
 // describe returns what all devices have.

@@ -4,19 +4,17 @@ import (
 	"fmt"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
-	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
 )
 
-// createTap makes a veth pair. The far end waits in our namespace, down and
-// under the name that both sides agree on, until a Linux interface takes it over.
+// createTap makes a veth pair. The far end waits, down and under the name that
+// both sides agree on, until a Linux interface takes it over: in the namespace that
+// the TAP asks for, or in ours.
 func (v interfaces) createTap(iface *vpp_interfaces.Interface) error {
-	far := iface.GetTap().GetHostIfName()
-	if far == "" {
-		far = models.TapHostIfName(iface.GetName())
-	}
-	if len(far) > maxDeviceName {
-		return fmt.Errorf("tap.host_if_name %q is too long: use at most %d characters", far, maxDeviceName)
+	far, err := v.farEndOf(iface)
+	defer far.close()
+	if err != nil {
+		return err
 	}
 	index, made, err := v.makePair(iface, far)
 	if err != nil || !made {
@@ -29,7 +27,7 @@ func (v interfaces) createTap(iface *vpp_interfaces.Interface) error {
 // end has a carrier, and ready to be bound to a bridge domain.
 func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) error {
 	far := deviceName(devPort, iface.GetName())
-	index, made, err := v.makePair(iface, far)
+	index, made, err := v.makePair(iface, farEnd{name: far})
 	if err != nil || !made {
 		return err
 	}
@@ -61,22 +59,30 @@ func (v interfaces) finishPair(iface *vpp_interfaces.Interface, index int) error
 
 // makePair adds a veth pair with MAC and MTU. made is false if it was there,
 // complete; then it is adjusted to the value.
-func (v interfaces) makePair(iface *vpp_interfaces.Interface, far string) (index int, made bool, err error) {
+func (v interfaces) makePair(iface *vpp_interfaces.Interface, far farEnd) (index int, made bool, err error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = deviceName(devInterface, iface.GetName())
 	attrs.Group = deviceGroup
 	attrs.MTU = int(iface.GetMtu())
 	attrs.HardwareAddr = parseMAC(iface.GetPhysAddress())
 	veth := netlink.NewVeth(attrs)
-	veth.PeerName = far
+	veth.PeerName, veth.PeerMTU = far.name, iface.GetMtu()
+	if far.ns != nil {
+		veth.PeerNamespace = netlink.NsFd(far.ns.Fd())
+	}
 
 	err = v.nl.LinkAdd(veth)
 	if exists(err) {
 		var complete netlink.Link
-		if complete, err = v.clear(attrs.Name, aliasInterface+iface.GetName(), far); err != nil {
+		if complete, err = v.clear(attrs.Name, aliasInterface+iface.GetName(), far.String()); err != nil {
 			return 0, false, err
 		}
-		if complete != nil {
+		if complete != nil && !v.atHome(complete, iface.GetTap().GetHostNamespace()) {
+			v.dev.forget(iface.GetName())
+			if err := ignoreGone(v.delLink(complete.Attrs().Index)); err != nil {
+				return 0, false, err
+			}
+		} else if complete != nil {
 			v.dev.put(iface.GetName(), complete.Attrs().Index)
 			return complete.Attrs().Index, false, v.adjust(complete, iface)
 		}
