@@ -68,21 +68,25 @@ type IPNeighborScanConfig struct {
 }
 
 // IPAMConfig is the address plan as written by the user. Subnets holds its
-// parsed form.
+// parsed form. In a dual-stack cluster, options that end in CIDR hold a network
+// of each IP version, separated by a comma; so does DefaultGateway.
 type IPAMConfig struct {
 	UseExternalIPAM bool `json:"useExternalIPAM,omitempty"`
 	// ContivCIDR, if set, is divided into all subnets except ServiceCIDR.
-	ContivCIDR                    string      `json:"contivCIDR,omitempty"`
-	ServiceCIDR                   string      `json:"serviceCIDR,omitempty"`
-	NodeInterconnectDHCP          bool        `json:"nodeInterconnectDHCP,omitempty"`
-	PodSubnetCIDR                 string      `json:"podSubnetCIDR,omitempty"`
-	PodSubnetOneNodePrefixLen     uint8       `json:"podSubnetOneNodePrefixLen,omitempty"`
-	VPPHostSubnetCIDR             string      `json:"vppHostSubnetCIDR,omitempty"`
-	VPPHostSubnetOneNodePrefixLen uint8       `json:"vppHostSubnetOneNodePrefixLen,omitempty"`
-	NodeInterconnectCIDR          string      `json:"nodeInterconnectCIDR,omitempty"`
-	VxlanCIDR                     string      `json:"vxlanCIDR,omitempty"`
-	DefaultGateway                string      `json:"defaultGateway,omitempty"`
-	SRv6                          *SRv6Config `json:"srv6,omitempty"`
+	ContivCIDR                    string `json:"contivCIDR,omitempty"`
+	ServiceCIDR                   string `json:"serviceCIDR,omitempty"`
+	NodeInterconnectDHCP          bool   `json:"nodeInterconnectDHCP,omitempty"`
+	PodSubnetCIDR                 string `json:"podSubnetCIDR,omitempty"`
+	PodSubnetOneNodePrefixLen     uint8  `json:"podSubnetOneNodePrefixLen,omitempty"`
+	VPPHostSubnetCIDR             string `json:"vppHostSubnetCIDR,omitempty"`
+	VPPHostSubnetOneNodePrefixLen uint8  `json:"vppHostSubnetOneNodePrefixLen,omitempty"`
+	// Of the IPv6 networks of a dual-stack cluster.
+	PodSubnetOneNodePrefixLenIPv6     uint8       `json:"podSubnetOneNodePrefixLenIPv6,omitempty"`
+	VPPHostSubnetOneNodePrefixLenIPv6 uint8       `json:"vppHostSubnetOneNodePrefixLenIPv6,omitempty"`
+	NodeInterconnectCIDR              string      `json:"nodeInterconnectCIDR,omitempty"`
+	VxlanCIDR                         string      `json:"vxlanCIDR,omitempty"`
+	DefaultGateway                    string      `json:"defaultGateway,omitempty"`
+	SRv6                              *SRv6Config `json:"srv6,omitempty"`
 }
 
 // SRv6Config holds the prefixes of segment identifiers.
@@ -111,7 +115,8 @@ type NodeConfig struct {
 	NatExternalTraffic bool              `json:"natExternalTraffic,omitempty"`
 }
 
-// InterfaceWithIP names an interface. IP (with prefix length) wins over UseDHCP.
+// InterfaceWithIP names an interface. IP (with prefix length; one, or one of each
+// IP version, separated by a comma) wins over UseDHCP.
 type InterfaceWithIP struct {
 	InterfaceName string `json:"interfaceName,omitempty"`
 	IP            string `json:"ip,omitempty"`
@@ -135,7 +140,8 @@ func Default() Config {
 			PodSubnetOneNodePrefixLen:     24,
 			VPPHostSubnetCIDR:             "172.30.0.0/16",
 			VPPHostSubnetOneNodePrefixLen: 24,
-			VxlanCIDR:                     "192.168.30.0/24",
+			PodSubnetOneNodePrefixLenIPv6: 64, VPPHostSubnetOneNodePrefixLenIPv6: 64,
+			VxlanCIDR: "192.168.30.0/24",
 		},
 	}
 }

@@ -50,10 +50,13 @@ type Resolved struct {
 	// LinkAddress is the address of this node that the main link already has;
 	// the zero Prefix if it has none that fits.
 	LinkAddress netip.Prefix
+	// SecondLinkAddress is its address of the other IP version, in a dual-stack
+	// cluster; may be the zero Prefix.
+	SecondLinkAddress netip.Prefix
 	// LinkMTU is the main link's; 0 if unknown.
 	LinkMTU int
-	// Gateway is the configured default gateway; the zero Addr if there is none.
-	Gateway netip.Addr
+	// Gateways are the configured default gateways, at most one of each IP version.
+	Gateways []netip.Addr
 }
 
 // nodeNames are those that Kubernetes allows; they become parts of keys.
@@ -97,11 +100,13 @@ func (c *ContivConf) parse() error {
 	if err := c.config.checkSupported(); err != nil {
 		return err
 	}
-	subnets, err := parseSubnets(&c.config.IPAMConfig)
+	subnets, err := parseSubnets(&c.config.IPAMConfig, c.config.NodeToNodeTransport)
 	if err != nil {
 		return err
 	}
-	c.subnets = subnets
+	if c.subnets = subnets; c.links == nil && subnets.DualStack() && !subnets.Second.VPPHost.IsValid() {
+		return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %v has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", subnets.VPPHost, subnets.Second.Pods)
+	}
 	if c.nodeConf, err = c.config.forNode(c.nodeName); err != nil {
 		return err
 	}
@@ -183,7 +188,7 @@ func (c *ContivConf) resolve(ctx context.Context) (Resolved, error) {
 	if err != nil {
 		return Resolved{}, fmt.Errorf("list the links of the host: %w", err)
 	}
-	resolved, err := resolveLinks(c.static, links, c.internalIPs, c.subnets.UseIPv6())
+	resolved, err := resolveLinks(c.static, links, c.internalIPs, &c.subnets)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -216,7 +221,7 @@ func (c *ContivConf) checkClashes(ctx context.Context, resolved *Resolved, links
 func (c *ContivConf) set(ctx context.Context, r Resolved) {
 	if !r.equal(c.Resolved()) {
 		controller.Logger(ctx, c.log).Info("Node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
-			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateway", r.Gateway)
+			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateways", r.Gateways)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

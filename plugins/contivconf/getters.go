@@ -28,9 +28,8 @@ func (c *ContivConf) NodeName() string { return c.nodeName }
 // Subnets returns the address plan of the cluster.
 func (c *ContivConf) Subnets() Subnets { return c.subnets }
 
-// StaticGateway returns the configured default gateway; the zero Addr if there is
-// none.
-func (c *ContivConf) StaticGateway() netip.Addr { return c.static.Gateway }
+// StaticGateways returns the configured default gateways.
+func (c *ContivConf) StaticGateways() []netip.Addr { return c.static.Gateways }
 
 // EffectiveIPAMConfig returns the ipamConfig with the subnets really used.
 func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {

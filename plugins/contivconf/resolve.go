@@ -59,28 +59,39 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	if n.Gateway != "" {
 		option, gateway = "nodeConfig.gateway", n.Gateway
 	}
-	if gateway != "" && !r.Main.UseDHCP {
-		if r.Gateway, err = netip.ParseAddr(gateway); err != nil {
-			return r, fmt.Errorf("option %s is %q: give an IP address", option, gateway)
-		}
+	if !r.Main.UseDHCP {
+		r.Gateways, err = parseGateways(option, gateway)
 	}
-	return r, nil
+	return r, err
+}
+
+func parseGateways(option, value string) ([]netip.Addr, error) {
+	var list []netip.Addr
+	for _, text := range split(value) {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || len(list) > 0 && list[0].Is6() == addr.Is6() {
+			return nil, fmt.Errorf("option %s is %q: give an IP address, or one of each IP version, separated by a comma", option, value)
+		}
+		list = append(list, addr)
+	}
+	return list, nil
 }
 
 func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
 	iface := Interface{Name: c.InterfaceName, UseDHCP: c.UseDHCP}
-	if c.IP != "" {
-		p, err := netip.ParsePrefix(c.IP)
-		if err != nil {
-			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: give an address with its prefix length, such as 192.168.16.1/24", option, c.IP)
+	for _, text := range split(c.IP) {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || len(iface.Addresses) > 0 && iface.Addresses[0].Addr().Is6() == p.Addr().Is6() {
+			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: give an address with its prefix length, such as 192.168.16.1/24, or one of each IP version, separated by a comma",
+				option, c.IP)
 		}
-		iface.Addresses, iface.UseDHCP = []netip.Prefix{p}, false
+		iface.Addresses, iface.UseDHCP = append(iface.Addresses, p), false
 	}
 	return iface, nil
 }
 
 // resolveLinks finds the main interface among the links and what it offers.
-func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, ipv6 bool) (Resolved, error) {
+func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnets *Subnets) (Resolved, error) {
 	main := mainLink(r, links, internalIPs)
 	if main == nil {
 		if r.Main.Name == "" {
@@ -95,7 +106,11 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, ipv6 b
 	}
 	r.Main.Name = main.Name
 	r.LinkMTU = main.MTU
-	r.LinkAddress = nodeAddress(main, internalIPs, ipv6)
+	r.LinkAddress = nodeAddress(main.Addresses, internalIPs, subnets.UseIPv6())
+	if subnets.DualStack() && r.LinkAddress.IsValid() {
+		ipv6 := !r.LinkAddress.Addr().Is6()
+		r.SecondLinkAddress = nodeAddress(ofVersion(main.Addresses, ipv6), internalIPs, ipv6)
+	}
 	return r, nil
 }
 
@@ -141,11 +156,15 @@ func isInternal(l *HostLink) bool {
 	return l.Name == "lo"
 }
 
+func ofVersion(addresses []netip.Prefix, ipv6 bool) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool { return p.Addr().Is6() != ipv6 })
+}
+
 // nodeAddress chooses among the addresses of the main link: one that Kubernetes
 // knows comes first, then one of the pods' IP version.
-func nodeAddress(l *HostLink, internalIPs []netip.Addr, ipv6 bool) netip.Prefix {
+func nodeAddress(addresses []netip.Prefix, internalIPs []netip.Addr, ipv6 bool) netip.Prefix {
 	best, bestRank := netip.Prefix{}, 0
-	for _, p := range l.Addresses {
+	for _, p := range addresses {
 		if p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 			continue
 		}
@@ -177,5 +196,17 @@ func (i Interface) equal(other Interface) bool {
 
 func (r Resolved) equal(other Resolved) bool {
 	return r.Main.equal(other.Main) && slices.EqualFunc(r.Other, other.Other, Interface.equal) &&
-		r.LinkAddress == other.LinkAddress && r.LinkMTU == other.LinkMTU && r.Gateway == other.Gateway
+		r.LinkAddress == other.LinkAddress && r.SecondLinkAddress == other.SecondLinkAddress &&
+		r.LinkMTU == other.LinkMTU && slices.Equal(r.Gateways, other.Gateways)
+}
+
+// Gateway returns the configured default gateway of an IP version; the zero Addr
+// if there is none.
+func (r *Resolved) Gateway(ipv6 bool) netip.Addr {
+	for _, gateway := range r.Gateways {
+		if gateway.Is6() == ipv6 {
+			return gateway
+		}
+	}
+	return netip.Addr{}
 }

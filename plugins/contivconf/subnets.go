@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
-// Subnets is the address plan of the cluster, parsed and divided.
+// Subnets is the address plan of the cluster for one IP version, parsed and
+// divided.
 type Subnets struct {
 	// Pods of all nodes; each node has a part of PodsOneNodeLen.
 	Pods           netip.Prefix
@@ -24,68 +26,164 @@ type Subnets struct {
 	VXLAN netip.Prefix
 	// Service holds the cluster IPs; the zero Prefix if unknown.
 	Service netip.Prefix
+
+	// Second is the plan for the other IP version, in a dual-stack cluster; else
+	// nil. It has no Second itself.
+	Second *Subnets
 }
 
-// UseIPv6 tells the IP version of pods.
+// UseIPv6 tells the IP version of pods; in a dual-stack cluster, that of their
+// first address.
 func (s *Subnets) UseIPv6() bool { return s.Pods.Addr().Is6() }
+
+// DualStack tells if pods have addresses of both IP versions.
+func (s *Subnets) DualStack() bool { return s.Second != nil }
+
+// Families returns the plan of each IP version, the first one first.
+func (s *Subnets) Families() []Subnets {
+	if s.Second == nil {
+		return []Subnets{*s}
+	}
+	return []Subnets{*s, *s.Second}
+}
+
+// pair is the value of an option: a network, or one of each IP version.
+type pair []netip.Prefix
+
+// of returns the network of an IP version, the zero Prefix if there is none.
+func (p pair) of(ipv6 bool) netip.Prefix {
+	for _, network := range p {
+		if network.Addr().Is6() == ipv6 {
+			return network
+		}
+	}
+	return netip.Prefix{}
+}
+
+// or returns the network of an IP version, else, if there is to be one only, any.
+func (p pair) or(ipv6, single bool) netip.Prefix {
+	if network := p.of(ipv6); network.IsValid() || !single || len(p) == 0 {
+		return network
+	}
+	return p[0]
+}
+
+func parsePair(option, value string) (pair, error) {
+	var p pair
+	for _, text := range split(value) {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("option ipamConfig.%s is %q: give a network such as 10.1.0.0/16, or one of each IP version, separated by a comma", option, value)
+		}
+		if p.of(network.Addr().Is6()).IsValid() {
+			return nil, fmt.Errorf("option ipamConfig.%s is %q, which has two networks of one IP version: give at most one of each", option, value)
+		}
+		p = append(p, network.Masked())
+	}
+	return p, nil
+}
+
+// split takes a list apart at its commas.
+func split(value string) []string {
+	if strings.TrimSpace(value) == "" {
+		return nil
+	}
+	var list []string
+	for _, text := range strings.Split(value, ",") {
+		list = append(list, strings.TrimSpace(text))
+	}
+	return list
+}
+
+// plan holds the options that subnets are made of.
+type plan struct{ all, pods, vppHost, vxlan, service, interconnect pair }
 
 // parseSubnets parses and checks the address plan. All mistakes are reported at
 // once.
-func parseSubnets(c *IPAMConfig) (Subnets, error) {
+func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
+	var p plan
 	var errs []error
-	parse := func(option, value string, required bool) netip.Prefix {
-		if value == "" {
-			if required {
-				errs = append(errs, fmt.Errorf("option ipamConfig.%s is empty: give a network such as 10.1.0.0/16", option))
-			}
-			return netip.Prefix{}
+	parse := func(to *pair, option, value string, required bool) {
+		var err error
+		if *to, err = parsePair(option, value); err == nil && len(*to) == 0 && required {
+			err = fmt.Errorf("option ipamConfig.%s is empty: give a network such as 10.1.0.0/16", option)
 		}
-		p, err := netip.ParsePrefix(value)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("option ipamConfig.%s is %q: give a network such as 10.1.0.0/16", option, value))
-			return netip.Prefix{}
-		}
-		return p.Masked()
+		errs = append(errs, err)
 	}
-
-	s := Subnets{Service: parse("serviceCIDR", c.ServiceCIDR, false)}
+	parse(&p.service, "serviceCIDR", c.ServiceCIDR, false)
 	if !c.NodeInterconnectDHCP {
-		s.NodeInterconnect = parse("nodeInterconnectCIDR", c.NodeInterconnectCIDR, false)
+		parse(&p.interconnect, "nodeInterconnectCIDR", c.NodeInterconnectCIDR, false)
 	}
 	if c.ContivCIDR != "" {
-		if all := parse("contivCIDR", c.ContivCIDR, true); all.IsValid() {
-			plan, err := cidr.Dissect(all)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("option ipamConfig.contivCIDR: %w", err))
-			}
-			s.Pods, s.PodsOneNodeLen = plan.Pods, plan.OneNodeLen
-			s.VPPHost, s.VPPHostOneNodeLen = plan.VPPHost, plan.OneNodeLen
-			s.VXLAN = plan.VXLAN
-			if !c.NodeInterconnectDHCP && c.NodeInterconnectCIDR == "" {
-				s.NodeInterconnect = plan.NodeInterconnect
-			}
-		}
+		parse(&p.all, "contivCIDR", c.ContivCIDR, true)
 	} else {
-		s.Pods, s.PodsOneNodeLen = parse("podSubnetCIDR", c.PodSubnetCIDR, true), int(c.PodSubnetOneNodePrefixLen)
-		s.VPPHost, s.VPPHostOneNodeLen = parse("vppHostSubnetCIDR", c.VPPHostSubnetCIDR, true), int(c.VPPHostSubnetOneNodePrefixLen)
-		s.VXLAN = parse("vxlanCIDR", c.VxlanCIDR, true)
+		parse(&p.pods, "podSubnetCIDR", c.PodSubnetCIDR, true)
+		parse(&p.vppHost, "vppHostSubnetCIDR", c.VPPHostSubnetCIDR, true)
+		parse(&p.vxlan, "vxlanCIDR", c.VxlanCIDR, true)
 	}
-	if len(errs) == 0 {
-		errs = append(errs, s.checkDivisions(), s.checkVersions(), s.checkOverlaps())
+	if err := errors.Join(errs...); err != nil {
+		return Subnets{}, err
 	}
-	return s, errors.Join(errs...)
+	pods := append(p.all, p.pods...)
+	first, err := p.family(c, pods[0].Addr().Is6(), len(pods) == 1, transport)
+	if err != nil {
+		return first, err
+	}
+	if len(pods) == 2 {
+		second, err := p.family(c, pods[1].Addr().Is6(), false, transport)
+		if err != nil {
+			return first, err
+		}
+		first.Second = &second
+	}
+	return first, first.checkOverlaps()
+}
+
+// family returns the plan of one IP version, checked. single tells that there is
+// no other one.
+func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subnets, error) {
+	s := Subnets{Service: p.service.or(ipv6, single), NodeInterconnect: p.interconnect.or(ipv6, single)}
+	if len(p.all) > 0 {
+		divided, err := cidr.Dissect(p.all.of(ipv6))
+		if err != nil {
+			return s, fmt.Errorf("option ipamConfig.contivCIDR: %w", err)
+		}
+		s.Pods, s.PodsOneNodeLen = divided.Pods, divided.OneNodeLen
+		s.VPPHost, s.VPPHostOneNodeLen = divided.VPPHost, divided.OneNodeLen
+		s.VXLAN = divided.VXLAN
+		if !c.NodeInterconnectDHCP && len(p.interconnect) == 0 {
+			s.NodeInterconnect = divided.NodeInterconnect
+		}
+		return s, s.checkDivisions("")
+	}
+	s.Pods, s.PodsOneNodeLen = p.pods.of(ipv6), int(c.PodSubnetOneNodePrefixLen)
+	s.VPPHost, s.VPPHostOneNodeLen = p.vppHost.or(ipv6, single), int(c.VPPHostSubnetOneNodePrefixLen)
+	s.VXLAN = p.vxlan.or(ipv6, single)
+	suffix := ""
+	if ipv6 && !single {
+		suffix = "IPv6"
+		s.PodsOneNodeLen, s.VPPHostOneNodeLen = int(c.PodSubnetOneNodePrefixLenIPv6), int(c.VPPHostSubnetOneNodePrefixLenIPv6)
+	}
+	if !s.VXLAN.IsValid() && transport == VXLANTransport {
+		return s, fmt.Errorf("ipamConfig.vxlanCIDR %s has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", c.VxlanCIDR, s.Pods)
+	}
+	return s, errors.Join(s.checkDivisions(suffix), s.checkVersions())
 }
 
 // A node's part of the pod subnet holds the network, gateway, NAT loopback and
 // broadcast addresses, so it needs 3 bits to have room for a pod.
 const minPodHostBits = 3
 
-func (s *Subnets) checkDivisions() error {
+// checkDivisions checks the options whose names end in suffix.
+func (s *Subnets) checkDivisions(suffix string) error {
 	check := func(option string, all netip.Prefix, length, minHostBits int) error {
+		if !all.IsValid() {
+			return nil
+		}
 		longest := all.Addr().BitLen() - minHostBits
 		if length <= all.Bits() || length > longest {
-			return fmt.Errorf("option ipamConfig.%s is %d: a node's part of %v needs a prefix length from %d to %d",
-				option, length, all, all.Bits()+1, longest)
+			return fmt.Errorf("option ipamConfig.%s%s is %d: a node's part of %v needs a prefix length from %d to %d",
+				option, suffix, length, all, all.Bits()+1, longest)
 		}
 		return nil
 	}
@@ -99,26 +197,30 @@ type namedPrefix struct {
 	prefix netip.Prefix
 }
 
-// named lists the subnets that exist, under the names of their options.
+// named lists the subnets that exist, of both IP versions, under the names of
+// their options.
 func (s *Subnets) named() []namedPrefix {
 	var existing []namedPrefix
-	for _, n := range []namedPrefix{
-		{"podSubnetCIDR", s.Pods}, {"vppHostSubnetCIDR", s.VPPHost}, {"vxlanCIDR", s.VXLAN},
-		{"nodeInterconnectCIDR", s.NodeInterconnect}, {"serviceCIDR", s.Service},
-	} {
-		if n.prefix.IsValid() {
-			existing = append(existing, n)
+	for _, f := range s.Families() {
+		for _, n := range []namedPrefix{
+			{"podSubnetCIDR", f.Pods}, {"vppHostSubnetCIDR", f.VPPHost}, {"vxlanCIDR", f.VXLAN},
+			{"nodeInterconnectCIDR", f.NodeInterconnect}, {"serviceCIDR", f.Service},
+		} {
+			if n.prefix.IsValid() {
+				existing = append(existing, n)
+			}
 		}
 	}
 	return existing
 }
 
-// checkVersions wants one IP version inside of the cluster. The nodes' own
-// addresses may be of the other one.
+// checkVersions wants one IP version in the plan. The nodes' own addresses may be
+// of the other one.
 func (s *Subnets) checkVersions() error {
 	for _, n := range s.named() {
 		if n.name != "nodeInterconnectCIDR" && n.name != "serviceCIDR" && n.prefix.Addr().Is6() != s.UseIPv6() {
-			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one of them for both", n.name, n.prefix, s.Pods)
+			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one of them for both, or give a network of each version, separated by a comma",
+				n.name, n.prefix, s.Pods)
 		}
 	}
 	return nil
@@ -150,14 +252,29 @@ func (s *Subnets) clash(network netip.Prefix) (namedPrefix, bool) {
 
 // effective returns the configuration with the subnets that are really used.
 func (s *Subnets) effective(c IPAMConfig) IPAMConfig {
-	text := func(p netip.Prefix) string {
-		if !p.IsValid() {
-			return ""
+	families := s.Families()
+	text := func(network func(*Subnets) netip.Prefix) string {
+		var list []string
+		for i := range families {
+			if p := network(&families[i]); p.IsValid() {
+				list = append(list, p.String())
+			}
 		}
-		return p.String()
+		return strings.Join(list, ",")
 	}
-	c.PodSubnetCIDR, c.PodSubnetOneNodePrefixLen = text(s.Pods), uint8(s.PodsOneNodeLen)
-	c.VPPHostSubnetCIDR, c.VPPHostSubnetOneNodePrefixLen = text(s.VPPHost), uint8(s.VPPHostOneNodeLen)
-	c.VxlanCIDR, c.NodeInterconnectCIDR = text(s.VXLAN), text(s.NodeInterconnect)
+	c.PodSubnetCIDR = text(func(s *Subnets) netip.Prefix { return s.Pods })
+	c.VPPHostSubnetCIDR = text(func(s *Subnets) netip.Prefix { return s.VPPHost })
+	c.VxlanCIDR = text(func(s *Subnets) netip.Prefix { return s.VXLAN })
+	c.NodeInterconnectCIDR = text(func(s *Subnets) netip.Prefix { return s.NodeInterconnect })
+	if !s.DualStack() {
+		c.PodSubnetOneNodePrefixLenIPv6, c.VPPHostSubnetOneNodePrefixLenIPv6 = 0, 0
+	}
+	for _, f := range families {
+		if f.UseIPv6() && s.DualStack() {
+			c.PodSubnetOneNodePrefixLenIPv6, c.VPPHostSubnetOneNodePrefixLenIPv6 = uint8(f.PodsOneNodeLen), uint8(f.VPPHostOneNodeLen)
+		} else {
+			c.PodSubnetOneNodePrefixLen, c.VPPHostSubnetOneNodePrefixLen = uint8(f.PodsOneNodeLen), uint8(f.VPPHostOneNodeLen)
+		}
+	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/contiv/contiv/api/contiv/pod"
@@ -20,8 +21,7 @@ import (
 type Config interface {
 	NodeName() string
 	Subnets() contivconf.Subnets
-	// StaticGateway is the zero Addr if there is none.
-	StaticGateway() netip.Addr
+	StaticGateways() []netip.Addr
 }
 
 // NodeIDs knows the ID of this node.
@@ -43,8 +43,8 @@ type IPAM struct {
 	saved  records
 	log    *slog.Logger
 
-	mu   sync.RWMutex
-	pool *pool // nil before the first resync
+	mu    sync.RWMutex
+	pools pools // nil before the first resync
 }
 
 // New returns the plugin, which keeps allocations in db.
@@ -54,43 +54,48 @@ func New(config Config, nodes NodeIDs, pods PodSource, db store.Broker, log *slo
 
 // Plan returns the addresses that follow from node IDs.
 func (i *IPAM) Plan() Plan {
-	p := Plan{Subnets: i.config.Subnets()}
-	if gateway := i.config.StaticGateway(); gateway.IsValid() {
-		p.ExcludedNodeIPs = []netip.Addr{gateway}
-	}
-	return p
+	return Plan{Subnets: i.config.Subnets(), ExcludedNodeIPs: i.config.StaticGateways()}
 }
 
-// GetPodIP returns the address of a pod of this node.
+// GetPodIP returns the first address of a pod of this node.
 func (i *IPAM) GetPodIP(id podmanager.PodID) (netip.Addr, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	if i.pool == nil {
+	addrs := i.GetPodIPs(id)
+	if len(addrs) == 0 {
 		return netip.Addr{}, false
 	}
-	addr, ok := i.pool.byPod[id]
-	return addr, ok
+	return addrs[0], true
+}
+
+// GetPodIPs returns the addresses of a pod of this node: one of each IP version
+// that pods have.
+func (i *IPAM) GetPodIPs(id podmanager.PodID) []netip.Addr {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.pools.addresses(id)
 }
 
 // GetPodFromIP returns the pod of this node that has the address.
 func (i *IPAM) GetPodFromIP(addr netip.Addr) (podmanager.PodID, bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if i.pool == nil {
-		return podmanager.PodID{}, false
+	if p := i.pools.of(addr); p != nil {
+		id, ok := p.byAddr[addr]
+		return id, ok
 	}
-	id, ok := i.pool.byAddr[addr]
-	return id, ok
+	return podmanager.PodID{}, false
 }
 
-// Usage returns how many addresses of pods are in use, and how many there are.
+// Usage returns how many addresses of pods are in use, and how many there are, of
+// the IP version that has fewer.
 func (i *IPAM) Usage() (used, capacity uint64) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if i.pool == nil {
-		return 0, 0
+	for _, p := range i.pools {
+		if capacity == 0 || p.capacity() < capacity {
+			used, capacity = uint64(len(p.byPod)), p.capacity()
+		}
 	}
-	return uint64(len(i.pool.byPod)), i.pool.capacity()
+	return used, capacity
 }
 
 func (*IPAM) String() string { return "ipam" }
@@ -109,71 +114,107 @@ func (*IPAM) HandlesEvent(event controller.Event) bool {
 // Resync restores the allocations: the persisted ones first, then those that
 // Kubernetes knows. Addresses that nobody holds any more are released.
 func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
-	plan := i.Plan()
-	subnet, err := plan.PodSubnet(i.nodes.GetNodeID())
+	subnets, err := i.subnets()
 	if err != nil {
 		return controller.NewFatalError(err)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.pool == nil || i.pool.subnet != subnet || resyncCount == 1 {
-		i.pool = newPool(subnet)
+	if resyncCount == 1 || !i.pools.haveSubnets(subnets) {
+		i.pools = nil
+		for _, subnet := range subnets {
+			i.pools = append(i.pools, newPool(subnet))
+		}
 		if err := i.restore(ctx); err != nil {
 			return controller.NewFatalError(err)
 		}
 	}
-	for id := range i.pool.byPod {
+	for id := range i.pools.pods() {
 		if len(i.holders(id)) == 0 {
 			i.release(ctx, id)
 		}
 	}
 	i.learnAll(ctx)
 	for id := range i.pods.LocalPods() {
-		if _, known := i.pool.byPod[id]; known {
+		if i.pools.complete(id) {
 			continue
 		}
-		addr, err := i.allocate(ctx, id)
+		before := i.pools.addresses(id)
+		addrs, err := i.allocate(ctx, id)
 		if err != nil {
 			return fmt.Errorf("address of pod %v: %w", id, err)
 		}
-		controller.Logger(ctx, i.log).Warn("Address of a wired pod was not known: it gets a new one", "pod", id, "ip", addr)
+		controller.Logger(ctx, i.log).Warn("Not all addresses of a wired pod were known: it gets new ones", "pod", id, "known", before, "ips", addrs)
 	}
 	return nil
 }
 
-// restore reads the persisted allocations. Those that do not fit the subnet are
+// subnets returns the pod subnets of this node.
+func (i *IPAM) subnets() ([]netip.Prefix, error) {
+	var subnets []netip.Prefix
+	plan := i.Plan()
+	for _, family := range plan.Families() {
+		subnet, err := family.PodSubnet(i.nodes.GetNodeID())
+		if err != nil {
+			return nil, err
+		}
+		subnets = append(subnets, subnet)
+	}
+	return subnets, nil
+}
+
+// restore reads the persisted allocations. Those that do not fit the subnets are
 // of another configuration, and removed.
 func (i *IPAM) restore(ctx context.Context) error {
-	list, err := i.saved.load(ctx, controller.Logger(ctx, i.log))
+	log := controller.Logger(ctx, i.log)
+	list, err := i.saved.load(ctx, log)
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
-		if err := i.pool.learn(r.id, r.IP); err != nil {
-			controller.Logger(ctx, i.log).Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
-			i.saved.remove(ctx, r.id, controller.Logger(ctx, i.log))
-			continue
+		for _, addr := range []netip.Addr{r.IP, r.Second} {
+			if !addr.IsValid() {
+				continue
+			}
+			if err := i.learnAddress(r.id, addr); err != nil {
+				log.Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
+				continue
+			}
+			i.pools.of(addr).moveTo(addr) // the newest record is the last one
 		}
-		i.pool.moveTo(r.IP) // the newest record is the last one
+		if len(i.pools.addresses(r.id)) == 0 {
+			i.saved.remove(ctx, r.id, log)
+		}
 	}
 	return nil
 }
 
+// learnAddress assigns an address that the pod already uses.
+func (i *IPAM) learnAddress(id podmanager.PodID, addr netip.Addr) error {
+	p := i.pools.of(addr)
+	if p == nil {
+		return fmt.Errorf("%v is in no pod subnet of this node", addr)
+	}
+	return p.learn(id, addr)
+}
+
 // learnAll takes over the addresses of Kubernetes' pods, in ascending order.
 func (i *IPAM) learnAll(ctx context.Context) {
-	fresh := len(i.pool.byPod) == 0
+	fresh := len(i.pools.pods()) == 0
 	var pods []*podmanager.Pod
 	for _, p := range i.pods.Pods() {
-		if i.isHere(p) && i.addressHere(p).IsValid() {
+		if i.isHere(p) && len(i.addressesHere(p)) > 0 {
 			pods = append(pods, p)
 		}
 	}
 	slices.SortFunc(pods, func(a, b *podmanager.Pod) int {
-		return cmp.Or(i.addressHere(a).Compare(i.addressHere(b)), cmp.Compare(a.ID.String(), b.ID.String()))
+		return cmp.Or(i.addressesHere(a)[0].Compare(i.addressesHere(b)[0]), cmp.Compare(a.ID.String(), b.ID.String()))
 	})
 	for _, p := range pods {
 		if i.learn(ctx, p) && fresh {
-			i.pool.moveTo(i.addressHere(p))
+			for _, addr := range i.pools.addresses(p.ID) {
+				i.pools.of(addr).moveTo(addr)
+			}
 		}
 	}
 }
@@ -183,50 +224,51 @@ func (i *IPAM) isHere(p *podmanager.Pod) bool {
 	return !p.HostNetwork && !p.Finished && (p.NodeName == "" || p.NodeName == i.config.NodeName())
 }
 
-// addressHere returns the pod's address in this node's subnet, if it has one.
-func (i *IPAM) addressHere(p *podmanager.Pod) netip.Addr {
-	for _, ip := range p.IPs {
-		if i.pool.subnet.Contains(ip) {
-			return ip
-		}
-	}
-	return netip.Addr{}
+// addressesHere returns the pod's addresses in this node's subnets.
+func (i *IPAM) addressesHere(p *podmanager.Pod) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(p.IPs), func(ip netip.Addr) bool { return i.pools.of(ip) == nil })
 }
 
-// learn takes over the address that Kubernetes knows of a pod, if it has none.
+// learn takes over the addresses that Kubernetes knows of a pod and we do not.
 func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
-	addr := i.addressHere(p)
-	if _, known := i.pool.byPod[p.ID]; known || !addr.IsValid() {
+	var learned bool
+	for _, addr := range i.addressesHere(p) {
+		if _, known := i.pools.of(addr).byPod[p.ID]; known {
+			continue
+		}
+		if err := i.learnAddress(p.ID, addr); err != nil {
+			controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes is ignored", "pod", p.ID, "error", err)
+			continue
+		}
+		learned = true
+	}
+	if !learned {
 		return false
 	}
-	if err := i.pool.learn(p.ID, addr); err != nil {
-		controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes is ignored", "pod", p.ID, "error", err)
-		return false
-	}
-	if err := i.saved.save(ctx, p.ID, addr); err != nil {
+	if err := i.saved.save(ctx, p.ID, i.pools.addresses(p.ID)); err != nil {
 		controller.Logger(ctx, i.log).Warn("Address learned from Kubernetes was not persisted", "pod", p.ID, "error", err)
 	}
 	return true
 }
 
-// allocate returns the address of a pod, persisted.
-func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) (netip.Addr, error) {
-	if addr, known := i.pool.byPod[id]; known {
-		return addr, nil
+// allocate returns the addresses of a pod, persisted.
+func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr, error) {
+	if i.pools.complete(id) {
+		return i.pools.addresses(id), nil
 	}
-	addr, err := i.pool.allocate(id)
+	addrs, undo, err := i.pools.allocate(id)
 	if err != nil {
-		return addr, err
+		return nil, err
 	}
-	if err := i.saved.save(ctx, id, addr); err != nil {
-		i.pool.release(id)
-		return netip.Addr{}, err
+	if err := i.saved.save(ctx, id, addrs); err != nil {
+		undo()
+		return nil, err
 	}
-	return addr, nil
+	return addrs, nil
 }
 
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
-	i.pool.release(id)
+	i.pools.release(id)
 	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))
 }
 
@@ -255,15 +297,15 @@ func (i *IPAM) holders(id podmanager.PodID) []holder {
 func (i *IPAM) releaseUnlessHeld(ctx context.Context, id podmanager.PodID, gone holder) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.pool == nil || !i.pool.byPod[id].IsValid() {
+	addrs := i.pools.addresses(id)
+	if len(addrs) == 0 {
 		return ""
 	}
 	if slices.ContainsFunc(i.holders(id), func(h holder) bool { return h != gone }) {
 		return ""
 	}
-	addr := i.pool.byPod[id]
 	i.release(ctx, id)
-	return fmt.Sprintf("release %v of pod %v", addr, id)
+	return fmt.Sprintf("release %s of pod %v", list(addrs), id)
 }
 
 // Update follows the life of pods.
@@ -272,15 +314,15 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 	case *podmanager.AddPod:
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		_, known := i.pool.byPod[event.Pod]
-		addr, err := i.allocate(ctx, event.Pod)
+		known := i.pools.complete(event.Pod)
+		addrs, err := i.allocate(ctx, event.Pod)
 		if err != nil {
 			return "", fmt.Errorf("address of pod %v: %w", event.Pod, err)
 		}
 		if known {
 			return "", nil
 		}
-		return fmt.Sprintf("allocate %v to pod %v", addr, event.Pod), nil
+		return fmt.Sprintf("allocate %s to pod %v", list(addrs), event.Pod), nil
 	case *podmanager.DeletePod:
 		if p, wired := i.pods.LocalPod(event.Pod); wired && p.ContainerID == event.ContainerID {
 			return i.releaseUnlessHeld(ctx, event.Pod, heldLocally), nil
@@ -306,8 +348,8 @@ func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateC
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.pool != nil && i.learn(ctx, current) {
-		return fmt.Sprintf("learn %v of pod %v", i.pool.byPod[current.ID], current.ID)
+	if i.learn(ctx, current) {
+		return fmt.Sprintf("learn %s of pod %v", list(i.pools.addresses(current.ID)), current.ID)
 	}
 	return ""
 }
@@ -319,4 +361,13 @@ func (i *IPAM) Revert(ctx context.Context, event controller.Event) error {
 		i.releaseUnlessHeld(ctx, add.Pod, heldLocally)
 	}
 	return nil
+}
+
+// list writes addresses for people.
+func list(addrs []netip.Addr) string {
+	var texts []string
+	for _, a := range addrs {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
 }

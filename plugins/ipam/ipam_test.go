@@ -34,7 +34,7 @@ type node struct {
 
 func (n *node) NodeName() string                                { return "node1" }
 func (n *node) Subnets() contivconf.Subnets                     { return n.subnets }
-func (n *node) StaticGateway() netip.Addr                       { return netip.Addr{} }
+func (n *node) StaticGateways() []netip.Addr                    { return nil }
 func (n *node) GetNodeID() uint32                               { return n.id }
 func (n *node) LocalPods() podmanager.LocalPods                 { return n.local }
 func (n *node) Pods() podmanager.Pods                           { return n.pods.Pods() }
@@ -334,7 +334,7 @@ func TestREST(t *testing.T) {
 	n.mustAdd(t, "a", "10.1.1.2")
 	w := httptest.NewRecorder()
 	n.ipam.Handler().ServeHTTP(w, httptest.NewRequest("GET", ipam.URL, nil))
-	want := `{"Pods":[{"PodID":{"Name":"a","Namespace":"default"},"MainIP":"10.1.1.2","CustomIfIPs":{},"HeldBy":["local"]}]}`
+	want := `{"Pods":[{"PodID":{"Name":"a","Namespace":"default"},"MainIP":"10.1.1.2","IPs":["10.1.1.2"],"CustomIfIPs":{},"HeldBy":["local"]}]}`
 	if got := strings.Join(strings.Fields(w.Body.String()), ""); w.Code != 200 || got != want {
 		t.Errorf("got %d %s\nwant %s", w.Code, got, want)
 	}

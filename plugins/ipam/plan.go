@@ -17,11 +17,21 @@ const (
 	maxNumberedHostBits = 63 // more host bits than these are not used
 )
 
-// Plan computes all addresses that follow from the node IDs. It has no state.
+// Plan computes all addresses, of one IP version, that follow from the node IDs.
+// It has no state.
 type Plan struct {
 	Subnets contivconf.Subnets
 	// ExcludedNodeIPs are in the node interconnect, but not for nodes: the gateway.
 	ExcludedNodeIPs []netip.Addr
+}
+
+// Families returns the plan of each IP version, the first one first.
+func (p *Plan) Families() []Plan {
+	var plans []Plan
+	for _, subnets := range p.Subnets.Families() {
+		plans = append(plans, Plan{Subnets: subnets, ExcludedNodeIPs: p.ExcludedNodeIPs})
+	}
+	return plans
 }
 
 // nodePart returns a node's part of a subnet. IDs begin at 1, so that the last

@@ -22,6 +22,8 @@ const StorePrefix = "/local/ipam/pods/"
 type record struct {
 	id podmanager.PodID
 	IP netip.Addr `json:"ip"`
+	// Second is the address of the other IP version, in a dual-stack cluster.
+	Second netip.Addr `json:"second,omitzero"`
 	// Seq grows with each allocation: the newest one tells where to go on.
 	Seq uint64 `json:"seq"`
 }
@@ -59,14 +61,18 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 	return list, nil
 }
 
-func (r *records) save(ctx context.Context, id podmanager.PodID, addr netip.Addr) error {
+func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.Addr) error {
 	r.seq++
-	data, err := json.Marshal(record{IP: addr, Seq: r.seq})
+	rec := record{IP: addrs[0], Seq: r.seq}
+	if len(addrs) > 1 {
+		rec.Second = addrs[1]
+	}
+	data, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
 	if err := r.db.Put(ctx, storeKey(id), data); err != nil {
-		return fmt.Errorf("persist the address %v in the local store: %w", addr, err)
+		return fmt.Errorf("persist the addresses %v in the local store: %w", addrs, err)
 	}
 	return nil
 }

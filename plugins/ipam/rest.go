@@ -19,10 +19,13 @@ type AllocationsReport struct {
 	Pods []PodAllocation
 }
 
-// PodAllocation is the address of a pod.
+// PodAllocation tells the addresses of a pod.
 type PodAllocation struct {
 	PodID  podmanager.PodID
 	MainIP string
+	// IPs are MainIP and, in a dual-stack cluster, the address of the other IP
+	// version.
+	IPs []string
 	// CustomIfIPs maps the names of custom interfaces to their addresses.
 	CustomIfIPs map[string]string
 	// HeldBy says why the address is not free: "local" for a pod wired on this
@@ -35,11 +38,12 @@ func (i *IPAM) Report() AllocationsReport {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	report := AllocationsReport{Pods: []PodAllocation{}}
-	if i.pool == nil {
-		return report
-	}
-	for id, addr := range i.pool.byPod {
-		allocation := PodAllocation{PodID: id, MainIP: addr.String(), CustomIfIPs: map[string]string{}, HeldBy: []string{}}
+	for id := range i.pools.pods() {
+		allocation := PodAllocation{PodID: id, CustomIfIPs: map[string]string{}, HeldBy: []string{}}
+		for _, addr := range i.pools.addresses(id) {
+			allocation.IPs = append(allocation.IPs, addr.String())
+		}
+		allocation.MainIP = allocation.IPs[0]
 		for _, h := range i.holders(id) {
 			allocation.HeldBy = append(allocation.HeldBy, string(h))
 		}

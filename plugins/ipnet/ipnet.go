@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/contiv/contiv/controller"
@@ -51,7 +52,8 @@ type Pods interface {
 // IPAM knows the addresses.
 type IPAM interface {
 	Plan() ipam.Plan
-	GetPodIP(podmanager.PodID) (netip.Addr, bool)
+	// GetPodIPs returns one address of each IP version that pods have.
+	GetPodIPs(podmanager.PodID) []netip.Addr
 	Usage() (used, capacity uint64)
 }
 
@@ -80,11 +82,20 @@ func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, ve
 	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log}
 }
 
-// GetNodeIP returns the address of this node, the zero Prefix if there is none
-// (yet).
+// GetNodeIP returns the preferred address of this node, the zero Prefix if there
+// is none (yet).
 func (n *IPNet) GetNodeIP() netip.Prefix {
 	if node := n.thisNode(); node != nil {
-		return node.ip
+		return node.ip()
+	}
+	return netip.Prefix{}
+}
+
+// GetNodeIPOf returns the address of this node of an IP version, the zero Prefix
+// if there is none (yet).
+func (n *IPNet) GetNodeIPOf(ipv6 bool) netip.Prefix {
+	if node := n.thisNode(); node != nil {
+		return node.ipOf(ipv6)
 	}
 	return netip.Prefix{}
 }
@@ -144,10 +155,8 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	n.mu.Lock()
 	n.node = node
 	n.mu.Unlock()
-	if node.ip.IsValid() {
-		if err := n.nodes.PublishNodeIPs(ctx, node.ips, node.ip.Addr().Is6()); err != nil {
-			return err
-		}
+	if err := n.publish(ctx, node); err != nil {
+		return err
 	}
 	config := make(values)
 	n.addNICs(config, node)
@@ -169,6 +178,25 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	}
 	for key, value := range config {
 		txn.Put(key, value)
+	}
+	return nil
+}
+
+// publish tells the other nodes the addresses of this one. While there is none,
+// they keep what they know.
+func (n *IPNet) publish(ctx context.Context, node *thisNode) error {
+	if len(node.ips) == 0 {
+		return nil
+	}
+	versions := []bool{node.ip().Addr().Is6()}
+	if len(node.families) > 1 {
+		versions = []bool{false, true}
+	}
+	for _, ipv6 := range versions {
+		ofThis := slices.DeleteFunc(slices.Clone(node.ips), func(p netip.Prefix) bool { return p.Addr().Is6() != ipv6 })
+		if err := n.nodes.PublishNodeIPs(ctx, ofThis, ipv6); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -16,21 +16,17 @@ var rxModes = map[string]vpp_interfaces.Interface_RxMode_Type{
 // addNICs configures the interfaces that existed before the vswitch, and the
 // default route.
 func (n *IPNet) addNICs(config values, node *thisNode) {
-	var assigned []netip.Prefix
-	if node.assign {
-		assigned = node.ips
-	}
 	if node.mainInterface == loopbackNICName {
 		config.add(&vpp_interfaces.Interface{
 			Name: loopbackNICName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-			Vrf: node.mainVRF, IpAddresses: texts(assigned),
+			Vrf: node.mainVRF, IpAddresses: texts(node.assigned),
 		})
 	} else if node.mainInterface != "" {
-		config.add(n.nic(node, node.mainInterface, assigned, node.useDHCP))
-		if node.gateway.IsValid() && !node.useDHCP {
+		config.add(n.nic(node, node.mainInterface, node.assigned, node.useDHCP))
+		for _, gateway := range node.gateways {
 			config.add(&vpp_l3.Route{
-				VrfId: node.mainVRF, DstNetwork: anyNetwork(node.gateway).String(),
-				NextHopAddr: node.gateway.String(), OutgoingInterface: node.mainInterface,
+				VrfId: node.mainVRF, DstNetwork: anyNetwork(gateway).String(),
+				NextHopAddr: gateway.String(), OutgoingInterface: node.mainInterface,
 			})
 		}
 	}

@@ -28,8 +28,40 @@ type IPAMReport struct {
 	PodGateway    string `json:"podGateway"`
 	VxlanIP       string `json:"vxlanIP,omitempty"`
 	NATLoopbackIP string `json:"natLoopbackIP"`
-	PodIPsUsed    uint64 `json:"podIPsUsed"`
-	PodIPsTotal   uint64 `json:"podIPsTotal"`
+	// PodIPsUsed and PodIPsTotal count pods that have and could have addresses.
+	PodIPsUsed  uint64 `json:"podIPsUsed"`
+	PodIPsTotal uint64 `json:"podIPsTotal"`
+
+	// Second is about the other IP version, in a dual-stack cluster.
+	Second *FamilyReport `json:"second,omitempty"`
+}
+
+// FamilyReport tells the addresses of one IP version.
+type FamilyReport struct {
+	// NodeIP is empty if the node has no address of this version.
+	NodeIP            string `json:"nodeIP,omitempty"`
+	PodSubnetThisNode string `json:"podSubnetThisNode"`
+	VppHostNetwork    string `json:"vppHostNetwork,omitempty"`
+	PodGateway        string `json:"podGateway"`
+	VxlanIP           string `json:"vxlanIP,omitempty"`
+	NATLoopbackIP     string `json:"natLoopbackIP"`
+}
+
+func (node *thisNode) report(f *family) *FamilyReport {
+	report := &FamilyReport{PodSubnetThisNode: f.podSubnet.String(), PodGateway: f.podGateway.Addr().String()}
+	if ip := node.ipOf(f.isIPv6()); ip.IsValid() {
+		report.NodeIP = ip.String()
+	}
+	if hostSubnet, err := f.plan.VPPHostSubnet(node.id); err == nil {
+		report.VppHostNetwork = hostSubnet.String()
+	}
+	if loopback, err := f.plan.NATLoopback(node.id); err == nil {
+		report.NATLoopbackIP = loopback.String()
+	}
+	if f.vxlanIP.IsValid() {
+		report.VxlanIP = f.vxlanIP.String()
+	}
+	return report
 }
 
 // PodsReport is the answer of GET /contiv/v1/pods: the pods wired on this node.
@@ -47,8 +79,9 @@ type PodReport struct {
 	NetNS       string `json:"netns"`
 
 	// IPs with prefix lengths.
-	IPs     []string `json:"ips"`
-	Gateway string   `json:"gateway"`
+	IPs []string `json:"ips"`
+	// Gateway belongs to the first of IPs.
+	Gateway string `json:"gateway"`
 	// Interface is the name inside of the pod.
 	Interface string `json:"interface"`
 	MAC       string `json:"mac"`
@@ -70,23 +103,17 @@ func (n *IPNet) IPAMReport() (IPAMReport, error) {
 	switch {
 	case node == nil:
 		return IPAMReport{}, errNotReady
-	case !node.ip.IsValid():
+	case len(node.ips) == 0:
 		return IPAMReport{}, errors.New("this node has no IP address yet")
 	}
-	plan := n.ipam.Plan()
+	first := node.report(&node.families[0])
 	report := IPAMReport{
-		NodeID: node.id, NodeName: n.config.NodeName(), NodeIP: node.ip.String(),
-		PodSubnetThisNode: node.podSubnet.String(), PodGateway: node.podGateway.Addr().String(),
-		Config: n.config.EffectiveIPAMConfig(),
+		NodeID: node.id, NodeName: n.config.NodeName(), NodeIP: node.ip().String(), Config: n.config.EffectiveIPAMConfig(),
+		PodSubnetThisNode: first.PodSubnetThisNode, VppHostNetwork: first.VppHostNetwork,
+		PodGateway: first.PodGateway, VxlanIP: first.VxlanIP, NATLoopbackIP: first.NATLoopbackIP,
 	}
-	if hostSubnet, err := plan.VPPHostSubnet(node.id); err == nil {
-		report.VppHostNetwork = hostSubnet.String()
-	}
-	if loopback, err := plan.NATLoopback(node.id); err == nil {
-		report.NATLoopbackIP = loopback.String()
-	}
-	if node.vxlanIP.IsValid() {
-		report.VxlanIP = node.vxlanIP.String()
+	if len(node.families) > 1 {
+		report.Second = node.report(&node.families[1])
 	}
 	report.PodIPsUsed, report.PodIPsTotal = n.ipam.Usage()
 	return report, nil
@@ -107,7 +134,7 @@ func (n *IPNet) PodsReport() (PodsReport, error) {
 		}
 		report.Pods = append(report.Pods, PodReport{
 			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS,
-			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateway.String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
+			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateways[0].String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
 			VPPInterface: w.vpp, LinuxInterface: w.linux, Loopback: w.loopback, Keys: w.keys(),
 		})
 	}

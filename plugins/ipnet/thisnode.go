@@ -4,31 +4,81 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/ipam"
 )
 
 // thisNode is what a resync finds out about this node. Immutable.
 type thisNode struct {
 	id uint32
-	// ip is the first of ips, the addresses at which other nodes reach this one;
-	// the zero Prefix while there is none.
-	ip  netip.Prefix
+	// ips are the addresses at which other nodes reach this one, the preferred one
+	// first; none while there is none.
 	ips []netip.Prefix
-	// assign tells that the vswitch is to have the addresses assigned; else it
-	// has them already.
-	assign bool
+	// assigned are those of ips that the vswitch is to have assigned; it has the
+	// others already.
+	assigned []netip.Prefix
 	// mainInterface is the logical name of the interface with the addresses.
 	mainInterface string
 	useDHCP       bool
-	gateway       netip.Addr
+	gateways      []netip.Addr
 
-	podSubnet  netip.Prefix
-	podGateway netip.Prefix
-	vxlanIP    netip.Prefix
-	podMTU     uint32
+	// families has an entry for each IP version of the pods; the first is that of
+	// their first addresses.
+	families []family
+	podMTU   uint32
 
 	mainVRF, podVRF uint32
+}
+
+// family is what a node has of one IP version.
+type family struct {
+	plan       ipam.Plan
+	podSubnet  netip.Prefix
+	podGateway netip.Prefix
+	vxlanIP    netip.Prefix // only with VXLAN
+}
+
+func (f *family) isIPv6() bool { return f.podSubnet.Addr().Is6() }
+
+// ip returns the preferred address of the node, the zero Prefix if there is none.
+func (node *thisNode) ip() netip.Prefix {
+	if len(node.ips) == 0 {
+		return netip.Prefix{}
+	}
+	return node.ips[0]
+}
+
+// ipOf returns the node's address of an IP version, the zero Prefix if there is
+// none.
+func (node *thisNode) ipOf(ipv6 bool) netip.Prefix { return ofVersion(node.ips, ipv6) }
+
+// ofVersion returns the first address of an IP version, the zero Prefix if there
+// is none.
+func ofVersion(addresses []netip.Prefix, ipv6 bool) netip.Prefix {
+	for _, p := range addresses {
+		if p.Addr().Is6() == ipv6 {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+func (node *thisNode) podGateways() []netip.Prefix {
+	var gateways []netip.Prefix
+	for _, f := range node.families {
+		gateways = append(gateways, f.podGateway)
+	}
+	return gateways
+}
+
+func (node *thisNode) vxlanIPs() []netip.Prefix {
+	var ips []netip.Prefix
+	for _, f := range node.families {
+		ips = append(ips, f.vxlanIP)
+	}
+	return ips
 }
 
 // resolve computes what the resync is about. Errors that a restart cannot mend
@@ -39,41 +89,68 @@ func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 	if !n.caps.MultipleVRFs {
 		node.mainVRF, node.podVRF = 0, 0
 	}
-	var err error
-	if node.podSubnet, err = plan.PodSubnet(node.id); err != nil {
-		return nil, controller.NewFatalError(err)
-	}
-	if node.podGateway, err = plan.PodGateway(node.id); err != nil {
-		return nil, controller.NewFatalError(err)
-	}
-	if n.GetVxlanBVIIfName() != "" {
-		if node.vxlanIP, err = plan.VXLANIP(node.id); err != nil {
+	for _, plan := range plan.Families() {
+		f := family{plan: plan}
+		var err error
+		if f.podSubnet, err = plan.PodSubnet(node.id); err != nil {
 			return nil, controller.NewFatalError(err)
 		}
+		if f.podGateway, err = plan.PodGateway(node.id); err != nil {
+			return nil, controller.NewFatalError(err)
+		}
+		if n.GetVxlanBVIIfName() != "" {
+			if f.vxlanIP, err = plan.VXLANIP(node.id); err != nil {
+				return nil, controller.NewFatalError(err)
+			}
+		}
+		node.families = append(node.families, f)
 	}
-	if err := n.resolveNodeIP(ctx, node); err != nil {
+	if err := n.resolveNodeIPs(ctx, node); err != nil {
 		return nil, err
 	}
-	node.podMTU = n.config.PodMTU(node.ip.Addr())
+	node.podMTU = n.podMTU(node)
 	return node, nil
 }
 
-// resolveNodeIP takes the configured address, else one computed from the node
-// interconnect, else the one that the main link already has.
-func (n *IPNet) resolveNodeIP(ctx context.Context, node *thisNode) error {
-	resolved, plan := n.config.Resolved(), n.ipam.Plan()
-	node.mainInterface, node.useDHCP, node.gateway = resolved.Main.Name, resolved.Main.UseDHCP, resolved.Gateway
-	switch {
-	case len(resolved.Main.Addresses) > 0:
-		node.ips, node.assign = resolved.Main.Addresses, true
-	case !resolved.Main.UseDHCP && plan.Subnets.NodeInterconnect.IsValid():
-		ip, err := plan.NodeIP(node.id)
+// podMTU leaves room for the transport over IPv6 if another node may be reached
+// that way.
+func (n *IPNet) podMTU(node *thisNode) uint32 {
+	mtu := n.config.PodMTU(node.ip().Addr())
+	for _, ip := range node.ips {
+		mtu = min(mtu, n.config.PodMTU(ip.Addr()))
+	}
+	return mtu
+}
+
+// resolveNodeIPs takes the configured addresses, else those computed from the node
+// interconnect, else those that the main link already has. In a dual-stack
+// cluster this is done for each IP version; one without an address is
+// no mistake.
+func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
+	resolved := n.config.Resolved()
+	node.mainInterface, node.useDHCP, node.gateways = resolved.Main.Name, resolved.Main.UseDHCP, resolved.Gateways
+	dualStack := len(node.families) > 1
+	missing := func(p netip.Prefix) bool {
+		return p.IsValid() && (len(node.ips) == 0 || dualStack && !node.ipOf(p.Addr().Is6()).IsValid())
+	}
+	node.ips, node.assigned = slices.Clone(resolved.Main.Addresses), slices.Clone(resolved.Main.Addresses)
+	for _, f := range node.families {
+		if resolved.Main.UseDHCP || !missing(f.plan.Subnets.NodeInterconnect) {
+			continue
+		}
+		ip, err := f.plan.NodeIP(node.id)
 		if err != nil {
 			return controller.NewFatalError(err)
 		}
-		node.ips, node.assign = []netip.Prefix{ip}, true
-	case resolved.LinkAddress.IsValid():
-		node.ips = []netip.Prefix{resolved.LinkAddress}
+		node.ips, node.assigned = append(node.ips, ip), append(node.assigned, ip)
+	}
+	for _, ip := range []netip.Prefix{resolved.LinkAddress, resolved.SecondLinkAddress} {
+		if missing(ip) {
+			node.ips = append(node.ips, ip)
+		}
+	}
+	switch {
+	case len(node.ips) > 0:
 	case !n.caps.HostStackShared && resolved.Main.UseDHCP:
 		controller.Logger(ctx, n.log).Warn("Address of this node is not known before DHCP assigns it: other nodes are not connected yet")
 		return nil
@@ -81,8 +158,18 @@ func (n *IPNet) resolveNodeIP(ctx context.Context, node *thisNode) error {
 		return fmt.Errorf("main interface %s has no IP address: assign one to it, or set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR", resolved.Main.Name)
 	}
 	if node.mainInterface == "" {
-		node.mainInterface, node.assign = loopbackNICName, true
+		node.mainInterface, node.assigned = loopbackNICName, node.ips
 	}
-	node.ip = node.ips[0]
+	if dualStack {
+		first := node.families[0].isIPv6()
+		slices.SortStableFunc(node.ips, func(a, b netip.Prefix) int { return rank(a, first) - rank(b, first) })
+	}
 	return nil
+}
+
+func rank(p netip.Prefix, ipv6First bool) int {
+	if p.Addr().Is6() == ipv6First {
+		return 0
+	}
+	return 1
 }

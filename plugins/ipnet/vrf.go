@@ -14,22 +14,30 @@ import (
 //	          pods of all nodes, unless known: dropped, lest they go in circles
 //	main VRF  pods (of all nodes with VXLAN) ───> pod VRF
 func (n *IPNet) addVRFs(config values, node *thisNode) {
+	for i := range node.families {
+		n.addVRFRoutes(config, node, &node.families[i])
+	}
+	if n.caps.MultipleVRFs {
+		n.addVRFTables(config, node)
+	}
+}
+
+func (n *IPNet) addVRFRoutes(config values, node *thisNode, f *family) {
 	var dropped, toPods, toMain []netip.Prefix
-	subnets := n.config.Subnets()
+	subnets := f.plan.Subnets
 	toMain = append(toMain, anyNetwork(subnets.Pods.Addr()))
 	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
 		toPods = append(toPods, subnets.Pods)
 		dropped = append(dropped, subnets.Pods)
 		if !n.caps.HostStackShared {
-			plan := n.ipam.Plan()
-			if hostSubnet, err := plan.VPPHostSubnet(node.id); err == nil {
+			if hostSubnet, err := f.plan.VPPHostSubnet(node.id); err == nil {
 				toMain = append(toMain, hostSubnet)
 			}
 			toPods = append(toPods, subnets.VPPHost)
 			dropped = append(dropped, subnets.VPPHost)
 		}
 	} else {
-		toPods = append(toPods, node.podSubnet)
+		toPods = append(toPods, f.podSubnet)
 	}
 	if service := subnets.Service; n.caps.MultipleVRFs && subnets.UseIPv6() && service.IsValid() && service.Addr().Is6() {
 		toPods = append(toPods, service)
@@ -47,7 +55,6 @@ func (n *IPNet) addVRFs(config values, node *thisNode) {
 	for _, network := range toPods {
 		config.add(interVRF(network, node.mainVRF, node.podVRF))
 	}
-	n.addVRFTables(config, node)
 }
 
 func interVRF(network netip.Prefix, from, to uint32) *vpp_l3.Route {
@@ -60,19 +67,21 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 			vpp_l3.VrfTable_IPV4: "IPv4", vpp_l3.VrfTable_IPV6: "IPv6"}[protocol], Protocol: protocol})
 	}
 	table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV4)
-	if subnets := n.config.Subnets(); subnets.UseIPv6() {
-		table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV6)
-		table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV6)
-	} else {
-		table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV4)
+	for _, f := range node.families {
+		protocol := vpp_l3.VrfTable_IPV4
+		if f.isIPv6() {
+			protocol = vpp_l3.VrfTable_IPV6
+			table(node.mainVRF, "mainVRF", protocol)
+		}
+		table(node.podVRF, "podVRF", protocol)
 	}
 }
 
-// addPodGateway configures the interface that has the pods' gateway address; the
-// interfaces of pods borrow it.
+// addPodGateway configures the interface that has the pods' gateway addresses; the
+// interfaces of pods borrow them.
 func (n *IPNet) addPodGateway(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: podGatewayName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-		Vrf: node.podVRF, IpAddresses: []string{node.podGateway.String()},
+		Vrf: node.podVRF, IpAddresses: texts(node.podGateways()),
 	})
 }

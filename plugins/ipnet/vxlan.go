@@ -61,59 +61,80 @@ func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesyn
 
 // remote is another node with its addresses.
 type remote struct {
-	id         uint32
-	ip         netip.Addr
-	podSubnet  netip.Prefix
-	hostSubnet netip.Prefix // only if the host's stack is not shared
-	mgmtIPs    []netip.Addr // likewise
-	vxlanIP    netip.Addr   // only with VXLAN
+	id uint32
+	// local and ip are the addresses of this node and the other one, of the same
+	// IP version, between which packets are sent.
+	local, ip netip.Addr
+	// families has what is behind the node, by IP version.
+	families []remoteFamily
+}
+
+type remoteFamily struct {
+	// ip is the node's own address of this version; the zero Addr if it has none.
+	ip netip.Addr
+	// destinations are the networks behind the node.
+	destinations []netip.Prefix
+	vxlanIP      netip.Addr // only with VXLAN
+	mgmtIPs      []netip.Addr
 }
 
 // remote returns nil for nodes that cannot be reached (yet), and an error for
 // those that do not fit into the address plan.
 func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
-	if other == nil || other.ID == 0 || !node.ip.IsValid() {
+	if other == nil || other.ID == 0 || !n.caps.HostStackShared && len(other.MgmtIPs) == 0 {
 		return nil, nil
 	}
-	if !n.caps.HostStackShared && len(other.MgmtIPs) == 0 {
+	r := &remote{id: other.ID}
+	for _, own := range node.ips {
+		if ip := ofVersion(other.VPPIPs, own.Addr().Is6()); ip.IsValid() {
+			r.local, r.ip = own.Addr(), ip.Addr()
+			break
+		}
+	}
+	if !r.ip.IsValid() {
 		return nil, nil
 	}
-	reached := slices.IndexFunc(other.VPPIPs, func(p netip.Prefix) bool { return p.Addr().Is6() == node.ip.Addr().Is6() })
-	if reached < 0 {
-		return nil, nil
-	}
-	r := &remote{id: other.ID, ip: other.VPPIPs[reached].Addr()}
-	plan := n.ipam.Plan()
-	var err error
-	if r.podSubnet, err = plan.PodSubnet(other.ID); err != nil {
-		return nil, fmt.Errorf("node %s: %w", other.Name, err)
-	}
-	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
-		vxlanIP, err := plan.VXLANIP(other.ID)
+	for i := range node.families {
+		f, err := n.remoteFamily(&node.families[i], other)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", other.Name, err)
 		}
-		r.vxlanIP = vxlanIP.Addr()
-	}
-	if !n.caps.HostStackShared {
-		if r.hostSubnet, err = plan.VPPHostSubnet(other.ID); err != nil {
-			return nil, fmt.Errorf("node %s: %w", other.Name, err)
+		if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport || f.ip.IsValid() && node.ipOf(f.ip.Is6()).IsValid() {
+			r.families = append(r.families, f)
 		}
-		r.mgmtIPs = other.MgmtIPs
 	}
 	return r, nil
 }
 
-// destinations lists the networks behind a remote node.
-func (r *remote) destinations() []netip.Prefix {
-	networks := []netip.Prefix{r.podSubnet}
-	if r.hostSubnet.IsValid() {
-		networks = append(networks, r.hostSubnet)
+func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily, err error) {
+	f.ip = ofVersion(other.VPPIPs, own.isIPv6()).Addr()
+	podSubnet, err := own.plan.PodSubnet(other.ID)
+	if err != nil {
+		return f, err
 	}
-	for _, ip := range r.mgmtIPs {
-		networks = append(networks, single(ip))
+	f.destinations = append(f.destinations, podSubnet)
+	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		vxlanIP, err := own.plan.VXLANIP(other.ID)
+		if err != nil {
+			return f, err
+		}
+		f.vxlanIP = vxlanIP.Addr()
 	}
-	return networks
+	if n.caps.HostStackShared {
+		return f, nil
+	}
+	hostSubnet, err := own.plan.VPPHostSubnet(other.ID)
+	if err != nil {
+		return f, err
+	}
+	f.destinations = append(f.destinations, hostSubnet)
+	for _, ip := range other.MgmtIPs {
+		if ip.Is6() == own.isIPv6() {
+			f.mgmtIPs = append(f.mgmtIPs, ip)
+			f.destinations = append(f.destinations, single(ip))
+		}
+	}
+	return f, nil
 }
 
 // addVXLANBridge configures the bridge domain of all tunnels and its interface
@@ -121,7 +142,7 @@ func (r *remote) destinations() []netip.Prefix {
 func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: vxlanBVIName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-		Vrf: node.podVRF, IpAddresses: []string{node.vxlanIP.String()}, PhysAddress: bviMAC(node.id),
+		Vrf: node.podVRF, IpAddresses: texts(node.vxlanIPs()), PhysAddress: bviMAC(node.id),
 		// What the host itself sends must fit into the overlay as well.
 		Mtu: node.podMTU,
 	})
@@ -153,24 +174,26 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 		&vpp_interfaces.Interface{
 			Name: tunnelName(r.id), Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: true, Vrf: node.mainVRF,
 			Link: &vpp_interfaces.Interface_Vxlan{Vxlan: &vpp_interfaces.VxlanLink{
-				SrcAddress: node.ip.Addr().String(), DstAddress: r.ip.String(), Vni: vxlanVNI,
+				SrcAddress: r.local.String(), DstAddress: r.ip.String(), Vni: vxlanVNI,
 			}},
 		},
-		&vpp_l3.ARPEntry{Interface: vxlanBVIName, IpAddress: r.vxlanIP.String(), PhysAddress: bviMAC(r.id), Static: true},
 		&vpp_l2.FIBEntry{BridgeDomain: vxlanBDName, PhysAddress: bviMAC(r.id), OutgoingInterface: tunnelName(r.id),
 			Action: vpp_l2.FIBEntry_FORWARD, StaticConfig: true},
 	)
-	for _, network := range r.destinations() {
-		config.add(&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: network.String(),
-			NextHopAddr: r.vxlanIP.String(), OutgoingInterface: vxlanBVIName})
-	}
-	if !n.caps.MultipleVRFs {
-		return
-	}
-	for _, ip := range r.mgmtIPs {
-		// The tunnel's own packets must not be sent into the tunnel.
-		if ip != r.ip {
-			config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
+	for _, f := range r.families {
+		config.add(&vpp_l3.ARPEntry{Interface: vxlanBVIName, IpAddress: f.vxlanIP.String(), PhysAddress: bviMAC(r.id), Static: true})
+		for _, network := range f.destinations {
+			config.add(&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: network.String(),
+				NextHopAddr: f.vxlanIP.String(), OutgoingInterface: vxlanBVIName})
+		}
+		if !n.caps.MultipleVRFs {
+			continue
+		}
+		for _, ip := range f.mgmtIPs {
+			// The tunnel's own packets must not be sent into the tunnel.
+			if ip != r.ip {
+				config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
+			}
 		}
 	}
 }

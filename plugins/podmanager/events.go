@@ -13,11 +13,12 @@ import (
 type PodInterface struct {
 	// HostName is the name inside of the pod.
 	HostName string
-	// IPs with prefix lengths.
-	IPs     []netip.Prefix
-	Gateway netip.Addr
-	MAC     string
-	MTU     uint32
+	// IPs with prefix lengths; at most one of each IP version.
+	IPs []netip.Prefix
+	// Gateways of IPs, in the same order.
+	Gateways []netip.Addr
+	MAC      string
+	MTU      uint32
 }
 
 // Route is a route of a pod that was configured for AddPod.

@@ -229,14 +229,14 @@ func describe(netns string, interfaces []PodInterface, routes []Route) ([]*cni.C
 	var ifs []*cni.CNIReply_Interface
 	for _, i := range interfaces {
 		reply := &cni.CNIReply_Interface{Name: i.HostName, Mac: i.MAC, Mtu: i.MTU, Sandbox: netns}
-		for _, ip := range i.IPs {
+		for n, ip := range i.IPs {
 			version := cni.CNIReply_Interface_IP_IPV4
 			if ip.Addr().Is6() {
 				version = cni.CNIReply_Interface_IP_IPV6
 			}
 			address := &cni.CNIReply_Interface_IP{Version: version, Address: ip.String()}
-			if i.Gateway.IsValid() {
-				address.Gateway = i.Gateway.String()
+			if n < len(i.Gateways) {
+				address.Gateway = i.Gateways[n].String()
 			}
 			reply.IpAddresses = append(reply.IpAddresses, address)
 		}

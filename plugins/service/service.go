@@ -22,8 +22,9 @@ type Config interface {
 
 // Network knows the interfaces of this node.
 type Network interface {
-	// GetNodeIP returns the zero Prefix while the node has no address.
-	GetNodeIP() netip.Prefix
+	// GetNodeIPOf returns the address of an IP version, the zero Prefix while the
+	// node has none.
+	GetNodeIPOf(ipv6 bool) netip.Prefix
 	GetMainInterface() string
 	// GetVxlanBVIIfName returns "" without an overlay.
 	GetVxlanBVIIfName() string
@@ -75,8 +76,11 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.K
 // nothing is to be translated.
 func (s *Service) defaultInterface(ctx context.Context) (string, netip.Addr) {
 	resolved := s.config.Resolved()
-	main, ip := s.network.GetMainInterface(), s.network.GetNodeIP()
-	gateway := resolved.Gateway
+	main, ip := s.network.GetMainInterface(), s.network.GetNodeIPOf(false) // NAT44 is for IPv4
+	if !ip.IsValid() && s.network.GetNodeIPOf(true).IsValid() {
+		return "", netip.Addr{}
+	}
+	gateway := resolved.Gateway(false)
 	provided := s.hostStackShared || resolved.Main.UseDHCP
 	if gateway.IsValid() && !ip.Contains(gateway) || !gateway.IsValid() && !provided {
 		main, ip = "", netip.Prefix{}
@@ -92,8 +96,6 @@ func (s *Service) defaultInterface(ctx context.Context) (string, netip.Addr) {
 	case main == "" || !ip.IsValid():
 		controller.Logger(ctx, s.log).Info("Pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", gateway)
 		return "", netip.Addr{}
-	case ip.Addr().Is6():
-		return "", netip.Addr{} // NAT44 is for IPv4
 	case s.network.GetVxlanBVIIfName() == "" && main == s.network.GetMainInterface():
 		controller.Logger(ctx, s.log).Info("natExternalTraffic has no effect: without overlay, traffic between pods leaves through the main interface too")
 		return "", netip.Addr{}

@@ -21,9 +21,11 @@ type fake struct {
 
 func (f fake) Resolved() contivconf.Resolved { return f.resolved }
 func (f fake) NatExternalTraffic() bool      { return f.nat }
-func (f fake) GetNodeIP() netip.Prefix {
-	p, _ := netip.ParsePrefix(f.ip)
-	return p
+func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
+	if p, _ := netip.ParsePrefix(f.ip); p.Addr().Is6() == ipv6 {
+		return p
+	}
+	return netip.Prefix{}
 }
 func (f fake) GetMainInterface() string  { return "eth0" }
 func (f fake) GetVxlanBVIIfName() string { return f.bvi }
@@ -44,7 +46,7 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.0.0.1
 
 func TestSNAT(t *testing.T) {
 	gateway := func(ip string) contivconf.Resolved {
-		return contivconf.Resolved{Gateway: netip.MustParseAddr(ip), Other: []contivconf.Interface{
+		return contivconf.Resolved{Gateways: []netip.Addr{netip.MustParseAddr(ip)}, Other: []contivconf.Interface{
 			{Name: "eth1", Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}}
 	}
 	for name, test := range map[string]struct {

@@ -1,0 +1,88 @@
+package ipam
+
+import (
+	"net/netip"
+
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// pools has one pool for each IP version of the pods; the first is that of their
+// first addresses.
+type pools []*pool
+
+// addresses returns the addresses of a pod, in the order of the pools.
+func (ps pools) addresses(id podmanager.PodID) []netip.Addr {
+	var addrs []netip.Addr
+	for _, p := range ps {
+		if addr, ok := p.byPod[id]; ok {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}
+
+// complete tells if the pod has an address from each pool.
+func (ps pools) complete(id podmanager.PodID) bool { return len(ps.addresses(id)) == len(ps) }
+
+// pods returns all pods that have an address.
+func (ps pools) pods() map[podmanager.PodID]bool {
+	ids := make(map[podmanager.PodID]bool)
+	for _, p := range ps {
+		for id := range p.byPod {
+			ids[id] = true
+		}
+	}
+	return ids
+}
+
+// allocate returns the addresses of a pod: one from each pool, or an error and
+// what it had before.
+func (ps pools) allocate(id podmanager.PodID) (addrs []netip.Addr, undo func(), err error) {
+	var fresh []*pool
+	undo = func() {
+		for _, p := range fresh {
+			p.release(id)
+		}
+	}
+	for _, p := range ps {
+		if _, known := p.byPod[id]; !known {
+			fresh = append(fresh, p)
+		}
+		addr, err := p.allocate(id)
+		if err != nil {
+			undo()
+			return nil, undo, err
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, undo, nil
+}
+
+// of returns the pool that the address belongs to, nil if there is none.
+func (ps pools) of(addr netip.Addr) *pool {
+	for _, p := range ps {
+		if p.subnet.Contains(addr) {
+			return p
+		}
+	}
+	return nil
+}
+
+func (ps pools) release(id podmanager.PodID) {
+	for _, p := range ps {
+		p.release(id)
+	}
+}
+
+// haveSubnets tells if the pools are those of the subnets.
+func (ps pools) haveSubnets(subnets []netip.Prefix) bool {
+	if len(ps) != len(subnets) {
+		return false
+	}
+	for i, p := range ps {
+		if p.subnet != subnets[i] {
+			return false
+		}
+	}
+	return true
+}
