@@ -16,44 +16,55 @@ import (
 // addHostInterconnect connects the vswitch with the network stack of the host,
 // where it is not the same: tap-vpp2 in the vswitch, vpp1 in the host.
 func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
-	plan := n.ipam.Plan()
-	inVPP, inLinux, err := plan.HostInterconnect(node.id)
-	if err != nil {
-		return controller.NewFatalError(err)
+	var vppIPs, linuxIPs []netip.Prefix
+	for i := range node.families {
+		f := &node.families[i]
+		inVPP, inLinux, err := f.plan.HostInterconnect(node.id)
+		if err != nil {
+			return controller.NewFatalError(err)
+		}
+		vppIPs, linuxIPs = append(vppIPs, inVPP), append(linuxIPs, inLinux)
+		if err := n.addHostRoutes(config, node, f, inVPP.Addr(), inLinux.Addr()); err != nil {
+			return err
+		}
 	}
 	config.add(
 		&vpp_interfaces.Interface{
 			Name: hostTapVPPName, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.mainVRF,
-			IpAddresses: []string{inVPP.String()}, PhysAddress: hostInterconnectMAC(node.id), Mtu: node.podMTU,
+			IpAddresses: texts(vppIPs), PhysAddress: hostInterconnectMAC(node.id), Mtu: node.podMTU,
 			RxModes: n.rxModes(), Link: n.tapLink(nil),
 		},
 		&linux_interfaces.Interface{
 			Name: hostTapLinuxName, Type: linux_interfaces.Interface_TAP_TO_VPP, Enabled: true,
-			HostIfName: hostTapHostName, IpAddresses: []string{inLinux.String()}, Mtu: node.podMTU,
+			HostIfName: hostTapHostName, IpAddresses: texts(linuxIPs), Mtu: node.podMTU,
 			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: hostTapVPPName}},
 		})
+	return nil
+}
 
-	hostIPs, err := n.hostIPs()
+// addHostRoutes configures the routes of one IP version between vswitch and host.
+func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, inLinux netip.Addr) error {
+	hostIPs, err := n.hostIPs(f.isIPv6())
 	if err != nil {
 		return err
 	}
 	for _, ip := range hostIPs {
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
-			NextHopAddr: inLinux.Addr().String(), OutgoingInterface: hostTapVPPName})
+			NextHopAddr: inLinux.String(), OutgoingInterface: hostTapVPPName})
 	}
-	toVPP := []netip.Prefix{plan.Subnets.Pods}
-	if n.config.Routing().RouteServiceCIDRToVPP && plan.Subnets.Service.IsValid() {
-		toVPP = append(toVPP, plan.Subnets.Service)
+	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
+	if n.config.Routing().RouteServiceCIDRToVPP && f.plan.Subnets.Service.IsValid() {
+		toVPP = append(toVPP, f.plan.Subnets.Service)
 	}
 	for _, network := range toVPP {
 		config.add(&linux_l3.Route{OutgoingInterface: hostTapLinuxName, Scope: linux_l3.Route_GLOBAL,
-			DstNetwork: network.String(), GwAddr: inVPP.Addr().String()})
+			DstNetwork: network.String(), GwAddr: inVPP.String()})
 	}
 	return nil
 }
 
-// hostIPs lists the addresses of the host, of the pods' IP version.
-func (n *IPNet) hostIPs() ([]netip.Addr, error) {
+// hostIPs lists the addresses of the host, of one IP version.
+func (n *IPNet) hostIPs(ipv6 bool) ([]netip.Addr, error) {
 	if n.links == nil {
 		return nil, nil
 	}
@@ -61,14 +72,13 @@ func (n *IPNet) hostIPs() ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses of the host: %w", err)
 	}
-	subnets := n.config.Subnets()
 	var ips []netip.Addr
 	for _, link := range links {
 		if hasAnyPrefix(link.Name, "lo", "docker", "virbr", "vpp") {
 			continue
 		}
 		for _, p := range link.Addresses {
-			if p.Addr().Is6() == subnets.UseIPv6() && !p.Addr().IsLinkLocalUnicast() {
+			if p.Addr().Is6() == ipv6 && !p.Addr().IsLinkLocalUnicast() {
 				ips = append(ips, p.Addr())
 			}
 		}

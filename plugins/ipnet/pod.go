@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -31,43 +30,50 @@ type wiring struct {
 // keys of the northbound values, sorted.
 func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 
-// wiring computes the network of a pod that has an address.
+// wiring computes the network of a pod that has addresses.
 //
 //	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
 //	vswitch   vpp-tap-<cid>, borrows the gateway's address; ARP of and route to the pod
+//
+// All but the interfaces is there once for each IP version.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
-	ip, ok := n.ipam.GetPodIP(pod.ID)
-	if !ok {
+	ips := n.ipam.GetPodIPs(pod.ID)
+	if len(ips) == 0 {
 		return nil, fmt.Errorf("pod %v has no IP address", pod.ID)
 	}
-	gateway := node.podGateway.Addr()
 	inPod, inVPP := podMACs(pod.ContainerID, "")
-	netns := namespaceOf(pod)
 	w := &wiring{
 		config: make(values), container: pod.ContainerID,
 		vpp: podVPPName(pod.ContainerID), linux: podLinuxName(pod.ContainerID), loopback: podLoopbackName(pod.ContainerID),
-		iface: podmanager.PodInterface{
-			HostName: pod.IfName, IPs: []netip.Prefix{single(ip)}, Gateway: gateway, MAC: inPod, MTU: node.podMTU,
-		},
-		routes: []podmanager.Route{{Network: anyNetwork(gateway), Gateway: gateway}},
+		iface: podmanager.PodInterface{HostName: pod.IfName, MAC: inPod, MTU: node.podMTU},
+	}
+	for _, ip := range ips {
+		gateway := ofVersion(node.podGateways(), ip.Is6()).Addr()
+		if !gateway.IsValid() {
+			continue
+		}
+		w.iface.IPs, w.iface.Gateways = append(w.iface.IPs, single(ip)), append(w.iface.Gateways, gateway)
+		w.routes = append(w.routes, podmanager.Route{Network: anyNetwork(gateway), Gateway: gateway})
+		w.config.add(
+			&linux_l3.ARPEntry{Interface: w.linux, IpAddress: gateway.String(), HwAddress: inVPP},
+			&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_LINK, DstNetwork: single(gateway).String()},
+			&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_GLOBAL, DstNetwork: anyNetwork(gateway).String(), GwAddr: gateway.String()},
+			&vpp_l3.ARPEntry{Interface: w.vpp, IpAddress: ip.String(), PhysAddress: inPod, Static: true},
+			&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
+		)
 	}
 	w.config.add(
 		PodLoopback(pod),
 		&vpp_interfaces.Interface{
 			Name: w.vpp, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.podVRF,
-			PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(), Link: n.tapLink(netns),
+			PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(), Link: n.tapLink(namespaceOf(pod)),
 			Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName},
 		},
 		&linux_interfaces.Interface{
-			Name: w.linux, Type: linux_interfaces.Interface_TAP_TO_VPP, Namespace: netns, Enabled: true,
-			HostIfName: pod.IfName, IpAddresses: []string{single(ip).String()}, PhysAddress: inPod, Mtu: node.podMTU,
+			Name: w.linux, Type: linux_interfaces.Interface_TAP_TO_VPP, Namespace: namespaceOf(pod), Enabled: true,
+			HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs), PhysAddress: inPod, Mtu: node.podMTU,
 			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: w.vpp}},
 		},
-		&linux_l3.ARPEntry{Interface: w.linux, IpAddress: gateway.String(), HwAddress: inVPP},
-		&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_LINK, DstNetwork: single(gateway).String()},
-		&linux_l3.Route{OutgoingInterface: w.linux, Scope: linux_l3.Route_GLOBAL, DstNetwork: anyNetwork(gateway).String(), GwAddr: gateway.String()},
-		&vpp_l3.ARPEntry{Interface: w.vpp, IpAddress: ip.String(), PhysAddress: inPod, Static: true},
-		&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
 	)
 	return w, nil
 }
@@ -104,7 +110,7 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	if event.WasWired() {
 		return "", nil
 	}
-	return fmt.Sprintf("wire pod %v with %v", pod.ID, w.iface.IPs[0]), nil
+	return fmt.Sprintf("wire pod %v with %s", pod.ID, strings.Join(texts(w.iface.IPs), ", ")), nil
 }
 
 // checkNames makes sure that no other pod has the same interfaces: container IDs
