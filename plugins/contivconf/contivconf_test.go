@@ -110,6 +110,14 @@ func TestConfigurationErrors(t *testing.T) {
 		"overlap":                  {"ipamConfig: {vxlanCIDR: 10.1.9.0/24}", "podSubnetCIDR 10.1.0.0/16 overlaps with vxlanCIDR 10.1.9.0/24"},
 		"overlap with services":    {"ipamConfig: {podSubnetCIDR: 10.100.0.0/16}", "overlaps with serviceCIDR 10.96.0.0/12"},
 		"mixed IP versions":        {`ipamConfig: {podSubnetCIDR: "fd00::/48", podSubnetOneNodePrefixLen: 64}`, "different IP versions"},
+		"two pod subnets of IPv4":  {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,10.2.0.0/16'}", "two networks of one IP version"},
+		"three pod subnets":        {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,fd10::/48,10.2.0.0/16'}", "two networks of one IP version"},
+		"no second VXLAN network":  {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,fd10::/48'}", "ipamConfig.vxlanCIDR 192.168.30.0/24 has no network of the IP version of podSubnetCIDR fd10::/48"},
+		"second node part":         {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,fd10::/64', vxlanCIDR: '192.168.30.0/24,fd30::/64'}", "podSubnetOneNodePrefixLenIPv6 is 64"},
+		"overlap in IPv6":          {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,fd10::/48', vxlanCIDR: '192.168.30.0/24,fd10::/64'}", "podSubnetCIDR fd10::/48 overlaps with vxlanCIDR fd10::/64"},
+		"no second host network":   {"ipamConfig: {podSubnetCIDR: '10.1.0.0/16,fd10::/48', vxlanCIDR: '192.168.30.0/24,fd30::/64'}", "ipamConfig.vppHostSubnetCIDR"},
+		"two gateways of IPv4":     {"ipamConfig: {defaultGateway: '10.0.0.1,10.0.0.2'}", "one of each IP version"},
+		"two addresses of IPv4":    {"nodeConfig: [{nodeName: node1, mainVPPInterface: {ip: '10.0.0.1/8,10.0.0.2/8'}}]", "one of each IP version"},
 		"transport":                {"nodeToNodeTransport: vxlann", "use vxlan or nooverlay"},
 		"srv6":                     {"nodeToNodeTransport: srv6", "not supported"},
 		"stealing a NIC":           {"stealFirstNIC: true", "not supported"},
@@ -232,5 +240,30 @@ func TestChangeOfOwnAddresses(t *testing.T) {
 		if main := c.Resolved().Main.Name; main != step.main {
 			t.Errorf("%v: main interface %s, want %s", change, main, step.main)
 		}
+	}
+}
+
+func TestDualStackPlan(t *testing.T) {
+	c, err := contivconf.New("node1", load(t, `
+ipamConfig:
+  podSubnetCIDR: fd10::/48, 10.1.0.0/16
+  podSubnetOneNodePrefixLen: 25
+  vxlanCIDR: 192.168.30.0/24, fd30::/112
+  nodeInterconnectCIDR: 192.168.16.0/24
+`), links{}, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := c.Subnets()
+	if !first.DualStack() || !first.UseIPv6() || first.PodsOneNodeLen != 64 || first.VXLAN.String() != "fd30::/112" || first.NodeInterconnect.IsValid() || first.Service.IsValid() {
+		t.Errorf("first: %+v", first)
+	}
+	if second := first.Second; second.PodsOneNodeLen != 25 || second.Pods.String() != "10.1.0.0/16" || second.NodeInterconnect.String() != "192.168.16.0/24" ||
+		second.Service.String() != "10.96.0.0/12" || second.VPPHost.String() != "172.30.0.0/16" {
+		t.Errorf("second: %+v", second)
+	}
+	e := c.EffectiveIPAMConfig()
+	if e.PodSubnetCIDR != "fd10::/48,10.1.0.0/16" || e.PodSubnetOneNodePrefixLen != 25 || e.PodSubnetOneNodePrefixLenIPv6 != 64 || e.VxlanCIDR != "fd30::/112,192.168.30.0/24" {
+		t.Errorf("effective configuration: %+v", e)
 	}
 }

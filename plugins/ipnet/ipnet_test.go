@@ -72,7 +72,32 @@ ipamConfig:
   serviceCIDR: fd96::/108
   nodeInterconnectDHCP: true
 `
+	dualStackLinks := plugintest.Links{plugintest.Link("eth0", "192.168.16.1/24", "fe80::1/64", "fd16::1/64")}
+	bothVersions := plugintest.State(
+		vppNode(1, "node1", "192.168.16.1/24", "fd16::1/64"), kubeNode("node1", "192.168.16.1", "fd16::1"),
+		vppNode(2, "node2", "192.168.16.2/24", "fd16::2/64"), kubeNode("node2", "192.168.16.2", "fd16::2"),
+		vppNode(3, "node3", "fd16::3/64"), kubeNode("node3", "fd16::3"), // reached over IPv6 only
+	)
+	const dualStack = `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16, fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24, fd30::/112
+  vppHostSubnetCIDR: 172.30.0.0/16, fd17:30::/48
+  serviceCIDR: 10.96.0.0/12, fd96::/108
+`
 	for name, options := range map[string]plugintest.NodeOptions{
+		"kernel-dualstack": {State: bothVersions, Conf: dualStack, Links: dualStackLinks},
+		"kernel-dualstack-ipv6-first": {State: bothVersions, Links: dualStackLinks, Conf: `
+nodeToNodeTransport: nooverlay
+ipamConfig:
+  contivCIDR: "fd10::/64,10.128.0.0/14"
+  nodeInterconnectCIDR: fd16::/112, 192.168.16.0/24
+  defaultGateway: "fd16::fffe,192.168.16.254"
+`},
+		"vpp-dualstack": {State: bothVersions, Conf: dualStack + `
+nodeConfig:
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: "192.168.16.1/24,fd16::1/64"}}
+`, Links: dualStackLinks, Caps: &plugintest.VPP},
 		"kernel-vxlan":     {State: others},
 		"kernel-nooverlay": {State: others, Conf: "nodeToNodeTransport: nooverlay"},
 		"kernel-ipv6":      {State: othersV6, Conf: ipv6, Links: plugintest.Links{plugintest.Link("eth0", "fe80::1/64", "fd16::1/64")}},
@@ -127,9 +152,10 @@ nodeConfig:
 // event removes again.
 func TestUpdatesAgreeWithResync(t *testing.T) {
 	for name, options := range map[string]plugintest.NodeOptions{
-		"kernel":    {},
-		"vpp":       {Caps: &plugintest.VPP, Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"},
-		"nooverlay": {Conf: "nodeToNodeTransport: nooverlay"},
+		"kernel":     {},
+		"vpp":        {Caps: &plugintest.VPP, Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"},
+		"nooverlay":  {Conf: "nodeToNodeTransport: nooverlay"},
+		"dual-stack": {Conf: `ipamConfig: {contivCIDR: "10.128.0.0/14,fd10::/64", nodeInterconnectDHCP: true}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := plugintest.StartNode(t, options)
