@@ -180,6 +180,9 @@ func (c *cli) ctlCommand() *cobra.Command {
 		Short:              "run contivctl on the agents of the lab",
 		DisableFlagParsing: true,
 		RunE: c.withLab(func(_ context.Context, l *lab.Lab, args []string) error {
+			if len(args) > 0 && args[0] == "--" {
+				args = args[1:]
+			}
 			program := l.Program("contivctl")
 			return syscall.Exec(program, append([]string{program, "--config", l.CtlConfig()}, args...), os.Environ())
 		}),

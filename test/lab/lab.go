@@ -186,7 +186,7 @@ func (l *Lab) removeCrashed() error {
 	return l.remove(st)
 }
 
-// make makes the lab: underlay, etcd, KSR and then the nodes, at once.
+// make makes the lab: underlay, etcd, KSR and then the nodes.
 func (l *Lab) make(ctx context.Context) error {
 	for _, dir := range []string{l.dir, l.Path("logs"), l.Path("manifests"), l.Path("nodes")} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -219,12 +219,11 @@ func (l *Lab) make(ctx context.Context) error {
 			return err
 		}
 	}
+	// One after the other, so that the nodes' IDs are in the order of their names.
 	for _, n := range st.Nodes {
 		if err := l.startAgent(st, n); err != nil {
 			return err
 		}
-	}
-	for _, n := range st.Nodes {
 		if err := l.awaitAgent(ctx, st, n); err != nil {
 			return err
 		}
