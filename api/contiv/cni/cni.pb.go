@@ -281,6 +281,273 @@ func (x *CNIReply) GetSouthboundDurationNs() uint64 {
 	return 0
 }
 
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_contiv_cni_cni_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_cni_cni_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_contiv_cni_cni_proto_rawDescGZIP(), []int{2}
+}
+
+type StatusReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ready bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Why it is not ready, and what to do about it; empty if it is.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Pod subnets that Kubernetes assigned to this node; empty while unknown.
+	Pod_CIDRs     []string `protobuf:"bytes,3,rep,name=pod_CIDRs,json=podCIDRs,proto3" json:"pod_CIDRs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusReply) Reset() {
+	*x = StatusReply{}
+	mi := &file_contiv_cni_cni_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusReply) ProtoMessage() {}
+
+func (x *StatusReply) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_cni_cni_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
+func (*StatusReply) Descriptor() ([]byte, []int) {
+	return file_contiv_cni_cni_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *StatusReply) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *StatusReply) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *StatusReply) GetPod_CIDRs() []string {
+	if x != nil {
+		return x.Pod_CIDRs
+	}
+	return nil
+}
+
+// Attachment of a container to a network.
+type Attachment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	InterfaceName string                 `protobuf:"bytes,2,opt,name=interface_name,json=interfaceName,proto3" json:"interface_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attachment) Reset() {
+	*x = Attachment{}
+	mi := &file_contiv_cni_cni_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attachment) ProtoMessage() {}
+
+func (x *Attachment) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_cni_cni_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
+func (*Attachment) Descriptor() ([]byte, []int) {
+	return file_contiv_cni_cni_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Attachment) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *Attachment) GetInterfaceName() string {
+	if x != nil {
+		return x.InterfaceName
+	}
+	return ""
+}
+
+type GarbageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the network configuration.
+	Network          string        `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	ValidAttachments []*Attachment `protobuf:"bytes,2,rep,name=valid_attachments,json=validAttachments,proto3" json:"valid_attachments,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *GarbageRequest) Reset() {
+	*x = GarbageRequest{}
+	mi := &file_contiv_cni_cni_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GarbageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GarbageRequest) ProtoMessage() {}
+
+func (x *GarbageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_cni_cni_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GarbageRequest.ProtoReflect.Descriptor instead.
+func (*GarbageRequest) Descriptor() ([]byte, []int) {
+	return file_contiv_cni_cni_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GarbageRequest) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *GarbageRequest) GetValidAttachments() []*Attachment {
+	if x != nil {
+		return x.ValidAttachments
+	}
+	return nil
+}
+
+type GarbageReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 on success, 1 on error.
+	Result uint32 `protobuf:"varint,1,opt,name=result,proto3" json:"result,omitempty"`
+	// What could not be removed and why; empty on success.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// Attachments that were removed.
+	Removed       []*Attachment `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GarbageReply) Reset() {
+	*x = GarbageReply{}
+	mi := &file_contiv_cni_cni_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GarbageReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GarbageReply) ProtoMessage() {}
+
+func (x *GarbageReply) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_cni_cni_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GarbageReply.ProtoReflect.Descriptor instead.
+func (*GarbageReply) Descriptor() ([]byte, []int) {
+	return file_contiv_cni_cni_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GarbageReply) GetResult() uint32 {
+	if x != nil {
+		return x.Result
+	}
+	return 0
+}
+
+func (x *GarbageReply) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *GarbageReply) GetRemoved() []*Attachment {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
 type CNIReply_Interface struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -295,7 +562,7 @@ type CNIReply_Interface struct {
 
 func (x *CNIReply_Interface) Reset() {
 	*x = CNIReply_Interface{}
-	mi := &file_contiv_cni_cni_proto_msgTypes[2]
+	mi := &file_contiv_cni_cni_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +574,7 @@ func (x *CNIReply_Interface) String() string {
 func (*CNIReply_Interface) ProtoMessage() {}
 
 func (x *CNIReply_Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_cni_cni_proto_msgTypes[2]
+	mi := &file_contiv_cni_cni_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +636,7 @@ type CNIReply_Route struct {
 
 func (x *CNIReply_Route) Reset() {
 	*x = CNIReply_Route{}
-	mi := &file_contiv_cni_cni_proto_msgTypes[3]
+	mi := &file_contiv_cni_cni_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +648,7 @@ func (x *CNIReply_Route) String() string {
 func (*CNIReply_Route) ProtoMessage() {}
 
 func (x *CNIReply_Route) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_cni_cni_proto_msgTypes[3]
+	mi := &file_contiv_cni_cni_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +690,7 @@ type CNIReply_DNS struct {
 
 func (x *CNIReply_DNS) Reset() {
 	*x = CNIReply_DNS{}
-	mi := &file_contiv_cni_cni_proto_msgTypes[4]
+	mi := &file_contiv_cni_cni_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +702,7 @@ func (x *CNIReply_DNS) String() string {
 func (*CNIReply_DNS) ProtoMessage() {}
 
 func (x *CNIReply_DNS) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_cni_cni_proto_msgTypes[4]
+	mi := &file_contiv_cni_cni_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +758,7 @@ type CNIReply_Interface_IP struct {
 
 func (x *CNIReply_Interface_IP) Reset() {
 	*x = CNIReply_Interface_IP{}
-	mi := &file_contiv_cni_cni_proto_msgTypes[5]
+	mi := &file_contiv_cni_cni_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +770,7 @@ func (x *CNIReply_Interface_IP) String() string {
 func (*CNIReply_Interface_IP) ProtoMessage() {}
 
 func (x *CNIReply_Interface_IP) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_cni_cni_proto_msgTypes[5]
+	mi := &file_contiv_cni_cni_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,11 +853,29 @@ const file_contiv_cni_cni_proto_rawDesc = "" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12 \n" +
 	"\vnameservers\x18\x02 \x03(\tR\vnameservers\x12\x16\n" +
 	"\x06search\x18\x03 \x03(\tR\x06search\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions2\x85\x01\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\"\x0f\n" +
+	"\rStatusRequest\"X\n" +
+	"\vStatusReply\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpod_CIDRs\x18\x03 \x03(\tR\bpodCIDRs\"V\n" +
+	"\n" +
+	"Attachment\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12%\n" +
+	"\x0einterface_name\x18\x02 \x01(\tR\rinterfaceName\"h\n" +
+	"\x0eGarbageRequest\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12<\n" +
+	"\x11valid_attachments\x18\x02 \x03(\v2\x0f.cni.AttachmentR\x10validAttachments\"g\n" +
+	"\fGarbageReply\x12\x16\n" +
+	"\x06result\x18\x01 \x01(\rR\x06result\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12)\n" +
+	"\aremoved\x18\x03 \x03(\v2\x0f.cni.AttachmentR\aremoved2\xef\x01\n" +
 	"\tRemoteCNI\x12%\n" +
 	"\x03Add\x12\x0f.cni.CNIRequest\x1a\r.cni.CNIReply\x12(\n" +
 	"\x06Delete\x12\x0f.cni.CNIRequest\x1a\r.cni.CNIReply\x12'\n" +
-	"\x05Check\x12\x0f.cni.CNIRequest\x1a\r.cni.CNIReplyB)Z'github.com/contiv/contiv/api/contiv/cnib\x06proto3"
+	"\x05Check\x12\x0f.cni.CNIRequest\x1a\r.cni.CNIReply\x12.\n" +
+	"\x06Status\x12\x12.cni.StatusRequest\x1a\x10.cni.StatusReply\x128\n" +
+	"\x0eCollectGarbage\x12\x13.cni.GarbageRequest\x1a\x11.cni.GarbageReplyB)Z'github.com/contiv/contiv/api/contiv/cnib\x06proto3"
 
 var (
 	file_contiv_cni_cni_proto_rawDescOnce sync.Once
@@ -605,33 +890,44 @@ func file_contiv_cni_cni_proto_rawDescGZIP() []byte {
 }
 
 var file_contiv_cni_cni_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_contiv_cni_cni_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_contiv_cni_cni_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_contiv_cni_cni_proto_goTypes = []any{
 	(CNIReply_Interface_IP_Version)(0), // 0: cni.CNIReply.Interface.IP.Version
 	(*CNIRequest)(nil),                 // 1: cni.CNIRequest
 	(*CNIReply)(nil),                   // 2: cni.CNIReply
-	(*CNIReply_Interface)(nil),         // 3: cni.CNIReply.Interface
-	(*CNIReply_Route)(nil),             // 4: cni.CNIReply.Route
-	(*CNIReply_DNS)(nil),               // 5: cni.CNIReply.DNS
-	(*CNIReply_Interface_IP)(nil),      // 6: cni.CNIReply.Interface.IP
+	(*StatusRequest)(nil),              // 3: cni.StatusRequest
+	(*StatusReply)(nil),                // 4: cni.StatusReply
+	(*Attachment)(nil),                 // 5: cni.Attachment
+	(*GarbageRequest)(nil),             // 6: cni.GarbageRequest
+	(*GarbageReply)(nil),               // 7: cni.GarbageReply
+	(*CNIReply_Interface)(nil),         // 8: cni.CNIReply.Interface
+	(*CNIReply_Route)(nil),             // 9: cni.CNIReply.Route
+	(*CNIReply_DNS)(nil),               // 10: cni.CNIReply.DNS
+	(*CNIReply_Interface_IP)(nil),      // 11: cni.CNIReply.Interface.IP
 }
 var file_contiv_cni_cni_proto_depIdxs = []int32{
-	3, // 0: cni.CNIReply.interfaces:type_name -> cni.CNIReply.Interface
-	4, // 1: cni.CNIReply.routes:type_name -> cni.CNIReply.Route
-	5, // 2: cni.CNIReply.dns:type_name -> cni.CNIReply.DNS
-	6, // 3: cni.CNIReply.Interface.ip_addresses:type_name -> cni.CNIReply.Interface.IP
-	0, // 4: cni.CNIReply.Interface.IP.version:type_name -> cni.CNIReply.Interface.IP.Version
-	1, // 5: cni.RemoteCNI.Add:input_type -> cni.CNIRequest
-	1, // 6: cni.RemoteCNI.Delete:input_type -> cni.CNIRequest
-	1, // 7: cni.RemoteCNI.Check:input_type -> cni.CNIRequest
-	2, // 8: cni.RemoteCNI.Add:output_type -> cni.CNIReply
-	2, // 9: cni.RemoteCNI.Delete:output_type -> cni.CNIReply
-	2, // 10: cni.RemoteCNI.Check:output_type -> cni.CNIReply
-	8, // [8:11] is the sub-list for method output_type
-	5, // [5:8] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: cni.CNIReply.interfaces:type_name -> cni.CNIReply.Interface
+	9,  // 1: cni.CNIReply.routes:type_name -> cni.CNIReply.Route
+	10, // 2: cni.CNIReply.dns:type_name -> cni.CNIReply.DNS
+	5,  // 3: cni.GarbageRequest.valid_attachments:type_name -> cni.Attachment
+	5,  // 4: cni.GarbageReply.removed:type_name -> cni.Attachment
+	11, // 5: cni.CNIReply.Interface.ip_addresses:type_name -> cni.CNIReply.Interface.IP
+	0,  // 6: cni.CNIReply.Interface.IP.version:type_name -> cni.CNIReply.Interface.IP.Version
+	1,  // 7: cni.RemoteCNI.Add:input_type -> cni.CNIRequest
+	1,  // 8: cni.RemoteCNI.Delete:input_type -> cni.CNIRequest
+	1,  // 9: cni.RemoteCNI.Check:input_type -> cni.CNIRequest
+	3,  // 10: cni.RemoteCNI.Status:input_type -> cni.StatusRequest
+	6,  // 11: cni.RemoteCNI.CollectGarbage:input_type -> cni.GarbageRequest
+	2,  // 12: cni.RemoteCNI.Add:output_type -> cni.CNIReply
+	2,  // 13: cni.RemoteCNI.Delete:output_type -> cni.CNIReply
+	2,  // 14: cni.RemoteCNI.Check:output_type -> cni.CNIReply
+	4,  // 15: cni.RemoteCNI.Status:output_type -> cni.StatusReply
+	7,  // 16: cni.RemoteCNI.CollectGarbage:output_type -> cni.GarbageReply
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_contiv_cni_cni_proto_init() }
@@ -645,7 +941,7 @@ func file_contiv_cni_cni_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_cni_cni_proto_rawDesc), len(file_contiv_cni_cni_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,9 +22,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RemoteCNI_Add_FullMethodName    = "/cni.RemoteCNI/Add"
-	RemoteCNI_Delete_FullMethodName = "/cni.RemoteCNI/Delete"
-	RemoteCNI_Check_FullMethodName  = "/cni.RemoteCNI/Check"
+	RemoteCNI_Add_FullMethodName            = "/cni.RemoteCNI/Add"
+	RemoteCNI_Delete_FullMethodName         = "/cni.RemoteCNI/Delete"
+	RemoteCNI_Check_FullMethodName          = "/cni.RemoteCNI/Check"
+	RemoteCNI_Status_FullMethodName         = "/cni.RemoteCNI/Status"
+	RemoteCNI_CollectGarbage_FullMethodName = "/cni.RemoteCNI/CollectGarbage"
 )
 
 // RemoteCNIClient is the client API for RemoteCNI service.
@@ -39,6 +41,11 @@ type RemoteCNIClient interface {
 	// Check reads the pod's own keys back from the vswitch and fails if any of
 	// them is missing or differs.
 	Check(ctx context.Context, in *CNIRequest, opts ...grpc.CallOption) (*CNIReply, error)
+	// Status tells if pods can be wired now.
+	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
+	// CollectGarbage unwires the pods of a network whose attachments are not among
+	// the valid ones. Those that are being added meanwhile are left alone.
+	CollectGarbage(ctx context.Context, in *GarbageRequest, opts ...grpc.CallOption) (*GarbageReply, error)
 }
 
 type remoteCNIClient struct {
@@ -79,6 +86,26 @@ func (c *remoteCNIClient) Check(ctx context.Context, in *CNIRequest, opts ...grp
 	return out, nil
 }
 
+func (c *remoteCNIClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatusReply)
+	err := c.cc.Invoke(ctx, RemoteCNI_Status_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *remoteCNIClient) CollectGarbage(ctx context.Context, in *GarbageRequest, opts ...grpc.CallOption) (*GarbageReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GarbageReply)
+	err := c.cc.Invoke(ctx, RemoteCNI_CollectGarbage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RemoteCNIServer is the server API for RemoteCNI service.
 // All implementations must embed UnimplementedRemoteCNIServer
 // for forward compatibility.
@@ -91,6 +118,11 @@ type RemoteCNIServer interface {
 	// Check reads the pod's own keys back from the vswitch and fails if any of
 	// them is missing or differs.
 	Check(context.Context, *CNIRequest) (*CNIReply, error)
+	// Status tells if pods can be wired now.
+	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	// CollectGarbage unwires the pods of a network whose attachments are not among
+	// the valid ones. Those that are being added meanwhile are left alone.
+	CollectGarbage(context.Context, *GarbageRequest) (*GarbageReply, error)
 	mustEmbedUnimplementedRemoteCNIServer()
 }
 
@@ -109,6 +141,12 @@ func (UnimplementedRemoteCNIServer) Delete(context.Context, *CNIRequest) (*CNIRe
 }
 func (UnimplementedRemoteCNIServer) Check(context.Context, *CNIRequest) (*CNIReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedRemoteCNIServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedRemoteCNIServer) CollectGarbage(context.Context, *GarbageRequest) (*GarbageReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method CollectGarbage not implemented")
 }
 func (UnimplementedRemoteCNIServer) mustEmbedUnimplementedRemoteCNIServer() {}
 func (UnimplementedRemoteCNIServer) testEmbeddedByValue()                   {}
@@ -185,6 +223,42 @@ func _RemoteCNI_Check_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RemoteCNI_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RemoteCNIServer).Status(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RemoteCNI_Status_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RemoteCNIServer).Status(ctx, req.(*StatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RemoteCNI_CollectGarbage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GarbageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RemoteCNIServer).CollectGarbage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RemoteCNI_CollectGarbage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RemoteCNIServer).CollectGarbage(ctx, req.(*GarbageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RemoteCNI_ServiceDesc is the grpc.ServiceDesc for RemoteCNI service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -203,6 +277,14 @@ var RemoteCNI_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Check",
 			Handler:    _RemoteCNI_Check_Handler,
+		},
+		{
+			MethodName: "Status",
+			Handler:    _RemoteCNI_Status_Handler,
+		},
+		{
+			MethodName: "CollectGarbage",
+			Handler:    _RemoteCNI_CollectGarbage_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
