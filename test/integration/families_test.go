@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// Pods with IPv6, beside or instead of IPv4, over each transport, the nodes being
+// connected by either version: real packets between all addresses.
+func TestIPVersions(t *testing.T) {
+	require(t)
+	for _, test := range []struct {
+		name, config string
+		addresses    []string // of pods, by prefix
+		mtu          int
+	}{
+		{"dual-stack, VXLAN over IPv4", `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+`, []string{"10.1.", "fd10:1:"}, 1450},
+		{"IPv6 only, VXLAN over IPv6", `
+ipamConfig:
+  contivCIDR: fd10::/64
+  nodeInterconnectCIDR: fd16::/112
+  serviceCIDR: fd96::/108
+`, []string{"fd10::"}, 1430},
+		{"dual-stack with IPv6 first, no overlay", `
+nodeToNodeTransport: nooverlay
+ipamConfig:
+  contivCIDR: fd10::/64,10.128.0.0/14
+  nodeInterconnectCIDR: fd16::/112
+`, []string{"fd10::", "10.128."}, 1500},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := labWith(t, test.config)
+			added := pods(t, l,
+				lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+			var pods []lab.Endpoint
+			for _, p := range added {
+				pods = append(pods, endpoints(t, l, p, test.addresses)...)
+			}
+			requirePackets(t, l, pods, test.mtu)
+			requireQuiet(t, l)
+			requireRestartWithoutOperations(t, l, "node1")
+			requirePackets(t, l, pods, test.mtu)
+		})
+	}
+}
+
+// labWith makes a lab with the content of contiv.conf, for the test.
+func labWith(t *testing.T, config string) *lab.Lab {
+	t.Helper()
+	opts := options("ip")
+	opts.ContivConfig = config
+	t.Cleanup(func() {
+		if err := down(opts); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := lab.Up(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			printLogs(l)
+		}
+	})
+	return l
+}
+
+// endpoints returns one endpoint for each address of the pod, which must begin as
+// given.
+func endpoints(t *testing.T, l *lab.Lab, p lab.Pod, prefixes []string) []lab.Endpoint {
+	t.Helper()
+	var report ipnet.PodsReport
+	if err := l.Agent(p.Node).Get(t.Context(), ipnet.PodsURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	var list []lab.Endpoint
+	for _, r := range report.Pods {
+		if r.Name != p.Name {
+			continue
+		}
+		for _, ip := range r.IPs {
+			e := p.Endpoint()
+			e.Address = netip.MustParsePrefix(ip).Addr()
+			list = append(list, e)
+		}
+	}
+	if len(list) != len(prefixes) {
+		t.Fatalf("pod %s has the addresses %v, want %d", p.ID(), list, len(prefixes))
+	}
+	for i, e := range list {
+		if !strings.HasPrefix(e.Address.String(), prefixes[i]) {
+			t.Errorf("address %d of pod %s is %v, want %s…", i, p.ID(), e.Address, prefixes[i])
+		}
+	}
+	return list
+}
+
+// requirePackets sends packets, small ones and as large as the MTU allows, from
+// each pod and node to each address of each pod.
+func requirePackets(t *testing.T, l *lab.Lab, pods []lab.Endpoint, mtu int) {
+	t.Helper()
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	senders := map[string]string{}
+	for _, n := range nodes {
+		senders[n.Name] = n.Netns
+	}
+	for _, p := range pods {
+		senders[p.Name] = p.Netns
+	}
+	for name, netns := range senders {
+		for _, to := range pods {
+			if netns == to.Netns {
+				continue
+			}
+			if err := pingIn(t.Context(), netns, to.Address, mtu); err != nil {
+				t.Errorf("%s → %s (%v): %v", name, to.Name, to.Address, err)
+			}
+		}
+	}
+}
+
+func pingIn(ctx context.Context, netns string, to netip.Addr, mtu int) error {
+	headers := 28
+	if to.Is6() {
+		headers = 48
+	}
+	var errs []error
+	for _, size := range []int{56, mtu - headers} {
+		out, err := exec.CommandContext(ctx, "ip", "netns", "exec", netns, "ping", "-n", "-q", "-M", "do", "-s", fmt.Sprint(size), "-c2", "-i0.02", "-W2", to.String()).CombinedOutput()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%d bytes: %w: %s", size, err, strings.TrimSpace(string(out))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// requireRestartWithoutOperations restarts an agent, which must find everything
+// as it wants it.
+func requireRestartWithoutOperations(t *testing.T, l *lab.Lab, node string) {
+	t.Helper()
+	if err := errors.Join(l.StopAgent(t.Context(), node), l.StartAgent(t.Context(), node)); err != nil {
+		t.Fatal(err)
+	}
+	txns, err := l.Agent(node).Transactions(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range lab.Operations(txns...) {
+		t.Errorf("%s executed after a restart: %v %s: %v → %v", node, op.Operation, op.Key, op.PrevValue, op.NewValue)
+	}
+}
