@@ -20,7 +20,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
-	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/contiv/contiv/vswitch"
@@ -45,7 +44,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 
 	// What outlives the process, and what all nodes share.
-	local, err := openLocal(o.bolt, log)
+	local, err := openLocal(ctx, o, log)
 	if err != nil {
 		return err
 	}
@@ -175,17 +174,6 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 		err = controllerConfig.Validate()
 	}
 	return contivConfig, controllerConfig, err
-}
-
-// openLocal opens the node's own file. A damaged one is put aside: the agent then
-// starts from etcd, and pods that it does not remember are wired again when their
-// runtime asks for it.
-func openLocal(path string, log *slog.Logger) (*bolt.Store, error) {
-	local, movedTo, err := bolt.OpenOrReplace(path, 5*time.Second)
-	if movedTo != "" {
-		log.Error("The local store was damaged; a new one is used", "damaged", movedTo)
-	}
-	return local, err
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

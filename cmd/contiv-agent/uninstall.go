@@ -35,7 +35,7 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 			if err != nil {
 				return err
 			}
-			local, err := openLocal(o.bolt, log)
+			local, err := openLocal(c.Context(), *o, log)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,179 @@
+// Package backup keeps a second copy of what a node must not forget, for when its
+// local file is lost or damaged.
+//
+//	           ┌──> first    everything
+//	Store ─────┤
+//	           └──> second   keys with the prefix
+//
+//	at start, if first has nothing with the prefix: second ──> first, else first ──> second
+//
+// The first store decides: a write that it refuses is not made in the second, and
+// a write that only the second refuses has been made. The second then lags behind
+// until the next start.
+package backup
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/contiv/contiv/store"
+)
+
+// Store is a store.Batcher.
+type Store struct {
+	first, second store.Batcher
+	prefix        string
+	log           *slog.Logger
+}
+
+var _ store.Batcher = (*Store)(nil)
+
+// New returns a store that is the first one, with a copy of the keys with the
+// prefix in the second. If the first has no such keys, it gets what the second
+// has; the number of these pairs is returned.
+func New(ctx context.Context, first, second store.Batcher, prefix string, log *slog.Logger) (s *Store, restored int, err error) {
+	s = &Store{first: first, second: second, prefix: prefix, log: log}
+	have, _, err := first.List(ctx, prefix)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the local store: %w", err)
+	}
+	if len(have) > 0 {
+		if err := update(ctx, second, prefix, have); err != nil {
+			s.lagging(err)
+		}
+		return s, 0, nil
+	}
+	lost, _, err := second.List(ctx, prefix)
+	if err == nil {
+		err = update(ctx, first, prefix, lost)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("restore the local store from its copy: %w", err)
+	}
+	return s, len(lost), nil
+}
+
+// update makes the pairs all that a store has with the prefix.
+func update(ctx context.Context, to store.Batcher, prefix string, want []store.KV) error {
+	have, _, err := to.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	values := make(map[string][]byte, len(have))
+	for _, kv := range have {
+		values[kv.Key] = kv.Value
+	}
+	var changes []store.Change
+	for _, kv := range want {
+		if value, ok := values[kv.Key]; !ok || !bytes.Equal(value, kv.Value) {
+			changes = append(changes, store.Change{KV: kv})
+		}
+		delete(values, kv.Key)
+	}
+	for key := range values {
+		changes = append(changes, store.Change{KV: store.KV{Key: key}, Deleted: true})
+	}
+	return store.Apply(ctx, to, changes)
+}
+
+func (s *Store) lagging(err error) {
+	s.log.Warn("The copy of the local store was not written: should the local store be lost before the next start, pods may be forgotten", "error", err)
+}
+
+// repeat makes in the second store what was made in the first.
+func (s *Store) repeat(ctx context.Context, changes ...store.Change) {
+	var ours []store.Change
+	for _, c := range changes {
+		if strings.HasPrefix(c.Key, s.prefix) {
+			ours = append(ours, c)
+		}
+	}
+	if err := store.Apply(ctx, s.second, ours); err != nil {
+		s.lagging(err)
+	}
+}
+
+// Get reads the first store.
+func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
+	return s.first.Get(ctx, key)
+}
+
+// List reads the first store.
+func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	return s.first.List(ctx, prefix)
+}
+
+// Put sets the value of a key.
+func (s *Store) Put(ctx context.Context, key string, value []byte) error {
+	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key, Value: value}}})
+}
+
+// Delete of a missing key succeeds.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key}, Deleted: true}})
+}
+
+// DeletePrefix deletes all keys with the prefix.
+func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
+	if err := s.first.DeletePrefix(ctx, prefix); err != nil {
+		return err
+	}
+	both := prefix
+	if strings.HasPrefix(s.prefix, prefix) {
+		both = s.prefix
+	} else if !strings.HasPrefix(prefix, s.prefix) {
+		return nil
+	}
+	if err := s.second.DeletePrefix(ctx, both); err != nil {
+		s.lagging(err)
+	}
+	return nil
+}
+
+// PutIfNotExists puts the value unless the key exists.
+func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
+	done, err := s.first.PutIfNotExists(ctx, key, value)
+	if done && err == nil {
+		s.repeat(ctx, store.Change{KV: store.KV{Key: key, Value: value}})
+	}
+	return done, err
+}
+
+// CompareAndSwap replaces the value if it equals old.
+func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
+	done, err := s.first.CompareAndSwap(ctx, key, old, new)
+	if done && err == nil {
+		s.repeat(ctx, store.Change{KV: store.KV{Key: key, Value: new}})
+	}
+	return done, err
+}
+
+// CompareAndDelete deletes the key if its value equals old.
+func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
+	done, err := s.first.CompareAndDelete(ctx, key, old)
+	if done && err == nil {
+		s.repeat(ctx, store.Change{KV: store.KV{Key: key}, Deleted: true})
+	}
+	return done, err
+}
+
+// Batch makes all changes in one transaction.
+func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
+	if err := s.first.Batch(ctx, changes); err != nil {
+		return err
+	}
+	s.repeat(ctx, changes...)
+	return nil
+}
+
+// Close closes both stores.
+func (s *Store) Close() error {
+	err := s.first.Close()
+	if second := s.second.Close(); err == nil {
+		err = second
+	}
+	return err
+}
