@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +61,15 @@ func (a *agent) taps() kvscheduler.Descriptor[*vpp_interfaces.Interface, kvsched
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
 		Name: "vpp-interface", Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()}, NB: true,
 		Create: func(_ context.Context, _ string, v *vpp_interfaces.Interface) (none kvscheduler.NoMetadata, err error) {
-			a.addTap(v.GetName())
+			home := v.GetTap().GetHostNamespace()
+			if home == nil {
+				a.addTap(v.GetName())
+				return none, nil
+			}
+			if _, err := a.namespaces.identify(home); err != nil {
+				return none, err
+			}
+			a.addTapIn(v.GetName(), filepath.Base(home.GetReference()))
 			return none, nil
 		},
 		Delete: func(_ context.Context, _ string, v *vpp_interfaces.Interface, _ kvscheduler.NoMetadata) error {
@@ -123,7 +132,10 @@ func (a *agent) inState(state pb.ValueState, values ...proto.Message) {
 // podWithTap returns all values of a pod.
 func podWithTap(id, netns, addr, gw string) (pod, []proto.Message) {
 	p := newPod(id, netns, addr, gw)
-	tap := &vpp_interfaces.Interface{Name: "vpp-tap-" + id, Type: vpp_interfaces.Interface_TAP, Enabled: true}
+	tap := &vpp_interfaces.Interface{
+		Name: "vpp-tap-" + id, Type: vpp_interfaces.Interface_TAP, Enabled: true,
+		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{HostNamespace: byPath(netns)}},
+	}
 	return p, append(p.values(), tap)
 }
 
@@ -294,6 +306,9 @@ func TestWiringCausesNoDrift(t *testing.T) {
 	var all []proto.Message
 	for i := range 5 {
 		_, values := podWithTap(fmt.Sprint(i), netNSName(t), fmt.Sprintf("10.1.1.%d", i+2), "10.1.1.1")
+		if i%2 == 0 { // its end waits in the agent's namespace
+			values[len(values)-1].(*vpp_interfaces.Interface).Link = nil
+		}
 		a.commit(a.put(values...))
 		all = append(all, values...)
 	}

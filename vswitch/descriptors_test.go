@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -20,6 +21,12 @@ type iface = vpp_interfaces.Interface
 func tunnel(src, dst string) *iface {
 	return &iface{Name: "t", Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Link: &vpp_interfaces.Interface_Vxlan{
 		Vxlan: &vpp_interfaces.VxlanLink{SrcAddress: src, DstAddress: dst, Vni: 10},
+	}}
+}
+
+func tapIn(typ linux_namespace.NetNamespace_ReferenceType, reference string) *vpp_interfaces.Interface_Tap {
+	return &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{
+		HostNamespace: &linux_namespace.NetNamespace{Type: typ, Reference: reference},
 	}}
 }
 
@@ -48,6 +55,10 @@ func TestInterfaceValidation(t *testing.T) {
 			Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "x"}, IpAddresses: []string{"10.0.0.1/8"},
 		}, "ip_addresses"},
 		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 1}}}, "tap.version"},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: tapIn(linux_namespace.NetNamespace_FD, "/proc/1/ns/net")}, ""},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: tapIn(linux_namespace.NetNamespace_FD, "relative")}, "tap.host_namespace"},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: tapIn(linux_namespace.NetNamespace_PID, "0")}, "tap.host_namespace"},
+		{&iface{Name: "t", Type: vpp_interfaces.Interface_TAP, Link: tapIn(linux_namespace.NetNamespace_NSID, "a/b")}, "tap.host_namespace"},
 		{&iface{Name: "a", Type: vpp_interfaces.Interface_AF_PACKET, Link: &vpp_interfaces.Interface_Afpacket{}}, "afpacket"},
 		{tunnel("", "10.0.0.2"), "vxlan.src_address"},
 		{tunnel("10.0.0.1", "x"), "vxlan.dst_address"},
@@ -179,6 +190,12 @@ func TestInterfaceEquivalenceAndRecreation(t *testing.T) {
 		{"order of addresses", func(v *iface) { v.IpAddresses = []string{"FD00::1/64", "10.0.0.1/24"} }, true, false},
 		{"default host name", func(v *iface) { tap(v).HostIfName = models.TapHostIfName("t") }, true, false},
 		{"default version", func(v *iface) { tap(v).Version = 0 }, true, false},
+		{"undefined host namespace", func(v *iface) {
+			tap(v).HostNamespace = tapIn(linux_namespace.NetNamespace_UNDEFINED, "").Tap.HostNamespace
+		}, true, false},
+		{"host namespace", func(v *iface) {
+			tap(v).HostNamespace = tapIn(linux_namespace.NetNamespace_FD, "/x").Tap.HostNamespace
+		}, false, true},
 		{"MAC", func(v *iface) { v.PhysAddress = "02:00:00:00:00:bb" }, false, false},
 		{"MTU", func(v *iface) { v.Mtu = 1400 }, false, false},
 		{"state", func(v *iface) { v.Enabled = false }, false, false},
@@ -209,10 +226,14 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-func TestUnsupportedIsNotRetried(t *testing.T) {
-	err := fmt.Errorf("creating x: %w", Unsupported("memif"))
-	if retriable(err) || !retriable(errors.New("device is busy")) {
-		t.Error("what is not supported is retried, or what may work is not")
+func TestWhatCannotWorkIsNotRetried(t *testing.T) {
+	for _, err := range []error{Unsupported("memif"), ErrNamespaceGone} {
+		if retriable(fmt.Errorf("creating x: %w", err)) {
+			t.Errorf("%v is retried", err)
+		}
+	}
+	if !retriable(errors.New("device is busy")) {
+		t.Error("what may work later is not retried")
 	}
 }
 
