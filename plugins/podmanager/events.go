@@ -34,6 +34,8 @@ type AddPod struct {
 	ContainerID string
 	NetNS       string
 	IfName      string
+	// Network is the name of the network configuration.
+	Network string
 
 	// Interfaces and Routes are filled in by the handlers that configure them.
 	Interfaces []PodInterface
@@ -50,7 +52,7 @@ type AddPod struct {
 
 func newAddPod(caller context.Context, pod LocalPod) *AddPod {
 	return &AddPod{Blocking: controller.NewBlocking(), caller: caller,
-		Pod: pod.ID, ContainerID: pod.ContainerID, NetNS: pod.NetNS, IfName: pod.IfName}
+		Pod: pod.ID, ContainerID: pod.ContainerID, NetNS: pod.NetNS, IfName: pod.IfName, Network: pod.Network}
 }
 
 func (*AddPod) Name() string                                { return "Add Pod" }

@@ -31,6 +31,8 @@ type LocalPod struct {
 	NetNSID string `json:"netnsID"`
 	// IfName is the name of the interface inside of the pod.
 	IfName string `json:"ifName"`
+	// Network is the name of the network configuration; empty if it is not known.
+	Network string `json:"network,omitempty"`
 }
 
 // LocalPods maps IDs to local pods.

@@ -231,9 +231,9 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName}
+	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName, Network: event.Network}
 	if current, known := m.LocalPod(event.Pod); known {
-		if *current == *p {
+		if current.sameAttachment(p) && current.NetNSID == p.NetNSID {
 			return "", nil
 		}
 		event.obsolete = current

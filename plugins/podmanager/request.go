@@ -1,6 +1,7 @@
 package podmanager
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -40,6 +41,13 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	}
 	if r.GetIpamType() != "" {
 		errs = append(errs, fmt.Errorf("ipam_type %q: addresses are assigned by Contiv; remove \"ipam\" from the CNI configuration", r.GetIpamType()))
+	}
+	if config := r.GetExtraNwConfig(); config != "" {
+		var network struct{ Name string }
+		if err := json.Unmarshal([]byte(config), &network); err != nil {
+			errs = append(errs, fmt.Errorf("extra_nw_config is no valid network configuration: %w", err))
+		}
+		p.Network = network.Name
 	}
 	args, err := parseArgs(r.GetExtraArguments())
 	errs = append(errs, err)

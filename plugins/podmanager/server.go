@@ -25,6 +25,7 @@ type Server struct {
 	loop controller.EventLoop
 	log  *slog.Logger
 	grpc *grpc.Server
+	node NodeView
 }
 
 // NewServer returns a server that sends its events to the loop.
@@ -83,6 +84,7 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	reply := &cni.CNIReply{}
 	if err == nil {
 		reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
+		reply.Interfaces = append(s.nodeEnd(pod.ID), reply.Interfaces...)
 	}
 	return s.finish(ctx, reply, "ADD", req, start, event.outcome, err)
 }
@@ -136,16 +138,25 @@ func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply
 		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, nil)
 	}
 	event := newDeletePod(pod)
-	err := s.process(ctx, event)
+	err := s.remove(ctx, pod, event)
 	if ctx.Err() != nil {
 		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, err)
 	}
-	if _, still := s.pods.byContainer(pod.ContainerID, pod.IfName); err != nil && !still {
-		// What could not be removed is left to the next resync.
-		s.log.Error("Pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "error", err)
-		err = nil
-	}
 	return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, event.outcome, err)
+}
+
+// remove unwires a pod. It fails if the pod is still known then; what else could
+// not be removed is left to the next resync.
+func (s *Server) remove(ctx context.Context, pod *LocalPod, event *DeletePod) error {
+	err := s.process(ctx, event)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, still := s.pods.byContainer(pod.ContainerID, pod.IfName); still {
+		return err
+	}
+	s.log.Error("Pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "error", err)
+	return nil
 }
 
 // Check compares a pod's network with what was configured.
@@ -169,6 +180,7 @@ func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply,
 		return s.finish(ctx, reply, "CHECK", req, start, outcome{}, err)
 	}
 	reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
+	reply.Interfaces = append(s.nodeEnd(pod.ID), reply.Interfaces...)
 	return s.finish(ctx, reply, "CHECK", req, start, event.outcome, err)
 }
 
@@ -178,8 +190,7 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	case <-s.pods.ready:
 		return nil
 	case <-ctx.Done():
-		return status.Error(codes.Unavailable, "the agent has not finished its startup resync: try again later; "+
-			"if this persists, see the agent's log for why it cannot reach etcd and has no local mirror")
+		return status.Error(codes.Unavailable, errStarting.Error())
 	}
 }
 
@@ -201,16 +212,9 @@ func (s *Server) process(ctx context.Context, event blockingEvent) error {
 func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string, req *cni.CNIRequest, start time.Time, o outcome, err error) (*cni.CNIReply, error) {
 	duration := time.Since(start)
 	log := s.log.With("command", command, "container", req.GetContainerId(), "args", req.GetExtraArguments(), "duration", duration)
-	if cause := ctx.Err(); cause != nil && err != nil {
-		log.Warn("Caller of a CNI request gave up", "error", err)
-		code := codes.DeadlineExceeded
-		if errors.Is(cause, context.Canceled) {
-			code = codes.Canceled
-		}
-		return nil, status.Errorf(code, "the agent did not finish in time: %v", err)
-	}
-	if errors.Is(err, controller.ErrQueueFull) || errors.Is(err, controller.ErrClosed) || errors.Is(err, controller.ErrAborting) {
-		return nil, status.Error(codes.Unavailable, err.Error())
+	if refused := s.unserved(ctx, err); refused != nil {
+		log.Warn("CNI request was not served", "error", refused)
+		return nil, refused
 	}
 	reply.EventSeqNum = o.seqNum
 	reply.SouthboundDurationNs = uint64(o.southbound)
@@ -222,6 +226,22 @@ func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string
 	}
 	log.Info("CNI request served", "event", o.seqNum, "southbound", o.southbound)
 	return reply, nil
+}
+
+// unserved returns the status of a request that was given up, by the caller or
+// because the agent cannot serve it now; nil for all others.
+func (s *Server) unserved(ctx context.Context, err error) error {
+	switch cause := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(cause, context.Canceled):
+		return status.Errorf(codes.Canceled, "the agent did not finish in time: %v", err)
+	case cause != nil:
+		return status.Errorf(codes.DeadlineExceeded, "the agent did not finish in time: %v", err)
+	case errors.Is(err, controller.ErrQueueFull) || errors.Is(err, controller.ErrClosed) || errors.Is(err, controller.ErrAborting):
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return nil
 }
 
 // describe translates what was configured in the pod.

@@ -1,0 +1,58 @@
+package podmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// attachment identifies what a runtime added.
+type attachment struct{ containerID, ifName string }
+
+// CollectGarbage unwires the pods of the network that are not valid any more:
+// their DEL was never called. Pods of other networks, and those for which the
+// network is not known, stay.
+func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*cni.GarbageReply, error) {
+	if req.GetNetwork() == "" {
+		return nil, status.Error(codes.InvalidArgument, `network is empty: it is the "name" of the network configuration`)
+	}
+	// Without waiting: the list would say nothing of what is added meanwhile.
+	if err := s.notReady(); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	valid := make(map[attachment]bool)
+	for _, a := range req.GetValidAttachments() {
+		valid[attachment{a.GetContainerId(), a.GetInterfaceName()}] = true
+	}
+	var stale []*LocalPod
+	for _, p := range s.pods.LocalPods() {
+		if p.Network == req.GetNetwork() && !valid[attachment{p.ContainerID, p.IfName}] {
+			stale = append(stale, p)
+		}
+	}
+	slices.SortFunc(stale, func(a, b *LocalPod) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+
+	reply := &cni.GarbageReply{}
+	var errs []error
+	for _, p := range stale {
+		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
+		if err := s.remove(ctx, p, newDeletePod(p)); err != nil {
+			if refused := s.unserved(ctx, err); refused != nil {
+				return nil, refused
+			}
+			errs = append(errs, fmt.Errorf("pod %v, container %s: %w", p.ID, p.ContainerID, err))
+			continue
+		}
+		reply.Removed = append(reply.Removed, &cni.Attachment{ContainerId: p.ContainerID, InterfaceName: p.IfName})
+	}
+	if err := errors.Join(errs...); err != nil {
+		reply.Result, reply.Error = 1, err.Error()
+	}
+	return reply, nil
+}
