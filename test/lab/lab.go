@@ -31,6 +31,8 @@ type Options struct {
 	BinDir string
 	// Root of the directories of all labs. Default "/run/contiv-lab".
 	Root string
+	// Bare labs have networks and etcd, but neither KSR nor agents: others run them.
+	Bare bool
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
 	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
@@ -207,8 +209,10 @@ func (l *Lab) make(ctx context.Context) error {
 	if err := l.writeManifest(namespaceManifest(DefaultNamespace)); err != nil {
 		return err
 	}
-	if err := l.startKSR(ctx, st); err != nil {
-		return err
+	if !l.opts.Bare {
+		if err := l.startKSR(ctx, st); err != nil {
+			return err
+		}
 	}
 	for i := 1; i <= l.opts.Nodes; i++ {
 		node, err := reserveNode(st, fmt.Sprintf("node%d", i))
@@ -219,7 +223,19 @@ func (l *Lab) make(ctx context.Context) error {
 			return err
 		}
 	}
-	// One after the other, so that the nodes' IDs are in the order of their names.
+	if !l.opts.Bare {
+		if err := l.startAgents(ctx, st); err != nil {
+			return err
+		}
+	}
+	st.Phase = Running
+	l.progress("lab %s is up", st.Name)
+	return st.write(l.dir)
+}
+
+// startAgents starts the agents one after the other, so that the nodes' IDs are in
+// the order of their names.
+func (l *Lab) startAgents(ctx context.Context, st *State) error {
 	for _, n := range st.Nodes {
 		if err := l.startAgent(st, n); err != nil {
 			return err
@@ -228,9 +244,7 @@ func (l *Lab) make(ctx context.Context) error {
 			return err
 		}
 	}
-	st.Phase = Running
-	l.progress("lab %s is up", st.Name)
-	return st.write(l.dir)
+	return nil
 }
 
 // Down ends the lab and removes all that belongs to it. It goes on after
