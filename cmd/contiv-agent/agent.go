@@ -101,6 +101,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return fmt.Errorf("cannot serve CNI requests: %w", err)
 	}
 	cniServer := podmanager.NewServer(podManager, loop, log)
+	cniServer.View(podmanager.NodeView{
+		Ready:    loop.Ready,
+		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
+		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
+			logical, _, _, _ := ipNet.GetPodIfNames(pod)
+			return vs.Device(logical)
+		},
+	})
 	restServer, err := rest.Listen(append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		cniListener.Close()
@@ -174,6 +182,14 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 		err = controllerConfig.Validate()
 	}
 	return contivConfig, controllerConfig, err
+}
+
+// podCIDRs are the subnets that Kubernetes assigned to a node.
+func podCIDRs(n *nodesync.Node) []string {
+	if n == nil || n.PodCIDR == "" {
+		return nil
+	}
+	return []string{n.PodCIDR}
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

@@ -95,6 +95,16 @@ func (v *VSwitch) link(logical string) (netlink.Link, error) {
 	return v.existing(name)
 }
 
+// Device returns the device behind the logical name of an interface; false if
+// there is none now.
+func (v *VSwitch) Device(logical string) (name, mac string, ok bool) {
+	link, err := v.link(logical)
+	if err != nil {
+		return "", "", false
+	}
+	return link.Attrs().Name, link.Attrs().HardwareAddr.String(), true
+}
+
 // existing finds a device that is not ours, by its own name.
 func (v *VSwitch) existing(name string) (netlink.Link, error) {
 	link, err := v.linkNamed(name)
