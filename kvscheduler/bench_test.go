@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -132,11 +134,193 @@ func BenchmarkUpdateOne(b *testing.B) {
 			s, _ := benchScheduler(b, false, ownInterface)
 			must(b, put(s, values))
 			versions := []proto.Message{val("1"), val("2")}
+			times := make([]time.Duration, b.N)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
+				start := time.Now()
 				must(b, s.NewTransaction().Put(values[(i*7919)%len(values)].Key, versions[i/len(values)%2]))
+				times[i] = time.Since(start)
+			}
+			b.StopTimer()
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1000, "p50-µs")
+		})
+	}
+}
+
+// BenchmarkFlap takes an interface with K routes away and puts it back.
+func BenchmarkFlap(b *testing.B) {
+	for _, k := range []int{10, 100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("K=%d", k), func(b *testing.B) {
+			s, _ := benchScheduler(b, false, func(string) []Dependency {
+				return []Dependency{{Label: "interface", Key: "config/interface/tap"}}
+			})
+			txn := s.NewTransaction().Put("config/interface/tap", val("x"))
+			for i := range k {
+				txn.Put(fmt.Sprintf("config/route/%06d", i), val("x"))
+			}
+			must(b, txn)
+			b.ResetTimer()
+			for range b.N {
+				must(b, s.NewTransaction().Delete("config/interface/tap"))
+				must(b, s.NewTransaction().Put("config/interface/tap", val("x")))
+			}
+			perValue(b, 2*k)
+		})
+	}
+}
+
+// BenchmarkPendingUnblocked creates the interface that N routes wait for.
+func BenchmarkPendingUnblocked(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				s, _ := benchScheduler(b, false, func(string) []Dependency {
+					return []Dependency{{Label: "interface", Key: "config/interface/tap"}}
+				})
+				txn := s.NewTransaction()
+				for i := range n {
+					txn.Put(fmt.Sprintf("config/route/%06d", i), val("x"))
+				}
+				must(b, txn)
+				b.StartTimer()
+				must(b, s.NewTransaction().Put("config/interface/tap", val("x")))
+				b.StopTimer()
+				_ = s.Close()
+				b.StartTimer()
+			}
+			perValue(b, n)
+		})
+	}
+}
+
+// BenchmarkFailures creates N values of which one in a hundred fails once; it reports
+// the keys that were read back for each that failed.
+func BenchmarkFailures(b *testing.B) {
+	const n = 10_000
+	read, failed := 0, 0
+	for range b.N {
+		b.StopTimer()
+		s := newScheduler(b, func(o *Options) { o.History.Disabled = true })
+		sb := newSouthbound(b)
+		d := sb.descriptor("a", parts{prefix: "a/"})
+		d.RetrieveKeys = func(_ context.Context, expected []Item[text, int]) ([]Item[text, int], error) {
+			read += len(expected)
+			return nil, nil
+		}
+		if err := Register(s, d); err != nil {
+			b.Fatal(err)
+		}
+		txn := s.NewTransaction()
+		for i := range n {
+			key := fmt.Sprintf("a/%06d", i)
+			txn.Put(key, val("x"))
+			if i%100 == 0 {
+				sb.failNext("CREATE "+key, errBoom)
+				failed++
+			}
+		}
+		b.StartTimer()
+		_, _ = txn.Commit(context.Background(), WithRetry(Retry{Period: time.Microsecond}))
+		keys := make([]string, 0, n/100)
+		for i := 0; i < n; i += 100 {
+			keys = append(keys, fmt.Sprintf("a/%06d", i))
+		}
+		if _, err := s.WaitSettled(context.Background(), keys...); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		_ = s.Close()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(read)/float64(failed), "reads/failure")
+}
+
+// BenchmarkMemory reports the heap per value, with the history off, and that
+// of the history after endless churn.
+func BenchmarkMemory(b *testing.B) {
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			for range b.N {
+				before := heap()
+				s, sb := benchScheduler(b, false, ownInterface)
+				must(b, put(s, benchValues(n)))
+				clear(sb)
+				b.ReportMetric((heap()-before)/float64(2*n), "heap-B/value")
+				runtime.KeepAlive(s)
+				_ = s.Close()
 			}
 		})
 	}
+	b.Run("churn", func(b *testing.B) {
+		const limit = 8 << 20
+		s := newScheduler(b, func(o *Options) { o.History.Bytes = limit })
+		sb := map[string]text{}
+		benchDescriptors(b, s, sb, ownInterface)
+		values := benchValues(100)
+		must(b, put(s, values))
+		for i := range 100_000 {
+			must(b, s.NewTransaction().Put(values[i%200].Key, val(fmt.Sprint(i))))
+		}
+		full := heap()
+		st := s.Stats()
+		_ = s.Close()
+		s = nil
+		b.ReportMetric((full-heap())/limit, "heap/limit")
+		b.ReportMetric(float64(st.Recorded), "records")
+		for range b.N {
+		}
+	})
+}
+
+// BenchmarkReadsDuringTransaction reports how long readers take while a
+// transaction makes southbound calls of 1 ms.
+func BenchmarkReadsDuringTransaction(b *testing.B) {
+	s := newScheduler(b)
+	sb := newSouthbound(b)
+	sb.hook = func(string) { time.Sleep(time.Millisecond) }
+	sb.register(s, "a", parts{prefix: "a/"})
+	txn := s.NewTransaction()
+	for i := range 200 {
+		txn.Put(fmt.Sprintf("a/%03d", i), val("x"))
+	}
+	must(b, txn)
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for v := 0; ; v++ {
+			txn := s.NewTransaction()
+			for i := range 200 {
+				txn.Put(fmt.Sprintf("a/%03d", i), val(fmt.Sprint(v)))
+			}
+			_, _ = txn.Commit(context.Background())
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	times := make([]time.Duration, b.N)
+	b.ResetTimer()
+	for i := range b.N {
+		start := time.Now()
+		_ = s.ValueStatus("a/100")
+		times[i] = time.Since(start)
+	}
+	b.StopTimer()
+	close(stop)
+	<-done
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/1000, "p99-µs")
 }

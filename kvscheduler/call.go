@@ -29,6 +29,8 @@ type caller struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	renewAt time.Time
+	// spare is used for one call after the other.
+	spare *call
 	// spent is the time spent in all calls, and last in the last one.
 	spent, last time.Duration
 }
@@ -49,8 +51,8 @@ type call struct {
 	outItems []item
 	outErrs  []error
 	err      error
-	exited   bool // the callback ended its goroutine
-	done     chan struct{}
+	exited   bool          // the callback ended its goroutine
+	done     chan struct{} // gets one element when the call returns
 }
 
 type callback func(c *call)
@@ -98,10 +100,19 @@ func serveOne(c *call) {
 			c.exited = true
 			c.err = fmt.Errorf("%s of descriptor %s ended its goroutine", c.name, c.h.name)
 		}
-		close(c.done)
+		c.done <- struct{}{}
 	}()
 	c.run(c)
 	returned = true
+}
+
+// call returns a call to be filled in, made and forgotten before the next one.
+func (c *caller) call() *call {
+	if c.spare == nil {
+		c.spare = &call{done: make(chan struct{}, 1)}
+	}
+	*c.spare = call{done: c.spare.done}
+	return c.spare
 }
 
 // do runs the call. If it exceeds its deadline its results must not be
@@ -125,7 +136,10 @@ func (c *caller) do(k *call) error {
 		c.renewAt = now.Add(slack)
 		c.ctx, c.cancel = context.WithDeadline(context.Background(), now.Add(c.timeout+slack))
 	}
-	k.ctx, k.start, k.done = c.ctx, now, make(chan struct{})
+	k.ctx, k.start = c.ctx, now
+	if k.done == nil {
+		k.done = make(chan struct{}, 1)
+	}
 	c.work <- k
 	c.timer.Reset(c.timeout + c.timeout/2)
 	select {
@@ -141,6 +155,7 @@ func (c *caller) do(k *call) error {
 		c.last = time.Since(now)
 		c.spent += c.last
 		k.h.running = k
+		c.spare = nil
 		close(c.work) // the goroutine ends when its callback returns
 		c.start()
 		return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)

@@ -374,3 +374,36 @@ func TestMetadataIndexes(t *testing.T) {
 		t.Fatal("no error")
 	}
 }
+
+// A chain of values, each of which needs the one before, in all orders of keys.
+func TestLongChains(t *testing.T) {
+	const n = 5_000
+	for name, key := range map[string]func(i int) string{
+		"in order": func(i int) string { return fmt.Sprintf("a/%06d", i) },
+		"reversed": func(i int) string { return fmt.Sprintf("a/%06d", n-i) },
+		"shuffled": func(i int) string { return fmt.Sprintf("a/%06d", i*7919%5003) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, sb := newScheduler(t), newSouthbound(t)
+			deps := map[string][]Dependency{}
+			txn := s.NewTransaction()
+			for i := 1; i < n; i++ {
+				deps[key(i)] = []Dependency{on("previous", key(i-1))}
+				txn.Put(key(i), val("x"))
+			}
+			sb.register(s, "a", parts{prefix: "a/", deps: deps})
+			must(t, txn)
+			if calls := sb.take(); len(calls) != 0 {
+				t.Fatalf("%d calls", len(calls))
+			}
+			must(t, s.NewTransaction().Put(key(0), val("x")))
+			if calls := sb.take(); len(calls) != n || calls[n-1] != "CREATE "+key(n-1) {
+				t.Fatalf("%d calls", len(calls))
+			}
+			must(t, s.NewTransaction().Delete(key(0)))
+			if calls := sb.take(); len(calls) != n || calls[0] != "DELETE "+key(n-1) {
+				t.Fatalf("%d calls", len(calls))
+			}
+		})
+	}
+}

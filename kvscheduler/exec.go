@@ -38,21 +38,18 @@ type exec struct {
 
 	recording bool
 	ops       []RecordedOp
-	skipped   int                 // ops that a later one replaced
-	changes   []change            // in the order of the first change
-	about     map[string]progress // base keys that this transaction is about
-	order     []string            // the same, in order, if they may have to be reverted
-	branch    map[string]struct{} // keys that are being worked on, further up the stack
-	failed    map[string]struct{} // base keys to be read back
-	foundOut  refresh             // what reading them back told
-	errs      []*KeyError
-	retried   []KeyValue // what a retry was about
-	gone      []*node    // base values that were removed
+	skipped   int      // ops that a later one replaced
+	changes   []change // in the order of the first change
+	order     []string // the same, in order, if they may have to be reverted
+	*sets
+	foundOut refresh // what reading them back told
+	errs     []*KeyError
+	retried  []KeyValue // what a retry was about
+	gone     []*node    // base values that were removed
 
 	reverting bool
 	abort     bool // a failure that calls for a revert
 	before    *graph.Graph[*node]
-	scratch   []string
 }
 
 // progress of a transaction with one of its values.
@@ -227,8 +224,9 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		if h.create == nil {
 			return x.fail(n, p, pb.TxnOperation_CREATE, ErrUnimplementedCreate, recreate)
 		}
-		c := call{h: h, name: "Create", run: callCreate, key: n.key, new: n.want}
-		if err := x.caller.do(&c); err != nil {
+		c := x.caller.call()
+		c.h, c.name, c.run, c.key, c.new = h, "Create", callCreate, n.key, n.want
+		if err := x.caller.do(c); err != nil {
 			return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
 		}
 		n.meta = c.outMeta
@@ -286,8 +284,9 @@ func (x *exec) update(n *node, p was) error {
 	}
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {
-			c := call{h: h, name: "Update", run: callUpdate, key: n.key, old: n.have, new: n.want, meta: n.meta}
-			if err := x.caller.do(&c); err != nil {
+			c := x.caller.call()
+			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta
+			if err := x.caller.do(c); err != nil {
 				return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 			}
 			n.meta = c.outMeta
@@ -479,9 +478,6 @@ func (x *exec) deleteDerived(key string) error {
 // updateDependents looks at all values that depend on the key, which has just
 // become available or is about to be deleted.
 func (x *exec) updateDependents(key string) error {
-	if x.scratch == nil {
-		x.scratch = make([]string, 0, 16)
-	}
 	start := len(x.scratch)
 	x.scratch = x.g.Needers(x.scratch, key)
 	end := len(x.scratch)

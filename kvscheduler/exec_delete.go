@@ -65,8 +65,9 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 		if old == nil {
 			old = n.deletedValue(p)
 		}
-		c := call{h: h, name: "Delete", run: callDelete, key: n.key, old: old, meta: n.meta}
-		if err := x.caller.do(&c); err != nil {
+		c := x.caller.call()
+		c.h, c.name, c.run, c.key, c.old, c.meta = h, "Delete", callDelete, n.key, old, n.meta
+		if err := x.caller.do(c); err != nil {
 			n.clear(leaving)
 			return x.fail(n, p, pb.TxnOperation_DELETE, err, why == recreating)
 		}

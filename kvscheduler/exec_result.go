@@ -136,6 +136,9 @@ func (x *exec) planRetry(n *node, info *nodeInfo) {
 func (r *Retry) delay(attempt int) time.Duration {
 	const longest = 24 * time.Hour
 	d := r.Period
+	if d <= 0 {
+		d = DefaultRetry.Period
+	}
 	for i := 1; r.ExpBackoff && i < attempt && d < longest; i++ {
 		d *= 2
 	}

@@ -76,7 +76,7 @@ func (s *Scheduler) Explain(key string) *Explanation {
 		return e
 	}
 	e.Value = n.snapshot()
-	x := &exec{g: g}
+	x := &exec{g: g, sets: &sets{}}
 	for i := range n.deps {
 		e.Needs = append(e.Needs, x.explainNeed(n, i))
 	}

@@ -21,7 +21,7 @@ const (
 
 // Retry says how failed operations are repeated.
 type Retry struct {
-	// Period before the first repetition.
+	// Period before the first repetition. Default: that of DefaultRetry.
 	Period time.Duration
 	// MaxCount of repetitions; 0: no limit.
 	MaxCount int

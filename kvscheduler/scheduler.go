@@ -63,6 +63,7 @@ type Scheduler struct {
 	nextSeq uint64
 	caller  *caller
 	retired *retired
+	sets    *sets
 	// unrecorded changes of transactions that were not worth a record.
 	unrecorded []change
 }

@@ -37,10 +37,30 @@ func (s *Scheduler) newExec(j *job) *exec {
 		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
 		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
 		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
-		about:     map[string]progress{},
-		branch:    map[string]struct{}{},
-		failed:    map[string]struct{}{},
+		sets:      s.emptySets(),
 	}
+}
+
+// sets are what an exec keeps about keys. They are used again by the next one.
+type sets struct {
+	about   map[string]progress // base keys that this transaction is about
+	branch  map[string]struct{} // keys that are being worked on, further up the stack
+	failed  map[string]struct{} // base keys to be read back
+	scratch []string
+}
+
+// emptySets returns the sets of the last exec, emptied; new ones if they have
+// grown large.
+func (s *Scheduler) emptySets() *sets {
+	const large = 256
+	if s.sets == nil || len(s.sets.about) > large || len(s.sets.failed) > large || cap(s.sets.scratch) > large {
+		s.sets = &sets{about: map[string]progress{}, branch: map[string]struct{}{}, failed: map[string]struct{}{}}
+	}
+	clear(s.sets.about)
+	clear(s.sets.branch)
+	clear(s.sets.failed)
+	s.sets.scratch = s.sets.scratch[:0]
+	return s.sets
 }
 
 // process executes a transaction: plan and operations, publication of the
@@ -103,7 +123,7 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 // stillNeeded tells if there is anything left to do for a job that the
 // scheduler gave itself.
 func (s *Scheduler) stillNeeded(j *job) bool {
-	x := &exec{g: s.graph, reg: s.registry.Load(), job: j}
+	x := &exec{sets: &sets{}, g: s.graph, reg: s.registry.Load(), job: j}
 	switch {
 	case j.typ == RetryFailedOps:
 		return len(j.retryValues(x)) > 0

@@ -28,9 +28,11 @@ func (a edge) less(b edge) bool {
 
 // New returns an empty graph.
 func New[N any]() *Graph[N] {
-	opts := btree.Options{NoLocks: true}
+	// Small B-tree nodes: a change after a Copy copies those on its path.
+	const degree = 8
+	opts := btree.Options{NoLocks: true, Degree: 2 * degree}
 	return &Graph[N]{
-		nodes:    btree.NewMap[string, N](0),
+		nodes:    btree.NewMap[string, N](degree),
 		exact:    btree.NewBTreeGOptions(edge.less, opts),
 		prefixes: btree.NewBTreeGOptions(edge.less, opts),
 	}
