@@ -26,6 +26,9 @@ type NodeSync struct {
 	// stored is this node's VppNode in the store, as far as known; nil if it is
 	// not there. Used by the event loop only.
 	stored *vppnode.VppNode
+	// identified says that this agent has published addresses: the name is its own.
+	// Used by the event loop only.
+	identified bool
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
@@ -63,12 +66,18 @@ func (n *NodeSync) GetAllNodes() Nodes {
 // this node's vswitch is reached; those of the other version stay. If the store
 // cannot be reached, the next resync tries again. To be called by handlers of
 // the event loop only.
+//
+// ErrNameTaken is wrapped if the name of this node belongs to another one.
 func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error {
 	n.mu.Lock()
 	own := n.nodes[n.nodeName]
 	if own == nil || own.ID == 0 {
 		n.mu.Unlock()
 		return fmt.Errorf("publish the addresses %v: %w", addresses, ErrNoNodeID)
+	}
+	if err := n.identifyBy(own, addresses); err != nil {
+		n.mu.Unlock()
+		return err
 	}
 	var merged []netip.Prefix
 	for _, p := range append(slices.Clone(addresses), own.VPPIPs...) {

@@ -206,6 +206,62 @@ func TestPublishNodeIPs(t *testing.T) {
 }
 
 // seed 001: when NodeUpdate is triggered, and when not.
+// An agent of another machine must not take over the identity of a node.
+func TestNameOfAnotherNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		stored, kube []string
+		taken        bool
+	}{
+		"new node":     {nil, []string{"192.168.16.1"}, false},
+		"same address": {[]string{"192.168.16.1/24"}, []string{"192.168.16.1"}, false},
+		"same address, Kubernetes knows another one":    {[]string{"192.168.16.1/24"}, []string{"10.9.9.9"}, false},
+		"address changed, Kubernetes knows the new one": {[]string{"192.168.16.9/24"}, []string{"192.168.16.1"}, false},
+		"address changed, Kubernetes knows both":        {[]string{"192.168.16.9/24"}, []string{"192.168.16.9", "192.168.16.1"}, false},
+		"address changed, Kubernetes knows other ones":  {[]string{"192.168.16.9/24"}, []string{"10.9.9.9"}, false},
+		"address changed, Kubernetes knows of nothing":  {[]string{"192.168.16.9/24"}, nil, false},
+		"another machine":                                {[]string{"192.168.16.9/24"}, []string{"192.168.16.9"}, true},
+		"another machine with several addresses":         {[]string{"192.168.16.9/24", "192.168.17.9/24"}, []string{"192.168.17.9"}, true},
+		"stored address is of the other IP version only": {[]string{"fd00::9/64"}, []string{"fd00::9"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := memory.New()
+			before := vppNode(4, "node1", test.stored...)
+			data, err := protojson.Marshal(before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, 4), data); err != nil {
+				t.Fatal(err)
+			}
+			n := nodesync.New("node1", db, nil, plugintest.Logger())
+			resync(t, n, state(before, kubeNode("node1", test.kube...)))
+			err = n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false)
+			if !test.taken {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, nodesync.ErrNameTaken) || !strings.Contains(err.Error(), "--node-name") {
+				t.Errorf("got error %v", err)
+			}
+			if after := stored(t, db, 4); !proto.Equal(before, after) {
+				t.Errorf("stored is %v, before %v", after, before)
+			}
+		})
+	}
+}
+
+func TestAddressMayChangeWhileTheAgentRuns(t *testing.T) {
+	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	resync(t, n, state(kubeNode("node1", "192.168.16.1")))
+	for _, address := range []string{"192.168.16.1/24", "192.168.16.2/24"} {
+		if err := n.PublishNodeIPs(ctx, prefixes(address), false); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNodeUpdate(t *testing.T) {
 	mgmt := func(addresses ...string) proto.Message { return kubeNode("node2", addresses...) }
 	for _, test := range []struct {

@@ -1,0 +1,50 @@
+package nodesync
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// ErrNameTaken is wrapped when an agent runs under the name of another node.
+var ErrNameTaken = errors.New("the name of this node belongs to another one")
+
+// identifyBy checks, the first time that addresses are published, that this agent
+// is not one of another machine under the same name: it would draw to itself what
+// is sent to the pods of the node that has the name.
+//
+// The name is another's if the addresses stored for it are the ones that
+// Kubernetes knows of that node as well, and this machine has none of these. So an
+// address that changed while the agent was down is no reason to give up, as soon
+// as Kubernetes knows the new one.
+func (n *NodeSync) identifyBy(own *Node, addresses []netip.Prefix) error {
+	here := func(addr netip.Addr) bool {
+		return slices.ContainsFunc(addresses, func(p netip.Prefix) bool {
+			return p.Addr() == addr || p.Addr().Is6() != addr.Is6() // nothing is said about the other version
+		})
+	}
+	if n.identified {
+		return nil
+	}
+	var owner []netip.Addr
+	for _, text := range n.stored.GetIpAddresses() {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue
+		}
+		if here(p.Addr()) {
+			owner = nil
+			break
+		}
+		if slices.Contains(own.MgmtIPs, p.Addr()) {
+			owner = append(owner, p.Addr())
+		}
+	}
+	if len(owner) > 0 && !slices.ContainsFunc(own.MgmtIPs, here) {
+		return fmt.Errorf("node %s has the address %v, says Kubernetes, and this machine has %v: %w; give this agent the name of its own node with --node-name",
+			n.nodeName, owner[0], addresses, ErrNameTaken)
+	}
+	n.identified = true
+	return nil
+}
