@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,15 @@ func isNotFound(err error) bool {
 
 // get asks the agent and decodes its answer.
 func (a *Agent) get(ctx context.Context, path string, query url.Values, into any) error {
+	return a.do(ctx, http.MethodGet, path, query, nil, into)
+}
+
+// post sends the body as JSON, nothing if it is nil, and decodes the answer.
+func (a *Agent) post(ctx context.Context, path string, query url.Values, body, into any) error {
+	return a.do(ctx, http.MethodPost, path, query, body, into)
+}
+
+func (a *Agent) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	if a.unusable != nil {
 		return a.unusable
 	}
@@ -85,7 +95,15 @@ func (a *Agent) get(ctx context.Context, path string, query url.Values, into any
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, content)
 	if err != nil {
 		return err
 	}
@@ -94,15 +112,18 @@ func (a *Agent) get(ctx context.Context, path string, query url.Values, into any
 		return a.unreachable(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	data, err := io.ReadAll(response.Body)
 	if err != nil {
 		return a.unreachable(err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return &statusError{response.StatusCode, errorText(response.Status, body), body}
+		if response.StatusCode == http.StatusNotFound && strings.TrimSpace(string(data)) == "404 page not found" {
+			return fmt.Errorf("%s %s is not known there: is the agent older than this command?", method, path)
+		}
+		return &statusError{response.StatusCode, errorText(response.Status, data), data}
 	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("answer to GET %s is not understood: %w: are agent and CLI of the same version?", path, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
 	}
 	return nil
 }

@@ -41,6 +41,9 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return c.checkFormat(cmd)
+		},
 	}
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -51,10 +54,11 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&c.targets.node, "node", "", "ask the agent of this node only")
 	f.DurationVar(&c.targets.timeout, "timeout", 10*time.Second, "how long to wait for answers")
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
-	f.VarP(&c.format, "output", "o", "table, json or yaml")
+	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
 	root.AddCommand(
 		c.nodesCommand(), c.podsCommand(), c.ipamCommand(), c.statusCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
+		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
 	)
 	for _, sub := range root.Commands() {
 		sub.Args = explained(sub.Args)

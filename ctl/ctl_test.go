@@ -194,17 +194,30 @@ func TestWithRealScheduler(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, s.Handler())
 
+	plan := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(plan, []byte("config/vpp/v2/interfaces/tap2: {name: tap2}\nconfig/vpp/v2/interfaces/tap1: null\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		want []string
 	}{
 		{"txns", []string{"two interfaces", "OPS", "FAILED"}},
-		{"txns 0", []string{"#0 NB Transaction \"two interfaces\"", "CREATE", "error: no such device"}},
+		{"txns 0", []string{"n: transaction #0 ", "two interfaces", "CREATE", "error: no such device"}},
 		{"values", []string{"CONFIGURED  CREATE  config/vpp/v2/interfaces/tap1", "error: no such device"}},
 		{"values --state configured", []string{"tap1"}},
 		{"values config/vpp/v2/interfaces/tap1", []string{"CONFIGURED"}},
 		{"dump", []string{"descriptors:\n    vpp-interface\n", "key prefixes:\n    config/vpp/v2/interfaces/\n"}},
 		{"dump --view NB", []string{`{"name":"tap1"}`, `{"name":"broken"}`}},
+		{"explain broken", []string{"n: config/vpp/v2/interfaces/broken", "no such device", "vpp-interface"}},
+		{"explain tap1", []string{"CONFIGURED", "exists as requested", "CREATE in transaction #0", "name=tap1"}},
+		{"timeline broken", []string{"CREATE  name=broken  error: no such device"}},
+		{"diff --from -1h", []string{"new", "config/vpp/v2/interfaces/tap1"}},
+		{"diff --from txn:0", []string{"no difference on n"}},
+		{"graph tap1", []string{`label="vpp-interface"`, `"config/vpp/v2/interfaces/tap1"`}},
+		{"graph --at txn:0", []string{"color=gold", "broken"}},
+		{"txns 0 -o diagram", []string{"sequenceDiagram", "S->>D1: Create config/vpp/v2/interfaces/broken"}},
+		{"plan -f " + plan, []string{"DELETE     REMOVED     config/vpp/v2/interfaces/tap1", "CREATE     CONFIGURED  config/vpp/v2/interfaces/tap2", "name=tap2"}},
 		{"dump --view cached --descriptor vpp-interface config/vpp/v2/interfaces/tap", []string{"n: 1 value\n"}},
 	} {
 		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(c.args)...)...)

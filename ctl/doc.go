@@ -7,5 +7,7 @@
 //	                                          └──> an agent that does not answer is reported,
 //	                                               and the others are shown nevertheless
 //
-// It only reads: nothing that a command does changes a node.
+// Only resync changes anything, and only towards what is wanted already; plan
+// asks what a change would do. Keys can be shortened (matching), and times be
+// written as people do (parseTime).
 package ctl

@@ -2,10 +2,13 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/spf13/cobra"
@@ -18,43 +21,69 @@ func number(name string, n uint64) url.Values {
 	return url.Values{name: {strconv.FormatUint(n, 10)}}
 }
 
-// lastN is the query for the last n records; 0: all.
-func lastN(n uint) url.Values {
-	if n == 0 {
-		return nil
-	}
-	return number("last", uint64(n))
-}
-
 func (c *cli) eventsCommand() *cobra.Command {
-	var last uint
+	var r span
 	var seq uint64
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
 		Short: "What happened, and what the agents did about it",
-		Args:  cobra.MaximumNArgs(1),
+		Long: "Lists the events of the nodes, each with the transaction that it led to. With --seq, shows one\n" +
+			"with the handlers that processed it.\n\n" +
+			"T is " + timeForms + ".",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			one := cmd.Flags().Changed("seq")
+			switch {
+			case one && (follow || r.since != "" || r.until != "" || cmd.Flags().Changed("last")):
+				return errors.New("--seq shows one event: drop -f, --last, --since and --until")
+			case follow && (r.since != "" || r.until != ""):
+				return errors.New("-f goes on from now: drop --since and --until; --last says how many earlier events to show")
+			}
+			since, until, err := r.times(cmd, time.Now())
+			if err != nil {
+				return err
+			}
 			if follow {
-				return c.followEvents(cmd.Context(), args, last)
+				return c.followEvents(cmd.Context(), args, r.last)
 			}
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			if cmd.Flags().Changed("seq") {
+			if one {
 				return c.showEvent(ctx, args, seq)
 			}
 			agents, err := c.targets.selected(ctx, args)
 			if err != nil {
 				return err
 			}
-			return show(c, getAll[[]*controller.EventRecord](ctx, agents, eventHistory, lastN(last)), writeEvents)
+			return show(c, ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
+				return a.events(ctx, since, until, r)
+			}), writeEvents)
 		},
 	}
-	cmd.Flags().UintVar(&last, "last", 20, "number of events of each node; 0: all that are remembered")
+	r.flags(cmd, "events")
 	cmd.Flags().Uint64Var(&seq, "seq", 0, "show the event with this sequence number, in full")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing events as they happen")
-	cmd.MarkFlagsMutuallyExclusive("seq", "follow")
 	return cmd
+}
+
+// events returns a part of the agent's history; zero times are open ends. The
+// agent knows seconds only.
+func (a *Agent) events(ctx context.Context, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
+	query := unixSpan(since, until)
+	if len(query) == 0 {
+		query = s.query()
+	}
+	if err := a.get(ctx, eventHistory, query, &events); err != nil {
+		return nil, err
+	}
+	events = slices.DeleteFunc(events, func(e *controller.EventRecord) bool {
+		return e.ProcessingEnd.Before(since) || !until.IsZero() && e.ProcessingStart.After(until)
+	})
+	if n := int(s.last); n > 0 && n < len(events) {
+		events = events[len(events)-n:]
+	}
+	return events, nil
 }
 
 func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
@@ -67,6 +96,9 @@ func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
 		event := *good[0].value
 		event.ProcessingStart = event.ProcessingStart.Local()
 		p.printf("%s", event.String())
+		if event.Txn != nil {
+			p.printf("   see `%s txns %d --node %s`\n", c.name, event.Txn.SeqNum, agent.Name)
+		}
 	})
 }
 

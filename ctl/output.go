@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
 
@@ -12,22 +15,49 @@ import (
 type format string
 
 const (
-	asTable format = "table"
-	asJSON  format = "json"
-	asYAML  format = "yaml"
+	asTable   format = "table"
+	asJSON    format = "json"
+	asYAML    format = "yaml"
+	asDiagram format = "diagram"
+	asDOT     format = "dot"
+	asSVG     format = "svg"
 )
 
-// formats are known to -o.
-var formats = []string{string(asTable), string(asJSON), string(asYAML)}
-
-// Set makes format a flag.
+// Set makes format a flag. Which formats there are depends on the command: see
+// checkFormat.
 func (f *format) Set(s string) error {
-	switch format(s) {
-	case asTable, asJSON, asYAML:
-		*f = format(s)
+	*f = format(s)
+	return nil
+}
+
+// formatsAnnotation lists the formats of a command, if they are not the usual ones.
+const formatsAnnotation = "formats"
+
+// withFormats says which formats a command knows; the first one is its default.
+func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
+	var names []string
+	for _, f := range formats {
+		names = append(names, string(f))
+	}
+	cmd.Annotations = map[string]string{formatsAnnotation: strings.Join(names, ",")}
+	return cmd
+}
+
+// checkFormat tells if the command knows the format that was asked for, and takes
+// its default if none was.
+func (c *cli) checkFormat(cmd *cobra.Command) error {
+	names := []string{string(asTable), string(asJSON), string(asYAML)}
+	if own := cmd.Annotations[formatsAnnotation]; own != "" {
+		names = strings.Split(own, ",")
+	}
+	if !cmd.Flags().Changed("output") {
+		c.format = format(names[0])
 		return nil
 	}
-	return hinted(fmt.Errorf("output format %q is not known", s), s, formats)
+	if slices.Contains(names, string(c.format)) {
+		return nil
+	}
+	return hinted(fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath()), string(c.format), names)
 }
 
 func (f *format) String() string { return string(*f) }

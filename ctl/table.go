@@ -43,6 +43,7 @@ type table struct {
 	rows   [][]string
 }
 
+// table has no line for a header of empty texts.
 func (p printer) table(header ...string) *table { return &table{printer: p, header: header} }
 
 // add adds a row; empty cells become "-", but in the last column.
@@ -73,7 +74,11 @@ func (t *table) write() {
 		indent += widths[i] + columnGap
 	}
 	var b strings.Builder
-	for _, row := range append([][]string{t.header}, t.rows...) {
+	rows := t.rows
+	if strings.Join(t.header, "") != "" {
+		rows = append([][]string{t.header}, rows...)
+	}
+	for _, row := range rows {
 		var line strings.Builder
 		for i, width := range widths {
 			line.WriteString(row[i])
@@ -89,13 +94,24 @@ func (t *table) write() {
 			b.WriteString(strings.TrimRight(l, " ") + "\n")
 		}
 	}
+	if len(t.rows) == 0 {
+		b.WriteString("(none)\n")
+	}
 	io.WriteString(t, b.String())
 }
 
 // wrap breaks a text into lines of the width: where there are two spaces if that
 // helps, else at single ones. Longer words stay whole. In less than 30 columns
-// nothing is broken.
+// nothing is broken. All lines are indented as the text is.
 func wrap(text string, width int) []string {
+	if inner := strings.TrimLeft(text, " "); inner != text {
+		indent := text[:len(text)-len(inner)]
+		lines := wrap(inner, width-len(indent))
+		for i := range lines {
+			lines[i] = indent + lines[i]
+		}
+		return lines
+	}
 	if width < 30 || utf8.RuneCountInString(text) <= width {
 		return []string{text}
 	}

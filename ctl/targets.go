@@ -108,14 +108,12 @@ func (o targetOptions) selected(ctx context.Context, args []string) ([]*Agent, e
 	if err != nil || name == "" {
 		return agents, err
 	}
-	var names []string
 	for _, a := range agents {
 		if a.Name == name {
 			return []*Agent{a}, nil
 		}
-		names = append(names, a.Name)
 	}
-	return nil, hinted(fmt.Errorf("node %q is not known", name), name, names)
+	return nil, hinted(fmt.Errorf("node %q is not known", name), name, names(agents))
 }
 
 // one returns the only selected agent.
@@ -125,13 +123,16 @@ func (o targetOptions) one(ctx context.Context, args []string) (*Agent, error) {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		var names []string
-		for _, a := range agents {
-			names = append(names, a.Name)
-		}
-		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(names(agents), ", "))
 	}
 	return agents[0], nil
+}
+
+func names(agents []*Agent) (names []string) {
+	for _, a := range agents {
+		names = append(names, a.Name)
+	}
+	return names
 }
 
 // discover asks etcd for the nodes of the cluster.

@@ -1,10 +1,19 @@
 package ctl
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/spf13/cobra"
 )
@@ -12,11 +21,15 @@ import (
 const txnHistory = "/scheduler/txn-history"
 
 func (c *cli) txnsCommand() *cobra.Command {
-	var last uint
+	var r span
 	cmd := &cobra.Command{
 		Use:   "txns [SEQ]",
 		Short: "The transactions of the scheduler; with SEQ, one of them in full",
-		Args:  cobra.MaximumNArgs(1),
+		Long: "Lists the transactions of the scheduler, each with the event that led to it; none did to\n" +
+			"retries and to what the vswitch reported. With SEQ, shows one with its operations; -o diagram\n" +
+			"draws it as a Mermaid sequence diagram.\n\n" +
+			"T is " + timeForms + ".",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
@@ -27,15 +40,143 @@ func (c *cli) txnsCommand() *cobra.Command {
 				}
 				return c.showTxn(ctx, seq)
 			}
+			if c.format == asDiagram {
+				return errors.New("a diagram shows one transaction: give its sequence number")
+			}
+			since, until, err := r.times(cmd, time.Now())
+			if err != nil {
+				return err
+			}
 			agents, err := c.targets.selected(ctx, nil)
 			if err != nil {
 				return err
 			}
-			return show(c, getAll[[]*kvscheduler.RecordedTxn](ctx, agents, txnHistory, lastN(last)), writeTxns)
+			query := r.query()
+			setTime(query, "since", since)
+			setTime(query, "until", until)
+			return show(c, ask(ctx, agents, func(ctx context.Context, a *Agent) ([]causedTxn, error) {
+				var txns []*kvscheduler.RecordedTxn
+				if err := a.get(ctx, txnHistory, query, &txns); err != nil {
+					return nil, err
+				}
+				return a.causes(ctx, txns), nil
+			}), writeTxns)
 		},
 	}
-	cmd.Flags().UintVar(&last, "last", 20, "number of transactions of each node; 0: all that are remembered")
-	return cmd
+	r.flags(cmd, "transactions")
+	return withFormats(cmd, asTable, asJSON, asYAML, asDiagram)
+}
+
+// span is a part of a history.
+type span struct {
+	last         uint
+	since, until string
+}
+
+func (s *span) flags(cmd *cobra.Command, what string) {
+	cmd.Flags().UintVar(&s.last, "last", 20, "number of "+what+" of each node; 0: all that are remembered")
+	cmd.Flags().StringVar(&s.since, "since", "", "only those since T")
+	cmd.Flags().StringVar(&s.until, "until", "", "only those until T")
+}
+
+// times returns the limits; zero times if there is none. With limits, all within
+// them are meant unless --last is given as well.
+func (s *span) times(cmd *cobra.Command, now time.Time) (since, until time.Time, err error) {
+	if s.since != "" {
+		if since, err = parseTime(s.since, now); err != nil {
+			return since, until, fmt.Errorf("--since: %w", err)
+		}
+	}
+	if s.until != "" {
+		if until, err = parseTime(s.until, now); err != nil {
+			return since, until, fmt.Errorf("--until: %w", err)
+		}
+	}
+	if !until.IsZero() && until.Before(since) {
+		return since, until, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
+	}
+	if (s.since != "" || s.until != "") && !cmd.Flags().Changed("last") {
+		s.last = 0
+	}
+	return since, until, nil
+}
+
+// query asks for the last ones.
+func (s *span) query() url.Values {
+	if s.last == 0 {
+		return url.Values{}
+	}
+	return number("last", uint64(s.last))
+}
+
+// causedTxn is a transaction with the events that led to it, none if none did or
+// none is remembered. Events of a burst share a transaction.
+type causedTxn struct {
+	*kvscheduler.RecordedTxn
+	events []*controller.EventRecord
+}
+
+// MarshalJSON adds the numbers of the events to the record.
+func (t causedTxn) MarshalJSON() ([]byte, error) {
+	record, err := t.RecordedTxn.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	numbers := []uint64{}
+	for _, e := range t.events {
+		numbers = append(numbers, e.SeqNum)
+	}
+	events, err := json.Marshal(map[string][]uint64{"Events": numbers})
+	// {"Events":[…]} and {"SeqNum":…} become one object.
+	return append(append(events[:len(events)-1], ','), record[1:]...), err
+}
+
+// eventNumbers are "7", or "1-6" for several.
+func (t causedTxn) eventNumbers() string {
+	switch n := len(t.events); n {
+	case 0:
+		return ""
+	case 1:
+		return strconv.FormatUint(t.events[0].SeqNum, 10)
+	default:
+		return fmt.Sprintf("%d-%d", t.events[0].SeqNum, t.events[n-1].SeqNum)
+	}
+}
+
+// causes finds the events that led to transactions. Without them the transactions
+// are worth showing as well, so errors are not reported.
+func (a *Agent) causes(ctx context.Context, txns []*kvscheduler.RecordedTxn) []causedTxn {
+	out := make([]causedTxn, len(txns))
+	if len(txns) == 0 {
+		return out
+	}
+	first := slices.MinFunc(txns, func(a, b *kvscheduler.RecordedTxn) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+	last := slices.MaxFunc(txns, func(a, b *kvscheduler.RecordedTxn) int { return cmp.Compare(a.Stop.UnixNano(), b.Stop.UnixNano()) })
+	var events []*controller.EventRecord
+	_ = a.get(ctx, eventHistory, unixSpan(first.Start, last.Stop), &events)
+	byTxn := make(map[uint64][]*controller.EventRecord)
+	for _, e := range events {
+		if e.Txn != nil {
+			byTxn[e.Txn.SeqNum] = append(byTxn[e.Txn.SeqNum], e)
+		}
+	}
+	for i, t := range txns {
+		out[i] = causedTxn{t, byTxn[t.SeqNum]}
+	}
+	return out
+}
+
+// unixSpan is a query for the seconds that contain a span of time; zero times are
+// open ends.
+func unixSpan(since, until time.Time) url.Values {
+	query := url.Values{}
+	if !since.IsZero() {
+		query.Set("since", strconv.FormatInt(since.Unix(), 10))
+	}
+	if !until.IsZero() {
+		query.Set("until", strconv.FormatInt(until.Unix()+1, 10))
+	}
+	return query
 }
 
 func (c *cli) showTxn(ctx context.Context, seq uint64) error {
@@ -43,26 +184,32 @@ func (c *cli) showTxn(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return err
 	}
-	answers := getAll[*kvscheduler.RecordedTxn](ctx, []*Agent{agent}, txnHistory, number("seq-num", seq))
-	return show(c, answers, func(p printer, good []answer[*kvscheduler.RecordedTxn]) {
-		txn := *good[0].value
-		txn.Start, txn.Stop = txn.Start.Local(), txn.Stop.Local()
-		p.printf("%s", txn.String())
+	answers := ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (t causedTxn, err error) {
+		var txn kvscheduler.RecordedTxn
+		if err := a.get(ctx, txnHistory, number("seq-num", seq), &txn); err != nil {
+			return t, err
+		}
+		return a.causes(ctx, []*kvscheduler.RecordedTxn{&txn})[0], nil
+	})
+	if c.format == asDiagram && answers[0].err == nil {
+		var drawing bytes.Buffer
+		if err := answers[0].value.WriteDiagram(&drawing); err != nil {
+			return err
+		}
+		c.printer().printf("%s", drawing.String())
+		return nil
+	}
+	return show(c, answers, func(p printer, good []answer[causedTxn]) {
+		p.writeTxn(agent.Name, good[0].value, c.name)
 	})
 }
 
-func writeTxns(p printer, good []answer[[]*kvscheduler.RecordedTxn]) {
-	t := p.table("NODE", "SEQ", "TIME", "TOOK", "OPS", "FAILED", "TRANSACTION")
+func writeTxns(p printer, good []answer[[]causedTxn]) {
+	t := p.table("NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION")
 	for _, a := range good {
 		for _, txn := range a.value {
-			failed := 0
-			for _, op := range txn.Executed {
-				if op.NewErr != nil {
-					failed++
-				}
-			}
-			t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)),
-				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failed), txnText(txn))
+			t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(),
+				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failures(txn.RecordedTxn)), txnText(txn.RecordedTxn))
 		}
 	}
 	t.write()
@@ -85,11 +232,13 @@ func txnText(t *kvscheduler.RecordedTxn) string {
 	case t.Resync == kvscheduler.DownstreamResync:
 		text = "downstream resync"
 	}
+	// Each handler of an event adds a line.
+	about := strings.ReplaceAll(t.Description, "\n* ", "; ")
 	switch {
-	case t.Description == "":
+	case about == "":
 		return text
 	case text == "":
-		return t.Description
+		return about
 	}
-	return text + ": " + t.Description
+	return text + ": " + about
 }

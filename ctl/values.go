@@ -19,8 +19,10 @@ func (c *cli) valuesCommand() *cobra.Command {
 	var states []string
 	cmd := &cobra.Command{
 		Use:   "values [KEY]",
-		Short: "The states of the values that nodes should have, by key or the beginning of keys",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "The states of the values that nodes should have",
+		Long: "Lists values with their states; what is derived from a value is below it. KEY is a key or any\n" +
+			"part of keys; what tables show of a long key, with its …, will do, and so will the name of a pod.",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
@@ -55,38 +57,54 @@ func stateQuery(states []string) (url.Values, error) {
 	return query, nil
 }
 
-// showValuesOf shows the value with the key, or else the values whose keys begin
-// with it. If no agent has any, the error says which key may have been meant.
-func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, key string) error {
-	if len(query) == 0 {
-		exact := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, url.Values{"key": {key}})
-		for i := range exact {
-			exact[i].value = slices.DeleteFunc(exact[i].value, func(s kvscheduler.Status) bool {
-				return s.GetValue().GetState() == pb.ValueState_NONEXISTENT
-			})
-		}
-		if anyValue(exact) {
-			return show(c, exact, writeValues)
-		}
-	}
-	query.Set("key-prefix", key)
-	answers := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, query)
-	if anyValue(answers) || anyError(answers) {
-		return show(c, answers, writeValues)
-	}
-	known := make(map[string]bool)
-	for _, a := range getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil) {
+// showValuesOf shows the values whose key a word means. If no agent has any, the
+// error says which key may have been meant.
+func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, word string) error {
+	answers := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil)
+	var keys []string
+	for _, a := range answers {
 		for _, s := range a.value {
-			known[s.GetValue().GetKey()] = true
-			for _, d := range s.GetDerivedValues() {
-				known[d.GetKey()] = true
-			}
+			keys = append(keys, keysOf(s)...)
 		}
 	}
-	if len(query["state"]) > 0 && hasPrefix(known, key) {
-		return fmt.Errorf("no value whose key begins with %q is in that state", key)
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	found := matching(keys, word)
+	if len(found) == 0 {
+		if id, ok := containerOf(ctx, agents, word); ok {
+			found = matching(keys, id)
+		}
 	}
-	return hinted(fmt.Errorf("there is no value with the key %q", key), key, slices.Sorted(maps.Keys(known)))
+	if len(found) == 0 {
+		_ = reportErrors(c, answers)
+		return hintedKey(word, keys)
+	}
+	for i := range answers {
+		answers[i].value = slices.DeleteFunc(answers[i].value, func(s kvscheduler.Status) bool {
+			return !slices.ContainsFunc(keysOf(s), func(key string) bool { _, ok := slices.BinarySearch(found, key); return ok }) ||
+				!inState(s, query["state"])
+		})
+	}
+	if !anyValue(answers) && !anyError(answers) {
+		return fmt.Errorf("%s with the key %q, but none in that state", count(len(found), "value"), word)
+	}
+	return show(c, answers, writeValues)
+}
+
+// keysOf returns the keys of a value and of what is derived from it.
+func keysOf(s kvscheduler.Status) []string {
+	keys := []string{s.GetValue().GetKey()}
+	for _, d := range s.GetDerivedValues() {
+		keys = append(keys, d.GetKey())
+	}
+	return keys
+}
+
+// inState tells if the value, or one derived from it, is in one of the states;
+// any state will do if there are none.
+func inState(s kvscheduler.Status, states []string) bool {
+	is := func(v *pb.ValueStatus) bool { return slices.Contains(states, v.GetState().String()) }
+	return len(states) == 0 || is(s.GetValue()) || slices.ContainsFunc(s.GetDerivedValues(), is)
 }
 
 func anyValue[T any](answers []answer[[]T]) bool {
@@ -95,15 +113,6 @@ func anyValue[T any](answers []answer[[]T]) bool {
 
 func anyError[T any](answers []answer[T]) bool {
 	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err != nil })
-}
-
-func hasPrefix(keys map[string]bool, prefix string) bool {
-	for k := range keys {
-		if strings.HasPrefix(k, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // writeValues shows keys, which are long, at the end of the lines, derived values

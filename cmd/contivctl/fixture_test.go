@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -31,6 +32,11 @@ type fixture struct {
 	txns               []*kvscheduler.RecordedTxn
 	values             []kvscheduler.Status
 	dump               []kvscheduler.DumpedValue
+	// explanations and timelines by key.
+	explanations map[string]*kvscheduler.Explanation
+	timelines    map[string][]kvscheduler.Revision
+	diff         []kvscheduler.ValueDiff
+	graph        []*kvscheduler.ValueSnapshot
 }
 
 const container = "0d7a4e1bb2f94a3f8c6d5e7f8091a2b3c4d5e6f708192a3b4c5d6e7f80910d7a"
@@ -38,6 +44,18 @@ const container = "0d7a4e1bb2f94a3f8c6d5e7f8091a2b3c4d5e6f708192a3b4c5d6e7f80910
 var (
 	tap   = &vpp_interfaces.Interface{Name: "vpp-tap-" + container, Type: vpp_interfaces.Interface_TAP, Enabled: true, Mtu: 1450}
 	route = &vpp_l3.Route{DstNetwork: "10.1.1.2/32", OutgoingInterface: tap.Name}
+)
+
+var (
+	tapValue   = kvscheduler.ValueSnapshot{Key: models.Key(tap), Descriptor: "vpp-interface", Want: tap, Have: tap, State: pb.ValueState_CONFIGURED, LastOperation: pb.TxnOperation_CREATE, Txn: 1}
+	routeValue = kvscheduler.ValueSnapshot{
+		Key: models.Key(route), Descriptor: "vpp-route", Want: route, State: pb.ValueState_RETRYING, LastOperation: pb.TxnOperation_CREATE,
+		Error: "network is unreachable", Txn: 1, Needs: []kvscheduler.Need{{Label: "interface-exists", Target: models.Key(tap)}},
+	}
+	routeLater = kvscheduler.ValueSnapshot{
+		Key: models.Key(route), Descriptor: "vpp-route", State: pb.ValueState_CONFIGURED, LastOperation: pb.TxnOperation_UPDATE, Txn: 2,
+		Want: &vpp_l3.Route{DstNetwork: "10.1.1.2/32", NextHopAddr: "10.1.1.1", Weight: 2},
+	}
 )
 
 func at(seconds float64) time.Time {
@@ -106,6 +124,30 @@ var fixtures = map[string]*fixture{
 			{Key: models.Key(tap), Descriptor: "vpp-interface", Value: tap, Metadata: map[string]any{"ifIndex": 7}, Origin: kvscheduler.FromNB, State: pb.ValueState_CONFIGURED},
 			{Key: "linux/interface/host-name/eth0", Descriptor: "linux-interface-watcher", Origin: kvscheduler.FromSB, State: pb.ValueState_OBTAINED},
 		},
+		explanations: map[string]*kvscheduler.Explanation{
+			models.Key(route): {
+				Key: models.Key(route), Summary: models.Key(route) + ": create failed: network is unreachable. Attempt 2 follows at 11:31:09.",
+				Value: &routeValue, NextRetry: at(7),
+				Needs: []kvscheduler.ExplainedNeed{
+					{Need: kvscheduler.Need{Label: "interface-exists", Target: models.Key(tap)}, Met: true, By: []string{models.Key(tap)}},
+					{Need: kvscheduler.Need{Label: "vrf", Target: "any of vpp/vrf/*"}, Waiting: []kvscheduler.KeyState{{Key: "vpp/vrf/0", State: pb.ValueState_PENDING}}},
+					{Need: kvscheduler.Need{Label: "next-hop", Target: "x/hop1"}, Similar: []string{"x/hop2"}},
+				},
+			},
+		},
+		timelines: map[string][]kvscheduler.Revision{
+			models.Key(route): {
+				{Txn: 1, Since: at(1), Until: at(2), Value: &routeValue},
+				{Txn: 2, Since: at(2), Until: at(3), Value: &routeLater},
+				{Txn: 3, Since: at(3)},
+			},
+		},
+		diff: []kvscheduler.ValueDiff{
+			{Key: models.Key(tap), To: &tapValue},
+			{Key: models.Key(route), From: &routeValue, To: &routeLater},
+			{Key: "x/gone", From: &kvscheduler.ValueSnapshot{Key: "x/gone", State: pb.ValueState_CONFIGURED}},
+		},
+		graph: []*kvscheduler.ValueSnapshot{&tapValue, &routeValue, {Key: "x/other", State: pb.ValueState_CONFIGURED}},
 	},
 	"node2": {
 		nodes: nodesync.NodesReport{ThisNode: "node2", Nodes: []nodesync.NodeReport{
@@ -148,6 +190,34 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		history(w, r, f.events, func(e *controller.EventRecord) uint64 { return e.SeqNum })
 	case "/scheduler/txn-history":
 		history(w, r, f.txns, func(t *kvscheduler.RecordedTxn) uint64 { return t.SeqNum })
+	case "/scheduler/explain":
+		e := f.explanations[q.Get("key")]
+		if e == nil {
+			e = &kvscheduler.Explanation{Key: q.Get("key")}
+		}
+		rest.JSON(w, e)
+	case "/scheduler/key-timeline":
+		rest.JSON(w, append([]kvscheduler.Revision{}, f.timelines[q.Get("key")]...))
+	case "/scheduler/diff":
+		rest.JSON(w, append([]kvscheduler.ValueDiff{}, f.diff...))
+	case "/scheduler/graph-snapshot":
+		rest.JSON(w, f.graph)
+	case "/scheduler/stats":
+		rest.JSON(w, kvscheduler.Stats{Since: at(0)})
+	case "/scheduler/plan":
+		f.servePlan(w, r)
+	case "/scheduler/downstream-resync":
+		if r.Method != http.MethodPost || len(f.txns) == 0 {
+			rest.JSON(w, &kvscheduler.RecordedTxn{Resync: kvscheduler.DownstreamResync})
+			return
+		}
+		rest.JSON(w, f.txns[1])
+	case "/controller/resync":
+		if f.database != "" {
+			rest.Error(w, http.StatusServiceUnavailable, errors.New(f.database))
+			return
+		}
+		rest.JSON(w, "dispatched")
 	case "/scheduler/status":
 		f.serveStatus(w, r)
 	case "/scheduler/dump":
@@ -169,6 +239,27 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// servePlan plans the creation of all values, and nothing for deletions.
+func (f *fixture) servePlan(w http.ResponseWriter, r *http.Request) {
+	var request kvscheduler.PlanRequest
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		rest.Error(w, http.StatusBadRequest, err)
+		return
+	}
+	reply := kvscheduler.PlanReply{Planned: []kvscheduler.RecordedOp{}}
+	for _, kv := range request.Values {
+		if kv.Value != nil {
+			reply.Planned = append(reply.Planned, kvscheduler.RecordedOp{
+				Operation: pb.TxnOperation_CREATE, Key: kv.Key, NewState: pb.ValueState_CONFIGURED, NewValue: kv.Value,
+			})
+		}
+	}
+	if request.ResyncType == "FullResync" {
+		reply.Error = "a full resync was asked for"
+	}
+	rest.JSON(w, reply)
 }
 
 func (f *fixture) serveStatus(w http.ResponseWriter, r *http.Request) {
@@ -206,6 +297,7 @@ func history[R any](w http.ResponseWriter, r *http.Request, records []*R, seqNum
 		rest.Error(w, http.StatusNotFound, errors.New("#"+q.Get("seq-num")+" is not recorded"))
 		return
 	}
+	// Spans are not applied: what they are for is tested elsewhere.
 	if last, err := strconv.Atoi(q.Get("last")); err == nil && last < len(records) {
 		records = records[len(records)-last:]
 	}

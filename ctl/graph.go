@@ -1,0 +1,154 @@
+package ctl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/spf13/cobra"
+)
+
+const graphSnapshot = "/scheduler/graph-snapshot"
+
+func (c *cli) graphCommand() *cobra.Command {
+	var file, at string
+	cmd := &cobra.Command{
+		Use:   "graph [KEY]",
+		Short: "The values of a node and what they need, as a drawing",
+		Long: "Draws the values of a node, with solid lines to what they need and dashed ones to what is\n" +
+			"derived from them. With KEY, which may be a part of keys, only those values are drawn, and what\n" +
+			"they need. With --at, as they were then; the changes of a transaction have a golden border.\n\n" +
+			"-o dot is the language of Graphviz; -o svg needs its program dot here.\n" +
+			"A moment is " + momentForms + ".",
+		Example: "  graph --node node1 | dot -Tpng > node1.png\n  graph --node node1 vxlanBVI -o svg --file bvi.svg",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			m, err := parseMoment("--at", at, time.Now())
+			if err != nil {
+				return err
+			}
+			agents, err := c.targets.selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			if len(agents) > 1 {
+				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(names(agents), ", "))
+			}
+			values, err := agents[0].snapshot(ctx, m)
+			if err != nil {
+				c.report(agents[0], err)
+				return ErrReported
+			}
+			c.noteStart(ctx, agents[0], m)
+			if len(args) == 1 {
+				if values, err = neighbourhood(values, args[0]); err != nil {
+					return err
+				}
+			}
+			drawing, err := c.draw(ctx, values, m)
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				return os.WriteFile(file, drawing, 0o666)
+			}
+			_, err = c.out.Write(drawing)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "write to this file instead of the standard output")
+	cmd.Flags().StringVar(&at, "at", "", "draw the values of this moment")
+	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML)
+}
+
+func (a *Agent) snapshot(ctx context.Context, m moment) (values []*kvscheduler.ValueSnapshot, err error) {
+	t, err := m.at(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	setTime(query, "time", t)
+	err = a.get(ctx, graphSnapshot, query, &values)
+	return values, err
+}
+
+// neighbourhood returns the values that a word means, with what is derived from
+// them and what they need, and so on.
+func neighbourhood(values []*kvscheduler.ValueSnapshot, word string) ([]*kvscheduler.ValueSnapshot, error) {
+	byKey := make(map[string]*kvscheduler.ValueSnapshot)
+	var keys []string
+	for _, v := range values {
+		byKey[v.Key] = v
+		keys = append(keys, v.Key)
+	}
+	next := matching(keys, word)
+	if len(next) == 0 {
+		return nil, hintedKey(word, keys)
+	}
+	chosen := make(map[string]bool)
+	for len(next) > 0 {
+		key := next[len(next)-1]
+		next = next[:len(next)-1]
+		v := byKey[key]
+		if v == nil || chosen[key] {
+			continue
+		}
+		chosen[key] = true
+		next = append(next, v.Derived...)
+		if v.Base != "" {
+			next = append(next, v.Base)
+		}
+		for _, need := range v.Needs {
+			next = append(next, need.Target)
+		}
+	}
+	var out []*kvscheduler.ValueSnapshot
+	for _, v := range values {
+		if chosen[v.Key] {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+// draw renders values in the format of the output.
+func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m moment) ([]byte, error) {
+	var out bytes.Buffer
+	switch c.format {
+	case asJSON, asYAML:
+		err := c.format.encode(&out, values)
+		return out.Bytes(), err
+	}
+	txn := kvscheduler.NoSeqNum
+	if m.isTxn {
+		txn = m.txn
+	}
+	if err := kvscheduler.WriteDOT(&out, values, txn); err != nil {
+		return nil, err
+	}
+	dot := c.printer().text(out.String())
+	if c.format == asDOT {
+		return []byte(dot), nil
+	}
+	program, err := exec.LookPath("dot")
+	if err != nil {
+		return nil, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install it, or take -o dot and draw it elsewhere")
+	}
+	cmd := exec.CommandContext(ctx, program, "-Tsvg")
+	cmd.Stdin = strings.NewReader(dot)
+	svg, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(failed.Stderr))
+	}
+	return svg, err
+}

@@ -1,0 +1,165 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+)
+
+// matching returns the keys that a word means: the key that equals it, or else
+// those that begin with it, or else end with it, or else contain it. The "…" that
+// tables show instead of the end of an identifier stands for that end.
+func matching(keys []string, word string) []string {
+	parts := strings.Split(word, "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	pattern := strings.Join(parts, "[0-9a-f]*")
+	for _, level := range []string{"^" + pattern + "/?$", "^" + pattern, "/" + pattern + "/?$", pattern + "/?$", pattern} {
+		// What is quoted cannot be wrong.
+		expression := regexp.MustCompile(level)
+		var found []string
+		for _, key := range keys {
+			if expression.MatchString(key) {
+				found = append(found, key)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// meant returns the only key that a word means, or else the only one of a value
+// that can be requested: what is derived from it has its name as well.
+func meant(p printer, keys []string, word string) (string, error) {
+	found := matching(keys, word)
+	var requested []string
+	for _, key := range found {
+		if _, ok := models.ForKey(key); ok {
+			requested = append(requested, key)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", hintedKey(word, keys)
+	case len(found) == 1:
+		return found[0], nil
+	case len(requested) == 1:
+		return requested[0], nil
+	}
+	const most = 8
+	list, more := found, ""
+	if len(found) > most {
+		list, more = found[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
+	}
+	return "", fmt.Errorf("%q means %d keys, give more of the one that you mean:\n  %s%s",
+		word, len(found), p.text(strings.Join(list, "\n  ")), more)
+}
+
+// containerOf returns the beginning of the container ID of the pod that a word
+// names, as NAME or NAMESPACE/NAME. The keys of a pod's values contain that, but
+// not always all of the ID.
+func containerOf(ctx context.Context, agents []*Agent, word string) (id string, ok bool) {
+	for _, a := range getAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
+		for _, pod := range a.value.Pods {
+			if word == pod.Name || word == pod.Namespace+"/"+pod.Name {
+				return pod.ContainerID[:min(16, len(pod.ContainerID))], true
+			}
+		}
+	}
+	return "", false
+}
+
+// hintedKey is the error for a word that no key contains. What may have been
+// meant is a whole key or, for a word without slashes, a part between them.
+func hintedKey(word string, keys []string) error {
+	err := fmt.Errorf("there is no value with the key %q, nor one whose key contains that", word)
+	if nearest, ok := config.Nearest(word, keys); ok {
+		return fmt.Errorf("%w: did you mean %q?", err, nearest)
+	}
+	parts := make(map[string]bool)
+	for _, key := range keys {
+		for part := range strings.SplitSeq(key, "/") {
+			parts[part] = true
+		}
+	}
+	if nearest, ok := config.Nearest(word, slices.Sorted(maps.Keys(parts))); ok && len(word) > 3 {
+		return fmt.Errorf("%w: did you mean %q?", err, nearest)
+	}
+	return fmt.Errorf("%w: `contivctl values` lists the keys", err)
+}
+
+// presentKeys returns the keys of all values that the agents know, sorted. Agents
+// that do not answer know none.
+func presentKeys(ctx context.Context, agents []*Agent) []string {
+	known := make(map[string]bool)
+	for _, a := range getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil) {
+		for _, s := range a.value {
+			for _, key := range keysOf(s) {
+				known[key] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+// pastKeys returns the keys that the recorded transactions were about, sorted.
+func pastKeys(ctx context.Context, agents []*Agent) []string {
+	known := make(map[string]bool)
+	for _, a := range getAll[[]*kvscheduler.RecordedTxn](ctx, agents, txnHistory, nil) {
+		for _, txn := range a.value {
+			for _, op := range txn.Executed {
+				known[op.Key] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+// showKey asks all agents about one key, and shows the answers of those that have
+// something to tell. The word is the key, or enough of it to be found among the
+// keys that the functions of known return, which are called as far as needed.
+func showKey[T any](ctx context.Context, c *cli, agents []*Agent, path, word string, tells func(T) bool,
+	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
+	about := func(key string) (answers []answer[T], some bool) {
+		answers = getAll[T](ctx, agents, path, url.Values{"key": {key}})
+		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.err == nil && !tells(a.value) })
+		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err == nil })
+	}
+	answers, some := about(word)
+	if some || len(answers) == len(agents) {
+		return show(c, answers, table)
+	}
+	var keys []string
+	for _, more := range known {
+		keys = append(keys, more(ctx, agents)...)
+		if len(matching(keys, word)) > 0 {
+			break
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if len(matching(keys, word)) == 0 {
+		if id, ok := containerOf(ctx, agents, word); ok {
+			word = id
+		}
+	}
+	key, err := meant(c.printer(), keys, word)
+	if err != nil {
+		_ = reportErrors(c, answers)
+		return err
+	}
+	answers, _ = about(key)
+	return show(c, answers, table)
+}

@@ -1,0 +1,104 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/spf13/cobra"
+)
+
+const (
+	downstreamResync = "/scheduler/downstream-resync"
+	databaseResync   = "/controller/resync"
+)
+
+func (c *cli) resyncCommand() *cobra.Command {
+	var database bool
+	cmd := &cobra.Command{
+		Use:   "resync [NODE]",
+		Short: "Read the vswitch back, and repair what differs from what is wanted",
+		Long: "Makes nodes read back what their vswitch has, and repair what differs from what is wanted.\n" +
+			"What is right already is not touched. Failed operations are repeated as usual.\n\n" +
+			"With --database, nodes read etcd again instead and compute everything that is wanted anew;\n" +
+			"this happens in the background, `events` shows it.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.selected(ctx, args)
+			if err != nil {
+				return err
+			}
+			if database {
+				return show(c, postAll[string](ctx, agents, databaseResync, nil), func(p printer, good []answer[string]) {
+					for _, a := range good {
+						p.printf("%s: will read etcd again: `%s events %s` shows it\n", a.agent.Name, c.name, a.agent.Name)
+					}
+				})
+			}
+			answers := postAll[*kvscheduler.RecordedTxn](ctx, agents, downstreamResync, url.Values{"retry": {"true"}})
+			if err := show(c, answers, writeResyncs); err != nil {
+				return err
+			}
+			for _, a := range answers {
+				if failures(a.value) > 0 {
+					return ErrReported // the table says it
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&database, "database", false, "read etcd again, and compute everything anew")
+	return cmd
+}
+
+// postAll makes the same request to all agents.
+func postAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []answer[T] {
+	return ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
+		err = a.post(ctx, path, query, nil, &value)
+		return value, err
+	})
+}
+
+// failures counts the operations that failed.
+func failures(t *kvscheduler.RecordedTxn) (n int) {
+	for _, op := range t.Executed {
+		if op.NewErr != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// writeResyncs shows a line for each node, with the operations below.
+func writeResyncs(p printer, good []answer[*kvscheduler.RecordedTxn]) {
+	t := p.table("NODE", "TXN", "TOOK", "RESULT")
+	for _, a := range good {
+		txn := a.value
+		var repaired []string
+		for _, op := range txn.Executed {
+			switch {
+			case op.NewErr != nil:
+				repaired = append(repaired, fmt.Sprintf("%v %s  error: %v", op.Operation, op.Key, op.NewErr))
+			case !op.NOOP && op.NewState != pb.ValueState_OBTAINED:
+				repaired = append(repaired, fmt.Sprintf("%v %s", op.Operation, op.Key))
+			}
+		}
+		result := "everything is as wanted"
+		if len(repaired) > 0 {
+			result = "repaired with " + count(len(repaired), "operation")
+		}
+		if n := failures(txn); n > 0 {
+			result = fmt.Sprintf("%s, of which %d failed", count(len(repaired), "operation"), n)
+		}
+		t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), took(txn.Stop.Sub(txn.Start)), result)
+		for _, line := range repaired {
+			t.add(" ", " ", " ", "  "+line)
+		}
+	}
+	t.write()
+}

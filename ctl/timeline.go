@@ -1,0 +1,200 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	keyTimeline = "/scheduler/key-timeline"
+	valueDiff   = "/scheduler/diff"
+)
+
+func (c *cli) timelineCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "timeline KEY",
+		Short: "What a value was and when, as far as the history reaches back",
+		Long:  "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			known := func(r []kvscheduler.Revision) bool { return len(r) > 0 }
+			return showKey(ctx, c, agents, keyTimeline, args[0], known, writeTimelines, presentKeys, pastKeys)
+		},
+	}
+}
+
+func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
+	for _, a := range good {
+		for _, r := range a.value {
+			if r.Value != nil {
+				p.printf("%s\n", r.Value.Key)
+				break
+			}
+		}
+		break
+	}
+	t := p.table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
+	for _, a := range good {
+		var before *kvscheduler.ValueSnapshot
+		for _, r := range a.value {
+			lasted, state := "", "gone"
+			if !r.Until.IsZero() {
+				lasted = took(r.Until.Sub(r.Since))
+			}
+			if r.Value != nil {
+				state = r.Value.State.String()
+			}
+			t.add(a.agent.Name, stamp(r.Since), lasted, strconv.FormatUint(r.Txn, 10), state, changeText(before, r.Value))
+			before = r.Value
+		}
+	}
+	t.write()
+}
+
+// of returns what a value is about: what is wanted, or else what exists.
+func of(v *kvscheduler.ValueSnapshot) proto.Message {
+	switch {
+	case v == nil:
+		return nil
+	case v.Want != nil:
+		return v.Want
+	}
+	return v.Have
+}
+
+// changeText says what became of a value: its content if it is new, else what
+// changed of it, and the error if there is one.
+func changeText(from, to *kvscheduler.ValueSnapshot) string {
+	if to == nil {
+		return ""
+	}
+	var texts []string
+	switch {
+	case from == nil:
+		texts = append(texts, fieldsText(of(to)))
+	default:
+		texts = append(texts, changes(of(from), of(to))...)
+		if len(texts) == 0 && to.Have == nil && from.Have != nil {
+			texts = append(texts, "removed from the southbound")
+		}
+	}
+	if to.Error != "" {
+		failure, _, _ := strings.Cut(to.Error, "\n")
+		texts = append(texts, "error: "+failure)
+	}
+	if to.LastOperation != 0 && (from == nil || len(texts) == 0) {
+		texts = append([]string{to.LastOperation.String()}, texts...)
+	}
+	return strings.Join(texts, "  ")
+}
+
+func (c *cli) diffCommand() *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "diff --from T [--to T] [NODE]",
+		Short: "Which values differ between two moments",
+		Long: "Shows which values appeared, changed and disappeared between two moments.\n\n" +
+			"A moment is " + momentForms + ".",
+		Example: "  diff --from -5m\n  diff --from txn:11 --to txn:12 node1   # what transaction 12 changed",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			if from == "" {
+				return errors.New("--from is missing: write " + momentForms)
+			}
+			now := time.Now()
+			a, err := parseMoment("--from", from, now)
+			if err != nil {
+				return err
+			}
+			b, err := parseMoment("--to", to, now)
+			if err != nil {
+				return err
+			}
+			if !a.isTxn && !b.isTxn && !b.time.IsZero() && !b.time.After(a.time) || a.isTxn && b.isTxn && b.txn <= a.txn {
+				return fmt.Errorf("--to %s is not after --from %s", to, from)
+			}
+			agents, err := c.targets.selected(ctx, args)
+			if err != nil {
+				return err
+			}
+			err = show(c, ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]kvscheduler.ValueDiff, error) {
+				return agent.diff(ctx, a, b)
+			}), writeDiffs)
+			for _, agent := range agents {
+				c.noteStart(ctx, agent, a)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the earlier moment")
+	cmd.Flags().StringVar(&to, "to", "", "the later moment (default: now)")
+	return cmd
+}
+
+func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []kvscheduler.ValueDiff, err error) {
+	query := url.Values{}
+	for name, m := range map[string]moment{"from": from, "to": to} {
+		t, err := m.at(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		setTime(query, name, t)
+	}
+	err = a.get(ctx, valueDiff, query, &diffs)
+	return diffs, err
+}
+
+// writeDiffs shows a line for each value that differs, with its changes below.
+func writeDiffs(p printer, good []answer[[]kvscheduler.ValueDiff]) {
+	var same []string
+	t := p.table("NODE", "WHAT", "STATE", "TXN", "KEY")
+	for _, a := range good {
+		if len(a.value) == 0 {
+			same = append(same, a.agent.Name)
+		}
+		for _, d := range a.value {
+			what, state, txn := "changed", "", ""
+			switch {
+			case d.From == nil:
+				what = "new"
+			case d.To == nil:
+				what, state = "gone", d.From.State.String()
+			}
+			if d.To != nil {
+				state, txn = d.To.State.String(), strconv.FormatUint(d.To.Txn, 10)
+				if d.From != nil && d.From.State != d.To.State {
+					state = d.From.State.String() + " → " + state
+				}
+			}
+			t.add(a.agent.Name, what, state, txn, d.Key)
+			if d.From != nil && d.To != nil {
+				if text := changeText(d.From, d.To); text != "" {
+					t.add(" ", " ", " ", " ", "  "+text)
+				}
+			}
+		}
+	}
+	if len(t.rows) > 0 {
+		t.write()
+	}
+	if len(same) > 0 {
+		p.printf("no difference on %s\n", strings.Join(same, ", "))
+	}
+}

@@ -1,0 +1,129 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+// timeForms says how to write a time.
+const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" for five minutes ago, or "now"`
+
+// momentForms says how to write a moment.
+const momentForms = timeForms + `, or "txn:12" for the end of transaction 12`
+
+// parseTime reads a time as people write it. Times of day without a date are the
+// last ones that have passed; without a zone, times are local.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	if text == "now" {
+		return now, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, notFuture(text, t, now)
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		if d > 0 {
+			return now, fmt.Errorf("%q lies ahead: for the past write %q", text, "-"+strings.TrimPrefix(text, "+"))
+		}
+		return now.Add(d), nil
+	}
+	for _, form := range []string{"2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			return t, notFuture(text, t, now)
+		}
+	}
+	// As tables show it.
+	if t, err := time.ParseInLocation("01-02 15:04:05", text, now.Location()); err == nil {
+		t = t.AddDate(now.Year(), 0, 0)
+		if t.After(now) {
+			t = t.AddDate(-1, 0, 0)
+		}
+		return t, nil
+	}
+	for _, form := range []string{"15:04:05", "15:04"} {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			year, month, day := now.Date()
+			t = time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), now.Location())
+			if t.After(now) {
+				t = t.AddDate(0, 0, -1)
+			}
+			return t, nil
+		}
+	}
+	return now, fmt.Errorf("%q is no time: write %s", text, timeForms)
+}
+
+func notFuture(text string, t, now time.Time) error {
+	if t.After(now.Add(time.Minute)) { // clocks differ
+		return fmt.Errorf("%s is in the future: now it is %s", text, now.Format("2006-01-02 15:04:05 MST"))
+	}
+	return nil
+}
+
+// moment is a time, or the end of a transaction, which each agent has at another
+// time.
+type moment struct {
+	text  string
+	time  time.Time
+	txn   uint64
+	isTxn bool
+}
+
+// parseMoment reads a moment; an empty text is a zero time.
+func parseMoment(flag, text string, now time.Time) (m moment, err error) {
+	m.text = text
+	if text == "" {
+		return m, nil
+	}
+	// "#12" is how transactions are shown, but the shell takes it for a comment.
+	seq, named := strings.CutPrefix(text, "txn:")
+	if !named {
+		seq, named = strings.CutPrefix(text, "#")
+	}
+	if named {
+		m.isTxn = true
+		if m.txn, err = strconv.ParseUint(seq, 10, 64); err != nil {
+			return m, fmt.Errorf("%s: %q is no transaction: write its sequence number, e.g. txn:12", flag, text)
+		}
+		return m, nil
+	}
+	if m.time, err = parseTime(text, now); err != nil {
+		err = fmt.Errorf("%s: %w", flag, err)
+		if _, notNumber := strconv.ParseUint(text, 10, 64); notNumber == nil {
+			err = fmt.Errorf("%s: %q is no time: did you mean transaction %q?", flag, text, "txn:"+text)
+		}
+	}
+	return m, err
+}
+
+// at returns the moment for an agent.
+func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
+	if !m.isTxn {
+		return m.time, nil
+	}
+	var txn kvscheduler.RecordedTxn
+	err := a.get(ctx, txnHistory, number("seq-num", m.txn), &txn)
+	return txn.Stop, err
+}
+
+// noteStart says so if the moment is before the agent's start: it may be mistaken
+// for a time at which nothing existed.
+func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
+	var stats kvscheduler.Stats
+	if m.isTxn || m.time.IsZero() || a.get(ctx, "/scheduler/stats", nil, &stats) != nil || !stats.Since.After(m.time) {
+		return
+	}
+	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: nothing is known of %s\n", c.name, a.Name, stamp(stats.Since), m.text)
+}
+
+// setTime adds a time to a query, as the scheduler wants it; not if it is zero.
+func setTime(query url.Values, name string, t time.Time) {
+	if !t.IsZero() {
+		query.Set(name, t.Format(time.RFC3339Nano))
+	}
+}

@@ -1,0 +1,100 @@
+package ctl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTimesAsPeopleWriteThem(t *testing.T) {
+	zone := time.FixedZone("CET", 3600)
+	now := time.Date(2026, 1, 2, 10, 30, 0, 0, zone)
+	for text, want := range map[string]string{
+		"now":                       "2026-01-02T10:30:00+01:00",
+		"-5m":                       "2026-01-02T10:25:00+01:00",
+		"-1h30m":                    "2026-01-02T09:00:00+01:00",
+		"10:29":                     "2026-01-02T10:29:00+01:00",
+		"10:29:59.5":                "2026-01-02T10:29:59.5+01:00",
+		"10:31:05":                  "2026-01-01T10:31:05+01:00", // today it lies ahead
+		"2026-01-01":                "2026-01-01T00:00:00+01:00",
+		"2026-01-01 10:31:05":       "2026-01-01T10:31:05+01:00",
+		"2026-01-01T10:31:05":       "2026-01-01T10:31:05+01:00",
+		"2026-01-01T10:31:05Z":      "2026-01-01T10:31:05Z",
+		"2026-01-01T10:31:05-02:00": "2026-01-01T10:31:05-02:00",
+		"01-01 10:31:05.123":        "2026-01-01T10:31:05.123+01:00", // as tables show it
+		"12-31 23:59:59.000":        "2025-12-31T23:59:59+01:00",
+	} {
+		got, err := parseTime(text, now)
+		if err != nil || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%q: got %v %v, want %s", text, got.Format(time.RFC3339Nano), err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                    "is no time: write",
+		"25:00":               "is no time: write",
+		"5m":                  `for the past write "-5m"`,
+		"+5m":                 `for the past write "-5m"`,
+		"2026-01-02 10:32:00": "is in the future: now it is 2026-01-02 10:30:00 CET",
+		"tomorrow":            "is no time: write",
+	} {
+		if got, err := parseTime(text, now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v %v, want an error with %q", text, got, err, want)
+		}
+	}
+}
+
+func TestWordsThatMeanKeys(t *testing.T) {
+	const id = "0d7a4e1bb2f94a3f8c6d5e7f8091a2b3"
+	keys := []string{
+		"config/vpp/l2/v2/bridge-domain/vxlanBD",
+		"config/vpp/v2/interfaces/vpp-tap-" + id,
+		"config/vpp/v2/interfaces/vxlanBVI",
+		"config/vpp/v2/route/vrf/0/dst/10.1.0.0/16/",
+		"vpp/bd/vxlanBD/interface/vxlanBVI",
+	}
+	for word, want := range map[string]string{
+		"vxlanBVI":                         keys[2], // the derived value has its name as well
+		"interface/vxlanBVI":               keys[4],
+		"vpp/bd":                           keys[4],
+		"10.1.0.0/16":                      keys[3],
+		keys[3]:                            keys[3],
+		strings.TrimSuffix(keys[3], "/"):   keys[3],
+		"vpp-tap-0d7a4e1bb2f9…":            keys[1],
+		"config/…":                         "means 4 keys",
+		"config/vpp/v2/interfaces/":        "means 2 keys",
+		"vxlanbvi":                         `did you mean "vxlanBVI"?`,
+		"config/vpp/v2/interface/vxlanBVI": `did you mean "config/vpp/v2/interfaces/vxlanBVI"?`,
+		"(.*":                              "lists the keys",
+	} {
+		got, err := meant(printer{}, keys, word)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want && (err == nil || !strings.Contains(got, want)) {
+			t.Errorf("%q: got %q, want %q", word, got, want)
+		}
+	}
+}
+
+func TestFieldsAndChanges(t *testing.T) {
+	before := &vpp_interfaces.Interface{Name: "tap1", Mtu: 1450, IpAddresses: []string{"10.0.0.1/24", "fd00::1/64"}, Enabled: true}
+	if got, want := fieldsText(before), "name=tap1  enabled=true  ip_addresses=10.0.0.1/24,fd00::1/64  mtu=1450"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	after := &vpp_interfaces.Interface{Name: "tap1", Mtu: 9000, IpAddresses: []string{"10.0.0.1/24"}, Vrf: 2}
+	want := []string{"ip_addresses: 10.0.0.1/24,fd00::1/64 → 10.0.0.1/24", "vrf: unset → 2", "mtu: 1450 → 9000", "enabled: true → unset"}
+	if diff := cmp.Diff(want, changes(before, after)); diff != "" {
+		t.Error(diff)
+	}
+	bd := &vpp_l2.BridgeDomain{Name: "bd", Interfaces: []*vpp_l2.BridgeDomain_Interface{{Name: "a"}, {Name: "b", SplitHorizonGroup: 1}}}
+	if got, want := fieldsText(bd), "name=bd  interfaces[0].name=a  interfaces[1].name=b  interfaces[1].split_horizon_group=1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := fieldsText(nil) + fieldsText(&vpp_interfaces.Interface{}); got != "" {
+		t.Errorf("nothing: got %q", got)
+	}
+}
