@@ -49,6 +49,7 @@ type exec struct {
 
 	reverting bool
 	abort     bool // a failure that calls for a revert
+	forward   int  // how many of the errors are from before the revert
 	before    *graph.Graph[*node]
 }
 

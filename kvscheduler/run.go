@@ -35,6 +35,9 @@ func (x *exec) run() {
 		x.revert()
 	}
 	x.readFailed(true)
+	if x.reverting {
+		x.reportUndone(x.forward)
+	}
 	x.dropGone()
 }
 
@@ -352,7 +355,7 @@ func (x *exec) revert() {
 			_ = x.updateDependent(n.key)
 		}
 	}
-	x.reportUndone(forward)
+	x.forward = forward
 }
 
 // failedForward tells if the key failed before the revert, but not in it.
