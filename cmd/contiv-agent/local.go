@@ -33,6 +33,7 @@ func openLocal(ctx context.Context, o options, log *slog.Logger) (*backup.Store,
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
 	}
+	second.SkipSync() // when the machine ends, so do the pods
 	local, restored, err := backup.New(ctx, first, second, localPrefix, log)
 	if err != nil {
 		return nil, errors.Join(err, first.Close(), second.Close())

@@ -2,7 +2,7 @@
 // start without etcd, and the place of what a node must remember.
 //
 // The file is a bbolt database with one bucket. Every change is on disk when
-// the call returns.
+// the call returns, unless SkipSync says otherwise.
 package bolt
 
 import (

@@ -29,6 +29,14 @@ func TestStore(t *testing.T) {
 	storetest.TestBroker(t, func(t *testing.T) store.Broker { return open(t, filepath.Join(t.TempDir(), "bolt.db")) })
 }
 
+func TestStoreWithoutSync(t *testing.T) {
+	storetest.TestBroker(t, func(t *testing.T) store.Broker {
+		s := open(t, filepath.Join(t.TempDir(), "bolt.db"))
+		s.SkipSync()
+		return s
+	})
+}
+
 func TestContentSurvivesReopening(t *testing.T) {
 	path, ctx := filepath.Join(t.TempDir(), "dir", "bolt.db"), context.Background()
 	s := open(t, path)

@@ -59,6 +59,11 @@ func OpenOrReplace(path string, lockTimeout time.Duration) (s *Store, moved stri
 	return s, moved, err
 }
 
+// SkipSync makes writes return before they are on the disk: what has been written
+// survives the end of the process, but the file may be lost with the machine. Call
+// it before the first write.
+func (s *Store) SkipSync() { s.db.NoSync = true }
+
 // open opens the database. bbolt panics on some kinds of damage and leaves the file
 // mapped and locked; the lock is then released here.
 func open(path string, lockTimeout time.Duration) (db *bbolt.DB, err error) {
