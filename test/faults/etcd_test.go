@@ -1,0 +1,264 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/test/lab"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "db")
+	p := s.newProxy(t, "node1")
+	s.kill(t, "node1")
+	s.start(t, "node1")
+	s.settle(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *site, *proxy)
+	}{
+		{"down at start", downAtStart},
+		{"hangs at start", hangsAtStart},
+		{"hangs", hangs},
+		{"slow", slow},
+		{"compacted", compacted},
+		{"wiped", wiped},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, s, p) })
+		p.set(pass, 0)
+	}
+}
+
+// TestDatabaseOfANewNode has nodes without a mirror.
+func TestDatabaseOfANewNode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "new")
+	p := s.newProxy(t, "node2")
+	s.kill(t, "node2")
+	s.start(t, "node2")
+	s.settle(t)
+	if err := s.DelPod(t.Context(), s.far.ID()); err != nil {
+		t.Fatal(err)
+	}
+	s.far = s.near
+	t.Run("down at start, no mirror", func(t *testing.T) { downWithoutMirror(t, s, p) })
+	t.Run("never comes, no mirror", func(t *testing.T) { neverComes(t, s, p) })
+}
+
+func downAtStart(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd is down at start", "The agent is killed and started again while etcd refuses connections. It waits for `delayLocalResync` (5 s), then starts from its mirror of etcd; pods can be added before etcd is back.")
+	p.set(refuse, 0)
+	s.kill(t, "node1")
+	f.heal()
+	s.start(t, "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
+	f.seesHealth("node1", "unavailable")
+	f.seesLog("node1", "starts from the local mirror")
+	if err := s.connected(t, s.pod(t, "late", "node1")); err != nil {
+		t.Error(err)
+	}
+	p.set(pass, 0)
+	back := time.Now()
+	eventually(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
+	f.row.Kept = fmt.Sprintf("When etcd is back, the agent follows it again after %v.", round(time.Since(back)))
+	f.end()
+}
+
+func downWithoutMirror(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd is down at start, no mirror", "A node without pods and without a local file starts while etcd refuses connections: it has no ID and knows nothing. It waits for etcd.")
+	s.kill(t, "node2")
+	p.set(refuse, 0)
+	if err := os.Remove(s.bolt("node2")); err != nil {
+		t.Fatal(err)
+	}
+	ready := s.starting(t, "node2")
+	f.seesHealth("node2", "startup resync is not done yet")
+	f.seesLog("node2", "the local mirror is empty")
+	f.heal()
+	p.set(pass, 0)
+	if err := ready(); err != nil {
+		t.Fatal(err)
+	}
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, after etcd was back"
+	if err := s.connected(t, s.pod(t, "first", "node2")); err != nil {
+		t.Error(err)
+	}
+	f.end()
+}
+
+func neverComes(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd never comes, no mirror", "As above, but etcd stays away. The agent ends at the `startupResyncDeadline` (30 s, here 8 s), to be started again by whoever supervises it.")
+	s.kill(t, "node2")
+	p.set(refuse, 0)
+	conf := s.Path("nodes", "node2", "controller.conf")
+	before, err := os.ReadFile(conf)
+	if err == nil {
+		err = errors.Join(os.Remove(s.bolt("node2")), os.WriteFile(conf, []byte("startupResyncDeadline: 8s\n"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.starting(t, "node2")(); err == nil || !strings.Contains(err.Error(), "has ended before it was ready") {
+		t.Fatalf("starting the agent: %v", err)
+	}
+	f.seesLog("node2", "contiv-agent:")
+	if err := os.WriteFile(conf, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.set(pass, 0)
+	f.heal()
+	s.start(t, "node2")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, after its start with etcd"
+	f.end()
+}
+
+func hangsAtStart(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd hangs at start", "The agent is killed and started again while etcd accepts connections, but never answers.")
+	p.set(hang, 0)
+	s.kill(t, "node1")
+	f.heal()
+	s.start(t, "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
+	f.seesHealth("node1", "unavailable")
+	if err := s.connected(t, s.pod(t, "late", "node1")); err != nil {
+		t.Error(err)
+	}
+	p.set(pass, 0)
+	back := time.Now()
+	eventually(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
+	f.row.Kept = fmt.Sprintf("When etcd answers, the agent follows it again after %v.", round(time.Since(back)))
+	f.end()
+}
+
+func hangs(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd hangs", "Connections to etcd stay open, but nothing comes through any more. Meanwhile a pod is added and another one removed.")
+	p.set(hang, 0)
+	began := time.Now()
+	if err := s.DelPod(t.Context(), s.pod(t, "gone", "node1").ID()); err != nil {
+		t.Error(err)
+	}
+	late := s.pod(t, "late", "node1")
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
+	f.seesHealth("node1", "unavailable")
+	f.row.Kept += fmt.Sprintf(" The agent noticed after %v that etcd is silent.", round(time.Since(began)))
+	f.seesLog("node1", "Lost the database")
+	f.heal()
+	p.set(pass, 0)
+	f.row.Until = "until what changed meanwhile had arrived"
+	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
+	f.end()
+}
+
+func slow(t *testing.T, s *site, p *proxy) {
+	const delay = 300 * time.Millisecond
+	f := begin(t, s, "etcd is slow", fmt.Sprintf("Whatever etcd and the agent say to each other arrives %v later. A pod is added; the agent is killed and started again.", delay))
+	p.set(pass, delay)
+	began := time.Now()
+	late := s.pod(t, "late", "node1")
+	f.row.Kept = fmt.Sprintf("A pod was wired in %v: nobody waits for etcd.", round(time.Since(began)))
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
+	f.row.Kept += fmt.Sprintf(" Its Kubernetes object had arrived after %v.", round(time.Since(began)))
+	s.kill(t, "node1")
+	f.heal()
+	s.start(t, "node1")
+	f.row.Until = "until ready, with etcd"
+	f.healed("etcd is followed", func() error { return s.settled(t, "node1") })
+	p.set(pass, 0)
+	f.end()
+}
+
+func compacted(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd is compacted", "While the agent has no connection to etcd, a pod is added and another one removed, and etcd forgets all its history.")
+	gone := s.pod(t, "gone", "node2")
+	p.set(refuse, 0)
+	f.seesHealth("node1", "unavailable")
+	if err := s.DelPod(t.Context(), gone.ID()); err != nil {
+		t.Fatal(err)
+	}
+	late := s.pod(t, "late", "node1")
+	etcd := s.etcd(t)
+	key := models.KSRPrefix + "k8s/pod/late/namespace/default"
+	var revision int64
+	eventually(t, "etcd has the late pod with its address", func() error {
+		r, err := etcd.Get(t.Context(), key)
+		if err == nil && (len(r.Kvs) == 0 || !strings.Contains(string(r.Kvs[0].Value), late.Address.String())) {
+			return errors.New("not yet")
+		}
+		if err == nil {
+			revision = r.Header.Revision
+		}
+		return err
+	})
+	if _, err := etcd.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	f.heal()
+	p.set(pass, 0)
+	f.row.Until = "until what changed meanwhile had arrived"
+	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
+	f.end()
+}
+
+func wiped(t *testing.T, s *site, _ *proxy) {
+	f := begin(t, s, "etcd is wiped", "etcd is stopped and started without any data. The agents notice, keep the network as it is, put their IDs back and believe etcd again when KSR has reflected Kubernetes anew.")
+	if err := s.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(s.Path("etcd")); err != nil {
+		t.Fatal(err)
+	}
+	f.heal()
+	if err := s.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.seesLog("node1", "lost its data")
+	f.row.Until = "until both agents believed etcd again"
+	f.healed("etcd is complete, and the agents follow it", func() error {
+		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
+	})
+	etcd := s.etcd(t)
+	r, err := etcd.Get(t.Context(), models.KSRPrefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, kv := range r.Kvs {
+		keys = append(keys, strings.TrimPrefix(string(kv.Key), models.KSRPrefix))
+	}
+	for _, want := range []string{"allocatedIDs/1", "allocatedIDs/2", "k8s/node/node1", "k8s/node/node2", "k8s/pod/here/namespace/default", "k8s/pod/far/namespace/default"} {
+		if !strings.Contains(strings.Join(keys, "\n"), want) {
+			t.Errorf("etcd has no %s, but %v", want, keys)
+		}
+	}
+	f.row.Kept = "Node IDs, and so all addresses of pods, are those of before."
+	f.end()
+}
+
+// heldByKubernetes returns nil if the agent knows the address of a pod from the
+// pod's Kubernetes object.
+func (s *site) heldByKubernetes(t *testing.T, p lab.Pod) error {
+	var report ipam.AllocationsReport
+	if err := s.Agent(p.Node).Get(t.Context(), ipam.URL, &report); err != nil {
+		return err
+	}
+	for _, a := range report.Pods {
+		if a.MainIP == p.Address.String() && strings.Contains(strings.Join(a.HeldBy, " "), "kubernetes") {
+			return nil
+		}
+	}
+	return fmt.Errorf("not among %v", report.Pods)
+}

@@ -1,0 +1,231 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sys/unix"
+)
+
+func TestLocalFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "lf")
+	t.Run("from another version", func(t *testing.T) { otherVersion(t, s) })
+	t.Run("missing", func(t *testing.T) { missingFile(t, s) })
+	t.Run("corrupt", func(t *testing.T) { corruptFile(t, s) })
+}
+
+func missingFile(t *testing.T, s *site) {
+	f := begin(t, s, "Local file is missing", "The agent is killed, its `bolt.db` removed, and the agent started again, with etcd.")
+	s.kill(t, "node1")
+	if err := os.Remove(s.bolt("node1")); err != nil {
+		t.Fatal(err)
+	}
+	f.heal()
+	s.start(t, "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
+	f.seesLog("node1", "restored from the copy")
+	f.row.Kept = "The mirror is read from etcd again. The node's own pods, of which etcd knows too little, come from a copy in the run directory. (Is that lost as well, as by a reboot, then so are the pods.)"
+	f.end()
+}
+
+func corruptFile(t *testing.T, s *site) {
+	f := begin(t, s, "Local file is corrupt", "The agent is killed, the pages of its `bolt.db` overwritten with garbage, and the agent started again, with etcd.")
+	s.kill(t, "node1")
+	info, err := os.Stat(s.bolt("node1"))
+	if err == nil {
+		err = os.WriteFile(s.bolt("node1"), bytes.Repeat([]byte("garbage "), int(info.Size()/8)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.heal()
+	s.start(t, "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
+	f.seesLog("node1", "The local store was damaged")
+	f.seesLog("node1", "restored from the copy")
+	f.row.Kept = "The damaged file stays, under the name in the log; else as above."
+	f.end()
+}
+
+// otherVersion starts the agent without etcd from a file that is not as this
+// version would have written it.
+func otherVersion(t *testing.T, s *site) {
+	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields and have ones that this version does not know, there are kinds of values that it does not know, and "+
+		"one that it cannot decode. The agent is killed and started again, while etcd is down.")
+	s.kill(t, "node1")
+	if err := s.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changeFile(t, s)
+	f.heal()
+	s.start(t, "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
+	f.seesLog("node1", "Value in the database is ignored")
+	late := s.pod(t, "late", "node1")
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	if err := s.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.row.Kept = "The network is as before; pods are added. What is wrong is replaced when etcd is back."
+	eventually(t, "etcd is followed", func() error { return s.settled(t, "node1") })
+	f.end()
+}
+
+// changeFile makes the local file of node1 one of another version.
+func changeFile(t *testing.T, s *site) {
+	t.Helper()
+	b, err := bolt.Open(s.bolt("node1"), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx := t.Context()
+	put := func(key, value string) {
+		t.Helper()
+		if err := b.Put(ctx, key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(models.KSRPrefix+"k8s/unheard-of/x", `{"name": "x"}`)
+	put(models.KSRPrefix+"k8s/pod/odd/namespace/default", `{"name": 17`)
+	put(models.NodePrefix("node1")+"config/vpp/unheard-of/v9/x", `{"name": "x"}`)
+	put("/local/unheard-of/x", `{"name": "x"}`)
+	for _, prefix := range []string{models.KSRPrefix + "k8s/", podmanager.StorePrefix} {
+		kvs, _, err := b.List(ctx, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range kvs {
+			var value map[string]any
+			if json.Unmarshal(kv.Value, &value) != nil || strings.Contains(kv.Key, "unheard-of") {
+				continue
+			}
+			value["unheardOf"] = map[string]any{"of": []int{1, 2}}
+			for _, field := range []string{"labels", "annotations", "container", "node_info", "phase", "uid", "node_name", "ip_addresses"} {
+				delete(value, field)
+			}
+			data, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(kv.Key, string(data))
+		}
+	}
+}
+
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "dk")
+	disk := newDisk(t)
+	s.kill(t, "node1")
+	// The node's file and log move to the small disk.
+	for _, path := range []string{s.bolt("node1"), s.Path("logs", "agent-node1.log")} {
+		moved := filepath.Join(disk, filepath.Base(path))
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = errors.Join(os.WriteFile(moved, data, 0o600), os.Remove(path), os.Symlink(moved, path))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start(t, "node1")
+
+	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log has no room left. Pods are added, removed and changed, the agent is killed and started again; then there is room.")
+	gone := s.pod(t, "gone", "node1")
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	began := time.Now()
+	refused := 0
+	for i := range 40 { // what the file has room for inside of itself is used up first
+		p, err := s.AddPod(t.Context(), lab.PodSpec{Name: fmt.Sprintf("full%d", i), Node: "node1"})
+		if err == nil {
+			t.Cleanup(func() { s.DelPod(t.Context(), p.ID()) })
+			fill(t, ballast)
+			continue
+		}
+		if !strings.Contains(err.Error(), "no space left on device") {
+			t.Fatalf("the error does not name the disk: %v", err)
+		}
+		f.sees("CNI ADD", err.Error())
+		refused++
+		break
+	}
+	if refused == 0 {
+		t.Fatal("pods are wired although nothing can be remembered of them")
+	}
+	t.Logf("ADD refused after %v", time.Since(began))
+	if err := s.DelPod(t.Context(), gone.ID()); err != nil {
+		t.Errorf("a pod cannot be removed: %v", err)
+	}
+	f.flow(50)
+	s.kill(t, "node1")
+	s.start(t, "node1")
+	f.flow(50)
+	if err := s.connected(t); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	f.heal()
+	late := s.pod(t, "late", "node1")
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until a pod was added, after there was room"
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	f.row.Kept = "An ADD fails and leaves nothing, as an agent that could not remember the pod would forget it with its next start. DEL succeeds. The agent starts on the full disk, and with all pods."
+	f.end()
+}
+
+// newDisk returns the path of a file system with room for 1 MB. It is mounted
+// nowhere, so that nothing is left when this process ends.
+func newDisk(t *testing.T) string {
+	t.Helper()
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Skipf("this kernel cannot make a file system without mounting it: %v", err)
+	}
+	defer unix.Close(fs)
+	err = errors.Join(unix.FsconfigSetString(fs, "size", "1M"), unix.FsconfigCreate(fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(mount) })
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), mount)
+}
+
+// fill makes a file as large as possible.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for {
+		if _, err := file.Write(make([]byte, 4096)); errors.Is(err, unix.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// row is what was measured of one fault.
+type row struct {
+	// Fault names it, What says how it was made.
+	Fault, What string
+	// Sent and Lost are packets; Excuse is why some were lost, "" if none may be.
+	Sent, Lost int
+	Excuse     string
+	// Kept says what else was lost, or was not.
+	Kept string
+	// Healed is the time from Until what.
+	Healed time.Duration
+	Until  string
+	Sees   []string
+}
+
+// report collects the rows of all tests.
+var report reporter
+
+type reporter struct {
+	mu   sync.Mutex
+	rows []row
+}
+
+func (r *reporter) add(row row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(r.rows, row)
+}
+
+// order of the faults in the report; a fault that is missing is a mistake.
+var order = []string{
+	"etcd is down at start",
+	"etcd is down at start, no mirror",
+	"etcd never comes, no mirror",
+	"etcd hangs at start",
+	"etcd hangs",
+	"etcd is slow",
+	"etcd is compacted",
+	"etcd is wiped",
+	"Agent killed at each step of a resync",
+	"Local file is missing",
+	"Local file is corrupt",
+	"Local file is from another version",
+	"Disk is full",
+	"Second agent on the same node",
+	"Agent on another node with the same name",
+	"Clock jumps",
+}
+
+// finish prints the rows, and writes them if asked to.
+func (r *reporter) finish() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range r.rows {
+		if !slices.Contains(order, row.Fault) {
+			return fmt.Errorf("fault %q has no place in the report", row.Fault)
+		}
+	}
+	slices.SortFunc(r.rows, func(a, b row) int {
+		return cmp.Compare(slices.Index(order, a.Fault), slices.Index(order, b.Fault))
+	})
+	for _, row := range r.rows {
+		fmt.Printf("%-45s %5d packets, %d lost; healed after %v\n", row.Fault, row.Sent, row.Lost, round(row.Healed))
+	}
+	if !*writeReport {
+		return nil
+	}
+	if len(r.rows) != len(order) {
+		return fmt.Errorf("the report would have %d faults of %d: run all tests, with -clock", len(r.rows), len(order))
+	}
+	return os.WriteFile(filepath.Join(repository, "docs", "faults.md"), []byte(r.markdown()), 0o644)
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(10 * time.Millisecond)
+}
+
+const preface = `# Faults
+
+What breaks around an agent, and what comes of it. Measured, not promised: written by
+` + "`go test ./test/faults -args -write -clock`" + `, which makes each fault in a [lab](lab.md) while a pod sends a packet every
+%v to a pod on the same node, to one on another node and to a host outside. Times are of one run on a small machine with several labs at
+once, with the default configuration.
+
+| fault | packets lost | healed |
+|---|---|---|
+`
+
+func (r *reporter) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, preface, interval)
+	for _, row := range r.rows {
+		lost := fmt.Sprintf("%d of %d", row.Lost, row.Sent)
+		if row.Excuse != "" {
+			lost += " (" + row.Excuse + ")"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %v %s |\n", row.Fault, lost, round(row.Healed), row.Until)
+	}
+	for _, row := range r.rows {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", row.Fault, row.What)
+		if row.Kept != "" {
+			fmt.Fprintf(&b, "\n%s\n", row.Kept)
+		}
+		if len(row.Sees) > 0 {
+			b.WriteString("\nTo be seen:\n\n")
+		}
+		for _, text := range row.Sees {
+			fmt.Fprintf(&b, "- %s\n", text)
+		}
+	}
+	return b.String()
+}
