@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	api "github.com/contiv/contiv/api/contiv/cni"
 	"google.golang.org/grpc"
@@ -16,21 +15,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callTimeout is the deadline of one call, connecting included. Runtimes wait
-// longer.
-const callTimeout = 60 * time.Second
-
 // errUnreachable is wrapped when nobody accepts connections at the agent's
 // address.
 var errUnreachable = errors.New("the Contiv agent of this node is not reachable")
 
-// method is a call of the agent.
-type method func(api.RemoteCNIClient, context.Context, *api.CNIRequest, ...grpc.CallOption) (*api.CNIReply, error)
-
 // callAgent makes one call.
-func callAgent(server string, call method, request *api.CNIRequest) (*api.CNIReply, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
+func callAgent(ctx context.Context, server string, call func(context.Context, api.RemoteCNIClient) error) error {
 	dialer := &dialer{network: "tcp"}
 	if strings.HasPrefix(server, "/") {
 		dialer.network = "unix"
@@ -38,13 +28,22 @@ func callAgent(server string, call method, request *api.CNIRequest) (*api.CNIRep
 	conn, err := grpc.NewClient("passthrough:///"+server,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithContextDialer(dialer.dial))
 	if err != nil {
-		return nil, fmt.Errorf(`"grpcServer" %q: %w`, server, err)
+		return fmt.Errorf(`"grpcServer" %q: %w`, server, err)
 	}
 	defer conn.Close()
-	reply, err := call(api.NewRemoteCNIClient(conn), ctx, request)
+	err = call(ctx, api.NewRemoteCNIClient(conn))
 	if dialErr := dialer.failure(); dialErr != nil && status.Code(err) == codes.Unavailable {
-		return nil, fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, dialErr)
+		return fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, dialErr)
 	}
+	return err
+}
+
+// agentStatus asks the agent for its status.
+func agentStatus(ctx context.Context, server string) (reply *api.StatusReply, err error) {
+	err = callAgent(ctx, server, func(ctx context.Context, agent api.RemoteCNIClient) (err error) {
+		reply, err = agent.Status(ctx, &api.StatusRequest{})
+		return err
+	})
 	return reply, err
 }
 

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -8,7 +9,18 @@ import (
 
 	"github.com/containernetworking/cni/pkg/skel"
 	api "github.com/contiv/contiv/api/contiv/cni"
+	"google.golang.org/grpc"
 )
+
+// deadlines of the calls, connecting and the delegated IPAM plugin included.
+// Runtimes wait longer.
+var deadlines = map[string]time.Duration{
+	"ADD": 60 * time.Second, "DEL": 60 * time.Second, "GC": 60 * time.Second,
+	"CHECK": 30 * time.Second, "STATUS": 5 * time.Second,
+}
+
+// undoTimeout is the time for releasing the address of an ADD that failed.
+const undoTimeout = 10 * time.Second
 
 // TimingEnv names the environment variable with a file to which each call
 // appends a JSON line of a Timing.
@@ -25,10 +37,14 @@ type Timing struct {
 	GRPC       int64 `json:"grpc_ns"`
 	Agent      int64 `json:"agent_ns"`
 	Southbound int64 `json:"southbound_ns"`
+	// IPAM is the time of the delegated IPAM plugin.
+	IPAM int64 `json:"ipam_ns,omitempty"`
 }
 
 // call is one call, with what is recorded of it.
 type call struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
 	start   time.Time
 	config  *Config
 	request *api.CNIRequest
@@ -38,7 +54,9 @@ type call struct {
 }
 
 func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call {
+	ctx, cancel := context.WithTimeout(context.Background(), deadlines[command])
 	c := &call{
+		ctx: ctx, cancel: cancel,
 		start:  p.start,
 		config: config,
 		request: &api.CNIRequest{
@@ -48,25 +66,52 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 			InterfaceName:    args.IfName,
 			ExtraNwConfig:    string(args.StdinData),
 			ExtraArguments:   args.Args,
+			IpamType:         config.IPAM.Type,
 		},
 		timing: Timing{Command: command, Container: args.ContainerID},
 		log:    slog.New(slog.DiscardHandler),
 	}
 	// Without a log, the call is as good.
-	if file, err := os.OpenFile(config.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+	if file, err := openLog(config.LogFile); err == nil {
 		c.logFile = file
-		c.log = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})).
-			With("command", command, "container", args.ContainerID, "interface", args.IfName)
+		c.log = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})).With("command", command)
+		if args.ContainerID != "" {
+			c.log = c.log.With("container", args.ContainerID, "interface", args.IfName)
+		}
 	}
-	c.log.Debug("request", "netns", args.Netns, "args", args.Args, "version", config.CNIVersion)
+	if command != "STATUS" { // runtimes ask every few seconds
+		c.log.Debug("request", "netns", args.Netns, "args", args.Args, "version", config.CNIVersion)
+	}
 	return c
 }
 
-// do makes the call; what the agent refuses or fails to do is an error.
-func (c *call) do(m method) (*api.CNIReply, error) {
+// maxLogSize is when the log is put aside as <log>.1.
+const maxLogSize = 8 << 20
+
+func openLog(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxLogSize {
+		os.Rename(path, path+".1")
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
+// agent makes a call of the agent.
+func (c *call) agent(call func(context.Context, api.RemoteCNIClient) error) error {
 	start := time.Now()
-	reply, err := callAgent(c.config.GRPCServer, m, c.request)
-	c.timing.GRPC = time.Since(start).Nanoseconds()
+	err := callAgent(c.ctx, c.config.GRPCServer, call)
+	c.timing.GRPC += time.Since(start).Nanoseconds()
+	return err
+}
+
+// method is a call of the agent about one attachment.
+type method func(api.RemoteCNIClient, context.Context, *api.CNIRequest, ...grpc.CallOption) (*api.CNIReply, error)
+
+// do makes the call; what the agent refuses or fails to do is an error.
+func (c *call) do(m method) (reply *api.CNIReply, err error) {
+	err = c.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
+		reply, err = m(agent, ctx, c.request)
+		return err
+	})
 	c.timing.Agent = int64(reply.GetAgentDurationNs())
 	c.timing.Southbound = int64(reply.GetSouthboundDurationNs())
 	if err != nil {
@@ -77,10 +122,11 @@ func (c *call) do(m method) (*api.CNIReply, error) {
 
 // end records the outcome, and returns it.
 func (c *call) end(err error) error {
+	c.cancel()
 	c.timing.Total = time.Since(c.start).Nanoseconds()
 	if err != nil {
 		c.log.Error("failed", "err", err, "duration", time.Duration(c.timing.Total))
-	} else {
+	} else if c.timing.Command != "STATUS" {
 		c.log.Info("done", "duration", time.Duration(c.timing.Total), "agent", time.Duration(c.timing.Agent))
 	}
 	if c.logFile != nil {

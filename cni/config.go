@@ -2,7 +2,7 @@ package cni
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -22,8 +22,13 @@ type Config struct {
 	GRPCServer string `json:"grpcServer"`
 	// LogFile is created with mode 0600. Without it, the plugin works as well.
 	LogFile string `json:"logFile"`
-	// EtcdEndpoints is accepted for configurations of older versions; unused.
+	// EtcdEndpoints is accepted for configurations of older versions; unused: the
+	// agent knows the node's pod subnet.
 	EtcdEndpoints string `json:"etcdEndpoints"`
+
+	// stdin is the configuration as given, network its fields.
+	stdin   []byte
+	network map[string]any
 
 	// prev is the result of the plugins before this one; nil if there are none.
 	prev *types100.Result
@@ -31,8 +36,8 @@ type Config struct {
 
 // parseConfig reads the JSON that the runtime gave on stdin.
 func parseConfig(data []byte) (*Config, error) {
-	c := &Config{GRPCServer: DefaultServer, LogFile: DefaultLogFile}
-	if err := json.Unmarshal(data, c); err != nil {
+	c := &Config{GRPCServer: DefaultServer, LogFile: DefaultLogFile, stdin: data}
+	if err := errors.Join(json.Unmarshal(data, c), json.Unmarshal(data, &c.network)); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "network configuration of contiv-cni is no valid JSON", err.Error())
 	}
 	if c.CNIVersion == "" {
@@ -40,10 +45,6 @@ func parseConfig(data []byte) (*Config, error) {
 	}
 	if c.GRPCServer == "" {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"grpcServer" is empty`, "give the path of the agent's socket, or leave it out for "+DefaultServer)
-	}
-	if !c.IPAM.IsEmpty() {
-		return nil, types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("ipam type %q is not supported", c.IPAM.Type),
-			`Contiv assigns the addresses itself: remove "ipam" from the configuration`)
 	}
 	if c.RawPrevResult == nil {
 		return c, nil
@@ -57,4 +58,14 @@ func parseConfig(data []byte) (*Config, error) {
 	}
 	c.prev = prev
 	return c, nil
+}
+
+// validAttachments are those that GC must keep. An absent list is an error, and
+// not one of which all are garbage.
+func (c *Config) validAttachments() ([]types.GCAttachment, error) {
+	if _, given := c.network["cni.dev/valid-attachments"]; given {
+		return c.ValidAttachments, nil
+	}
+	return nil, types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is missing`,
+		"GC removes what is not in that list, which the runtime must give")
 }

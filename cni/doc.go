@@ -2,7 +2,14 @@
 // the container runtime to the agent of the node, which does the work.
 //
 //	runtime ──env, JSON on stdin──> contiv-cni ──gRPC, unix socket──> agent
-//	        <──result or error JSON──          <──CNIReply──
+//	        <──result or error JSON──   │      <──reply───────────────
+//	                                    └─exec─> delegated IPAM plugin, if any
+//
+//	ADD     IPAM ADD, agent Add; an Add that fails releases the address
+//	DEL     agent Delete, IPAM DEL
+//	CHECK   IPAM CHECK, agent Check
+//	STATUS  agent Status, IPAM STATUS
+//	GC      agent CollectGarbage, IPAM GC
 //
 // Every call has a deadline. ADD asks to be tried again later when the agent is
 // not reachable. DEL succeeds then: an agent that starts drops the pods whose

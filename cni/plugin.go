@@ -1,12 +1,15 @@
 package cni
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	api "github.com/contiv/contiv/api/contiv/cni"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,7 +26,7 @@ func New(start time.Time) *Plugin { return &Plugin{start: start} }
 
 // Funcs returns the commands that the plugin implements.
 func (p *Plugin) Funcs() skel.CNIFuncs {
-	return skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check}
+	return skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check, Status: p.status, GC: p.gc}
 }
 
 // add wires the container and prints the result.
@@ -33,15 +36,29 @@ func (p *Plugin) add(args *skel.CmdArgs) error {
 		return err
 	}
 	call := p.begin("ADD", config, args)
-	reply, err := call.do(api.RemoteCNIClient.Add)
+	result, err := call.add()
 	if err != nil {
 		return call.end(cniError(err))
 	}
-	result, err := buildResult(config, reply)
-	if err != nil {
-		return call.end(err)
-	}
 	return call.end(types.PrintResult(result, config.CNIVersion))
+}
+
+func (c *call) add() (*types100.Result, error) {
+	var assigned *types100.Result
+	if c.delegates() {
+		var err error
+		if assigned, err = c.ipamAdd(); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := c.do(api.RemoteCNIClient.Add)
+	if err != nil {
+		if c.delegates() {
+			c.ipamUndo()
+		}
+		return nil, err
+	}
+	return buildResult(c.config, assigned, reply)
 }
 
 // del unwires the container.
@@ -56,6 +73,10 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 		call.log.Warn("DEL without the agent: it drops the pod when it starts", "err", err)
 		err = nil
 	}
+	// Not before the address is out of use.
+	if err == nil && call.delegates() {
+		err = call.ipamDo("DEL", invoke.DelegateDel)
+	}
 	return call.end(cniError(err))
 }
 
@@ -69,11 +90,80 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 		return types.NewError(types.ErrInvalidNetworkConfig, `"prevResult" is missing`, "CHECK compares with the result of ADD, which the runtime must give")
 	}
 	call := p.begin("CHECK", config, args)
-	reply, err := call.do(api.RemoteCNIClient.Check)
+	if call.delegates() {
+		err = call.ipamDo("CHECK", invoke.DelegateCheck)
+	}
+	var reply *api.CNIReply
+	if err == nil {
+		reply, err = call.do(api.RemoteCNIClient.Check)
+	}
 	if err == nil {
 		if err = compare(config.prev, reply); err != nil {
 			err = types.NewError(ErrAgent, "the container's network is not the one that ADD reported", err.Error())
 		}
+	}
+	return call.end(cniError(err))
+}
+
+// status tells if ADD can be served now.
+func (p *Plugin) status(args *skel.CmdArgs) error {
+	config, err := parseConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	call := p.begin("STATUS", config, args)
+	err = call.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
+		reply, err := agent.Status(ctx, &api.StatusRequest{})
+		if err == nil && !reply.GetReady() {
+			err = errors.New(reply.GetReason())
+		}
+		return err
+	})
+	if err != nil {
+		if s, ok := status.FromError(err); ok {
+			err = errors.New(s.Message())
+		}
+		return call.end(types.NewError(types.ErrPluginNotAvailable, "Contiv cannot wire pods on this node now", err.Error()))
+	}
+	if call.delegates() {
+		stdin, err := call.ipamConfig()
+		if err == nil {
+			err = invoke.DelegateStatus(call.ctx, config.IPAM.Type, stdin, nil)
+		}
+		if err != nil {
+			return call.end(types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("the IPAM plugin %q cannot assign addresses now", config.IPAM.Type), err.Error()))
+		}
+	}
+	return call.end(nil)
+}
+
+// gc removes what belongs to no valid attachment.
+func (p *Plugin) gc(args *skel.CmdArgs) error {
+	config, err := parseConfig(args.StdinData)
+	if err != nil {
+		return err
+	}
+	valid, err := config.validAttachments()
+	if err != nil {
+		return err
+	}
+	call := p.begin("GC", config, args)
+	request := &api.GarbageRequest{Network: config.Name}
+	for _, a := range valid {
+		request.ValidAttachments = append(request.ValidAttachments, &api.Attachment{ContainerId: a.ContainerID, InterfaceName: a.IfName})
+	}
+	err = call.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
+		reply, err := agent.CollectGarbage(ctx, request)
+		for _, a := range reply.GetRemoved() {
+			call.log.Info("removed", "container", a.GetContainerId(), "interface", a.GetInterfaceName())
+		}
+		if err == nil && reply.GetResult() != 0 {
+			err = types.NewError(ErrAgent, "the Contiv agent failed to remove garbage", reply.GetError())
+		}
+		return err
+	})
+	if call.delegates() && err == nil {
+		err = call.ipamDo("GC", invoke.DelegateGC)
 	}
 	return call.end(cniError(err))
 }

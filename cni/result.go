@@ -11,8 +11,8 @@ import (
 )
 
 // buildResult describes what the agent configured, behind what the plugins before
-// this one did.
-func buildResult(c *Config, reply *api.CNIReply) (*types100.Result, error) {
+// this one did. assigned is the result of the delegated IPAM plugin, or nil.
+func buildResult(c *Config, assigned *types100.Result, reply *api.CNIReply) (*types100.Result, error) {
 	result := &types100.Result{}
 	if c.prev != nil {
 		*result = *c.prev
@@ -46,6 +46,9 @@ func buildResult(c *Config, reply *api.CNIReply) (*types100.Result, error) {
 	}
 	for _, dns := range reply.GetDns() {
 		result.DNS = types.DNS{Domain: dns.GetDomain(), Nameservers: dns.GetNameservers(), Search: dns.GetSearch(), Options: dns.GetOptions()}
+	}
+	if result.DNS.IsEmpty() && assigned != nil {
+		result.DNS = assigned.DNS
 	}
 	if result.DNS.IsEmpty() {
 		result.DNS = c.DNS

@@ -51,7 +51,11 @@ type agent struct {
 	requests []string
 	last     *cni.CNIRequest
 	reply    *cni.CNIReply
-	err      error
+	status   *cni.StatusReply
+	garbage  *cni.GarbageReply
+	// collect is the last request to collect garbage.
+	collect *cni.GarbageRequest
+	err     error
 }
 
 func (a *agent) serve(command string, r *cni.CNIRequest) (*cni.CNIReply, error) {
@@ -69,6 +73,14 @@ func (a *agent) Delete(_ context.Context, r *cni.CNIRequest) (*cni.CNIReply, err
 }
 func (a *agent) Check(_ context.Context, r *cni.CNIRequest) (*cni.CNIReply, error) {
 	return a.serve("Check", r)
+}
+
+func (a *agent) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, error) {
+	return a.status, a.err
+}
+func (a *agent) CollectGarbage(_ context.Context, r *cni.GarbageRequest) (*cni.GarbageReply, error) {
+	a.collect = r
+	return a.garbage, a.err
 }
 
 // listen starts a gRPC server and returns its socket.
@@ -235,31 +247,47 @@ func TestErrors(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
 	prev := map[string]any{"prevResult": map[string]any{"cniVersion": "1.1.0"}}
+	valid := map[string]any{"cni.dev/valid-attachments": []any{}}
 	for name, test := range map[string]struct {
 		command string
 		agent   *agent // nil: none
 		socket  string
 		config  map[string]any
+		env     []string
 		code    uint // 0: success
 		want    string
 	}{
-		"ADD without agent":            {command: "ADD", socket: "/nonexistent/cni.sock", code: 11, want: "/nonexistent/cni.sock"},
-		"ADD with a dead socket":       {command: "ADD", socket: dead, code: 11, want: "is not reachable"},
-		"ADD while the agent starts":   {command: "ADD", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, code: 11, want: "startup resync"},
-		"ADD takes too long":           {command: "ADD", agent: &agent{err: status.Error(codes.DeadlineExceeded, "too long")}, code: 11, want: "too long"},
-		"ADD fails":                    {command: "ADD", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "key x failed"}}, code: 100, want: "key x failed"},
-		"ADD is malformed":             {command: "ADD", agent: &agent{err: status.Error(codes.InvalidArgument, "K8S_POD_NAME missing")}, code: 4, want: "K8S_POD_NAME missing"},
-		"ADD panics":                   {command: "ADD", agent: &agent{err: status.Error(codes.Internal, "panic")}, code: 100, want: "panic"},
-		"ADD with a strange reply":     {command: "ADD", agent: &agent{reply: &cni.CNIReply{Interfaces: []*cni.CNIReply_Interface{{IpAddresses: []*cni.CNIReply_Interface_IP{{Address: "x"}}}}}}, code: 999, want: `"x"`},
-		"DEL without agent":            {command: "DEL", socket: "/nonexistent/cni.sock"},
-		"DEL with a dead socket":       {command: "DEL", socket: dead},
-		"DEL while the agent starts":   {command: "DEL", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, code: 11, want: "startup resync"},
-		"DEL fails":                    {command: "DEL", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "no"}}, code: 100, want: "no"},
-		"CHECK without agent":          {command: "CHECK", socket: dead, config: prev, code: 11},
-		"CHECK without prevResult":     {command: "CHECK", agent: &agent{}, code: 7, want: "prevResult"},
-		"CHECK fails":                  {command: "CHECK", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "route missing"}}, config: prev, code: 100, want: "route missing"},
-		"CHECK finds another address":  {command: "CHECK", agent: &agent{reply: podReply()}, config: prev, code: 100, want: "10.1.1.2/24"},
-		"delegated IPAM":               {command: "ADD", agent: &agent{}, config: map[string]any{"ipam": map[string]any{"type": "host-local"}}, code: 7, want: `remove "ipam"`},
+		"ADD without agent":           {command: "ADD", socket: "/nonexistent/cni.sock", code: 11, want: "/nonexistent/cni.sock"},
+		"ADD with a dead socket":      {command: "ADD", socket: dead, code: 11, want: "is not reachable"},
+		"ADD while the agent starts":  {command: "ADD", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, code: 11, want: "startup resync"},
+		"ADD takes too long":          {command: "ADD", agent: &agent{err: status.Error(codes.DeadlineExceeded, "too long")}, code: 11, want: "too long"},
+		"ADD fails":                   {command: "ADD", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "key x failed"}}, code: 100, want: "key x failed"},
+		"ADD is malformed":            {command: "ADD", agent: &agent{err: status.Error(codes.InvalidArgument, "K8S_POD_NAME missing")}, code: 4, want: "K8S_POD_NAME missing"},
+		"ADD panics":                  {command: "ADD", agent: &agent{err: status.Error(codes.Internal, "panic")}, code: 100, want: "panic"},
+		"ADD with a strange reply":    {command: "ADD", agent: &agent{reply: &cni.CNIReply{Interfaces: []*cni.CNIReply_Interface{{IpAddresses: []*cni.CNIReply_Interface_IP{{Address: "x"}}}}}}, code: 100, want: `"x"`},
+		"DEL without agent":           {command: "DEL", socket: "/nonexistent/cni.sock"},
+		"DEL with a dead socket":      {command: "DEL", socket: dead},
+		"DEL while the agent starts":  {command: "DEL", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, code: 11, want: "startup resync"},
+		"DEL fails":                   {command: "DEL", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "no"}}, code: 100, want: "no"},
+		"CHECK without agent":         {command: "CHECK", socket: dead, config: prev, code: 11},
+		"CHECK without prevResult":    {command: "CHECK", agent: &agent{}, code: 7, want: "prevResult"},
+		"CHECK fails":                 {command: "CHECK", agent: &agent{reply: &cni.CNIReply{Result: 1, Error: "route missing"}}, config: prev, code: 100, want: "route missing"},
+		"CHECK finds another address": {command: "CHECK", agent: &agent{reply: podReply()}, config: prev, code: 100, want: "10.1.1.2/24"},
+		"STATUS without agent":        {command: "STATUS", socket: "/nonexistent/cni.sock", code: 50, want: "/nonexistent/cni.sock"},
+		"STATUS with a dead socket":   {command: "STATUS", socket: dead, code: 50, want: "is not reachable"},
+		"STATUS while the agent starts": {command: "STATUS", agent: &agent{status: &cni.StatusReply{Reason: "startup resync is not done"}}, code: 50,
+			want: "startup resync is not done"},
+		"STATUS of an older agent":     {command: "STATUS", agent: &agent{err: status.Error(codes.Unimplemented, "no Status")}, code: 50, want: "no Status"},
+		"STATUS when ready":            {command: "STATUS", agent: &agent{status: &cni.StatusReply{Ready: true}}},
+		"STATUS in an old version":     {command: "STATUS", agent: &agent{}, config: map[string]any{"cniVersion": "1.0.0"}, code: 1},
+		"GC without agent":             {command: "GC", socket: dead, config: valid, code: 11},
+		"GC without a list":            {command: "GC", agent: &agent{}, code: 7, want: "valid-attachments"},
+		"GC fails":                     {command: "GC", agent: &agent{garbage: &cni.GarbageReply{Result: 1, Error: "pod x stays"}}, config: valid, code: 100, want: "pod x stays"},
+		"GC while the agent starts":    {command: "GC", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, config: valid, code: 11, want: "startup resync"},
+		"GC with a strange list":       {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": "all"}, code: 6},
+		"GC":                           {command: "GC", agent: &agent{garbage: &cni.GarbageReply{}}, config: valid},
+		"DEL without anything":         {command: "DEL", socket: dead, env: []string{"CNI_NETNS="}},
+		"unknown command":              {command: "REPAIR", agent: &agent{}, code: 4},
 		"empty server":                 {command: "ADD", agent: &agent{}, config: map[string]any{"grpcServer": ""}, code: 7, want: "/var/run/contiv/cni.sock"},
 		"wrong type in configuration":  {command: "ADD", agent: &agent{}, config: map[string]any{"grpcServer": 7}, code: 6},
 		"unknown version":              {command: "ADD", agent: &agent{}, config: map[string]any{"cniVersion": "9.9.9"}, code: 1},
@@ -271,7 +299,7 @@ func TestErrors(t *testing.T) {
 			if test.agent != nil {
 				socket = listen(t, test.agent)
 			}
-			_, failure := call{command: test.command, socket: socket, config: test.config}.run(t)
+			_, failure := call{command: test.command, socket: socket, config: test.config, env: test.env}.run(t)
 			switch {
 			case test.code == 0 && failure != nil:
 				t.Errorf("failed: %+v", failure)
@@ -279,6 +307,26 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got %+v, want code %d with %q", failure, test.code, test.want)
 			}
 		})
+	}
+}
+
+func TestGarbageRequestListsTheValidAttachments(t *testing.T) {
+	for _, list := range []string{`[{"containerID":"c1","ifname":"eth0"},{"containerID":"c2","ifname":"net1"}]`, `[]`, `null`} {
+		a := &agent{garbage: &cni.GarbageReply{}}
+		if _, failure := (call{command: "GC", socket: listen(t, a), config: map[string]any{"cni.dev/valid-attachments": json.RawMessage(list)}}).run(t); failure != nil {
+			t.Fatal(failure)
+		}
+		var got []string
+		for _, v := range a.collect.GetValidAttachments() {
+			got = append(got, v.ContainerId+"/"+v.InterfaceName)
+		}
+		want := ""
+		if len(list) > 10 {
+			want = "c1/eth0 c2/net1"
+		}
+		if strings.Join(got, " ") != want || a.collect.Network != "k8s-pod-network" {
+			t.Errorf("%s: network %q, %v", list, a.collect.Network, got)
+		}
 	}
 }
 

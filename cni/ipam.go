@@ -1,0 +1,164 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// usePodCIDR, as a subnet of the delegated IPAM plugin, stands for the one that
+// Kubernetes assigned to the node. Letters of either case.
+const usePodCIDR = "usePodCidr"
+
+// anySubnet is put in place of usePodCIDR where the plugin wants to parse it, but
+// does not use it: addresses are looked up by container. So DEL and GC need no
+// agent.
+const anySubnet = "192.0.2.0/24"
+
+// delegates tells if another plugin assigns the addresses.
+func (c *call) delegates() bool { return !c.config.IPAM.IsEmpty() }
+
+// ipamAdd lets the delegated plugin assign an address, for the agent to use.
+func (c *call) ipamAdd() (*types100.Result, error) {
+	stdin, err := c.ipamConfig()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	r, err := invoke.DelegateAdd(c.ctx, c.config.IPAM.Type, stdin, nil)
+	c.timing.IPAM = time.Since(start).Nanoseconds()
+	if err != nil {
+		return nil, c.ipamError("ADD", err)
+	}
+	result, err := types100.NewResultFromResult(r)
+	if err == nil && len(result.IPs) == 0 {
+		err = errors.New("its result has no address")
+	}
+	if err == nil {
+		var data []byte
+		data, err = json.Marshal(result.IPs[0])
+		c.request.IpamData = string(data)
+	}
+	if err != nil {
+		return nil, errors.Join(c.ipamError("ADD", err), c.ipamUndo())
+	}
+	return result, nil
+}
+
+// ipamUndo releases the address of an ADD that failed, in time of its own.
+func (c *call) ipamUndo() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
+	defer cancel()
+	if err := invoke.DelegateDel(ctx, c.config.IPAM.Type, c.ipamConfigWith(anySubnet), nil); err != nil {
+		c.log.Error("Address of a failed ADD is not released until DEL", "err", err)
+		return c.ipamError("DEL", err)
+	}
+	return nil
+}
+
+// ipamDo makes a call without result: DEL, CHECK or GC.
+func (c *call) ipamDo(command string, delegate func(context.Context, string, []byte, invoke.Exec) error) error {
+	start := time.Now()
+	err := delegate(c.ctx, c.config.IPAM.Type, c.ipamConfigWith(anySubnet), nil)
+	c.timing.IPAM = time.Since(start).Nanoseconds()
+	return c.ipamError(command, err)
+}
+
+// ipamError says which plugin failed; it keeps the plugin's error code.
+func (c *call) ipamError(command string, err error) error {
+	if err == nil {
+		return nil
+	}
+	message := fmt.Sprintf("%s of the IPAM plugin %q failed", command, c.config.IPAM.Type)
+	if c.ctx.Err() != nil {
+		return types.NewError(types.ErrTryAgainLater, message, fmt.Sprintf("not within %v", deadlines[c.timing.Command]))
+	}
+	var said *types.Error
+	if errors.As(err, &said) && said.Code != 0 {
+		return types.NewError(said.Code, message, strings.TrimSpace(said.Msg+" "+said.Details))
+	}
+	return types.NewError(ErrAgent, message, err.Error())
+}
+
+// ipamConfig is the configuration for the delegated plugin, with the pod subnet
+// of the node where it is asked for.
+func (c *call) ipamConfig() ([]byte, error) {
+	if !asksForPodCIDR(c.config.network["ipam"]) {
+		return c.config.stdin, nil
+	}
+	reply, err := agentStatus(c.ctx, c.config.GRPCServer)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.GetPod_CIDRs()) == 0 {
+		return nil, types.NewError(types.ErrTryAgainLater, "the pod subnet of this node is not known",
+			fmt.Sprintf(`"ipam" asks for %q, but Kubernetes assigned none to the node (spec.podCIDR), or the agent does not know it yet`, usePodCIDR))
+	}
+	return c.ipamConfigWith(reply.GetPod_CIDRs()[0]), nil
+}
+
+func (c *call) ipamConfigWith(subnet string) []byte {
+	if !asksForPodCIDR(c.config.network["ipam"]) {
+		return c.config.stdin
+	}
+	network := make(map[string]any, len(c.config.network))
+	for key, value := range c.config.network {
+		network[key] = value
+	}
+	network["ipam"] = withPodCIDR(network["ipam"], subnet)
+	data, err := json.Marshal(network)
+	if err != nil {
+		return c.config.stdin // it was JSON
+	}
+	return data
+}
+
+// asksForPodCIDR tells if a "subnet" anywhere in the configuration is usePodCIDR.
+func asksForPodCIDR(config any) bool {
+	switch config := config.(type) {
+	case map[string]any:
+		for key, value := range config {
+			if text, ok := value.(string); ok && key == "subnet" && strings.EqualFold(text, usePodCIDR) || asksForPodCIDR(value) {
+				return true
+			}
+		}
+	case []any:
+		for _, value := range config {
+			if asksForPodCIDR(value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withPodCIDR returns a copy of the configuration with the subnet in place of
+// usePodCIDR.
+func withPodCIDR(config any, subnet string) any {
+	switch config := config.(type) {
+	case map[string]any:
+		copied := make(map[string]any, len(config))
+		for key, value := range config {
+			if text, ok := value.(string); ok && key == "subnet" && strings.EqualFold(text, usePodCIDR) {
+				copied[key] = subnet
+				continue
+			}
+			copied[key] = withPodCIDR(value, subnet)
+		}
+		return copied
+	case []any:
+		copied := make([]any, len(config))
+		for i, value := range config {
+			copied[i] = withPodCIDR(value, subnet)
+		}
+		return copied
+	}
+	return config
+}
