@@ -149,6 +149,54 @@ func BenchmarkUpdateOne(b *testing.B) {
 	}
 }
 
+// BenchmarkPlanOne is a dry run with N existing values: nothing is copied (W5).
+func BenchmarkPlanOne(b *testing.B) {
+	for _, n := range benchSizes {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			values := benchValues(n)
+			s, _ := benchScheduler(b, false, ownInterface)
+			must(b, put(s, values))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if _, err := s.NewTransaction().Put(values[(i*7919)%len(values)].Key, val("other")).Plan(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRevert commits N values of which the last one fails (W6).
+func BenchmarkRevert(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			s := newScheduler(b, func(o *Options) { o.History.Disabled = true })
+			sb := newSouthbound(b)
+			sb.register(s, "a", parts{prefix: "a/"})
+			txn := func() *Transaction {
+				t := s.NewTransaction()
+				for i := range n {
+					t.Put(fmt.Sprintf("a/%06d", i), val("x"))
+				}
+				sb.take()
+				sb.failNext(fmt.Sprintf("CREATE a/%06d", n-1), errBoom)
+				return t
+			}
+			b.ResetTimer()
+			for range b.N {
+				b.StopTimer()
+				t := txn()
+				b.StartTimer()
+				if _, err := t.Commit(context.Background(), WithRevert()); err == nil {
+					b.Fatal("no error")
+				}
+			}
+			perValue(b, 2*n)
+		})
+	}
+}
+
 // BenchmarkFlap takes an interface with K routes away and puts it back.
 func BenchmarkFlap(b *testing.B) {
 	for _, k := range []int{10, 100, 1_000, 10_000} {
@@ -263,7 +311,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.Run("churn", func(b *testing.B) {
 		const limit = 8 << 20
-		s := newScheduler(b, func(o *Options) { o.History.Bytes = limit })
+		before := heap()
+		s := New(Options{Logger: quietLog(), History: HistoryLimits{Bytes: limit}})
 		sb := map[string]text{}
 		benchDescriptors(b, s, sb, ownInterface)
 		values := benchValues(100)
@@ -271,12 +320,9 @@ func BenchmarkMemory(b *testing.B) {
 		for i := range 100_000 {
 			must(b, s.NewTransaction().Put(values[i%200].Key, val(fmt.Sprint(i))))
 		}
-		full := heap()
-		st := s.Stats()
+		b.ReportMetric((heap()-before)/limit, "heap/limit")
+		b.ReportMetric(float64(s.Stats().Recorded), "records")
 		_ = s.Close()
-		s = nil
-		b.ReportMetric((full-heap())/limit, "heap/limit")
-		b.ReportMetric(float64(st.Recorded), "records")
 		for range b.N {
 		}
 	})

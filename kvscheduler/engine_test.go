@@ -11,7 +11,8 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-func TestUnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T) {
+// W22: no model is needed to find it.
+func TestW22UnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	mustCommit(t, s, "a/1=x")
 	wantState(t, s, "a/1", pb.ValueState_UNIMPLEMENTED)
@@ -175,7 +176,8 @@ func TestCallbackThatObeysItsContextFailsItsValue(t *testing.T) {
 	}
 }
 
-func TestRegistrationConflictsNameBothSides(t *testing.T) {
+// W16: conflicts are found at registration.
+func TestW16RegistrationConflictsNameBothSides(t *testing.T) {
 	odd := func(key string) bool { return strings.HasSuffix(key, "1") }
 	even := func(key string) bool { return strings.HasSuffix(key, "2") }
 	s, sb := newScheduler(t), newSouthbound(t)

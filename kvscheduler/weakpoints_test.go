@@ -15,8 +15,11 @@ import (
 
 // The weak points W1–W25 of the model of this engine, as far as they concern
 // a scheduler. Others are in the tests of their subject: W2 notification_test.go,
-// W8 and W11 engine_test.go, W9 and W20 watch_test.go, W13 graph/graph_test.go,
-// W24 timetravel_test.go.
+// W8, W11, W16 and W22 engine_test.go, W9 and W20 watch_test.go, W13
+// graph/graph_test.go, W24 timetravel_test.go. W4 to W7 are about cost: they are
+// BenchmarkResyncWithoutDifferences, BenchmarkPlanOne, BenchmarkRevert and
+// BenchmarkCreate, which grow no faster than linearly. W18 and W19 are about
+// descriptors of others.
 
 // W1: dependencies with the same label are all kept, and told apart.
 func TestW1DependenciesWithTheSameLabelAreAllKept(t *testing.T) {
@@ -140,8 +143,6 @@ func TestW15CloseWhileRetriesAreDue(t *testing.T) {
 	}
 }
 
-// W16: see TestRegistrationConflictsNameBothSides.
-
 // W17: two schedulers share nothing.
 func TestW17MetricsArePerScheduler(t *testing.T) {
 	one, two := prometheus.NewRegistry(), prometheus.NewRegistry()
@@ -192,9 +193,6 @@ func TestW21DenseCyclesTakePolynomialTime(t *testing.T) {
 		t.Fatalf("took %v", d)
 	}
 }
-
-// W22: unimplemented values need no model to be found when their descriptor
-// comes: see TestUnimplementedValueIsConfiguredOnceItsDescriptorIsThere.
 
 // W25: whose a value is does not depend on the history.
 func TestW25OriginDoesNotDependOnHistory(t *testing.T) {
