@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
-	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // annotationPrefix starts the annotations that are reflected.
@@ -35,8 +36,8 @@ func encode(msg proto.Message) ([]byte, error) {
 
 func convertNamespace(n *corev1.Namespace) proto.Message {
 	out := &namespace.Namespace{Name: n.Name}
-	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
-		out.Label = append(out.Label, &namespace.Namespace_Label{Key: k, Value: n.Labels[k]})
+	for k, v := range sorted(n.Labels) {
+		out.Label = append(out.Label, &namespace.Namespace_Label{Key: k, Value: v})
 	}
 	return out
 }
@@ -77,62 +78,36 @@ func convertNode(n *corev1.Node) proto.Message {
 	return out
 }
 
-var phases = map[corev1.PodPhase]pod.Pod_Phase{
-	corev1.PodPending:   pod.Pod_PENDING,
-	corev1.PodRunning:   pod.Pod_RUNNING,
-	corev1.PodSucceeded: pod.Pod_SUCCEEDED,
-	corev1.PodFailed:    pod.Pod_FAILED,
+func trimNamespace(n *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: trimMeta(&n.ObjectMeta)}
 }
 
-func convertPod(p *corev1.Pod) proto.Message {
-	out := &pod.Pod{
-		Name:          p.Name,
-		Namespace:     p.Namespace,
-		HostIpAddress: p.Status.HostIP,
-		Annotations:   reflectedAnnotations(p.Annotations),
-		Labels:        maps.Clone(p.Labels),
-		Container:     convertContainers(p.Spec.Containers),
-		InitContainer: convertContainers(p.Spec.InitContainers),
-		Phase:         phases[p.Status.Phase],
-		HostNetwork:   p.Spec.HostNetwork,
-		NodeName:      p.Spec.NodeName,
-		Uid:           string(p.UID),
+func trimNode(n *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: trimMeta(&n.ObjectMeta),
+		Spec:       corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs, ProviderID: n.Spec.ProviderID},
+		Status:     corev1.NodeStatus{Addresses: n.Status.Addresses, NodeInfo: n.Status.NodeInfo},
 	}
-	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
-		out.Label = append(out.Label, &pod.Pod_Label{Key: k, Value: p.Labels[k]})
-	}
-	var ips []string
-	for _, ip := range p.Status.PodIPs {
-		ips = append(ips, ip.IP)
-	}
-	out.IpAddress, out.IpAddresses = firstAndAll(p.Status.PodIP, ips)
-	return out
 }
 
-var protocols = map[corev1.Protocol]pod.Pod_Container_Port_Protocol{
-	"":                 pod.Pod_Container_Port_TCP,
-	corev1.ProtocolTCP: pod.Pod_Container_Port_TCP,
-	corev1.ProtocolUDP: pod.Pod_Container_Port_UDP,
-	// Nothing may take a port of SCTP for one of TCP.
-	corev1.ProtocolSCTP: pod.Pod_Container_Port_SCTP,
+// trimMeta returns what is reflected, and what tells objects and their versions
+// apart.
+func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Labels: m.Labels, Annotations: reflectedAnnotations(m.Annotations), DeletionTimestamp: m.DeletionTimestamp,
+	}
 }
 
-func convertContainers(containers []corev1.Container) []*pod.Pod_Container {
-	var out []*pod.Pod_Container
-	for _, c := range containers {
-		container := &pod.Pod_Container{Name: c.Name}
-		for _, p := range c.Ports {
-			protocol, known := protocols[p.Protocol]
-			if !known {
-				continue // Kubernetes would not accept it
+// sorted returns the pairs of a map in the order of its keys.
+func sorted(m map[string]string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
+				return
 			}
-			container.Port = append(container.Port, &pod.Pod_Container_Port{
-				Name: p.Name, HostPort: p.HostPort, ContainerPort: p.ContainerPort, Protocol: protocol, HostIpAddress: p.HostIP,
-			})
 		}
-		out = append(out, container)
 	}
-	return out
 }
 
 // firstAndAll makes Kubernetes' pairs of fields agree of which the older one

@@ -71,7 +71,7 @@ func TestConversion(t *testing.T) {
 				`"container":[{"name":"c","port":[{"name":"http","host_port":8080,"container_port":80,"host_ip_address":"1.2.3.4"},` +
 				`{"container_port":53,"protocol":"UDP"},{"container_port":99,"protocol":"SCTP"}]}],"annotations":{"contivpp.io/custom-if":"m"},` +
 				`"labels":{"a":"1","b":"2"},"phase":"RUNNING","ip_addresses":["10.1.1.2","fd00::2"],"node_name":"node1",` +
-				`"init_container":[{"name":"init"}],"uid":"u-1"}`,
+				`"init_container":[{"name":"init"}],"uid":"u-1","host_ip_addresses":["192.168.16.1"]}`,
 		},
 		{
 			"pod of the host's network, without an address yet",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/rest"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -27,13 +28,14 @@ type Report struct {
 //
 //	/stats      metrics of the reflectors for Prometheus; node is a label of all
 //	/liveness   200 while the program works
-//	/readiness  503 until the store has held what the source reported, then 200
+//	/readiness  503 until the store has held what the source reported, or
+//	            another instance sees to that and this one stands by, then 200
 //
 // A store that cannot be reached makes neither of them fail. problems, if not
 // nil, tells what is wrong with the source.
 func (r *Reflector) Handler(node, version string, problems func() []string) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(node, r.Stats))
+	registry.MustRegister(newCollector(node, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	report := func() Report {
 		out := Report{State: "OK", Version: version, StartTime: r.started, Store: r.Status()}
@@ -48,7 +50,7 @@ func (r *Reflector) Handler(node, version string, problems func() []string) http
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report()) })
 	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
 		body, status := report(), http.StatusOK
-		if !body.Store.EverSynced {
+		if !body.Store.EverSynced && !body.Store.EverStandby {
 			body.State, status = "not ready", http.StatusServiceUnavailable
 		}
 		rest.Answer(w, status, body)

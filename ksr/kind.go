@@ -3,13 +3,18 @@ package ksr
 import (
 	"strings"
 
+	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // Kind is the keyword of a reflected kind of objects, as it is found in keys.
@@ -17,37 +22,74 @@ type Kind string
 
 // The reflected kinds.
 const (
-	Namespace Kind = dbresources.Namespace
-	Node      Kind = dbresources.Node
-	Pod       Kind = dbresources.Pod
+	Namespace     Kind = dbresources.Namespace
+	Node          Kind = dbresources.Node
+	Pod           Kind = dbresources.Pod
+	Policy        Kind = dbresources.Policy
+	Service       Kind = dbresources.Service
+	EndpointSlice Kind = dbresources.EndpointSlice
 )
 
 // kind is what the reflector knows of a kind.
 type kind struct {
-	kind          Kind
-	clusterScoped bool
-	// message returns an empty message, and convert a filled one.
+	kind Kind
+	// apiVersion and name are those of manifests.
+	apiVersion, name string
+	clusterScoped    bool
+	// key of an object, without models.KSRPrefix.
+	key func(name, namespace string) string
+	// message returns an empty message, and convert a filled one; or nil, if the
+	// object is not to be reflected.
 	message func() proto.Message
 	convert func(Object) proto.Message
-	// is tells if an object is of the kind.
-	is func(Object) bool
+	// object returns an empty one, is tells if an object is of the kind, and trim
+	// returns it without what is not reflected.
+	object func() Object
+	is     func(Object) bool
+	trim   func(Object) Object
 }
 
-// kinds are in the order in which they are written: a pod's namespace and node
-// before the pod. Deletions go the other way.
+// kinds are in the order in which they are written: a pod's namespace, node and
+// policies before the pod. Deletions go the other way.
 var kinds = []*kind{
-	describe(Namespace, true, new(namespace.Namespace), convertNamespace),
-	describe(Node, true, new(node.Node), convertNode),
-	describe(Pod, false, new(pod.Pod), convertPod),
+	describe[corev1.Namespace]("v1", "Namespace", kind{
+		kind: Namespace, clusterScoped: true, key: clusterKey(dbresources.NamespaceKey),
+	}, new(namespace.Namespace), convertNamespace, trimNamespace),
+	describe[corev1.Node]("v1", "Node", kind{
+		kind: Node, clusterScoped: true, key: clusterKey(dbresources.NodeKey),
+	}, new(node.Node), convertNode, trimNode),
+	describe[networkingv1.NetworkPolicy]("networking.k8s.io/v1", "NetworkPolicy", kind{
+		kind: Policy, key: dbresources.PolicyKey,
+	}, new(policy.Policy), convertPolicy, trimPolicy),
+	describe[corev1.Pod]("v1", "Pod", kind{
+		kind: Pod, key: dbresources.PodKey,
+	}, new(pod.Pod), convertPod, trimPod),
+	describe[corev1.Service]("v1", "Service", kind{
+		kind: Service, key: dbresources.ServiceKey,
+	}, new(service.Service), convertService, trimService),
+	describe[discoveryv1.EndpointSlice]("discovery.k8s.io/v1", "EndpointSlice", kind{
+		kind: EndpointSlice, key: dbresources.EndpointSliceKey,
+	}, new(endpointslice.EndpointSlice), convertEndpointSlice, trimEndpointSlice),
 }
 
-func describe[O Object](k Kind, clusterScoped bool, message proto.Message, convert func(O) proto.Message) *kind {
-	return &kind{
-		kind: k, clusterScoped: clusterScoped,
-		message: func() proto.Message { return message.ProtoReflect().New().Interface() },
-		convert: func(o Object) proto.Message { return convert(o.(O)) },
-		is:      func(o Object) bool { _, ok := o.(O); return ok },
-	}
+// objectOf is a pointer to a T that is an Object.
+type objectOf[T any] interface {
+	*T
+	Object
+}
+
+func describe[T any, O objectOf[T]](apiVersion, name string, k kind, message proto.Message, convert func(O) proto.Message, trim func(O) O) *kind {
+	k.apiVersion, k.name = apiVersion, name
+	k.message = func() proto.Message { return message.ProtoReflect().New().Interface() }
+	k.convert = func(o Object) proto.Message { return convert(o.(O)) }
+	k.object = func() Object { return O(new(T)) }
+	k.is = func(o Object) bool { _, ok := o.(O); return ok }
+	k.trim = func(o Object) Object { return trim(o.(O)) }
+	return &k
+}
+
+func clusterKey(key func(name string) string) func(name, namespace string) string {
+	return func(name, _ string) string { return key(name) }
 }
 
 func kindOf(o Object) *kind {
@@ -59,36 +101,53 @@ func kindOf(o Object) *kind {
 	return nil
 }
 
+func (k Kind) lookup() *kind {
+	for _, known := range kinds {
+		if known.kind == k {
+			return known
+		}
+	}
+	return nil
+}
+
 // NewObject returns an empty object of the kind, known in manifests by apiVersion and
 // kind; ok is false if it is not reflected.
 func NewObject(apiVersion, kind string) (o Object, ok bool) {
-	if apiVersion != "v1" {
-		return nil, false
-	}
-	switch kind {
-	case "Namespace":
-		return new(corev1.Namespace), true
-	case "Node":
-		return new(corev1.Node), true
-	case "Pod":
-		return new(corev1.Pod), true
+	for _, k := range kinds {
+		if k.apiVersion == apiVersion && k.name == kind {
+			return k.object(), true
+		}
 	}
 	return nil, false
+}
+
+// Trim returns a shallow copy of the object without most of what is not
+// reflected, for sources that keep objects; other objects are returned as they
+// are. It is converted to the same value.
+func Trim(o Object) Object {
+	if k := kindOf(o); k != nil {
+		return k.trim(o)
+	}
+	return o
+}
+
+// ClusterScoped tells if objects of the kind are in no namespace.
+func (k Kind) ClusterScoped() bool {
+	known := k.lookup()
+	return known != nil && known.clusterScoped
 }
 
 // KeyPrefix is common to the keys of the kind in the store.
 func (k Kind) KeyPrefix() string { return models.KSRPrefix + "k8s/" + string(k) + "/" }
 
-// Key is the key of the object in the store.
+// Key is the key of the object in the store; empty for a kind that is not
+// reflected.
 func (r Ref) Key() string {
-	switch r.Kind {
-	case Namespace:
-		return models.KSRPrefix + dbresources.NamespaceKey(r.Name)
-	case Node:
-		return models.KSRPrefix + dbresources.NodeKey(r.Name)
-	default:
-		return models.KSRPrefix + dbresources.PodKey(r.Name, r.Namespace)
+	k := r.Kind.lookup()
+	if k == nil {
+		return ""
 	}
+	return models.KSRPrefix + k.key(r.Name, r.Namespace)
 }
 
 // nodeOfKey returns the name of the node that a key of the kind Node is for.

@@ -16,7 +16,9 @@ const allocatedIDs = models.KSRPrefix + "allocatedIDs/"
 // removeNode removes what the agent of a deleted node left in the store: its node
 // ID, which others may use from then on, and its configuration and status.
 func (w *writer) removeNode(ctx context.Context, name string) error {
-	claims, _, err := w.opts.Store.List(ctx, allocatedIDs)
+	ctx, cancel := w.call(ctx)
+	defer cancel()
+	claims, _, err := w.store.List(ctx, allocatedIDs)
 	if err != nil {
 		return fmt.Errorf("find the ID of node %s: %w", name, err)
 	}
@@ -25,8 +27,13 @@ func (w *writer) removeNode(ctx context.Context, name string) error {
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &claim); err != nil || claim.GetName() != name {
 			continue
 		}
-		if err := w.opts.Store.Delete(ctx, kv.Key); err != nil {
+		// Not if another node has just taken the ID.
+		freed, err := w.store.CompareAndDelete(ctx, kv.Key, kv.Value)
+		if err != nil {
 			return fmt.Errorf("free ID %d of node %s: %w", claim.GetId(), name, err)
+		}
+		if !freed {
+			continue
 		}
 		w.log.Info("node left: its ID is free", "node", name, "id", claim.GetId())
 	}
@@ -34,7 +41,7 @@ func (w *writer) removeNode(ctx context.Context, name string) error {
 	if name == "" || strings.Contains(name, "/") || prefix == models.KSRPrefix {
 		return nil // no node: its prefix could be that of others' data, even of ours
 	}
-	if err := w.opts.Store.DeletePrefix(ctx, prefix); err != nil {
+	if err := w.store.DeletePrefix(ctx, prefix); err != nil {
 		return fmt.Errorf("remove the configuration of node %s: %w", name, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package ksr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,10 +14,12 @@ import (
 
 // Options of a Reflector.
 type Options struct {
-	// Source of the objects and Store that gets them. Both are required; the
-	// caller closes the store.
+	// Source of the objects. Required.
 	Source Source
-	Store  store.Broker
+	// Store that gets them, or the Elector of the one of several instances that
+	// writes. One of them is required; the caller closes it.
+	Store   store.Broker
+	Elector Elector
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 	// RetryMin is the wait after the first failed resync; it doubles up to
@@ -72,6 +75,10 @@ type StoreStatus struct {
 	LastSync time.Time `json:"lastSync,omitzero"`
 	// Error is why it is not synced.
 	Error string `json:"error,omitempty"`
+	// Role of this instance. EverStandby: it stood by for another one at least
+	// once, knowing the objects.
+	Role        Role `json:"role"`
+	EverStandby bool `json:"everStandby,omitempty"`
 }
 
 // New returns a reflector, which Run sets to work.
@@ -84,6 +91,7 @@ func New(opts Options) *Reflector {
 	for _, k := range kinds {
 		r.stats[k.kind] = new(Stats)
 	}
+	r.status.Role = Candidate
 	return r
 }
 
@@ -93,7 +101,10 @@ func (r *Reflector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.opts.Source.Run(ctx, r.report) })
 	g.Go(func() error {
-		newWriter(r).run(ctx)
+		if r.opts.Elector == nil {
+			return r.write(ctx, r.opts.Store)
+		}
+		r.campaign(ctx)
 		return nil
 	})
 	err := g.Wait()
@@ -134,27 +145,42 @@ func (r *Reflector) count(k Kind, change func(*Stats)) {
 
 // report takes what the source reports.
 func (r *Reflector) report(c Changes) {
-	set := make(map[string]value, len(c.Set))
+	set := make(map[string][]byte, len(c.Set))
+	var deleted []string
 	for _, o := range c.Set {
 		ref, ok := RefOf(o)
 		if !ok {
 			r.log.Warn("object of a kind that is not reflected", "object", o.GetName())
 			continue
 		}
-		msg := kindOf(o).convert(o)
-		data, err := encode(msg)
-		if err != nil {
+		value, err := convert(o)
+		switch {
+		case err != nil:
 			r.count(ref.Kind, func(s *Stats) { s.ArgErrors++ })
-			r.log.Error("object cannot be reflected", "object", ref.String(), "error", err)
-			continue
+			r.log.Error("object cannot be reflected: its former state is kept", "object", ref.String(), "error", err)
+		case value == nil:
+			deleted = append(deleted, ref.Key())
+		default:
+			set[ref.Key()] = value
 		}
-		set[ref.Key()] = value{message: msg, data: data}
 	}
-	deleted := make([]string, len(c.Deleted))
-	for i, ref := range c.Deleted {
-		deleted[i] = ref.Key()
+	for _, ref := range c.Deleted {
+		deleted = append(deleted, ref.Key())
 	}
 	r.wanted.change(set, deleted, c.Complete)
+}
+
+// convert returns what the store should hold; nil if that is nothing.
+func convert(o Object) ([]byte, error) {
+	msg := kindOf(o).convert(o)
+	if msg == nil {
+		return nil, nil
+	}
+	data, err := encode(msg)
+	if err == nil && len(data) > maxValue {
+		err = fmt.Errorf("it has %d bytes, more than the %d that fit: split it", len(data), maxValue)
+	}
+	return data, err
 }
 
 // setSynced records the outcome of the reflector's work: nil for "the store

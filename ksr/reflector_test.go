@@ -153,7 +153,7 @@ func TestFirstResyncMarksAndSweeps(t *testing.T) {
 	put(t, s, keyC, `no JSON`)
 	put(t, s, "contiv-ksr/k8s/pod/stale/namespace/default", `{}`)
 	put(t, s, "contiv-ksr/k8s/namespace/stale", `{}`)
-	others := []string{"contiv-ksr/allocatedIDs/1", "contiv-ksr/k8s/nodeconfig/n1", "contiv-ksr/k8s/service/web/namespace/default", "n1/config/x", "contiv-ksr/idalloc/p"}
+	others := []string{"contiv-ksr/allocatedIDs/1", "contiv-ksr/k8s/nodeconfig/n1", "contiv-ksr/k8s/customnetwork/web", "n1/config/x", "contiv-ksr/idalloc/p"}
 	for _, key := range others {
 		put(t, s, key, `{}`)
 	}

@@ -5,21 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 )
 
 // resync reads what the store holds and makes it hold what is wanted: mark and
 // sweep. The first error ends it.
 func (w *writer) resync(ctx context.Context) error {
-	todo := w.wanted.takeAll()
-	if !todo.reported {
+	if !w.wanted.hasReport() {
 		return nil
 	}
+	todo := w.wanted.takeAll()
 	w.watchdog.reset()
 	before := w.Stats()
-	stored := make(map[string]proto.Message)
+	stored := make(map[string][]byte)
 	for _, k := range kinds {
 		if err := w.list(ctx, k, stored); err != nil {
 			w.count(k.kind, func(s *Stats) { s.ResErrors++ })
@@ -38,19 +35,15 @@ func (w *writer) resync(ctx context.Context) error {
 }
 
 // list adds what the store holds of a kind to stored.
-func (w *writer) list(ctx context.Context, k *kind, stored map[string]proto.Message) error {
-	ctx, cancel := context.WithTimeout(ctx, w.opts.CallTimeout)
+func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) error {
+	ctx, cancel := w.call(ctx)
 	defer cancel()
-	kvs, _, err := w.opts.Store.List(ctx, k.kind.KeyPrefix())
+	kvs, _, err := w.store.List(ctx, k.kind.KeyPrefix())
 	if err != nil {
 		return fmt.Errorf("read what the store holds: %w", err)
 	}
 	for _, kv := range kvs {
-		msg := k.message()
-		if err := protojson.Unmarshal(kv.Value, msg); err != nil {
-			msg = nil
-		}
-		stored[kv.Key] = msg
+		stored[kv.Key] = kv.Value
 	}
 	return nil
 }
@@ -58,28 +51,19 @@ func (w *writer) list(ctx context.Context, k *kind, stored map[string]proto.Mess
 // writeAll writes what is wanted and deletes what is not; the latter only if
 // the source sees everything.
 func (w *writer) writeAll(ctx context.Context, todo work) error {
-	keys := slices.Sorted(maps.Keys(todo.values))
-	for _, k := range kinds {
-		for _, key := range keysOf(k, keys) {
-			if err := w.put(ctx, k, key, todo.values[key]); err != nil {
-				w.count(k.kind, func(s *Stats) { s.ResErrors++ })
-				return err
-			}
+	if todo.complete {
+		todo.keys = slices.Collect(maps.Keys(w.stored))
+	}
+	for key := range todo.values {
+		if _, held := w.stored[key]; !held || !todo.complete {
+			todo.keys = append(todo.keys, key)
 		}
 	}
-	if todo.complete {
-		held := slices.Sorted(maps.Keys(w.stored))
-		for _, k := range slices.Backward(kinds) {
-			for _, key := range keysOf(k, held) {
-				if _, ok := todo.values[key]; ok {
-					continue
-				}
-				if err := w.delete(ctx, k, key); err != nil {
-					w.count(k.kind, func(s *Stats) { s.ResErrors++ })
-					return err
-				}
-			}
+	if err := w.write(ctx, todo); err != nil {
+		for _, k := range kinds {
+			w.count(k.kind, func(s *Stats) { s.ResErrors++ })
 		}
+		return err
 	}
 	for _, k := range kinds {
 		w.count(k.kind, func(s *Stats) { s.Resyncs++ })

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is a Kubernetes object of a reflected kind: *corev1.Pod, *corev1.Node
-// or *corev1.Namespace. It must not be changed after it was reported.
+// Object is a Kubernetes object of a reflected kind: *corev1.Namespace, Node, Pod
+// or Service, *networkingv1.NetworkPolicy or *discoveryv1.EndpointSlice. It must
+// not be changed after it was reported.
 type Object interface {
 	metav1.Object
 	runtime.Object

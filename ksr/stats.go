@@ -28,30 +28,50 @@ var gauges = []struct {
 	{"argErrors", "Objects that could not be reflected.", func(s *Stats) int64 { return s.ArgErrors }},
 }
 
-// collector is a prometheus.Collector of the statistics of all kinds.
+// collector is a prometheus.Collector of the statistics of all kinds, and of
+// what else tells how the reflector does.
 type collector struct {
-	stats func() map[Kind]Stats
-	descs []*prometheus.Desc
+	reflector                 *Reflector
+	descs                     []*prometheus.Desc
+	leading, synced, reported *prometheus.Desc
 }
 
-func newCollector(node string, stats func() map[Kind]Stats) *collector {
-	c := &collector{stats: stats}
+func newCollector(node string, r *Reflector) *collector {
+	labels := prometheus.Labels{"node": node}
+	c := &collector{
+		reflector: r,
+		leading:   prometheus.NewDesc("leading", "1 while this instance writes to the data store.", nil, labels),
+		synced:    prometheus.NewDesc("synced", "1 while the data store holds what the source reported.", nil, labels),
+		reported:  prometheus.NewDesc("objects", "Objects that the data store should hold.", nil, labels),
+	}
 	for _, g := range gauges {
-		c.descs = append(c.descs, prometheus.NewDesc(g.name, g.help, []string{"reflectorType"}, prometheus.Labels{"node": node}))
+		c.descs = append(c.descs, prometheus.NewDesc(g.name, g.help, []string{"reflectorType"}, labels))
 	}
 	return c
 }
 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
+	for _, d := range append([]*prometheus.Desc{c.leading, c.synced, c.reported}, c.descs...) {
 		out <- d
 	}
 }
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for kind, s := range c.stats() {
+	for kind, s := range c.reflector.Stats() {
 		for i, g := range gauges {
 			out <- prometheus.MustNewConstMetric(c.descs[i], prometheus.GaugeValue, float64(g.value(&s)), string(kind))
 		}
 	}
+	status := c.reflector.Status()
+	objects, _ := c.reflector.wanted.count()
+	out <- prometheus.MustNewConstMetric(c.leading, prometheus.GaugeValue, oneIf(status.Role == Leader))
+	out <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, oneIf(status.Synced))
+	out <- prometheus.MustNewConstMetric(c.reported, prometheus.GaugeValue, float64(objects))
+}
+
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
 }

@@ -3,50 +3,47 @@ package ksr
 import (
 	"maps"
 	"sync"
-
-	"google.golang.org/protobuf/proto"
 )
 
 // wanted is the state that the store should have. The source changes it, the
 // reflector takes the changes; neither waits for the other, and changes of a
-// key that follow each other closely become one.
+// key that follow each other closely become one. So what waits is bounded by the
+// number of objects, however slow the store is.
 type wanted struct {
 	mu sync.Mutex
-	// values by key.
-	values map[string]value
-	// changed are the keys that changed since the last take.
+	// values by key: what they should hold.
+	values map[string][]byte
+	// changed are the keys that changed since the last take; nil while nobody
+	// follows the changes, and the next take is takeAll.
 	changed map[string]bool
-	// reported: the source has reported; complete: see Changes.
-	reported, complete bool
+	// complete: see Changes.
+	complete bool
 	// wake has a token while there is something to take.
 	wake chan struct{}
-}
-
-// value is what a key should hold.
-type value struct {
-	message proto.Message
-	data    []byte
+	// reported is closed by the first report of the source.
+	reported chan struct{}
+	once     sync.Once
 }
 
 func newWanted() *wanted {
-	return &wanted{values: make(map[string]value), changed: make(map[string]bool), wake: make(chan struct{}, 1)}
+	return &wanted{values: make(map[string][]byte), wake: make(chan struct{}, 1), reported: make(chan struct{})}
 }
 
 // work is what the reflector takes from the wanted state.
 type work struct {
 	// values of the changed keys, or of all keys; a changed key without a value
 	// is to be deleted.
-	values map[string]value
+	values map[string][]byte
 	keys   []string
 
-	reported, complete bool
+	complete bool
 }
 
 // takeChanges returns what changed since the last take.
 func (w *wanted) takeChanges() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := work{values: make(map[string]value, len(w.changed)), reported: w.reported, complete: w.complete}
+	out := work{values: make(map[string][]byte, len(w.changed)), complete: w.complete}
 	for key := range w.changed {
 		out.keys = append(out.keys, key)
 		if v, ok := w.values[key]; ok {
@@ -57,30 +54,53 @@ func (w *wanted) takeChanges() work {
 	return out
 }
 
-// takeAll returns the whole state.
+// takeAll returns the whole state; takeChanges follows the changes from there.
 func (w *wanted) takeAll() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.changed)
-	return work{values: maps.Clone(w.values), reported: w.reported, complete: w.complete}
+	w.changed = make(map[string]bool)
+	return work{values: maps.Clone(w.values), complete: w.complete}
+}
+
+// forget ends the following of changes until the next takeAll.
+func (w *wanted) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = nil
 }
 
 // change applies what the source reports.
-func (w *wanted) change(set map[string]value, deleted []string, complete bool) {
+func (w *wanted) change(set map[string][]byte, deleted []string, complete bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, v := range set {
 		w.values[key] = v
-		w.changed[key] = true
+		w.mark(key)
 	}
 	for _, key := range deleted {
 		delete(w.values, key)
-		w.changed[key] = true
+		w.mark(key)
 	}
-	w.reported, w.complete = true, complete
+	w.complete = complete
+	w.once.Do(func() { close(w.reported) })
 	select {
 	case w.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (w *wanted) mark(key string) {
+	if w.changed != nil {
+		w.changed[key] = true
+	}
+}
+
+func (w *wanted) hasReport() bool {
+	select {
+	case <-w.reported:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -88,5 +108,5 @@ func (w *wanted) change(set map[string]value, deleted []string, complete bool) {
 func (w *wanted) count() (n int, complete bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.values), w.reported && w.complete
+	return len(w.values), w.hasReport() && w.complete
 }

@@ -18,6 +18,9 @@ type GaugesValue struct {
 	NamespaceStats Stats `json:"namespaceStats"`
 	NodeStats      Stats `json:"nodeStats"`
 	PodStats       Stats `json:"podStats"`
+	PolicyStats    Stats `json:"policyStats"`
+	ServiceStats   Stats `json:"serviceStats"`
+	EndpointsStats Stats `json:"endpointsStats"` // of endpoint slices
 }
 
 // errDataLost is wrapped when the store is found to be another one, or an
@@ -55,9 +58,9 @@ func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 // checkStore asks the store for signs of lost data, and then publishes the
 // statistics there if they changed.
 func (w *writer) checkStore(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, w.opts.CallTimeout)
+	ctx, cancel := w.call(ctx)
 	defer cancel()
-	kvs, revision, err := w.opts.Store.List(ctx, GaugesKey)
+	kvs, revision, err := w.store.List(ctx, GaugesKey)
 	if err != nil {
 		return fmt.Errorf("check the store: %w", err)
 	}
@@ -74,7 +77,10 @@ func (w *writer) checkStore(ctx context.Context) error {
 
 func (w *writer) publishStats(ctx context.Context) error {
 	stats := w.Stats()
-	gauges := GaugesValue{NamespaceStats: stats[Namespace], NodeStats: stats[Node], PodStats: stats[Pod]}
+	gauges := GaugesValue{
+		NamespaceStats: stats[Namespace], NodeStats: stats[Node], PodStats: stats[Pod],
+		PolicyStats: stats[Policy], ServiceStats: stats[Service], EndpointsStats: stats[EndpointSlice],
+	}
 	if w.watchdog.written && gauges == w.watchdog.last {
 		return nil
 	}
@@ -82,7 +88,7 @@ func (w *writer) publishStats(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.opts.Store.Put(ctx, GaugesKey, data); err != nil {
+	if err := w.store.Put(ctx, GaugesKey, data); err != nil {
 		return fmt.Errorf("publish statistics: %w", err)
 	}
 	w.watchdog.written, w.watchdog.last = true, gauges

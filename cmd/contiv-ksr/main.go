@@ -8,15 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ksr"
-	"github.com/contiv/contiv/ksr/manifests"
+	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -29,12 +31,14 @@ func main() {
 }
 
 type options struct {
-	source, manifests string
-	etcdConfig        string
-	etcdEndpoints     []string
-	http              []string
-	nodeName          string
-	logLevel          slog.Level
+	source, manifests, kubeconfig string
+	etcdConfig                    string
+	etcdEndpoints                 []string
+	elect                         bool
+	electionTTL                   time.Duration
+	http                          []string
+	nodeName                      string
+	logLevel                      slog.Level
 }
 
 func command() *cobra.Command {
@@ -47,28 +51,34 @@ func command() *cobra.Command {
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(c *cobra.Command, _ []string) error { return run(c.Context(), o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("leader-election") {
+				o.elect = o.source == sourceKubernetes
+			}
+			return run(c.Context(), o)
+		},
 	}
 	hostname, _ := os.Hostname()
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "dir", `where the objects come from; "dir": manifests in a directory`)
+	f.StringVar(&o.source, "source", sourceDir, `where the objects come from; "dir": manifests in a directory, "kubernetes": an API server`)
 	f.StringVar(&o.manifests, "manifests", "", "directory of manifests (*.yaml, *.yml, *.json)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; they replace those of the file (default http://127.0.0.1:12379)")
+	f.BoolVar(&o.elect, "leader-election", false, "several instances may run, one of them writes (default with --source kubernetes)")
+	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long an instance that vanished keeps others from writing")
 	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
-	f.StringVar(&o.nodeName, "node-name", hostname, "value of the label \"node\" of all metrics")
+	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	return c
 }
 
 func run(ctx context.Context, o options) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel}))
-	if o.source != "dir" {
-		return fmt.Errorf("--source %q is not known: use dir", o.source)
-	}
-	source, err := manifests.New(manifests.Options{Dir: o.manifests, Logger: log})
+	klog.SetSlogLogger(log) // what client-go logs
+	source, err := o.newSource(log)
 	if err != nil {
-		return fmt.Errorf("--manifests: %w", err)
+		return err
 	}
 	etcdConfig, err := o.loadEtcdConfig()
 	if err != nil {
@@ -84,16 +94,24 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	reflector := ksr.New(ksr.Options{Source: source, Store: store, Logger: log})
+	reflectorOptions := ksr.Options{Source: source, Store: election.Alone(store), Logger: log}
+	if o.elect {
+		elector, err := election.New(election.Options{Store: store, Name: o.nodeName, TTL: o.electionTTL, Logger: log})
+		if err != nil {
+			return fmt.Errorf("--election-ttl: %w", err)
+		}
+		reflectorOptions.Elector = elector
+	}
+	reflector := ksr.New(reflectorOptions)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return reflector.Run(ctx) })
 	g.Go(func() error {
-		return server.Serve(ctx, reflector.Handler(o.nodeName, version.Version, problems(source)))
+		return server.Serve(ctx, reflector.Handler(o.nodeName, version.Version, source.problems))
 	})
 	g.Go(func() error {
 		select {
 		case <-reflector.Synced():
-			fmt.Printf("contiv-ksr is ready: manifests=%s http=%v\n", o.manifests, server.Addrs())
+			fmt.Printf("contiv-ksr is ready: %s http=%v\n", source.name, server.Addrs())
 		case <-ctx.Done():
 		}
 		return nil
@@ -115,13 +133,4 @@ func (o options) loadEtcdConfig() (etcd.Config, error) {
 		c.Endpoints = []string{"http://127.0.0.1:12379"}
 	}
 	return c, nil
-}
-
-func problems(source *manifests.Directory) func() []string {
-	return func() (out []string) {
-		for _, p := range source.Problems() {
-			out = append(out, p.String())
-		}
-		return out
-	}
 }

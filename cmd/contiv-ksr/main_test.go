@@ -112,7 +112,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 	}{
 		{nil, "contiv-ksr: --manifests: no directory of manifests is given\n"},
 		{[]string{"--manifests", "/does/not/exist"}, "create it, or name another one\n"},
-		{[]string{"--manifests", dir, "--source", "cloud"}, `--source "cloud" is not known: use dir` + "\n"},
+		{[]string{"--manifests", dir, "--source", "cloud"}, `--source "cloud" is not known: use dir or kubernetes` + "\n"},
 		{[]string{"--manifests", dir, "--etcd-config", badConfig}, `unknown key "endpoint": did you mean "endpoints"?` + "\n"},
 		{[]string{"--manifests", dir, "--http", taken.Addr().String()}, "address already in use\n"},
 	} {

@@ -155,7 +155,7 @@ func (p *parser) complete(object ksr.Object) error {
 		return fmt.Errorf("metadata.name %q: %s", name, strings.Join(wrong, "; "))
 	}
 	ref, _ := ksr.RefOf(object)
-	if ref.Kind != ksr.Pod {
+	if ref.Kind.ClusterScoped() {
 		if object.GetNamespace() != "" {
 			p.warn("%s: metadata.namespace is ignored: a %s has none", ref, ref.Kind)
 		}

@@ -34,6 +34,9 @@ func TestParseFindsTheObjects(t *testing.T) {
 		{"namespace given", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: prod}\n", []string{"1: pod prod/a"}},
 		{"kinds without namespace", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: prod}\n",
 			[]string{"1: node n1", "2: namespace prod"}},
+		{"kinds of other API groups", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny, namespace: prod}\n---\n" +
+			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1}\naddressType: IPv4\nendpoints: []\n",
+			[]string{"1: policy prod/deny", "2: service default/web", "3: endpointslice default/web-1"}},
 		{"separator first", "---\n" + pod, []string{"1: pod default/a"}},
 		{"separator last", pod + "---\n", []string{"1: pod default/a"}},
 		{"comment first", "# hello\n---\n" + pod, []string{"1: pod default/a"}},

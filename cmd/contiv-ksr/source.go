@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/contiv/contiv/ksr/manifests"
+)
+
+// Values of --source.
+const (
+	sourceDir        = "dir"
+	sourceKubernetes = "kubernetes"
+)
+
+// source is where the objects come from.
+type source struct {
+	ksr.Source
+	// name, as in "manifests=DIR".
+	name     string
+	problems func() []string
+}
+
+func (o options) newSource(log *slog.Logger) (source, error) {
+	switch o.source {
+	case sourceDir:
+		dir, err := manifests.New(manifests.Options{Dir: o.manifests, Logger: log})
+		if err != nil {
+			return source{}, fmt.Errorf("--manifests: %w", err)
+		}
+		return source{dir, "manifests=" + o.manifests, func() (out []string) {
+			for _, p := range dir.Problems() {
+				out = append(out, p.String())
+			}
+			return out
+		}}, nil
+	case sourceKubernetes:
+		client, err := kubernetes.NewClient(o.kubeconfig, "contiv-ksr")
+		if err != nil {
+			return source{}, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		api := kubernetes.New(kubernetes.Options{Client: client, Logger: log})
+		return source{api, "source=kubernetes", api.Problems}, nil
+	}
+	return source{}, fmt.Errorf("--source %q is not known: use %s or %s", o.source, sourceDir, sourceKubernetes)
+}

@@ -1,0 +1,120 @@
+package ksr
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// What one transaction may contain: etcd refuses more than 128 changes and more
+// than 1.5 MiB, unless told otherwise.
+const (
+	maxBatch      = 128
+	maxBatchBytes = 512 << 10
+	// maxValue is the size of the largest value that is reflected.
+	maxValue = 1 << 20
+)
+
+// batch collects changes and writes them in few transactions, in their order.
+// Changes that the store does not need are left out.
+type batch struct {
+	*writer
+	changes []store.Change
+	kinds   []*kind
+	bytes   int
+}
+
+// put writes a value unless the store holds it.
+func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) error {
+	old, exists := b.stored[key]
+	if exists && sameValue(k, old, value) {
+		b.stored[key] = value // the same bytes in memory once
+		return nil
+	}
+	return b.add(ctx, k, store.Change{KV: store.KV{Key: key, Value: value}})
+}
+
+// delete removes a key that the store holds and, for a node, what else is there
+// because of it; the key comes last, so that an interrupted removal is repeated.
+func (b *batch) delete(ctx context.Context, k *kind, key string) error {
+	if _, exists := b.stored[key]; !exists {
+		return nil
+	}
+	if k.kind == Node {
+		if err := b.removeNode(ctx, nodeOfKey(key)); err != nil {
+			b.count(k.kind, func(s *Stats) { s.DelErrors++ })
+			return err
+		}
+	}
+	return b.add(ctx, k, store.Change{KV: store.KV{Key: key}, Deleted: true})
+}
+
+func (b *batch) add(ctx context.Context, k *kind, c store.Change) error {
+	size := len(c.Key) + len(c.Value)
+	if len(b.changes) == maxBatch || b.bytes+size > maxBatchBytes {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.changes, b.kinds, b.bytes = append(b.changes, c), append(b.kinds, k), b.bytes+size
+	return nil
+}
+
+// flush writes what has been collected.
+func (b *batch) flush(ctx context.Context) error {
+	if len(b.changes) == 0 {
+		return nil
+	}
+	ctx, cancel := b.call(ctx)
+	defer cancel()
+	err := store.Apply(ctx, b.store, b.changes)
+	for i, c := range b.changes {
+		_, existed := b.stored[c.Key]
+		b.countWrite(b.kinds[i].kind, c.Deleted, existed, err)
+	}
+	if err != nil {
+		return errWrite(b.changes, err)
+	}
+	for _, c := range b.changes {
+		if c.Deleted {
+			delete(b.stored, c.Key)
+		} else {
+			b.stored[c.Key] = c.Value
+		}
+		b.log.Debug("written", "key", c.Key, "deleted", c.Deleted)
+	}
+	b.changes, b.kinds, b.bytes = b.changes[:0], b.kinds[:0], 0
+	return nil
+}
+
+func (r *Reflector) countWrite(k Kind, deleted, existed bool, err error) {
+	r.count(k, func(s *Stats) {
+		switch {
+		case deleted && err != nil:
+			s.DelErrors++
+		case deleted:
+			s.Deletes++
+		case existed && err != nil:
+			s.UpdErrors++
+		case existed:
+			s.Updates++
+		case err != nil:
+			s.AddErrors++
+		default:
+			s.Adds++
+		}
+	})
+}
+
+// sameValue tells if two values mean the same: an earlier version may have
+// formatted it in another way.
+func sameValue(k *kind, stored, wanted []byte) bool {
+	if bytes.Equal(stored, wanted) {
+		return true
+	}
+	a, b := k.message(), k.message()
+	return protojson.Unmarshal(stored, a) == nil && protojson.Unmarshal(wanted, b) == nil && proto.Equal(a, b)
+}

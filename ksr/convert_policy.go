@@ -1,0 +1,129 @@
+package ksr
+
+import (
+	"github.com/contiv/contiv/api/contiv/policy"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
+	out := &policy.Policy{
+		Name:       p.Name,
+		Namespace:  p.Namespace,
+		Label:      policyLabels(p.Labels),
+		Pods:       convertSelector(&p.Spec.PodSelector),
+		PolicyType: policyType(&p.Spec),
+	}
+	for _, r := range p.Spec.Ingress {
+		out.IngressRule = append(out.IngressRule, &policy.Policy_IngressRule{Port: convertPolicyPorts(r.Ports), From: convertPeers(r.From)})
+	}
+	for _, r := range p.Spec.Egress {
+		out.EgressRule = append(out.EgressRule, &policy.Policy_EgressRule{Port: convertPolicyPorts(r.Ports), To: convertPeers(r.To)})
+	}
+	return out
+}
+
+// policyType resolves the default, which manifests may leave to the API server.
+func policyType(spec *networkingv1.NetworkPolicySpec) policy.Policy_PolicyType {
+	ingress, egress := false, false
+	for _, t := range spec.PolicyTypes {
+		ingress = ingress || t == networkingv1.PolicyTypeIngress
+		egress = egress || t == networkingv1.PolicyTypeEgress
+	}
+	if len(spec.PolicyTypes) == 0 {
+		ingress, egress = true, len(spec.Egress) > 0
+	}
+	switch {
+	case ingress && egress:
+		return policy.Policy_INGRESS_AND_EGRESS
+	case egress:
+		return policy.Policy_EGRESS
+	}
+	return policy.Policy_INGRESS
+}
+
+func policyLabels(labels map[string]string) []*policy.Policy_Label {
+	var out []*policy.Policy_Label
+	for k, v := range sorted(labels) {
+		out = append(out, &policy.Policy_Label{Key: k, Value: v})
+	}
+	return out
+}
+
+var operators = map[metav1.LabelSelectorOperator]policy.Policy_LabelSelector_LabelExpression_Operator{
+	metav1.LabelSelectorOpIn:           policy.Policy_LabelSelector_LabelExpression_IN,
+	metav1.LabelSelectorOpNotIn:        policy.Policy_LabelSelector_LabelExpression_NOT_IN,
+	metav1.LabelSelectorOpExists:       policy.Policy_LabelSelector_LabelExpression_EXISTS,
+	metav1.LabelSelectorOpDoesNotExist: policy.Policy_LabelSelector_LabelExpression_DOES_NOT_EXIST,
+}
+
+// convertSelector keeps nil, which selects nothing, apart from the empty selector,
+// which selects everything. An expression with an operator that Kubernetes does
+// not have becomes "IN ()", which matches nothing.
+func convertSelector(s *metav1.LabelSelector) *policy.Policy_LabelSelector {
+	if s == nil {
+		return nil
+	}
+	out := &policy.Policy_LabelSelector{MatchLabel: policyLabels(s.MatchLabels)}
+	for _, e := range s.MatchExpressions {
+		expression := &policy.Policy_LabelSelector_LabelExpression{Key: e.Key}
+		if operator, known := operators[e.Operator]; known {
+			expression.Operator, expression.Value = operator, e.Values
+		}
+		out.MatchExpression = append(out.MatchExpression, expression)
+	}
+	return out
+}
+
+func convertPeers(peers []networkingv1.NetworkPolicyPeer) []*policy.Policy_Peer {
+	var out []*policy.Policy_Peer
+	for _, p := range peers {
+		peer := &policy.Policy_Peer{Pods: convertSelector(p.PodSelector), Namespaces: convertSelector(p.NamespaceSelector)}
+		if p.IPBlock != nil {
+			peer.IpBlock = &policy.Policy_Peer_IPBlock{Cidr: p.IPBlock.CIDR, Except: p.IPBlock.Except}
+		}
+		out = append(out, peer)
+	}
+	return out
+}
+
+func convertPolicyPorts(ports []networkingv1.NetworkPolicyPort) []*policy.Policy_Port {
+	var out []*policy.Policy_Port
+	for _, p := range ports {
+		port := &policy.Policy_Port{Protocol: policyProtocol(p.Protocol)}
+		switch {
+		case p.Port == nil:
+		case p.Port.Type == intstr.String:
+			port.Port = &policy.Policy_Port_PortNameOrNumber{Type: policy.Policy_Port_PortNameOrNumber_NAME, Name: p.Port.StrVal}
+		default:
+			port.Port = &policy.Policy_Port_PortNameOrNumber{Number: p.Port.IntVal}
+			if p.EndPort != nil {
+				port.EndPort = *p.EndPort
+			}
+		}
+		out = append(out, port)
+	}
+	return out
+}
+
+func policyProtocol(p *corev1.Protocol) policy.Policy_Port_Protocol {
+	if p == nil {
+		return policy.Policy_Port_TCP
+	}
+	switch *p {
+	case "", corev1.ProtocolTCP:
+		return policy.Policy_Port_TCP
+	case corev1.ProtocolUDP:
+		return policy.Policy_Port_UDP
+	case corev1.ProtocolSCTP:
+		return policy.Policy_Port_SCTP
+	}
+	return policy.Policy_Port_OTHER
+}
+
+func trimPolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: p.Spec}
+}

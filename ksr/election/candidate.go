@@ -1,0 +1,108 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/contiv/contiv/ksr"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// candidate is one attempt to lead. Its key lives as long as its lease. Of all
+// candidates, the one with the oldest key leads; the keys are those that
+// etcdctl elect and concurrency.Election use.
+type candidate struct {
+	*Elector
+	lease clientv3.LeaseID
+	key   string
+	// revision in which the key was made.
+	revision int64
+}
+
+// campaign waits until the candidate leads; waiting is called before it waits for
+// another one.
+func (c *candidate) campaign(ctx context.Context, waiting func()) error {
+	if err := c.stand(ctx); err != nil {
+		return fmt.Errorf("stand for election: %w", err)
+	}
+	told := ""
+	for {
+		leader, revision, err := c.leader(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look for the leader: %w", err)
+		case leader == nil:
+			return fmt.Errorf("key %s is gone: %w", c.key, ksr.ErrNotLeader)
+		case string(leader.Key) == c.key:
+			c.revision = leader.CreateRevision
+			return nil
+		}
+		if told != string(leader.Key) {
+			told = string(leader.Key)
+			c.log.Info("another instance leads: standing by", "leader", string(leader.Value))
+			waiting()
+		}
+		c.awaitChange(ctx, told, revision)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// stand makes the key.
+func (c *candidate) stand(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
+	_, err := c.opts.Store.Client().Put(ctx, c.key, c.opts.Name, clientv3.WithLease(c.lease))
+	return err
+}
+
+// leader returns the key of the leader, nil if there is none, and the revision at
+// which it was read.
+func (c *candidate) leader(ctx context.Context) (*mvccpb.KeyValue, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
+	response, err := c.opts.Store.Client().Get(ctx, c.opts.Prefix+"/", clientv3.WithFirstCreate()...)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(response.Kvs) == 0 {
+		return nil, response.Header.Revision, nil
+	}
+	return response.Kvs[0], response.Header.Revision, nil
+}
+
+// awaitLoss returns an error as soon as the candidate is known to lead no longer,
+// nil when ctx ends. An etcd that cannot be reached, or lost its data, is noticed
+// by the lease.
+func (c *candidate) awaitLoss(ctx context.Context) error {
+	for ctx.Err() == nil {
+		leader, revision, err := c.leader(ctx)
+		switch {
+		case err != nil:
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		case leader == nil || string(leader.Key) != c.key || leader.CreateRevision != c.revision:
+			return fmt.Errorf("key %s is gone: %w", c.key, ksr.ErrNotLeader)
+		default:
+			c.awaitChange(ctx, c.key, revision)
+		}
+	}
+	return nil
+}
+
+// awaitChange returns when the key was deleted after the revision, when that
+// cannot be known any more, or when ctx ends.
+func (c *candidate) awaitChange(ctx context.Context, key string, revision int64) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for batch := range c.opts.Store.Client().Watch(ctx, key, clientv3.WithRev(revision+1), clientv3.WithFilterPut()) {
+		if len(batch.Events) > 0 || batch.Err() != nil {
+			return
+		}
+	}
+}

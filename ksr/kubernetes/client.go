@@ -1,0 +1,53 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// NewClient returns a client for the cluster of a kubeconfig file (or several,
+// separated as in the environment variable KUBECONFIG), or, if none is given, of
+// the pod that we run in. It does not connect yet. name tells the API server who
+// asks.
+func NewClient(kubeconfig, name string) (kubernetes.Interface, error) {
+	config, err := clientConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = name
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	return client, nil
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("this is no pod of a cluster: name a kubeconfig file")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("service account of the pod: %w", err)
+		}
+		return config, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+	if files := filepath.SplitList(kubeconfig); len(files) > 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: files}
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}

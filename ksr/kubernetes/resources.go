@@ -1,0 +1,75 @@
+package kubernetes
+
+import (
+	"context"
+
+	"github.com/contiv/contiv/ksr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// resource is a kind as the API server offers it.
+type resource struct {
+	kind ksr.Kind
+	// name as it is found in permissions: "pods".
+	name    string
+	example runtime.Object
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// resources of all namespaces. The permissions in deploy/contiv-ksr-rbac.yaml are
+// for these.
+func resources(c kubernetes.Interface) []resource {
+	return []resource{
+		describe(ksr.Namespace, "namespaces", &corev1.Namespace{}, c.CoreV1().Namespaces()),
+		describe(ksr.Node, "nodes", &corev1.Node{}, c.CoreV1().Nodes()),
+		describe(ksr.Policy, "networkpolicies", &networkingv1.NetworkPolicy{}, c.NetworkingV1().NetworkPolicies("")),
+		describe(ksr.Pod, "pods", &corev1.Pod{}, c.CoreV1().Pods("")),
+		describe(ksr.Service, "services", &corev1.Service{}, c.CoreV1().Services("")),
+		describe(ksr.EndpointSlice, "endpointslices", &discoveryv1.EndpointSlice{}, c.DiscoveryV1().EndpointSlices("")),
+	}
+}
+
+// client is the part of a client of one resource that is needed.
+type client[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func describe[L runtime.Object](kind ksr.Kind, name string, example runtime.Object, c client[L]) resource {
+	return resource{
+		kind: kind, name: name, example: example,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := c.List(ctx, o)
+			if err != nil {
+				return nil, err // and no nil pointer as an object
+			}
+			return list, nil
+		},
+		watch: c.Watch,
+	}
+}
+
+// listWatch calls note with the outcome of each call.
+func (r resource) listWatch(note func(error)) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := r.list(ctx, o)
+			note(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := r.watch(ctx, o)
+			note(err)
+			return w, err
+		},
+	}
+}
