@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
@@ -94,6 +95,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)
 	loop.Register(contivConf, nodeSync, podManager, addresses, ipNet, services)
+	if o.interfaceStats {
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs), ipNet, log))
+	}
 
 	// What the agent serves.
 	cniListener, err := rest.ListenUnix(filepath.Join(o.runDir, "cni.sock"))

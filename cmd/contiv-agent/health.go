@@ -35,5 +35,7 @@ func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwa
 	}
 	mux.Handle("GET /liveness", probe(loop.Alive))
 	mux.Handle("GET /readiness", probe(loop.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	for _, path := range []string{"/metrics", "/stats"} { // /stats: where interface statistics have always been
+		mux.Handle("GET "+path, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	}
 }

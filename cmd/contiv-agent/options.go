@@ -25,6 +25,7 @@ type options struct {
 	contivConfig, controllerConfig string
 	runDir, bolt                   string
 	http                           []string
+	interfaceStats                 bool
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides
@@ -50,6 +51,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock and agent.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
+	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
 

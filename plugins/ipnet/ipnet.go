@@ -127,6 +127,16 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 	return podVPPName(pod.ContainerID), podLinuxName(pod.ContainerID), podLoopbackName(pod.ContainerID), true
 }
 
+// PodInterfaces maps the logical names of the vswitch's interfaces to the pods of
+// this node that they belong to.
+func (n *IPNet) PodInterfaces() map[string]podmanager.PodID {
+	owners := make(map[string]podmanager.PodID)
+	for id, pod := range n.pods.LocalPods() {
+		owners[podVPPName(pod.ContainerID)] = id
+	}
+	return owners
+}
+
 func (n *IPNet) thisNode() *thisNode {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+func TestInterfacesAreCounted(t *testing.T) {
+	l := require(t)
+	a, b := pod(t, l, "counted", "node1"), pod(t, l, "peer", "node1")
+	const id = `podName="counted",podNamespace="default"`
+	before := counter(t, l, "node1", "inPackets", id)
+	if err := ping(t, a, b); err != nil {
+		t.Fatal(err)
+	}
+	if after := counter(t, l, "node1", "inPackets", id); after < before+3 {
+		t.Errorf("packets of the pod: %v before three pings, %v after", before, after)
+	}
+	if got := counter(t, l, "node1", "inBytes", `interfaceName="eth0"`); got == 0 {
+		t.Error("nothing was counted of the node's eth0")
+	}
+	if err := l.DelPod(t.Context(), a.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if text := metrics(t, l, "node1"); strings.Contains(text, id) {
+		t.Error("series of a removed pod are left")
+	}
+}
+
+// counter returns the sum of a metric's series that have the labels.
+func counter(t *testing.T, l *lab.Lab, node, metric, labels string) float64 {
+	t.Helper()
+	sum := 0.0
+	series := regexp.MustCompile(`(?m)^` + metric + `\{[^}]*` + regexp.QuoteMeta(labels) + `[^}]*\} (.*)$`)
+	for _, m := range series.FindAllStringSubmatch(metrics(t, l, node), -1) {
+		value, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// metrics returns what the node's agent tells Prometheus.
+func metrics(t *testing.T, l *lab.Lab, node string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", l.AgentSocket(node))
+	}}}
+	answer, err := client.Get("http://agent/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(fmt.Errorf("status %s, %w", answer.Status, err))
+	}
+	return string(body)
+}
