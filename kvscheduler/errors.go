@@ -61,7 +61,12 @@ func (e *TransactionError) Error() string {
 	if e.Reverted {
 		b.WriteString(" and was reverted")
 	}
+	const most = 16
 	for i, ke := range e.Errors {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more", len(e.Errors)-most)
+			break
+		}
 		if i == 0 {
 			b.WriteString(": ")
 		} else {

@@ -267,13 +267,6 @@ func (h *handler) dependencies(key string, v proto.Message) ([]Dependency, error
 	return deps, nil
 }
 
-func (h *handler) label(key string) string {
-	if h == nil || h.metadata == nil {
-		return key
-	}
-	return h.metadata.label(key)
-}
-
 // PanicError is what remains of a panic in a callback.
 type PanicError struct {
 	Descriptor, Callback string

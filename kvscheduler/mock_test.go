@@ -196,10 +196,7 @@ func (sb *southbound) descriptor(name string, p parts) Descriptor[text, int] {
 			}
 			if p.derive {
 				// A base value is read back with the items that exist.
-				var have []string
-				for _, item := range strings.Split(v, ",") {
-					have = append(have, item)
-				}
+				have := strings.Split(v, ",")
 				for k := range sb.values {
 					if item, ok := strings.CutPrefix(k, key+"/"); ok && !slices.Contains(have, item) {
 						have = append(have, item)

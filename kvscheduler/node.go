@@ -94,19 +94,6 @@ func (n *node) details() []string {
 	return n.info.details
 }
 
-// failing tells if the last operation failed and may be repeated.
-func (n *node) failing() bool {
-	return n.State() == pb.ValueState_FAILED || n.State() == pb.ValueState_RETRYING
-}
-
-// value is what people want to see: what should exist, or else what does.
-func (n *node) value() proto.Message {
-	if n.want != nil {
-		return n.want
-	}
-	return n.have
-}
-
 func (n *node) origin() Origin {
 	if n.is(fromSB) {
 		return FromSB

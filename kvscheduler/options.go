@@ -41,7 +41,6 @@ type txnOptions struct {
 	nonBlocking bool
 	retry       *Retry
 	revert      bool
-	dryRun      bool
 	description string
 }
 
@@ -65,10 +64,6 @@ func WithDefaultRetry() TxnOption { return WithRetry(DefaultRetry) }
 // WithRevert stops the transaction at its first failure and undoes what was
 // done. Default: best effort. Cannot be combined with a resync.
 func WithRevert() TxnOption { return func(o *txnOptions) { o.revert = true } }
-
-// WithDryRun plans the transaction, records nothing and executes nothing; see
-// Transaction.Plan.
-func withDryRun() TxnOption { return func(o *txnOptions) { o.dryRun = true } }
 
 // WithDescription stores a text with the record of the transaction.
 func WithDescription(text string) TxnOption { return func(o *txnOptions) { o.description = text } }

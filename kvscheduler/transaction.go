@@ -96,10 +96,6 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 	if err != nil {
 		return NoSeqNum, err
 	}
-	if j.opts.dryRun {
-		_, err := t.plan(ctx, j)
-		return NoSeqNum, err
-	}
 	if !j.opts.nonBlocking {
 		j.result = make(chan jobResult, 1)
 	}
@@ -121,10 +117,6 @@ func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp
 	if err != nil {
 		return nil, err
 	}
-	return t.plan(ctx, j)
-}
-
-func (t *Transaction) plan(ctx context.Context, j *job) ([]RecordedOp, error) {
 	var ops []RecordedOp
 	var planErr error
 	err := t.s.onWorker(ctx, func() { ops, planErr = t.s.dryRun(j) })

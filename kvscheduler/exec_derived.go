@@ -1,0 +1,103 @@
+package kvscheduler
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// deriveFrom returns the derived values of a base value, sorted by key,
+// without those that cannot be.
+func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, error) {
+	kvs, err := h.derived(key, v)
+	if err != nil || len(kvs) == 0 {
+		return nil, err
+	}
+	sorted := make([]KeyValue, 0, len(kvs))
+	for _, kv := range kvs {
+		if isNil(kv.Value) || kv.Key == "" || kv.Key == key {
+			x.log.Warn("derived value without key or value ignored", "key", kv.Key, "base", key)
+			continue
+		}
+		if n := x.get(kv.Key); n != nil && n.base != key {
+			owner := n.base
+			if owner == "" {
+				owner = "nobody: it is a base value"
+			}
+			x.log.Warn("derived value ignored: its key is in use", "key", kv.Key, "base", key, "derived from", owner)
+			continue
+		}
+		sorted = append(sorted, kv)
+	}
+	slices.SortStableFunc(sorted, func(a, b KeyValue) int { return strings.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(sorted, func(a, b KeyValue) bool { return a.Key == b.Key }), nil
+}
+
+// applyDerived makes the derived values of an existing base value be as given.
+// removeObsolete was called before.
+func (x *exec) applyDerived(base *node, derived []KeyValue) error {
+	if len(derived) == 0 && len(base.derived) == 0 {
+		return nil
+	}
+	keys := make([]string, len(derived))
+	for i, kv := range derived {
+		keys[i] = kv.Key
+	}
+	base.derived = keys
+	var errs error
+	for _, kv := range derived {
+		if base.have == nil || base.is(leaving) {
+			break // the base value was lost meanwhile
+		}
+		n := x.get(kv.Key)
+		if n == nil {
+			n = x.add(kv.Key)
+			n.base = base.key
+			n.desc = x.reg.find(kv.Key)
+		}
+		p := wasOf(n)
+		n = x.mut(n)
+		n.want = kv.Value
+		n.retry = base.retry
+		n.clear(fromSB)
+		n.set(base.flags & fromSB)
+		if err := x.reconcile(n, p); err != nil {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return x.inherit(base, errs)
+}
+
+// removeObsolete deletes the derived values that are not among the given.
+func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
+	var errs error
+	left := 0
+	for _, key := range base.derived {
+		for left < len(derived) && derived[left].Key < key {
+			left++
+		}
+		if left < len(derived) && derived[left].Key == key {
+			continue
+		}
+		if err := x.deleteDerived(key); err != nil {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+func (x *exec) deleteDerived(key string) error {
+	n := x.get(key)
+	if n == nil {
+		return nil
+	}
+	if x.abort {
+		return errAborted
+	}
+	p := wasOf(n)
+	n = x.mut(n)
+	n.want = nil
+	return x.delete(n, p, removing)
+}
