@@ -208,7 +208,7 @@ func TestWithRealScheduler(t *testing.T) {
 		{"values --state configured", []string{"tap1"}},
 		{"values config/vpp/v2/interfaces/tap1", []string{"CONFIGURED"}},
 		{"dump", []string{"descriptors:\n    vpp-interface\n", "key prefixes:\n    config/vpp/v2/interfaces/\n"}},
-		{"dump --view NB", []string{`{"name":"tap1"}`, `{"name":"broken"}`}},
+		{"dump --view NB", []string{"name=tap1", "name=broken"}},
 		{"explain broken", []string{"n: config/vpp/v2/interfaces/broken", "no such device", "vpp-interface"}},
 		{"explain tap1", []string{"CONFIGURED", "exists as requested", "CREATE in transaction #0", "name=tap1"}},
 		{"timeline broken", []string{"CREATE  name=broken  error: no such device"}},
@@ -219,6 +219,7 @@ func TestWithRealScheduler(t *testing.T) {
 		{"txns 0 -o diagram", []string{"sequenceDiagram", "S->>D1: Create config/vpp/v2/interfaces/broken"}},
 		{"plan -f " + plan, []string{"DELETE     REMOVED     config/vpp/v2/interfaces/tap1", "CREATE     CONFIGURED  config/vpp/v2/interfaces/tap2", "name=tap2"}},
 		{"dump --view cached --descriptor vpp-interface config/vpp/v2/interfaces/tap", []string{"n: 1 value\n"}},
+		{"dump --view NB tap1", []string{"n: 1 value\n", "CONFIGURED", "name=tap1"}},
 	} {
 		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(c.args)...)...)
 		if err != nil {

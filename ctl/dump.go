@@ -22,10 +22,11 @@ var views = []string{"SB", "NB", "cached"}
 func (c *cli) dumpCommand() *cobra.Command {
 	var view, descriptor string
 	cmd := &cobra.Command{
-		Use:   "dump [KEY-PREFIX]",
+		Use:   "dump [KEY]",
 		Short: "The values themselves: as read back now, as requested, or as remembered",
 		Long: "Shows values with their content. Views: SB, what the vswitch has, read back now (the\n" +
 			"default); NB, what was requested; cached, what the scheduler believes to exist.\n" +
+			"KEY is the beginning of keys, or any other part of the keys of known values.\n" +
 			"Without arguments, the descriptors and key prefixes are listed that can be asked for.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,8 +69,22 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 			answers[i].err = a.agent.hintDescriptor(ctx, a.err, descriptor)
 		}
 	}
-	if prefix != "" && !anyValue(answers) && !anyError(answers) {
+	if prefix == "" || anyValue(answers) || anyError(answers) {
+		return show(c, answers, writeDump)
+	}
+	keys := presentKeys(ctx, agents)
+	found := matching(keys, prefix)
+	if id, ok := containerOf(ctx, agents, prefix); ok && len(found) == 0 {
+		found = matching(keys, id)
+	}
+	if len(found) == 0 {
 		return hintPrefix(prefix)
+	}
+	first, last := found[0], found[len(found)-1]
+	query.Set("key-prefix", first[:common(first, last)]) // they are sorted
+	answers = getAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	for i := range answers {
+		answers[i].value = slices.DeleteFunc(answers[i].value, func(v kvscheduler.DumpedValue) bool { return !slices.Contains(found, v.Key) })
 	}
 	return show(c, answers, writeDump)
 }
@@ -110,16 +125,25 @@ func writeIndex(p printer, good []answer[kvscheduler.DumpIndex]) {
 	}
 }
 
-// writeDump shows each value in two lines: what it is, and its content.
+// writeDump shows what each value is and, below, its content.
 func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
-	for _, a := range good {
+	for i, a := range good {
+		if i > 0 {
+			p.printf("\n")
+		}
 		p.printf("%s: %s\n", a.agent.Name, count(len(a.value), "value"))
+		t := p.table("STATE", "FROM", "DESCRIPTOR", "KEY")
 		for _, v := range a.value {
-			p.printf("  %s  [%s, %v, from %v]\n", v.Key, v.Descriptor, v.State, v.Origin)
-			p.printf("      %s\n", content(v.Value))
-			if metadata := metadataText(v.Metadata); metadata != "" {
-				p.printf("      metadata: %s\n", metadata)
+			t.add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
+			if text := fieldsText(v.Value); text != "" {
+				t.add(" ", " ", " ", "  "+text)
 			}
+			if metadata := metadataText(v.Metadata); metadata != "" {
+				t.add(" ", " ", " ", "  metadata:  "+metadata)
+			}
+		}
+		if len(a.value) > 0 {
+			t.write()
 		}
 	}
 }
@@ -138,17 +162,6 @@ func content(m proto.Message) string {
 		return err.Error()
 	}
 	return kv.Value.ProtoMsgData
-}
-
-func metadataText(m any) string {
-	if m == nil {
-		return ""
-	}
-	data, err := json.Marshal(m)
-	if err != nil || string(data) == "{}" {
-		return ""
-	}
-	return string(data)
 }
 
 // count is a number with its noun.

@@ -17,7 +17,10 @@ func fields(m proto.Message) []field {
 	if m == nil {
 		return nil
 	}
-	text := content(m)
+	return fieldsOfJSON(content(m))
+}
+
+func fieldsOfJSON(text string) []field {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var out []field
@@ -75,12 +78,26 @@ func appendFields(out *[]field, d *json.Decoder, name string) error {
 }
 
 // fieldsText shows a value in a line.
-func fieldsText(m proto.Message) string {
+func fieldsText(m proto.Message) string { return inLine(fields(m)) }
+
+func inLine(fields []field) string {
 	var texts []string
-	for _, f := range fields(m) {
+	for _, f := range fields {
 		texts = append(texts, f.name+"="+f.text)
 	}
 	return strings.Join(texts, "  ")
+}
+
+// metadataText shows the metadata of a value in a line; "" if there is none.
+func metadataText(m any) string {
+	if m == nil {
+		return ""
+	}
+	data, err := json.Marshal(m)
+	if err != nil || len(data) == 0 || data[0] != '{' {
+		return fmt.Sprint(m)
+	}
+	return inLine(fieldsOfJSON(string(data)))
 }
 
 // changes lists the fields that differ: "mtu: 1450 → 9000".

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -40,12 +41,19 @@ func (c *cli) resyncCommand() *cobra.Command {
 					}
 				})
 			}
-			answers := postAll[*kvscheduler.RecordedTxn](ctx, agents, downstreamResync, url.Values{"retry": {"true"}})
+			answers := ask(ctx, agents, func(ctx context.Context, a *Agent) (r resynced, err error) {
+				r.RecordedTxn = &kvscheduler.RecordedTxn{}
+				if err := a.post(ctx, downstreamResync, url.Values{"retry": {"true"}}, nil, r.RecordedTxn); err != nil {
+					return r, err
+				}
+				r.missing = a.unconfigured(ctx)
+				return r, nil
+			})
 			if err := show(c, answers, writeResyncs); err != nil {
 				return err
 			}
 			for _, a := range answers {
-				if failures(a.value) > 0 {
+				if failures(a.value.RecordedTxn) > 0 {
 					return ErrReported // the table says it
 				}
 			}
@@ -54,6 +62,37 @@ func (c *cli) resyncCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&database, "database", false, "read etcd again, and compute everything anew")
 	return cmd
+}
+
+// resynced is the transaction of a resync, and how many values are in which state
+// afterwards, of those that a resync cannot help.
+type resynced struct {
+	*kvscheduler.RecordedTxn
+	missing map[pb.ValueState]int
+}
+
+// notConfigured are the states of values that are wanted and not there.
+var notConfigured = []pb.ValueState{
+	pb.ValueState_PENDING, pb.ValueState_RETRYING, pb.ValueState_FAILED, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED, pb.ValueState_MISSING,
+}
+
+// unconfigured counts values that are not as wanted; none if that is not known.
+func (a *Agent) unconfigured(ctx context.Context) map[pb.ValueState]int {
+	query := url.Values{}
+	for _, state := range notConfigured {
+		query.Add("state", state.String())
+	}
+	var values []kvscheduler.Status
+	_ = a.get(ctx, valueStatus, query, &values)
+	counts := make(map[pb.ValueState]int)
+	for _, s := range values {
+		for _, v := range append(s.GetDerivedValues(), s.GetValue()) {
+			if slices.Contains(notConfigured, v.GetState()) {
+				counts[v.GetState()]++
+			}
+		}
+	}
+	return counts
 }
 
 // postAll makes the same request to all agents.
@@ -75,7 +114,7 @@ func failures(t *kvscheduler.RecordedTxn) (n int) {
 }
 
 // writeResyncs shows a line for each node, with the operations below.
-func writeResyncs(p printer, good []answer[*kvscheduler.RecordedTxn]) {
+func writeResyncs(p printer, good []answer[resynced]) {
 	t := p.table("NODE", "TXN", "TOOK", "RESULT")
 	for _, a := range good {
 		txn := a.value
@@ -88,12 +127,17 @@ func writeResyncs(p printer, good []answer[*kvscheduler.RecordedTxn]) {
 				repaired = append(repaired, fmt.Sprintf("%v %s", op.Operation, op.Key))
 			}
 		}
-		result := "everything is as wanted"
+		result := "nothing to repair"
 		if len(repaired) > 0 {
 			result = "repaired with " + count(len(repaired), "operation")
 		}
-		if n := failures(txn); n > 0 {
+		if n := failures(txn.RecordedTxn); n > 0 {
 			result = fmt.Sprintf("%s, of which %d failed", count(len(repaired), "operation"), n)
+		}
+		for _, state := range notConfigured {
+			if n := txn.missing[state]; n > 0 {
+				result += fmt.Sprintf("; %s %v, see values --state %v", count(n, "value"), state, state)
+			}
 		}
 		t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), took(txn.Stop.Sub(txn.Start)), result)
 		for _, line := range repaired {
