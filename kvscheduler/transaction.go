@@ -119,7 +119,7 @@ func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp
 	}
 	var ops []RecordedOp
 	var planErr error
-	err := t.s.onWorker(ctx, func() { ops, planErr = t.s.dryRun(j) })
+	err = t.s.onWorker(ctx, func() { ops, planErr = t.s.dryRun(j) })
 	if err == nil {
 		err = planErr
 	}
