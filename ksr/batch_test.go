@@ -1,0 +1,101 @@
+package ksr
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/memory"
+)
+
+// counting records the batches that a store gets.
+type counting struct {
+	*memory.Store
+	mu      sync.Mutex
+	batches [][]store.Change
+}
+
+func (c *counting) Batch(ctx context.Context, changes []store.Change) error {
+	c.mu.Lock()
+	c.batches = append(c.batches, append([]store.Change(nil), changes...))
+	c.mu.Unlock()
+	return c.Store.Batch(ctx, changes)
+}
+
+func (c *counting) taken() [][]store.Change {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.batches
+}
+
+func TestManyChangesAreFewTransactions(t *testing.T) {
+	s := &counting{Store: memory.New()}
+	r := reflect(t, s)
+	var objects []Object
+	for i := range 1000 {
+		objects = append(objects, newPod(fmt.Sprintf("p%03d", i)))
+	}
+	r.source.report(objects...)
+	<-r.Synced()
+	batches := s.taken()
+	if want := 8; len(batches) != want { // 1000 by 128
+		t.Errorf("%d transactions, want %d", len(batches), want)
+	}
+	for _, b := range batches {
+		if len(b) > maxBatch {
+			t.Errorf("a transaction of %d changes", len(b))
+		}
+	}
+	if got := r.Stats()[Pod].Adds; got != 1000 {
+		t.Errorf("%d pods were added", got)
+	}
+}
+
+func TestLargeValuesDoNotMakeTransactionsTooLarge(t *testing.T) {
+	s := &counting{Store: memory.New()}
+	r := reflect(t, s)
+	var objects []Object
+	for i := range 8 {
+		p := newPod(fmt.Sprint(i))
+		p.Labels["x"] = strings.Repeat("y", 100<<10) // is in the value twice
+		objects = append(objects, p)
+	}
+	r.source.report(objects...)
+	<-r.Synced()
+	for _, b := range s.taken() {
+		size := 0
+		for _, c := range b {
+			size += len(c.Value)
+		}
+		if size > maxBatchBytes {
+			t.Errorf("a transaction of %d bytes", size)
+		}
+	}
+}
+
+// One object must not keep the others from being reflected, for ever.
+func TestObjectThatCannotBeReflectedHarmsNoOther(t *testing.T) {
+	s := memory.New()
+	r := reflect(t, s)
+	broken := newPod("a")
+	broken.Labels["x"] = "\xff"
+	r.source.report(broken, newPod("b"))
+	await(t, s, keyB)
+	<-r.Synced()
+	if got := r.Stats()[Pod]; got.ArgErrors != 1 || got.Adds != 1 {
+		t.Errorf("statistics: %+v", got)
+	}
+}
+
+func TestSliceThatLeavesItsServiceIsDeleted(t *testing.T) {
+	s := memory.New()
+	r := reflect(t, s)
+	const key = "contiv-ksr/k8s/endpointslice/web-1/namespace/prod"
+	r.source.report(newSlice("web-1", "web"), newSlice("web-2", "web"), newPod("a"))
+	await(t, s, key, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
+	r.source.report(newSlice("web-1", ""))
+	await(t, s, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
+}
