@@ -158,6 +158,10 @@ func (a *Agent) unreachable(err error) error {
 	if errors.As(err, &inner) {
 		err = inner.Err
 	}
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		err = operation.Err // the address is told already
+	}
 	e := &unreachableError{url: a.URL, err: err}
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -35,9 +35,10 @@ func (c *cli) resyncCommand() *cobra.Command {
 				return err
 			}
 			if database {
-				return show(c, postAll[string](ctx, agents, databaseResync, nil), func(p printer, good []answer[string]) {
+				answers := ask(ctx, agents, func(ctx context.Context, a *Agent) (string, error) { return a.readDatabase(ctx) })
+				return show(c, answers, func(p printer, good []answer[string]) {
 					for _, a := range good {
-						p.printf("%s: will read etcd again: `%s events %s` shows it\n", a.agent.Name, c.name, a.agent.Name)
+						p.printf("%s: %s, see `%s events %s`\n", a.agent.Name, a.value, c.name, a.agent.Name)
 					}
 				})
 			}
@@ -95,12 +96,16 @@ func (a *Agent) unconfigured(ctx context.Context) map[pb.ValueState]int {
 	return counts
 }
 
-// postAll makes the same request to all agents.
-func postAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []answer[T] {
-	return ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
-		err = a.post(ctx, path, query, nil, &value)
-		return value, err
-	})
+// readDatabase asks for a resync with etcd, and tells when it will happen.
+func (a *Agent) readDatabase(ctx context.Context) (when string, err error) {
+	var dispatched string
+	if err := a.post(ctx, databaseResync, nil, nil, &dispatched); err != nil {
+		return "", err
+	}
+	if p, err := probe(ctx, a); err == nil && p.Database != "" {
+		return "reads etcd again when it reaches it, which it does not now (" + p.Database + ")", nil
+	}
+	return "reads etcd again", nil
 }
 
 // failures counts the operations that failed.
