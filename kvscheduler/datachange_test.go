@@ -24,12 +24,13 @@ func TestDataChangeTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCalls(t, sb)
-	r := mustCommit(t, s, "a/1=item2 b/1=item1,item2 c/1=item1,item2", WithDescription("testing data change"))
+	r := mustCommit(t, s, "a/1=item2 b/1=item1,item2 c/1=item1,item2", WithDescription("testing data change"), WithSimulation())
 	wantOps(t, r,
 		"CREATE a/1", "CREATE a/1/item2 [DERIVED]",
 		"CREATE b/1", "CREATE b/1/item1 [DERIVED]", "CREATE b/1/item2 [DERIVED NOOP IS-PENDING]",
 		"CREATE c/1", "CREATE c/1/item1 [DERIVED]", "CREATE c/1/item2 [DERIVED]")
 	wantList(t, "plan", opsOf(plan), opsOf(r.Executed))
+	wantList(t, "recorded plan", opsOf(r.Planned), opsOf(r.Executed))
 	wantCalls(t, sb, "CREATE a/1", "CREATE a/1/item2", "CREATE b/1", "CREATE b/1/item1",
 		"CREATE c/1", "CREATE c/1/item1", "CREATE c/1/item2")
 	if r.SeqNum != 0 || r.Description != "testing data change" || r.Type != NBTransaction {

@@ -44,7 +44,8 @@ type exec struct {
 	foundOut refresh // what reading them back told
 	errs     []*KeyError
 	retried  []KeyValue // what a retry was about
-	gone     []*node    // base values that were removed
+	planned  []RecordedOp
+	gone     []*node // base values that were removed
 
 	reverting bool
 	abort     bool // a failure that calls for a revert

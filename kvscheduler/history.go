@@ -100,6 +100,7 @@ func (r *record) size() int {
 	for _, kv := range r.txn.Values {
 		bytes += 64 + len(kv.Key) + sizeOf(kv.Value)
 	}
+	bytes += op * len(r.txn.Planned)
 	for i := range r.txn.Executed {
 		o := &r.txn.Executed[i]
 		bytes += op + len(o.Key)

@@ -166,6 +166,7 @@ type txnForm struct {
 	Start, Stop    time.Time
 	SouthboundTime time.Duration
 	Values         []KeyValue
+	Planned        []RecordedOp `json:",omitempty"`
 	Executed       []RecordedOp
 }
 
@@ -174,7 +175,7 @@ func (t *RecordedTxn) MarshalJSON() ([]byte, error) {
 	f := txnForm{
 		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
 		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
-		SouthboundTime: t.SouthboundTime, Values: t.Values, Executed: t.Executed,
+		SouthboundTime: t.SouthboundTime, Values: t.Values, Planned: t.Planned, Executed: t.Executed,
 	}
 	if f.Values == nil {
 		f.Values = []KeyValue{}
@@ -202,7 +203,7 @@ func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
 	*t = RecordedTxn{
 		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
 		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
-		SouthboundTime: f.SouthboundTime, Values: f.Values, Executed: f.Executed,
+		SouthboundTime: f.SouthboundTime, Values: f.Values, Planned: f.Planned, Executed: f.Executed,
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type txnOptions struct {
 	retry       *Retry
 	revert      bool
 	description string
+	simulate    bool
 }
 
 // WithResync makes the transaction a resync.
@@ -67,3 +68,7 @@ func WithRevert() TxnOption { return func(o *txnOptions) { o.revert = true } }
 
 // WithDescription stores a text with the record of the transaction.
 func WithDescription(text string) TxnOption { return func(o *txnOptions) { o.description = text } }
+
+// WithSimulation has the transaction planned before it is executed, and the plan
+// recorded beside what was executed. A resync that reads the southbound reads it twice.
+func WithSimulation() TxnOption { return func(o *txnOptions) { o.simulate = true } }

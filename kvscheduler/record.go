@@ -29,7 +29,9 @@ type RecordedTxn struct {
 	RetryForTxn  uint64
 	RetryAttempt int
 	// Values that the transaction was given, sorted by key; nil value: delete.
-	Values   []KeyValue
+	Values []KeyValue
+	// Planned is set for WithSimulation: what would be executed if nothing failed.
+	Planned  []RecordedOp
 	Executed []RecordedOp
 	// SouthboundTime is the time spent in callbacks of descriptors.
 	SouthboundTime time.Duration

@@ -32,7 +32,7 @@ func restScheduler(t *testing.T) (*Scheduler, *southbound) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true, derive: true})
 	sb.register(s, "b", parts{prefix: "b/", retrieve: true, depsOf: func(string, string) []Dependency { return []Dependency{on("a", "a/9")} }})
-	mustCommit(t, s, "a/1=i a/2=j b/1=x", WithDescription("first"))
+	mustCommit(t, s, "a/1=i a/2=j b/1=x", WithDescription("first"), WithSimulation())
 	sb.failNext("UPDATE a/1", errBoom)
 	_, _ = commit(t, s, "a/1=i,k a/2")
 	mustCommit(t, s, "a/3=x")

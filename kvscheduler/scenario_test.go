@@ -36,7 +36,7 @@ var updateScenarios = flag.Bool("update", false, "rewrite the expected output of
 //	drift REASON KEY...           report drift
 //	after DURATION                let time pass
 //	restart                       a new scheduler on the same southbound
-//	calls, southbound, status [PREFIX]
+//	calls, southbound, status [PREFIX], diagram SEQNUM
 //
 // Every command that leads to transactions prints them.
 func TestScenarios(t *testing.T) {
@@ -186,6 +186,12 @@ func (sc *scenario) command(name, rest string) {
 		slices.Sort(lines)
 		for _, l := range lines {
 			fmt.Fprintln(&sc.out, "   ", l)
+		}
+	case "diagram":
+		var seq uint64
+		fmt.Sscan(rest, &seq)
+		if err := sc.s.RecordedTxn(seq).WriteDiagram(&sc.out); err != nil {
+			sc.t.Fatal(err)
 		}
 	case "status":
 		for _, st := range sc.s.ValueStatuses(rest) {

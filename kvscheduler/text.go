@@ -45,6 +45,12 @@ func (t *RecordedTxn) WriteText(w io.Writer) error {
 			fmt.Fprintf(b, "    %s  %s\n", kv.Key, value)
 		}
 	}
+	if len(t.Planned) > 0 {
+		b.WriteString("  planned:\n")
+	}
+	for i := range t.Planned {
+		t.Planned[i].writeText(b, i+1)
+	}
 	if len(t.Executed) == 0 {
 		b.WriteString("  executed: nothing\n")
 	} else {

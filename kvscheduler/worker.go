@@ -73,7 +73,12 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	}
 	start := time.Now()
 	spent := s.caller.spent
+	var planned []RecordedOp
+	if j.opts.simulate {
+		planned, _ = s.dryRun(j) // what is invalid fails again
+	}
 	x := s.newExec(j)
+	x.planned = planned
 	if j.opts.revert {
 		x.before = s.graph.Copy()
 	}
@@ -162,7 +167,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	t := &RecordedTxn{
 		SeqNum: x.seq, Type: j.typ, Resync: j.opts.resync, Description: j.opts.description,
 		Start: start, Stop: stop, SouthboundTime: southbound,
-		Values: j.values, Executed: x.recorded(),
+		Values: j.values, Planned: x.planned, Executed: x.recorded(),
 	}
 	for _, n := range j.notifications {
 		t.Values = append(t.Values, KeyValue{n.Key, n.Value})
