@@ -95,10 +95,11 @@ func (op *RecordedOp) draw(b *strings.Builder, lanes map[string]string) {
 	lane := lanes[op.Descriptor]
 	name := op.Operation.String()
 	fmt.Fprintf(b, "    S->>%s: %s%s %s%s\n", lane, name[:1], strings.ToLower(name[1:]), mermaid(op.Key), flags)
+	verb := strings.ToLower(name)
 	if op.NewErr != nil {
-		fmt.Fprintf(b, "    %s-xSB: \n    %s-->>S: %s\n", lane, lane, mermaid(firstLine(op.NewErr.Error())))
+		fmt.Fprintf(b, "    %s-xSB: %s\n    %s-->>S: %s\n", lane, verb, lane, mermaid(firstLine(op.NewErr.Error())))
 	} else {
-		fmt.Fprintf(b, "    %s->>SB: \n", lane)
+		fmt.Fprintf(b, "    %s->>SB: %s\n", lane, verb)
 	}
 	fmt.Fprintf(b, "    Note over S: %s is %v\n", mermaid(op.Key), op.NewState)
 }
