@@ -38,8 +38,8 @@ func callAgent(ctx context.Context, server string, call func(context.Context, ap
 	return err
 }
 
-// agentStatus asks the agent for its status.
-func agentStatus(ctx context.Context, server string) (reply *api.StatusReply, err error) {
+// AgentStatus asks the agent at the address, a path or host:port, for its status.
+func AgentStatus(ctx context.Context, server string) (reply *api.StatusReply, err error) {
 	err = callAgent(ctx, server, func(ctx context.Context, agent api.RemoteCNIClient) (err error) {
 		reply, err = agent.Status(ctx, &api.StatusRequest{})
 		return err

@@ -93,7 +93,7 @@ func (c *call) ipamConfig() ([]byte, error) {
 	if !asksForPodCIDR(c.config.network["ipam"]) {
 		return c.config.stdin, nil
 	}
-	reply, err := agentStatus(c.ctx, c.config.GRPCServer)
+	reply, err := AgentStatus(c.ctx, c.config.GRPCServer)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 // Command contiv-cni is the CNI plugin of Contiv. Container runtimes execute it
-// as the CNI specification says; see package cni.
+// as the CNI specification says; see package cni. With "install" or "uninstall"
+// as its argument, it puts itself on a node, or takes itself away.
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -12,6 +14,9 @@ import (
 )
 
 func main() {
-	plugin := cni.New(time.Now())
-	skel.PluginMainFuncs(plugin.Funcs(), cniversion.All, "contiv-cni "+version.Version)
+	start := time.Now()
+	if len(os.Args) > 1 {
+		os.Exit(manage(os.Args[1:]))
+	}
+	skel.PluginMainFuncs(cni.New(start).Funcs(), cniversion.All, "contiv-cni "+version.Version)
 }

@@ -1,0 +1,154 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	cniversion "github.com/containernetworking/cni/pkg/version"
+)
+
+// PluginName is the type of our plugin and the name of its program.
+const PluginName = "contiv-cni"
+
+// knownByAll is the newest version that runtimes in use understand: they are
+// given this one, and those that know better choose among "cniVersions".
+const knownByAll = "1.0.0"
+
+// versionTimeout bounds how long a plugin is asked for its versions.
+const versionTimeout = 5 * time.Second
+
+// standard is the configuration for when the user gives none.
+func (o *Options) standard() map[string]any {
+	plugins := []any{map[string]any{"type": PluginName, "grpcServer": o.Server, "logFile": o.LogFile}}
+	for _, name := range o.Chain {
+		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
+			o.Log.Warn("Plugin is not in the chain: it is not installed", "plugin", name, "error", err)
+			continue
+		}
+		plugin := map[string]any{"type": name}
+		switch name {
+		case "portmap":
+			plugin["capabilities"] = map[string]any{"portMappings": true}
+			plugin["snat"] = true
+		case "bandwidth":
+			plugin["capabilities"] = map[string]any{"bandwidth": true}
+		}
+		plugins = append(plugins, plugin)
+	}
+	return map[string]any{"name": "k8s-pod-network", "plugins": plugins}
+}
+
+// conflist returns the configuration to install, checked.
+func (o *Options) conflist(ctx context.Context) ([]byte, error) {
+	list := map[string]any{}
+	if o.Conflist == "" {
+		list = o.standard()
+	} else {
+		data, err := os.ReadFile(o.Conflist)
+		if err != nil {
+			return nil, fmt.Errorf("read the CNI configuration list: %w", err)
+		}
+		if err := json.Unmarshal(data, &list); err != nil {
+			return nil, fmt.Errorf("CNI configuration list %s is no JSON object: %w", o.Conflist, err)
+		}
+	}
+	plugins, err := pluginTypes(list)
+	if err == nil {
+		err = o.chooseVersion(ctx, list, plugins)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CNI configuration list %s: %w", o.Conflist, err)
+	}
+	data, err := json.MarshalIndent(list, "", "  ")
+	return append(data, '\n'), err
+}
+
+// pluginTypes checks the form of a list and returns the plugins in it.
+func pluginTypes(list map[string]any) ([]string, error) {
+	if name, _ := list["name"].(string); name == "" {
+		return nil, errors.New(`"name" is missing: give the network a name, such as "k8s-pod-network"`)
+	}
+	plugins, ok := list["plugins"].([]any)
+	if !ok || len(plugins) == 0 {
+		return nil, errors.New(`"plugins" is missing or empty: it is to be a list of objects, one of them with "type": "` + PluginName + `"`)
+	}
+	var types []string
+	for i, p := range plugins {
+		plugin, _ := p.(map[string]any)
+		name, _ := plugin["type"].(string)
+		if name == "" || strings.ContainsRune(name, '/') {
+			return nil, fmt.Errorf(`plugin %d has no "type", the name of its program`, i+1)
+		}
+		types = append(types, name)
+	}
+	if !slices.Contains(types, PluginName) {
+		return nil, fmt.Errorf(`none of "plugins" has "type": %q`, PluginName)
+	}
+	return types, nil
+}
+
+// chooseVersion sets the versions that all plugins understand, unless the list
+// says which one to use.
+func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugins []string) error {
+	common := slices.Clone(cniversion.All.SupportedVersions())
+	for _, name := range plugins {
+		versions, err := o.versions(ctx, name)
+		if err != nil {
+			return err
+		}
+		if wanted, given := list["cniVersion"].(string); given && !slices.Contains(versions, wanted) {
+			return fmt.Errorf(`plugin %q does not support "cniVersion": %q, but %s: choose one of these, or leave "cniVersion" out`, name, wanted, strings.Join(versions, ", "))
+		}
+		common = slices.DeleteFunc(common, func(v string) bool { return !slices.Contains(versions, v) })
+	}
+	if _, given := list["cniVersion"]; given {
+		return nil
+	}
+	base := ""
+	for _, v := range common {
+		if newer, err := cniversion.GreaterThan(v, knownByAll); err == nil && !newer {
+			base = v
+		}
+	}
+	if base == "" {
+		return fmt.Errorf("there is no CNI version up to %s that all of %s support", knownByAll, strings.Join(plugins, ", "))
+	}
+	list["cniVersion"] = base
+	if slices.Contains(common, cniversion.Current()) {
+		list["cniVersions"] = []string{base, cniversion.Current()}
+	} else {
+		o.Log.Warn("Runtimes will not call STATUS and GC: a plugin in the chain is too old", "needed", cniversion.Current(), "plugins", plugins, "common", common)
+	}
+	return nil
+}
+
+// versions asks an installed plugin which versions it supports.
+func (o *Options) versions(ctx context.Context, plugin string) ([]string, error) {
+	if plugin == PluginName {
+		return cniversion.All.SupportedVersions(), nil
+	}
+	path := filepath.Join(o.BinDir, plugin)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("plugin %q is not installed: %w", plugin, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	info, err := invoke.GetVersionInfo(ctx, path, nil)
+	if err != nil {
+		// Programs of the node need not run in a container that installs.
+		o.Log.Warn("Plugin does not tell which CNI versions it supports; it is taken for one of version "+knownByAll, "plugin", path, "error", err)
+		return slices.DeleteFunc(slices.Clone(cniversion.All.SupportedVersions()), func(v string) bool {
+			newer, err := cniversion.GreaterThan(v, knownByAll)
+			return err != nil || newer
+		}), nil
+	}
+	return info.SupportedVersions(), nil
+}
