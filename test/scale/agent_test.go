@@ -1,0 +1,270 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/fake"
+)
+
+// machine is what survives the agent of node 1.
+type machine struct {
+	tb      testing.TB
+	cluster *cluster
+	vswitch *fake.Node
+	linux   *linuxHost
+	bolt    string
+}
+
+func newMachine(tb testing.TB, c *cluster) *machine {
+	m := &machine{tb: tb, cluster: c, linux: newLinuxHost(), bolt: filepath.Join(tb.TempDir(), "bolt.db")}
+	m.vswitch = fake.NewNetwork().NewNode(nodeName(1), vswitch.Capabilities{HostStackShared: true}, "eth0")
+	m.vswitch.SetDevice("eth0", netip.PrefixFrom(nodeIP(1), 16))
+	return m
+}
+
+// links are what the agent sees of the host.
+type links struct{}
+
+func (links) HostLinks() ([]contivconf.HostLink, error) {
+	return []contivconf.HostLink{{Name: "eth0", MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.PrefixFrom(nodeIP(1), 16)}}}, nil
+}
+
+// agent is wired as in cmd/contiv-agent.
+type agent struct {
+	tb        testing.TB
+	scheduler *kvscheduler.Scheduler
+	loop      *controller.Controller
+	watcher   *dbwatcher.Watcher
+	nodes     *nodesync.NodeSync
+	pods      *podmanager.PodManager
+	cni       *podmanager.Server
+	local     *bolt.Store
+	vswitch   *fake.VSwitch
+	changes   *changes
+}
+
+// start returns when the startup resync is done.
+func (m *machine) start() *agent {
+	m.tb.Helper()
+	a := &agent{tb: m.tb, vswitch: m.vswitch.Open(), changes: &changes{news: make(chan struct{}, 1)}}
+	log := slog.New(slog.DiscardHandler)
+	var err error
+	if a.local, err = bolt.Open(m.bolt, 0); err != nil {
+		m.tb.Fatal(err)
+	}
+	a.scheduler = kvscheduler.New(kvscheduler.Options{Logger: log})
+	if err := vswitch.Register(a.scheduler, a.vswitch); err != nil {
+		m.tb.Fatal(err)
+	}
+	if err := m.linux.register(a.scheduler); err != nil {
+		m.tb.Fatal(err)
+	}
+	config, err := contivconf.Load([]byte(contivConf))
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	loopConfig := controller.DefaultConfig()
+	a.loop = controller.New(controller.Options{Config: loopConfig, Scheduler: controller.NewScheduler(a.scheduler), Log: log})
+	conf, err := contivconf.New(nodeName(1), config, links{}, a.loop, log)
+	if err != nil {
+		m.tb.Fatal(err)
+	}
+	a.nodes = nodesync.New(nodeName(1), m.cluster.db, a.loop, log)
+	namespaces := func(path string) (string, error) { return "id of " + path, nil }
+	a.pods = podmanager.New(a.local, namespaces, log)
+	addresses := ipam.New(conf, a.nodes, a.pods, a.local, log)
+	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
+	a.loop.Register(conf, a.nodes, a.pods, addresses, ipNet, service.New(true, conf, ipNet, log), a.changes)
+	a.cni = podmanager.NewServer(a.pods, a.loop, log)
+	a.loop.Start()
+	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})
+	a.barrier()
+	if err := a.loop.Ready(); err != nil {
+		m.tb.Fatal(err)
+	}
+	return a
+}
+
+// stop ends the agent; the machine keeps its state.
+func (a *agent) stop() {
+	a.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	a.cni.Stop(ctx)
+	a.watcher.Close()
+	if err := a.loop.Close(ctx); err != nil {
+		a.tb.Error(err)
+	}
+	a.scheduler.Close()
+	a.vswitch.Close()
+	a.local.Close()
+}
+
+// barrier returns when the loop has processed what it has begun, the startup
+// resync at least.
+func (a *agent) barrier() {
+	a.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	event := &barrier{controller.NewBlocking()}
+	if err := a.loop.PushEvent(ctx, event); err != nil {
+		a.tb.Fatal(err)
+	}
+	if err := event.Wait(ctx); err != nil {
+		a.tb.Fatal(err)
+	}
+}
+
+type barrier struct{ controller.Blocking }
+
+func (*barrier) Name() string                   { return "Barrier" }
+func (*barrier) String() string                 { return "Barrier" }
+func (*barrier) Method() controller.EventMethod { return controller.Update }
+func (*barrier) TransactionType() controller.TransactionType {
+	return controller.BestEffortIgnoreErrors
+}
+func (*barrier) Direction() controller.Direction { return controller.Forward }
+
+// changes is the last handler: it counts the changes of the Kubernetes state that
+// the others have seen.
+type changes struct {
+	seen, resyncs atomic.Int64
+	news          chan struct{}
+}
+
+func (*changes) String() string { return "test" }
+func (*changes) HandlesEvent(event controller.Event) bool {
+	switch event.(type) {
+	case *controller.KubeStateChange, *controller.DBResync:
+		return true
+	}
+	return false
+}
+func (c *changes) Resync(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+	c.resyncs.Add(1)
+	c.tell()
+	return nil
+}
+func (c *changes) Update(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
+	c.seen.Add(1)
+	c.tell()
+	return "", nil
+}
+func (c *changes) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+func (*changes) Revert(context.Context, controller.Event) error { return nil }
+
+// after makes changes in the database and returns when the agent has processed
+// n more of them, and what followed from them.
+func (a *agent) after(n int, change func()) {
+	a.tb.Helper()
+	a.until(&a.changes.seen, n, change)
+}
+
+// resyncDatabase returns when the agent has read the database again.
+func (a *agent) resyncDatabase() {
+	a.tb.Helper()
+	a.until(&a.changes.resyncs, 1, func() {
+		if err := a.watcher.RequestResync(); err != nil {
+			a.tb.Fatal(err)
+		}
+	})
+}
+
+func (a *agent) until(counter *atomic.Int64, n int, cause func()) {
+	a.tb.Helper()
+	goal := counter.Load() + int64(n)
+	cause()
+	timeout := time.After(5 * time.Minute)
+	for counter.Load() < goal {
+		select {
+		case <-a.changes.news:
+		case <-timeout:
+			a.tb.Fatalf("%d of %d events are missing", goal-counter.Load(), n)
+		}
+	}
+	a.barrier()
+}
+
+// request is a CNI request for the i-th pod of node 1.
+func request(i int) *cni.CNIRequest {
+	return &cni.CNIRequest{
+		ContainerId: fmt.Sprintf("%08x%056x", i+1, 0), NetworkNamespace: fmt.Sprintf("/var/run/netns/pod%d", i), InterfaceName: "eth0",
+		ExtraArguments: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + podName(1, i),
+	}
+}
+
+func (a *agent) addPod(i int) *cni.CNIReply {
+	a.tb.Helper()
+	reply, err := a.cni.Add(context.Background(), request(i))
+	if err != nil || reply.GetError() != "" {
+		a.tb.Fatalf("ADD: %v %s", err, reply.GetError())
+	}
+	return reply
+}
+
+func (a *agent) deletePod(i int) {
+	a.tb.Helper()
+	reply, err := a.cni.Delete(context.Background(), request(i))
+	if err != nil || reply.GetError() != "" {
+		a.tb.Fatalf("DEL: %v %s", err, reply.GetError())
+	}
+}
+
+// resync reads the southbound back, and returns how many operations were needed.
+func (a *agent) resync() int {
+	a.tb.Helper()
+	seq, err := a.scheduler.NewTransaction().Commit(context.Background(), kvscheduler.WithResync(kvscheduler.DownstreamResync))
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return executed(a.scheduler.RecordedTxn(seq))
+}
+
+func executed(txn *kvscheduler.RecordedTxn) (n int) {
+	for _, op := range txn.Executed {
+		if !op.NOOP {
+			n++
+		}
+	}
+	return n
+}
+
+// await awaits what the agent does in its own time.
+func (a *agent) await(what string, check func() error) {
+	a.tb.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			a.tb.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
