@@ -173,9 +173,7 @@ func (v interfaces) deleteDevice(logical string) error {
 	return ignoreGone(v.delLink(index))
 }
 
-func (v *VSwitch) delLink(index int) error {
-	return v.nl.LinkDel(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}})
-}
+func (v *VSwitch) delLink(index int) error { return v.remover.remove(index) }
 
 // adopt takes an existing device into use: it has to be there and may be brought
 // up; MAC and MTU are changed only where the value says so.

@@ -24,6 +24,7 @@ type VSwitch struct {
 	ns             *namespace
 	nl             *netlink.Handle
 	raw            *rtnl
+	remover        *remover
 	log            *slog.Logger
 	reg            *registry
 	dev            *deviceCache
@@ -83,6 +84,7 @@ func (v *VSwitch) open(path string) (err error) {
 	if v.raw, err = newRtnl(v.ns.handle); err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
+	v.remover = newRemover(v.ns.handle)
 	v.nat.ns = v.ns
 	return v.nat.gen.open(v.ns.handle)
 }
@@ -93,6 +95,9 @@ func (v *VSwitch) release() {
 	}
 	if v.raw != nil {
 		v.raw.close()
+	}
+	if v.remover != nil {
+		v.remover.close()
 	}
 	v.nat.gen.close()
 	if v.ns != nil {
