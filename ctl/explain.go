@@ -65,7 +65,7 @@ func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
 		section("descriptor")(v.Descriptor)
 	}
 	if v.LastOperation != pb.TxnOperation_UNDEFINED {
-		section("changed by")(fmt.Sprintf("%v in transaction #%d", v.LastOperation, v.Txn))
+		section("operation")(fmt.Sprintf("%v in transaction #%d", v.LastOperation, v.Txn))
 	}
 	if v.Base != "" {
 		section("derived from")(v.Base)
