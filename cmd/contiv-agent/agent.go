@@ -147,6 +147,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	group.Go(func() error { return notCanceled(vs.Watch(serve, report)) })
 	group.Go(func() error { return notCanceled(lin.Watch(serve, report)) })
+	group.Go(func() error { return notCanceled(lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	group.Go(func() error {

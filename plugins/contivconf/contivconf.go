@@ -75,10 +75,12 @@ type ContivConf struct {
 
 	mu       sync.RWMutex
 	resolved Resolved
-
-	// internalIPs are this node's addresses in Kubernetes; used by the event
-	// loop only.
+	// internalIPs are this node's addresses in Kubernetes.
 	internalIPs []netip.Addr
+	// announced is what the last NodeIPv4Change was about.
+	announced Resolved
+	// started tells that there was a resync.
+	started bool
 }
 
 // New checks the configuration. links is nil on a vswitch with a network stack
@@ -133,17 +135,17 @@ func (c *ContivConf) ownNode(value any) *node.Node {
 
 // Resync resolves the configuration.
 func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
-	c.internalIPs = nil
+	var addresses []netip.Addr
 	for _, value := range state["node"] {
 		if n := c.ownNode(value); n != nil {
-			c.internalIPs = internalIPs(n)
+			addresses = internalIPs(n)
 		}
 	}
-	resolved, err := c.resolve(ctx)
+	resolved, err := c.resolve(ctx, addresses)
 	if err != nil {
 		return err
 	}
-	c.set(ctx, resolved)
+	c.set(ctx, resolved, addresses)
 	return nil
 }
 
@@ -159,18 +161,19 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 		addresses = internalIPs(n)
 	}
 	// A node that is about to leave keeps its network until its agent ends.
-	if len(addresses) == 0 || slices.Equal(addresses, c.internalIPs) {
+	known, _ := c.known()
+	if len(addresses) == 0 || slices.Equal(addresses, known) {
 		return "", nil
 	}
-	c.internalIPs = addresses
-	resolved, err := c.resolve(ctx)
+	resolved, err := c.resolve(ctx, addresses)
 	if err != nil {
 		return "", err
 	}
-	if resolved.equal(c.Resolved()) {
+	changed := !resolved.equal(c.Resolved())
+	c.set(ctx, resolved, addresses)
+	if !changed {
 		return "", nil
 	}
-	c.set(ctx, resolved)
 	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Resolved: resolved}); err != nil {
 		return "", fmt.Errorf("announce the new node configuration: %w", err)
 	}
@@ -180,19 +183,26 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 // Revert has nothing to undo.
 func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
 
-func (c *ContivConf) resolve(ctx context.Context) (Resolved, error) {
-	if c.links == nil {
-		return c.static, nil
-	}
-	links, err := c.links.HostLinks()
-	if err != nil {
-		return Resolved{}, fmt.Errorf("list the links of the host: %w", err)
-	}
-	resolved, err := resolveLinks(c.static, links, c.internalIPs, &c.subnets)
+// resolve finds out about this node, and checks it.
+func (c *ContivConf) resolve(ctx context.Context, internalIPs []netip.Addr) (Resolved, error) {
+	resolved, links, err := c.read(c.static, internalIPs)
 	if err != nil {
 		return Resolved{}, err
 	}
 	return resolved, c.checkClashes(ctx, &resolved, links)
+}
+
+// read completes what the configuration says with what the links say.
+func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
+	if c.links == nil {
+		return static, nil, nil
+	}
+	links, err := c.links.HostLinks()
+	if err != nil {
+		return Resolved{}, nil, fmt.Errorf("list the links of the host: %w", err)
+	}
+	resolved, err := resolveLinks(static, links, internalIPs, &c.subnets)
+	return resolved, links, err
 }
 
 // checkClashes compares the address plan with what the host's links have. The
@@ -218,14 +228,22 @@ func (c *ContivConf) checkClashes(ctx context.Context, resolved *Resolved, links
 	return nil
 }
 
-func (c *ContivConf) set(ctx context.Context, r Resolved) {
+// known returns this node's addresses in Kubernetes, and whether there was a
+// resync.
+func (c *ContivConf) known() (internalIPs []netip.Addr, started bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.internalIPs, c.started
+}
+
+func (c *ContivConf) set(ctx context.Context, r Resolved, internalIPs []netip.Addr) {
 	if !r.equal(c.Resolved()) {
 		controller.Logger(ctx, c.log).Info("Node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
 			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateways", r.Gateways)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resolved = r
+	c.resolved, c.announced, c.internalIPs, c.started = r, r, internalIPs, true
 }
 
 // internalIPs returns the sorted addresses of the type InternalIP.

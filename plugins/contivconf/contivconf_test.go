@@ -267,3 +267,53 @@ ipamConfig:
 		t.Errorf("effective configuration: %+v", e)
 	}
 }
+
+// The main link gets another address or MTU while the agent runs.
+func TestLinksChange(t *testing.T) {
+	current := links{link("eth0", "", "192.168.1.5/24")}
+	loop := &plugintest.Loop{}
+	c, err := contivconf.New("node1", load(t, ""), &current, loop, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resync := func() {
+		t.Helper()
+		if err := c.Resync(context.Background(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.LinksChanged(context.Background())
+	if events := loop.Take(); len(events) != 0 {
+		t.Errorf("before the first resync: %v", events)
+	}
+	resync()
+	mtu := link("eth0", "", "192.168.1.9/24")
+	mtu.MTU = 9000
+	for _, step := range []struct {
+		name  string
+		links links
+		want  string // part of the event; "": none
+	}{
+		{"nothing changed", current, ""},
+		{"another link", append(links{link("eth1", "", "10.0.0.1/8")}, current...), ""},
+		{"no address", links{link("eth0", "")}, ""},
+		{"no link", nil, ""},
+		{"the address is back", links{link("eth0", "", "192.168.1.5/24")}, ""},
+		{"another address", links{link("eth0", "", "192.168.1.9/24")}, "now: address 192.168.1.9/24"},
+		{"another MTU", links{mtu}, "MTU 9000"},
+	} {
+		current = step.links
+		for range 2 {
+			c.LinksChanged(context.Background())
+		}
+		events := loop.Take()
+		switch {
+		case step.want == "" && len(events) != 0:
+			t.Errorf("%s: %v", step.name, events)
+		case step.want != "" && (len(events) != 1 || !strings.Contains(events[0].String(), step.want)):
+			t.Errorf("%s: %v, want one event with %q", step.name, events, step.want)
+		case step.want != "":
+			resync()
+		}
+	}
+}

@@ -106,10 +106,11 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnet
 	}
 	r.Main.Name = main.Name
 	r.LinkMTU = main.MTU
-	r.LinkAddress = nodeAddress(main.Addresses, internalIPs, subnets.UseIPv6())
+	addresses := withoutAssigned(main.Addresses, &r, subnets)
+	r.LinkAddress = nodeAddress(addresses, internalIPs, subnets.UseIPv6())
 	if subnets.DualStack() && r.LinkAddress.IsValid() {
 		ipv6 := !r.LinkAddress.Addr().Is6()
-		r.SecondLinkAddress = nodeAddress(ofVersion(main.Addresses, ipv6), internalIPs, ipv6)
+		r.SecondLinkAddress = nodeAddress(ofVersion(addresses, ipv6), internalIPs, ipv6)
 	}
 	return r, nil
 }
@@ -154,6 +155,18 @@ func isInternal(l *HostLink) bool {
 		}
 	}
 	return l.Name == "lo"
+}
+
+// withoutAssigned leaves out the addresses that Contiv assigns to the main link.
+func withoutAssigned(addresses []netip.Prefix, r *Resolved, subnets *Subnets) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
+		if slices.Contains(r.Main.Addresses, p) {
+			return true
+		}
+		return !r.Main.UseDHCP && slices.ContainsFunc(subnets.Families(), func(s Subnets) bool {
+			return s.NodeInterconnect.IsValid() && s.NodeInterconnect.Contains(p.Addr())
+		})
+	})
 }
 
 func ofVersion(addresses []netip.Prefix, ipv6 bool) []netip.Prefix {

@@ -1,0 +1,65 @@
+package contivconf
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv/contiv/controller"
+)
+
+// LinksChanged is to be called when links of the host, their addresses or MTUs may
+// have changed; from any goroutine. If that concerns this node's part in the
+// cluster, all plugins compute anew. While the main interface has no address, as
+// when a lease is renewed, the network stays as it was.
+func (c *ContivConf) LinksChanged(ctx context.Context) {
+	internalIPs, started := c.known()
+	if !started {
+		return // the startup resync reads the links
+	}
+	current := c.static
+	current.Main.Name = c.Resolved().Main.Name // no other link takes its place while the agent runs
+	next, _, err := c.read(current, internalIPs)
+	if err != nil {
+		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
+		return
+	}
+	c.mu.Lock()
+	prev, announced := c.resolved, c.announced
+	lost := prev.LinkAddress.IsValid() && !next.LinkAddress.IsValid()
+	if !lost {
+		c.announced = next
+	}
+	c.mu.Unlock()
+	switch {
+	case next.equal(announced):
+	case lost:
+		c.log.Warn("The main interface has lost its address, the network stays as it was", "interface", next.Main.Name, "address", prev.LinkAddress)
+	default:
+		if err := c.loop.PushEvent(ctx, &NodeIPv4Change{Prev: prev, Next: next}); err != nil {
+			c.log.Warn("The change of the main interface cannot be processed", "error", err)
+		}
+	}
+}
+
+// NodeIPv4Change says that the address, of either IP version, or the MTU of the
+// main interface has changed, for instance by DHCP: all plugins compute anew. The
+// southbound is assumed to be as last seen.
+type NodeIPv4Change struct {
+	controller.NonBlocking
+	Prev, Next Resolved
+}
+
+func (*NodeIPv4Change) Name() string                   { return "Node IPv4 Change" }
+func (*NodeIPv4Change) Method() controller.EventMethod { return controller.UpstreamResync }
+func (e *NodeIPv4Change) String() string {
+	return fmt.Sprintf("Node IPv4 Change: interface %s\n* before: %v\n* now: %v", e.Next.Main.Name, e.Prev.onLink(), e.Next.onLink())
+}
+
+// onLink describes what the main link has.
+func (r *Resolved) onLink() string {
+	text := fmt.Sprintf("address %v", r.LinkAddress)
+	if r.SecondLinkAddress.IsValid() {
+		text += fmt.Sprintf(" and %v", r.SecondLinkAddress)
+	}
+	return fmt.Sprintf("%s, MTU %d", text, r.LinkMTU)
+}
