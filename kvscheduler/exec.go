@@ -279,8 +279,10 @@ func (x *exec) update(n *node, p was) error {
 		n.set(drifted) // not finished
 		return err
 	}
+	// What was configured has its dependencies met; look again only if they change.
+	stillMet := p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
 	x.setDeps(n, deps)
-	if unmet := x.unmet(n); len(unmet) > 0 {
+	if !stillMet && len(x.unmet(n)) > 0 {
 		return x.deleteExisting(n, p, postponing)
 	}
 	if !equivalent {
@@ -374,6 +376,12 @@ func (a *AnyOf) prefixes() []string {
 		return everyKey
 	}
 	return a.KeyPrefixes
+}
+
+// sameNeeds tells if the dependencies are the same for sure: predicates cannot
+// be compared.
+func sameNeeds(a, b []Dependency) bool {
+	return sameTargets(a, b) && !slices.ContainsFunc(b, func(d Dependency) bool { return d.AnyOf.KeySelector != nil })
 }
 
 func sameTargets(a, b []Dependency) bool {
