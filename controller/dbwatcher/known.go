@@ -1,6 +1,7 @@
 package dbwatcher
 
 import (
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
@@ -20,6 +21,9 @@ type known struct {
 	log        *slog.Logger
 	// values by full key.
 	values map[string]proto.Message
+	// encoded are hashes of what the values were decoded from: a snapshot of a large
+	// database differs little from the one before, and decoding is what takes time.
+	encoded map[string]uint64
 	// revisions of all keys of the last snapshot, and of their changes since.
 	revisions map[string]int64
 }
@@ -29,9 +33,13 @@ func newKnown(node string, log *slog.Logger) *known {
 		nodePrefix: models.NodePrefix(node),
 		log:        log,
 		values:     make(map[string]proto.Message),
+		encoded:    make(map[string]uint64),
 		revisions:  make(map[string]int64),
 	}
 }
+
+// seed of the hashes.
+var seed = maphash.MakeSeed()
 
 // prefixes of everything that is read.
 func (k *known) prefixes() []string { return []string{models.KSRPrefix, k.nodePrefix} }
@@ -90,15 +98,17 @@ func (k *known) replace(kvs []store.KV) snapshot {
 		s.resync.State[r.Keyword] = make(map[string]proto.Message)
 	}
 	values, revisions := make(map[string]proto.Message, len(kvs)), make(map[string]int64, len(kvs))
+	encoded := make(map[string]uint64, len(kvs))
 	for _, kv := range kvs {
 		revisions[kv.Key] = kv.Revision
 		i, ok := k.item(kv.Key)
 		if !ok {
 			continue
 		}
-		value, err := i.unmarshal(kv.Value)
+		value, hash, err := k.decode(i, kv)
 		if err == nil {
 			s.valid = append(s.valid, kv)
+			encoded[kv.Key] = hash
 		} else {
 			k.reportUndecoded(kv.Key, err)
 			s.undecoded[kv.Key] = true
@@ -113,8 +123,21 @@ func (k *known) replace(kvs []store.KV) snapshot {
 			s.resync.External[i.key] = value
 		}
 	}
-	k.values, k.revisions = values, revisions
+	k.values, k.revisions, k.encoded = values, revisions, encoded
 	return s
+}
+
+// decode returns the value of a pair: the known one, if it was decoded from the same
+// bytes.
+func (k *known) decode(i item, kv store.KV) (value proto.Message, hash uint64, err error) {
+	hash = maphash.Bytes(seed, kv.Value)
+	if known := k.values[kv.Key]; known != nil {
+		if before, ok := k.encoded[kv.Key]; ok && before == hash {
+			return known, hash, nil
+		}
+	}
+	value, err = i.unmarshal(kv.Value)
+	return value, hash, err
 }
 
 func (k *known) reportUndecoded(fullKey string, err error) {
@@ -137,11 +160,16 @@ func (k *known) update(changes []store.Change) (events []controller.Event, mirro
 		}
 		var value proto.Message
 		if !change.Deleted {
+			var hash uint64
 			var err error
-			if value, err = i.unmarshal(change.Value); err != nil {
+			if value, hash, err = k.decode(i, change.KV); err != nil {
+				delete(k.encoded, change.Key) // the value is that of an earlier one
 				k.reportUndecoded(change.Key, err)
 				continue
 			}
+			k.encoded[change.Key] = hash
+		} else {
+			delete(k.encoded, change.Key)
 		}
 		mirrored = append(mirrored, change)
 		prev := k.values[change.Key]

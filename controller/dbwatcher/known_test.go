@@ -1,0 +1,45 @@
+package dbwatcher
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+)
+
+// A snapshot of a large database differs little from the one before.
+func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
+	const name = "k8s/pod/web/namespace/default"
+	kv := func(value string) store.KV {
+		return store.KV{Key: models.KSRPrefix + name, Value: []byte(value), Revision: 7} // as after a wipe
+	}
+	k := newKnown("node1", slog.New(slog.DiscardHandler))
+	resync := func(value string) *pod.Pod {
+		t.Helper()
+		p, _ := k.replace([]store.KV{kv(value)}).resync.State["pod"][name].(*pod.Pod)
+		return p
+	}
+	first := resync(`{"name": "web", "ip_address": "10.1.1.2"}`)
+	if again := resync(`{"name": "web", "ip_address": "10.1.1.2"}`); again != first {
+		t.Error("the same bytes were decoded twice")
+	}
+	if changed := resync(`{"name": "web", "ip_address": "10.1.1.3"}`); changed.GetIpAddress() != "10.1.1.3" {
+		t.Errorf("a changed value is %v", changed)
+	}
+	k.update([]store.Change{{KV: kv(`{"name": "web", "ip_address": "10.1.1.4"}`)}})
+	if changed := resync(`{"name": "web", "ip_address": "10.1.1.4"}`); changed.GetIpAddress() != "10.1.1.4" {
+		t.Errorf("after a change, the value is %v", changed)
+	}
+	if kept := resync(`{"name": 4`); kept.GetIpAddress() != "10.1.1.4" {
+		t.Errorf("a value that cannot be decoded replaces the last good one: %v", kept)
+	}
+	if back := resync(`{"name": "web", "ip_address": "10.1.1.2"}`); back.GetIpAddress() != "10.1.1.2" {
+		t.Errorf("after a value that could not be decoded, the value is %v", back)
+	}
+	k.update([]store.Change{{KV: kv(""), Deleted: true}})
+	if len(k.values) != 0 || len(k.encoded) != 0 {
+		t.Errorf("a deleted value leaves %v, %v", k.values, k.encoded)
+	}
+}
