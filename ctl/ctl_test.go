@@ -231,6 +231,17 @@ func TestWithRealScheduler(t *testing.T) {
 			}
 		}
 	}
+	gone := s.NewTransaction()
+	gone.Delete(models.VPPInterfaceKey("broken"))
+	if _, err := gone.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run(t, "--agent", "n=unix://"+socket, "explain", "broken"); err == nil || !strings.Contains(err.Error(), "any more: `contivctl timeline broken` shows") {
+		t.Errorf("explanation of a value that is gone: %v", err)
+	}
+	if out, _, err := run(t, "--agent", "n=unix://"+socket, "timeline", "broken"); err != nil || !strings.Contains(out, "1    gone") {
+		t.Errorf("timeline of a value that is gone: %v %s", err, out)
+	}
 	_, errOut, err := run(t, "--agent", "n=unix://"+socket, "dump", "--descriptor", "vpp-interfac")
 	if !errors.Is(err, ErrReported) || !strings.Contains(errOut, `did you mean "vpp-interface"?`) {
 		t.Errorf("wrong descriptor: %v %s", err, errOut)

@@ -100,6 +100,14 @@ func hintedKey(word string, keys []string) error {
 	return fmt.Errorf("%w: `contivctl values` lists the keys", err)
 }
 
+// unknown is the error for a word that means none of the keys; perhaps it did once.
+func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
+	if len(matching(pastKeys(ctx, agents), word)) > 0 {
+		return fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word)
+	}
+	return hintedKey(word, keys)
+}
+
 // presentKeys returns the keys of all values that the agents know, sorted. Agents
 // that do not answer know none.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
@@ -155,9 +163,12 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, path, word str
 			word = id
 		}
 	}
+	if len(matching(keys, word)) == 0 {
+		_ = reportErrors(c, answers)
+		return c.unknown(ctx, agents, word, keys)
+	}
 	key, err := meant(c.printer(), keys, word)
 	if err != nil {
-		_ = reportErrors(c, answers)
 		return err
 	}
 	answers, _ = about(key)

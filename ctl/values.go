@@ -77,7 +77,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	}
 	if len(found) == 0 {
 		_ = reportErrors(c, answers)
-		return hintedKey(word, keys)
+		return c.unknown(ctx, agents, word, keys)
 	}
 	for i := range answers {
 		answers[i].value = slices.DeleteFunc(answers[i].value, func(s kvscheduler.Status) bool {
