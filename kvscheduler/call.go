@@ -85,9 +85,7 @@ func (c *caller) close() {
 
 func serve(work <-chan *call) {
 	for c := range work {
-		if serveOne(c); c.exited {
-			return
-		}
+		serveOne(c) // after it, c belongs to the engine again
 	}
 }
 

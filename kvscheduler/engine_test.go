@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -408,4 +409,20 @@ func TestLongChains(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runtime.Goexit in a callback, which is what t.FailNow does, fails its value.
+func TestCallbackThatEndsItsGoroutineFailsItsValue(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/"})
+	sb.hook = func(call string) {
+		if call == "CREATE a/1" {
+			runtime.Goexit()
+		}
+	}
+	if _, err := commit(t, s, "a/1=x a/2=x"); err == nil || !strings.Contains(err.Error(), "ended its goroutine") {
+		t.Fatal(err)
+	}
+	wantState(t, s, "a/1", pb.ValueState_FAILED)
+	wantState(t, s, "a/2", pb.ValueState_CONFIGURED)
 }
