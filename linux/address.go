@@ -88,20 +88,21 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 	if err != nil {
 		return none, fmt.Errorf("address of interface %s: %w", v.GetName(), err)
 	}
-	at, err := p.locateInterface(v)
+	err = p.onDevice(v, func(at *location) error {
+		if prefix.Addr().Is6() {
+			if err := enableIPv6(at, at.ns != p.namespaces.own); err != nil {
+				return fmt.Errorf("enable IPv6 in %s: %w", at.ns.name, err)
+			}
+		}
+		// The other end of a TAP is a router, which has no address of its own there.
+		noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
+		if err := at.ns.addAddress(at.index, prefix, noDAD); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("in %s: %w", at.ns.name, err)
+		}
+		return nil
+	})
 	if err != nil {
 		return none, fmt.Errorf("add address %s to interface %s: %w", addr, v.GetName(), err)
-	}
-	defer at.release()
-	if prefix.Addr().Is6() {
-		if err := enableIPv6(at, at.ns != p.namespaces.own); err != nil {
-			return none, fmt.Errorf("enable IPv6 for address %s of interface %s: %w", addr, v.GetName(), err)
-		}
-	}
-	// The other end of a TAP is a router, which has no address of its own there.
-	noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
-	if err := at.ns.addAddress(at.index, prefix, noDAD); err != nil && !errors.Is(err, unix.EEXIST) {
-		return none, fmt.Errorf("add address %s to interface %s in %s: %w", addr, v.GetName(), at.ns.name, err)
 	}
 	return none, nil
 }
@@ -113,14 +114,7 @@ func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface,
 	if source == models.AddrExisting || source == models.AddrAllocRef || err != nil {
 		return nil
 	}
-	at, err := p.locateInterface(v)
-	if isGone(err) {
-		return nil
-	}
-	if err == nil {
-		defer at.release()
-		err = deleteOwnAddress(at, prefix, v)
-	}
+	err = p.onDevice(v, func(at *location) error { return deleteOwnAddress(at, prefix, v) })
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("remove address %s from interface %s: %w", addr, v.GetName(), err)
 	}
@@ -156,7 +150,7 @@ func deleteOwnAddress(at *location, prefix netip.Prefix, v *linuxInterface) erro
 // enableIPv6 lets the device have IPv6 addresses; in a pod's namespace, all
 // devices, those that come later included.
 func enableIPv6(at *location, everywhere bool) error {
-	devices := []string{at.link.Attrs().Name}
+	devices := []string{deviceName(at.value)}
 	if everywhere {
 		devices = append([]string{"all", "default"}, devices...)
 	}

@@ -89,36 +89,33 @@ func neighbour(index int, v *linux_l3.ARPEntry) (*netlink.Neigh, error) {
 
 // setARP adds the entry, or replaces what is known about the address.
 func (p *Plugin) setARP(key string, v *linux_l3.ARPEntry) error {
-	at, err := p.locate(v.GetInterface())
-	if err != nil {
-		return fmt.Errorf("set neighbour %s: %w", v.GetIpAddress(), err)
-	}
-	defer at.release()
-	n, err := neighbour(at.index, v)
-	if err != nil {
-		return fmt.Errorf("set neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
-	}
 	p.inventory.putARP(key, v)
-	if err := at.ns.NeighSet(n); err != nil {
+	err := p.onDeviceOf(v.GetInterface(), func(at *location) error {
+		n, err := neighbour(at.index, v)
+		if err == nil {
+			err = at.ns.NeighSet(n)
+		}
+		if err != nil {
+			return fmt.Errorf("in %s: %w", at.ns.name, err)
+		}
+		return nil
+	})
+	if err != nil {
 		p.inventory.removeARP(key, v)
-		return fmt.Errorf("set neighbour %s of interface %s in %s: %w", v.GetIpAddress(), v.GetInterface(), at.ns.name, err)
+		return fmt.Errorf("set neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
 	}
 	return nil
 }
 
 func (p *Plugin) deleteARP(_ context.Context, key string, v *linux_l3.ARPEntry, _ kvscheduler.NoMetadata) error {
 	p.inventory.removeARP(key, v)
-	at, err := p.locate(v.GetInterface())
-	if isGone(err) {
-		return nil
-	}
-	if err == nil {
-		defer at.release()
-		var n *netlink.Neigh
-		if n, err = neighbour(at.index, v); err == nil {
-			err = at.ns.NeighDel(n)
+	err := p.onDeviceOf(v.GetInterface(), func(at *location) error {
+		n, err := neighbour(at.index, v)
+		if err != nil {
+			return err
 		}
-	}
+		return at.ns.NeighDel(n)
+	})
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("delete neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
 	}

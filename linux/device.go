@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
@@ -8,24 +9,62 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // location is a configured interface, found in the kernel.
 type location struct {
-	ns      *netNS
+	ns *netNS
+	// link is nil if only the index was needed.
 	link    netlink.Link
 	index   int
 	value   *linuxInterface
 	release func()
 }
 
-// locate finds the device of a configured interface by its logical name.
-func (p *Plugin) locate(name string) (*location, error) {
+// onDeviceOf calls do with the device of a configured interface, given by its
+// logical name.
+func (p *Plugin) onDeviceOf(name string, do func(at *location) error) error {
 	v, _, ok := p.inventory.get(name)
 	if !ok {
-		return nil, fmt.Errorf("interface %s is not configured: %w", name, ErrNoDevice)
+		return fmt.Errorf("interface %s is not configured: %w", name, ErrNoDevice)
 	}
-	return p.locateInterface(v)
+	return p.onDevice(v, do)
+}
+
+// onDevice calls do with the device of an interface, without its link: first with
+// that where the interface was last seen. The kernel does not use an index twice,
+// so if that device is gone, do gets ENODEV, and is called again with the device
+// that has the mark now.
+func (p *Plugin) onDevice(v *linuxInterface, do func(at *location) error) error {
+	if !isExisting(v) {
+		if done, err := p.whereLastSeen(v, do); done {
+			return err
+		}
+	}
+	at, err := p.locateInterface(v)
+	if err != nil {
+		return err
+	}
+	defer at.release()
+	return do(at)
+}
+
+func (p *Plugin) whereLastSeen(v *linuxInterface, do func(at *location) error) (done bool, err error) {
+	_, device, known := p.inventory.get(v.GetName())
+	if !known {
+		return false, nil
+	}
+	ns, err := p.namespaces.acquire(v.GetNamespace())
+	if err != nil {
+		return true, err
+	}
+	defer p.namespaces.release(ns)
+	if device.ns != ns.id {
+		return false, nil
+	}
+	err = do(&location{ns: ns, index: device.index, value: v})
+	return !errors.Is(err, unix.ENODEV), err
 }
 
 // locateInterface finds the device of an interface: where it was last seen, or by

@@ -196,22 +196,23 @@ func (p *Plugin) updateRoute(_ context.Context, key string, old, v *linux_l3.Rou
 
 // setRoute turns the route old, nil if there is none, into v.
 func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set func(*netNS, *netlink.Route) error) error {
-	at, err := p.locate(v.GetOutgoingInterface())
-	if err != nil {
-		return fmt.Errorf("%s route to %s: %w", doing, v.GetDstNetwork(), err)
-	}
-	defer at.release()
-	r, err := kernelRoute(at.index, v)
-	if err == nil {
-		p.inventory.putRoute(key, v)
-		err = set(at.ns, r)
-	}
+	p.inventory.putRoute(key, v)
+	err := p.onDeviceOf(v.GetOutgoingInterface(), func(at *location) error {
+		r, err := kernelRoute(at.index, v)
+		if err == nil {
+			err = set(at.ns, r)
+		}
+		if err != nil {
+			return fmt.Errorf("in %s: %w", at.ns.name, err)
+		}
+		return nil
+	})
 	if err != nil {
 		p.inventory.removeRoute(key, v)
 		if old != nil {
 			p.inventory.putRoute(key, old)
 		}
-		return fmt.Errorf("%s route to %s via interface %s in %s: %w", doing, v.GetDstNetwork(), v.GetOutgoingInterface(), at.ns.name, err)
+		return fmt.Errorf("%s route to %s via interface %s: %w", doing, v.GetDstNetwork(), v.GetOutgoingInterface(), err)
 	}
 	return nil
 }
@@ -238,17 +239,13 @@ func replaceOwnRoute(ns *netNS, r *netlink.Route, v *linux_l3.Route) error {
 
 func (p *Plugin) deleteRoute(_ context.Context, key string, v *linux_l3.Route, _ kvscheduler.NoMetadata) error {
 	p.inventory.removeRoute(key, v)
-	at, err := p.locate(v.GetOutgoingInterface())
-	if isGone(err) {
-		return nil
-	}
-	if err == nil {
-		defer at.release()
-		var r *netlink.Route
-		if r, err = kernelRoute(at.index, v); err == nil {
-			err = at.ns.RouteDel(r)
+	err := p.onDeviceOf(v.GetOutgoingInterface(), func(at *location) error {
+		r, err := kernelRoute(at.index, v)
+		if err != nil {
+			return err
 		}
-	}
+		return at.ns.RouteDel(r)
+	})
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("delete route to %s via interface %s: %w", v.GetDstNetwork(), v.GetOutgoingInterface(), err)
 	}

@@ -121,3 +121,26 @@ func TestDeviceOfOthersKeepsItsNameWhereATapWaits(t *testing.T) {
 		t.Errorf("retrieved %v", got)
 	}
 }
+
+// What lies on a device follows the mark of the interface, not the device that had
+// it before.
+func TestDeviceThatWasReplacedIsFoundByItsMark(t *testing.T) {
+	n, netns := newNode(t), netNSName(t)
+	n.addTapIn("vpp-tap-1", netns)
+	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
+	n.create(p.tap)
+	ip(t, "-n", netns, "link", "del", "eth0")
+	ip(t, "-n", netns, "link", "add", "eth0", "address", "02:fe:01:02:03:04", "mtu", "1450", "type", "veth", "peer", "name", "other")
+	ip(t, "-n", netns, "link", "set", "eth0", "up", "alias", aliasPrefix+"linux-tap-1")
+	for _, derived := range deriveFromInterface(p.tap) {
+		if isAddressKey(derived.Key) {
+			if _, err := n.createAddress(t.Context(), derived.Key, derived.Value.(*linux_interfaces.Interface)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.create(p.gwRoute, p.defRoute, p.arp)
+	contains(t, ip(t, "-n", netns, "addr", "show", "eth0"), "10.1.1.2/32")
+	contains(t, ip(t, "-n", netns, "route"), "default via 10.1.1.1 dev eth0")
+	contains(t, ip(t, "-n", netns, "neigh"), "10.1.1.1 dev eth0")
+}
