@@ -91,7 +91,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
-	addresses := ipam.New(contivConf, nodeSync, podManager, local, log)
+	addresses := ipam.New(contivConf, nodeSync, podManager, loop, local, log)
 	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)
 	loop.Register(contivConf, nodeSync, podManager, addresses, ipNet, services)

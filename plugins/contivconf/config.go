@@ -182,7 +182,6 @@ func (c *Config) checkSupported() error {
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
 		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},
 		{c.UseDX6ForSrv6NodetoNodeTransport, "useDX6ForSrv6NodetoNodeTransport", "set it to false"},
-		{c.IPAMConfig.UseExternalIPAM, "ipamConfig.useExternalIPAM", "set it to false"},
 	} {
 		if option.set {
 			return fmt.Errorf("option %s is not supported by this version: %s", option.name, option.hint)

@@ -31,6 +31,10 @@ func (c *ContivConf) Subnets() Subnets { return c.subnets }
 // StaticGateways returns the configured default gateways.
 func (c *ContivConf) StaticGateways() []netip.Addr { return c.static.Gateways }
 
+// ExternalIPAM tells whether Kubernetes assigns the pod subnets of nodes, and another
+// IPAM plugin the addresses of pods.
+func (c *ContivConf) ExternalIPAM() bool { return c.config.IPAMConfig.UseExternalIPAM }
+
 // EffectiveIPAMConfig returns the ipamConfig with the subnets really used.
 func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {
 	return c.subnets.effective(c.config.IPAMConfig)

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store"
 )
@@ -22,10 +23,15 @@ type Config interface {
 	NodeName() string
 	Subnets() contivconf.Subnets
 	StaticGateways() []netip.Addr
+	// ExternalIPAM tells that addresses are assigned elsewhere.
+	ExternalIPAM() bool
 }
 
-// NodeIDs knows the ID of this node.
-type NodeIDs interface{ GetNodeID() uint32 }
+// Nodes knows the nodes, this one included.
+type Nodes interface {
+	GetNodeID() uint32
+	GetAllNodes() nodesync.Nodes
+}
 
 // PodSource knows the pods.
 type PodSource interface {
@@ -38,8 +44,9 @@ type PodSource interface {
 // IPAM is the plugin.
 type IPAM struct {
 	config Config
-	nodes  NodeIDs
+	nodes  Nodes
 	pods   PodSource
+	loop   controller.EventLoop
 	saved  records
 	log    *slog.Logger
 
@@ -48,8 +55,8 @@ type IPAM struct {
 }
 
 // New returns the plugin, which keeps allocations in db.
-func New(config Config, nodes NodeIDs, pods PodSource, db store.Broker, log *slog.Logger) *IPAM {
-	return &IPAM{config: config, nodes: nodes, pods: pods, saved: records{db: db}, log: log}
+func New(config Config, nodes Nodes, pods PodSource, loop controller.EventLoop, db store.Broker, log *slog.Logger) *IPAM {
+	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log}
 }
 
 // Plan returns the addresses that follow from node IDs.
@@ -106,7 +113,7 @@ func (*IPAM) HandlesEvent(event controller.Event) bool {
 	case *podmanager.AddPod, *podmanager.DeletePod:
 		return true
 	case *controller.KubeStateChange:
-		return event.Resource == "pod"
+		return event.Resource == "pod" || event.Resource == "node"
 	}
 	return event.Method() != controller.Update
 }
@@ -134,6 +141,9 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 			i.release(ctx, id)
 		}
 	}
+	if i.config.ExternalIPAM() {
+		return nil
+	}
 	i.learnAll(ctx)
 	for id := range i.pods.LocalPods() {
 		if i.pools.complete(id) {
@@ -153,8 +163,12 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 func (i *IPAM) subnets() ([]netip.Prefix, error) {
 	var subnets []netip.Prefix
 	plan := i.Plan()
+	own := i.nodes.GetAllNodes()[i.config.NodeName()]
+	if own == nil {
+		own = &nodesync.Node{ID: i.nodes.GetNodeID(), Name: i.config.NodeName()}
+	}
 	for _, family := range plan.Families() {
-		subnet, err := family.PodSubnet(i.nodes.GetNodeID())
+		subnet, err := i.PodSubnet(&family, own)
 		if err != nil {
 			return nil, err
 		}
@@ -286,7 +300,7 @@ func (i *IPAM) holders(id podmanager.PodID) []holder {
 	if _, wired := i.pods.LocalPod(id); wired {
 		holders = append(holders, heldLocally)
 	}
-	if p, known := i.pods.Pod(id); known && i.isHere(p) {
+	if p, known := i.pods.Pod(id); known && i.isHere(p) && !i.config.ExternalIPAM() {
 		holders = append(holders, heldByKubernetes)
 	}
 	return holders
@@ -315,7 +329,7 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		known := i.pools.complete(event.Pod)
-		addrs, err := i.allocate(ctx, event.Pod)
+		addrs, err := i.assign(ctx, event)
 		if err != nil {
 			return "", fmt.Errorf("address of pod %v: %w", event.Pod, err)
 		}
@@ -328,6 +342,9 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 			return i.releaseUnlessHeld(ctx, event.Pod, heldLocally), nil
 		}
 	case *controller.KubeStateChange:
+		if event.Resource == "node" {
+			return i.kubeNodeChanged(ctx, event)
+		}
 		return i.kubePodChanged(ctx, event), nil
 	}
 	return "", nil
@@ -345,6 +362,9 @@ func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateC
 	current := podmanager.FromKube(p)
 	if !i.isHere(current) {
 		return i.releaseUnlessHeld(ctx, current.ID, heldByKubernetes)
+	}
+	if i.config.ExternalIPAM() {
+		return ""
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store/memory"
@@ -30,11 +31,19 @@ type node struct {
 	local   podmanager.LocalPods
 	ipam    *ipam.IPAM
 	resyncs int
+	loop    plugintest.Loop
+	// external IPAM, and the pod subnet that Kubernetes assigned
+	external bool
+	podCIDR  string
 }
 
-func (n *node) NodeName() string                                { return "node1" }
-func (n *node) Subnets() contivconf.Subnets                     { return n.subnets }
-func (n *node) StaticGateways() []netip.Addr                    { return nil }
+func (n *node) NodeName() string             { return "node1" }
+func (n *node) Subnets() contivconf.Subnets  { return n.subnets }
+func (n *node) StaticGateways() []netip.Addr { return nil }
+func (n *node) ExternalIPAM() bool           { return n.external }
+func (n *node) GetAllNodes() nodesync.Nodes {
+	return nodesync.Nodes{"node1": {ID: n.id, Name: "node1", PodCIDR: n.podCIDR}}
+}
 func (n *node) GetNodeID() uint32                               { return n.id }
 func (n *node) LocalPods() podmanager.LocalPods                 { return n.local }
 func (n *node) Pods() podmanager.Pods                           { return n.pods.Pods() }
@@ -61,7 +70,7 @@ func start(t tb, s contivconf.Subnets, id uint32, kube ...*pod.Pod) *node {
 func (n *node) restart(t tb, kube ...*pod.Pod) {
 	t.Helper()
 	n.pods = podmanager.New(memory.New(), podmanager.KernelNamespaces, plugintest.Logger())
-	n.ipam = ipam.New(n, n, n, n.db, plugintest.Logger())
+	n.ipam = ipam.New(n, n, n, &n.loop, n.db, plugintest.Logger())
 	n.resyncs = 0
 	n.resync(t, kube...)
 }
@@ -421,81 +430,4 @@ func TestPoolProperties(t *testing.T) {
 			},
 		})
 	})
-}
-
-// dualStack has room for many pods of IPv6, and for 4 of IPv4.
-func dualStack() contivconf.Subnets {
-	s, second := subnets("10.1.0.0/16", 29, "172.30.0.0/16", 24, "", "192.168.30.0/24"), subnets("fd10::/48", 64, "fd17::/48", 64, "", "fd30::/112")
-	s.Second = &second
-	return s
-}
-
-func (n *node) ips(name string) string { return fmt.Sprint(n.ipam.GetPodIPs(id(name))) }
-
-func TestDualStackPodsHaveTwoAddresses(t *testing.T) {
-	n := start(t, dualStack(), 1)
-	n.mustAdd(t, "a", "10.1.0.10")
-	n.mustAdd(t, "b", "10.1.0.11")
-	want := "[10.1.0.11 fd10:0:0:1::3]"
-	if got := n.ips("b"); got != want {
-		t.Errorf("addresses: %s, want %s", got, want)
-	}
-	for _, addr := range n.ipam.GetPodIPs(id("b")) {
-		if owner, ok := n.ipam.GetPodFromIP(addr); !ok || owner != id("b") {
-			t.Errorf("%v belongs to %v, %v", addr, owner, ok)
-		}
-	}
-	n.restart(t)
-	if got := n.ips("b"); got != want {
-		t.Errorf("addresses after a restart: %s, want %s", got, want)
-	}
-	n.mustAdd(t, "c", "10.1.0.12") // goes on behind the last one
-	if got := n.ips("c"); got != "[10.1.0.12 fd10:0:0:1::4]" {
-		t.Errorf("addresses: %s", got)
-	}
-}
-
-func TestDualStackPodIsRefusedIfOneVersionIsExhausted(t *testing.T) {
-	n := start(t, dualStack(), 1)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		if _, err := n.add(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := n.add("e"); !errors.Is(err, ipam.ErrExhausted) || !strings.Contains(err.Error(), "10.1.0.8/29") {
-		t.Errorf("pod without address: %v", err)
-	}
-	if got := n.ips("e"); got != "[]" {
-		t.Errorf("the refused pod holds %s", got)
-	}
-	if used, capacity := n.ipam.Usage(); used != 4 || capacity != 4 {
-		t.Errorf("usage: %d of %d", used, capacity)
-	}
-}
-
-func TestBothAddressesAreLearnedFromKubernetes(t *testing.T) {
-	web := kubePod("web", "10.1.0.12")
-	web.IpAddresses = []string{"10.1.0.12", "fd10:0:0:1::77"}
-	n := start(t, dualStack(), 1, web)
-	if got := n.ips("web"); got != "[10.1.0.12 fd10:0:0:1::77]" {
-		t.Errorf("learned: %s", got)
-	}
-	n.mustAdd(t, "web", "10.1.0.12")
-	if got := n.ips("web"); got != "[10.1.0.12 fd10:0:0:1::77]" {
-		t.Errorf("after ADD: %s", got)
-	}
-}
-
-// A cluster that becomes dual-stack gives the pods that run a second address.
-func TestClusterBecomesDualStack(t *testing.T) {
-	s := dualStack()
-	second := s.Second
-	s.Second = nil
-	n := start(t, s, 1)
-	n.mustAdd(t, "a", "10.1.0.10")
-	n.subnets.Second = second
-	n.restart(t)
-	if got := n.ips("a"); got != "[10.1.0.10 fd10:0:0:1::2]" {
-		t.Errorf("addresses: %s", got)
-	}
 }

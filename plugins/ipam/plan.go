@@ -76,8 +76,16 @@ func (p *Plan) PodGateway(nodeID uint32) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	return netip.PrefixFrom(cidr.Add(subnet.Addr(), podGatewayNumber), subnet.Bits()), nil
+	return Gateway(subnet), nil
 }
+
+// Gateway is the gateway of the pods in a node's pod subnet, with its length.
+func Gateway(podSubnet netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(cidr.Add(podSubnet.Addr(), podGatewayNumber), podSubnet.Bits())
+}
+
+// NATLoopback is the last unicast address of a node's pod subnet.
+func NATLoopback(podSubnet netip.Prefix) netip.Addr { return cidr.Last(podSubnet).Prev() }
 
 // NATLoopback is the last unicast address of a node's pod subnet; no pod has it.
 func (p *Plan) NATLoopback(nodeID uint32) (netip.Addr, error) {
@@ -85,7 +93,7 @@ func (p *Plan) NATLoopback(nodeID uint32) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	return cidr.Last(subnet).Prev(), nil
+	return NATLoopback(subnet), nil
 }
 
 // NodeIP is the address of a node, if nodeInterconnectCIDR is set: the one with

@@ -52,6 +52,7 @@ type Pods interface {
 // IPAM knows the addresses.
 type IPAM interface {
 	Plan() ipam.Plan
+	PodSubnet(family *ipam.Plan, node *nodesync.Node) (netip.Prefix, error)
 	// GetPodIPs returns one address of each IP version that pods have.
 	GetPodIPs(podmanager.PodID) []netip.Addr
 	Usage() (used, capacity uint64)
@@ -198,9 +199,10 @@ func (n *IPNet) publish(ctx context.Context, node *thisNode) error {
 	if len(node.ips) == 0 {
 		return nil
 	}
-	versions := []bool{node.ip().Addr().Is6()}
+	preferred := node.ip().Addr().Is6()
+	versions := []bool{preferred}
 	if len(node.families) > 1 {
-		versions = []bool{false, true}
+		versions = append(versions, !preferred) // possibly none: then those of before are withdrawn
 	}
 	for _, ipv6 := range versions {
 		ofThis := slices.DeleteFunc(slices.Clone(node.ips), func(p netip.Prefix) bool { return p.Addr().Is6() != ipv6 })

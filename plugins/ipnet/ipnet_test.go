@@ -354,3 +354,33 @@ func TestNodeWithoutAddress(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// With external IPAM, Kubernetes says where pods are, and another IPAM plugin
+// which address each has.
+func TestExternalIPAM(t *testing.T) {
+	withCIDR := func(n *node.Node, cidr string) *node.Node { n.Pod_CIDR = cidr; return n }
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "ipamConfig: {useExternalIPAM: true}", State: plugintest.State(
+		vppNode(1, "node1", "192.168.16.1/24"), withCIDR(kubeNode("node1", "192.168.16.1"), "10.1.50.0/24"),
+		vppNode(2, "node2", "192.168.16.2/24"), withCIDR(kubeNode("node2", "192.168.16.2"), ""),
+	)})
+	r := request("web", "c1")
+	r.IpamType, r.IpamData = "host-local", `{"address": "10.1.50.9/24", "gateway": "10.1.50.1"}`
+	reply, err := n.Server.Add(ctx, r)
+	if err != nil || reply.Result != 0 {
+		t.Fatal(reply, err)
+	}
+	if ip := reply.Interfaces[0].IpAddresses[0]; ip.Address != "10.1.50.9/32" || ip.Gateway != "10.1.50.1" {
+		t.Errorf("address in the reply: %v", ip)
+	}
+	route := func(network string) bool {
+		_, ok := n.Scheduler.Values()["config/vpp/v2/route/if/vxlanBVI/vrf/0/dst/"+network+"/gw/192.168.30.2"]
+		return ok
+	}
+	if !route("10.1.2.0/24") {
+		t.Error("no route to the pods of a node without pod subnet, which takes the one of its ID")
+	}
+	n.Change(withCIDR(kubeNode("node2", "192.168.16.2"), ""), withCIDR(kubeNode("node2", "192.168.16.2"), "10.1.60.0/24"))
+	if !route("10.1.60.0/24") || route("10.1.2.0/24") {
+		t.Error("the route did not follow the pod subnet that Kubernetes assigned")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -55,9 +56,7 @@ func (node *thisNode) report(f *family) *FamilyReport {
 	if hostSubnet, err := f.plan.VPPHostSubnet(node.id); err == nil {
 		report.VppHostNetwork = hostSubnet.String()
 	}
-	if loopback, err := f.plan.NATLoopback(node.id); err == nil {
-		report.NATLoopbackIP = loopback.String()
-	}
+	report.NATLoopbackIP = ipam.NATLoopback(f.podSubnet).String()
 	if f.vxlanIP.IsValid() {
 		report.VxlanIP = f.vxlanIP.String()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
 )
 
 // thisNode is what a resync finds out about this node. Immutable.
@@ -89,15 +90,17 @@ func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 	if !n.caps.MultipleVRFs {
 		node.mainVRF, node.podVRF = 0, 0
 	}
+	own := n.nodes.GetAllNodes()[n.config.NodeName()]
+	if own == nil {
+		own = &nodesync.Node{ID: node.id, Name: n.config.NodeName()}
+	}
 	for _, plan := range plan.Families() {
 		f := family{plan: plan}
 		var err error
-		if f.podSubnet, err = plan.PodSubnet(node.id); err != nil {
+		if f.podSubnet, err = n.ipam.PodSubnet(&plan, own); err != nil {
 			return nil, controller.NewFatalError(err)
 		}
-		if f.podGateway, err = plan.PodGateway(node.id); err != nil {
-			return nil, controller.NewFatalError(err)
-		}
+		f.podGateway = ipam.Gateway(f.podSubnet)
 		if n.GetVxlanBVIIfName() != "" {
 			if f.vxlanIP, err = plan.VXLANIP(node.id); err != nil {
 				return nil, controller.NewFatalError(err)

@@ -108,7 +108,7 @@ func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 
 func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily, err error) {
 	f.ip = ofVersion(other.VPPIPs, own.isIPv6()).Addr()
-	podSubnet, err := own.plan.PodSubnet(other.ID)
+	podSubnet, err := n.ipam.PodSubnet(&own.plan, other)
 	if err != nil {
 		return f, err
 	}

@@ -100,7 +100,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	}
 	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
 	n.PodManager = podmanager.New(o.Local, o.Namespaces, Logger())
-	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, o.Local, Logger())
+	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, o.Local, Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services := service.New(o.Caps.HostStackShared, n.ContivConf, n.IPNet, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.IPNet, services, n.visits)

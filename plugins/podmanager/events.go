@@ -37,6 +37,9 @@ type AddPod struct {
 	// Network is the name of the network configuration.
 	Network string
 
+	// ExternalIPs are the pod's addresses if another IPAM plugin assigned them.
+	ExternalIPs []netip.Addr
+
 	// Interfaces and Routes are filled in by the handlers that configure them.
 	Interfaces []PodInterface
 	Routes     []Route

@@ -181,7 +181,8 @@ func TestMalformedRequests(t *testing.T) {
 		"no pod namespace":   {func(r *cni.CNIRequest) { r.ExtraArguments = "K8S_POD_NAME=web" }, "K8S_POD_NAMESPACE="},
 		"evil pod name":      {func(r *cni.CNIRequest) { r.ExtraArguments = "K8S_POD_NAME=a/b;K8S_POD_NAMESPACE=default" }, `K8S_POD_NAME="a/b"`},
 		"garbage arguments":  {func(r *cni.CNIRequest) { r.ExtraArguments = "garbage" }, "CNI_ARGS"},
-		"delegated IPAM":     {func(r *cni.CNIRequest) { r.IpamType = "host-local" }, `remove "ipam"`},
+		"no IPAM data":       {func(r *cni.CNIRequest) { r.IpamType = "host-local" }, "ipam_data"},
+		"bad IPAM data":      {func(r *cni.CNIRequest) { r.IpamType, r.IpamData = "host-local", `{"address":"10.1.1.9"}` }, "prefix length"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request("web", "c1")

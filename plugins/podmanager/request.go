@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -39,9 +40,6 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	if !filepath.IsAbs(p.NetNS) {
 		errs = append(errs, fmt.Errorf("network_namespace %q (CNI_NETNS) is missing or no absolute path", p.NetNS))
 	}
-	if r.GetIpamType() != "" {
-		errs = append(errs, fmt.Errorf("ipam_type %q: addresses are assigned by Contiv; remove \"ipam\" from the CNI configuration", r.GetIpamType()))
-	}
 	if config := r.GetExtraNwConfig(); config != "" {
 		var network struct{ Name string }
 		if err := json.Unmarshal([]byte(config), &network); err != nil {
@@ -63,6 +61,23 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 		}
 	}
 	return p, errors.Join(errs...)
+}
+
+// parseIPAM returns the addresses that another IPAM plugin assigned, none if
+// there is no such plugin.
+func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
+	if r.GetIpamType() == "" {
+		return nil, nil
+	}
+	var config struct{ Address string }
+	if err := json.Unmarshal([]byte(r.GetIpamData()), &config); err != nil {
+		return nil, fmt.Errorf("ipam_data %q is not the IP configuration of the IPAM plugin %q: %w", r.GetIpamData(), r.GetIpamType(), err)
+	}
+	p, err := netip.ParsePrefix(config.Address)
+	if err != nil {
+		return nil, fmt.Errorf("ipam_data of the IPAM plugin %q has the address %q: an address with its prefix length is expected", r.GetIpamType(), config.Address)
+	}
+	return []netip.Addr{p.Addr().Unmap()}, nil
 }
 
 // parseArgs reads "K=V;K=V".

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -74,13 +75,14 @@ func (s *Server) recoverPanic(ctx context.Context, req any, info *grpc.UnaryServ
 func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
 	start := time.Now()
 	pod, err := parseAdd(req)
-	if err != nil {
+	external, ipamErr := parseIPAM(req)
+	if err := errors.Join(err, ipamErr); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if err := s.waitUntilReady(ctx); err != nil {
 		return nil, err
 	}
-	event, err := s.add(ctx, pod)
+	event, err := s.add(ctx, pod, external)
 	reply := &cni.CNIReply{}
 	if err == nil {
 		reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
@@ -93,8 +95,9 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 // sandbox again: somebody else is adding it, over and over.
 const maxReplacements = 3
 
-// add removes what is left of another sandbox of the pod, and wires it.
-func (s *Server) add(ctx context.Context, pod LocalPod) (*AddPod, error) {
+// add removes what is left of another sandbox of the pod, and wires it, with the
+// external addresses if there are any.
+func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr) (*AddPod, error) {
 	old, _ := s.pods.LocalPod(pod.ID)
 	if old.sameAttachment(&pod) {
 		old = nil
@@ -107,6 +110,7 @@ func (s *Server) add(ctx context.Context, pod LocalPod) (*AddPod, error) {
 			}
 		}
 		event := newAddPod(ctx, pod)
+		event.ExternalIPs = external
 		err := s.process(ctx, event)
 		if ctx.Err() != nil {
 			return &AddPod{}, err // the event may still be in use

@@ -1,0 +1,113 @@
+package ipam_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	kubenode "github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store/memory"
+)
+
+// addExternal is add with an address that another IPAM plugin assigned.
+func (n *node) addExternal(name, addr string) error {
+	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: "c-" + name}
+	event := &podmanager.AddPod{Pod: id(name), ContainerID: "c-" + name}
+	if addr != "" {
+		event.ExternalIPs = []netip.Addr{netip.MustParseAddr(addr)}
+	}
+	_, err := n.ipam.Update(ctx, event, plugintest.Txn{})
+	if err != nil {
+		delete(n.local, id(name))
+	}
+	return err
+}
+
+func startExternal(t tb, podCIDR string, kube ...*pod.Pod) *node {
+	t.Helper()
+	n := &node{subnets: defaults, id: 1, db: memory.New(), local: podmanager.LocalPods{}, external: true, podCIDR: podCIDR}
+	n.restart(t, kube...)
+	return n
+}
+
+func TestExternalIPAM(t *testing.T) {
+	n := startExternal(t, "10.1.77.0/24", kubePod("elsewhere", "10.1.77.9"))
+	for _, step := range []struct{ name, addr, want string }{
+		{"a", "10.1.77.5", ""},
+		{"a", "10.1.77.5", ""}, // again
+		{"a", "10.1.77.6", "already has the address 10.1.77.5"},
+		{"b", "10.1.77.5", "belongs to pod default/a"},
+		{"b", "10.1.1.5", "in no pod subnet of this node"},
+		{"b", "10.1.77.1", "not an address for pods"},
+		{"b", "", `add "ipam"`},
+		{"b", "10.1.77.9", ""}, // what Kubernetes says of other pods is for the IPAM plugin to know
+	} {
+		local := n.local[id(step.name)]
+		err := n.addExternal(step.name, step.addr)
+		if local != nil {
+			n.local[id(step.name)] = local
+		}
+		if step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
+			t.Errorf("%s with %q: %v, want %q", step.name, step.addr, err, step.want)
+		}
+	}
+	n.restart(t, kubePod("a", "10.1.77.5"))
+	if got := n.ips("a") + n.ips("b"); got != "[10.1.77.5][10.1.77.9]" {
+		t.Errorf("after a restart: %s", got)
+	}
+	// An address is free with DEL: the IPAM plugin gives it to the next pod.
+	n.del(t, "a")
+	if err := n.addExternal("c", "10.1.77.5"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExternalAddressWithoutExternalIPAM(t *testing.T) {
+	n := start(t, defaults, 1)
+	if err := n.addExternal("a", "10.1.1.5"); err == nil || !strings.Contains(err.Error(), "useExternalIPAM") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPodSubnetAssignedByKubernetes(t *testing.T) {
+	n := startExternal(t, "")
+	plan := n.ipam.Plan()
+	for _, test := range []struct{ podCIDR, want string }{
+		{"10.1.77.0/24", "10.1.77.0/24"},
+		{"10.1.77.0/26", "10.1.77.0/26"},
+		{"", "10.1.2.0/24"}, // none assigned yet: the one of the ID
+		{"10.9.0.0/24", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
+		{"10.0.0.0/8", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
+		{"nonsense", "no network"},
+	} {
+		subnet, err := n.ipam.PodSubnet(&plan, &nodesync.Node{ID: 2, Name: "node2", PodCIDR: test.podCIDR})
+		if got := fmt.Sprint(subnet, err); !strings.Contains(got, test.want) {
+			t.Errorf("%q: %s, want %s", test.podCIDR, got, test.want)
+		}
+	}
+}
+
+func TestChangeOfThePodSubnetIsAnnounced(t *testing.T) {
+	for _, external := range []bool{true, false} {
+		n := startExternal(t, "")
+		n.external = external
+		change := &controller.KubeStateChange{Resource: "node",
+			PrevValue: &kubenode.Node{Name: "node2"}, NewValue: &kubenode.Node{Name: "node2", Pod_CIDR: "10.1.77.0/24"}}
+		for range 2 {
+			if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {
+				t.Fatal(err)
+			}
+			change.PrevValue = change.NewValue // nothing changed
+		}
+		events := n.loop.Take()
+		if external && (len(events) != 1 || !strings.Contains(events[0].String(), "now: 10.1.77.0/24")) || !external && len(events) != 0 {
+			t.Errorf("external IPAM %v: %v", external, events)
+		}
+	}
+}
