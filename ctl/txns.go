@@ -27,7 +27,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 		Short: "The transactions of the scheduler; with SEQ, one of them in full",
 		Long: "Lists the transactions of the scheduler, each with the event that led to it; none did to\n" +
 			"retries and to what the vswitch reported. With SEQ, shows one with its operations; -o diagram\n" +
-			"draws it as a Mermaid sequence diagram.\n\n" +
+			"draws it as a Mermaid sequence diagram, -o svg as one for browsers.\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 				}
 				return c.showTxn(ctx, seq)
 			}
-			if c.format == asDiagram {
+			if c.format == asDiagram || c.format == asSVG {
 				return errors.New("a diagram shows one transaction: give its sequence number")
 			}
 			since, until, err := r.times(cmd, time.Now())
@@ -64,7 +64,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 		},
 	}
 	r.flags(cmd, "transactions")
-	return withFormats(cmd, asTable, asJSON, asYAML, asDiagram)
+	return withFormats(cmd, asTable, asJSON, asYAML, asDiagram, asSVG)
 }
 
 // span is a part of a history.
@@ -191,9 +191,18 @@ func (c *cli) showTxn(ctx context.Context, seq uint64) error {
 		}
 		return a.causes(ctx, []*kvscheduler.RecordedTxn{&txn})[0], nil
 	})
-	if c.format == asDiagram && answers[0].err == nil {
+	if (c.format == asDiagram || c.format == asSVG) && answers[0].err == nil {
+		txn := answers[0].value.RecordedTxn
 		var drawing bytes.Buffer
-		if err := answers[0].value.WriteDiagram(&drawing); err != nil {
+		if c.format == asSVG {
+			title := strings.ReplaceAll(fmt.Sprintf("%s #%d %s", agent.Name, seq, txnText(txn)), "\n", " ")
+			s := sequenceOf(txn)
+			s.shorten(c.printer().text)
+			err = s.writeSVG(&drawing, c.printer().text(title))
+		} else {
+			err = txn.WriteDiagram(&drawing)
+		}
+		if err != nil {
 			return err
 		}
 		c.printer().printf("%s", drawing.String())

@@ -1,0 +1,76 @@
+package ctl
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSequenceOfTransaction(t *testing.T) {
+	s := sequenceOf(&kvscheduler.RecordedTxn{
+		Type:   kvscheduler.NBTransaction,
+		Values: []kvscheduler.KeyValue{{Key: "a"}},
+		Executed: []kvscheduler.RecordedOp{
+			{Operation: pb.TxnOperation_DELETE, Key: "a", Descriptor: "da", NewState: pb.ValueState_REMOVED, Duration: time.Millisecond},
+			{Operation: pb.TxnOperation_CREATE, Key: "b", Descriptor: "db", NewState: pb.ValueState_FAILED, NewErr: errors.New("a < b & c\nmore")},
+			{Operation: pb.TxnOperation_CREATE, Key: "p", NewState: pb.ValueState_CONFIGURED},
+		},
+	})
+	var got []string
+	for _, st := range s.steps {
+		line := st.from + " > " + st.to + ": " + st.text
+		if st.failed {
+			line += " (failed)"
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"NB > KVScheduler: Delete a",
+		"NB > KVScheduler: Commit",
+		"KVScheduler > da: DELETE a",
+		"da > Southbound: 1ms",
+		"KVScheduler > : a is REMOVED",
+		"KVScheduler > db: CREATE b [FAILED]",
+		"db > Southbound: 0s (failed)",
+		"db > KVScheduler: a < b & c (failed)",
+		"KVScheduler > : b is FAILED",
+		"KVScheduler > : p is CONFIGURED",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"NB", "KVScheduler", "da", "db", "Southbound"}, s.lanes); diff != "" {
+		t.Error(diff)
+	}
+
+	var svg strings.Builder
+	if err := s.writeSVG(&svg, "a <title>"); err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(strings.NewReader(svg.String())); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, svg.String())
+		}
+	}
+}
+
+func TestSequencesWithoutNorthbound(t *testing.T) {
+	for kind, want := range map[kvscheduler.TxnType]string{
+		kvscheduler.SBNotification: "Southbound > KVScheduler: notify k",
+		kvscheduler.RetryFailedOps: "KVScheduler > KVScheduler: retry k",
+	} {
+		s := sequenceOf(&kvscheduler.RecordedTxn{Type: kind, Values: []kvscheduler.KeyValue{{Key: "k"}}})
+		if got := s.steps[0].from + " > " + s.steps[0].to + ": " + s.steps[0].text; got != want || len(s.steps) != 1 || s.lanes[0] == laneNB {
+			t.Errorf("got %q of %d, lanes %v; want %q", got, len(s.steps), s.lanes, want)
+		}
+	}
+}
