@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Unpacks the Debian packages that test/e2e needs, without installing them: installed, containerd would run as a service.
+# Usage: packages.sh DIRECTORY
+set -euo pipefail
+
+packages=(busybox containerd containernetworking-plugins runc)
+programs=(bin/busybox usr/bin/containerd usr/bin/ctr usr/lib/cni/loopback usr/sbin/runc)
+
+mkdir -p "$1"
+cd "$1"
+missing=0
+for program in "${programs[@]}"; do
+	[[ -x $program ]] || missing=1
+done
+if [[ $missing -eq 1 ]]; then
+	echo "unpacking Debian packages into $1: ${packages[*]}"
+	rm -rf download && mkdir download
+	(cd download && { apt-get download -qq "${packages[@]}" 2>/dev/null || { apt-get update -qq && apt-get download -qq "${packages[@]}"; }; })
+	for package in download/*.deb; do
+		dpkg-deb --extract "$package" .
+	done
+	rm -rf download
+fi
+for program in "${programs[@]}"; do
+	if lacks=$(ldd "$program" 2>/dev/null | grep 'not found'); then
+		echo "$program lacks a library, install its Debian package: $lacks" >&2
+		exit 1
+	fi
+done

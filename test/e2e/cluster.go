@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// Root is the directory of all clusters.
+const Root = "/run/contiv-e2e"
+
+// Options of a cluster. All but Progress must be set.
+type Options struct {
+	// Name of the cluster and of the lab below it: up to 12 lower-case letters and digits.
+	Name string
+	// Nodes of the cluster: node1 to node<Nodes>.
+	Nodes int
+	// BinDir holds Contiv's programs, as make build makes them.
+	BinDir string
+	// KubernetesDir holds Kubernetes' programs, as hack/kubernetes/build.sh makes them.
+	KubernetesDir string
+	// DebianDir holds the unpacked packages of hack/kubernetes/packages.sh.
+	DebianDir string
+	// Manifests are the files that install Contiv.
+	Manifests []string
+	// Progress is told what happens, a line at a time; may be nil.
+	Progress func(line string)
+}
+
+// Cluster is a Kubernetes cluster on this machine.
+type Cluster struct {
+	opts  Options
+	dir   string
+	lab   *lab.Lab
+	nodes []lab.Node
+	// underlay is the namespace with the control plane.
+	underlay string
+}
+
+func newCluster(opts Options) *Cluster {
+	return &Cluster{opts: opts, dir: filepath.Join(Root, opts.Name)}
+}
+
+// Up makes a cluster and returns when its nodes are registered; they are not
+// ready before Install. What is left of an earlier cluster of the name is removed
+// first. When Up fails, nothing is left.
+func Up(ctx context.Context, opts Options) (*Cluster, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if err := Down(ctx, opts.Name); err != nil {
+		return nil, fmt.Errorf("removing what is left of cluster %s: %w", opts.Name, err)
+	}
+	c := newCluster(opts)
+	if err := c.make(ctx); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+		defer cancel()
+		return nil, errors.Join(err, Down(clean, opts.Name))
+	}
+	return c, nil
+}
+
+func (o Options) check() error {
+	var missing []string
+	for _, file := range o.programs() {
+		if _, err := os.Stat(file); err != nil {
+			missing = append(missing, file)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s (make e2e builds and unpacks them)", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (o Options) programs() []string {
+	files := append([]string{}, o.Manifests...)
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-ksr", "contiv-etcd", "contivctl"} {
+		files = append(files, filepath.Join(o.BinDir, name))
+	}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"} {
+		files = append(files, filepath.Join(o.KubernetesDir, name))
+	}
+	for _, name := range []string{"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox"} {
+		files = append(files, filepath.Join(o.DebianDir, name))
+	}
+	return files
+}
+
+func (c *Cluster) make(ctx context.Context) error {
+	if err := c.makeDirectory(); err != nil {
+		return err
+	}
+	var err error
+	c.lab, err = lab.Up(ctx, lab.Options{
+		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true,
+		StartTimeout: 3 * time.Minute, Progress: c.opts.Progress,
+	})
+	if err != nil {
+		return err
+	}
+	state, err := c.lab.State()
+	if err != nil {
+		return err
+	}
+	c.nodes, c.underlay = state.Nodes, state.Underlay()
+
+	images := make(chan error, 1)
+	go func() { images <- c.writeImages() }()
+	if err := c.writeIdentities(); err != nil {
+		<-images
+		return err
+	}
+	err = c.startControlPlane(ctx)
+	if err := errors.Join(err, <-images); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := c.startNode(ctx, n); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// Dir is the directory of the cluster.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Lab is the lab that the nodes are in.
+func (c *Cluster) Lab() *lab.Lab { return c.lab }
+
+// Nodes of the cluster.
+func (c *Cluster) Nodes() []lab.Node { return c.nodes }
+
+func (c *Cluster) path(elem ...string) string {
+	return filepath.Join(append([]string{c.dir}, elem...)...)
+}
+
+// nodePath returns a path in the directory of a node. What would be
+// /var/lib/kubelet on a machine of its own is nodePath(node, "kubelet").
+func (c *Cluster) nodePath(node string, elem ...string) string {
+	return c.path(append([]string{"nodes", node}, elem...)...)
+}
+
+func (c *Cluster) progress(format string, args ...any) {
+	if c.opts.Progress != nil {
+		c.opts.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sys/unix"
+)
+
+// downTimeout bounds the removal of a cluster that could not be made.
+const downTimeout = 2 * time.Minute
+
+// makeDirectory makes the directory of the cluster. It is a shared mount, as the
+// root of a node usually is: what containerd mounts below it is seen by the
+// containers that ask for that.
+func (c *Cluster) makeDirectory() error {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(c.dir, c.dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting %s: %w", c.dir, err)
+	}
+	if err := unix.Mount("", c.dir, "", unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("sharing the mount %s: %w", c.dir, err)
+	}
+	for _, dir := range []string{"images", "nodes", "home"} {
+		if err := os.Mkdir(c.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Down removes a cluster: processes, cgroups, namespaces, mounts and files. It goes
+// on after errors and may be repeated. A cluster that does not exist is no error.
+func Down(ctx context.Context, name string) error {
+	dir := filepath.Join(Root, name)
+	var errs []error
+	// The kubelets first: they would start again what is killed.
+	if l, err := lab.Open(lab.Options{Name: name}); err == nil {
+		errs = append(errs, stopKubelets(ctx, l))
+	}
+	errs = append(errs,
+		removeCgroup(clusterCgroup(name)),
+		lab.Down(ctx, lab.Options{Name: name}), // containerd and its shims are processes of the lab
+		unmountBelow(dir),
+	)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cluster %s is not removed completely: %w", name, err)
+	}
+	// Only when nothing is mounted: it could be a directory of the machine.
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	os.Remove(Root) // if it is empty
+	return removeTraces(dir)
+}
+
+func stopKubelets(ctx context.Context, l *lab.Lab) error {
+	state, err := l.State()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for role, process := range state.Processes {
+		if strings.HasPrefix(role, kubeletRole("")) {
+			errs = append(errs, process.Kill())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unmountBelow unmounts the directory and all that is mounted below it.
+func unmountBelow(dir string) error {
+	points, err := mountPoints(dir)
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmounting %s: %w", point, err)
+		}
+	}
+	if points, err = mountPoints(dir); err == nil && len(points) > 0 {
+		err = fmt.Errorf("still mounted: %s", strings.Join(points, ", "))
+	}
+	return err
+}
+
+// mountPoints returns what is mounted at or below the directory, the deepest and
+// the latest first.
+func mountPoints(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var points []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescape.Replace(fields[4])
+		if point == dir || strings.HasPrefix(point, dir+"/") {
+			points = append(points, point)
+		}
+	}
+	slices.Reverse(points)
+	slices.SortStableFunc(points, func(a, b string) int { return cmp.Compare(strings.Count(b, "/"), strings.Count(a, "/")) })
+	return points, nil
+}
+
+// unescape is what mountinfo does to blanks in paths.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// removeTraces removes what kubelet and containerd leave in places of the machine
+// that no option of theirs moves: links to logs that are gone, and the sockets of
+// shims that have ended. Directories go when they are empty.
+func removeTraces(dir string) error {
+	const containerLogs, shimSockets, devicePlugins = "/var/log/containers", "/run/containerd/s", "/var/lib/kubelet/device-plugins"
+	links, err := os.ReadDir(containerLogs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range links {
+		link := filepath.Join(containerLogs, e.Name())
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, dir+"/") {
+			os.Remove(link)
+		}
+	}
+	sockets, err := os.ReadDir(shimSockets)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range sockets {
+		if socket := filepath.Join(shimSockets, e.Name()); !served(socket) {
+			os.Remove(socket)
+		}
+	}
+	for _, d := range []string{containerLogs, shimSockets, "/run/containerd/fifo", "/run/containerd", devicePlugins, "/var/lib/kubelet"} {
+		os.Remove(d)
+	}
+	return nil
+}
+
+// served tells if a process listens on the unix socket.
+func served(path string) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	return !errors.Is(unix.Connect(fd, &unix.SockaddrUnix{Name: path}), unix.ECONNREFUSED)
+}

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// The images of a cluster, made of what is on this machine.
+const (
+	// ContivImage is the one that the manifests name: Contiv's programs and busybox.
+	ContivImage = "docker.io/contiv/contiv:latest"
+	// BusyboxImage is for the pods of tests.
+	BusyboxImage = "docker.io/library/busybox:e2e"
+	pauseImage   = "docker.io/library/pause:e2e"
+)
+
+// image is a container image of one layer.
+type image struct {
+	name string
+	// command that a container runs if its pod says nothing else.
+	command []string
+	files   []imageFile
+}
+
+// imageFile is a file, or a symbolic link, of an image.
+type imageFile struct {
+	path string // without the leading slash
+	mode int64
+	data []byte
+	link string // what a symbolic link points at
+}
+
+// writeImages makes the archives of all images.
+func (c *Cluster) writeImages() error {
+	busybox, err := busyboxFiles(filepath.Join(c.opts.DebianDir, "bin/busybox"))
+	if err != nil {
+		return fmt.Errorf("making images: %w", err)
+	}
+	nft, err := programFiles("nft", "usr/sbin/nft")
+	if err != nil {
+		return fmt.Errorf("making images: %w", err)
+	}
+	contiv := append(busybox[:len(busybox):len(busybox)], nft...)
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-ksr", "contiv-etcd", "contivctl"} {
+		data, err := os.ReadFile(filepath.Join(c.opts.BinDir, name))
+		if err != nil {
+			return err
+		}
+		contiv = append(contiv, imageFile{path: "usr/bin/" + name, mode: 0o755, data: data})
+	}
+	pause := []string{"/bin/sleep", "infinity"}
+	for file, i := range map[string]image{
+		"contiv.tar":  {ContivImage, []string{"/bin/sh"}, contiv},
+		"busybox.tar": {BusyboxImage, []string{"/bin/sh"}, busybox},
+		"pause.tar":   {pauseImage, pause, busybox},
+	} {
+		if err := i.write(c.path("images", file)); err != nil {
+			return fmt.Errorf("making image %s: %w", i.name, err)
+		}
+	}
+	return nil
+}
+
+// programFiles returns a program of this machine, to be at another path in the
+// image, and the libraries that it is linked with.
+func programFiles(name, path string) ([]imageFile, error) {
+	source, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: make packages installs it", err)
+	}
+	// Lines "<name> => <path> (<address>)", "<path> (<address>)" for the loader.
+	libraries, err := exec.Command("ldd", source).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w", source, err)
+	}
+	files := map[string]string{path: source}
+	for word := range strings.FieldsSeq(string(libraries)) {
+		if strings.HasPrefix(word, "/") {
+			files[strings.TrimPrefix(word, "/")] = word
+		}
+	}
+	var result []imageFile
+	for path, source := range files {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return nil, err
+		}
+		result = append(result, imageFile{path: path, mode: 0o755, data: data})
+	}
+	return result, nil
+}
+
+// busyboxFiles returns busybox, with a link for each of its commands.
+func busyboxFiles(path string) ([]imageFile, error) {
+	files, err := programFiles(path, "bin/busybox")
+	if err != nil {
+		return nil, err
+	}
+	list, err := exec.Command(path, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --list: %w", path, err)
+	}
+	files = append(files,
+		imageFile{path: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")},
+		imageFile{path: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnogroup:x:65534:\n")},
+	)
+	for _, command := range strings.Fields(string(list)) {
+		if command != "busybox" {
+			files = append(files, imageFile{path: "bin/" + command, link: "busybox"})
+		}
+	}
+	return files, nil
+}
+
+// write makes an archive that "ctr images import" reads: the layer, the
+// configuration and a manifest that names both, as "docker save" would.
+func (i image) write(path string) error {
+	layer, err := i.layer()
+	if err != nil {
+		return err
+	}
+	layerID := digest(layer)
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Env": []string{"PATH=/usr/sbin:/usr/bin:/bin"}, "Cmd": i.command, "WorkingDir": "/"},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + layerID}},
+	})
+	if err != nil {
+		return err
+	}
+	configFile := digest(config) + ".json"
+	manifest, err := json.Marshal([]any{map[string]any{
+		"Config": configFile, "RepoTags": []string{i.name}, "Layers": []string{layerID + "/layer.tar"},
+	}})
+	if err != nil {
+		return err
+	}
+	archive, err := tarball([]imageFile{
+		{path: layerID + "/layer.tar", mode: 0o644, data: layer},
+		{path: configFile, mode: 0o644, data: config},
+		{path: "manifest.json", mode: 0o644, data: manifest},
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, archive, 0o600)
+}
+
+// layer returns the tar of the image's files, with the directories they are in.
+func (i image) layer() ([]byte, error) {
+	files := []imageFile{{path: "tmp/", mode: 0o1777}, {path: "proc/", mode: 0o755}, {path: "sys/", mode: 0o755}, {path: "dev/", mode: 0o755}}
+	made := map[string]bool{}
+	for _, f := range i.files {
+		for j, r := range f.path {
+			if dir := f.path[:j] + "/"; r == '/' && !made[dir] {
+				made[dir] = true
+				files = append(files, imageFile{path: dir, mode: 0o755})
+			}
+		}
+		// A library that several programs use comes several times.
+		if !made[f.path] {
+			made[f.path] = true
+			files = append(files, f)
+		}
+	}
+	return tarball(files)
+}
+
+func tarball(files []imageFile) ([]byte, error) {
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	for _, f := range files {
+		h := &tar.Header{Name: f.path, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg}
+		switch {
+		case strings.HasSuffix(f.path, "/"):
+			h.Typeflag = tar.TypeDir
+		case f.link != "":
+			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
+		}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return buffer.Bytes(), err
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// loadImages gives the images to the containerd of a node.
+func (c *Cluster) loadImages(ctx context.Context, node string) error {
+	for _, file := range []string{"pause.tar", "busybox.tar", "contiv.tar"} {
+		if err := c.ctr(ctx, node, "images", "import", "--no-unpack", c.path("images", file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

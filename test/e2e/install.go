@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/contiv/test/lab"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// ControlPlaneNode is the node that carries what belongs on a control plane node.
+const ControlPlaneNode = "node1"
+
+// netnsVolume is the directory where a runtime keeps the namespaces of pods.
+const netnsVolume = "/var/run/netns"
+
+// Install installs Contiv from its manifests and returns when all nodes are ready.
+func (c *Cluster) Install(ctx context.Context) error {
+	if _, err := c.Kubectl(ctx, "label", "node", ControlPlaneNode, "node-role.kubernetes.io/control-plane="); err != nil {
+		return err
+	}
+	for _, file := range c.opts.Manifests {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		adapted, err := c.adapt(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		c.progress("applying %s", filepath.Base(file))
+		if _, err := c.KubectlInput(ctx, bytes.NewReader(adapted), "apply", "-f", "-"); err != nil {
+			return err
+		}
+	}
+	c.progress("awaiting Contiv and the nodes")
+	for _, daemons := range []string{"contiv-ksr", "contiv-agent"} {
+		if _, err := c.Kubectl(ctx, "rollout", "status", "-n", "kube-system", "daemonset/"+daemons, "--timeout=3m"); err != nil {
+			return err
+		}
+	}
+	_, err := c.Kubectl(ctx, "wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
+	return err
+}
+
+// adapt makes the manifests fit a machine that is several nodes. All nodes share one
+// file system, so a path of a node becomes one below the node's directory:
+//
+//	hostPath /var/run/contiv ──> <cluster>/nodes, of which $(NODE_NAME)/var/run/contiv is mounted
+//	hostPath /var/run/netns  ──> <cluster>/nodes, where the runtimes are told to keep namespaces
+//
+// And etcd is that of the lab.
+func (c *Cluster) adapt(manifests []byte) ([]byte, error) {
+	var adapted bytes.Buffer
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return adapted.Bytes(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := c.adaptObject(object); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return nil, err
+		}
+		adapted.WriteString("---\n")
+		adapted.Write(data)
+	}
+}
+
+func (c *Cluster) adaptObject(object *unstructured.Unstructured) error {
+	switch object.GetKind() {
+	case "ConfigMap":
+		if _, found, _ := unstructured.NestedString(object.Object, "data", "etcd.endpoints"); found {
+			return unstructured.SetNestedField(object.Object, contivEtcd, "data", "etcd.endpoints")
+		}
+	case "DaemonSet":
+		path := []string{"spec", "template", "spec"}
+		fields, _, err := unstructured.NestedMap(object.Object, path...)
+		if err != nil {
+			return err
+		}
+		var spec corev1.PodSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
+			return err
+		}
+		c.adaptPod(&spec)
+		if fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&spec); err != nil {
+			return err
+		}
+		return unstructured.SetNestedMap(object.Object, fields, path...)
+	}
+	return nil
+}
+
+// contivEtcd is the etcd of the lab, on its router.
+var contivEtcd = "http://" + lab.RouterAddress.Addr().String() + ":32379"
+
+// nodesVolume is the volume with the directories of all nodes. It is mounted where
+// it is on the machine, so that the paths which runtime and agent tell each other
+// mean the same to both.
+const nodesVolume = "e2e-nodes"
+
+func (c *Cluster) adaptPod(spec *corev1.PodSpec) {
+	moved := map[string]string{}
+	for i, v := range spec.Volumes {
+		if v.HostPath != nil {
+			moved[v.Name] = v.HostPath.Path
+			spec.Volumes[i].HostPath = &corev1.HostPathVolumeSource{Path: c.path("nodes")}
+		}
+	}
+	if len(moved) == 0 {
+		return
+	}
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name:         nodesVolume,
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: c.path("nodes")}},
+	})
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c.adaptContainer(&containers[i], moved)
+		}
+	}
+}
+
+func (c *Cluster) adaptContainer(container *corev1.Container, moved map[string]string) {
+	propagation := corev1.MountPropagationHostToContainer
+	mounts := []corev1.VolumeMount{{Name: nodesVolume, MountPath: c.path("nodes"), MountPropagation: &propagation}}
+	for _, mount := range container.VolumeMounts {
+		path, ok := moved[mount.Name]
+		if path == netnsVolume {
+			continue
+		}
+		if ok {
+			mount.SubPathExpr = "$(NODE_NAME)" + path
+		}
+		mounts = append(mounts, mount)
+	}
+	container.VolumeMounts = mounts
+	// Arguments "--name=path" that name such a path as the node sees it.
+	for _, words := range [][]string{container.Command, container.Args} {
+		for i, word := range words {
+			name, value, _ := strings.Cut(word, "=")
+			for _, path := range moved {
+				if strings.HasPrefix(value, path+"/") {
+					words[i] = name + "=" + c.path("nodes") + "/$(NODE_NAME)" + value
+				}
+			}
+		}
+	}
+}
