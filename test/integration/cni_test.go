@@ -1,0 +1,449 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// sandbox is a pod that only a runtime knows: no Kubernetes object, and not in
+// the state of the lab.
+type sandbox struct {
+	*libcni.RuntimeConf
+	runtime *libcni.CNIConfig
+	list    *libcni.NetworkConfigList
+	netns   string
+	result  *types100.Result
+}
+
+// newRuntime returns a runtime of the node, without pods.
+func newRuntime(t *testing.T, l *lab.Lab, node string, dirs ...string) *libcni.CNIConfig {
+	t.Helper()
+	runtime, err := l.Runtime(node, t.TempDir(), append(dirs, binaries)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime
+}
+
+// conflist returns the node's configuration, which the function may change.
+func conflist(t *testing.T, file string) *libcni.NetworkConfigList {
+	t.Helper()
+	list, err := libcni.ConfListFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// addSandbox does what a runtime does for a pod.
+func addSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcni.NetworkConfigList, name string, capabilities map[string]any) *sandbox {
+	t.Helper()
+	s := &sandbox{runtime: runtime, list: list, netns: l.Name() + "-" + name, RuntimeConf: &libcni.RuntimeConf{
+		ContainerID: fmt.Sprintf("%s%d", name, time.Now().UnixNano()), NetNS: lab.NetnsPath(l.Name() + "-" + name), IfName: "eth0",
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "sandboxes"}, {"K8S_POD_NAME", name}}, CapabilityArgs: capabilities,
+	}}
+	if out, err := exec.Command("ip", "netns", "add", s.netns).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := s.del(); err != nil {
+			t.Errorf("DEL of %s: %v", name, err)
+		}
+		exec.Command("ip", "netns", "del", s.netns).Run()
+	})
+	result, err := runtime.AddNetworkList(t.Context(), list, s.RuntimeConf)
+	if err != nil {
+		t.Fatalf("ADD of %s: %v", name, err)
+	}
+	if s.result, err = types100.NewResultFromResult(result); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sandbox) del() error {
+	return s.runtime.DelNetworkList(context.Background(), s.list, s.RuntimeConf)
+}
+
+func (s *sandbox) check(t *testing.T) error {
+	return s.runtime.CheckNetworkList(t.Context(), s.list, s.RuntimeConf)
+}
+
+func (s *sandbox) endpoint() lab.Endpoint {
+	address, _ := netip.AddrFromSlice(s.result.IPs[0].Address.IP)
+	return lab.Endpoint{Name: s.netns, Kind: lab.PodEndpoint, Netns: s.netns, Address: address.Unmap()}
+}
+
+func (s *sandbox) exec(t *testing.T, command string) string {
+	t.Helper()
+	return inNetns(t, s.netns, command)
+}
+
+func inNetns(t *testing.T, netns, command string) string {
+	t.Helper()
+	out, err := exec.Command("ip", "netns", "exec", netns, "sh", "-c", command).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s in %s: %v: %s", command, netns, err, out)
+	}
+	return string(out)
+}
+
+// code is the CNI error code, 0 for success.
+func code(err error) uint {
+	var failure *types.Error
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	if err != nil {
+		return types.ErrUnknown + 9999
+	}
+	return 0
+}
+
+// debianPlugins is where the Debian package containernetworking-plugins has them.
+const debianPlugins = "/usr/lib/cni"
+
+func requireDebianPlugins(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(debianPlugins, "portmap")); err != nil {
+		t.Skipf("install the Debian package containernetworking-plugins, or run make packages: %v", err)
+	}
+}
+
+// The installed configuration, with the reference plugins behind ours: host
+// ports, bandwidth limits and sysctls of pods work, are checked and removed.
+func TestChain(t *testing.T) {
+	l := require(t)
+	requireDebianPlugins(t)
+	dir := t.TempDir()
+	template := filepath.Join(dir, "template")
+	if err := os.WriteFile(template, fmt.Appendf(nil, `{"name": "k8s-pod-network", "plugins": [
+		{"type": "contiv-cni", "grpcServer": %q, "logFile": %q},
+		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}},
+		{"type": "bandwidth", "capabilities": {"bandwidth": true}},
+		{"type": "tuning", "sysctl": {"net.ipv4.conf.eth0.arp_announce": "2"}}]}`, l.CNISocket("node1"), filepath.Join(dir, "log")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin, net := filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, plugin := range []string{"portmap", "bandwidth", "tuning"} {
+		if err := os.Symlink(filepath.Join(debianPlugins, plugin), filepath.Join(bin, plugin)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := exec.Command(filepath.Join(binaries, "contiv-cni"), "install", "--once", "--bin-dir", bin, "--net-dir", net, "--conflist", template, "--socket", l.CNISocket("node1"))
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	list, err := libcni.LoadConfList(net, "k8s-pod-network")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime := newRuntime(t, l, "node1", bin)
+	node := l.Name() + "-node1"
+	rules := func() string { return inNetns(t, node, "iptables-save | grep -i 'cni-dn' || true") }
+
+	s := addSandbox(t, l, runtime, list, "chained", map[string]any{
+		"portMappings": []map[string]any{{"hostPort": 18080, "containerPort": 80, "protocol": "tcp"}},
+		"bandwidth":    map[string]any{"ingressRate": 8_000_000, "ingressBurst": 8_000_000, "egressRate": 8_000_000, "egressBurst": 8_000_000},
+	})
+	serve(t, s.netns, "80", "chained")
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hostPort := netip.AddrPortFrom(nodes[0].Address.Addr(), 18080).String()
+	for _, from := range []string{l.Name() + "-node2", l.Name() + "-outside", node, pod(t, l, "client", "node1").Netns, pod(t, l, "far-client", "node2").Netns} {
+		if said, err := dial(t, from, hostPort); err != nil || said != "chained" {
+			t.Errorf("host port from %s: %q, %v", from, said, err)
+		}
+	}
+	host := s.result.Interfaces[0]
+	if host.Sandbox != "" || !strings.Contains(inNetns(t, node, "tc qdisc show dev "+host.Name), "tbf") {
+		t.Errorf("no limit on the pod's device on the node, %+v", host)
+	}
+	if got := strings.TrimSpace(s.exec(t, "cat /proc/sys/net/ipv4/conf/eth0/arp_announce")); got != "2" {
+		t.Errorf("sysctl is %s", got)
+	}
+	// CHECK of Debian's portmap 1.1.1 wants IPv6 rules for pods without IPv6, too.
+	checked := *list
+	checked.Plugins = slices.DeleteFunc(slices.Clone(list.Plugins), func(p *libcni.PluginConfig) bool { return p.Network.Type == "portmap" })
+	if err := runtime.CheckNetworkList(t.Context(), &checked, s.RuntimeConf); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	requireQuiet(t, l)
+	if err := s.del(); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	if left := rules(); left != "" {
+		t.Errorf("after DEL: %s", left)
+	}
+	if links := inNetns(t, node, "ip -o link"); strings.Contains(links, host.Name) || strings.Contains(links, "ifb") || strings.Contains(links, "bwp") {
+		t.Errorf("after DEL: %s", links)
+	}
+	requireQuiet(t, l)
+}
+
+// serve answers TCP connections in a namespace with a word, until the test ends.
+func serve(t *testing.T, netns, port, word string) {
+	t.Helper()
+	var l net.Listener
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		l, err = net.Listen("tcp", ":"+port)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte(word))
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+}
+
+// dial returns what a server says to a client in a namespace.
+func dial(t *testing.T, netns, address string) (string, error) {
+	t.Helper()
+	var conn net.Conn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		conn, err = net.DialTimeout("tcp", address, 3*time.Second)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(3 * time.Second))
+	data := make([]byte, 100)
+	n, err := conn.Read(data)
+	return string(data[:n]), err
+}
+
+// CHECK fails for each part of a pod's network that is not as ADD left it, names
+// it, and sees nothing of the damage to others. When the agent was faster in
+// repairing, CHECK succeeds; then all is as it was.
+func TestCheckIsTrue(t *testing.T) {
+	l := require(t)
+	runtime, list := newRuntime(t, l, "node1"), conflist(t, l.Conflist("node1"))
+	intact := addSandbox(t, l, runtime, list, "intact", nil)
+	const everything = "ip -o link show eth0; ip -o addr show eth0; ip route; ip neigh; ip -o addr show lo"
+	for name, test := range map[string]struct{ damage, named string }{
+		"address":       {"ip address del $IP/32 dev eth0", "address/static/"},
+		"default route": {"ip route del default", "route/0.0.0.0/0"},
+		"link route":    {"ip route del default; ip route del $GW", "route/$GW/32"},
+		"neighbour":     {"ip neigh del $GW dev eth0", "arp/"},
+		"MAC address":   {"ip link set eth0 address 02:00:00:00:00:07", "linux-tap"},
+		"MTU":           {"ip link set eth0 mtu 1300", "linux-tap"},
+		"state":         {"ip link set eth0 down", "linux-tap"},
+		"interface":     {"ip link del eth0", "linux-tap"},
+		"loopback":      {"ip link set lo down", "linux-loop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := addSandbox(t, l, runtime, list, "damaged", nil)
+			if err := s.check(t); err != nil {
+				t.Fatalf("before the damage: %v", err)
+			}
+			before := s.exec(t, everything)
+			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String())
+			s.exec(t, values.Replace(test.damage))
+			err := s.check(t)
+			if now := s.exec(t, everything+" || true"); err == nil && now != before {
+				t.Errorf("CHECK succeeds; before:\n%s\nnow:\n%s", before, now)
+			}
+			if err != nil && (code(err) != 100 || !strings.Contains(err.Error(), values.Replace(test.named))) {
+				t.Errorf("CHECK does not name %s: %v", test.named, err)
+			}
+			if err := intact.check(t); err != nil {
+				t.Errorf("CHECK of another pod: %v", err)
+			}
+		})
+	}
+}
+
+func TestGarbageIsCollected(t *testing.T) {
+	l := require(t)
+	list := conflist(t, l.Conflist("node1"))
+	ours := pod(t, l, "not-garbage", "node1") // of the same network: listed
+	runtime := newRuntime(t, l, "node1")
+	kept := addSandbox(t, l, runtime, list, "kept", nil)
+	stale := addSandbox(t, l, runtime, list, "stale", nil)
+	other := *list
+	other.Name = "other-network"
+	elsewhere := addSandbox(t, l, runtime, &other, "elsewhere", nil)
+
+	// A runtime that has forgotten the stale pod: it calls no DEL for it.
+	forgetful := newRuntime(t, l, "node1")
+	valid := []types.GCAttachment{{ContainerID: kept.ContainerID, IfName: "eth0"}}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range st.PodsOf("node1") {
+		valid = append(valid, types.GCAttachment{ContainerID: p.ContainerID, IfName: "eth0"})
+	}
+	if err := forgetful.GCNetworkList(t.Context(), list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
+		t.Fatal(err)
+	}
+	if links := stale.exec(t, "ip -o link"); strings.Contains(links, "eth0") {
+		t.Errorf("the stale pod still has a network: %s", links)
+	}
+	if err := stale.check(t); code(err) == 0 {
+		t.Error("CHECK of the stale pod succeeds")
+	}
+	for _, s := range []*sandbox{kept, elsewhere} {
+		if err := s.check(t); err != nil {
+			t.Errorf("CHECK of %s: %v", s.netns, err)
+		}
+		if _, err := lab.Ping(t.Context(), s.endpoint(), ours.Endpoint()); err != nil {
+			t.Error(err)
+		}
+	}
+	requireQuiet(t, l)
+}
+
+// STATUS tells that an agent is away, or has no state to work from yet.
+func TestStatus(t *testing.T) {
+	l := require(t)
+	list := conflist(t, l.Conflist("node1"))
+	runtime := newRuntime(t, l, "node1")
+	if err := runtime.GetStatusNetworkList(t.Context(), list); err != nil {
+		t.Errorf("of a node that works: %v", err)
+	}
+
+	// An agent that never reached etcd, and has no mirror of it.
+	dir, netns := t.TempDir(), l.Name()+"-lonely"
+	if out, err := exec.Command("ip", "netns", "add", netns).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("ip", "netns", "del", netns).Run() })
+	inNetns(t, netns, "ip link set lo up; ip link add eth0 type veth peer name wire; ip addr add 192.168.99.1/24 dev eth0; ip link set eth0 up; ip link set wire up")
+	socket := filepath.Join(dir, "run", "cni.sock")
+	status := func() error {
+		data := fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"contiv-cni","grpcServer":%q,"logFile":%q}]}`, socket, filepath.Join(dir, "log"))
+		parsed, err := libcni.NetworkConfFromBytes(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.GetStatusNetworkList(t.Context(), parsed)
+	}
+	if err := status(); code(err) != types.ErrPluginNotAvailable || !strings.Contains(err.Error(), "not reachable") {
+		t.Errorf("without an agent: %v", err)
+	}
+	agent := exec.Command(filepath.Join(binaries, "contiv-agent"), "--node-name", "lonely", "--etcd-endpoints", "http://127.0.0.1:1",
+		"--run-dir", filepath.Dir(socket), "--bolt", filepath.Join(dir, "bolt.db"), "--http", "")
+	if err := lab.InNetns(lab.NetnsPath(netns), agent.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		agent.Process.Kill()
+		agent.Wait()
+	})
+	eventually(t, "the agent listens", func() error {
+		_, err := os.Stat(socket)
+		return err
+	})
+	eventually(t, "STATUS tells of the startup resync", func() error {
+		err := status()
+		if code(err) == types.ErrPluginNotAvailable && strings.Contains(err.Error(), "startup resync") {
+			return nil
+		}
+		return fmt.Errorf("STATUS: %w", err)
+	})
+}
+
+// DEL without the agent succeeds, and the agent cleans up when it returns.
+func TestDELWithoutAgent(t *testing.T) {
+	l := require(t)
+	before := deviceCount(t, l, "node2")
+	runtime, list := newRuntime(t, l, "node2"), conflist(t, l.Conflist("node2"))
+	s := addSandbox(t, l, runtime, list, "departed", nil)
+	if err := l.StopAgent(t.Context(), "node2"); err != nil {
+		t.Fatal(err)
+	}
+	defer l.StartAgent(context.Background(), "node2")
+	if err := s.del(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("ip", "netns", "del", s.netns).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := l.StartAgent(t.Context(), "node2"); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values(t, l, "node2") {
+		if strings.Contains(v.Key, s.ContainerID) {
+			t.Errorf("the agent still wants %s", v.Key)
+		}
+	}
+	requireQuiet(t, l)
+	if after := deviceCount(t, l, "node2"); after != before {
+		t.Errorf("node2 has %d devices, %d before the pod", after, before)
+	}
+}
+
+func TestManyADDsAtOnce(t *testing.T) {
+	l := require(t)
+	before := deviceCount(t, l, "node1")
+	const many = 32
+	var specs []lab.PodSpec
+	var ids []string
+	for i := range many {
+		specs = append(specs, lab.PodSpec{Name: fmt.Sprintf("parallel%d", i), Node: "node1"})
+		ids = append(ids, specs[i].Name)
+	}
+	began := time.Now()
+	added, err := l.AddPods(t.Context(), many, specs...)
+	t.Logf("%d pods after %s", len(added), time.Since(began).Round(time.Millisecond))
+	defer l.DelPods(context.Background(), ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := map[netip.Addr]string{}
+	for _, p := range added {
+		if other := addresses[p.Address]; other != "" {
+			t.Errorf("%s and %s have the address %s", other, p.Name, p.Address)
+		}
+		addresses[p.Address] = p.Name
+		if _, err := l.CNI(t.Context(), "CHECK", p.ID()); err != nil {
+			t.Errorf("CHECK of %s: %v", p.Name, err)
+		}
+	}
+	requireConnected(t, l, added[0], added[many-1], pod(t, l, "beside", "node2"))
+	requireQuiet(t, l)
+	if err := l.DelPods(t.Context(), ids...); err != nil {
+		t.Fatal(err)
+	}
+	if after := deviceCount(t, l, "node1"); after != before {
+		t.Errorf("node1 has %d devices, %d before the pods", after, before)
+	}
+	requireQuiet(t, l)
+}
