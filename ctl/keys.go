@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -140,6 +141,9 @@ func pastKeys(ctx context.Context, agents []*Agent) []string {
 // keys that the functions of known return, which are called as far as needed.
 func showKey[T any](ctx context.Context, c *cli, agents []*Agent, path, word string, tells func(T) bool,
 	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
+	if word == "" {
+		return errors.New("KEY is empty: `contivctl values` lists the keys")
+	}
 	about := func(key string) (answers []answer[T], some bool) {
 		answers = getAll[T](ctx, agents, path, url.Values{"key": {key}})
 		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.err == nil && !tells(a.value) })

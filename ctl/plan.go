@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"sigs.k8s.io/yaml"
 )
 
@@ -192,7 +192,7 @@ func common(a, b string) (n int) {
 
 // place is where JSON is wrong; nobody has seen the JSON that YAML was turned into.
 // The space behind "proto:" may be any kind of space.
-var place = regexp.MustCompile(`proto:[\s\x{a0}]*\(line \d+:\d+\):[\s\x{a0}]*`)
+var place = regexp.MustCompile(`proto:[\s\x{a0}]*(?:syntax error )?\(line \d+:\d+\):[\s\x{a0}]*`)
 
 func withoutPlace(err error) error {
 	if err == nil {
@@ -201,26 +201,46 @@ func withoutPlace(err error) error {
 	return errors.New(place.ReplaceAllString(err.Error(), ""))
 }
 
-var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
+var (
+	unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
+	wrongEnum    = regexp.MustCompile(`invalid value for enum field \w+: "([^"]+)"`)
+)
 
-// hintedField completes an error about a field that does not exist by one that
-// does.
+// hintedField completes an error about a field, or a name as its value, that does
+// not exist by one that does, anywhere in values of that kind.
 func hintedField(err error, key string) error {
-	if err == nil {
-		return nil
-	}
-	found := unknownField.FindStringSubmatch(err.Error())
 	m, ok := models.ForKey(key)
-	if found == nil || !ok {
+	if err == nil || !ok {
 		return err
 	}
-	return hinted(err, found[1], fieldNames(m.New()))
+	fields, enums := make(map[string]bool), make(map[string]bool)
+	collectNames(m.New().ProtoReflect().Descriptor(), fields, enums, make(map[protoreflect.FullName]bool))
+	if found := unknownField.FindStringSubmatch(err.Error()); found != nil {
+		return hinted(err, found[1], slices.Sorted(maps.Keys(fields)))
+	}
+	if found := wrongEnum.FindStringSubmatch(err.Error()); found != nil {
+		return hinted(err, found[1], slices.Sorted(maps.Keys(enums)))
+	}
+	return err
 }
 
-func fieldNames(m proto.Message) (names []string) {
-	list := m.ProtoReflect().Descriptor().Fields()
-	for i := range list.Len() {
-		names = append(names, string(list.Get(i).Name()))
+// collectNames collects the names of the fields of messages, and of values of
+// enumerations.
+func collectNames(m protoreflect.MessageDescriptor, fields, enums map[string]bool, seen map[protoreflect.FullName]bool) {
+	if seen[m.FullName()] {
+		return
 	}
-	return names
+	seen[m.FullName()] = true
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		fields[string(f.Name())] = true
+		if inner := f.Message(); inner != nil {
+			collectNames(inner, fields, enums, seen)
+		}
+		if enum := f.Enum(); enum != nil {
+			for j := range enum.Values().Len() {
+				enums[string(enum.Values().Get(j).Name())] = true
+			}
+		}
+	}
 }
