@@ -1,0 +1,96 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// Kubernetes divides the pod network, host-local assigns the addresses: pods get
+// them, reach each other, keep them over a restart of the agent, and give them back.
+func TestExternalIPAM(t *testing.T) {
+	require(t)
+	requireDebianPlugins(t)
+	l := labWith(t, "ipamConfig: {useExternalIPAM: true}")
+	subnets := map[string]string{"node1": "10.1.77.0/24", "node2": "10.1.99.0/24"}
+	sandboxes := map[string]*sandbox{}
+	leases := t.TempDir()
+	for _, node := range []string{"node1", "node2"} {
+		assignPodCIDR(t, l, node, subnets[node])
+		runtime := newRuntime(t, l, node, debianPlugins)
+		list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "k8s-pod-network", "plugins": [
+			{"type": "contiv-cni", "grpcServer": %q, "logFile": %q, "ipam": {"type": "host-local", "subnet": "usePodCidr", "dataDir": %q}}]}`,
+			l.CNISocket(node), filepath.Join(leases, "log"), filepath.Join(leases, node)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the agent of "+node+" knows its pod subnet", func() error {
+			var report struct{ PodSubnetThisNode string }
+			if err := l.Agent(node).Get(t.Context(), "/contiv/v1/ipam", &report); err != nil || report.PodSubnetThisNode != subnets[node] {
+				return fmt.Errorf("it is %q: %w", report.PodSubnetThisNode, err)
+			}
+			return nil
+		})
+		sandboxes[node] = addSandbox(t, l, runtime, list, "ipam-"+node, nil)
+	}
+	ping := func() {
+		t.Helper()
+		eventually(t, "the pods reach each other", func() error {
+			_, there := lab.Ping(t.Context(), sandboxes["node1"].endpoint(), sandboxes["node2"].endpoint())
+			_, back := lab.Ping(t.Context(), sandboxes["node2"].endpoint(), sandboxes["node1"].endpoint())
+			return errors.Join(there, back)
+		})
+	}
+	ping()
+	for node, s := range sandboxes {
+		if address := s.endpoint().Address; !netip.MustParsePrefix(subnets[node]).Contains(address) {
+			t.Errorf("pod on %s has address %v", node, address)
+		}
+		if err := s.check(t); err != nil {
+			t.Errorf("CHECK on %s: %v", node, err)
+		}
+	}
+	if err := errors.Join(l.StopAgent(t.Context(), "node1"), l.StartAgent(t.Context(), "node1")); err != nil {
+		t.Fatal(err)
+	}
+	ping()
+	requireQuiet(t, l)
+	for node, s := range sandboxes {
+		lease := filepath.Join(leases, node, "k8s-pod-network", s.endpoint().Address.String())
+		if _, err := os.Stat(lease); err != nil {
+			t.Error(err)
+		}
+		if err := s.del(); err != nil {
+			t.Errorf("DEL on %s: %v", node, err)
+		}
+		if _, err := os.Stat(lease); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after DEL: %v", lease, err)
+		}
+	}
+	requireQuiet(t, l)
+}
+
+// assignPodCIDR does what Kubernetes' controller does for a node.
+func assignPodCIDR(t *testing.T, l *lab.Lab, node, subnet string) {
+	t.Helper()
+	file := l.Path("manifests", "node_"+node+".yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	assigned := bytes.Replace(data, []byte("spec: {}\n"), []byte("spec: {podCIDR: "+subnet+"}\n"), 1)
+	if bytes.Equal(assigned, data) {
+		t.Fatalf("%s has no empty spec:\n%s", file, data)
+	}
+	hidden := filepath.Join(filepath.Dir(file), ".new")
+	if err := errors.Join(os.WriteFile(hidden, assigned, 0o600), os.Rename(hidden, file)); err != nil {
+		t.Fatal(err)
+	}
+}
