@@ -71,6 +71,7 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 	_, err = call.do(api.RemoteCNIClient.Delete)
 	if errors.Is(err, errUnreachable) {
 		call.log.Warn("DEL without the agent: it drops the pod when it starts", "err", err)
+		call.recordMissedDel()
 		err = nil
 	}
 	// Not before the address is out of use.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/kvscheduler"
@@ -91,6 +92,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
+	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, local, log)
 	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)

@@ -47,6 +47,7 @@ type NodeOptions struct {
 	Etcd, Local *memory.Store
 	Scheduler   *Scheduler
 	Namespaces  podmanager.Namespaces
+	MissedDels  string // see PodManager.MissedDels
 	// State at the startup resync.
 	State controller.KubeState
 	// NoResync leaves the startup resync to the test.
@@ -100,6 +101,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	}
 	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
 	n.PodManager = podmanager.New(o.Local, o.Namespaces, Logger())
+	n.PodManager.MissedDels(o.MissedDels)
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, o.Local, Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services := service.New(o.Caps.HostStackShared, n.ContivConf, n.IPNet, Logger())

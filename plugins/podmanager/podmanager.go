@@ -24,6 +24,7 @@ type PodManager struct {
 	namespaces Namespaces
 	log        *slog.Logger
 	ready      chan struct{} // closed by the first resync
+	missedDels string        // folder; may be empty
 
 	mu    sync.RWMutex
 	local LocalPods
@@ -97,13 +98,14 @@ func (m *PodManager) HandlesEvent(event controller.Event) bool {
 }
 
 // Resync restores the local pods, the first time from the store, and drops those
-// whose network namespace is gone.
+// that were deleted while no agent ran or whose network namespace is gone.
 func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
 	if resyncCount == 1 {
 		if err := m.restore(ctx); err != nil {
 			return err
 		}
 	}
+	m.makeUpForMissedDels(ctx)
 	for id, p := range m.LocalPods() {
 		netns, err := m.namespaces(p.NetNS)
 		if err == nil && netns == p.NetNSID {
@@ -239,6 +241,7 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 		event.obsolete = current
 		return "", errObsolete
 	}
+	m.dropMissedDel(ctx, p.ContainerID, p.IfName)
 	if err := m.remember(ctx, p); err != nil {
 		return "", err
 	}

@@ -1,0 +1,28 @@
+package cni
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	api "github.com/contiv/contiv/api/contiv/cni"
+)
+
+// recordMissedDel leaves a note for the agent, which does not run, that the
+// container is to be unwired. Without it the agent would unwire the container as
+// soon as its network namespace is gone, which may be later.
+func (c *call) recordMissedDel() {
+	if !filepath.IsAbs(c.config.GRPCServer) {
+		return // the agent is not on this file system
+	}
+	dir := filepath.Join(filepath.Dir(c.config.GRPCServer), api.MissedDelsDir)
+	err := os.Mkdir(dir, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		name := filepath.Base(api.MissedDel(c.request.GetContainerId(), c.request.GetInterfaceName()))
+		err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
+	}
+	if err != nil {
+		c.log.Warn("The missed DEL is not recorded: the agent unwires the container when its network namespace is gone", "err", err)
+	}
+}

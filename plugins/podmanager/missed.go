@@ -1,0 +1,53 @@
+package podmanager
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/controller"
+)
+
+// MissedDels makes the plugin look in a folder for the DELs that came while no agent
+// ran (cni.MissedDelsDir). It must be called before the first event.
+func (m *PodManager) MissedDels(dir string) { m.missedDels = dir }
+
+// makeUpForMissedDels forgets the pods of missed DELs, though their network
+// namespaces may still exist. The resync that is going on then removes what was
+// configured for them.
+func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
+	if m.missedDels == "" {
+		return
+	}
+	log := controller.Logger(ctx, m.log)
+	files, err := os.ReadDir(m.missedDels)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error("Missed DELs cannot be read: their pods stay wired until their network namespaces are gone", "error", err)
+	}
+	for _, file := range files {
+		containerID, ifName, ok := cni.ParseMissedDel(file.Name())
+		if !ok {
+			continue
+		}
+		if p, known := m.byContainer(containerID, ifName); known {
+			log.Info("Pod is gone: it was deleted while the agent did not run", "pod", p.ID, "container", containerID)
+			m.forget(ctx, p.ID)
+		}
+		m.dropMissedDel(ctx, containerID, ifName)
+	}
+}
+
+// dropMissedDel removes the note of a missed DEL. It must not outlive an ADD of
+// the same container.
+func (m *PodManager) dropMissedDel(ctx context.Context, containerID, ifName string) {
+	if m.missedDels == "" {
+		return
+	}
+	err := os.Remove(filepath.Join(m.missedDels, cni.MissedDel(containerID, ifName)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		controller.Logger(ctx, m.log).Error("Note of a missed DEL cannot be removed", "error", err)
+	}
+}
