@@ -73,7 +73,8 @@ func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
 	switch {
 	case v.Want == nil && v.Have != nil:
 		section("exists as")(fieldsText(v.Have))
-	case v.Want != nil && v.Have != nil && !proto.Equal(v.Want, v.Have):
+	case v.Want != nil && v.Have != nil && v.State != pb.ValueState_CONFIGURED && !proto.Equal(v.Want, v.Have):
+		// Of configured values, differences mean nothing, e.g. another order.
 		section("wanted")(fieldsText(v.Want))
 		section("there is")(changes(v.Want, v.Have)...)
 	case v.Want != nil:
