@@ -31,7 +31,13 @@ func newSite(t *testing.T, name string) *site {
 	if binaries == "" {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
-	opts := lab.Options{Name: fmt.Sprintf("f%s%d", name, os.Getpid()), BinDir: binaries, StartTimeout: time.Minute}
+	return newSiteWith(t, name, binaries)
+}
+
+// newSiteWith makes the lab of the programs in a directory.
+func newSiteWith(t *testing.T, name, bin string) *site {
+	t.Helper()
+	opts := lab.Options{Name: fmt.Sprintf("f%s%d", name, os.Getpid()), BinDir: bin, StartTimeout: time.Minute}
 	guard, err := lab.NewGuard(filepath.Join(binaries, "contiv-lab"), opts)
 	if err != nil {
 		t.Fatal(err)
