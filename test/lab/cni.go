@@ -147,8 +147,11 @@ type CNITiming struct {
 func (l *Lab) timingFile(node string) string { return l.nodePath(node, "cni-timing.jsonl") }
 
 // CNITimings returns the timings of all CNI calls on a node, oldest first.
-func (l *Lab) CNITimings(node string) ([]CNITiming, error) {
-	whole, err := readTimings[wholeTiming](l.timingFile(node) + ".whole")
+func (l *Lab) CNITimings(node string) ([]CNITiming, error) { return ReadCNITimings(l.timingFile(node)) }
+
+// ReadCNITimings reads the timings of the calls made with a runtime.
+func ReadCNITimings(file string) ([]CNITiming, error) {
+	whole, err := readTimings[wholeTiming](file + ".whole")
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +159,7 @@ func (l *Lab) CNITimings(node string) ([]CNITiming, error) {
 	for _, w := range whole {
 		waited[w.Command+w.Container] = w.Waited
 	}
-	timings, err := readTimings[CNITiming](l.timingFile(node))
+	timings, err := readTimings[CNITiming](file)
 	for i, t := range timings {
 		if w, ok := waited[t.Command+t.Container]; ok {
 			timings[i].Exec = w - t.Total

@@ -14,8 +14,13 @@ func (l *Lab) Runtime(node, cache string, dirs ...string) (*libcni.CNIConfig, er
 	if err != nil {
 		return nil, err
 	}
-	plugins := &nodeExec{netns: NetnsPath(n.Netns), timing: l.timingFile(node)}
-	return libcni.NewCNIConfigWithCacheDir(dirs, cache, plugins), nil
+	return RuntimeIn(NetnsPath(n.Netns), l.timingFile(node), cache, dirs...), nil
+}
+
+// RuntimeIn is Runtime for any network namespace. What calls take is written to
+// the file timing, for ReadCNITimings.
+func RuntimeIn(netns, timing, cache string, dirs ...string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(dirs, cache, &nodeExec{netns: netns, timing: timing})
 }
 
 // Conflist is the path of the CNI configuration of a node.

@@ -1,0 +1,207 @@
+package cnibench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"golang.org/x/sync/errgroup"
+)
+
+// podsPerRound is how many pods there are at the end of a round, on each side.
+const podsPerRound = 100
+
+type times []time.Duration
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (t times) p(percent int) float64 { return ms(lab.Percentile(t, percent)) }
+
+// BenchmarkCalls measures ADD, CHECK and DEL, one call at a time.
+func BenchmarkCalls(b *testing.B) {
+	s := newSite(b)
+	sides := append([]*side{s.contiv}, s.references...)
+	adds, checks, dels := map[*side]times{}, map[*side]times{}, map[*side]times{}
+	number := 0
+	for b.Loop() {
+		var pods []*pod
+		for range podsPerRound {
+			for _, side := range sides {
+				p := s.newPod(b, side, number)
+				took, err := p.add(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				adds[side] = append(adds[side], took)
+				pods = append(pods, p)
+			}
+			number++
+		}
+		for _, p := range pods {
+			took, err := p.check(b.Context())
+			if err != nil && !strings.HasPrefix(p.side.name, "bridge+masq") { // which masquerading rules it looks for depends on iptables
+				b.Fatalf("%s: CHECK: %v", p.side.name, err)
+			}
+			checks[p.side] = append(checks[p.side], took)
+		}
+		for _, p := range pods {
+			took, err := p.remove(b.Context())
+			if err != nil {
+				b.Fatalf("%s: DEL: %v", p.side.name, err)
+			}
+			dels[p.side] = append(dels[p.side], took)
+		}
+	}
+	var report strings.Builder
+	w := tabwriter.NewWriter(&report, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "ms, as the runtime waits\tADD p50\tp90\tp99\tCHECK p50\tp99\tDEL p50\tp99\t")
+	for _, side := range sides {
+		a, c, d := adds[side], checks[side], dels[side]
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", side.name, a.p(50), a.p(90), a.p(99), c.p(50), c.p(99), d.p(50), d.p(99))
+	}
+	w.Flush()
+	s.shares(b, &report, adds[s.contiv])
+	b.Logf("%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound, &report)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(adds[s.contiv].p(50), "ADD-p50-ms")
+	b.ReportMetric(adds[s.contiv].p(99), "ADD-p99-ms")
+	for _, r := range s.references {
+		b.ReportMetric(adds[s.contiv].p(50)/adds[r].p(50), "ADD-p50/"+r.name)
+		b.ReportMetric(adds[s.contiv].p(99)/adds[r].p(99), "ADD-p99/"+r.name)
+	}
+}
+
+// shares tells where the time of our ADDs goes.
+func (s *site) shares(b *testing.B, report *strings.Builder, adds times) {
+	b.Helper()
+	all, err := lab.ReadCNITimings(s.contiv.timing)
+	if err != nil {
+		b.Fatal(err)
+	}
+	timings := slices.DeleteFunc(all, func(t lab.CNITiming) bool { return t.Command != "ADD" })
+	if len(timings) != len(adds) {
+		b.Fatalf("contiv-cni reported the timing of %d of %d ADDs", len(timings), len(adds))
+	}
+	w := tabwriter.NewWriter(report, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "share of contiv's ADD, ms\tp50\tp99\tof the sum\t")
+	var sum time.Duration
+	for _, t := range timings {
+		sum += t.Exec + t.Total
+	}
+	for _, share := range []struct {
+		name string
+		of   func(lab.CNITiming) time.Duration
+	}{
+		{"exec: start and end of the process", func(t lab.CNITiming) time.Duration { return t.Exec }},
+		{"contiv-cni itself", func(t lab.CNITiming) time.Duration { return t.Total - t.GRPC }},
+		{"gRPC: connect, call, reply", func(t lab.CNITiming) time.Duration { return t.GRPC - t.Agent }},
+		{"agent: event, plan, record, persist", func(t lab.CNITiming) time.Duration { return t.Agent - t.Southbound }},
+		{"kernel: netlink calls of the agent", func(t lab.CNITiming) time.Duration { return t.Southbound }},
+	} {
+		var list times
+		var part time.Duration
+		for _, t := range timings {
+			list = append(list, share.of(t))
+			part += share.of(t)
+		}
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.0f%%\t\n", share.name, list.p(50), list.p(99), 100*float64(part)/float64(sum))
+	}
+	w.Flush()
+}
+
+// BenchmarkParallelADD measures 32 ADDs at once, from the first call to the end
+// of the last.
+func BenchmarkParallelADD(b *testing.B) {
+	const parallel = 32
+	s := newSite(b)
+	sides := append([]*side{s.contiv}, s.references...)
+	took := map[*side]times{}
+	number := 0
+	for b.Loop() {
+		for _, side := range sides {
+			var pods []*pod
+			for range parallel {
+				pods = append(pods, s.newPod(b, side, number))
+				number++
+			}
+			began := time.Now()
+			var group errgroup.Group
+			for _, p := range pods {
+				group.Go(func() error {
+					_, err := p.add(b.Context())
+					return err
+				})
+			}
+			if err := group.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			took[side] = append(took[side], time.Since(began))
+			for _, p := range pods {
+				if _, err := p.remove(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[s.contiv].p(50), "32-ADDs-ms")
+	for _, r := range s.references {
+		b.ReportMetric(took[s.contiv].p(50)/took[r].p(50), "32-ADDs/"+r.name)
+	}
+}
+
+// BenchmarkCheckAmongPods measures what CHECK of one pod costs the agent when it
+// is alone, and when there are 100: the same, if it reads nothing of others.
+func BenchmarkCheckAmongPods(b *testing.B) {
+	s := newSite(b)
+	const calls = 50
+	inAgent := func(p *pod) times {
+		before, err := lab.ReadCNITimings(s.contiv.timing)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range calls {
+			if _, err := p.check(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		all, err := lab.ReadCNITimings(s.contiv.timing)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var list times
+		for _, t := range all[len(before):] {
+			list = append(list, t.Agent)
+		}
+		return list
+	}
+	var alone, among times
+	number := 0
+	for b.Loop() {
+		var pods []*pod
+		for range podsPerRound {
+			p := s.newPod(b, s.contiv, number)
+			number++
+			if _, err := p.add(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			if pods = append(pods, p); len(pods) == 1 {
+				alone = append(alone, inAgent(p)...)
+			}
+		}
+		among = append(among, inAgent(pods[0])...)
+		for _, p := range pods {
+			if _, err := p.remove(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(alone.p(50), "alone-ms")
+	b.ReportMetric(among.p(50), "among-100-ms")
+	b.ReportMetric(among.p(50)/alone.p(50), "ratio")
+}

@@ -1,0 +1,146 @@
+package cnibench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// debianPlugins is where the Debian package containernetworking-plugins has them.
+const debianPlugins = "/usr/lib/cni"
+
+// side is one of those who are compared: a runtime and its configuration.
+type side struct {
+	name    string
+	runtime *libcni.CNIConfig
+	list    *libcni.NetworkConfigList
+	timing  string
+}
+
+// site is the machine that is measured on.
+type site struct {
+	lab    *lab.Lab
+	contiv *side
+	// references: bridge as it is, and with masquerading, which Contiv does, too.
+	references []*side
+	netns      []string // made by the benchmark
+}
+
+// newSite makes a lab of one node, and a namespace for each reference.
+func newSite(b *testing.B) *site {
+	b.Helper()
+	if os.Geteuid() != 0 {
+		b.Skip("the lab makes network namespaces; run the benchmarks as root")
+	}
+	if _, err := os.Stat(filepath.Join(debianPlugins, "bridge")); err != nil {
+		b.Skipf("install the Debian package containernetworking-plugins, or run make packages: %v", err)
+	}
+	binaries := b.TempDir()
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/...")
+	build.Dir = filepath.Join("..", "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("build the binaries: %v\n%s", err, out)
+	}
+	opts := lab.Options{Name: fmt.Sprintf("cb%d", os.Getpid()), Nodes: 1, BinDir: binaries}
+	b.Cleanup(func() {
+		if err := lab.Down(context.Background(), opts); err != nil {
+			b.Error(err)
+		}
+	})
+	l, err := lab.Up(b.Context(), opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &site{lab: l}
+	runtime, err := l.Runtime("node1", b.TempDir(), binaries)
+	if err != nil {
+		b.Fatal(err)
+	}
+	list, err := libcni.ConfListFromFile(l.Conflist("node1"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.contiv = &side{name: "contiv", runtime: runtime, list: list, timing: filepath.Join(filepath.Dir(l.Conflist("node1")), "cni-timing.jsonl")}
+	for name, masquerade := range map[string]bool{"bridge": false, "bridge+masq": true} {
+		s.references = append(s.references, s.reference(b, name, masquerade))
+	}
+	return s
+}
+
+func (s *site) reference(b *testing.B, name string, masquerade bool) *side {
+	b.Helper()
+	node := fmt.Sprintf("%s-ref%d", s.lab.Name(), len(s.netns))
+	s.addNetns(b, node)
+	dir := b.TempDir()
+	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "reference", "plugins": [
+		{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": %t, "hairpinMode": true,
+		 "ipam": {"type": "host-local", "subnet": "10.66.0.0/16", "dataDir": %q, "routes": [{"dst": "0.0.0.0/0"}]}}]}`, masquerade, dir))
+	if err != nil {
+		b.Fatal(err)
+	}
+	timing := filepath.Join(dir, "timing")
+	return &side{name: name, list: list, timing: timing, runtime: lab.RuntimeIn(lab.NetnsPath(node), timing, filepath.Join(dir, "cache"), debianPlugins)}
+}
+
+func (s *site) addNetns(b *testing.B, name string) {
+	b.Helper()
+	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	s.netns = append(s.netns, name)
+	b.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+}
+
+// pod is a network namespace that one side wires.
+type pod struct {
+	side *side
+	conf *libcni.RuntimeConf
+}
+
+// newPod makes the namespace of a pod.
+func (s *site) newPod(b *testing.B, side *side, number int) *pod {
+	b.Helper()
+	name := fmt.Sprintf("%s-%s-%d", s.lab.Name(), side.name, number)
+	s.addNetns(b, name)
+	return &pod{side: side, conf: &libcni.RuntimeConf{
+		ContainerID: fmt.Sprintf("p%dx%d", number, time.Now().UnixNano()), NetNS: lab.NetnsPath(name), IfName: "eth0",
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "bench"}, {"K8S_POD_NAME", fmt.Sprintf("pod%d", number)}},
+	}}
+}
+
+// add returns how long the runtime waited.
+func (p *pod) add(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	_, err := p.side.runtime.AddNetworkList(ctx, p.side.list, p.conf)
+	if err != nil {
+		err = fmt.Errorf("%s: ADD: %w", p.side.name, err)
+	}
+	return time.Since(began), err
+}
+
+func (p *pod) check(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := p.side.runtime.CheckNetworkList(ctx, p.side.list, p.conf)
+	return time.Since(began), err
+}
+
+// remove removes the pod and its namespace.
+func (p *pod) remove(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := p.side.runtime.DelNetworkList(ctx, p.side.list, p.conf)
+	took := time.Since(began)
+	out, delErr := exec.Command("ip", "netns", "del", filepath.Base(p.conf.NetNS)).CombinedOutput()
+	if delErr != nil {
+		delErr = fmt.Errorf("%w: %s", delErr, out)
+	}
+	return took, errors.Join(err, delErr)
+}
