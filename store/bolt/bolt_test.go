@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,24 @@ func TestContentSurvivesReopening(t *testing.T) {
 	kv, ok, err := open(t, path).Get(ctx, "/a")
 	if err != nil || !ok || string(kv.Value) != "1" {
 		t.Errorf("got %v %v %v", kv, ok, err)
+	}
+}
+
+// So it can be opened on a disk that is full.
+func TestOpeningDoesNotWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bolt.db")
+	open(t, path).Close()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, path).Close()
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(before, after) {
+		t.Error("the file was changed")
 	}
 }
 

@@ -87,17 +87,19 @@ func open(path string, lockTimeout time.Duration) (db *bbolt.DB, err error) {
 }
 
 // prepare reads everything once, so that damage shows now and not in the middle of
-// something, and creates the bucket.
+// something, and creates the bucket. A file that has it is not written to: it can
+// be opened on a disk that is full.
 func prepare(db *bbolt.DB) (err error) {
 	defer recoverDamage(&err)()
+	exists := false
 	err = db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucket)
-		if b == nil {
+		if exists = b != nil; !exists {
 			return nil
 		}
 		return b.ForEach(func(_, _ []byte) error { return nil })
 	})
-	if err != nil {
+	if err != nil || exists {
 		return err
 	}
 	return db.Update(func(tx *bbolt.Tx) error {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,6 +132,7 @@ func TestDisk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "dk")
 	disk := newDisk(t)
+	gone := s.pod(t, "gone", "node1")
 	s.kill(t, "node1")
 	// The node's file and log move to the small disk.
 	for _, path := range []string{s.bolt("node1"), s.Path("logs", "agent-node1.log")} {
@@ -143,32 +145,28 @@ func TestDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.start(t, "node1")
-
-	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log has no room left. Pods are added, removed and changed, the agent is killed and started again; then there is room.")
-	gone := s.pod(t, "gone", "node1")
+	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log has no room left when the agent is started. Pods are added and removed, the agent is killed and started again; then there is room.")
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
-	began := time.Now()
-	refused := 0
-	for i := range 40 { // what the file has room for inside of itself is used up first
+	fillBolt(t, s.bolt("node1"))
+	s.start(t, "node1")
+
+	refused := false
+	for i := 0; i < 100 && !refused; i++ { // there may be room inside of a page
 		p, err := s.AddPod(t.Context(), lab.PodSpec{Name: fmt.Sprintf("full%d", i), Node: "node1"})
 		if err == nil {
-			t.Cleanup(func() { s.DelPod(t.Context(), p.ID()) })
-			fill(t, ballast)
+			t.Cleanup(func() { s.DelPod(context.Background(), p.ID()) })
 			continue
 		}
 		if !strings.Contains(err.Error(), "no space left on device") {
 			t.Fatalf("the error does not name the disk: %v", err)
 		}
 		f.sees("CNI ADD", err.Error())
-		refused++
-		break
+		refused = true
 	}
-	if refused == 0 {
+	if !refused {
 		t.Fatal("pods are wired although nothing can be remembered of them")
 	}
-	t.Logf("ADD refused after %v", time.Since(began))
 	if err := s.DelPod(t.Context(), gone.ID()); err != nil {
 		t.Errorf("a pod cannot be removed: %v", err)
 	}
@@ -211,6 +209,27 @@ func newDisk(t *testing.T) string {
 	}
 	t.Cleanup(func() { unix.Close(mount) })
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), mount)
+}
+
+// fillBolt uses up what is free inside of a bolt file on a disk that is full.
+func fillBolt(t *testing.T, path string) {
+	t.Helper()
+	b, err := bolt.Open(path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, size := range []int{16000, 4000, 1000, 100} {
+		for i := 0; ; i++ {
+			err := b.Put(t.Context(), fmt.Sprintf("/ballast/%d/%d", size, i), make([]byte, size))
+			if errors.Is(err, unix.ENOSPC) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // fill makes a file as large as possible.
