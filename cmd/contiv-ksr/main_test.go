@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func ksrCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "CONTIV_KSR_TEST_MAIN=1", "ETCD_CONFIG=")
+	cmd.Env = append(os.Environ(), "CONTIV_KSR_TEST_MAIN=1", "ETCD_CONFIG=", "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=")
 	return cmd
 }
 
@@ -39,41 +37,21 @@ func TestManifestsAreReflectedUntilSIGTERM(t *testing.T) {
 	defer cancel()
 	etcd := etcdtest.Start(t)
 	s := etcd.Store()
-	dir, socket := t.TempDir(), filepath.Join(t.TempDir(), "ksr.sock")
+	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "web.yaml"), []byte(pod), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	cmd := ksrCommand("--manifests", dir, "--etcd-endpoints", etcd.Endpoint(), "--http", "unix://"+socket)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	if !strings.HasPrefix(line, "contiv-ksr is ready: manifests="+dir) {
-		cmd.Wait()
-		t.Fatalf("first line is %q\n%s", line, stderr.String())
-	}
+	p := startProcess(t, etcd, "--manifests", dir)
+	p.awaitReady("contiv-ksr is ready: manifests=" + dir)
 	const key = "/vnf-agent/contiv-ksr/k8s/pod/web/namespace/default"
 	kv, ok, err := s.Get(ctx, key)
 	if !ok || string(kv.Value) != `{"name":"web","namespace":"default"}` {
 		t.Errorf("etcd holds %q, %v", kv.Value, err)
 	}
 
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}
-	response, err := (&http.Client{Transport: transport}).Get("http://ksr/readiness")
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("/readiness: %s", response.Status)
+	if status, body := p.get("/readiness"); status != http.StatusOK || !strings.Contains(body, `"role": "leader"`) {
+		t.Errorf("/readiness: %d\n%s", status, body)
 	}
 
 	watch, err := s.Watch(ctx, kv.Revision, key)
@@ -87,12 +65,7 @@ func TestManifestsAreReflectedUntilSIGTERM(t *testing.T) {
 		t.Errorf("after the manifest was removed: %+v", batch)
 	}
 
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v\n%s", err, stderr.String())
-	}
+	p.terminate()
 }
 
 func TestErrorsSayWhatToChange(t *testing.T) {
@@ -113,6 +86,9 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		{nil, "contiv-ksr: --manifests: no directory of manifests is given\n"},
 		{[]string{"--manifests", "/does/not/exist"}, "create it, or name another one\n"},
 		{[]string{"--manifests", dir, "--source", "cloud"}, `--source "cloud" is not known: use dir or kubernetes` + "\n"},
+		{[]string{"--source", "kubernetes"}, "contiv-ksr: --kubeconfig: this is no pod of a cluster: name a kubeconfig file\n"},
+		{[]string{"--source", "kubernetes", "--kubeconfig", "/does/not/exist"}, "/does/not/exist: no such file or directory\n"},
+		{[]string{"--manifests", dir, "--leader-election", "--election-ttl", "1s"}, "--election-ttl: time to live of the leadership is 1s: use whole seconds, 2 at least\n"},
 		{[]string{"--manifests", dir, "--etcd-config", badConfig}, `unknown key "endpoint": did you mean "endpoints"?` + "\n"},
 		{[]string{"--manifests", dir, "--http", taken.Addr().String()}, "address already in use\n"},
 	} {

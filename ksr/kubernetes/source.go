@@ -92,23 +92,26 @@ func (s *Source) pass(ctx context.Context, p *pending, complete <-chan struct{},
 	var wake <-chan struct{}
 	isComplete := false
 	for {
+		started, due := wake != nil, false
 		select {
 		case <-ctx.Done():
 			return
 		case <-complete:
-			complete, isComplete = nil, true
+			complete, isComplete, due = nil, true, true
 			patience.Stop()
 		case <-patience.C:
-			if wake != nil || !anyOf(listed) {
+			if started || !anyOf(listed) {
 				continue
 			}
+			due = true
 			s.log.Warn("some kinds cannot be read: the others are reflected, nothing is swept", "problems", s.Problems())
 		case <-wake:
 		}
 		wake = p.wake
 		c := p.take()
-		c.Complete = isComplete
-		report(c)
+		if c.Complete = isComplete; due || len(c.Set)+len(c.Deleted) > 0 {
+			report(c)
+		}
 	}
 }
 

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+)
+
+const k8sPrefix = "/vnf-agent/contiv-ksr/k8s/"
+
+// Two instances with the same API server: one writes, and when it ends the other
+// one takes over.
+func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	s := etcd.Store()
+	kubeconfig := startAPIServer(t, size{namespaces: 2, nodes: 3, pods: 50, services: 5, policies: 4}.lists())
+	args := []string{"--source", "kubernetes", "--kubeconfig", kubeconfig, "--election-ttl", "10m", "--node-name"}
+	a := startProcess(t, etcd, append(args, "a")...)
+	a.awaitReady("contiv-ksr is ready: source=kubernetes http=[")
+
+	kvs, _, err := s.List(context.Background(), k8sPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(map[string]int)
+	for _, kv := range kvs {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(kv.Key, k8sPrefix), "/")
+		held[kind]++
+	}
+	for kind, want := range map[string]int{"namespace": 2, "node": 3, "pod": 50, "service": 5, "endpointslice": 5, "policy": 4} {
+		if held[kind] != want {
+			t.Errorf("etcd holds %d of kind %s, want %d", held[kind], kind, want)
+		}
+	}
+
+	b := startProcess(t, etcd, append(args, "b")...)
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(b.awaitHTTP("/readiness", deadline), `"role": "standby"`) && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if status, body := b.get("/readiness"); status != http.StatusOK || !strings.Contains(body, `"objects": 69`) {
+		t.Errorf("readiness of the standby: %d\n%s", status, body)
+	}
+	a.terminate()
+	b.awaitReady("contiv-ksr is ready: source=kubernetes")
+	after, _, err := s.List(context.Background(), k8sPrefix)
+	if err != nil || len(after) != len(kvs) {
+		t.Fatalf("etcd holds %d objects, %v", len(after), err)
+	}
+	for i := range after {
+		if after[i].Revision != kvs[i].Revision {
+			t.Errorf("%s was written again", after[i].Key)
+		}
+	}
+	b.terminate()
+}
