@@ -142,7 +142,9 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 	}
 	want := make(map[id]arpItem, len(expected))
 	for _, item := range expected {
-		p.inventory.removeARP(item.Key, item.Value)
+		if !onlyExpected {
+			p.inventory.removeARP(item.Key, item.Value)
+		}
 		if ip, err := netip.ParseAddr(item.Value.GetIpAddress()); err == nil {
 			want[id{item.Value.GetInterface(), ip}] = item
 		}
@@ -168,7 +170,11 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 				v.IpAddress = wanted.Value.GetIpAddress()
 			}
 			items = append(items, arpItem{Key: models.Key(v), Value: v, Origin: kvscheduler.FromNB})
-			p.inventory.putARP(models.Key(v), v)
+			if onlyExpected {
+				p.inventory.noteARP(models.Key(v), v)
+			} else {
+				p.inventory.putARP(models.Key(v), v)
+			}
 		}
 		return nil
 	})

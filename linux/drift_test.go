@@ -2,6 +2,7 @@ package linux
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"slices"
 	"strings"
@@ -101,6 +102,30 @@ func (p pod) tapKeys() []string {
 }
 
 func TestDriftInAPodIsReported(t *testing.T) {
+	testDriftInAPod(t, func(*node, pod) {})
+}
+
+// Somebody may look at the values of a pod, as CNI CHECK does, between a change
+// and its report. The table of changes and reports is the same.
+func TestDriftThatIsReadBackIsReported(t *testing.T) {
+	testDriftInAPod(t, func(n *node, p pod) {
+		var interfaces []interfaceItem
+		for _, v := range []*linux_interfaces.Interface{p.loop, p.tap} {
+			interfaces = append(interfaces, interfaceItem{Key: models.Key(v), Value: v})
+		}
+		_, ifErr := n.retrieveInterfaceKeys(t.Context(), interfaces)
+		_, arpErr := n.retrieveARPKeys(t.Context(), []arpItem{{Key: models.Key(p.arp), Value: p.arp}})
+		_, routeErr := n.retrieveRouteKeys(t.Context(), []routeItem{
+			{Key: models.Key(p.gwRoute), Value: p.gwRoute}, {Key: models.Key(p.defRoute), Value: p.defRoute},
+		})
+		if err := errors.Join(ifErr, arpErr, routeErr); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func testDriftInAPod(t *testing.T, look func(*node, pod)) {
+	t.Helper()
 	n, netns := newNode(t), netNSName(t)
 	reports := n.watch()
 	n.addTap("vpp-tap-1")
@@ -126,6 +151,7 @@ func TestDriftInAPodIsReported(t *testing.T) {
 		{"deleted", "link del eth0", "interface linux-tap-1 was deleted", p.tapKeys(), nil},
 	} {
 		ip(t, append([]string{"-n", netns}, strings.Fields(test.change)...)...)
+		look(n, p)
 		if test.reason == "" {
 			expectSilence(t, n, reports)
 		} else {

@@ -19,7 +19,8 @@ type HostLink struct {
 	Addresses []netip.Prefix
 	// DefaultGateway is the next hop of a default route of the main table that
 	// leaves through the device; the zero Addr if there is none. For a default
-	// route without next hop, it is the unspecified address.
+	// route without next hop, it is the unspecified address. Routes that Contiv
+	// made do not count.
 	DefaultGateway netip.Addr
 	// Up tells if the device is administratively up.
 	Up bool
@@ -87,6 +88,9 @@ func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
 		}
 		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return a.Priority - b.Priority })
 		for _, r := range routes {
+			if r.Protocol == ownProtocol {
+				continue // the host has none
+			}
 			hops := []*netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw}}
 			if len(r.MultiPath) > 0 {
 				hops = r.MultiPath

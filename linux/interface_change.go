@@ -39,6 +39,11 @@ func metadataOf(v *linuxInterface, index int) InterfaceMetadata {
 // to its namespace.
 func (p *Plugin) remember(ns *netNS, v *linuxInterface, index int) {
 	p.inventory.put(v, deviceID{ns: ns.id, index: index})
+	p.listenTo(ns)
+}
+
+// listenTo makes Watch listen to a namespace.
+func (p *Plugin) listenTo(ns *netNS) {
 	if err := p.nsids.track(p.namespaces.own, ns); err != nil {
 		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.name, "err", err)
 	}

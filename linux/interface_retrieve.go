@@ -51,11 +51,6 @@ func (p *Plugin) retrieveInterfaceKeys(ctx context.Context, expected []interface
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	for name := range r.expected {
-		if _, found := r.found[name]; !found {
-			p.inventory.remove(name)
-		}
-	}
 	return r.items(), nil
 }
 
@@ -172,7 +167,12 @@ func (r *retrieval) read(id nsID) error {
 		r.found[name] = interfaceItem{
 			Key: models.LinuxInterfaceKey(name), Value: v, Metadata: metadataOf(v, link.Attrs().Index), Origin: kvscheduler.FromNB,
 		}
-		r.p.remember(ns, v, link.Attrs().Index)
+		if r.onlyExpected {
+			r.p.inventory.note(v, deviceID{ns: id, index: link.Attrs().Index})
+			r.p.listenTo(ns)
+		} else {
+			r.p.remember(ns, v, link.Attrs().Index)
+		}
 	}
 	return nil
 }

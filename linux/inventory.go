@@ -14,6 +14,8 @@ import (
 // inventory is what the descriptors know to be configured: it leads from the
 // logical name of an interface to its device, and from a device to the values
 // that lie on it. It is a cache of the kernel, filled anew by each Retrieve.
+// RetrieveKeys may be a mere look: it adds what was not known, but neither
+// changes nor forgets anything, so that Watch goes on missing what is not there.
 type inventory struct {
 	mu         sync.Mutex
 	interfaces map[string]*entry   // by logical name
@@ -53,6 +55,17 @@ func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
 	delete(i.devices, e.device)
 	e.value, e.device = value, device
 	i.devices[device] = value.GetName()
+}
+
+// note remembers the device of an interface, and the value if none is known.
+func (i *inventory) note(value *linux_interfaces.Interface, device deviceID) {
+	if known, at, ok := i.get(value.GetName()); ok {
+		if at == device {
+			return
+		}
+		value = known
+	}
+	i.put(value, device)
 }
 
 // remove forgets an interface and what lies on it.
@@ -132,12 +145,30 @@ func (i *inventory) putRoute(key string, route *linux_l3.Route) {
 	i.update(route.GetOutgoingInterface(), func(e *entry) { e.routes[key] = route })
 }
 
+// noteRoute remembers a route if none is known under its key.
+func (i *inventory) noteRoute(key string, route *linux_l3.Route) {
+	i.update(route.GetOutgoingInterface(), func(e *entry) {
+		if e.routes[key] == nil {
+			e.routes[key] = route
+		}
+	})
+}
+
 func (i *inventory) removeRoute(key string, route *linux_l3.Route) {
 	i.update(route.GetOutgoingInterface(), func(e *entry) { delete(e.routes, key) })
 }
 
 func (i *inventory) putARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { e.arps[key] = arp })
+}
+
+// noteARP remembers a neighbour if none is known under its key.
+func (i *inventory) noteARP(key string, arp *linux_l3.ARPEntry) {
+	i.update(arp.GetInterface(), func(e *entry) {
+		if e.arps[key] == nil {
+			e.arps[key] = arp
+		}
+	})
 }
 
 func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {

@@ -33,7 +33,9 @@ func (p *Plugin) retrieveRouteKeys(ctx context.Context, expected []routeItem) ([
 func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interfaces []string, onlyExpected bool) ([]routeItem, error) {
 	want := make(map[string]routeItem, len(expected))
 	for _, item := range expected {
-		p.inventory.removeRoute(item.Key, item.Value)
+		if !onlyExpected {
+			p.inventory.removeRoute(item.Key, item.Value)
+		}
 		want[item.Key] = item
 	}
 	items := map[string]routeItem{}
@@ -61,7 +63,11 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 				continue
 			}
 			items[key] = routeItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
-			p.inventory.putRoute(key, v)
+			if onlyExpected {
+				p.inventory.noteRoute(key, v)
+			} else {
+				p.inventory.putRoute(key, v)
+			}
 		}
 		return nil
 	})
