@@ -57,6 +57,10 @@ type Resolved struct {
 	LinkMTU int
 	// Gateways are the configured default gateways, at most one of each IP version.
 	Gateways []netip.Addr
+	// RouteGateways are those of Gateways through which a default route is to be
+	// made: where the host's network stack is shared and has a default route
+	// already, that one stays.
+	RouteGateways []netip.Addr
 }
 
 // nodeNames are those that Kubernetes allows; they become parts of keys.
@@ -192,11 +196,18 @@ func (c *ContivConf) resolve(ctx context.Context, internalIPs []netip.Addr) (Res
 	if err != nil {
 		return Resolved{}, err
 	}
+	for _, gateway := range resolved.Gateways {
+		if host := hostGateway(links, gateway.Is6()); host.IsValid() && host != gateway {
+			controller.Logger(ctx, c.log).Warn("The host has a default route of its own, which stays; remove it, and the configured one is made",
+				"configured", gateway, "host", host)
+		}
+	}
 	return resolved, c.checkClashes(ctx, &resolved, links)
 }
 
 // read completes what the configuration says with what the links say.
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
+	static.RouteGateways = static.Gateways
 	if c.links == nil {
 		return static, nil, nil
 	}

@@ -2,6 +2,7 @@ package contivconf_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -265,6 +266,29 @@ ipamConfig:
 	e := c.EffectiveIPAMConfig()
 	if e.PodSubnetCIDR != "fd10::/48,10.1.0.0/16" || e.PodSubnetOneNodePrefixLen != 25 || e.PodSubnetOneNodePrefixLenIPv6 != 64 || e.VxlanCIDR != "fd30::/112,192.168.30.0/24" {
 		t.Errorf("effective configuration: %+v", e)
+	}
+}
+
+// A default route that the host has stays; its gateway may be configured, too.
+func TestDefaultRouteOfTheHostStays(t *testing.T) {
+	for name, test := range map[string]struct{ host, want string }{
+		"none":        {"", "[192.168.1.1]"},
+		"the same":    {"192.168.1.1", "[]"},
+		"another":     {"192.168.1.2", "[]"},
+		"one of IPv6": {"fd00::1", "[192.168.1.1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: 192.168.1.1}"), links{link("eth0", test.host, "192.168.1.5/24")}, nil, plugintest.Logger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Resync(context.Background(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{}); err != nil {
+				t.Fatal(err)
+			}
+			if r := c.Resolved(); fmt.Sprint(r.RouteGateways) != test.want || fmt.Sprint(r.Gateways) != "[192.168.1.1]" {
+				t.Errorf("gateways %v, of default routes to be made %v, want %s", r.Gateways, r.RouteGateways, test.want)
+			}
+		})
 	}
 }
 

@@ -105,6 +105,9 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnet
 		}
 	}
 	r.Main.Name = main.Name
+	r.RouteGateways = slices.DeleteFunc(slices.Clone(r.Gateways), func(gateway netip.Addr) bool {
+		return hostGateway(links, gateway.Is6()).IsValid()
+	})
 	r.LinkMTU = main.MTU
 	addresses := withoutAssigned(main.Addresses, &r, subnets)
 	r.LinkAddress = nodeAddress(addresses, internalIPs, subnets.UseIPv6())
@@ -155,6 +158,17 @@ func isInternal(l *HostLink) bool {
 		}
 	}
 	return l.Name == "lo"
+}
+
+// hostGateway returns the next hop of a default route of the host, of an IP
+// version; the zero Addr if it has none.
+func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
+	for _, l := range links {
+		if l.DefaultGateway.IsValid() && l.DefaultGateway.Is6() == ipv6 {
+			return l.DefaultGateway
+		}
+	}
+	return netip.Addr{}
 }
 
 // withoutAssigned leaves out the addresses that Contiv assigns to the main link.
@@ -210,7 +224,7 @@ func (i Interface) equal(other Interface) bool {
 func (r Resolved) equal(other Resolved) bool {
 	return r.Main.equal(other.Main) && slices.EqualFunc(r.Other, other.Other, Interface.equal) &&
 		r.LinkAddress == other.LinkAddress && r.SecondLinkAddress == other.SecondLinkAddress &&
-		r.LinkMTU == other.LinkMTU && slices.Equal(r.Gateways, other.Gateways)
+		r.LinkMTU == other.LinkMTU && slices.Equal(r.Gateways, other.Gateways) && slices.Equal(r.RouteGateways, other.RouteGateways)
 }
 
 // Gateway returns the configured default gateway of an IP version; the zero Addr

@@ -2,6 +2,7 @@ package ipnet
 
 import (
 	"net/netip"
+	"slices"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -26,13 +27,28 @@ func (n *IPNet) addNICs(config values, node *thisNode) {
 		for _, gateway := range node.gateways {
 			config.add(&vpp_l3.Route{
 				VrfId: node.mainVRF, DstNetwork: anyNetwork(gateway).String(),
-				NextHopAddr: gateway.String(), OutgoingInterface: node.mainInterface,
+				NextHopAddr: gateway.String(), OutgoingInterface: n.interfaceTo(node, gateway),
 			})
 		}
 	}
 	for _, other := range n.config.Resolved().Other {
 		config.add(n.nic(node, other.Name, other.Addresses, other.UseDHCP))
 	}
+}
+
+// interfaceTo returns the interface on whose network a gateway is: another one than
+// the main one only if it is configured so.
+func (n *IPNet) interfaceTo(node *thisNode, gateway netip.Addr) string {
+	contains := func(p netip.Prefix) bool { return p.Contains(gateway) }
+	if slices.ContainsFunc(node.ips, contains) {
+		return node.mainInterface
+	}
+	for _, other := range n.config.Resolved().Other {
+		if slices.ContainsFunc(other.Addresses, contains) {
+			return other.Name
+		}
+	}
+	return node.mainInterface
 }
 
 func (n *IPNet) nic(node *thisNode, name string, addresses []netip.Prefix, dhcp bool) *vpp_interfaces.Interface {

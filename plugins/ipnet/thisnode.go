@@ -23,7 +23,8 @@ type thisNode struct {
 	// mainInterface is the logical name of the interface with the addresses.
 	mainInterface string
 	useDHCP       bool
-	gateways      []netip.Addr
+	// gateways of the default routes to be made.
+	gateways []netip.Addr
 
 	// families has an entry for each IP version of the pods; the first is that of
 	// their first addresses.
@@ -131,7 +132,7 @@ func (n *IPNet) podMTU(node *thisNode) uint32 {
 // no mistake.
 func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	resolved := n.config.Resolved()
-	node.mainInterface, node.useDHCP, node.gateways = resolved.Main.Name, resolved.Main.UseDHCP, resolved.Gateways
+	node.mainInterface, node.useDHCP, node.gateways = resolved.Main.Name, resolved.Main.UseDHCP, resolved.RouteGateways
 	dualStack := len(node.families) > 1
 	missing := func(p netip.Prefix) bool {
 		return p.IsValid() && (len(node.ips) == 0 || dualStack && !node.ipOf(p.Addr().Is6()).IsValid())
