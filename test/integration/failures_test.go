@@ -43,7 +43,7 @@ func traffic(t *testing.T, from lab.Pod, to ...lab.Endpoint) (flow func(n int), 
 	t.Cleanup(end)
 	flow = func(n int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		var all errgroup.Group
 		for _, s := range streams {
@@ -309,7 +309,7 @@ func TestDeletedRoutesComeBack(t *testing.T) {
 		{p.ID(), netip.MustParsePrefix("0.0.0.0/0"), "config/linux/l3/v2/route/0.0.0.0/0/"},
 	} {
 		before := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		d, err := l.DeleteRoute(ctx, damage.where, damage.dst)
 		cancel()
 		if err != nil {

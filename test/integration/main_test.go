@@ -198,14 +198,14 @@ func requireQuiet(t *testing.T, l *lab.Lab) {
 // eventually awaits what other processes do in their own time.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s: %v", what, err)
+			t.Fatalf("not within 60 s: %s: %v", what, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -41,10 +41,10 @@ func requireNothingLeft(t testing.TB, opts lab.Options) {
 // eventually polls for what another process does in its own time.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 60 s: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

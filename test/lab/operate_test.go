@@ -326,7 +326,7 @@ func TestStreamReportsLosses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	if err := stream.Await(ctx, 20); err != nil {
 		t.Fatal(err)
@@ -441,7 +441,7 @@ func TestDeletedRouteThatComesBack(t *testing.T) {
 
 	ip("route", "add", route.String(), "via", lab.RouterAddress.Addr().String())
 	putBackRoutes(t, lab.NetnsPath(l.Name()+"-node1"))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	damage, err := l.DeleteRoute(ctx, "node1", route)
 	if err != nil {

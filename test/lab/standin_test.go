@@ -183,7 +183,7 @@ func options(t testing.TB, behaviours ...string) lab.Options {
 	}
 	opts := lab.Options{
 		Name: newName(), Root: root, BinDir: binDir(t, behaviours...),
-		StartTimeout: 10 * time.Second,
+		StartTimeout: 60 * time.Second,
 		Progress:     func(line string) { t.Log(line) },
 	}
 	t.Cleanup(func() {
