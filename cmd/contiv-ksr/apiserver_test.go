@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -22,24 +24,14 @@ import (
 // returns the name of a kubeconfig file.
 func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig string) {
 	t.Helper()
-	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	bodies := make(map[string][]byte)
+	pages := make(map[string][][]byte)
 	for path, list := range lists {
-		kinds, _, err := scheme.Scheme.ObjectKinds(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list.GetObjectKind().SetGroupVersionKind(kinds[0])
-		body, err := runtime.Encode(encoder, list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bodies[path] = body
+		pages[path] = encodePages(t, list)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, ok := bodies[r.URL.Path]
+		number, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		switch {
-		case !ok:
+		case number >= len(pages[r.URL.Path]):
 			http.NotFound(w, r)
 		case r.URL.Query().Get("watch") != "":
 			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
@@ -48,7 +40,7 @@ func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig s
 			<-r.Context().Done()
 		default:
 			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-			_, _ = w.Write(body) // a client that went away
+			_, _ = w.Write(pages[r.URL.Path][number]) // fails if the client went away
 		}
 	}))
 	t.Cleanup(func() {
@@ -61,6 +53,42 @@ func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig s
 		t.Fatal(err)
 	}
 	return kubeconfig
+}
+
+// encodePages returns a list in pages, as a request with a limit of 500 gets them.
+func encodePages(t testing.TB, list runtime.Object) (pages [][]byte) {
+	t.Helper()
+	kinds, _, err := scheme.Scheme.ObjectKinds(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.GetObjectKind().SetGroupVersionKind(kinds[0])
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rest := items; len(pages) == 0 || len(rest) > 0; {
+		n := min(500, len(rest))
+		err := meta.SetList(list, rest[:n])
+		if rest = rest[n:]; len(rest) > 0 {
+			accessor.SetContinue(strconv.Itoa(len(pages) + 1))
+		} else {
+			accessor.SetContinue("")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page)
+	}
+	return pages
 }
 
 // size of a cluster; policies and services are per namespace.
@@ -87,19 +115,19 @@ func (n size) lists() map[string]runtime.Object {
 		pods.Items = append(pods.Items, n.pod(i))
 	}
 	for i := range n.services {
-		meta := n.meta(fmt.Sprintf("service-%d", i), i)
-		services.Items = append(services.Items, corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		head := n.meta(fmt.Sprintf("service-%d", i), i)
+		services.Items = append(services.Items, corev1.Service{ObjectMeta: head, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: fmt.Sprintf("10.96.%d.%d", i/250, i%250+1), Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
 			Selector: map[string]string{"app": fmt.Sprintf("app-%d", i)},
 		}})
-		slice := discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4}
+		slice := discoveryv1.EndpointSlice{ObjectMeta: head, AddressType: discoveryv1.AddressTypeIPv4}
 		slice.Name += "-x7k2p"
-		slice.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
+		slice.Labels = map[string]string{discoveryv1.LabelServiceName: head.Name}
 		for e := range 20 {
 			node := nodeName((i + e) % max(1, n.nodes))
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{address(i*20 + e)}, NodeName: &node,
-				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: meta.Namespace, Name: fmt.Sprintf("app-%d-%d", i, e), UID: meta.UID},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: head.Namespace, Name: fmt.Sprintf("app-%d-%d", i, e), UID: head.UID},
 			})
 		}
 		slices.Items = append(slices.Items, slice)

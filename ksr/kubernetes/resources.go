@@ -61,8 +61,9 @@ func describe[L runtime.Object](kind ksr.Kind, name string, example runtime.Obje
 // listWatch calls note with the outcome of each call.
 func (r resource) listWatch(note func(error)) *cache.ListWatch {
 	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := r.list(ctx, o)
+		DisableChunking: true, // listAll does it
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			list, err := r.listAll(ctx)
 			note(err)
 			return list, err
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/ksr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -129,10 +130,10 @@ func anyOf(conditions []cache.InformerSynced) bool {
 func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIndexInformer, delivered cache.InformerSynced, err error) {
 	informer = cache.NewSharedIndexInformer(r.listWatch(func(err error) { s.note(r, err) }), r.example, 0, nil)
 	err = informer.SetTransform(func(object any) (any, error) {
-		if o, ok := object.(ksr.Object); ok {
-			return ksr.Trim(o), nil
+		if o, ok := object.(runtime.Object); ok {
+			return trim(o), nil
 		}
-		return object, nil
+		return object, nil // a tombstone
 	})
 	if err != nil {
 		return nil, nil, err

@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,17 +34,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "prod"} }
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "prod"} }
 
 // cluster has one object of each kind.
 func cluster() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
-		&corev1.Pod{ObjectMeta: meta("a")},
-		&corev1.Service{ObjectMeta: meta("web")},
-		&networkingv1.NetworkPolicy{ObjectMeta: meta("deny")},
-		&discoveryv1.EndpointSlice{ObjectMeta: meta("web-1")},
+		&corev1.Pod{ObjectMeta: named("a")},
+		&corev1.Service{ObjectMeta: named("web")},
+		&networkingv1.NetworkPolicy{ObjectMeta: named("deny")},
+		&discoveryv1.EndpointSlice{ObjectMeta: named("web-1")},
 	}
 }
 
@@ -153,7 +154,7 @@ func TestAllObjectsAreReportedAtOnceAndThenTheirChanges(t *testing.T) {
 	s.awaitWatches(t)
 
 	ctx := context.Background()
-	changed := &corev1.Pod{ObjectMeta: meta("a"), Status: corev1.PodStatus{PodIP: "10.1.1.2"}}
+	changed := &corev1.Pod{ObjectMeta: named("a"), Status: corev1.PodStatus{PodIP: "10.1.1.2"}}
 	if _, err := s.CoreV1().Pods("prod").Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestAllObjectsAreReportedAtOnceAndThenTheirChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReport(t, reports, true, "no node n1")
-	if _, err := s.DiscoveryV1().EndpointSlices("prod").Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta("web-2")}, metav1.CreateOptions{}); err != nil {
+	if _, err := s.DiscoveryV1().EndpointSlices("prod").Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: named("web-2")}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wantReport(t, reports, true, "endpointslice prod/web-2")
@@ -196,8 +197,8 @@ func TestDeletionDuringAnOutageOfTheWatchIsReported(t *testing.T) {
 
 func TestTombstonesAreDeletions(t *testing.T) {
 	for name, object := range map[string]any{
-		"last state":            &corev1.Pod{ObjectMeta: meta("a")},
-		"tombstone with state":  cache.DeletedFinalStateUnknown{Key: "prod/a", Obj: &corev1.Pod{ObjectMeta: meta("a")}},
+		"last state":            &corev1.Pod{ObjectMeta: named("a")},
+		"tombstone with state":  cache.DeletedFinalStateUnknown{Key: "prod/a", Obj: &corev1.Pod{ObjectMeta: named("a")}},
 		"tombstone without any": cache.DeletedFinalStateUnknown{Key: "prod/a"},
 	} {
 		p := newPending()
@@ -212,10 +213,10 @@ func TestOnlyTheLastStateIsPending(t *testing.T) {
 	p := newPending()
 	h := p.handler(ksr.Pod)
 	for i := range 100 {
-		h.OnAdd(&corev1.Pod{ObjectMeta: meta("a")}, true)
-		h.OnUpdate(nil, &corev1.Pod{ObjectMeta: meta("b"), Status: corev1.PodStatus{PodIP: fmt.Sprint(i)}})
+		h.OnAdd(&corev1.Pod{ObjectMeta: named("a")}, true)
+		h.OnUpdate(nil, &corev1.Pod{ObjectMeta: named("b"), Status: corev1.PodStatus{PodIP: fmt.Sprint(i)}})
 	}
-	h.OnDelete(&corev1.Pod{ObjectMeta: meta("a")})
+	h.OnDelete(&corev1.Pod{ObjectMeta: named("a")})
 	c := p.take()
 	if got := refs(c); fmt.Sprint(got) != "[no pod prod/a pod prod/b]" || c.Set[0].(*corev1.Pod).Status.PodIP != "99" {
 		t.Errorf("pending: %q", got)
@@ -271,7 +272,7 @@ func TestNothingIsReportedWhileNothingCanBeRead(t *testing.T) {
 
 // Thousands of pods are kept in memory.
 func TestWhatIsNotReflectedIsNotKept(t *testing.T) {
-	p := &corev1.Pod{ObjectMeta: meta("a"), Spec: corev1.PodSpec{
+	p := &corev1.Pod{ObjectMeta: named("a"), Spec: corev1.PodSpec{
 		Volumes:    []corev1.Volume{{Name: "v"}},
 		Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
 	}}
@@ -284,5 +285,48 @@ func TestWhatIsNotReflectedIsNotKept(t *testing.T) {
 	}
 	if len(got.ManagedFields)+len(got.Spec.Volumes)+len(got.Spec.Containers[0].Env) > 0 {
 		t.Errorf("kept: %+v", got)
+	}
+}
+
+// pages is a resource whose lists come in pages, the last of which expires once.
+func pages(expire bool) (resource, *[]metav1.ListOptions) {
+	var asked []metav1.ListOptions
+	r := resource{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		asked = append(asked, o)
+		list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+		switch {
+		case o.Limit == 0:
+			list.Items = []corev1.Pod{{ObjectMeta: named("a")}, {ObjectMeta: named("b")}}
+		case o.Continue == "":
+			list.Continue, list.Items = "next", []corev1.Pod{{ObjectMeta: named("a")}}
+		case expire:
+			return nil, apierrors.NewResourceExpired("too late")
+		default:
+			list.Items = []corev1.Pod{{ObjectMeta: named("b")}}
+		}
+		return list, nil
+	}}
+	return r, &asked
+}
+
+func TestListsAreReadInPages(t *testing.T) {
+	for _, c := range []struct {
+		expire bool
+		calls  int
+	}{{false, 2}, {true, 3}} {
+		r, asked := pages(c.expire)
+		object, err := r.listAll(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := object.(*internalversion.List)
+		if len(list.Items) != 2 || list.Items[1].(*corev1.Pod).Name != "b" || list.ResourceVersion != "7" || len(*asked) != c.calls {
+			t.Errorf("expire %v: %d calls, list %+v", c.expire, len(*asked), list)
+		}
+		for _, o := range *asked {
+			if o.ResourceVersion != "" {
+				t.Errorf("a list may be stale: %+v", o)
+			}
+		}
 	}
 }
