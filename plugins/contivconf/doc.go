@@ -7,8 +7,9 @@
 //	                                                    └──> getters for the other plugins
 //
 // What can be checked without the node is checked by New, before anything is
-// touched: networks must parse, must be of one IP version, and must not overlap.
-// The rest is resolved at every resync, and again when this node's addresses in
-// Kubernetes change; if the outcome differs, NodeConfigChange makes all plugins
-// compute anew.
+// touched: networks must parse, must fit together by IP version, and must not
+// overlap. The rest is resolved at every resync, and again when this node's
+// addresses in Kubernetes change; if the outcome differs, NodeConfigChange makes
+// all plugins compute anew. NodeIPv4Change does so when the main link's address or
+// MTU changes.
 package contivconf
