@@ -30,6 +30,7 @@ func arpDescriptor(port Neighbours) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noM
 		Create:        create(port.Create),
 		Delete:        remove(port.Delete),
 		Retrieve:      retrieve(port.List),
+		RetrieveKeys:  retrieve(port.Find),
 		RetrieveAfter: []string{InterfaceDescriptor},
 		Dependencies: func(_ string, e *vpp_l3.ARPEntry) []kvscheduler.Dependency {
 			return []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}

@@ -152,6 +152,8 @@ type Routes interface {
 	Create(ctx context.Context, route *vpp_l3.Route) error
 	Delete(ctx context.Context, route *vpp_l3.Route) error
 	List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error)
+	// Find returns those of the expected routes that exist, like List.
+	Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error)
 }
 
 // Neighbours are the configured ARP and ND entries, by interface and address.
@@ -160,6 +162,8 @@ type Neighbours interface {
 	Create(ctx context.Context, entry *vpp_l3.ARPEntry) error
 	Delete(ctx context.Context, entry *vpp_l3.ARPEntry) error
 	List(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error)
+	// Find returns those of the expected entries that exist, like List.
+	Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error)
 }
 
 // VRFs are the VRF tables, by number and IP version. Tables 0 always exist; to

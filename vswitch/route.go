@@ -19,6 +19,7 @@ func routeDescriptor(port Routes) kvscheduler.Descriptor[*vpp_l3.Route, noMeta] 
 		Create:        create(port.Create),
 		Delete:        remove(port.Delete),
 		Retrieve:      retrieve(port.List),
+		RetrieveKeys:  retrieve(port.Find),
 		RetrieveAfter: []string{InterfaceDescriptor, VRFTableDescriptor},
 		Dependencies:  func(_ string, r *vpp_l3.Route) []kvscheduler.Dependency { return dependenciesOfRoute(r) },
 	}

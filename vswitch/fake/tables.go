@@ -139,6 +139,10 @@ func (p routes) List(ctx context.Context, _ []*vpp_l3.Route) ([]*vpp_l3.Route, e
 	return list(ctx, p.v, routeTable)
 }
 
+func (p routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
+	return find(ctx, p.v, expected, routeTable)
+}
+
 type neighbours struct{ v *VSwitch }
 
 func neighbourTable(n *Node) map[string]*vpp_l3.ARPEntry { return n.neighbours }
@@ -156,6 +160,10 @@ func (p neighbours) Delete(ctx context.Context, e *vpp_l3.ARPEntry) error {
 
 func (p neighbours) List(ctx context.Context, _ []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error) {
 	return list(ctx, p.v, neighbourTable)
+}
+
+func (p neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error) {
+	return find(ctx, p.v, expected, neighbourTable)
 }
 
 type vrfs struct{ v *VSwitch }

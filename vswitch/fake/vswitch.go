@@ -90,6 +90,19 @@ func list[V proto.Message](ctx context.Context, v *VSwitch, values func(*Node) m
 	return out, err
 }
 
+// find returns copies of the expected values that exist.
+func find[V proto.Message](ctx context.Context, v *VSwitch, expected []V, values func(*Node) map[string]V) ([]V, error) {
+	return list(ctx, v, func(n *Node) map[string]V {
+		found, all := make(map[string]V, len(expected)), values(n)
+		for _, e := range expected {
+			if value, ok := all[models.Key(e)]; ok {
+				found[models.Key(e)] = value
+			}
+		}
+		return found
+	})
+}
+
 // put stores a copy of a value in a table of the node, if check agrees.
 func put[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V, check func(*Node) error) error {
 	return v.do(ctx, func(n *Node) error {

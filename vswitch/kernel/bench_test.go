@@ -19,13 +19,7 @@ func BenchmarkPod(b *testing.B) {
 			site := newNode(b)
 			vs := site.Open(b)
 			b.Cleanup(func() { vs.Close() })
-			topo := vswitchtest.Topology{Node: 1, NIC: nic}
-			for _, v := range topo.Values() {
-				if iface, ok := v.(*vpp_interfaces.Interface); ok && iface.GetName() == vswitchtest.GatewayLoop {
-					check(b, vs.Interfaces().Create(b.Context(), iface))
-					check(b, vs.Interfaces().AddAddress(b.Context(), iface.GetName(), mustPrefix(iface.GetIpAddresses()[0])))
-				}
-			}
+			addGateway(b, vs)
 			for n := range others {
 				addPod(b, vs, n)
 			}
@@ -43,6 +37,16 @@ func BenchmarkPod(b *testing.B) {
 					deletePod(b, vs, 1000)
 				}
 			})
+			if others > 0 {
+				b.Run("find", func(b *testing.B) {
+					for b.Loop() {
+						found := findPod(b, vs, 0)
+						if len(found) != 3 {
+							b.Fatal(found)
+						}
+					}
+				})
+			}
 			b.Run("list interfaces", func(b *testing.B) {
 				for b.Loop() {
 					_, err := vs.Interfaces().List(b.Context(), nil)

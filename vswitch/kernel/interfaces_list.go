@@ -39,15 +39,13 @@ func (v interfaces) List(_ context.Context, expected []*vpp_interfaces.Interface
 }
 
 func (v interfaces) Find(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
-	wanted := map[string]bool{}
-	for _, iface := range expected {
-		wanted[iface.GetName()] = true
+	if inv := v.inventoryByName(expected); inv != nil {
+		if list := v.listMade(inv); len(list) == len(expected) {
+			settle(v.reg, expected, list)
+			return list, nil
+		}
 	}
-	list, err := v.List(ctx, expected)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list, func(iface *vpp_interfaces.Interface) bool { return !wanted[iface.GetName()] }), nil
+	return findIn(ctx, v.List, expected)
 }
 
 func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*inventory, error) {
@@ -55,12 +53,8 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 	if err != nil {
 		return nil, err
 	}
-	inv := &inventory{
-		devices: devs, addrs: map[int][]address{},
-		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
-	}
+	inv := newInventory(devs, expected)
 	for _, iface := range expected {
-		inv.expected[iface.GetName()] = iface
 		if iface.GetType() == vpp_interfaces.Interface_AF_PACKET {
 			if link := inv.hostSide(iface); link != nil {
 				inv.hostSides[link.Attrs().Index] = iface.GetName()
@@ -71,12 +65,7 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 	if err != nil {
 		return nil, fmt.Errorf("reading addresses: %w", err)
 	}
-	for _, a := range addrs {
-		inv.addrs[a.index] = append(inv.addrs[a.index], a)
-		if name, ok := inv.nameOf(a.index); ok && a.isOf(addressTexts(inv.expected[name])) {
-			inv.lenders[a.prefix.Addr()] = append(inv.lenders[a.prefix.Addr()], name)
-		}
-	}
+	inv.addAddresses(addrs)
 	for _, link := range devs.byIndex {
 		if _, ok := parseVXLANAlias(link.Attrs().Alias); ok {
 			inv.tunnels, err = v.fdb(0)
@@ -84,6 +73,26 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 		}
 	}
 	return inv, nil
+}
+
+func newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventory {
+	inv := &inventory{
+		devices: devs, addrs: map[int][]address{},
+		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
+	}
+	for _, iface := range expected {
+		inv.expected[iface.GetName()] = iface
+	}
+	return inv
+}
+
+func (inv *inventory) addAddresses(addrs []address) {
+	for _, a := range addrs {
+		inv.addrs[a.index] = append(inv.addrs[a.index], a)
+		if name, ok := inv.nameOf(a.index); ok && a.isOf(addressTexts(inv.expected[name])) {
+			inv.lenders[a.prefix.Addr()] = append(inv.lenders[a.prefix.Addr()], name)
+		}
+	}
 }
 
 func (inv *inventory) nameOf(index int) (string, bool) {

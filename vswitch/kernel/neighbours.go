@@ -72,19 +72,26 @@ func (v neighbours) List(_ context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp
 	hostSides := v.hostSides(devs)
 	var list []*vpp_l3.ARPEntry
 	for _, n := range found {
-		if n.proto != protoOurs || n.state&netlink.NUD_PERMANENT == 0 {
+		if !n.isOurs() {
 			continue
 		}
 		name, ok := hostSides[n.index]
 		if !ok {
 			name = deviceOrUnknown(devs, n.index)
 		}
-		entry := &vpp_l3.ARPEntry{Interface: name, IpAddress: n.ip.String(), PhysAddress: n.mac.String(), Static: true}
-		if want := wanted[id{name, n.ip}]; want != nil {
-			entry.IpAddress, entry.Static = want.GetIpAddress(), want.GetStatic()
-		}
-		list = append(list, entry)
+		list = append(list, describeNeighbour(n, name, wanted[id{name, n.ip}]))
 	}
 	settle(v.reg, expected, list)
 	return list, nil
+}
+
+func (n neighbour) isOurs() bool { return n.proto == protoOurs && n.state&netlink.NUD_PERMANENT != 0 }
+
+// describeNeighbour returns the value of an entry; want may be nil.
+func describeNeighbour(n neighbour, iface string, want *vpp_l3.ARPEntry) *vpp_l3.ARPEntry {
+	entry := &vpp_l3.ARPEntry{Interface: iface, IpAddress: n.ip.String(), PhysAddress: n.mac.String(), Static: true}
+	if want != nil {
+		entry.IpAddress, entry.Static = want.GetIpAddress(), want.GetStatic()
+	}
+	return entry
 }

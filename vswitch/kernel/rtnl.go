@@ -308,6 +308,23 @@ func (r *rtnl) neighbours() ([]neighbour, error) {
 	})
 }
 
+// neighbour reads one entry.
+func (r *rtnl) neighbour(index int, ip netip.Addr) (n neighbour, err error) {
+	req := r.request(unix.RTM_GETNEIGH, 0)
+	req.AddData(&netlink.Ndmsg{Family: uint8(family(ip)), Index: uint32(index)})
+	req.AddData(nl.NewRtAttr(netlink.NDA_DST, ip.AsSlice()))
+	msgs, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if err != nil {
+		return n, err
+	}
+	for _, m := range msgs {
+		if n, ok := parseNeighbour(m); ok {
+			return n, nil
+		}
+	}
+	return n, unix.ENOENT
+}
+
 func parseNeighbour(m []byte) (n neighbour, ok bool) {
 	if len(m) < sizeofNdmsg || (m[0] != unix.AF_INET && m[0] != unix.AF_INET6) {
 		return n, false
