@@ -100,17 +100,14 @@ func (c *Cluster) make(ctx context.Context) error {
 	var err error
 	c.lab, err = lab.Up(ctx, lab.Options{
 		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true,
-		StartTimeout: 3 * time.Minute, Progress: c.opts.Progress,
+		StartTimeout: startTimeout, Progress: c.opts.Progress,
 	})
+	if err == nil {
+		err = c.readState()
+	}
 	if err != nil {
 		return err
 	}
-	state, err := c.lab.State()
-	if err != nil {
-		return err
-	}
-	c.nodes, c.underlay = state.Nodes, state.Underlay()
-
 	images := make(chan error, 1)
 	go func() { images <- c.writeImages() }()
 	if err := c.writeIdentities(); err != nil {
@@ -128,6 +125,29 @@ func (c *Cluster) make(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (c *Cluster) readState() error {
+	state, err := c.lab.State()
+	if err != nil {
+		return err
+	}
+	c.nodes, c.underlay = state.Nodes, state.Underlay()
+	return nil
+}
+
+// Open returns a cluster that Up has made, perhaps in another process.
+func Open(opts Options) (*Cluster, error) {
+	c := newCluster(opts)
+	var err error
+	c.lab, err = lab.Open(lab.Options{Name: opts.Name, StartTimeout: startTimeout, Progress: opts.Progress})
+	if err == nil {
+		err = c.readState()
+	}
+	return c, err
+}
+
+// startTimeout bounds how long a part of Kubernetes may take until it is ready.
+const startTimeout = 3 * time.Minute
 
 // Dir is the directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }

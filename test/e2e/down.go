@@ -154,6 +154,39 @@ func removeTraces(dir string) error {
 	return nil
 }
 
+// Leftovers finds what exists of a cluster on this machine, without looking at its
+// records.
+func Leftovers(name string) ([]string, error) {
+	left, err := lab.Leftovers(lab.Options{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(Root, name)
+	mounts, err := mountPoints(dir)
+	if err != nil {
+		return nil, err
+	}
+	left = append(left, mounts...)
+	if exists(dir) {
+		left = append(left, dir)
+	}
+	dirs, err := hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	for _, hierarchy := range dirs {
+		if cgroup := filepath.Join(hierarchy, clusterCgroup(name)); exists(cgroup) {
+			left = append(left, cgroup)
+		}
+	}
+	return left, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // served tells if a process listens on the unix socket.
 func served(path string) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

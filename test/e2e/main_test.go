@@ -64,35 +64,100 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	start := time.Now()
-	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(start).Seconds(), line) }
-	cluster, err = e2e.Up(ctx, e2e.Options{
+	began := time.Now()
+	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(began).Seconds(), line) }
+	opts := e2e.Options{
 		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
 	}
 	code := 1
-	if err := cluster.Install(ctx); err != nil {
+	if err := start(ctx, opts, keep); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		if cluster == nil {
+			return 1
+		}
 		fmt.Fprintln(os.Stderr, diagnosis())
-	} else if progress("the cluster is ready"); ctx.Err() == nil {
+	} else if ctx.Err() == nil {
+		note("the cluster is ready after %s", time.Since(began).Round(100*time.Millisecond))
+		removed := removeWhenInterrupted(ctx, name, keep)
 		code = m.Run()
+		removed()
+		summary(code)
 	}
 	if keep {
 		fmt.Printf("the cluster stays: KUBECONFIG=%s/pki/admin.kubeconfig ip netns exec %s-underlay kubectl …\n", cluster.Dir(), name)
 		return code
 	}
 	progress("removing the cluster")
-	if err := e2e.Down(context.WithoutCancel(ctx), name); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	if !remove(name) {
 		return 1
 	}
 	progress("removed")
 	return code
+}
+
+// remove removes the cluster and tells what is left of it.
+func remove(name string) bool {
+	if err := e2e.Down(context.Background(), name); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return false
+	}
+	left, err := e2e.Leftovers(name)
+	if err != nil || len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "left of the cluster:", strings.Join(left, "\n"), err)
+		return false
+	}
+	return true
+}
+
+// removeWhenInterrupted ends this process when ctx ends: tests do not notice it.
+func removeWhenInterrupted(ctx context.Context, name string, keep bool) (cancel func() bool) {
+	return context.AfterFunc(ctx, func() {
+		fmt.Fprintln(os.Stderr, "interrupted, removing the cluster")
+		if !keep {
+			remove(name)
+		}
+		os.Exit(1)
+	})
+}
+
+// notes are what the tests have measured.
+var notes []string
+
+func note(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+
+// measured logs and notes what a test has measured.
+func measured(t *testing.T, format string, args ...any) {
+	t.Helper()
+	t.Logf(format, args...)
+	note("%s: %s", t.Name(), fmt.Sprintf(format, args...))
+}
+
+func summary(code int) {
+	fmt.Println("\nSummary")
+	for _, line := range notes {
+		fmt.Println("  " + line)
+	}
+	fmt.Println("  " + map[bool]string{true: "all tests passed", false: "tests FAILED, see above"}[code == 0])
+}
+
+// start makes the cluster, unless one was kept.
+func start(ctx context.Context, opts e2e.Options, kept bool) error {
+	if kept {
+		if existing, err := e2e.Open(opts); err == nil {
+			cluster = existing
+			return nil
+		}
+	}
+	var err error
+	if cluster, err = e2e.Up(ctx, opts); err != nil {
+		return err
+	}
+	if beforeContiv, err = nodeProblems(ctx); err != nil {
+		return err
+	}
+	return cluster.Install(ctx)
 }
 
 // startGuard starts this program as a guard, which removes the cluster should this
@@ -135,9 +200,9 @@ func diagnosis() string {
 	var b strings.Builder
 	for _, args := range [][]string{
 		{"get", "nodes,pods", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
-		{"logs", "-n", "kube-system", "-l", "app=contiv-agent", "--all-containers", "--tail=15"},
-		{"logs", "-n", "kube-system", "-l", "app=contiv-ksr", "--tail=15"},
+		{"events", "-A", "--types=Warning"},
+		{"logs", "-n", "kube-system", "-l", "app=contiv-agent", "--all-containers", "--tail=5", "--prefix"},
+		{"logs", "-n", "kube-system", "-l", "app=contiv-ksr", "--tail=5", "--prefix"},
 	} {
 		out, err := cluster.Kubectl(ctx, args...)
 		fmt.Fprintf(&b, "--- kubectl %s\n%s", strings.Join(args, " "), out)

@@ -63,3 +63,6 @@ func ProcessesIn(netns, name string) []Process {
 
 // Kill ends the process with SIGKILL and waits for its end.
 func (p Process) Kill() error { return p.kill() }
+
+// NewREST returns the REST API that a process serves on a unix socket.
+func NewREST(socket string) *REST { return newREST(socket) }
