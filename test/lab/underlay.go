@@ -44,7 +44,9 @@ func (l *Lab) makeUnderlay(st *State) error {
 		}
 	}
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeBridge}}
+		// With an address of its own, for else it gets that of a port, and another one
+		// when nodes come and go: their neighbours would send to the wrong one.
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeBridge, HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, 0xfe}}}
 		if err := h.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("adding bridge %s: %w", nodeBridge, err)
 		}
