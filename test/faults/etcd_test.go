@@ -95,7 +95,7 @@ func downWithoutMirror(t *testing.T, s *site, p *proxy) {
 }
 
 func neverComes(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd never comes, no mirror", "As above, but etcd stays away. The agent ends at the `startupResyncDeadline` (30 s, here 8 s), to be started again by whoever supervises it.")
+	f := begin(t, s, "etcd never comes, no mirror", "As before, but etcd stays away. The agent ends at the `startupResyncDeadline` (30 s, here 8 s), to be started again by whoever supervises it.")
 	s.kill(t, "node2")
 	p.set(refuse, 0)
 	conf := s.Path("nodes", "node2", "controller.conf")
