@@ -2,8 +2,9 @@
 // Kubernetes objects that the agents need in the key-value store, and removes
 // from the store what belonged to nodes that left the cluster.
 //
-//	Source ──Changes──> wanted state ──> Reflector ──Put, Delete──> store, below /vnf-agent/contiv-ksr/
-//	(manifests, …)       (in memory)       │    ▲
+//	Source ──Changes──> wanted state ──> Reflector ──transactions──> store, below /vnf-agent/contiv-ksr/
+//	(manifests,          (in memory)       │    ▲ ▲
+//	 API server)                           │    │ └── Elector: only one of several instances writes
 //	                                       │    └── after a failure, or when the store
 //	                                       │        lost data: list, compare, sweep
 //	                                       ├──> <node>'s ID and configuration, when a node is deleted
@@ -11,8 +12,9 @@
 //
 // The wanted state is a map from key to value. A resync lists what the store
 // holds below the prefixes of the reflected kinds, writes what is missing or
-// different and, if the source is complete, sweeps the rest. After it, each
-// change of the source is one write, if it is a change of the value at all. The
-// first write that fails leads to another resync, repeated with a back-off until
-// it succeeds. Nothing outside those prefixes is swept.
+// different and, if the source is complete, sweeps the rest. After it, changes of
+// the source are written as they come, if they change the value at all; those that
+// come while a transaction is under way wait, the last one per key, and share the
+// next. The first write that fails leads to another resync, repeated with a
+// back-off until it succeeds. Nothing outside those prefixes is swept.
 package ksr
