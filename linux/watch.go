@@ -20,6 +20,9 @@ const (
 	// retryDelay is after how long obtained values are pushed again that the
 	// scheduler did not take.
 	retryDelay = time.Second
+	// maxSettling bounds how often a difference is looked at again while events
+	// keep coming.
+	maxSettling = 10
 )
 
 // rtmNewNSID and rtmDelNSID are message types of linux/rtnetlink.h.
@@ -228,11 +231,56 @@ func deletedNSID(data []byte) int {
 	return -1
 }
 
+// drift compares the batch with the inventory. A difference may be what we did
+// ourselves since: the inventory knows it already, but its event is still to be
+// read. It has been queued before the inventory knew, so that a second comparison
+// settles it.
+func (w *watcher) drift() *drift {
+	for range maxSettling {
+		if d := w.batch.drift(w.p.inventory); len(d.keys) == 0 || !w.readQueued() {
+			return d
+		}
+	}
+	return w.batch.drift(w.p.inventory)
+}
+
+// readQueued adds the events to the batch that are waiting; false if there were
+// none. What is wrong with the socket is left for receive to find.
+func (w *watcher) readQueued() (some bool) {
+	conn, err := w.socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	buffer, control := make([]byte, 1<<16), make([]byte, 256)
+	for {
+		var n, controlled int
+		var received error
+		err := conn.Control(func(fd uintptr) {
+			n, controlled, _, _, received = unix.Recvmsg(int(fd), buffer, control, unix.MSG_DONTWAIT)
+		})
+		if err == nil {
+			err = received
+		}
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			w.batch.lost = true
+			return true
+		case err != nil:
+			return some
+		}
+		some = true
+		w.handle(slices.Clone(buffer[:n]), senderNSID(control[:controlled]))
+	}
+}
+
 // flush reports what the batch shows to differ and begins a new one.
 func (w *watcher) flush() {
+	d := w.drift()
 	b := w.batch
 	w.batch, w.flushAt = newBatch(), time.Time{}
-	if d := b.drift(w.p.inventory); len(d.keys) > 0 {
+	if len(d.keys) > 0 {
 		keys := d.sortedKeys()
 		w.p.log.Info("drift noticed", "reason", d.reason(), "keys", keys)
 		w.report(d.reason(), keys...)
