@@ -65,7 +65,8 @@ func BenchmarkCalls(b *testing.B) {
 	}
 	w.Flush()
 	s.shares(b, &report, adds[s.contiv])
-	b.Logf("%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound, &report)
+	// Not with Log, which cuts long output.
+	fmt.Printf("\n%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound, &report)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(adds[s.contiv].p(50), "ADD-p50-ms")
 	b.ReportMetric(adds[s.contiv].p(99), "ADD-p99-ms")

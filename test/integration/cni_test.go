@@ -255,28 +255,42 @@ func TestCheckIsTrue(t *testing.T) {
 	l := require(t)
 	runtime, list := newRuntime(t, l, "node1"), conflist(t, l.Conflist("node1"))
 	intact := addSandbox(t, l, runtime, list, "intact", nil)
-	const everything = "ip -o link show eth0; ip -o addr show eth0; ip route; ip neigh; ip -o addr show lo"
+	const (
+		everything = "ip -o link show eth0; ip -o addr show eth0; ip route; ip neigh; ip -o addr show lo"
+		onNode     = "ip -o link show $DEV; ip route show $IP; ip neigh show $IP"
+	)
+	node := l.Name() + "-node1"
 	for name, test := range map[string]struct{ damage, named string }{
-		"address":       {"ip address del $IP/32 dev eth0", "address/static/"},
-		"default route": {"ip route del default", "route/0.0.0.0/0"},
-		"link route":    {"ip route del default; ip route del $GW", "route/$GW/32"},
-		"neighbour":     {"ip neigh del $GW dev eth0", "arp/"},
-		"MAC address":   {"ip link set eth0 address 02:00:00:00:00:07", "linux-tap"},
-		"MTU":           {"ip link set eth0 mtu 1300", "linux-tap"},
-		"state":         {"ip link set eth0 down", "linux-tap"},
-		"interface":     {"ip link del eth0", "linux-tap"},
-		"loopback":      {"ip link set lo down", "linux-loop"},
+		"route on the node":     {"node: ip route del $IP", "vrf/0/dst/$IP/32"},
+		"neighbour on the node": {"node: ip neigh del $IP dev $DEV", "config/vpp/v2/arp/"},
+		"device on the node":    {"node: ip link set $DEV down", "config/vpp/v2/interfaces/vpp-tap"},
+		"address":               {"ip address del $IP/32 dev eth0", "address/static/"},
+		"default route":         {"ip route del default", "route/0.0.0.0/0"},
+		"link route":            {"ip route del default; ip route del $GW", "route/$GW/32"},
+		"neighbour":             {"ip neigh del $GW dev eth0", "arp/"},
+		"MAC address":           {"ip link set eth0 address 02:00:00:00:00:07", "linux-tap"},
+		"MTU":                   {"ip link set eth0 mtu 1300", "linux-tap"},
+		"state":                 {"ip link set eth0 down", "linux-tap"},
+		"interface":             {"ip link del eth0", "linux-tap"},
+		"loopback":              {"ip link set lo down", "linux-loop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := addSandbox(t, l, runtime, list, "damaged", nil)
 			if err := s.check(t); err != nil {
 				t.Fatalf("before the damage: %v", err)
 			}
-			before := s.exec(t, everything)
-			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String())
-			s.exec(t, values.Replace(test.damage))
+			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String(), "$DEV", s.result.Interfaces[0].Name)
+			state := func() string {
+				return s.exec(t, everything+" || true") + inNetns(t, node, values.Replace(onNode))
+			}
+			before := state()
+			if damage, ok := strings.CutPrefix(values.Replace(test.damage), "node: "); ok {
+				inNetns(t, node, damage)
+			} else {
+				s.exec(t, damage)
+			}
 			err := s.check(t)
-			if now := s.exec(t, everything+" || true"); err == nil && now != before {
+			if now := state(); err == nil && now != before {
 				t.Errorf("CHECK succeeds; before:\n%s\nnow:\n%s", before, now)
 			}
 			if err != nil && (code(err) != 100 || !strings.Contains(err.Error(), values.Replace(test.named))) {
