@@ -1,0 +1,103 @@
+package main
+
+import "fmt"
+
+// bar is what a benchmark of the KVScheduler must reach in one of its metrics,
+// of which less is better.
+type bar struct {
+	benchmark string // without "Benchmark"
+	title     string
+	unit      string // as the benchmark reports it
+	limits    []limit
+	// growth bounds the last of the limits' results divided by the first; 0: no
+	// bound. Benchmarks whose unit is time per value are linear if it is small.
+	growth float64
+}
+
+// limit is the bar for one sub-benchmark.
+type limit struct {
+	name string // e.g. "N=100"; "" if the benchmark has no parts
+	most float64
+	rule string // where most comes from
+}
+
+// linear is the growth of the time per value that caches and the depth of trees
+// explain while the size grows by three powers of ten; if work were quadratic,
+// it would be 1000.
+const linear = 3
+
+// Ligato's scheduler on two cores with a map as southbound, history and printing
+// off: N interfaces and N routes that depend on them.
+var (
+	peerCreate = map[int]float64{100: 4.7, 1_000: 7.5, 10_000: 9.7, 100_000: 124} // µs per value
+	peerResync = map[int]float64{100: 3.4, 1_000: 4.5, 10_000: 9.8, 100_000: 130} // µs per value, full resync without differences
+	peerUpdate = map[int]float64{100: 9, 1_000: 6, 10_000: 7, 100_000: 10}        // µs, median of updates of one value
+	peerHeap   = map[int]float64{1_000: 1670, 10_000: 930, 100_000: 880}          // bytes per value
+)
+
+var bars = []bar{
+	{
+		benchmark: "Create", title: "one transaction creates N interfaces and N routes", unit: "µs/value",
+		limits: peers("N", peerCreate, 10), growth: 2,
+	},
+	{
+		benchmark: "UpdateOne", title: "one of N values is updated", unit: "p50-µs",
+		limits: peers("N", peerUpdate, 1), growth: 2,
+	},
+	{
+		benchmark: "ResyncWithoutDifferences", title: "full resync without differences", unit: "µs/value",
+		limits: peers("N", peerResync, 20), growth: linear,
+	},
+	{
+		benchmark: "Flap", title: "a value with K dependents flaps", unit: "µs/value",
+		limits: unlimited("K", 10, 100, 1_000, 10_000), growth: linear,
+	},
+	{
+		benchmark: "PendingUnblocked", title: "what N values wait for appears", unit: "µs/value",
+		limits: unlimited("N", 100, 1_000, 10_000, 100_000), growth: linear,
+	},
+	{
+		benchmark: "Failures", title: "1 % of creates fail once", unit: "reads/failure",
+		limits: []limit{{"", 1, "keys read ≤ keys failed"}},
+	},
+	{
+		benchmark: "Memory", title: "steady state, history off", unit: "heap-B/value",
+		limits: peers("N", peerHeap, 1),
+	},
+	{
+		benchmark: "Memory", title: "endless churn, history of 8 MiB", unit: "heap/limit",
+		limits: []limit{{"churn", 1, "its limit holds"}},
+	},
+	{
+		benchmark: "ReadsDuringTransaction", title: "reads while southbound calls of 1 ms run", unit: "p99-µs",
+		limits: []limit{{"", 100, "p99 under 100 µs"}},
+	},
+}
+
+// peers are limits at the peer's numbers; at the largest size, we must be
+// faster by the factor.
+func peers(letter string, numbers map[int]float64, factor float64) []limit {
+	var limits []limit
+	for n := 100; n <= 100_000; n *= 10 {
+		most, ok := numbers[n]
+		if !ok {
+			continue
+		}
+		l := limit{fmt.Sprintf("%s=%d", letter, n), most, "peer"}
+		if n == 100_000 && factor != 1 {
+			l.most /= factor
+			l.rule = fmt.Sprintf("peer (%s) / %g", number(most), factor)
+		}
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+// unlimited are measurements that only matter in proportion.
+func unlimited(letter string, sizes ...int) []limit {
+	limits := make([]limit, len(sizes))
+	for i, n := range sizes {
+		limits[i].name = fmt.Sprintf("%s=%d", letter, n)
+	}
+	return limits
+}

@@ -1,0 +1,11 @@
+// Command bench runs the benchmarks and compares those of the KVScheduler with
+// what they must reach: the numbers of Ligato's scheduler, or a rule such as
+// "time per value stays flat".
+//
+//	go test -bench ──> lines ──┬── of kvscheduler ──> table: measured, bar, ok or missed
+//	                           ├── of others ───────> printed as they are
+//	                           └── all ─────────────> a file (-raw), and printed with -v
+//
+// A bar that is missed is no failure: machines are noisy. A benchmark that fails
+// or does not build is one. With -count N the best of N results counts.
+package main

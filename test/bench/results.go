@@ -1,0 +1,76 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const scheduler = "github.com/contiv/contiv/kvscheduler"
+
+// results are the metrics of the KVScheduler's benchmarks: the best ones, by
+// name of the benchmark ("Create/N=100") and unit.
+type results map[string]map[string]float64
+
+// reader takes the output of go test apart, line by line.
+type reader struct {
+	results results
+	pkg     string
+}
+
+var processors = regexp.MustCompile(`-\d+$`)
+
+// line returns whether the line is to be printed: it tells something, and not of
+// a benchmark that gets into the table.
+func (r *reader) line(text string) bool {
+	if pkg, ok := strings.CutPrefix(text, "pkg: "); ok {
+		r.pkg = pkg
+		return pkg != scheduler
+	}
+	fields := strings.Fields(text)
+	switch {
+	case len(fields) == 0 || fields[0] == "?" || fields[0] == "PASS" || fields[0] == "ok":
+		return false
+	case fields[0] == "goos:" || fields[0] == "goarch:" || fields[0] == "cpu:":
+		return false
+	case strings.HasSuffix(text, "[no test files]"):
+		return false
+	}
+	name, ok := strings.CutPrefix(fields[0], "Benchmark")
+	if r.pkg != scheduler || !ok {
+		return true
+	}
+	name = processors.ReplaceAllString(name, "")
+	ours := false
+	for _, b := range bars {
+		ours = ours || b.benchmark == strings.Split(name, "/")[0]
+	}
+	if !ours {
+		return true
+	}
+	for i := 2; i+1 < len(fields); i += 2 { // name, iterations, and pairs of number and unit
+		if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
+			r.results.add(name, fields[i+1], v)
+		}
+	}
+	return false
+}
+
+func (r results) add(name, unit string, v float64) {
+	if r[name] == nil {
+		r[name] = map[string]float64{}
+	}
+	if old, ok := r[name][unit]; !ok || v < old {
+		r[name][unit] = v
+	}
+}
+
+// of returns the metric of the bar's benchmark at a limit.
+func (r results) of(b bar, l limit) (v float64, ok bool) {
+	name := b.benchmark
+	if l.name != "" {
+		name += "/" + l.name
+	}
+	v, ok = r[name][b.unit]
+	return v, ok
+}
