@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +37,7 @@ func (c *Cluster) makeDirectory() error {
 			return err
 		}
 	}
-	return nil
+	return c.noteTraces()
 }
 
 // Down removes a cluster: processes, cgroups, namespaces, mounts and files. It goes
@@ -58,12 +57,15 @@ func Down(ctx context.Context, name string) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cluster %s is not removed completely: %w", name, err)
 	}
+	if err := removeTraces(dir); err != nil {
+		return err
+	}
 	// Only when nothing is mounted: it could be a directory of the machine.
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	os.Remove(Root) // if it is empty
-	return removeTraces(dir)
+	return nil
 }
 
 func stopKubelets(ctx context.Context, l *lab.Lab) error {
@@ -124,36 +126,6 @@ func mountPoints(dir string) ([]string, error) {
 // unescape is what mountinfo does to blanks in paths.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// removeTraces removes what kubelet and containerd leave in places of the machine
-// that no option of theirs moves: links to logs that are gone, and the sockets of
-// shims that have ended. Directories go when they are empty.
-func removeTraces(dir string) error {
-	const containerLogs, shimSockets, devicePlugins = "/var/log/containers", "/run/containerd/s", "/var/lib/kubelet/device-plugins"
-	links, err := os.ReadDir(containerLogs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range links {
-		link := filepath.Join(containerLogs, e.Name())
-		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, dir+"/") {
-			os.Remove(link)
-		}
-	}
-	sockets, err := os.ReadDir(shimSockets)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range sockets {
-		if socket := filepath.Join(shimSockets, e.Name()); !served(socket) {
-			os.Remove(socket)
-		}
-	}
-	for _, d := range []string{containerLogs, shimSockets, "/run/containerd/fifo", "/run/containerd", devicePlugins, "/var/lib/kubelet"} {
-		os.Remove(d)
-	}
-	return nil
-}
-
 // Leftovers finds what exists of a cluster on this machine, without looking at its
 // records.
 func Leftovers(name string) ([]string, error) {
@@ -180,19 +152,4 @@ func Leftovers(name string) ([]string, error) {
 		}
 	}
 	return left, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-// served tells if a process listens on the unix socket.
-func served(path string) bool {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return true
-	}
-	defer unix.Close(fd)
-	return !errors.Is(unix.Connect(fd, &unix.SockaddrUnix{Name: path}), unix.ECONNREFUSED)
 }
