@@ -65,8 +65,15 @@ func sequenceOf(t *kvscheduler.RecordedTxn) sequence {
 	if source == laneNB {
 		s.arrow(laneNB, laneScheduler, "Commit")
 	}
-	for _, op := range t.Executed {
+	reads := t.Retrieved
+	for i, op := range t.Executed {
+		for ; len(reads) > 0 && reads[0].After <= i; reads = reads[1:] {
+			s.retrieve(reads[0])
+		}
 		s.operation(op)
+	}
+	for _, r := range reads {
+		s.retrieve(r)
 	}
 	s.lanes = append(s.lanes, laneSB)
 	return s
@@ -74,6 +81,31 @@ func sequenceOf(t *kvscheduler.RecordedTxn) sequence {
 
 func (s *sequence) arrow(from, to, text string) {
 	s.steps = append(s.steps, step{from: from, to: to, text: text})
+}
+
+func (s *sequence) retrieve(r kvscheduler.RecordedRetrieve) {
+	s.lane(r.Descriptor)
+	asked := "all"
+	if n := len(r.Keys) + r.MoreKeys; n > 0 {
+		asked = r.Keys[0]
+		if n > 1 {
+			asked += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
+	s.arrow(laneScheduler, r.Descriptor, "RETRIEVE "+asked)
+	s.steps = append(s.steps, step{from: r.Descriptor, to: laneSB, text: took(r.Duration), failed: r.Err != nil})
+	result := fmt.Sprintf("%d found", r.Found)
+	if r.Err != nil {
+		result, _, _ = strings.Cut(r.Err.Error(), "\n")
+	}
+	s.steps = append(s.steps, step{from: r.Descriptor, to: laneScheduler, text: result, failed: r.Err != nil})
+}
+
+// lane adds the lane of a descriptor, unless it is there.
+func (s *sequence) lane(descriptor string) {
+	if !slices.Contains(s.lanes, descriptor) {
+		s.lanes = append(s.lanes, descriptor)
+	}
 }
 
 func (s *sequence) operation(op kvscheduler.RecordedOp) {
@@ -86,9 +118,7 @@ func (s *sequence) operation(op kvscheduler.RecordedOp) {
 		s.steps = append(s.steps, step{from: laneScheduler, text: result + flags}) // no descriptor was called
 		return
 	}
-	if !slices.Contains(s.lanes, op.Descriptor) {
-		s.lanes = append(s.lanes, op.Descriptor)
-	}
+	s.lane(op.Descriptor)
 	s.arrow(laneScheduler, op.Descriptor, fmt.Sprintf("%v %s%s", op.Operation, op.Key, flags))
 	s.steps = append(s.steps, step{from: op.Descriptor, to: laneSB, text: took(op.Duration), failed: op.NewErr != nil})
 	if op.NewErr != nil {

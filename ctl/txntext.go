@@ -36,6 +36,7 @@ func (p printer) writeTxn(node string, txn causedTxn, name string) {
 		}
 		p.writeOperations(t.Executed, shown)
 	}
+	p.writeRetrieved(t.Retrieved)
 	if len(txn.events) > 0 {
 		p.printf("\n")
 		events := p.table("EVENT", "WHAT HAPPENED")
@@ -92,6 +93,29 @@ func (p printer) writeOperations(ops []kvscheduler.RecordedOp, shown map[string]
 		if text := operationText(op, shown[op.Key]); text != "" {
 			t.add(row(" ", " ", " ", " ", "  "+text)...)
 		}
+	}
+	t.write()
+}
+
+// writeRetrieved shows what was read from the vswitch, one line each.
+func (p printer) writeRetrieved(reads []kvscheduler.RecordedRetrieve) {
+	if len(reads) == 0 {
+		return
+	}
+	p.printf("\n")
+	t := p.table("READ", "AFTER NR", "FOUND", "TOOK", "KEYS")
+	for _, r := range reads {
+		keys := "all"
+		if len(r.Keys) > 0 {
+			keys = strings.Join(r.Keys, " ")
+		}
+		if r.MoreKeys > 0 {
+			keys += fmt.Sprintf(" and %d more", r.MoreKeys)
+		}
+		if r.Err != nil {
+			keys += fmt.Sprintf("  error: %v", r.Err)
+		}
+		t.add(r.Descriptor, strconv.Itoa(r.After), strconv.Itoa(r.Found), took(r.Duration), keys)
 	}
 	t.write()
 }

@@ -27,12 +27,19 @@ func (t *RecordedTxn) WriteDiagram(w io.Writer) error {
 	b.WriteString("    participant S as KVScheduler\n")
 	lanes := map[string]string{}
 	var order []string
-	for i := range t.Executed {
-		if name := t.Executed[i].Descriptor; name != "" && t.Executed[i].called() && lanes[name] == "" {
+	lane := func(name string) {
+		if lanes[name] == "" {
 			lanes[name] = fmt.Sprintf("D%d", len(lanes)+1)
 			order = append(order, name)
 		}
 	}
+	t.inOrder(
+		func(r *RecordedRetrieve) { lane(r.Descriptor) },
+		func(i int) {
+			if t.Executed[i].called() {
+				lane(t.Executed[i].Descriptor)
+			}
+		})
 	for _, name := range order {
 		fmt.Fprintf(&b, "    participant %s as %s\n", lanes[name], mermaid(name))
 	}
@@ -61,9 +68,9 @@ func (t *RecordedTxn) WriteDiagram(w io.Writer) error {
 	if source == "NB" {
 		b.WriteString("    NB->>S: Commit\n")
 	}
-	for i := range t.Executed {
-		t.Executed[i].draw(&b, lanes)
-	}
+	t.inOrder(
+		func(r *RecordedRetrieve) { r.draw(&b, lanes[r.Descriptor]) },
+		func(i int) { t.Executed[i].draw(&b, lanes) })
 	if source == "NB" {
 		result := "done"
 		if slices.ContainsFunc(t.Executed, func(op RecordedOp) bool { return op.NewErr != nil }) {
@@ -81,6 +88,15 @@ func (t *RecordedTxn) WriteDiagram(w io.Writer) error {
 // called tells if the descriptor was called for the operation.
 func (op *RecordedOp) called() bool {
 	return !op.NOOP && op.Descriptor != "" && op.NewState != pb.ValueState_OBTAINED && op.PrevState != pb.ValueState_OBTAINED
+}
+
+func (r *RecordedRetrieve) draw(b *strings.Builder, lane string) {
+	fmt.Fprintf(b, "    S->>%s: Retrieve %s\n", lane, mermaid(r.asked()))
+	arrow := "->>"
+	if r.Err != nil {
+		arrow = "-x"
+	}
+	fmt.Fprintf(b, "    %s%sSB: read\n    %s-->>S: %s\n", lane, arrow, lane, mermaid(r.result()))
 }
 
 func (op *RecordedOp) draw(b *strings.Builder, lanes map[string]string) {

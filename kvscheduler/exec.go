@@ -37,6 +37,7 @@ type exec struct {
 
 	recording bool
 	ops       []RecordedOp
+	reads     []RecordedRetrieve
 	skipped   int      // ops that a later one replaced
 	changes   []change // in the order of the first change
 	order     []string // the same, in order, if they may have to be reverted

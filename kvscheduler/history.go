@@ -95,7 +95,7 @@ func (h *history) trim(now time.Time) {
 
 // size estimates the memory that the record keeps alive.
 func (r *record) size() int {
-	const txn, op, nodes, info = 256, 220, 400, 200
+	const txn, op, retrieve, nodes, info = 280, 220, 160, 400, 200
 	bytes := txn + len(r.txn.Description)
 	for _, kv := range r.txn.Values {
 		bytes += 64 + len(kv.Key) + sizeOf(kv.Value)
@@ -106,6 +106,16 @@ func (r *record) size() int {
 		bytes += op + len(o.Key)
 		if o.NewErr != nil {
 			bytes += len(o.NewErr.Error())
+		}
+	}
+	for i := range r.txn.Retrieved {
+		read := &r.txn.Retrieved[i]
+		bytes += retrieve
+		for _, key := range read.Keys {
+			bytes += 16 + len(key)
+		}
+		if read.Err != nil {
+			bytes += len(read.Err.Error())
 		}
 	}
 	for _, c := range r.changes {

@@ -156,6 +156,31 @@ func (op *RecordedOp) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+type retrieveForm struct {
+	Descriptor string
+	Keys       []string `json:",omitempty"` // none: all
+	MoreKeys   int      `json:",omitempty"`
+	Found      int
+	After      int
+	Duration   time.Duration
+	ErrMsg     string `json:",omitempty"`
+}
+
+// MarshalJSON writes the form in which REST serves the record.
+func (r RecordedRetrieve) MarshalJSON() ([]byte, error) {
+	return json.Marshal(retrieveForm{r.Descriptor, r.Keys, r.MoreKeys, r.Found, r.After, r.Duration, message(r.Err)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
+func (r *RecordedRetrieve) UnmarshalJSON(b []byte) error {
+	var f retrieveForm
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	*r = RecordedRetrieve{f.Descriptor, f.Keys, f.MoreKeys, f.Found, f.After, f.Duration, errorOf(f.ErrMsg)}
+	return nil
+}
+
 type txnForm struct {
 	SeqNum         uint64
 	TxnType        string
@@ -168,6 +193,7 @@ type txnForm struct {
 	Values         []KeyValue
 	Planned        []RecordedOp `json:",omitempty"`
 	Executed       []RecordedOp
+	Retrieved      []RecordedRetrieve `json:",omitempty"`
 }
 
 // MarshalJSON writes the form in which REST serves the record.
@@ -175,7 +201,7 @@ func (t *RecordedTxn) MarshalJSON() ([]byte, error) {
 	f := txnForm{
 		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
 		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
-		SouthboundTime: t.SouthboundTime, Values: t.Values, Planned: t.Planned, Executed: t.Executed,
+		SouthboundTime: t.SouthboundTime, Values: t.Values, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
 	}
 	if f.Values == nil {
 		f.Values = []KeyValue{}
@@ -203,7 +229,7 @@ func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
 	*t = RecordedTxn{
 		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
 		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
-		SouthboundTime: f.SouthboundTime, Values: f.Values, Planned: f.Planned, Executed: f.Executed,
+		SouthboundTime: f.SouthboundTime, Values: f.Values, Planned: f.Planned, Executed: f.Executed, Retrieved: f.Retrieved,
 	}
 	return nil
 }

@@ -33,6 +33,8 @@ type RecordedTxn struct {
 	// Planned is set for WithSimulation: what would be executed if nothing failed.
 	Planned  []RecordedOp
 	Executed []RecordedOp
+	// Retrieved tells what was read from the southbound, in order.
+	Retrieved []RecordedRetrieve
 	// SouthboundTime is the time spent in callbacks of descriptors.
 	SouthboundTime time.Duration
 }

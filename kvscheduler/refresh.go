@@ -104,7 +104,10 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	if caller == nil {
 		caller = r.x.reader
 	}
-	if err := caller.do(c); err != nil {
+	caller.last = 0 // it may not get as far as to call
+	err := caller.do(c)
+	r.x.retrieved(c, nodes, only != nil, err)
+	if err != nil {
 		r.x.errs = append(r.x.errs, &KeyError{Key: c.h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
 		r.x.log.Error("southbound not read", "descriptor", c.h.name, "error", err)
 		return

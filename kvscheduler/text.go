@@ -28,6 +28,8 @@ func (t *RecordedTxn) String() string {
 //	  executed:
 //	    1. CREATE  config/vpp/v2/interfaces/tap1  1.9ms
 //	         {"name":"tap1"}
+//
+// Readings of the southbound are shown between the operations, without number.
 func (t *RecordedTxn) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "#%d %s", t.SeqNum, t.title())
@@ -56,9 +58,9 @@ func (t *RecordedTxn) WriteText(w io.Writer) error {
 	} else {
 		b.WriteString("  executed:\n")
 	}
-	for i := range t.Executed {
-		t.Executed[i].writeText(b, i+1)
-	}
+	t.inOrder(
+		func(r *RecordedRetrieve) { r.writeText(b) },
+		func(i int) { t.Executed[i].writeText(b, i+1) })
 	return b.Flush()
 }
 
@@ -80,6 +82,14 @@ func (t *RecordedTxn) title() string {
 		return "Downstream Resync"
 	}
 	return "NB Transaction"
+}
+
+func (r *RecordedRetrieve) writeText(b *bufio.Writer) {
+	fmt.Fprintf(b, "    -  %v", r)
+	if r.Duration > 0 {
+		fmt.Fprintf(b, "  %s", short(r.Duration))
+	}
+	b.WriteByte('\n')
 }
 
 func (op *RecordedOp) writeText(b *bufio.Writer, number int) {

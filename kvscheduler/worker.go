@@ -167,7 +167,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	t := &RecordedTxn{
 		SeqNum: x.seq, Type: j.typ, Resync: j.opts.resync, Description: j.opts.description,
 		Start: start, Stop: stop, SouthboundTime: southbound,
-		Values: j.values, Planned: x.planned, Executed: x.recorded(),
+		Values: j.values, Planned: x.planned, Executed: x.recorded(), Retrieved: x.recordedReads(),
 	}
 	for _, n := range j.notifications {
 		t.Values = append(t.Values, KeyValue{n.Key, n.Value})

@@ -1,0 +1,92 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A resync reads all, a failure only what failed; both are in the record, in order.
+func TestRetrievesAreRecorded(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
+	mustCommit(t, s, "a/1=x a/2=x")
+	sb.failNext("CREATE a/3", errBoom)
+	_, _ = commit(t, s, "a/3=x a/4=x")
+	_, err := s.NewTransaction().Commit(t.Context(), WithResync(DownstreamResync))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, txn := range s.History(noTime, noTime) {
+		for _, r := range txn.Retrieved {
+			got = append(got, fmt.Sprintf("#%d after %d: %v", txn.SeqNum, r.After, r))
+			if r.Duration <= 0 {
+				t.Errorf("%v: took %v", r, r.Duration)
+			}
+		}
+	}
+	want := []string{
+		"#1 after 2: RETRIEVE  a: a/3  nothing found",
+		"#2 after 0: RETRIEVE  a: all  3 found",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A retrieve that fails is recorded with its error, which survives REST.
+func TestFailedRetrieveIsRecorded(t *testing.T) {
+	s := newScheduler(t)
+	if err := Register(s, Descriptor[text, NoMetadata]{
+		Name: "a", Keys: KeySpace{Prefix: "a/"}, NB: true,
+		Create:   func(context.Context, string, text) (NoMetadata, error) { return NoMetadata{}, nil },
+		Delete:   func(context.Context, string, text, NoMetadata) error { return nil },
+		Retrieve: func(context.Context, []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) { return nil, errBoom },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	seq, err := s.NewTransaction().Commit(t.Context(), WithResync(FullResync))
+	if !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	var txn RecordedTxn
+	get(t, s, "GET", fmt.Sprintf("/scheduler/txn-history?seq-num=%d", seq), &txn)
+	if len(txn.Retrieved) != 1 || message(txn.Retrieved[0].Err) != errBoom.Error() || txn.Retrieved[0].Descriptor != "a" {
+		t.Fatalf("%+v", txn.Retrieved)
+	}
+	var diagram strings.Builder
+	if err := txn.WriteDiagram(&diagram); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"S->>D1: Retrieve all", "D1-xSB: read", "D1-->>S: error: " + errBoom.Error()} {
+		if !strings.Contains(diagram.String(), want) {
+			t.Errorf("no %q in\n%s", want, diagram.String())
+		}
+	}
+}
+
+// However many keys fail, the record names few of them.
+func TestRecordedKeysAreBounded(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
+	txn := s.NewTransaction()
+	for i := range 100 {
+		key := fmt.Sprintf("a/%03d", i)
+		txn.Put(key, val("x"))
+		sb.failNext("CREATE "+key, errBoom)
+	}
+	seq, _ := txn.Commit(t.Context())
+	reads := s.RecordedTxn(seq).Retrieved
+	if len(reads) != 1 || len(reads[0].Keys) != maxRecordedKeys || reads[0].MoreKeys != 100-maxRecordedKeys || !slices.IsSorted(reads[0].Keys) {
+		t.Fatalf("%+v", reads)
+	}
+	if got := reads[0].asked(); !strings.HasSuffix(got, "a/015 and 84 more") {
+		t.Error(got)
+	}
+}
