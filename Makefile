@@ -49,6 +49,10 @@ lint: ## gofmt, go vet, staticcheck
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach
 	go run ./test/bench ./...
 
+.PHONY: diagrams
+diagrams: ## draw the control flows in docs/control-flows.md anew
+	go test -run '^TestControlFlowsPage$$' ./kvscheduler -update
+
 .PHONY: generate
 generate: ## regenerate the Go code of the .proto files
 	@hack/packages.sh protoc:protobuf-compiler

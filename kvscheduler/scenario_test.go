@@ -82,6 +82,7 @@ type scenario struct {
 	names   []string
 	pending *Transaction
 	printed int // records
+	drawn   []uint64
 	out     strings.Builder
 }
 
@@ -190,6 +191,7 @@ func (sc *scenario) command(name, rest string) {
 	case "diagram":
 		var seq uint64
 		fmt.Sscan(rest, &seq)
+		sc.drawn = append(sc.drawn, seq)
 		if err := sc.s.RecordedTxn(seq).WriteDiagram(&sc.out); err != nil {
 			sc.t.Fatal(err)
 		}

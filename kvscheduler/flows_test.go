@@ -1,0 +1,108 @@
+package kvscheduler
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+const flowsPage = "../docs/control-flows.md"
+
+// flows are the scenarios of the page, in its order.
+var flows = []string{
+	"af-packet", "bridge-domain", "re-creation", "retry", "revert", "unnumbered", "kvdb", "grpc", "route-waits",
+}
+
+// TestControlFlowsPage draws the transactions that the scenarios single out by
+// "diagram", and checks that the page shows just that. With -update, it writes the page.
+func TestControlFlowsPage(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("<!-- Written by `make diagrams`. -->\n" +
+		"# Control flows\n\n" +
+		"What the scheduler does in typical situations. Each diagram is drawn from the record of a transaction that was executed on a toy network;\n" +
+		"`contivctl txns SEQ -o diagram` draws those of an agent in the same way. The scripts, with more steps and what each prints, are in\n" +
+		"[kvscheduler/testdata](../kvscheduler/testdata).\n\n" +
+		"The words in brackets tell how an operation came about, e.g. `NOOP`: only the state of the value changed, the southbound was not called;\n" +
+		"`WAS-PENDING`: what it waited for is there now.\n")
+	for _, name := range flows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { drawFlow(t, &page, name) })
+		})
+	}
+	if *updateScenarios {
+		if err := os.WriteFile(flowsPage, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(flowsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != page.String() {
+		t.Errorf("%s is not current: run make diagrams", flowsPage)
+	}
+}
+
+// drawFlow runs a scenario and writes its section of the page.
+func drawFlow(t *testing.T, page *strings.Builder, name string) {
+	archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	story, text, _ := strings.Cut(string(archive.Comment), "\n")
+	_, title, ok := strings.Cut(strings.TrimSuffix(story, `".`), `"`)
+	if !ok {
+		t.Fatalf("%s: no title in quotes on the first line: %s", name, story)
+	}
+	fmt.Fprintf(page, "\n## %s\n\n%s\n", title, strings.TrimSpace(text))
+
+	sc := &scenario{t: t, net: newNetwork()}
+	sc.restart()
+	defer func() { _ = sc.s.Close() }()
+	madeIn := map[uint64]string{} // the step that led to the transaction
+	for _, step := range archive.Files {
+		sc.run(string(step.Data))
+		for _, txn := range sc.s.History(noTime, noTime) {
+			if _, known := madeIn[txn.SeqNum]; !known {
+				madeIn[txn.SeqNum] = step.Name
+			}
+		}
+	}
+	if len(sc.drawn) == 0 {
+		t.Fatalf("%s draws no diagram", name)
+	}
+	for _, seq := range slices.Compact(sc.drawn) {
+		fmt.Fprintf(page, "\n*%s:*\n\n```mermaid\n", madeIn[seq])
+		if err := sc.s.RecordedTxn(seq).WriteDiagram(page); err != nil {
+			t.Fatal(err)
+		}
+		page.WriteString("```\n")
+	}
+}
+
+// Every scenario that draws a control flow is on the page.
+func TestControlFlowsPageIsComplete(t *testing.T) {
+	entries, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".txtar")
+		if !ok {
+			continue
+		}
+		script, err := os.ReadFile("testdata/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(script), "\n> diagram ") && !slices.Contains(flows, name) {
+			t.Errorf("%s draws a diagram and is not among the flows of the page", name)
+		}
+	}
+}
