@@ -70,9 +70,7 @@ func newSite(b *testing.B) *site {
 		b.Fatal(err)
 	}
 	s.contiv = &side{name: "contiv", runtime: runtime, list: list, timing: filepath.Join(filepath.Dir(l.Conflist("node1")), "cni-timing.jsonl")}
-	for name, masquerade := range map[string]bool{"bridge": false, "bridge+masq": true} {
-		s.references = append(s.references, s.reference(b, name, masquerade))
-	}
+	s.references = []*side{s.reference(b, "bridge", false), s.reference(b, "bridge+masq", true)}
 	return s
 }
 
