@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/e2e"
+	"go.uber.org/goleak"
 )
 
 // The environment that make e2e sets.
@@ -51,6 +52,11 @@ func run(m *testing.M) int {
 	}
 	code := runWith(ctx, m, cache, name, keep != "")
 	release()
+	stop()
+	if err := goleak.Find(); err != nil && keep == "" && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return code
 }
 
