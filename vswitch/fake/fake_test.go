@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
@@ -176,5 +177,28 @@ func TestTraceThroughVRFs(t *testing.T) {
 	// There is no way back without a route.
 	if trace := n.TracePacket("main", netip.MustParseAddr("192.168.1.9"), netip.MustParseAddr("10.1.1.2")); trace.Verdict != fake.Dropped {
 		t.Error(trace)
+	}
+}
+
+// What a TAP is requested with is what it is listed with, the namespace of its far
+// end included.
+func TestTapIsListedAsRequested(t *testing.T) {
+	n := fake.NewNetwork().NewNode("n", kernelLike, nic)
+	vs := n.Open()
+	defer vs.Close()
+	tap := &vpp_interfaces.Interface{
+		Name: "tap1", Type: vpp_interfaces.Interface_TAP, Enabled: true,
+		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{
+			Version: 2, HostNamespace: &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: "/run/netns/pod"},
+		}},
+	}
+	if err := vs.Interfaces().Create(t.Context(), tap); err != nil {
+		t.Fatal(err)
+	}
+	for _, expected := range [][]*vpp_interfaces.Interface{nil, {tap}} {
+		list, err := vs.Interfaces().List(t.Context(), expected)
+		if err != nil || len(list) != 1 || !proto.Equal(list[0].GetTap(), tap.GetTap()) {
+			t.Errorf("listed as %v, error %v, want %v", list, err, tap)
+		}
 	}
 }
