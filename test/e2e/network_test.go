@@ -142,6 +142,29 @@ func TestPodsReachTheAPIServer(t *testing.T) {
 	}
 }
 
+// Contiv chains the plugin portmap, if the node has it.
+func TestHostPortLeadsToThePod(t *testing.T) {
+	needCluster(t)
+	n := newNamespace(t, "hostport")
+	n.apply(`apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  nodeSelector: {kubernetes.io/hostname: node2}` + strings.Replace(webPod, "readinessProbe:", "ports: [{containerPort: 8080, hostPort: 8080}]\n    readinessProbe:", 1))
+	pod := n.ready("web")
+	client := n.pod("client", "node1")
+	pod.Status.PodIP = nodeEndpoint(t, "node2").Address.String()
+	for _, from := range []lab.Endpoint{nodeEndpoint(t, "node1"), endpoint(t, client)} {
+		if err := fetch(t, from, pod); err != nil {
+			t.Errorf("%s → %s: %v", from.Name, pod.Status.PodIP, err)
+		}
+	}
+	n.kubectl("delete", "pod", "web")
+	if err := fetch(t, nodeEndpoint(t, "node1"), pod); err == nil {
+		t.Error("the port still leads to a deleted pod")
+	}
+}
+
 func TestDeletedPodsLeaveNothing(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "deleted")

@@ -25,7 +25,7 @@ func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 			return err
 		}
 	}
-	if err := c.installLoopback(n); err != nil {
+	if err := c.installPlugins(n); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.nodePath(n.Name, "resolv.conf"), []byte("search .\n"), 0o644); err != nil {
@@ -52,13 +52,19 @@ func (c *Cluster) node(name string) (lab.Node, error) {
 	return lab.Node{}, fmt.Errorf("cluster %s has no node %s", c.opts.Name, name)
 }
 
-// installLoopback gives a node the plugin that containerd itself needs.
-func (c *Cluster) installLoopback(n lab.Node) error {
-	data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni/loopback"))
-	if err != nil {
-		return err
+// installPlugins gives a node the plugin that containerd itself needs, and the one
+// that Contiv chains if it is there.
+func (c *Cluster) installPlugins(n lab.Node) error {
+	for _, name := range []string{"loopback", "portmap"} {
+		data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni", name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.nodePath(n.Name, "opt/cni/bin", name), data, 0o755); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(c.nodePath(n.Name, "opt/cni/bin/loopback"), data, 0o755)
+	return nil
 }
 
 // containerdConfig keeps all that a containerd has in the directory of its node.
