@@ -22,6 +22,10 @@ func TestSequenceOfTransaction(t *testing.T) {
 			{Operation: pb.TxnOperation_CREATE, Key: "b", Descriptor: "db", NewState: pb.ValueState_FAILED, NewErr: errors.New("a < b & c\nmore")},
 			{Operation: pb.TxnOperation_CREATE, Key: "p", NewState: pb.ValueState_CONFIGURED},
 		},
+		Retrieved: []kvscheduler.RecordedRetrieve{
+			{Descriptor: "db", Keys: []string{"b", "c"}, MoreKeys: 1, After: 2, Found: 1},
+			{Descriptor: "dc", After: 3, Err: errors.New("gone")},
+		},
 	})
 	var got []string
 	for _, st := range s.steps {
@@ -41,12 +45,18 @@ func TestSequenceOfTransaction(t *testing.T) {
 		"db > Southbound: 0s (failed)",
 		"db > KVScheduler: a < b & c (failed)",
 		"KVScheduler > : b is FAILED",
+		"KVScheduler > db: RETRIEVE b and 2 more",
+		"db > Southbound: 0s",
+		"db > KVScheduler: 1 found",
 		"KVScheduler > : p is CONFIGURED",
+		"KVScheduler > dc: RETRIEVE all",
+		"dc > Southbound: 0s (failed)",
+		"dc > KVScheduler: gone (failed)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"NB", "KVScheduler", "da", "db", "Southbound"}, s.lanes); diff != "" {
+	if diff := cmp.Diff([]string{"NB", "KVScheduler", "da", "db", "dc", "Southbound"}, s.lanes); diff != "" {
 		t.Error(diff)
 	}
 
