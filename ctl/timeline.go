@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,14 +40,11 @@ func (c *cli) timelineCommand() *cobra.Command {
 }
 
 func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
-	for _, a := range good {
-		for _, r := range a.value {
-			if r.Value != nil {
-				p.printf("%s\n", r.Value.Key)
-				break
-			}
+	if len(good) > 0 {
+		revisions := good[0].value
+		if i := slices.IndexFunc(revisions, func(r kvscheduler.Revision) bool { return r.Value != nil }); i >= 0 {
+			p.printf("%s\n", revisions[i].Value.Key)
 		}
-		break
 	}
 	t := p.table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
 	for _, a := range good {

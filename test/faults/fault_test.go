@@ -144,16 +144,13 @@ func (f *fault) clean(text string) string {
 	return strings.ReplaceAll(text, "`", "'")
 }
 
-// mayLose says that a fault cannot but lose packets, and why.
-func (f *fault) mayLose(why string) { f.row.Excuse = why }
-
 // end demands that nothing was lost and that all agents are well, and puts the
 // row into the report.
 func (f *fault) end() {
 	f.t.Helper()
 	f.flow(20)
 	f.stop()
-	if f.row.Lost > 0 && f.row.Excuse == "" {
+	if f.row.Lost > 0 {
 		f.t.Errorf("%d of %d packets were lost", f.row.Lost, f.row.Sent)
 	}
 	f.settle(f.t)

@@ -15,9 +15,8 @@ import (
 type row struct {
 	// Fault names it, What says how it was made.
 	Fault, What string
-	// Sent and Lost are packets; Excuse is why some were lost, "" if none may be.
+	// Sent and Lost are packets.
 	Sent, Lost int
-	Excuse     string
 	// Kept says what else was lost, or was not.
 	Kept string
 	// Healed is the time from Until what.
@@ -107,9 +106,6 @@ func (r *reporter) markdown() string {
 	fmt.Fprintf(&b, preface, interval)
 	for _, row := range r.rows {
 		lost := fmt.Sprintf("%d of %d", row.Lost, row.Sent)
-		if row.Excuse != "" {
-			lost += " (" + row.Excuse + ")"
-		}
 		fmt.Fprintf(&b, "| %s | %s | %v %s |\n", row.Fault, lost, round(row.Healed), row.Until)
 	}
 	for _, row := range r.rows {
