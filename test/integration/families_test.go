@@ -45,6 +45,7 @@ ipamConfig:
 			l := labWith(t, test.config)
 			added := pods(t, l,
 				lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+			awaitAddresses(t, l)
 			var pods []lab.Endpoint
 			for _, p := range added {
 				pods = append(pods, endpoints(t, l, p, test.addresses)...)
@@ -77,6 +78,25 @@ func labWith(t *testing.T, config string) *lab.Lab {
 		}
 	})
 	return l
+}
+
+// awaitAddresses awaits the end of duplicate address detection: until then a node
+// does not use the IPv6 address that it was given.
+func awaitAddresses(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		eventually(t, n.Name+" uses its addresses", func() error {
+			out, err := exec.Command("ip", "-n", n.Netns, "-6", "address", "show", "tentative").Output()
+			if err == nil && len(out) > 0 {
+				err = fmt.Errorf("tentative: %s", out)
+			}
+			return err
+		})
+	}
 }
 
 // endpoints returns one endpoint for each address of the pod, which must begin as
