@@ -10,6 +10,7 @@
 package interfaces
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -145,11 +146,11 @@ type Interface struct {
 	// Name of the device, at most 15 characters; empty: the logical name.
 	HostIfName  string   `protobuf:"bytes,4,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`
 	Enabled     bool     `protobuf:"varint,5,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	IpAddresses []string `protobuf:"bytes,6,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
+	IpAddresses []string `protobuf:"bytes,6,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"`
 	// MAC address; empty: the kernel chooses.
 	PhysAddress string `protobuf:"bytes,7,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
 	// Bytes; 0: the default of the kernel.
-	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
 	// Addresses are somebody else's business; wait for them, do not add them.
 	LinkOnly bool `protobuf:"varint,9,opt,name=link_only,json=linkOnly,proto3" json:"link_only,omitempty"`
 	// Logical name of the VRF device that the interface belongs to.
@@ -474,17 +475,17 @@ var File_ligato_linux_interfaces_interface_proto protoreflect.FileDescriptor
 
 const file_ligato_linux_interfaces_interface_proto_rawDesc = "" +
 	"\n" +
-	"'ligato/linux/interfaces/interface.proto\x12\x17ligato.linux.interfaces\x1a&ligato/linux/namespace/namespace.proto\"\xa2\x05\n" +
+	"'ligato/linux/interfaces/interface.proto\x12\x17ligato.linux.interfaces\x1a\x18ligato/annotations.proto\x1a&ligato/linux/namespace/namespace.proto\"\xb3\x05\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12;\n" +
 	"\x04type\x18\x02 \x01(\x0e2'.ligato.linux.interfaces.Interface.TypeR\x04type\x12B\n" +
 	"\tnamespace\x18\x03 \x01(\v2$.ligato.linux.namespace.NetNamespaceR\tnamespace\x12 \n" +
 	"\fhost_if_name\x18\x04 \x01(\tR\n" +
 	"hostIfName\x12\x18\n" +
-	"\aenabled\x18\x05 \x01(\bR\aenabled\x12!\n" +
-	"\fip_addresses\x18\x06 \x03(\tR\vipAddresses\x12!\n" +
-	"\fphys_address\x18\a \x01(\tR\vphysAddress\x12\x10\n" +
-	"\x03mtu\x18\b \x01(\rR\x03mtu\x12\x1b\n" +
+	"\aenabled\x18\x05 \x01(\bR\aenabled\x12(\n" +
+	"\fip_addresses\x18\x06 \x03(\tB\x05\x82}\x02\b\x04R\vipAddresses\x12!\n" +
+	"\fphys_address\x18\a \x01(\tR\vphysAddress\x12\x1a\n" +
+	"\x03mtu\x18\b \x01(\rB\b\x82}\x05\x12\x03\x10\x80HR\x03mtu\x12\x1b\n" +
 	"\tlink_only\x18\t \x01(\bR\blinkOnly\x120\n" +
 	"\x14vrf_master_interface\x18\n" +
 	" \x01(\tR\x12vrfMasterInterface\x127\n" +

@@ -10,6 +10,7 @@
 package l3
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -28,7 +29,7 @@ type ARPEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Logical name of the Linux interface.
 	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	IpAddress string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
+	IpAddress string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
 	// MAC address.
 	HwAddress     string `protobuf:"bytes,3,opt,name=hw_address,json=hwAddress,proto3" json:"hw_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -90,11 +91,11 @@ var File_ligato_linux_l3_arp_proto protoreflect.FileDescriptor
 
 const file_ligato_linux_l3_arp_proto_rawDesc = "" +
 	"\n" +
-	"\x19ligato/linux/l3/arp.proto\x12\x0fligato.linux.l3\"f\n" +
+	"\x19ligato/linux/l3/arp.proto\x12\x0fligato.linux.l3\x1a\x18ligato/annotations.proto\"m\n" +
 	"\bARPEntry\x12\x1c\n" +
-	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x1d\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12$\n" +
 	"\n" +
-	"ip_address\x18\x02 \x01(\tR\tipAddress\x12\x1d\n" +
+	"ip_address\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\tipAddress\x12\x1d\n" +
 	"\n" +
 	"hw_address\x18\x03 \x01(\tR\thwAddressB.Z,github.com/contiv/contiv/api/ligato/linux/l3b\x06proto3"
 

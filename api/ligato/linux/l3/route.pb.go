@@ -10,6 +10,7 @@
 package l3
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -85,10 +86,10 @@ type Route struct {
 	OutgoingInterface string `protobuf:"bytes,1,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
 	// UNDEFINED stands for GLOBAL.
 	Scope      Route_Scope `protobuf:"varint,2,opt,name=scope,proto3,enum=ligato.linux.l3.Route_Scope" json:"scope,omitempty"`
-	DstNetwork string      `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"` // address/prefix length
+	DstNetwork string      `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"`
 	// Not with scope LINK. Must be reachable: an address of the interface or a
 	// link-scope route covers it.
-	GwAddr        string `protobuf:"bytes,4,opt,name=gw_addr,json=gwAddr,proto3" json:"gw_addr,omitempty"` // IP address
+	GwAddr        string `protobuf:"bytes,4,opt,name=gw_addr,json=gwAddr,proto3" json:"gw_addr,omitempty"`
 	Metric        uint32 `protobuf:"varint,5,opt,name=metric,proto3" json:"metric,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -163,13 +164,13 @@ var File_ligato_linux_l3_route_proto protoreflect.FileDescriptor
 
 const file_ligato_linux_l3_route_proto_rawDesc = "" +
 	"\n" +
-	"\x1bligato/linux/l3/route.proto\x12\x0fligato.linux.l3\"\xfe\x01\n" +
+	"\x1bligato/linux/l3/route.proto\x12\x0fligato.linux.l3\x1a\x18ligato/annotations.proto\"\x8c\x02\n" +
 	"\x05Route\x12-\n" +
 	"\x12outgoing_interface\x18\x01 \x01(\tR\x11outgoingInterface\x122\n" +
-	"\x05scope\x18\x02 \x01(\x0e2\x1c.ligato.linux.l3.Route.ScopeR\x05scope\x12\x1f\n" +
-	"\vdst_network\x18\x03 \x01(\tR\n" +
-	"dstNetwork\x12\x17\n" +
-	"\agw_addr\x18\x04 \x01(\tR\x06gwAddr\x12\x16\n" +
+	"\x05scope\x18\x02 \x01(\x0e2\x1c.ligato.linux.l3.Route.ScopeR\x05scope\x12&\n" +
+	"\vdst_network\x18\x03 \x01(\tB\x05\x82}\x02\b\x04R\n" +
+	"dstNetwork\x12\x1e\n" +
+	"\agw_addr\x18\x04 \x01(\tB\x05\x82}\x02\b\x01R\x06gwAddr\x12\x16\n" +
 	"\x06metric\x18\x05 \x01(\rR\x06metric\"@\n" +
 	"\x05Scope\x12\r\n" +
 	"\tUNDEFINED\x10\x00\x12\n" +

@@ -13,6 +13,7 @@
 package interfaces
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -715,14 +716,14 @@ type Interface struct {
 	Enabled bool `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	// MAC address; empty: the vswitch chooses.
 	PhysAddress string   `protobuf:"bytes,4,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
-	IpAddresses []string `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"` // address/prefix length
+	IpAddresses []string `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"`
 	// VRF table; for unnumbered interfaces inherited from the lender.
 	Vrf uint32 `protobuf:"varint,6,opt,name=vrf,proto3" json:"vrf,omitempty"`
 	// Get the address by DHCP.
 	SetDhcpClient bool             `protobuf:"varint,7,opt,name=set_dhcp_client,json=setDhcpClient,proto3" json:"set_dhcp_client,omitempty"`
 	Ip6Nd         *Interface_IP6ND `protobuf:"bytes,14,opt,name=ip6_nd,json=ip6Nd,proto3" json:"ip6_nd,omitempty"`
 	// Bytes; 0: the default of the vswitch.
-	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"` // range 0..9216
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
 	// Borrow an address instead of having one; excludes ip_addresses.
 	Unnumbered   *Interface_Unnumbered    `protobuf:"bytes,9,opt,name=unnumbered,proto3" json:"unnumbered,omitempty"`
 	RxModes      []*Interface_RxMode      `protobuf:"bytes,12,rep,name=rx_modes,json=rxModes,proto3" json:"rx_modes,omitempty"`
@@ -1264,9 +1265,9 @@ func (x *MemifLink) GetTxQueues() uint32 {
 type VxlanLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Local end of the tunnel.
-	SrcAddress string `protobuf:"bytes,1,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"` // IP address
+	SrcAddress string `protobuf:"bytes,1,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
 	// Remote end; a multicast group if multicast is set.
-	DstAddress string `protobuf:"bytes,2,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"` // IP address
+	DstAddress string `protobuf:"bytes,2,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// VXLAN network identifier, 24 bits.
 	Vni uint32 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`
 	// Logical name of the interface through which the group is joined.
@@ -1512,9 +1513,9 @@ type IPSecLink struct {
 	// Deprecated: Marked as deprecated in ligato/vpp/interfaces/interface.proto.
 	AntiReplay bool `protobuf:"varint,3,opt,name=anti_replay,json=antiReplay,proto3" json:"anti_replay,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/interfaces/interface.proto.
-	LocalIp string `protobuf:"bytes,4,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"` // IP address
+	LocalIp string `protobuf:"bytes,4,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/interfaces/interface.proto.
-	RemoteIp string `protobuf:"bytes,5,opt,name=remote_ip,json=remoteIp,proto3" json:"remote_ip,omitempty"` // IP address
+	RemoteIp string `protobuf:"bytes,5,opt,name=remote_ip,json=remoteIp,proto3" json:"remote_ip,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/interfaces/interface.proto.
 	LocalSpi uint32 `protobuf:"varint,6,opt,name=local_spi,json=localSpi,proto3" json:"local_spi,omitempty"`
 	// Deprecated: Marked as deprecated in ligato/vpp/interfaces/interface.proto.
@@ -1809,8 +1810,8 @@ func (x *BondLink) GetBondedInterfaces() []*BondLink_BondedInterface {
 type GreLink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TunnelType    GreLink_Type           `protobuf:"varint,1,opt,name=tunnel_type,json=tunnelType,proto3,enum=ligato.vpp.interfaces.GreLink_Type" json:"tunnel_type,omitempty"`
-	SrcAddr       string                 `protobuf:"bytes,2,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"` // IP address
-	DstAddr       string                 `protobuf:"bytes,3,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"` // IP address
+	SrcAddr       string                 `protobuf:"bytes,2,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"`
+	DstAddr       string                 `protobuf:"bytes,3,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"`
 	OuterFibId    uint32                 `protobuf:"varint,4,opt,name=outer_fib_id,json=outerFibId,proto3" json:"outer_fib_id,omitempty"`
 	SessionId     uint32                 `protobuf:"varint,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1884,8 +1885,8 @@ func (x *GreLink) GetSessionId() uint32 {
 
 type GtpuLink struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
-	SrcAddr    string                 `protobuf:"bytes,1,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"` // IP address
-	DstAddr    string                 `protobuf:"bytes,2,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"` // IP address
+	SrcAddr    string                 `protobuf:"bytes,1,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"`
+	DstAddr    string                 `protobuf:"bytes,2,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"`
 	Multicast  string                 `protobuf:"bytes,3,opt,name=multicast,proto3" json:"multicast,omitempty"`
 	Teid       uint32                 `protobuf:"varint,4,opt,name=teid,proto3" json:"teid,omitempty"`
 	RemoteTeid uint32                 `protobuf:"varint,7,opt,name=remote_teid,json=remoteTeid,proto3" json:"remote_teid,omitempty"`
@@ -1987,8 +1988,8 @@ func (x *GtpuLink) GetDecapNextNode() uint32 {
 type IPIPLink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TunnelMode    IPIPLink_Mode          `protobuf:"varint,1,opt,name=tunnel_mode,json=tunnelMode,proto3,enum=ligato.vpp.interfaces.IPIPLink_Mode" json:"tunnel_mode,omitempty"`
-	SrcAddr       string                 `protobuf:"bytes,2,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"` // IP address
-	DstAddr       string                 `protobuf:"bytes,3,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"` // IP address
+	SrcAddr       string                 `protobuf:"bytes,2,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"`
+	DstAddr       string                 `protobuf:"bytes,3,opt,name=dst_addr,json=dstAddr,proto3" json:"dst_addr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2047,8 +2048,8 @@ func (x *IPIPLink) GetDstAddr() string {
 type WireguardLink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PrivateKey    string                 `protobuf:"bytes,2,opt,name=private_key,json=privateKey,proto3" json:"private_key,omitempty"`
-	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`                     // range 0..65535
-	SrcAddr       string                 `protobuf:"bytes,4,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"` // IP address
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	SrcAddr       string                 `protobuf:"bytes,4,opt,name=src_addr,json=srcAddr,proto3" json:"src_addr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2513,17 +2514,17 @@ var File_ligato_vpp_interfaces_interface_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\n" +
-	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a&ligato/linux/namespace/namespace.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\x97\x10\n" +
+	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a\x18ligato/annotations.proto\x1a&ligato/linux/namespace/namespace.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\xa8\x10\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\x04type\x18\x02 \x01(\x0e2%.ligato.vpp.interfaces.Interface.TypeR\x04type\x12\x18\n" +
 	"\aenabled\x18\x03 \x01(\bR\aenabled\x12!\n" +
-	"\fphys_address\x18\x04 \x01(\tR\vphysAddress\x12!\n" +
-	"\fip_addresses\x18\x05 \x03(\tR\vipAddresses\x12\x10\n" +
+	"\fphys_address\x18\x04 \x01(\tR\vphysAddress\x12(\n" +
+	"\fip_addresses\x18\x05 \x03(\tB\x05\x82}\x02\b\x04R\vipAddresses\x12\x10\n" +
 	"\x03vrf\x18\x06 \x01(\rR\x03vrf\x12&\n" +
 	"\x0fset_dhcp_client\x18\a \x01(\bR\rsetDhcpClient\x12=\n" +
-	"\x06ip6_nd\x18\x0e \x01(\v2&.ligato.vpp.interfaces.Interface.IP6NDR\x05ip6Nd\x12\x10\n" +
-	"\x03mtu\x18\b \x01(\rR\x03mtu\x12K\n" +
+	"\x06ip6_nd\x18\x0e \x01(\v2&.ligato.vpp.interfaces.Interface.IP6NDR\x05ip6Nd\x12\x1a\n" +
+	"\x03mtu\x18\b \x01(\rB\b\x82}\x05\x12\x03\x10\x80HR\x03mtu\x12K\n" +
 	"\n" +
 	"unnumbered\x18\t \x01(\v2+.ligato.vpp.interfaces.Interface.UnnumberedR\n" +
 	"unnumbered\x12B\n" +
@@ -2616,11 +2617,11 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\tMemifMode\x12\f\n" +
 	"\bETHERNET\x10\x00\x12\x06\n" +
 	"\x02IP\x10\x01\x12\x0f\n" +
-	"\vPUNT_INJECT\x10\x02\"\xec\x02\n" +
-	"\tVxlanLink\x12\x1f\n" +
-	"\vsrc_address\x18\x01 \x01(\tR\n" +
-	"srcAddress\x12\x1f\n" +
-	"\vdst_address\x18\x02 \x01(\tR\n" +
+	"\vPUNT_INJECT\x10\x02\"\xfa\x02\n" +
+	"\tVxlanLink\x12&\n" +
+	"\vsrc_address\x18\x01 \x01(\tB\x05\x82}\x02\b\x01R\n" +
+	"srcAddress\x12&\n" +
+	"\vdst_address\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\n" +
 	"dstAddress\x12\x10\n" +
 	"\x03vni\x18\x03 \x01(\rR\x03vni\x12\x1c\n" +
 	"\tmulticast\x18\x04 \x01(\tR\tmulticast\x126\n" +
@@ -2651,15 +2652,15 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\n" +
 	"enable_gso\x18\x06 \x01(\bR\tenableGso\x12#\n" +
 	"\renable_tunnel\x18\a \x01(\bR\fenableTunnel\x12L\n" +
-	"\x0ehost_namespace\x18\xe8\a \x01(\v2$.ligato.linux.namespace.NetNamespaceR\rhostNamespace\"\xaa\x05\n" +
+	"\x0ehost_namespace\x18\xe8\a \x01(\v2$.ligato.linux.namespace.NetNamespaceR\rhostNamespace\"\xb4\x05\n" +
 	"\tIPSecLink\x12F\n" +
 	"\vtunnel_mode\x18\x01 \x01(\x0e2%.ligato.vpp.interfaces.IPSecLink.ModeR\n" +
 	"tunnelMode\x12\x14\n" +
 	"\x03esn\x18\x02 \x01(\bB\x02\x18\x01R\x03esn\x12#\n" +
 	"\vanti_replay\x18\x03 \x01(\bB\x02\x18\x01R\n" +
-	"antiReplay\x12\x1d\n" +
-	"\blocal_ip\x18\x04 \x01(\tB\x02\x18\x01R\alocalIp\x12\x1f\n" +
-	"\tremote_ip\x18\x05 \x01(\tB\x02\x18\x01R\bremoteIp\x12\x1f\n" +
+	"antiReplay\x12\"\n" +
+	"\blocal_ip\x18\x04 \x01(\tB\a\x82}\x02\b\x01\x18\x01R\alocalIp\x12$\n" +
+	"\tremote_ip\x18\x05 \x01(\tB\a\x82}\x02\b\x01\x18\x01R\bremoteIp\x12\x1f\n" +
 	"\tlocal_spi\x18\x06 \x01(\rB\x02\x18\x01R\blocalSpi\x12!\n" +
 	"\n" +
 	"remote_spi\x18\a \x01(\rB\x02\x18\x01R\tremoteSpi\x12>\n" +
@@ -2703,12 +2704,12 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\x03L23\x10\x02\x12\x06\n" +
 	"\x02RR\x10\x03\x12\x06\n" +
 	"\x02BC\x10\x04\x12\x06\n" +
-	"\x02AB\x10\x05\"\xf8\x01\n" +
+	"\x02AB\x10\x05\"\x86\x02\n" +
 	"\aGreLink\x12D\n" +
 	"\vtunnel_type\x18\x01 \x01(\x0e2#.ligato.vpp.interfaces.GreLink.TypeR\n" +
-	"tunnelType\x12\x19\n" +
-	"\bsrc_addr\x18\x02 \x01(\tR\asrcAddr\x12\x19\n" +
-	"\bdst_addr\x18\x03 \x01(\tR\adstAddr\x12 \n" +
+	"tunnelType\x12 \n" +
+	"\bsrc_addr\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\asrcAddr\x12 \n" +
+	"\bdst_addr\x18\x03 \x01(\tB\x05\x82}\x02\b\x01R\adstAddr\x12 \n" +
 	"\fouter_fib_id\x18\x04 \x01(\rR\n" +
 	"outerFibId\x12\x1d\n" +
 	"\n" +
@@ -2718,10 +2719,10 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\x02L3\x10\x01\x12\a\n" +
 	"\x03TEB\x10\x02\x12\n" +
 	"\n" +
-	"\x06ERSPAN\x10\x03\"\xdd\x02\n" +
-	"\bGtpuLink\x12\x19\n" +
-	"\bsrc_addr\x18\x01 \x01(\tR\asrcAddr\x12\x19\n" +
-	"\bdst_addr\x18\x02 \x01(\tR\adstAddr\x12\x1c\n" +
+	"\x06ERSPAN\x10\x03\"\xeb\x02\n" +
+	"\bGtpuLink\x12 \n" +
+	"\bsrc_addr\x18\x01 \x01(\tB\x05\x82}\x02\b\x01R\asrcAddr\x12 \n" +
+	"\bdst_addr\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\adstAddr\x12\x1c\n" +
 	"\tmulticast\x18\x03 \x01(\tR\tmulticast\x12\x12\n" +
 	"\x04teid\x18\x04 \x01(\rR\x04teid\x12\x1f\n" +
 	"\vremote_teid\x18\a \x01(\rR\n" +
@@ -2735,20 +2736,20 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\aDEFAULT\x10\x00\x12\x06\n" +
 	"\x02L2\x10\x01\x12\a\n" +
 	"\x03IP4\x10\x02\x12\a\n" +
-	"\x03IP6\x10\x03\"\xbc\x01\n" +
+	"\x03IP6\x10\x03\"\xca\x01\n" +
 	"\bIPIPLink\x12E\n" +
 	"\vtunnel_mode\x18\x01 \x01(\x0e2$.ligato.vpp.interfaces.IPIPLink.ModeR\n" +
-	"tunnelMode\x12\x19\n" +
-	"\bsrc_addr\x18\x02 \x01(\tR\asrcAddr\x12\x19\n" +
-	"\bdst_addr\x18\x03 \x01(\tR\adstAddr\"3\n" +
+	"tunnelMode\x12 \n" +
+	"\bsrc_addr\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\asrcAddr\x12 \n" +
+	"\bdst_addr\x18\x03 \x01(\tB\x05\x82}\x02\b\x01R\adstAddr\"3\n" +
 	"\x04Mode\x12\x12\n" +
 	"\x0ePOINT_TO_POINT\x10\x00\x12\x17\n" +
-	"\x13POINT_TO_MULTIPOINT\x10\x01\"_\n" +
+	"\x13POINT_TO_MULTIPOINT\x10\x01\"q\n" +
 	"\rWireguardLink\x12\x1f\n" +
 	"\vprivate_key\x18\x02 \x01(\tR\n" +
-	"privateKey\x12\x12\n" +
-	"\x04port\x18\x03 \x01(\rR\x04port\x12\x19\n" +
-	"\bsrc_addr\x18\x04 \x01(\tR\asrcAddr\"\xd8\x01\n" +
+	"privateKey\x12\x1d\n" +
+	"\x04port\x18\x03 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x04port\x12 \n" +
+	"\bsrc_addr\x18\x04 \x01(\tB\x05\x82}\x02\b\x01R\asrcAddr\"\xd8\x01\n" +
 	"\bRDMALink\x12 \n" +
 	"\fhost_if_name\x18\x01 \x01(\tR\n" +
 	"hostIfName\x128\n" +

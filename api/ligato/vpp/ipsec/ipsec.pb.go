@@ -10,6 +10,7 @@
 package ipsec
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -379,15 +380,15 @@ type SecurityPolicy struct {
 	SaIndex         uint32                 `protobuf:"varint,2,opt,name=sa_index,json=saIndex,proto3" json:"sa_index,omitempty"`
 	Priority        int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
 	IsOutbound      bool                   `protobuf:"varint,4,opt,name=is_outbound,json=isOutbound,proto3" json:"is_outbound,omitempty"`
-	RemoteAddrStart string                 `protobuf:"bytes,5,opt,name=remote_addr_start,json=remoteAddrStart,proto3" json:"remote_addr_start,omitempty"` // IP address
-	RemoteAddrStop  string                 `protobuf:"bytes,6,opt,name=remote_addr_stop,json=remoteAddrStop,proto3" json:"remote_addr_stop,omitempty"`    // IP address
-	LocalAddrStart  string                 `protobuf:"bytes,7,opt,name=local_addr_start,json=localAddrStart,proto3" json:"local_addr_start,omitempty"`    // IP address
-	LocalAddrStop   string                 `protobuf:"bytes,8,opt,name=local_addr_stop,json=localAddrStop,proto3" json:"local_addr_stop,omitempty"`       // IP address
+	RemoteAddrStart string                 `protobuf:"bytes,5,opt,name=remote_addr_start,json=remoteAddrStart,proto3" json:"remote_addr_start,omitempty"`
+	RemoteAddrStop  string                 `protobuf:"bytes,6,opt,name=remote_addr_stop,json=remoteAddrStop,proto3" json:"remote_addr_stop,omitempty"`
+	LocalAddrStart  string                 `protobuf:"bytes,7,opt,name=local_addr_start,json=localAddrStart,proto3" json:"local_addr_start,omitempty"`
+	LocalAddrStop   string                 `protobuf:"bytes,8,opt,name=local_addr_stop,json=localAddrStop,proto3" json:"local_addr_stop,omitempty"`
 	Protocol        uint32                 `protobuf:"varint,9,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	RemotePortStart uint32                 `protobuf:"varint,10,opt,name=remote_port_start,json=remotePortStart,proto3" json:"remote_port_start,omitempty"` // range 0..65535
-	RemotePortStop  uint32                 `protobuf:"varint,11,opt,name=remote_port_stop,json=remotePortStop,proto3" json:"remote_port_stop,omitempty"`    // range 0..65535
-	LocalPortStart  uint32                 `protobuf:"varint,12,opt,name=local_port_start,json=localPortStart,proto3" json:"local_port_start,omitempty"`    // range 0..65535
-	LocalPortStop   uint32                 `protobuf:"varint,13,opt,name=local_port_stop,json=localPortStop,proto3" json:"local_port_stop,omitempty"`       // range 0..65535
+	RemotePortStart uint32                 `protobuf:"varint,10,opt,name=remote_port_start,json=remotePortStart,proto3" json:"remote_port_start,omitempty"`
+	RemotePortStop  uint32                 `protobuf:"varint,11,opt,name=remote_port_stop,json=remotePortStop,proto3" json:"remote_port_stop,omitempty"`
+	LocalPortStart  uint32                 `protobuf:"varint,12,opt,name=local_port_start,json=localPortStart,proto3" json:"local_port_start,omitempty"`
+	LocalPortStop   uint32                 `protobuf:"varint,13,opt,name=local_port_stop,json=localPortStop,proto3" json:"local_port_stop,omitempty"`
 	Action          SecurityPolicy_Action  `protobuf:"varint,14,opt,name=action,proto3,enum=ligato.vpp.ipsec.SecurityPolicy_Action" json:"action,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -533,11 +534,11 @@ type SecurityAssociation struct {
 	IntegKey       string                            `protobuf:"bytes,7,opt,name=integ_key,json=integKey,proto3" json:"integ_key,omitempty"`
 	UseEsn         bool                              `protobuf:"varint,8,opt,name=use_esn,json=useEsn,proto3" json:"use_esn,omitempty"`
 	UseAntiReplay  bool                              `protobuf:"varint,9,opt,name=use_anti_replay,json=useAntiReplay,proto3" json:"use_anti_replay,omitempty"`
-	TunnelSrcAddr  string                            `protobuf:"bytes,10,opt,name=tunnel_src_addr,json=tunnelSrcAddr,proto3" json:"tunnel_src_addr,omitempty"` // IP address
-	TunnelDstAddr  string                            `protobuf:"bytes,11,opt,name=tunnel_dst_addr,json=tunnelDstAddr,proto3" json:"tunnel_dst_addr,omitempty"` // IP address
+	TunnelSrcAddr  string                            `protobuf:"bytes,10,opt,name=tunnel_src_addr,json=tunnelSrcAddr,proto3" json:"tunnel_src_addr,omitempty"`
+	TunnelDstAddr  string                            `protobuf:"bytes,11,opt,name=tunnel_dst_addr,json=tunnelDstAddr,proto3" json:"tunnel_dst_addr,omitempty"`
 	EnableUdpEncap bool                              `protobuf:"varint,12,opt,name=enable_udp_encap,json=enableUdpEncap,proto3" json:"enable_udp_encap,omitempty"`
-	TunnelSrcPort  uint32                            `protobuf:"varint,13,opt,name=tunnel_src_port,json=tunnelSrcPort,proto3" json:"tunnel_src_port,omitempty"` // range 0..65535
-	TunnelDstPort  uint32                            `protobuf:"varint,14,opt,name=tunnel_dst_port,json=tunnelDstPort,proto3" json:"tunnel_dst_port,omitempty"` // range 0..65535
+	TunnelSrcPort  uint32                            `protobuf:"varint,13,opt,name=tunnel_src_port,json=tunnelSrcPort,proto3" json:"tunnel_src_port,omitempty"`
+	TunnelDstPort  uint32                            `protobuf:"varint,14,opt,name=tunnel_dst_port,json=tunnelDstPort,proto3" json:"tunnel_dst_port,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -682,7 +683,7 @@ type TunnelProtection struct {
 	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
 	SaOut         []uint32               `protobuf:"varint,2,rep,packed,name=sa_out,json=saOut,proto3" json:"sa_out,omitempty"`
 	SaIn          []uint32               `protobuf:"varint,3,rep,packed,name=sa_in,json=saIn,proto3" json:"sa_in,omitempty"`
-	NextHopAddr   string                 `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"` // IP address
+	NextHopAddr   string                 `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,15 +795,15 @@ type SecurityPolicyDatabase_PolicyEntry struct {
 	SaIndex         uint32                                    `protobuf:"varint,1,opt,name=sa_index,json=saIndex,proto3" json:"sa_index,omitempty"`
 	Priority        int32                                     `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
 	IsOutbound      bool                                      `protobuf:"varint,3,opt,name=is_outbound,json=isOutbound,proto3" json:"is_outbound,omitempty"`
-	RemoteAddrStart string                                    `protobuf:"bytes,4,opt,name=remote_addr_start,json=remoteAddrStart,proto3" json:"remote_addr_start,omitempty"` // IP address
-	RemoteAddrStop  string                                    `protobuf:"bytes,5,opt,name=remote_addr_stop,json=remoteAddrStop,proto3" json:"remote_addr_stop,omitempty"`    // IP address
-	LocalAddrStart  string                                    `protobuf:"bytes,6,opt,name=local_addr_start,json=localAddrStart,proto3" json:"local_addr_start,omitempty"`    // IP address
-	LocalAddrStop   string                                    `protobuf:"bytes,7,opt,name=local_addr_stop,json=localAddrStop,proto3" json:"local_addr_stop,omitempty"`       // IP address
+	RemoteAddrStart string                                    `protobuf:"bytes,4,opt,name=remote_addr_start,json=remoteAddrStart,proto3" json:"remote_addr_start,omitempty"`
+	RemoteAddrStop  string                                    `protobuf:"bytes,5,opt,name=remote_addr_stop,json=remoteAddrStop,proto3" json:"remote_addr_stop,omitempty"`
+	LocalAddrStart  string                                    `protobuf:"bytes,6,opt,name=local_addr_start,json=localAddrStart,proto3" json:"local_addr_start,omitempty"`
+	LocalAddrStop   string                                    `protobuf:"bytes,7,opt,name=local_addr_stop,json=localAddrStop,proto3" json:"local_addr_stop,omitempty"`
 	Protocol        uint32                                    `protobuf:"varint,8,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	RemotePortStart uint32                                    `protobuf:"varint,9,opt,name=remote_port_start,json=remotePortStart,proto3" json:"remote_port_start,omitempty"` // range 0..65535
-	RemotePortStop  uint32                                    `protobuf:"varint,10,opt,name=remote_port_stop,json=remotePortStop,proto3" json:"remote_port_stop,omitempty"`   // range 0..65535
-	LocalPortStart  uint32                                    `protobuf:"varint,11,opt,name=local_port_start,json=localPortStart,proto3" json:"local_port_start,omitempty"`   // range 0..65535
-	LocalPortStop   uint32                                    `protobuf:"varint,12,opt,name=local_port_stop,json=localPortStop,proto3" json:"local_port_stop,omitempty"`      // range 0..65535
+	RemotePortStart uint32                                    `protobuf:"varint,9,opt,name=remote_port_start,json=remotePortStart,proto3" json:"remote_port_start,omitempty"`
+	RemotePortStop  uint32                                    `protobuf:"varint,10,opt,name=remote_port_stop,json=remotePortStop,proto3" json:"remote_port_stop,omitempty"`
+	LocalPortStart  uint32                                    `protobuf:"varint,11,opt,name=local_port_start,json=localPortStart,proto3" json:"local_port_start,omitempty"`
+	LocalPortStop   uint32                                    `protobuf:"varint,12,opt,name=local_port_stop,json=localPortStop,proto3" json:"local_port_stop,omitempty"`
 	Action          SecurityPolicyDatabase_PolicyEntry_Action `protobuf:"varint,13,opt,name=action,proto3,enum=ligato.vpp.ipsec.SecurityPolicyDatabase_PolicyEntry_Action" json:"action,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -933,7 +934,7 @@ var File_ligato_vpp_ipsec_ipsec_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_ipsec_ipsec_proto_rawDesc = "" +
 	"\n" +
-	"\x1cligato/vpp/ipsec/ipsec.proto\x12\x10ligato.vpp.ipsec\"\xea\x06\n" +
+	"\x1cligato/vpp/ipsec/ipsec.proto\x12\x10ligato.vpp.ipsec\x1a\x18ligato/annotations.proto\"\xb2\a\n" +
 	"\x16SecurityPolicyDatabase\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12R\n" +
 	"\n" +
@@ -941,52 +942,52 @@ const file_ligato_vpp_ipsec_ipsec_proto_rawDesc = "" +
 	"interfaces\x12_\n" +
 	"\x0epolicy_entries\x18\x03 \x03(\v24.ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntryB\x02\x18\x01R\rpolicyEntries\x1a\x1f\n" +
 	"\tInterface\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x1a\xe3\x04\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x1a\xab\x05\n" +
 	"\vPolicyEntry\x12\x19\n" +
 	"\bsa_index\x18\x01 \x01(\rR\asaIndex\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12\x1f\n" +
 	"\vis_outbound\x18\x03 \x01(\bR\n" +
-	"isOutbound\x12*\n" +
-	"\x11remote_addr_start\x18\x04 \x01(\tR\x0fremoteAddrStart\x12(\n" +
-	"\x10remote_addr_stop\x18\x05 \x01(\tR\x0eremoteAddrStop\x12(\n" +
-	"\x10local_addr_start\x18\x06 \x01(\tR\x0elocalAddrStart\x12&\n" +
-	"\x0flocal_addr_stop\x18\a \x01(\tR\rlocalAddrStop\x12\x1a\n" +
-	"\bprotocol\x18\b \x01(\rR\bprotocol\x12*\n" +
-	"\x11remote_port_start\x18\t \x01(\rR\x0fremotePortStart\x12(\n" +
+	"isOutbound\x121\n" +
+	"\x11remote_addr_start\x18\x04 \x01(\tB\x05\x82}\x02\b\x01R\x0fremoteAddrStart\x12/\n" +
+	"\x10remote_addr_stop\x18\x05 \x01(\tB\x05\x82}\x02\b\x01R\x0eremoteAddrStop\x12/\n" +
+	"\x10local_addr_start\x18\x06 \x01(\tB\x05\x82}\x02\b\x01R\x0elocalAddrStart\x12-\n" +
+	"\x0flocal_addr_stop\x18\a \x01(\tB\x05\x82}\x02\b\x01R\rlocalAddrStop\x12\x1a\n" +
+	"\bprotocol\x18\b \x01(\rR\bprotocol\x125\n" +
+	"\x11remote_port_start\x18\t \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0fremotePortStart\x123\n" +
 	"\x10remote_port_stop\x18\n" +
-	" \x01(\rR\x0eremotePortStop\x12(\n" +
-	"\x10local_port_start\x18\v \x01(\rR\x0elocalPortStart\x12&\n" +
-	"\x0flocal_port_stop\x18\f \x01(\rR\rlocalPortStop\x12S\n" +
+	" \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0eremotePortStop\x123\n" +
+	"\x10local_port_start\x18\v \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0elocalPortStart\x121\n" +
+	"\x0flocal_port_stop\x18\f \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\rlocalPortStop\x12S\n" +
 	"\x06action\x18\r \x01(\x0e2;.ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry.ActionR\x06action\";\n" +
 	"\x06Action\x12\n" +
 	"\n" +
 	"\x06BYPASS\x10\x00\x12\v\n" +
 	"\aDISCARD\x10\x01\x12\v\n" +
 	"\aRESOLVE\x10\x02\x12\v\n" +
-	"\aPROTECT\x10\x03\"\xef\x04\n" +
+	"\aPROTECT\x10\x03\"\xb7\x05\n" +
 	"\x0eSecurityPolicy\x12\x1b\n" +
 	"\tspd_index\x18\x01 \x01(\rR\bspdIndex\x12\x19\n" +
 	"\bsa_index\x18\x02 \x01(\rR\asaIndex\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12\x1f\n" +
 	"\vis_outbound\x18\x04 \x01(\bR\n" +
-	"isOutbound\x12*\n" +
-	"\x11remote_addr_start\x18\x05 \x01(\tR\x0fremoteAddrStart\x12(\n" +
-	"\x10remote_addr_stop\x18\x06 \x01(\tR\x0eremoteAddrStop\x12(\n" +
-	"\x10local_addr_start\x18\a \x01(\tR\x0elocalAddrStart\x12&\n" +
-	"\x0flocal_addr_stop\x18\b \x01(\tR\rlocalAddrStop\x12\x1a\n" +
-	"\bprotocol\x18\t \x01(\rR\bprotocol\x12*\n" +
+	"isOutbound\x121\n" +
+	"\x11remote_addr_start\x18\x05 \x01(\tB\x05\x82}\x02\b\x01R\x0fremoteAddrStart\x12/\n" +
+	"\x10remote_addr_stop\x18\x06 \x01(\tB\x05\x82}\x02\b\x01R\x0eremoteAddrStop\x12/\n" +
+	"\x10local_addr_start\x18\a \x01(\tB\x05\x82}\x02\b\x01R\x0elocalAddrStart\x12-\n" +
+	"\x0flocal_addr_stop\x18\b \x01(\tB\x05\x82}\x02\b\x01R\rlocalAddrStop\x12\x1a\n" +
+	"\bprotocol\x18\t \x01(\rR\bprotocol\x125\n" +
 	"\x11remote_port_start\x18\n" +
-	" \x01(\rR\x0fremotePortStart\x12(\n" +
-	"\x10remote_port_stop\x18\v \x01(\rR\x0eremotePortStop\x12(\n" +
-	"\x10local_port_start\x18\f \x01(\rR\x0elocalPortStart\x12&\n" +
-	"\x0flocal_port_stop\x18\r \x01(\rR\rlocalPortStop\x12?\n" +
+	" \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0fremotePortStart\x123\n" +
+	"\x10remote_port_stop\x18\v \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0eremotePortStop\x123\n" +
+	"\x10local_port_start\x18\f \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x0elocalPortStart\x121\n" +
+	"\x0flocal_port_stop\x18\r \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\rlocalPortStop\x12?\n" +
 	"\x06action\x18\x0e \x01(\x0e2'.ligato.vpp.ipsec.SecurityPolicy.ActionR\x06action\";\n" +
 	"\x06Action\x12\n" +
 	"\n" +
 	"\x06BYPASS\x10\x00\x12\v\n" +
 	"\aDISCARD\x10\x01\x12\v\n" +
 	"\aRESOLVE\x10\x02\x12\v\n" +
-	"\aPROTECT\x10\x03\"\x8d\x05\n" +
+	"\aPROTECT\x10\x03\"\xb1\x05\n" +
 	"\x13SecurityAssociation\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x10\n" +
 	"\x03spi\x18\x02 \x01(\rR\x03spi\x12O\n" +
@@ -1000,21 +1001,21 @@ const file_ligato_vpp_ipsec_ipsec_proto_rawDesc = "" +
 	"\tinteg_alg\x18\x06 \x01(\x0e2\x1a.ligato.vpp.ipsec.IntegAlgR\bintegAlg\x12\x1b\n" +
 	"\tinteg_key\x18\a \x01(\tR\bintegKey\x12\x17\n" +
 	"\ause_esn\x18\b \x01(\bR\x06useEsn\x12&\n" +
-	"\x0fuse_anti_replay\x18\t \x01(\bR\ruseAntiReplay\x12&\n" +
+	"\x0fuse_anti_replay\x18\t \x01(\bR\ruseAntiReplay\x12-\n" +
 	"\x0ftunnel_src_addr\x18\n" +
-	" \x01(\tR\rtunnelSrcAddr\x12&\n" +
-	"\x0ftunnel_dst_addr\x18\v \x01(\tR\rtunnelDstAddr\x12(\n" +
-	"\x10enable_udp_encap\x18\f \x01(\bR\x0eenableUdpEncap\x12&\n" +
-	"\x0ftunnel_src_port\x18\r \x01(\rR\rtunnelSrcPort\x12&\n" +
-	"\x0ftunnel_dst_port\x18\x0e \x01(\rR\rtunnelDstPort\" \n" +
+	" \x01(\tB\x05\x82}\x02\b\x01R\rtunnelSrcAddr\x12-\n" +
+	"\x0ftunnel_dst_addr\x18\v \x01(\tB\x05\x82}\x02\b\x01R\rtunnelDstAddr\x12(\n" +
+	"\x10enable_udp_encap\x18\f \x01(\bR\x0eenableUdpEncap\x121\n" +
+	"\x0ftunnel_src_port\x18\r \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\rtunnelSrcPort\x121\n" +
+	"\x0ftunnel_dst_port\x18\x0e \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\rtunnelDstPort\" \n" +
 	"\rIPSecProtocol\x12\x06\n" +
 	"\x02AH\x10\x00\x12\a\n" +
-	"\x03ESP\x10\x01\"\x80\x01\n" +
+	"\x03ESP\x10\x01\"\x87\x01\n" +
 	"\x10TunnelProtection\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x15\n" +
 	"\x06sa_out\x18\x02 \x03(\rR\x05saOut\x12\x13\n" +
-	"\x05sa_in\x18\x03 \x03(\rR\x04saIn\x12\"\n" +
-	"\rnext_hop_addr\x18\x04 \x01(\tR\vnextHopAddr*\xd0\x01\n" +
+	"\x05sa_in\x18\x03 \x03(\rR\x04saIn\x12)\n" +
+	"\rnext_hop_addr\x18\x04 \x01(\tB\x05\x82}\x02\b\x01R\vnextHopAddr*\xd0\x01\n" +
 	"\tCryptoAlg\x12\x0f\n" +
 	"\vNONE_CRYPTO\x10\x00\x12\x0f\n" +
 	"\vAES_CBC_128\x10\x01\x12\x0f\n" +

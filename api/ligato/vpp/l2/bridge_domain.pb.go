@@ -11,6 +11,7 @@
 package l2
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -204,7 +205,7 @@ func (x *BridgeDomain_Interface) GetSplitHorizonGroup() uint32 {
 
 type BridgeDomain_ArpTerminationEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	IpAddress     string                 `protobuf:"bytes,1,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
+	IpAddress     string                 `protobuf:"bytes,1,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
 	PhysAddress   string                 `protobuf:"bytes,2,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -258,7 +259,7 @@ var File_ligato_vpp_l2_bridge_domain_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_l2_bridge_domain_proto_rawDesc = "" +
 	"\n" +
-	"!ligato/vpp/l2/bridge_domain.proto\x12\rligato.vpp.l2\"\xf1\x04\n" +
+	"!ligato/vpp/l2/bridge_domain.proto\x12\rligato.vpp.l2\x1a\x18ligato/annotations.proto\"\xf8\x04\n" +
 	"\fBridgeDomain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05flood\x18\x02 \x01(\bR\x05flood\x122\n" +
@@ -274,10 +275,10 @@ const file_ligato_vpp_l2_bridge_domain_proto_rawDesc = "" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x19bridged_virtual_interface\x18\x02 \x01(\bR\x17bridgedVirtualInterface\x12.\n" +
-	"\x13split_horizon_group\x18\x03 \x01(\rR\x11splitHorizonGroup\x1aW\n" +
-	"\x13ArpTerminationEntry\x12\x1d\n" +
+	"\x13split_horizon_group\x18\x03 \x01(\rR\x11splitHorizonGroup\x1a^\n" +
+	"\x13ArpTerminationEntry\x12$\n" +
 	"\n" +
-	"ip_address\x18\x01 \x01(\tR\tipAddress\x12!\n" +
+	"ip_address\x18\x01 \x01(\tB\x05\x82}\x02\b\x01R\tipAddress\x12!\n" +
 	"\fphys_address\x18\x02 \x01(\tR\vphysAddressB,Z*github.com/contiv/contiv/api/ligato/vpp/l2b\x06proto3"
 
 var (

@@ -10,6 +10,7 @@
 package l3
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -28,7 +29,7 @@ type ARPEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Logical name of the interface.
 	Interface   string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	IpAddress   string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IP address
+	IpAddress   string `protobuf:"bytes,2,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
 	PhysAddress string `protobuf:"bytes,3,opt,name=phys_address,json=physAddress,proto3" json:"phys_address,omitempty"`
 	// Never to age out.
 	Static        bool `protobuf:"varint,4,opt,name=static,proto3" json:"static,omitempty"`
@@ -98,11 +99,11 @@ var File_ligato_vpp_l3_arp_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_l3_arp_proto_rawDesc = "" +
 	"\n" +
-	"\x17ligato/vpp/l3/arp.proto\x12\rligato.vpp.l3\"\x82\x01\n" +
+	"\x17ligato/vpp/l3/arp.proto\x12\rligato.vpp.l3\x1a\x18ligato/annotations.proto\"\x89\x01\n" +
 	"\bARPEntry\x12\x1c\n" +
-	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x1d\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12$\n" +
 	"\n" +
-	"ip_address\x18\x02 \x01(\tR\tipAddress\x12!\n" +
+	"ip_address\x18\x02 \x01(\tB\x05\x82}\x02\b\x01R\tipAddress\x12!\n" +
 	"\fphys_address\x18\x03 \x01(\tR\vphysAddress\x12\x16\n" +
 	"\x06static\x18\x04 \x01(\bR\x06staticB,Z*github.com/contiv/contiv/api/ligato/vpp/l3b\x06proto3"
 

@@ -11,6 +11,7 @@
 package l3
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -80,9 +81,9 @@ type Route struct {
 	// VRF table that holds the route.
 	VrfId uint32 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
 	// Host bits must be zero.
-	DstNetwork string `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"` // address/prefix length
+	DstNetwork string `protobuf:"bytes,3,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"`
 	// Empty: the destination is on the link.
-	NextHopAddr string `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"` // IP address
+	NextHopAddr string `protobuf:"bytes,4,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"`
 	// Logical name; empty: found by looking up the next hop.
 	OutgoingInterface string `protobuf:"bytes,5,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
 	// Share of the traffic among paths; 0 stands for 1.
@@ -185,14 +186,14 @@ var File_ligato_vpp_l3_route_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_l3_route_proto_rawDesc = "" +
 	"\n" +
-	"\x19ligato/vpp/l3/route.proto\x12\rligato.vpp.l3\"\xd1\x02\n" +
+	"\x19ligato/vpp/l3/route.proto\x12\rligato.vpp.l3\x1a\x18ligato/annotations.proto\"\xdf\x02\n" +
 	"\x05Route\x122\n" +
 	"\x04type\x18\n" +
 	" \x01(\x0e2\x1e.ligato.vpp.l3.Route.RouteTypeR\x04type\x12\x15\n" +
-	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x1f\n" +
-	"\vdst_network\x18\x03 \x01(\tR\n" +
-	"dstNetwork\x12\"\n" +
-	"\rnext_hop_addr\x18\x04 \x01(\tR\vnextHopAddr\x12-\n" +
+	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12&\n" +
+	"\vdst_network\x18\x03 \x01(\tB\x05\x82}\x02\b\x04R\n" +
+	"dstNetwork\x12)\n" +
+	"\rnext_hop_addr\x18\x04 \x01(\tB\x05\x82}\x02\b\x01R\vnextHopAddr\x12-\n" +
 	"\x12outgoing_interface\x18\x05 \x01(\tR\x11outgoingInterface\x12\x16\n" +
 	"\x06weight\x18\x06 \x01(\rR\x06weight\x12\x1e\n" +
 	"\n" +

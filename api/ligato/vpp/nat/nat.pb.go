@@ -10,6 +10,7 @@
 package nat
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -340,9 +341,9 @@ type Nat44AddressPool struct {
 	Name  string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// VRF table whose traffic uses the pool; 0xFFFFFFFF: any.
 	VrfId   uint32 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
-	FirstIp string `protobuf:"bytes,2,opt,name=first_ip,json=firstIp,proto3" json:"first_ip,omitempty"` // IPv4 address
+	FirstIp string `protobuf:"bytes,2,opt,name=first_ip,json=firstIp,proto3" json:"first_ip,omitempty"`
 	// Empty: the pool is the one address first_ip.
-	LastIp string `protobuf:"bytes,3,opt,name=last_ip,json=lastIp,proto3" json:"last_ip,omitempty"` // IPv4 address
+	LastIp string `protobuf:"bytes,3,opt,name=last_ip,json=lastIp,proto3" json:"last_ip,omitempty"`
 	// For translating source and destination at once.
 	TwiceNat      bool `protobuf:"varint,4,opt,name=twice_nat,json=twiceNat,proto3" json:"twice_nat,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -648,7 +649,7 @@ func (x *Nat44Global_Interface) GetOutputFeature() bool {
 
 type Nat44Global_Address struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // IPv4 address
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	VrfId         uint32                 `protobuf:"varint,2,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
 	TwiceNat      bool                   `protobuf:"varint,3,opt,name=twice_nat,json=twiceNat,proto3" json:"twice_nat,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -709,12 +710,12 @@ func (x *Nat44Global_Address) GetTwiceNat() bool {
 type DNat44_StaticMapping struct {
 	state             protoimpl.MessageState            `protogen:"open.v1"`
 	ExternalInterface string                            `protobuf:"bytes,1,opt,name=external_interface,json=externalInterface,proto3" json:"external_interface,omitempty"`
-	ExternalIp        string                            `protobuf:"bytes,2,opt,name=external_ip,json=externalIp,proto3" json:"external_ip,omitempty"`        // IPv4 address
-	ExternalPort      uint32                            `protobuf:"varint,3,opt,name=external_port,json=externalPort,proto3" json:"external_port,omitempty"` // range 0..65535
+	ExternalIp        string                            `protobuf:"bytes,2,opt,name=external_ip,json=externalIp,proto3" json:"external_ip,omitempty"`
+	ExternalPort      uint32                            `protobuf:"varint,3,opt,name=external_port,json=externalPort,proto3" json:"external_port,omitempty"`
 	LocalIps          []*DNat44_StaticMapping_LocalIP   `protobuf:"bytes,4,rep,name=local_ips,json=localIps,proto3" json:"local_ips,omitempty"`
 	Protocol          DNat44_Protocol                   `protobuf:"varint,5,opt,name=protocol,proto3,enum=ligato.vpp.nat.DNat44_Protocol" json:"protocol,omitempty"`
 	TwiceNat          DNat44_StaticMapping_TwiceNatMode `protobuf:"varint,6,opt,name=twice_nat,json=twiceNat,proto3,enum=ligato.vpp.nat.DNat44_StaticMapping_TwiceNatMode" json:"twice_nat,omitempty"`
-	TwiceNatPoolIp    string                            `protobuf:"bytes,8,opt,name=twice_nat_pool_ip,json=twiceNatPoolIp,proto3" json:"twice_nat_pool_ip,omitempty"` // IPv4 address
+	TwiceNatPoolIp    string                            `protobuf:"bytes,8,opt,name=twice_nat_pool_ip,json=twiceNatPoolIp,proto3" json:"twice_nat_pool_ip,omitempty"`
 	SessionAffinity   uint32                            `protobuf:"varint,7,opt,name=session_affinity,json=sessionAffinity,proto3" json:"session_affinity,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -810,8 +811,8 @@ type DNat44_IdentityMapping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VrfId         uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
 	Interface     string                 `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
-	IpAddress     string                 `protobuf:"bytes,3,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"` // IPv4 address
-	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`                           // range 0..65535
+	IpAddress     string                 `protobuf:"bytes,3,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
 	Protocol      DNat44_Protocol        `protobuf:"varint,5,opt,name=protocol,proto3,enum=ligato.vpp.nat.DNat44_Protocol" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -885,8 +886,8 @@ func (x *DNat44_IdentityMapping) GetProtocol() DNat44_Protocol {
 type DNat44_StaticMapping_LocalIP struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VrfId         uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
-	LocalIp       string                 `protobuf:"bytes,2,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`        // IPv4 address
-	LocalPort     uint32                 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"` // range 0..65535
+	LocalIp       string                 `protobuf:"bytes,2,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
+	LocalPort     uint32                 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
 	Probability   uint32                 `protobuf:"varint,4,opt,name=probability,proto3" json:"probability,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,7 +955,7 @@ var File_ligato_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\n" +
-	"\x18ligato/vpp/nat/nat.proto\x12\x0eligato.vpp.nat\"\x8e\x04\n" +
+	"\x18ligato/vpp/nat/nat.proto\x12\x0eligato.vpp.nat\x1a\x18ligato/annotations.proto\"\x95\x04\n" +
 	"\vNat44Global\x12\x1e\n" +
 	"\n" +
 	"forwarding\x18\x01 \x01(\bR\n" +
@@ -966,43 +967,43 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tis_inside\x18\x02 \x01(\bR\bisInside\x12%\n" +
-	"\x0eoutput_feature\x18\x03 \x01(\bR\routputFeature\x1aW\n" +
-	"\aAddress\x12\x18\n" +
-	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x15\n" +
+	"\x0eoutput_feature\x18\x03 \x01(\bR\routputFeature\x1a^\n" +
+	"\aAddress\x12\x1f\n" +
+	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xf7\a\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xb5\b\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\xe5\x04\n" +
+	"idMappings\x1a\x91\x05\n" +
 	"\rStaticMapping\x12-\n" +
-	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12\x1f\n" +
-	"\vexternal_ip\x18\x02 \x01(\tR\n" +
-	"externalIp\x12#\n" +
-	"\rexternal_port\x18\x03 \x01(\rR\fexternalPort\x12I\n" +
+	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
+	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
+	"externalIp\x12.\n" +
+	"\rexternal_port\x18\x03 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\fexternalPort\x12I\n" +
 	"\tlocal_ips\x18\x04 \x03(\v2,.ligato.vpp.nat.DNat44.StaticMapping.LocalIPR\blocalIps\x12;\n" +
 	"\bprotocol\x18\x05 \x01(\x0e2\x1f.ligato.vpp.nat.DNat44.ProtocolR\bprotocol\x12N\n" +
-	"\ttwice_nat\x18\x06 \x01(\x0e21.ligato.vpp.nat.DNat44.StaticMapping.TwiceNatModeR\btwiceNat\x12)\n" +
-	"\x11twice_nat_pool_ip\x18\b \x01(\tR\x0etwiceNatPoolIp\x12)\n" +
-	"\x10session_affinity\x18\a \x01(\rR\x0fsessionAffinity\x1a|\n" +
+	"\ttwice_nat\x18\x06 \x01(\x0e21.ligato.vpp.nat.DNat44.StaticMapping.TwiceNatModeR\btwiceNat\x120\n" +
+	"\x11twice_nat_pool_ip\x18\b \x01(\tB\x05\x82}\x02\b\x02R\x0etwiceNatPoolIp\x12)\n" +
+	"\x10session_affinity\x18\a \x01(\rR\x0fsessionAffinity\x1a\x8e\x01\n" +
 	"\aLocalIP\x12\x15\n" +
-	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x19\n" +
-	"\blocal_ip\x18\x02 \x01(\tR\alocalIp\x12\x1d\n" +
+	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
+	"\blocal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\alocalIp\x12(\n" +
 	"\n" +
-	"local_port\x18\x03 \x01(\rR\tlocalPort\x12 \n" +
+	"local_port\x18\x03 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\tlocalPort\x12 \n" +
 	"\vprobability\x18\x04 \x01(\rR\vprobability\"3\n" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
-	"\x04SELF\x10\x02\x1a\xb6\x01\n" +
+	"\x04SELF\x10\x02\x1a\xc8\x01\n" +
 	"\x0fIdentityMapping\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x1c\n" +
-	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x1d\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\x12$\n" +
 	"\n" +
-	"ip_address\x18\x03 \x01(\tR\tipAddress\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\rR\x04port\x12;\n" +
+	"ip_address\x18\x03 \x01(\tB\x05\x82}\x02\b\x02R\tipAddress\x12\x1d\n" +
+	"\x04port\x18\x04 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x04port\x12;\n" +
 	"\bprotocol\x18\x05 \x01(\x0e2\x1f.ligato.vpp.nat.DNat44.ProtocolR\bprotocol\"&\n" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
@@ -1014,12 +1015,12 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"nat_inside\x18\x02 \x01(\bR\tnatInside\x12\x1f\n" +
 	"\vnat_outside\x18\x03 \x01(\bR\n" +
 	"natOutside\x12%\n" +
-	"\x0eoutput_feature\x18\x04 \x01(\bR\routputFeature\"\x8e\x01\n" +
+	"\x0eoutput_feature\x18\x04 \x01(\bR\routputFeature\"\x9c\x01\n" +
 	"\x10Nat44AddressPool\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x15\n" +
-	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x19\n" +
-	"\bfirst_ip\x18\x02 \x01(\tR\afirstIp\x12\x17\n" +
-	"\alast_ip\x18\x03 \x01(\tR\x06lastIp\x12\x1b\n" +
+	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
+	"\bfirst_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\afirstIp\x12\x1e\n" +
+	"\alast_ip\x18\x03 \x01(\tB\x05\x82}\x02\b\x02R\x06lastIp\x12\x1b\n" +
 	"\ttwice_nat\x18\x04 \x01(\bR\btwiceNat\"\xa4\x01\n" +
 	"\x11VirtualReassembly\x12\x18\n" +
 	"\atimeout\x18\x01 \x01(\rR\atimeout\x12)\n" +

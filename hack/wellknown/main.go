@@ -1,0 +1,27 @@
+// Command wellknown writes the descriptors of Google's own .proto files that ours
+// import, for protoc's --descriptor_set_in: Debian's protoc comes without them, and
+// those in the pinned module are the ones that the generated code is built with.
+package main
+
+import (
+	"log"
+	"os"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+func main() {
+	data, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
+		protodesc.ToFileDescriptorProto(descriptorpb.File_google_protobuf_descriptor_proto),
+		protodesc.ToFileDescriptorProto(anypb.File_google_protobuf_any_proto),
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := os.Stdout.Write(data); err != nil {
+		log.Fatal(err)
+	}
+}
