@@ -93,16 +93,17 @@ func Marshal(msg proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 }
 
-// Unmarshal decodes the JSON value of a key, with lowerCamelCase or original
-// field names, and checks that the value belongs to the key.
+// Unmarshal decodes the value of a key, JSON with lowerCamelCase or original field
+// names, or binary protobuf, and checks that the value belongs to the key. Errors say
+// what to change; unknown fields are errors.
 func Unmarshal(key string, data []byte) (proto.Message, error) {
 	m, ok := ForKey(key)
 	if !ok {
-		return nil, fmt.Errorf("key %q matches no model: check it for typing errors (models: see `contivctl models`)", key)
+		return nil, noModel(key)
 	}
 	msg := m.New()
-	if err := protojson.Unmarshal(data, msg); err != nil {
-		return nil, fmt.Errorf("value of key %q is no JSON of %s: %w", key, m.ProtoName(), err)
+	if err := decode(data, msg); err != nil {
+		return nil, fmt.Errorf("value of key %q %w", key, err)
 	}
 	if want := m.Key(msg); want != key {
 		return nil, fmt.Errorf("value of key %q describes %q: make the fields that name it agree with the key", key, want)

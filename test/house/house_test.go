@@ -19,7 +19,7 @@ const module = "github.com/contiv/contiv/"
 // A room may always import itself. The longest matching prefix counts.
 var rooms = map[string][]string{
 	"api":                 {"api"},
-	"models":              {"api"},
+	"models":              {"api", "config"},
 	"version":             {},
 	"rest":                {},
 	"config":              {},

@@ -1,0 +1,106 @@
+package models_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+func binary(t testing.TB, msg proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestBinaryAndJSONAreToldApart(t *testing.T) {
+	long := strings.Repeat("n", '{') // its binary form begins with "\n{"
+	tap := &vpp_interfaces.Interface{
+		Name: "tap1", Type: vpp_interfaces.Interface_TAP, Mtu: 1400, IpAddresses: []string{"10.0.0.1/24"},
+		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+	}
+	for _, test := range []struct {
+		name string
+		msg  proto.Message
+		data []byte
+	}{
+		{"JSON", &vpp_interfaces.Interface{Name: "a"}, []byte(`{"name":"a"}`)},
+		{"JSON after white space", &vpp_interfaces.Interface{Name: "a"}, []byte("\n\t {\"name\":\"a\"}\n")},
+		{"binary", tap, binary(t, tap)},
+		{"binary that begins as JSON could", &vpp_interfaces.Interface{Name: long}, binary(t, &vpp_interfaces.Interface{Name: long})},
+		{"binary, all fields at their defaults", &vpp_nat.Nat44Global{}, nil},
+		{"JSON, all fields at their defaults", &vpp_nat.Nat44Global{}, []byte("{}")},
+	} {
+		got, err := models.Unmarshal(models.Key(test.msg), test.data)
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		} else if !proto.Equal(got, test.msg) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.msg)
+		}
+	}
+}
+
+func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
+	const key = "config/vpp/v2/interfaces/tap1"
+	unknown := append(binary(t, &vpp_interfaces.Interface{Name: "tap1"}), 0xf8, 0x7f, 1) // field 2047
+	for _, test := range []struct {
+		key, data string
+		want      []string
+	}{
+		{key, `{"name":"tap1","mtuu":1,"tap":{"versoin":2},"nonsense":0}`, []string{
+			`unknown field "mtuu" (did you mean "mtu"?)`, `unknown field "tap.versoin" (did you mean "version"?)`, `unknown field "nonsense"`}},
+		{key, `{"name":"tap1","mtu":"x"}`, []string{"is no JSON of ligato.vpp.interfaces.Interface", "mtu"}},
+		{key, "\n{\"name\":", []string{"is no JSON"}},
+		{key, string(unknown), []string{"unknown fields with the numbers 2047"}},
+		{key, "name: tap1", []string{"is no JSON object, which begins with {, nor binary protobuf"}},
+		{key, `["tap1"]`, []string{"is no JSON object"}},
+		{key, "\xff\xff\xff", []string{"is no binary protobuf"}},
+		{key, "", []string{"describes", "agree with the key"}},
+		{"config/vpp/v2/interface/tap1", "{}", []string{`did you mean "config/vpp/v2/interfaces/"?`}},
+		{"config/vpp/l2/v2/bridgedomain/bd1", "{}", []string{`did you mean "config/vpp/l2/v2/bridge-domain/"?`}},
+		{"confg/vpp/v2/route/vrf/0/dst/10.0.0.0/8/", "{}", []string{`did you mean "config/vpp/v2/route/"?`}},
+		{"something/else", "{}", []string{"`contivctl models`"}},
+	} {
+		_, err := models.Unmarshal(test.key, []byte(test.data))
+		for _, want := range test.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %q: got %v, want an error with %q", test.key, test.data, err, want)
+			}
+		}
+	}
+}
+
+// Whatever is decoded is the value of its key, and its encodings mean the same.
+func FuzzUnmarshal(f *testing.F) {
+	f.Add([]byte(`{"name":"tap1","type":"TAP","tap":{"version":2}}`))
+	f.Add(binary(f, &vpp_interfaces.Interface{Name: "tap1", Mtu: 9000, Vrf: 3}))
+	f.Add([]byte("\n{"))
+	f.Add([]byte(strings.Repeat(`{"tap":`, 100)))
+	const key = "config/vpp/v2/interfaces/tap1"
+	f.Fuzz(func(t *testing.T, data []byte) {
+		msg, err := models.Unmarshal(key, data)
+		if err != nil {
+			return
+		}
+		if models.Key(msg) != key {
+			t.Fatalf("value of %s", models.Key(msg))
+		}
+		text, err := models.Marshal(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range [][]byte{text, binary(t, msg), bytes.Join([][]byte{[]byte("\n"), text}, nil)} {
+			again, err := models.Unmarshal(key, form)
+			if err != nil || !proto.Equal(again, msg) {
+				t.Fatalf("%q: %v %v", form, again, err)
+			}
+		}
+	})
+}
