@@ -1,5 +1,5 @@
-// Package dbresources lists the resources of the Kubernetes state in etcd: KSR
-// and agents write them, agents read and watch them. A new entry of the table is
+// Package dbresources lists the resources of the Kubernetes state in etcd: KSR,
+// the CRD controller and agents write them, agents read and watch them. A new entry of the table is
 // mirrored and part of DBResync and KubeStateChange events without further ado.
 //
 //	/vnf-agent/contiv-ksr/k8s/pod/web/namespace/default
@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/api/contiv/service"
@@ -25,6 +26,7 @@ import (
 // Keywords of the resources, which are also the keys of a controller.KubeState.
 const (
 	VppNode       = "vppnode"
+	NodeConfig    = "nodeconfig"
 	Node          = "node"
 	Pod           = "pod"
 	Namespace     = "namespace"
@@ -43,6 +45,7 @@ type Resource struct {
 
 var resources = []Resource{
 	{VppNode, "allocatedIDs/", (*vppnode.VppNode)(nil)},
+	{NodeConfig, "k8s/nodeconfig/", (*nodeconfig.NodeConfig)(nil)},
 	{Node, "k8s/node/", (*node.Node)(nil)},
 	{Pod, "k8s/pod/", (*pod.Pod)(nil)},
 	{Namespace, "k8s/namespace/", (*namespace.Namespace)(nil)},
@@ -90,6 +93,9 @@ func Marshal(msg proto.Message) ([]byte, error) {
 
 // VppNodeKey is the key, without models.KSRPrefix, of the node with the ID.
 func VppNodeKey(id uint32) string { return fmt.Sprintf("allocatedIDs/%d", id) }
+
+// NodeConfigKey is the key, without models.KSRPrefix, of a node's NodeConfig.
+func NodeConfigKey(node string) string { return "k8s/nodeconfig/" + node }
 
 // NodeKey is the key, without models.KSRPrefix, of a Kubernetes node.
 func NodeKey(name string) string { return "k8s/node/" + name }

@@ -12,6 +12,7 @@ func TestKeysBelongToTheirResource(t *testing.T) {
 	for key, keyword := range map[string]string{
 		dbresources.VppNodeKey(3):                         dbresources.VppNode,
 		dbresources.NodeKey("n"):                          dbresources.Node,
+		dbresources.NodeConfigKey("n"):                    dbresources.NodeConfig,
 		dbresources.NamespaceKey("default"):               dbresources.Namespace,
 		dbresources.PodKey("web", "prod"):                 dbresources.Pod,
 		dbresources.PolicyKey("deny", "prod"):             dbresources.Policy,

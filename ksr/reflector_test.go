@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"github.com/contiv/contiv/store/memory"
@@ -215,8 +217,10 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 			put(t, s, "contiv-ksr/allocatedIDs/2", `{"id":2,"name":"n10"}`)
 			put(t, s, "contiv-ksr/allocatedIDs/3", `no JSON`)
 			put(t, s, "n1/config/vpp/v2/interfaces/tap", `{}`)
+			put(t, s, "contiv-ksr/k8s/nodeconfig/n1", `{}`)
 			put(t, s, "n10/config/vpp/v2/interfaces/tap", `{}`)
-			rest := []string{"contiv-ksr/allocatedIDs/2", "contiv-ksr/allocatedIDs/3", "n10/config/vpp/v2/interfaces/tap", "contiv-ksr/k8s/node/n10"}
+			rest := []string{"contiv-ksr/allocatedIDs/2", "contiv-ksr/allocatedIDs/3", "n10/config/vpp/v2/interfaces/tap", "contiv-ksr/k8s/node/n10",
+				"contiv-ksr/k8s/nodeconfig/n1"} // the custom resource is still there
 
 			r := reflect(t, s)
 			if way == "deleted" {
@@ -229,6 +233,21 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 			}
 			await(t, s, rest...)
 		})
+	}
+}
+
+// What the CRD controller and the agents write is never below a prefix that KSR
+// sweeps.
+func TestPrefixesOfOthersAreNotSwept(t *testing.T) {
+	for _, r := range dbresources.All() {
+		for _, k := range kinds {
+			if swept := strings.HasPrefix(models.KSRPrefix+r.KeyPrefix, k.kind.KeyPrefix()); swept != (string(k.kind) == r.Keyword) {
+				t.Errorf("keys %s… are swept with those of the kind %s: %v", r.KeyPrefix, k.kind, swept)
+			}
+		}
+	}
+	if r, ok := dbresources.ForKey(dbresources.NodeConfigKey("n1")); !ok || r.Keyword != dbresources.NodeConfig {
+		t.Errorf("NodeConfig is no resource: %+v", r)
 	}
 }
 
