@@ -8,7 +8,6 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"google.golang.org/protobuf/proto"
 )
 
 const bdInterfacePrefix = "vpp/bd/"
@@ -20,7 +19,7 @@ func bdInterfaceDescriptor(port Bridges) kvscheduler.Descriptor[*vpp_l2.BridgeDo
 		Name: BDInterfaceDescriptor,
 		Keys: kvscheduler.KeySpace{Prefix: bdInterfacePrefix},
 		Equivalent: func(_ string, old, new *vpp_l2.BridgeDomain_Interface) bool {
-			return proto.Equal(normalBDInterface(old), normalBDInterface(new))
+			return bdInterfaceOf(old) == bdInterfaceOf(new)
 		},
 		Create: func(ctx context.Context, key string, v *vpp_l2.BridgeDomain_Interface) (noMeta, error) {
 			bd, err := bdOfInterfaceKey(key, v)
@@ -48,14 +47,4 @@ func bdOfInterfaceKey(key string, v *vpp_l2.BridgeDomain_Interface) (string, err
 		return "", fmt.Errorf("%q is no key of interface %q in a bridge domain", key, v.GetName())
 	}
 	return bd, nil
-}
-
-// normalBDInterface: split horizon does not apply to the virtual interface of a
-// bridge domain, whatever its group.
-func normalBDInterface(iface *vpp_l2.BridgeDomain_Interface) *vpp_l2.BridgeDomain_Interface {
-	if iface.GetBridgedVirtualInterface() && iface.GetSplitHorizonGroup() != 0 {
-		iface = proto.CloneOf(iface)
-		iface.SplitHorizonGroup = 0
-	}
-	return iface
 }

@@ -1,13 +1,9 @@
 package vswitch
 
 import (
-	"slices"
-	"strings"
-
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"google.golang.org/protobuf/proto"
 )
 
 // bridgeDomainDescriptor handles config/vpp/l2/v2/bridge-domain/{name}. Each
@@ -19,12 +15,12 @@ func bridgeDomainDescriptor(port Bridges) kvscheduler.Descriptor[*vpp_l2.BridgeD
 		NB:         true,
 		KeyLabel:   func(key string) string { return key[len(models.BridgeDomain.KeyPrefix()):] },
 		Validate:   func(_ string, bd *vpp_l2.BridgeDomain) error { return validateBridgeDomain(bd) },
-		Equivalent: func(_ string, old, new *vpp_l2.BridgeDomain) bool { return proto.Equal(normalBD(old), normalBD(new)) },
+		Equivalent: func(_ string, old, new *vpp_l2.BridgeDomain) bool { return equivalentBD(old, new) },
 		Create:     create(port.Create),
 		Update:     update(port.Update),
 		Delete:     remove(port.Delete),
 		UpdateWithRecreate: func(_ string, old, new *vpp_l2.BridgeDomain, _ noMeta) bool {
-			return !proto.Equal(parametersOfBD(old), parametersOfBD(new))
+			return !sameParametersOfBD(old, new)
 		},
 		Retrieve:      retrieve(port.List),
 		RetrieveAfter: []string{InterfaceDescriptor},
@@ -66,26 +62,4 @@ func validateBridgeDomain(bd *vpp_l2.BridgeDomain) error {
 		}
 	}
 	return nil
-}
-
-// normalBD brings the parts of a bridge domain into an order.
-func normalBD(bd *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
-	bd = proto.CloneOf(bd)
-	for i, iface := range bd.Interfaces {
-		bd.Interfaces[i] = normalBDInterface(iface)
-	}
-	slices.SortFunc(bd.Interfaces, func(a, b *vpp_l2.BridgeDomain_Interface) int {
-		return strings.Compare(a.GetName(), b.GetName())
-	})
-	slices.SortFunc(bd.ArpTerminationTable, func(a, b *vpp_l2.BridgeDomain_ArpTerminationEntry) int {
-		return strings.Compare(a.GetIpAddress()+a.GetPhysAddress(), b.GetIpAddress()+b.GetPhysAddress())
-	})
-	return bd
-}
-
-// parametersOfBD leaves what can only be changed by making a new bridge domain.
-func parametersOfBD(bd *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
-	bd = proto.CloneOf(bd)
-	bd.Interfaces, bd.ArpTerminationTable = nil, nil
-	return bd
 }

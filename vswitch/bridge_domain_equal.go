@@ -1,0 +1,82 @@
+package vswitch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Bridge domains are compared often, and one of a large cluster has a port for each
+// node: nothing is copied, and nothing allocated unless the parts are in another order.
+
+// equivalentBD compares bridge domains; the order of their parts does not matter.
+func equivalentBD(a, b *vpp_l2.BridgeDomain) bool {
+	return sameParametersOfBD(a, b) &&
+		sameParts(a.GetInterfaces(), b.GetInterfaces(), bdInterfaceOf) &&
+		sameParts(a.GetArpTerminationTable(), b.GetArpTerminationTable(), bdARPOf)
+}
+
+// sameParametersOfBD compares what can only be changed by making a new bridge
+// domain: all fields but its parts.
+func sameParametersOfBD(a, b *vpp_l2.BridgeDomain) bool {
+	left, right := a.ProtoReflect(), b.ProtoReflect()
+	fields := left.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if !field.IsList() && !left.Get(field).Equal(right.Get(field)) {
+			return false
+		}
+	}
+	return sameUnknown(left, right)
+}
+
+func sameUnknown(a, b protoreflect.Message) bool {
+	return string(a.GetUnknown()) == string(b.GetUnknown())
+}
+
+// bdInterface is what counts of an interface in a bridge domain.
+type bdInterface struct {
+	name         string
+	bvi          bool
+	splitHorizon uint32
+}
+
+// bdInterfaceOf: split horizon does not apply to the virtual interface of a bridge
+// domain, whatever its group.
+func bdInterfaceOf(iface *vpp_l2.BridgeDomain_Interface) bdInterface {
+	i := bdInterface{iface.GetName(), iface.GetBridgedVirtualInterface(), iface.GetSplitHorizonGroup()}
+	if i.bvi {
+		i.splitHorizon = 0
+	}
+	return i
+}
+
+// bdARP is an entry of the ARP termination table.
+type bdARP struct{ ip, mac string }
+
+func bdARPOf(entry *vpp_l2.BridgeDomain_ArpTerminationEntry) bdARP {
+	return bdARP{entry.GetIpAddress(), strings.ToLower(entry.GetPhysAddress())}
+}
+
+// sameParts tells if the lists have the same elements, however often and in whatever
+// order.
+func sameParts[T any, P comparable](a, b []T, of func(T) P) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if slices.EqualFunc(a, b, func(x, y T) bool { return of(x) == of(y) }) {
+		return true
+	}
+	return maps.Equal(counted(a, of), counted(b, of))
+}
+
+func counted[T any, P comparable](list []T, of func(T) P) map[P]int {
+	count := make(map[P]int, len(list))
+	for _, part := range list {
+		count[of(part)]++
+	}
+	return count
+}
