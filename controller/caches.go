@@ -11,17 +11,17 @@ import (
 )
 
 // caches holds the input of the event loop and its last result. The loop is the
-// only writer, and the only reader of all but internal.
+// only writer; it reads without the lock.
 type caches struct {
-	// kubeState is the reflected Kubernetes state.
+	// kubeState is the reflected Kubernetes state. Nobody but the loop reads it.
 	kubeState KubeState
-	// external is the configuration from outside, by source.
-	external map[string]ExternalConfig
 	// sources is the order of precedence: later values are merged onto earlier ones.
 	sources []string
 
-	// mu protects internal and running.
+	// mu protects external, internal and running.
 	mu sync.RWMutex
+	// external is the configuration from outside, by source.
+	external map[string]ExternalConfig
 	// internal is what the handlers requested, as last committed.
 	internal map[string]proto.Message
 	// running is what the present transaction consists of; nil between events.
@@ -50,14 +50,14 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		if c.kubeState == nil {
 			c.kubeState = KubeState{}
 		}
-		c.external[DatabaseSource] = usable(e.External, DatabaseSource, log)
+		c.replaceExternal(DatabaseSource, e.External, log)
 		for _, s := range sources {
 			snapshot, err := s.GetConfigSnapshot()
 			if err != nil {
 				log.Warn("External source has no snapshot, its last known one is used", "source", s.String(), "error", err)
 				continue
 			}
-			c.external[s.String()] = usable(snapshot, s.String(), log)
+			c.replaceExternal(s.String(), snapshot, log)
 		}
 	case *KubeStateChange:
 		values := c.kubeState[e.Resource]
@@ -74,27 +74,42 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		if err := c.accepts(e.Source, e.Config); err != nil {
 			return nil, err
 		}
-		c.external[e.Source] = usable(e.Config, e.Source, log)
+		c.replaceExternal(e.Source, e.Config, log)
 	case *ExternalConfigChange:
 		if err := c.accepts(e.Source, e.Changes); err != nil {
 			return nil, err
 		}
-		values := c.external[e.Source]
-		if values == nil {
-			values = make(ExternalConfig)
-			c.external[e.Source] = values
-		}
-		additions := usable(e.Changes, e.Source, log)
-		for key := range e.Changes {
-			if value, ok := additions[key]; ok {
-				values[key] = value
-			} else {
-				delete(values, key)
-			}
-			changed = append(changed, key)
-		}
+		return c.changeExternal(e.Source, e.Changes, log), nil
 	}
-	return changed, nil
+	return nil, nil
+}
+
+func (c *caches) replaceExternal(source string, config ExternalConfig, log *slog.Logger) {
+	config = usable(config, source, log)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.external[source] = config
+}
+
+// changeExternal returns the keys that changed.
+func (c *caches) changeExternal(source string, changes ExternalConfig, log *slog.Logger) (changed []string) {
+	additions := usable(changes, source, log)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	values := c.external[source]
+	if values == nil {
+		values = make(ExternalConfig)
+		c.external[source] = values
+	}
+	for key := range changes {
+		if value, ok := additions[key]; ok {
+			values[key] = value
+		} else {
+			delete(values, key)
+		}
+		changed = append(changed, key)
+	}
+	return changed
 }
 
 // accepts tells what is wrong with an event of an external source: it is then

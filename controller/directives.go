@@ -40,6 +40,12 @@ func validateDirectives(config ExternalConfig) error {
 	return errors.Join(errs...)
 }
 
+// ValidateDirectives tells what is wrong with external merge directives. Values that
+// are no directives are fine.
+func ValidateDirectives(key string, value proto.Message) error {
+	return validateDirectives(ExternalConfig{key: value})
+}
+
 func validateDirective(key string, value proto.Message) error {
 	d, ok := value.(*mergepb.Directives)
 	if !ok {

@@ -15,7 +15,12 @@ type DBResync struct {
 	State KubeState
 	// External is the configuration under /vnf-agent/<node>/.
 	External ExternalConfig
+	// Processed, if not nil, is told the record of the event, right after it was
+	// processed. It must not wait.
+	Processed func(*EventRecord)
 }
+
+func (e *DBResync) processed(r *EventRecord) { tell(e.Processed, r) }
 
 func (*DBResync) Name() string        { return "Database Resync" }
 func (*DBResync) Method() EventMethod { return FullResync }

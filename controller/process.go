@@ -246,6 +246,9 @@ func (p *processing) finish() {
 		}
 		observer.Processed(p.record.SeqNum, txn.SeqNum, txn.SouthboundTime)
 	}
+	if observed, ok := p.event.(interface{ processed(*EventRecord) }); ok {
+		observed.processed(p.record)
+	}
 	p.event.Done(err)
 }
 

@@ -14,12 +14,14 @@ import (
 // Handler serves the REST API of the controller:
 //
 //	GET  /controller/event-history   []EventRecord, or one with seq-num
+//	GET  /controller/contributions   Contributions for the key in the argument key
 //	POST /controller/resync          asks for a resync with the database
 //
 // requestResync is what the latter calls; it must not wait for the resync.
 func (c *Controller) Handler(requestResync func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /controller/event-history", c.serveHistory)
+	mux.HandleFunc("GET /controller/contributions", c.serveContributions)
 	mux.HandleFunc("POST /controller/resync", func(w http.ResponseWriter, _ *http.Request) {
 		if err := requestResync(); err != nil {
 			rest.Error(w, http.StatusServiceUnavailable, err)

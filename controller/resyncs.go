@@ -48,6 +48,25 @@ func (*VerificationResync) Name() string        { return "Verification Resync" }
 func (*VerificationResync) Method() EventMethod { return UpstreamResync }
 func (*VerificationResync) String() string      { return "Verification Resync" }
 
+// RequestedResync is a resync that somebody outside asked for.
+type RequestedResync struct {
+	NonBlocking
+	// Type is UpstreamResync or DownstreamResync.
+	Type EventMethod
+	// By tells who asked, e.g. the key of the request.
+	By string
+	// Processed, if not nil, is told the record of the event, right after it was
+	// processed. It must not wait.
+	Processed func(*EventRecord)
+}
+
+func (*RequestedResync) Name() string               { return "Requested Resync" }
+func (e *RequestedResync) Method() EventMethod      { return e.Type }
+func (e *RequestedResync) processed(r *EventRecord) { tell(e.Processed, r) }
+func (e *RequestedResync) String() string {
+	return fmt.Sprintf("Requested Resync (%v) by %s", e.Type, e.By)
+}
+
 // Shutdown is the last event: handlers may remove what must not outlive the
 // agent. What they leave alone keeps working.
 type Shutdown struct{ Blocking }
@@ -79,7 +98,12 @@ type ExternalConfigChange struct {
 	Changes ExternalConfig
 	// Result, if not nil, is told the outcome: to Wait for it.
 	Result *Blocking
+	// Processed, if not nil, is told the record of the event, right after it was
+	// processed. It must not wait.
+	Processed func(*EventRecord)
 }
+
+func (e *ExternalConfigChange) processed(r *EventRecord) { tell(e.Processed, r) }
 
 func (*ExternalConfigChange) Name() string                     { return "External Config Change" }
 func (*ExternalConfigChange) Method() EventMethod              { return Update }
@@ -115,6 +139,12 @@ func (e *ExternalConfigResync) Done(err error)    { done(e.Result, err) }
 func (e *ExternalConfigResync) waits() bool       { return e.Result != nil }
 func (e *ExternalConfigResync) String() string {
 	return fmt.Sprintf("External Config Resync from %s: %d values", e.Source, len(e.Config))
+}
+
+func tell(processed func(*EventRecord), r *EventRecord) {
+	if processed != nil {
+		processed(r)
+	}
 }
 
 func done(result *Blocking, err error) {

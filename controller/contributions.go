@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/rest"
+)
+
+// InternalSource stands for our own plugins among the sources of a value.
+const InternalSource = "internal"
+
+// Contributions are what all sources want for a key, and what comes of it.
+type Contributions struct {
+	Key string
+	// Sources in the order in which they are merged. One source may contribute merge
+	// directives and a value.
+	Sources []Contribution
+	// Result is what the scheduler is given; without a value if that is nothing.
+	Result kvscheduler.KeyValue
+}
+
+// Contribution is what one source wants.
+type Contribution struct {
+	// Source is InternalSource, DatabaseSource or the name of an ExternalConfigSource.
+	Source string
+	// Wants is a value for the key, or merge directives under a key of their own.
+	Wants kvscheduler.KeyValue
+}
+
+// Contributions returns what was last requested for the key. Values are read-only.
+func (c *Controller) Contributions(key string) Contributions {
+	key = mergedKey(key)
+	c.caches.mu.RLock()
+	defer c.caches.mu.RUnlock()
+	internal := c.caches.internal[key]
+	result := Contributions{Key: key, Result: kvscheduler.KeyValue{Key: key, Value: c.caches.merged(key, internal, slog.New(slog.DiscardHandler))}}
+	if !isNil(internal) {
+		result.Sources = append(result.Sources, Contribution{InternalSource, kvscheduler.KeyValue{Key: key, Value: internal}})
+	}
+	for _, source := range c.caches.sources {
+		for _, externalKey := range []string{directivesKey(key), key} {
+			if value := c.caches.external[source][externalKey]; !isNil(value) {
+				result.Sources = append(result.Sources, Contribution{source, kvscheduler.KeyValue{Key: externalKey, Value: value}})
+			}
+		}
+	}
+	return result
+}
+
+func (c *Controller) serveContributions(w http.ResponseWriter, r *http.Request) {
+	key := r.URL.Query().Get("key")
+	if key == "" {
+		rest.Error(w, http.StatusBadRequest, errors.New("argument \"key\" is missing"))
+		return
+	}
+	rest.JSON(w, c.Contributions(key))
+}
