@@ -22,7 +22,7 @@ type Probe struct {
 	Version string `json:"version,omitempty"`
 	// Problem is why it is not ready.
 	Problem string `json:"problem,omitempty"`
-	// Database is why it works without etcd, if it does.
+	// Database is why it does not follow etcd. A ready agent works without.
 	Database string `json:"database,omitempty"`
 }
 
@@ -86,9 +86,18 @@ func writeProbes(p printer, probes []answer[Probe]) {
 			if remark != "" {
 				remark += "; "
 			}
-			remark += "works without etcd: " + a.value.Database
+			remark += databaseRemark(a.value)
 		}
 		t.add(a.agent.Name, state, a.value.Version, remark)
 	}
 	t.write()
+}
+
+// databaseRemark says what the lack of etcd means: an agent that has started works
+// without; one that has not may be waiting for it.
+func databaseRemark(p Probe) string {
+	if p.State == ready {
+		return "works without etcd: " + p.Database
+	}
+	return "without etcd: " + p.Database
 }
