@@ -7,6 +7,7 @@
 package interfaces
 
 import (
+	_ "github.com/contiv/contiv/api/ligato"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -32,9 +33,9 @@ type DHCPLease struct {
 	IsIpv6   bool   `protobuf:"varint,3,opt,name=is_ipv6,json=isIpv6,proto3" json:"is_ipv6,omitempty"`
 	// MAC address of the interface.
 	HostPhysAddress string `protobuf:"bytes,4,opt,name=host_phys_address,json=hostPhysAddress,proto3" json:"host_phys_address,omitempty"`
-	// Leased address/prefix length.
+	// Leased address.
 	HostIpAddress string `protobuf:"bytes,5,opt,name=host_ip_address,json=hostIpAddress,proto3" json:"host_ip_address,omitempty"`
-	// Default gateway/prefix length of the leased network; empty: none.
+	// Default gateway, with the prefix length of the leased network; empty: none.
 	RouterIpAddress string `protobuf:"bytes,6,opt,name=router_ip_address,json=routerIpAddress,proto3" json:"router_ip_address,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -116,14 +117,14 @@ var File_ligato_vpp_interfaces_dhcp_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_interfaces_dhcp_proto_rawDesc = "" +
 	"\n" +
-	" ligato/vpp/interfaces/dhcp.proto\x12\x15ligato.vpp.interfaces\"\xe8\x01\n" +
+	" ligato/vpp/interfaces/dhcp.proto\x12\x15ligato.vpp.interfaces\x1a\x18ligato/annotations.proto\"\xf6\x01\n" +
 	"\tDHCPLease\x12%\n" +
 	"\x0einterface_name\x18\x01 \x01(\tR\rinterfaceName\x12\x1b\n" +
 	"\thost_name\x18\x02 \x01(\tR\bhostName\x12\x17\n" +
 	"\ais_ipv6\x18\x03 \x01(\bR\x06isIpv6\x12*\n" +
-	"\x11host_phys_address\x18\x04 \x01(\tR\x0fhostPhysAddress\x12&\n" +
-	"\x0fhost_ip_address\x18\x05 \x01(\tR\rhostIpAddress\x12*\n" +
-	"\x11router_ip_address\x18\x06 \x01(\tR\x0frouterIpAddressB4Z2github.com/contiv/contiv/api/ligato/vpp/interfacesb\x06proto3"
+	"\x11host_phys_address\x18\x04 \x01(\tR\x0fhostPhysAddress\x12-\n" +
+	"\x0fhost_ip_address\x18\x05 \x01(\tB\x05\x82}\x02\b\x04R\rhostIpAddress\x121\n" +
+	"\x11router_ip_address\x18\x06 \x01(\tB\x05\x82}\x02\b\x04R\x0frouterIpAddressB4Z2github.com/contiv/contiv/api/ligato/vpp/interfacesb\x06proto3"
 
 var (
 	file_ligato_vpp_interfaces_dhcp_proto_rawDescOnce sync.Once
