@@ -21,6 +21,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/rest"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve serves a handler on a socket until stop is called, or the test ends.
 func serve(t *testing.T, socket string, handler http.Handler) (stop func()) {
 	t.Helper()
-	l, err := rest.ListenUnix(socket)
+	l, err := listener.Unix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/rest"
 	"go.uber.org/goleak"
 )
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServeOnSocketAndPort(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "new", "agent.sock")
-	server, err := rest.Listen("unix://"+socket, "127.0.0.1:0")
+	server, err := rest.Listen(listener.Options{}, "unix://"+socket, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,22 +54,4 @@ func TestServeOnSocketAndPort(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-}
-
-func TestListenUnix(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	first, err := rest.ListenUnix(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rest.ListenUnix(path); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("socket in use: %v", err)
-	}
-	first.(*net.UnixListener).SetUnlinkOnClose(false)
-	first.Close()
-	second, err := rest.ListenUnix(path)
-	if err != nil {
-		t.Fatalf("stale socket is not replaced: %v", err)
-	}
-	second.Close()
 }

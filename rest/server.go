@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/contiv/contiv/listener"
 )
 
 // Server serves one handler on several addresses.
 type Server struct{ listeners []net.Listener }
 
-// Listen opens the addresses: "unix:///path" for a socket that only the user
-// may open (mode 0600; a stale socket is replaced), else "host:port".
-func Listen(addresses ...string) (*Server, error) {
+// Listen opens the addresses, each as listener.Options.Listen does.
+func Listen(o listener.Options, addresses ...string) (*Server, error) {
 	s := &Server{}
 	for _, address := range addresses {
-		l, err := listen(address)
+		l, err := o.Listen(address)
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("cannot serve HTTP on %s: %w", address, err)
@@ -72,37 +70,4 @@ func (s *Server) close() {
 	for _, l := range s.listeners {
 		l.Close()
 	}
-}
-
-func listen(address string) (net.Listener, error) {
-	path, unix := strings.CutPrefix(address, "unix://")
-	if !unix {
-		return net.Listen("tcp", address)
-	}
-	return ListenUnix(path)
-}
-
-// ListenUnix opens a unix socket with mode 0600, in a directory that is created
-// with mode 0700 if it is missing. A socket that nobody listens on any more is
-// replaced; one that is in use is an error.
-func ListenUnix(path string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	if conn, err := net.Dial("unix", path); err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("another process listens on %s: stop it, or choose another path", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }

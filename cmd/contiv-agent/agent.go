@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -102,7 +103,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 
 	// What the agent serves.
-	cniListener, err := rest.ListenUnix(filepath.Join(o.runDir, "cni.sock"))
+	cniListener, err := listener.Unix(filepath.Join(o.runDir, "cni.sock"))
 	if err != nil {
 		return fmt.Errorf("cannot serve CNI requests: %w", err)
 	}
@@ -115,7 +116,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			return vs.Device(logical)
 		},
 	})
-	restServer, err := rest.Listen(append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		cniListener.Close()
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/pflag"
 )
@@ -25,6 +26,7 @@ type options struct {
 	contivConfig, controllerConfig string
 	runDir, bolt                   string
 	http                           []string
+	listener                       listener.Options
 	interfaceStats                 bool
 
 	// Options of the event loop that were given as flags.
@@ -51,6 +53,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock and agent.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
+	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/contiv/contiv/api/contiv/cni"
 	contivcni "github.com/contiv/contiv/cni"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/plugintest"
-	"github.com/contiv/contiv/rest"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -87,7 +87,7 @@ func (a *agent) CollectGarbage(_ context.Context, r *cni.GarbageRequest) (*cni.G
 func listen(t *testing.T, server cni.RemoteCNIServer) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cni.sock")
-	l, err := rest.ListenUnix(socket)
+	l, err := listener.Unix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}

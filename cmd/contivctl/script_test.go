@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/listener"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -46,7 +46,7 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || fixtures[args[0]] == nil {
 		ts.Fatalf("usage: agent NAME, of a fixture")
 	}
-	l, err := rest.ListenUnix(ts.MkAbs(args[0] + ".sock"))
+	l, err := listener.Unix(ts.MkAbs(args[0] + ".sock"))
 	if err != nil {
 		ts.Fatalf("%v", err)
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
-	"github.com/contiv/contiv/rest"
 	"github.com/vishvananda/netns"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -349,7 +349,7 @@ func TestSocket(t *testing.T) {
 	dir := t.TempDir()
 	connect := func(name string, server *podmanager.Server) cni.RemoteCNIClient {
 		path := filepath.Join(dir, name)
-		l, err := rest.ListenUnix(path)
+		l, err := listener.Unix(path)
 		if err != nil {
 			t.Fatal(err)
 		}

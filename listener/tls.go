@@ -1,0 +1,98 @@
+package listener
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// serverConfig returns nil if there shall be no TLS.
+func (o Options) serverConfig() (*tls.Config, error) {
+	switch {
+	case o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile == "":
+		return nil, nil
+	case o.CertFile == "" || o.KeyFile == "":
+		return nil, errors.New("TLS needs a certificate and its key: give both --tls-cert-file and --tls-key-file")
+	}
+	f := &files{options: o}
+	current, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	config := current.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.config() }
+	return config, nil
+}
+
+// files are the certificates as they were last read.
+type files struct {
+	options Options
+
+	mu      sync.Mutex
+	current *tls.Config
+	stamps  [3]stamp
+}
+
+// stamp tells versions of a file apart.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+// config returns the TLS configuration that the files say now. While they make no
+// sense, as between the replacements of certificate and key, it is the last one.
+func (f *files) config() (*tls.Config, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamps := [3]stamp{stampOf(f.options.CertFile), stampOf(f.options.KeyFile), stampOf(f.options.ClientCAFile)}
+	if f.current != nil && stamps == f.stamps {
+		return f.current, nil
+	}
+	config, err := f.options.load()
+	switch {
+	case err == nil:
+		f.current, f.stamps = config, stamps
+	case f.current == nil:
+		return nil, err
+	default:
+		slog.Warn("New TLS certificates cannot be used, the old ones are", "error", err)
+	}
+	return f.current, nil
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}
+
+func (o Options) load() (*tls.Config, error) {
+	certificate, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+	}
+	config := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{certificate},
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
+	if o.ClientCAFile == "" {
+		return config, nil
+	}
+	pem, err := os.ReadFile(o.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-client-ca-file: %w", err)
+	}
+	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !config.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--tls-client-ca-file %s contains no PEM certificate", o.ClientCAFile)
+	}
+	return config, nil
+}
