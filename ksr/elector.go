@@ -3,6 +3,7 @@ package ksr
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/contiv/contiv/store"
@@ -22,6 +23,8 @@ type Elector interface {
 	// soon as that is noticed. Lead then returns an error that wraps ErrNotLeader;
 	// nil only when ctx ended.
 	Lead(ctx context.Context, waiting func(), work func(context.Context, store.Broker) error) error
+	// Others tells if another instance leads or waits in Lead.
+	Others(ctx context.Context) (bool, error)
 }
 
 // Role of an instance.
@@ -39,6 +42,14 @@ const (
 
 // campaign leads again and again until ctx ends. It starts when the source has
 // reported: a leader that knows nothing would keep others from their work.
+//
+//	source reaches what it reads, or there are no others ──> stand ──> lead
+//	          ▲                                                │        │ cut off, for ResignAfter,
+//	          │                             cut off, and others│        ▼ and there are others
+//	          └────────────────────────────────────────────────┴────────┘
+//
+// So one that is cut off leads only if nobody else would: it still repairs a store
+// that lost data.
 func (r *Reflector) campaign(ctx context.Context) {
 	select {
 	case <-r.wanted.reported:
@@ -47,11 +58,8 @@ func (r *Reflector) campaign(ctx context.Context) {
 	}
 	backoff := r.opts.RetryMin
 	for ctx.Err() == nil {
-		led := false
-		err := r.opts.Elector.Lead(ctx, func() { r.setRole(Standby) }, func(ctx context.Context, s store.Broker) error {
-			led = true
-			return r.write(ctx, s)
-		})
+		r.awaitReach(ctx)
+		led, err := r.lead(ctx)
 		r.setRole(Candidate)
 		if ctx.Err() != nil {
 			return
@@ -71,6 +79,93 @@ func (r *Reflector) campaign(ctx context.Context) {
 		}
 		backoff = min(2*backoff, r.opts.RetryMax)
 	}
+}
+
+// lead waits for the leadership and keeps it as long as it can, and should.
+func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
+	term, end := context.WithCancelCause(ctx)
+	leads, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		if err := r.awaitCutOff(term, leads); err != nil {
+			end(err)
+		}
+	}()
+	err = r.opts.Elector.Lead(term, func() { r.setRole(Standby) }, func(ctx context.Context, s store.Broker) error {
+		led = true
+		close(leads)
+		return r.write(ctx, s)
+	})
+	end(nil)
+	<-watched
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(term)
+	}
+	return led, err
+}
+
+// reach of the source; one that does not know is never cut off.
+func (r *Reflector) reach() *Reach {
+	if s, ok := r.opts.Source.(ReachingSource); ok {
+		return s.Reach()
+	}
+	return new(Reach)
+}
+
+// awaitReach returns when the source reaches what it reads from, or when nobody
+// else could lead.
+func (r *Reflector) awaitReach(ctx context.Context) {
+	reach := r.reach()
+	for ctx.Err() == nil {
+		lost, _, changed := reach.Lost()
+		if lost == nil || !r.hasOthers(ctx, true) {
+			return
+		}
+		r.setSynced(fmt.Errorf("others may write to the store: %w", lost), false)
+		select {
+		case <-changed:
+		case <-time.After(r.opts.CheckInterval): // of those who come and go
+		case <-ctx.Done():
+		}
+	}
+}
+
+// awaitCutOff returns an error as soon as another instance should lead: there is
+// one, and our source is cut off; a leader gets some time to reconnect. It returns
+// nil when ctx ends.
+func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) error {
+	reach := r.reach()
+	var patience time.Duration
+	for {
+		lost, since, changed := reach.Lost()
+		var again <-chan time.Time
+		if lost != nil {
+			wait := time.Until(since.Add(patience))
+			if wait <= 0 && r.hasOthers(ctx, false) {
+				return fmt.Errorf("another instance is to lead: %w", lost)
+			}
+			again = time.After(max(wait, r.opts.CheckInterval))
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-leads:
+			leads, patience = nil, r.opts.ResignAfter
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// hasOthers asks the elector; unknown is what it returns if that fails.
+func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.opts.CallTimeout)
+	defer cancel()
+	others, err := r.opts.Elector.Others(ctx)
+	if err != nil {
+		return unknown
+	}
+	return others
 }
 
 // write keeps the store as it should be until ctx ends.

@@ -30,6 +30,9 @@ type Options struct {
 	CheckInterval time.Duration
 	// CallTimeout bounds each call of the store. Default 5 s.
 	CallTimeout time.Duration
+	// ResignAfter is how long the source of the leader may be cut off, see Reach,
+	// before another instance is let lead. Default 15 s.
+	ResignAfter time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -44,6 +47,7 @@ func (o Options) withDefaults() Options {
 		{&o.RetryMax, time.Second},
 		{&o.CheckInterval, time.Second},
 		{&o.CallTimeout, 5 * time.Second},
+		{&o.ResignAfter, 15 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

@@ -21,8 +21,8 @@ import (
 
 // startAPIServer serves what KSR needs of the protocol of an API server: lists of a
 // state that never changes, in the binary encoding, and watches without events. It
-// returns the name of a kubeconfig file.
-func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig string) {
+// returns the name of a kubeconfig file, and what cuts the server off.
+func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig string, cutOff func()) {
 	t.Helper()
 	pages := make(map[string][][]byte)
 	for path, list := range lists {
@@ -43,16 +43,17 @@ func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig s
 			_, _ = w.Write(pages[r.URL.Path][number]) // fails if the client went away
 		}
 	}))
-	t.Cleanup(func() {
+	cutOff = func() {
 		server.CloseClientConnections()
 		server.Close()
-	})
+	}
+	t.Cleanup(cutOff)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: k, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: k}}]\n", server.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return kubeconfig
+	return kubeconfig, cutOff
 }
 
 // encodePages returns a list in pages, as a request with a limit of 500 gets them.

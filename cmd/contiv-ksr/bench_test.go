@@ -14,7 +14,7 @@ import (
 // are of the first process alone: the API server and etcd run in this one.
 func BenchmarkReflect30000Pods(b *testing.B) {
 	n := size{namespaces: 200, nodes: 1000, pods: 30000, services: 1000, policies: 500}
-	kubeconfig := startAPIServer(b, n.lists())
+	kubeconfig, _ := startAPIServer(b, n.lists())
 	args := []string{"--source", "kubernetes", "--kubeconfig", kubeconfig}
 	var empty, full time.Duration
 	var cpu time.Duration

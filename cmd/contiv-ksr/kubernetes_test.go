@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
@@ -17,7 +16,7 @@ const k8sPrefix = "/vnf-agent/contiv-ksr/k8s/"
 func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := etcd.Store()
-	kubeconfig := startAPIServer(t, size{namespaces: 2, nodes: 3, pods: 50, services: 5, policies: 4}.lists())
+	kubeconfig, _ := startAPIServer(t, size{namespaces: 2, nodes: 3, pods: 50, services: 5, policies: 4}.lists())
 	args := []string{"--source", "kubernetes", "--kubeconfig", kubeconfig, "--election-ttl", "10m", "--node-name"}
 	a := startProcess(t, etcd, append(args, "a")...)
 	a.awaitReady("contiv-ksr is ready: source=kubernetes http=[")
@@ -38,10 +37,7 @@ func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
 	}
 
 	b := startProcess(t, etcd, append(args, "b")...)
-	deadline := time.Now().Add(20 * time.Second)
-	for !strings.Contains(b.awaitHTTP("/readiness", deadline), `"role": "standby"`) && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	b.awaitRole("standby")
 	if status, body := b.get("/readiness"); status != http.StatusOK || !strings.Contains(body, `"objects": 69`) {
 		t.Errorf("readiness of the standby: %d\n%s", status, body)
 	}
@@ -56,5 +52,26 @@ func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
 			t.Errorf("%s was written again", after[i].Key)
 		}
 	}
+	b.terminate()
+}
+
+// Each instance has an API server of its own.
+func TestLeaderThatLosesItsAPIServerLeavesToTheOtherInstance(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	lists := size{namespaces: 2, nodes: 3, pods: 50}.lists()
+	first, cutOff := startAPIServer(t, lists)
+	second, _ := startAPIServer(t, lists)
+	args := []string{"--source", "kubernetes", "--election-ttl", "10m", "--resign-after", "1s", "--node-name"}
+	a := startProcess(t, etcd, append(args, "a", "--kubeconfig", first)...)
+	a.awaitReady("contiv-ksr is ready: source=kubernetes")
+	b := startProcess(t, etcd, append(args, "b", "--kubeconfig", second)...)
+	b.awaitRole("standby")
+	cutOff()
+	b.awaitRole("leader")
+	a.awaitRole("candidate")
+	if status, body := a.get("/readiness"); status != http.StatusOK || !strings.Contains(body, "the API server gives no sign of life") {
+		t.Errorf("readiness of the one that is cut off: %d\n%s", status, body)
+	}
+	a.terminate()
 	b.terminate()
 }

@@ -36,7 +36,7 @@ type options struct {
 	etcdConfig                    string
 	etcdEndpoints                 []string
 	elect                         bool
-	electionTTL                   time.Duration
+	electionTTL, resignAfter      time.Duration
 	http                          []string
 	nodeName                      string
 	logLevel                      slog.Level
@@ -68,6 +68,7 @@ func command() *cobra.Command {
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; they replace those of the file (default http://127.0.0.1:12379)")
 	f.BoolVar(&o.elect, "leader-election", false, "several instances may run, one of them writes (default with --source kubernetes)")
 	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long an instance that vanished keeps others from writing")
+	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "how long the instance that writes may be cut off from the API server before another one, that is not, takes over")
 	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
 	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
@@ -77,6 +78,9 @@ func command() *cobra.Command {
 func run(ctx context.Context, o options) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel}))
 	klog.SetSlogLogger(log) // what client-go logs
+	if o.resignAfter <= 0 {
+		return fmt.Errorf("--resign-after %s: give a time above 0", o.resignAfter)
+	}
 	source, err := o.newSource(log)
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	reflectorOptions := ksr.Options{Source: source, Store: election.Alone(store), Logger: log}
+	reflectorOptions := ksr.Options{Source: source.Source, Store: election.Alone(store), ResignAfter: o.resignAfter, Logger: log}
 	if o.elect {
 		elector, err := election.New(election.Options{Store: store, Name: o.nodeName, TTL: o.electionTTL, Logger: log})
 		if err != nil {

@@ -88,6 +88,22 @@ func (p *process) awaitHTTP(path string, deadline time.Time) (body string) {
 	}
 }
 
+// awaitRole polls, since the role is no event.
+func (p *process) awaitRole(role string) {
+	p.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		body := p.awaitHTTP("/readiness", deadline)
+		if strings.Contains(body, `"role": "`+role+`"`) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("role is not %s: %s\n%s", role, body, p.stderr.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func (p *process) get(path string) (status int, body string) {
 	p.t.Helper()
 	status, body, err := p.try(path)

@@ -41,7 +41,7 @@ func (o options) newSource(log *slog.Logger) (source, error) {
 		if err != nil {
 			return source{}, fmt.Errorf("--kubeconfig: %w", err)
 		}
-		api := kubernetes.New(kubernetes.Options{Client: client, Logger: log})
+		api := kubernetes.New(kubernetes.Options{Client: client, Probe: kubernetes.NewProbe(client), Logger: log})
 		return source{api, "source=kubernetes", api.Problems}, nil
 	}
 	return source{}, fmt.Errorf("--source %q is not known: use %s or %s", o.source, sourceDir, sourceKubernetes)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/ksr"
@@ -40,6 +41,8 @@ type Options struct {
 type Elector struct {
 	opts Options
 	log  *slog.Logger
+	// own is the key of the candidate that Lead has made last.
+	own atomic.Pointer[string]
 }
 
 var _ ksr.Elector = (*Elector)(nil)
@@ -77,6 +80,7 @@ func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Co
 	defer stop()
 
 	c := &candidate{Elector: e, lease: session.Lease(), key: fmt.Sprintf("%s/%x", e.opts.Prefix, session.Lease())}
+	e.own.Store(&c.key)
 	if err := c.campaign(term, waiting); err != nil {
 		return reason(ctx, term, err)
 	}
@@ -96,6 +100,21 @@ func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Co
 	end(nil)
 	<-watched
 	return err
+}
+
+// Others is documented at ksr.Elector.
+func (e *Elector) Others(ctx context.Context) (bool, error) {
+	response, err := e.opts.Store.Client().Get(ctx, e.opts.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return false, fmt.Errorf("look for candidates: %w", err)
+	}
+	own := e.own.Load()
+	for _, kv := range response.Kvs {
+		if own == nil || string(kv.Key) != *own {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // reason returns nil if ctx ended, and else why the term did.

@@ -37,18 +37,32 @@ func (s script) Run(ctx context.Context, report func(ksr.Changes)) error {
 	}
 }
 
+// reaching is a script that is cut off when the test says so.
+type reaching struct {
+	script
+	reach ksr.Reach
+}
+
+func (r *reaching) Reach() *ksr.Reach { return &r.reach }
+
 type instance struct {
 	*ksr.Reflector
 	source script
+	reach  *ksr.Reach
 	stop   func()
 }
 
+// resignAfter is how long the leaders of the tests may be cut off.
+const resignAfter = 20 * time.Millisecond
+
 func start(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *instance {
 	t.Helper()
-	i := &instance{source: make(script)}
+	source := &reaching{script: make(script)}
+	i := &instance{source: source.script, reach: &source.reach}
 	i.Reflector = ksr.New(ksr.Options{
-		Source: i.source, Elector: newElector(t, s, name, ttl), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", name),
+		Source: source, Elector: newElector(t, s, name, ttl), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)).With("instance", name),
 		RetryMin: time.Millisecond, RetryMax: 100 * time.Millisecond, CheckInterval: 10 * time.Millisecond, CallTimeout: 2 * time.Second,
+		ResignAfter: resignAfter,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -1,10 +1,13 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,6 +31,20 @@ func NewClient(kubeconfig, name string) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	return client, nil
+}
+
+// NewProbe returns what Options.Probe wants. Every account may ask for readiness;
+// an API server that refuses to tell can be reached all the same.
+func NewProbe(client kubernetes.Interface) func(context.Context) error {
+	api := client.Discovery().RESTClient()
+	return func(ctx context.Context) error {
+		err := api.Get().AbsPath("/readyz").Do(ctx).Error()
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
+			return nil
+		}
+		return err
+	}
 }
 
 func clientConfig(kubeconfig string) (*rest.Config, error) {

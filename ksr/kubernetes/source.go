@@ -21,24 +21,36 @@ type Options struct {
 	// Patience is how long kinds that cannot be listed keep the others from being
 	// reported. Default 15 s.
 	Patience time.Duration
+	// Probe asks the API server for a sign of life every ProbeInterval, and may
+	// take as long. nil: only lists and watches tell. Default interval 2 s.
+	Probe         func(context.Context) error
+	ProbeInterval time.Duration
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Source is a ksr.Source.
+// Source is a ksr.ReachingSource: it is cut off while the API server gives no sign
+// of life, or some kind cannot be read.
 type Source struct {
-	opts Options
-	log  *slog.Logger
-	all  []resource
+	opts  Options
+	log   *slog.Logger
+	all   []resource
+	reach ksr.Reach
 
 	mu       sync.Mutex
 	problems map[ksr.Kind]error
+	silent   error // of the last probe
 }
+
+var _ ksr.ReachingSource = (*Source)(nil)
 
 // New returns a source, which Run sets to work.
 func New(opts Options) *Source {
 	if opts.Patience == 0 {
 		opts.Patience = 15 * time.Second
+	}
+	if opts.ProbeInterval == 0 {
+		opts.ProbeInterval = 2 * time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -46,10 +58,16 @@ func New(opts Options) *Source {
 	return &Source{opts: opts, log: opts.Logger, all: resources(opts.Client), problems: make(map[ksr.Kind]error)}
 }
 
+// Reach tells if all that is to be read can be.
+func (s *Source) Reach() *ksr.Reach { return &s.reach }
+
 // Problems returns why kinds cannot be read now.
 func (s *Source) Problems() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.silent != nil {
+		out = append(out, s.silent.Error())
+	}
 	for _, r := range s.all {
 		if err := s.problems[r.kind]; err != nil {
 			out = append(out, err.Error())
@@ -81,8 +99,60 @@ func (s *Source) Run(ctx context.Context, report func(ksr.Changes)) error {
 			close(complete)
 		}
 	})
+	if s.opts.Probe != nil {
+		wg.Go(func() { s.probe(ctx) })
+	}
 	s.pass(ctx, changes, complete, listed, report)
 	return nil
+}
+
+// probe notices that the API server is cut off: watches do so only when the
+// connection breaks.
+func (s *Source) probe(ctx context.Context) {
+	ticker := time.NewTicker(s.opts.ProbeInterval)
+	defer ticker.Stop()
+	for {
+		call, cancel := context.WithTimeout(ctx, s.opts.ProbeInterval)
+		err := s.opts.Probe(call)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		s.noteProbe(err)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Source) noteProbe(err error) {
+	if err != nil {
+		err = fmt.Errorf("the API server gives no sign of life: %w", err)
+	}
+	s.mu.Lock()
+	before := s.silent
+	s.silent = err
+	s.noteReach()
+	s.mu.Unlock()
+	switch {
+	case err == nil && before != nil:
+		s.log.Info("the API server answers again")
+	case err != nil && before == nil:
+		s.log.Warn("what is known of the cluster is kept", "error", err)
+	}
+}
+
+// noteReach is called with the mutex held.
+func (s *Source) noteReach() {
+	lost := s.silent
+	for _, r := range s.all {
+		if lost == nil {
+			lost = s.problems[r.kind]
+		}
+	}
+	s.reach.Note(lost)
 }
 
 // pass reports what is pending: nothing before it is complete, or at least some
@@ -165,6 +235,7 @@ func (s *Source) note(r resource, err error) {
 	s.mu.Lock()
 	before := s.problems[r.kind]
 	s.problems[r.kind] = err
+	s.noteReach()
 	s.mu.Unlock()
 	switch {
 	case err == nil && before != nil:

@@ -1,0 +1,83 @@
+package election_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+)
+
+var errCutOff = errors.New("the API server gives no sign of life")
+
+// two returns a leader and one that stands by.
+func two(t *testing.T) (s *etcd.Store, leader, standby *instance) {
+	t.Helper()
+	s = etcdtest.Start(t).Store()
+	leader, standby = start(t, s, "a", ttl), start(t, s, "b", ttl)
+	leader.source <- pods(3, 1)
+	awaitRole(t, leader, ksr.Leader)
+	standby.source <- pods(3, 1)
+	awaitRole(t, standby, ksr.Standby)
+	return s, leader, standby
+}
+
+// wantCandidates polls: etcd tells nobody that it will not change.
+func wantCandidates(t *testing.T, s *etcd.Store, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		names, _ := candidates(t, s)
+		got := strings.Join(names, " ")
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("candidates: %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLeaderThatIsCutOffLeavesToOneThatIsNot(t *testing.T) {
+	s, a, b := two(t)
+	a.reach.Note(errCutOff)
+	awaitRole(t, b, ksr.Leader)
+	wantCandidates(t, s, "b")
+	if status := a.Status(); status.Role != ksr.Candidate || !strings.Contains(status.Error, errCutOff.Error()) || readiness(a) != 200 {
+		t.Errorf("status of the former leader: %+v", status)
+	}
+	a.reach.Note(nil)
+	awaitRole(t, a, ksr.Standby)
+	wantCandidates(t, s, "b a")
+}
+
+// All are cut off at once when the API server is away: nothing is gained by an
+// election then, and a store that loses data is still repaired.
+func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
+	s, a, b := two(t)
+	b.reach.Note(errCutOff)
+	wantCandidates(t, s, "a") // one that stands by steps back at once
+	_, before := candidates(t, s)
+	a.reach.Note(errCutOff)
+	time.Sleep(10 * resignAfter) // nothing must happen
+	if names, after := candidates(t, s); len(names) != 1 || after[0] != before[0] {
+		t.Errorf("candidates: %v", names)
+	}
+	a.stop()
+	awaitRole(t, b, ksr.Leader)
+}
+
+func TestLeaderThatReconnectsInTimeStays(t *testing.T) {
+	s, a, _ := two(t)
+	_, before := candidates(t, s)
+	for range 20 {
+		a.reach.Note(errCutOff)
+		a.reach.Note(nil)
+	}
+	time.Sleep(5 * resignAfter) // nothing must happen
+	if _, after := candidates(t, s); len(after) != 2 || after[0] != before[0] {
+		t.Error("the leader has changed")
+	}
+}
