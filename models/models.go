@@ -2,93 +2,133 @@ package models
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/contiv/contiv/api/contiv/merge"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/api/ligato/netalloc"
+	vpp_abf "github.com/contiv/contiv/api/ligato/vpp/abf"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	vpp_dns "github.com/contiv/contiv/api/ligato/vpp/dns"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_ipfix "github.com/contiv/contiv/api/ligato/vpp/ipfix"
+	vpp_ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
+	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The models that exist.
+// The models that exist. For which of them there is something that makes the
+// network match, the vswitch says: values of the others become UNIMPLEMENTED.
 var (
-	VPPInterface   = model("vpp", "v2", "interfaces", (*vpp_interfaces.Interface).GetName)
-	BridgeDomain   = model("vpp.l2", "v2", "bridge-domain", (*vpp_l2.BridgeDomain).GetName)
-	L2FIB          = model("vpp.l2", "v2", "fib", l2FIBName)
-	VPPRoute       = model("vpp", "v2", "route", vppRouteName)
-	VPPARP         = model("vpp", "v2", "arp", vppARPName)
-	VRFTable       = model("vpp", "v2", "vrf-table", vrfTableName)
-	NAT44Global    = model[*vpp_nat.Nat44Global]("vpp.nat", "v2", "nat44-global", nil)
-	NAT44Interface = model("vpp.nat", "v2", "nat44-interface", (*vpp_nat.Nat44Interface).GetName)
-	NAT44Pool      = model("vpp.nat", "v2", "nat44-pool", nat44PoolName)
-	DNAT44         = model("vpp.nat", "v2", "dnat44", (*vpp_nat.DNat44).GetLabel)
-	LinuxInterface = model("linux.interfaces", "v2", "interface", (*linux_interfaces.Interface).GetName)
-	LinuxARP       = model("linux.l3", "v2", "arp", linuxARPName)
-	LinuxRoute     = model("linux.l3", "v2", "route", linuxRouteName)
+	VPPInterface = model(&vpp_interfaces.Interface{}, "vpp", "v2", "interfaces", "{name}")
+	VPPSpan      = model(&vpp_interfaces.Span{}, "vpp", "v2", "span", "{interface_from}/to/{interface_to}")
+
+	ACL = model(&vpp_acl.ACL{}, "vpp.acls", "v2", "acl", "{name}")
+
+	ABF = model(&vpp_abf.ABF{}, "vpp.abfs", "v2", "abf", "{index}")
+
+	BridgeDomain = model(&vpp_l2.BridgeDomain{}, "vpp.l2", "v2", "bridge-domain", "{name}")
+	L2FIB        = model(&vpp_l2.FIBEntry{}, "vpp.l2", "v2", "fib", "{bridge_domain}/mac/{phys_address}")
+	XConnect     = model(&vpp_l2.XConnectPair{}, "vpp.l2", "v2", "xconnect", "{receive_interface}")
+
+	VPPRoute       = model(&vpp_l3.Route{}, "vpp", "v2", "route", "[if/{outgoing_interface}/]vrf/{vrf_id}/dst/{dst_network:network}/[gw/{next_hop_addr}]")
+	VPPARP         = model(&vpp_l3.ARPEntry{}, "vpp", "v2", "arp", "{interface}/{ip_address}")
+	VRFTable       = model(&vpp_l3.VrfTable{}, "vpp", "v2", "vrf-table", "id/{id}/protocol/{protocol}")
+	ProxyARP       = model(&vpp_l3.ProxyARP{}, "vpp", "v2", "proxyarp-global", "")
+	IPScanNeighbor = model(&vpp_l3.IPScanNeighbor{}, "vpp", "v2", "ipscanneigh-global", "")
+	DHCPProxy      = model(&vpp_l3.DHCPProxy{}, "vpp", "v2", "dhcp-proxy", "{source_ip_address:ip-version}/rx-vrf/{rx_vrf_id}")
+	L3XConnect     = model(&vpp_l3.L3XConnect{}, "vpp", "v2", "l3xconnect", "{interface}/protocol/{protocol}")
+	TEIB           = model(&vpp_l3.TeibEntry{}, "vpp", "v2", "teib", "{interface}/peer/{peer_addr}")
+	VRRP           = model(&vpp_l3.VRRPEntry{}, "vpp", "v2", "vrrp", "{interface}/vrid/{vr_id}")
+
+	NAT44Global    = model(&vpp_nat.Nat44Global{}, "vpp.nat", "v2", "nat44-global", "")
+	NAT44Interface = model(&vpp_nat.Nat44Interface{}, "vpp.nat", "v2", "nat44-interface", "{name}")
+	NAT44Pool      = nat44Pool()
+	DNAT44         = model(&vpp_nat.DNat44{}, "vpp.nat", "v2", "dnat44", "{label}")
+	NAT44VRFTable  = model(&vpp_nat.Nat44VrfTable{}, "vpp.nat", "v2", "nat44-vrf", "vrfid/{src_vrf_id}")
+	NAT44VRFRoute  = model(&vpp_nat.Nat44VrfRoute{}, "vpp.nat", "v2", "nat44-vrf-route", "vrfid/{src_vrf_id}/destvrfid/{dest_vrf_id}")
+
+	IPSecSPD              = model(&vpp_ipsec.SecurityPolicyDatabase{}, "vpp.ipsec", "v2", "spd", "{index}")
+	IPSecSP               = model(&vpp_ipsec.SecurityPolicy{}, "vpp.ipsec", "v2", "sp", "spd/{spd_index}/sa/{sa_index}/{is_outbound:direction}/local-addresses/{local_addr_start}-{local_addr_stop}/remote-addresses/{remote_addr_start}-{remote_addr_stop}")
+	IPSecSA               = model(&vpp_ipsec.SecurityAssociation{}, "vpp.ipsec", "v2", "sa", "{index}")
+	IPSecTunnelProtection = model(&vpp_ipsec.TunnelProtection{}, "vpp.ipsec", "v2", "tun-protect", "{interface}[/nh/{next_hop_addr}]")
+
+	PuntIPRedirect = model(&vpp_punt.IPRedirect{}, "vpp", "v2", "ipredirect", "l3/{l3_protocol}/tx/{tx_interface}")
+	PuntToHost     = model(&vpp_punt.ToHost{}, "vpp", "v2", "tohost", "l3/{l3_protocol}/l4/{l4_protocol}/port/{port}")
+	PuntException  = model(&vpp_punt.Exception{}, "vpp", "v2", "exception", "reason/{reason}")
+
+	SRv6LocalSID = model(&vpp_srv6.LocalSID{}, "vpp.srv6", "v2", "localsid", "{sid}")
+	SRv6Policy   = model(&vpp_srv6.Policy{}, "vpp.srv6", "v2", "policy", "{bsid}")
+	SRv6Steering = model(&vpp_srv6.Steering{}, "vpp.srv6", "v2", "steering", "{name}")
+	SRv6Global   = model(&vpp_srv6.SRv6Global{}, "vpp.srv6", "v2", "srv6-global", "")
+
+	STNRule = model(&vpp_stn.Rule{}, "vpp.stn", "v2", "rule", "{interface}/ip/{ip_address}")
+
+	DNSCache = model(&vpp_dns.DNSCache{}, "vpp.dns", "v1", "dnscache", "")
+
+	WireGuardPeer = model(&vpp_wireguard.Peer{}, "vpp.wg", "v1", "peer", "{wg_if_name}/endpoint/{endpoint}/{port}")
+
+	IPFIX            = model(&vpp_ipfix.IPFIX{}, "vpp.ipfix", "v2", "ipfix", "")
+	FlowProbeParams  = model(&vpp_ipfix.FlowProbeParams{}, "vpp.ipfix", "v2", "flowprobe-params", "")
+	FlowProbeFeature = model(&vpp_ipfix.FlowProbeFeature{}, "vpp.ipfix", "v2", "flowprobe-feature", "{interface}")
+
+	LinuxInterface = model(&linux_interfaces.Interface{}, "linux.interfaces", "v2", "interface", "{name}")
+
+	LinuxARP   = model(&linux_l3.ARPEntry{}, "linux.l3", "v2", "arp", "{interface}/{ip_address}")
+	LinuxRoute = model(&linux_l3.Route{}, "linux.l3", "v2", "route", "{dst_network:network}/{outgoing_interface}")
+
+	IPTablesChain = model(&linux_iptables.RuleChain{}, "linux.iptables", "v2", "rulechain", "{name}")
+
+	IPAllocation = model(&netalloc.IPAllocation{}, "netalloc", "v1", "ip", "network/{network_name}/interface/{interface_name}")
+
 	// MergeDirectives are for the controller, not for the vswitch.
-	MergeDirectives = model("contiv", "v1", "merge", (*merge.Directives).GetKey)
-	all             = []*Model{VPPInterface, BridgeDomain, L2FIB, VPPRoute, VPPARP, VRFTable, NAT44Global, NAT44Interface, NAT44Pool, DNAT44, LinuxInterface, LinuxARP, LinuxRoute, MergeDirectives}
+	MergeDirectives = model(&merge.Directives{}, "contiv", "v1", "merge", "{key}")
 )
 
-// model makes a Model of messages of type M; a nil name makes it a singleton.
-func model[M proto.Message](module, version, typ string, name func(M) string) *Model {
-	var zero M
-	m := &Model{Module: module, Version: version, Type: typ, message: zero}
-	if name != nil {
-		m.name = func(msg proto.Message) string { return name(msg.(M)) }
+var all = []*Model{
+	VPPInterface, VPPSpan, ACL, ABF, BridgeDomain, L2FIB, XConnect, VPPRoute, VPPARP, VRFTable, ProxyARP,
+	IPScanNeighbor, DHCPProxy, L3XConnect, TEIB, VRRP, NAT44Global, NAT44Interface, NAT44Pool, DNAT44,
+	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
+	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
+	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
+	MergeDirectives,
+}
+
+// model makes a Model of messages like msg; without pattern, a singleton.
+func model(msg proto.Message, module, version, typ, namePattern string) *Model {
+	m := &Model{Module: module, Version: version, Type: typ, NamePattern: namePattern, message: msg}
+	if namePattern != "" {
+		p := parsePattern(namePattern, msg.ProtoReflect().Descriptor())
+		m.name, m.NameTemplate = p.name, p.template()
 	}
 	return m
 }
 
-func l2FIBName(e *vpp_l2.FIBEntry) string {
-	return e.GetBridgeDomain() + "/mac/" + e.GetPhysAddress()
-}
-
-func vppRouteName(r *vpp_l3.Route) string {
-	name := ""
-	if r.GetOutgoingInterface() != "" {
-		name = "if/" + r.GetOutgoingInterface() + "/"
+// nat44Pool makes the model of NAT pools. They are named by themselves or by their
+// addresses, which is more than a pattern can say.
+func nat44Pool() *Model {
+	m := model(&vpp_nat.Nat44AddressPool{}, "vpp.nat", "v2", "nat44-pool", "")
+	m.NamePattern = "{name}, or without name vrf/{vrf_id}/address/{first_ip}[-{last_ip}]"
+	m.NameTemplate = "{{if .Name}}{{.Name}}{{else}}vrf/{{.VrfId}}/address/{{.FirstIp}}" +
+		"{{if and .LastIp (ne .LastIp .FirstIp)}}-{{.LastIp}}{{end}}{{end}}"
+	m.name = func(msg protoreflect.Message) string {
+		p := msg.Interface().(*vpp_nat.Nat44AddressPool)
+		if p.GetName() != "" {
+			return p.GetName()
+		}
+		name := fmt.Sprintf("vrf/%d/address/%s", p.GetVrfId(), p.GetFirstIp())
+		if p.GetLastIp() != "" && p.GetLastIp() != p.GetFirstIp() {
+			name += "-" + p.GetLastIp()
+		}
+		return name
 	}
-	name += fmt.Sprintf("vrf/%d/dst/%s/", r.GetVrfId(), keyNetwork(r.GetDstNetwork()))
-	if r.GetNextHopAddr() != "" {
-		name += "gw/" + r.GetNextHopAddr()
-	}
-	return name
-}
-
-func vppARPName(e *vpp_l3.ARPEntry) string { return e.GetInterface() + "/" + e.GetIpAddress() }
-
-func vrfTableName(t *vpp_l3.VrfTable) string {
-	return fmt.Sprintf("id/%d/protocol/%s", t.GetId(), t.GetProtocol())
-}
-
-func nat44PoolName(p *vpp_nat.Nat44AddressPool) string {
-	if p.GetName() != "" {
-		return p.GetName()
-	}
-	name := fmt.Sprintf("vrf/%d/address/%s", p.GetVrfId(), p.GetFirstIp())
-	if p.GetLastIp() != "" {
-		name += "-" + p.GetLastIp()
-	}
-	return name
-}
-
-func linuxARPName(e *linux_l3.ARPEntry) string { return e.GetInterface() + "/" + e.GetIpAddress() }
-
-func linuxRouteName(r *linux_l3.Route) string {
-	return keyNetwork(r.GetDstNetwork()) + "/" + r.GetOutgoingInterface()
-}
-
-// keyNetwork returns "<ip>/<length>" with the host bits cleared; what is no
-// network, such as a reference to an allocated address, is returned as it is.
-func keyNetwork(network string) string {
-	p, err := netip.ParsePrefix(network)
-	if err != nil {
-		return network
-	}
-	return p.Masked().String()
+	return m
 }

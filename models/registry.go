@@ -7,20 +7,31 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Model is one kind of northbound value.
 type Model struct {
 	// Module, Version and Type make up the key prefix, e.g. "vpp.l3", "v2", "route".
 	Module, Version, Type string
+	// NamePattern tells how the part of the key behind the prefix is made of the
+	// message's fields, e.g. "{interface}/peer/{peer_addr}"; see pattern. It is
+	// empty for singletons.
+	NamePattern string
+	// NameTemplate says the same in the language of ligato's clients, a Go text
+	// template, e.g. "{{.Interface}}/peer/{{.PeerAddr}}".
+	NameTemplate string
 	// message is the zero value of the Go type.
 	message proto.Message
-	// name returns the part of the key behind the prefix; nil for singletons.
-	name func(proto.Message) string
+	// name makes the name of a message; nil for singletons.
+	name func(protoreflect.Message) string
 }
 
 // ProtoName is the full name of the message, e.g. "ligato.vpp.l3.Route".
 func (m *Model) ProtoName() string { return string(proto.MessageName(m.message)) }
+
+// Name is how ligato's clients call the model, e.g. "vpp.l2.bridge-domain".
+func (m *Model) Name() string { return m.Module + "." + m.Type }
 
 // Singleton tells if there is at most one value of the model.
 func (m *Model) Singleton() bool { return m.name == nil }
@@ -51,7 +62,7 @@ func (m *Model) Key(msg proto.Message) string {
 	if m.Singleton() {
 		return m.KeyPrefix()
 	}
-	return m.KeyPrefix() + m.name(msg)
+	return m.KeyPrefix() + m.name(msg.ProtoReflect())
 }
 
 // Key returns the key of a northbound message. It panics for messages that are
