@@ -33,6 +33,10 @@ type Config struct {
 	// at least how often a lost one is tried again.
 	RemoteDBProbingInterval config.Duration `json:"remoteDBProbingInterval"`
 
+	// LostDatabaseTimeout is how long an etcd that lost its data is not believed while
+	// KSR does not fill it again; 0: as long as it takes.
+	LostDatabaseTimeout config.Duration `json:"lostDatabaseTimeout"`
+
 	RecordEventHistory bool `json:"recordEventHistory"`
 	// EventHistoryAgeLimit, in minutes: older records are forgotten.
 	EventHistoryAgeLimit uint32 `json:"eventHistoryAgeLimit"`
@@ -99,6 +103,7 @@ func (c Config) Validate() error {
 		{"periodicHealingInterval", c.PeriodicHealingInterval, 1, c.EnablePeriodicHealing},
 		{"delayAfterErrorHealing", c.DelayAfterErrorHealing, 0, true},
 		{"remoteDBProbingInterval", c.RemoteDBProbingInterval, 1, true},
+		{"lostDatabaseTimeout", c.LostDatabaseTimeout, 0, true},
 	} {
 		if d.relevant && d.value < d.min {
 			errs = append(errs, fmt.Errorf("%s is %v: it must be at least %v", d.key, d.value, d.min))

@@ -91,6 +91,10 @@ func Marshal(msg proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 }
 
+// ReflectedKey, without models.KSRPrefix, exists in a database that holds all of the
+// Kubernetes state: KSR writes it after everything else. Its value are KSR's statistics.
+const ReflectedKey = "status/gauges"
+
 // VppNodeKey is the key, without models.KSRPrefix, of the node with the ID.
 func VppNodeKey(id uint32) string { return fmt.Sprintf("allocatedIDs/%d", id) }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 )
 
-// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue.
-const GaugesKey = models.KSRPrefix + "status/gauges"
+// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue. It is
+// not written before everything else is there that the source reports at its start.
+const GaugesKey = models.KSRPrefix + dbresources.ReflectedKey
 
 // GaugesValue is the value of GaugesKey.
 type GaugesValue struct {
@@ -71,6 +73,9 @@ func (w *writer) checkStore(ctx context.Context) error {
 	}
 	if err := w.watchdog.check(kv, found, revision); err != nil {
 		return err
+	}
+	if !w.complete {
+		return nil
 	}
 	return w.publishStats(ctx)
 }

@@ -44,6 +44,14 @@ type Broker interface {
 	Close() error
 }
 
+// Identified is a Broker that can tell which database it talks to.
+type Identified interface {
+	Broker
+	// Identity is that of the database that answered last; "" if none did yet. A
+	// database that lost its data may have the same identity as before.
+	Identity() string
+}
+
 // Change is one change that a watch reports. Deleted changes have no value.
 type Change struct {
 	KV

@@ -34,7 +34,7 @@ type Options struct {
 	Local store.Broker
 	// Loop gets the events.
 	Loop controller.EventLoop
-	// Config: DelayLocalResync and RemoteDBProbingInterval.
+	// Config: DelayLocalResync, RemoteDBProbingInterval and LostDatabaseTimeout.
 	Config controller.Config
 	// Log; nil: slog.Default().
 	Log *slog.Logger
@@ -65,9 +65,10 @@ type Watcher struct {
 	lastRevision int64
 	// snapshotRevision is that of the last snapshot that was used; 0: none.
 	snapshotRevision int64
-	// recoveryEnd is when a database that lost its data is believed; zero: it
-	// did not.
-	recoveryEnd time.Time
+	// origin of the known values; its revision is kept by the mirror.
+	origin origin
+	// recovery of a database that lost its data; nil: it did not.
+	recovery *recovery
 }
 
 // Start begins to watch.
@@ -120,6 +121,7 @@ func (w *Watcher) Connected() error {
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.localDue.Stop()
+	w.recall(ctx)
 	delay := firstRetry
 	for ctx.Err() == nil {
 		established, err := w.session(ctx)
@@ -193,5 +195,5 @@ func (w *Watcher) localResync(ctx context.Context) {
 		return
 	}
 	w.resynced = true
-	w.log.Warn("The database is not available: the node starts from the local mirror", "values", len(kvs))
+	w.log.Warn("The database is not available, or not to be believed: the node starts from the local mirror", "values", len(kvs))
 }

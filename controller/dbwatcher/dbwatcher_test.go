@@ -71,13 +71,14 @@ type rig struct {
 	ctx     context.Context
 	remote  *memory.Store
 	local   *memory.Store
+	config  controller.Config
 	watcher *dbwatcher.Watcher
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{loop: &loop{}, t: t, ctx: t.Context(), remote: memory.New(), local: memory.New()}
+		r := &rig{loop: &loop{}, t: t, ctx: t.Context(), remote: memory.New(), local: memory.New(), config: controller.DefaultConfig()}
 		test(t, r)
 		if r.watcher != nil {
 			r.watcher.Close()
@@ -88,7 +89,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 func (r *rig) start() {
 	r.watcher = dbwatcher.Start(dbwatcher.Options{
 		Node: "node1", Remote: r.remote, Local: r.local, Loop: r.loop,
-		Config: controller.DefaultConfig(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Config: r.config, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	synctest.Wait()
 }
@@ -320,10 +321,12 @@ func TestStartFromTheMirror(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.want()
 
+		r.put(r.local, podKey, podValue("old")) // nobody else would
 		r.remote.SetAvailable(true)
+		r.put(r.remote, podKey, podValue(""))
 		time.Sleep(4 * time.Second)
-		r.want("resync")
-		r.wantMirror()
+		r.want("resync pod=k8s/pod/web/namespace/default")
+		r.wantMirror(podKey)
 	})
 }
 

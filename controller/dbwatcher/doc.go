@@ -13,7 +13,8 @@
 // with etcd ends with an error: the connection is lost, the revision that the
 // watch wants is compacted, or the revision went backwards because etcd lost its
 // data. A new session then begins with a new snapshot. Between sessions the node
-// works with what it knows.
+// works with what it knows; so it does with an etcd that lost its data, at a start as
+// well, until it is filled again (recovery.go).
 //
 // What cannot be decoded is reported and skipped; the last value that could be
 // decoded stays in force.

@@ -115,5 +115,16 @@ func TestWithEtcd(t *testing.T) {
 	r.put(etcd, ifKey, `{"name":"tap1"}`)
 	r.put(etcd, podKey, podValue(""))
 	r.want(all)
+
+	// It does so while the agent is down.
+	stop()
+	r.server.Stop()
+	r.server.Wipe()
+	r.server.Start()
+	stop = r.start()
+	r.want("local " + all)
+	r.put(etcd, ifKey, `{"name":"tap1"}`)
+	r.put(etcd, podKey, podValue(""))
+	r.want(all)
 	stop()
 }

@@ -16,6 +16,8 @@ type mirror struct {
 	log   *slog.Logger
 	// stale says that the copy lacks changes.
 	stale bool
+	// saved is the origin in the local store.
+	saved origin
 }
 
 // load returns the mirrored pairs with the prefixes.
@@ -35,7 +37,7 @@ func (m *mirror) load(ctx context.Context, prefixes []string) (all []store.KV, e
 
 // replace makes the mirror equal to the snapshot, except for values that could not be
 // decoded: those it keeps. Only differences are written.
-func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot) {
+func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot, o origin) {
 	if m.local == nil {
 		return
 	}
@@ -60,23 +62,28 @@ func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot) {
 			changes = append(changes, store.Change{KV: store.KV{Key: key}, Deleted: true})
 		}
 	}
-	if m.write(ctx, changes) {
+	if m.write(ctx, changes, o) {
 		m.stale = false
 	}
 }
 
 // apply mirrors changes.
-func (m *mirror) apply(ctx context.Context, changes []store.Change) {
-	if m.local != nil && len(changes) > 0 {
-		m.write(ctx, changes)
+func (m *mirror) apply(ctx context.Context, changes []store.Change, o origin) {
+	if m.local != nil {
+		m.write(ctx, changes, o)
 	}
 }
 
-func (m *mirror) write(ctx context.Context, changes []store.Change) bool {
+func (m *mirror) write(ctx context.Context, changes []store.Change, o origin) bool {
+	changes = m.withOrigin(changes, o)
+	if len(changes) == 0 {
+		return true
+	}
 	if err := store.Apply(ctx, m.local, changes); err != nil {
 		m.failed(err)
 		return false
 	}
+	m.saved = o
 	return true
 }
 

@@ -2,6 +2,8 @@ package dbwatcher
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,50 +13,151 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// A database that comes back empty, or as it was some time ago, says that there are
+// no pods and no other nodes: believing it would cut all connections until it is
+// filled again. So the node goes on with what it knows, at its start with the mirror,
+// and puts back what it had written itself. It believes the database again
+//
+//  1. when nothing is missing of what the node knows; or
+//  2. recoveryPeriod after KSR has filled it, so that other agents and users can put
+//     back what is theirs: what is still missing then is really gone. KSR has filled
+//     it when dbresources.ReflectedKey exists, which KSR writes after it has written
+//     everything else; a database in which this key never was need not wait for KSR; or
+//  3. when LostDatabaseTimeout has passed, if that is set.
 const (
-	// recoveryPeriod is how long a database that lost its data may take to be filled
-	// again, by KSR and all agents, before its content is believed.
 	recoveryPeriod = 30 * time.Second
-	// recoveryInterval is how often it is read meanwhile.
-	recoveryInterval = time.Second
+	// recoveryInterval is how often the database is read meanwhile: at first, and
+	// while KSR has not filled it; then it doubles up to maxRecoveryInterval.
+	recoveryInterval    = time.Second
+	maxRecoveryInterval = 8 * time.Second
 )
 
 // errRevisionWentBack ends a session with a database that lost its data.
 var errRevisionWentBack = errors.New("revision of the database went backwards: it was wiped or restored")
 
-// recovering tells if the snapshot must not be used yet. A database that comes back
-// empty says that there are no pods and no other nodes: believing it would cut
-// all connections until it is filled again. So the node goes on with what it
-// knows, puts back what it had written itself, and waits until nothing is missing, or
-// recoveryPeriod has passed.
+// reflectedKey is the full key of dbresources.ReflectedKey.
+const reflectedKey = models.KSRPrefix + dbresources.ReflectedKey
+
+// recovery is the time from the discovery that the database lost its data until it
+// is believed again.
+type recovery struct {
+	// timeout is when LostDatabaseTimeout has passed; zero: never.
+	timeout time.Time
+	// end is recoveryPeriod after KSR was found to have filled the database; zero:
+	// it has not.
+	end      time.Time
+	interval time.Duration
+}
+
+// lost tells in which way the database is not the one that is known, or lacks what it
+// had; "" if it does not.
+func (s *session) lost(snapshot []store.KV, revision int64) string {
+	identity := s.identityOfRemote()
+	switch {
+	case revision < s.lastRevision:
+		return fmt.Sprintf("its revision went from %d to %d", s.lastRevision, revision)
+	case s.known.contradicts(snapshot, s.snapshotRevision):
+		return "its keys have other revisions than before"
+	case identity != "" && s.origin.Identity != "" && identity != s.origin.Identity:
+		return fmt.Sprintf("it is the etcd cluster %s and was %s", identity, s.origin.Identity)
+	case s.recovery != nil:
+		return "" // the following is known
+	case s.origin.Reflected && !hasKey(snapshot, reflectedKey):
+		return "what KSR had written is gone"
+	case s.snapshotRevision == 0 && len(snapshot) == 0 && len(s.known.values) > 0:
+		return "it is empty"
+	case s.snapshotRevision == 0 && s.ownIsGone(snapshot):
+		return "what this node had written is gone"
+	}
+	return ""
+}
+
+// ownIsGone tells if values are missing that this agent had written, although
+// Kubernetes still has the node.
+func (s *session) ownIsGone(snapshot []store.KV) bool {
+	if !hasKey(snapshot, models.KSRPrefix+dbresources.NodeKey(s.Node)) {
+		return false
+	}
+	for fullKey, value := range s.known.missing(snapshot) {
+		if s.isOwn(fullKey, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// recovering tells if the snapshot must not be used yet.
 func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bool {
 	lowest := min(revisions[models.KSRPrefix], revisions[s.known.nodePrefix])
-	if lowest < s.lastRevision || s.known.contradicts(snapshot, s.snapshotRevision) {
-		s.log.Error("The database lost its data: the node goes on with what it knows until the data are back",
-			"revision", lowest, "before", s.lastRevision, "atMost", recoveryPeriod)
-		s.recoveryEnd = time.Now().Add(recoveryPeriod)
-		s.setConnected(errRevisionWentBack)
+	if reason := s.lost(snapshot, lowest); reason != "" {
+		s.beginRecovery(reason)
 	}
 	s.lastRevision, s.snapshotRevision = lowest, 0
-	if !s.recoveryEnd.IsZero() {
+	s.origin.Identity = s.identityOfRemote()
+	if s.recovery != nil {
 		missing := s.known.missing(snapshot)
-		if len(missing) > 0 && time.Now().Before(s.recoveryEnd) {
+		if len(missing) > 0 && s.recovery.goesOn(!s.origin.Reflected || hasKey(snapshot, reflectedKey)) {
 			s.restore(missing)
 			return true
 		}
 		s.log.Info("The database is complete again, or will not be", "missing", len(missing))
-		s.recoveryEnd = time.Time{}
+		s.recovery = nil
 	}
+	s.origin.Reflected = hasKey(snapshot, reflectedKey)
 	s.snapshotRevision = lowest
 	return false
+}
+
+func (s *session) beginRecovery(reason string) {
+	s.log.Error("The database lost its data: the node goes on with what it knows until the data are back", "reason", reason)
+	s.setConnected(fmt.Errorf("the database lost its data (%s), as if it was wiped or restored: the node goes on with what it knows until KSR has filled it again", reason))
+	s.recovery = &recovery{interval: recoveryInterval}
+	if timeout := s.Config.LostDatabaseTimeout.Std(); timeout > 0 {
+		s.recovery.timeout = time.Now().Add(timeout)
+	}
+}
+
+// goesOn tells if what is missing is still to be awaited. filled: KSR has filled the
+// database, or need not.
+func (r *recovery) goesOn(filled bool) bool {
+	now := time.Now()
+	switch {
+	case !r.timeout.IsZero() && !now.Before(r.timeout):
+		return false
+	case !filled:
+		r.end, r.interval = time.Time{}, recoveryInterval
+		return true
+	case r.end.IsZero():
+		r.end = now.Add(recoveryPeriod)
+		return true
+	}
+	r.interval = min(2*r.interval, maxRecoveryInterval, max(time.Until(r.end), time.Millisecond))
+	return now.Before(r.end)
+}
+
+// waitsForKSR tells, without reading all of the database, that it is not filled yet.
+func (s *session) waitsForKSR() bool {
+	if s.recovery == nil || !s.recovery.end.IsZero() || !s.origin.Reflected {
+		return false
+	}
+	if _, found, err := s.Remote.Get(s.ctx, reflectedKey); err != nil || found || !s.recovery.goesOn(false) {
+		return false
+	}
+	s.restore(s.known.values)
+	return true
+}
+
+// isOwn tells if this agent has written the value.
+func (s *session) isOwn(fullKey string, value proto.Message) bool {
+	key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix)
+	resource, ok := dbresources.ForKey(key)
+	return isKSR && ok && resource.WrittenBy(s.Node, value)
 }
 
 // restore writes back what this agent had written.
 func (s *session) restore(missing map[string]proto.Message) {
 	for fullKey, value := range missing {
-		key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix)
-		resource, ok := dbresources.ForKey(key)
-		if !isKSR || !ok || !resource.WrittenBy(s.Node, value) {
+		if !s.isOwn(fullKey, value) {
 			continue
 		}
 		data, err := dbresources.Marshal(value)
@@ -65,4 +168,8 @@ func (s *session) restore(missing map[string]proto.Message) {
 			s.log.Warn("Value cannot be written back to the database yet", "key", fullKey, "error", err)
 		}
 	}
+}
+
+func hasKey(kvs []store.KV, key string) bool {
+	return slices.ContainsFunc(kvs, func(kv store.KV) bool { return kv.Key == key })
 }

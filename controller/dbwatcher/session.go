@@ -87,18 +87,25 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 
 // resync takes a snapshot and sends it as DBResync.
 func (s *session) resync() error {
+	if s.waitsForKSR() {
+		s.localResync(s.ctx)
+		s.resyncDue.Reset(s.recovery.interval)
+		return nil
+	}
 	all, revisions, err := s.list()
 	if err != nil {
 		return err
 	}
 	if s.recovering(all, revisions) {
 		s.behind = true
-		s.resyncDue.Reset(recoveryInterval)
+		s.localResync(s.ctx) // the node does not wait for its first resync
+		s.resyncDue.Reset(s.recovery.interval)
 		return nil
 	}
 	s.snapshots = revisions
 	snapshot := s.known.replace(all)
-	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot)
+	s.origin.Revision = s.lastRevision
+	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot, s.origin)
 	if err := s.Loop.PushEvent(s.ctx, snapshot.resync); err != nil {
 		return s.refused(err)
 	}
@@ -130,10 +137,12 @@ func (s *session) receive(batch store.WatchBatch) error {
 	for _, change := range batch.Changes {
 		if revision, ok := s.snapshots[s.known.prefixOf(change.Key)]; ok && change.Revision > revision {
 			fresh = append(fresh, change)
+			s.origin.Revision = max(s.origin.Revision, change.Revision)
+			s.origin.Reflected = s.origin.Reflected || change.Key == reflectedKey && !change.Deleted
 		}
 	}
 	events, mirrored := s.known.update(fresh)
-	s.mirror.apply(s.ctx, mirrored)
+	s.mirror.apply(s.ctx, mirrored, s.origin)
 	if s.behind {
 		return nil
 	}
@@ -182,6 +191,6 @@ func (s *session) completeMirror() error {
 	if err != nil {
 		return err
 	}
-	s.mirror.replace(s.ctx, s.known.prefixes(), newKnown(s.Node, s.log).replace(all))
+	s.mirror.replace(s.ctx, s.known.prefixes(), newKnown(s.Node, s.log).replace(all), s.origin)
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/store"
@@ -31,12 +33,18 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	// cluster is the ID of the cluster that answered last; 0: none did yet.
+	cluster atomic.Uint64
+
 	mu sync.Mutex
 	// lost is closed, and replaced, when the connection is lost.
 	lost chan struct{}
 }
 
-var _ store.Watchable = (*Store)(nil)
+var (
+	_ store.Watchable  = (*Store)(nil)
+	_ store.Identified = (*Store)(nil)
+)
 
 // New returns a store that connects in the background, and again whenever the
 // connection is lost. Errors are errors in the configuration.
@@ -167,7 +175,20 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, err
 func (s *Store) page(ctx context.Context, from, end string, revision int64) (*clientv3.GetResponse, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
-	return s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(revision))
+	page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(revision))
+	if err == nil {
+		s.cluster.Store(page.Header.ClusterId)
+	}
+	return page, err
+}
+
+// Identity is the cluster ID, in hexadecimal, of the etcd that answered the last List.
+// An etcd that is made anew with the same name and addresses has the same ID.
+func (s *Store) Identity() string {
+	if id := s.cluster.Load(); id != 0 {
+		return strconv.FormatUint(id, 16)
+	}
+	return ""
 }
 
 // Put sets the value of a key.

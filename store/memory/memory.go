@@ -27,16 +27,19 @@ type Store struct {
 	down error
 	// epoch counts outages; watches end with their epoch.
 	epoch int
+	// identity of the database.
+	identity string
 }
 
 var (
-	_ store.Watchable = (*Store)(nil)
-	_ store.Batcher   = (*Store)(nil)
+	_ store.Watchable  = (*Store)(nil)
+	_ store.Batcher    = (*Store)(nil)
+	_ store.Identified = (*Store)(nil)
 )
 
 // New returns an empty store. Its revision is 1, as that of an empty etcd.
 func New() *Store {
-	return &Store{values: make(map[string]store.KV), revision: 1, compacted: 1, changed: make(chan struct{})}
+	return &Store{values: make(map[string]store.KV), revision: 1, compacted: 1, changed: make(chan struct{}), identity: "memory"}
 }
 
 // SetAvailable starts or ends an outage. When one starts, all watches end with
@@ -47,6 +50,20 @@ func (s *Store) SetAvailable(available bool) {
 		down = fmt.Errorf("memory store: outage: %w", store.ErrUnavailable)
 	}
 	s.setDown(down)
+}
+
+// Identity is "memory", or what SetIdentity said.
+func (s *Store) Identity() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity
+}
+
+// SetIdentity makes the store another database, with the same content.
+func (s *Store) SetIdentity(identity string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity = identity
 }
 
 // Compact forgets the history up to and including the revision.

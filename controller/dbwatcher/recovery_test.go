@@ -1,0 +1,244 @@
+package dbwatcher_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/contiv/config"
+)
+
+const (
+	own     = ksr + "allocatedIDs/1"
+	other   = ksr + "allocatedIDs/2"
+	nodeKey = ksr + "k8s/node/node1"
+	marker  = ksr + "status/gauges"
+
+	everything = "resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1 vppnode=allocatedIDs/2"
+)
+
+// reflect does what KSR does.
+func (r *rig) reflect() {
+	r.t.Helper()
+	r.put(r.remote, nodeKey, `{"name":"node1"}`)
+	r.put(r.remote, podKey, podValue(""))
+	r.put(r.remote, marker, `{}`)
+}
+
+// stopped fills the database and lets an agent mirror it and end.
+func (r *rig) stopped() {
+	r.t.Helper()
+	r.reflect()
+	r.put(r.remote, own, `{"id":1,"name":"node1"}`)
+	r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+	r.start()
+	r.want(everything)
+	r.stop()
+}
+
+func (r *rig) stop() {
+	r.watcher.Close()
+	r.watcher = nil
+}
+
+// wantLost checks that the agent works with the mirror, and says why.
+func (r *rig) wantLost(reason string) {
+	r.t.Helper()
+	r.want("local " + everything)
+	if err := r.watcher.Connected(); err == nil || !strings.Contains(err.Error(), reason) {
+		r.t.Errorf("got %v, want %s", err, reason)
+	}
+}
+
+// A database that lost its data while the agent was down is not believed before KSR
+// has filled it, however long that takes.
+func TestWipedBeforeTheStart(t *testing.T) {
+	for name, filler := range map[string]int{"and empty": 0, "and again as old as before": 20} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.stopped()
+				r.remote.Wipe()
+				for i := range filler {
+					r.put(r.remote, fmt.Sprintf("%sk8s/namespace/n%d", ksr, i), `{}`)
+				}
+				r.start()
+				r.wantLost("lost its data")
+				time.Sleep(time.Hour)
+				r.want()
+				r.wantMirror(own, other, nodeKey, podKey)
+				if kv, _, _ := r.remote.Get(r.ctx, own); !strings.Contains(string(kv.Value), "node1") {
+					t.Errorf("the agent has not written its own value again: %s", kv.Value)
+				}
+				for i := range filler {
+					r.delete(fmt.Sprintf("%sk8s/namespace/n%d", ksr, i))
+				}
+				r.reflect()
+				time.Sleep(3 * time.Second)
+				r.want()
+				r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+				time.Sleep(3 * time.Second)
+				r.want(everything)
+				if err := r.watcher.Connected(); err != nil {
+					t.Error(err)
+				}
+				r.delete(podKey)
+				r.want("delete pod=k8s/pod/web/namespace/default")
+			})
+		})
+	}
+}
+
+// What is missing 30 s after KSR has filled the database is really gone.
+func TestWhatKSRDoesNotBringBackIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.Wipe()
+		r.start()
+		r.wantLost("revision went from")
+		time.Sleep(time.Minute)
+		r.reflect()
+		time.Sleep(29 * time.Second)
+		r.want()
+		time.Sleep(3 * time.Second)
+		r.want("resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1")
+		r.wantMirror(own, nodeKey, podKey)
+	})
+}
+
+func TestWipedTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.Wipe()
+		r.start()
+		r.wantLost("lost its data")
+		r.reflect()
+		time.Sleep(20 * time.Second)
+		r.remote.Wipe()
+		time.Sleep(time.Minute)
+		r.want()
+		r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+		r.reflect()
+		time.Sleep(3 * time.Second)
+		r.want(everything)
+	})
+}
+
+// An agent that starts during the recovery goes on with it.
+func TestRestartDuringARecovery(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.Wipe()
+		for range 3 {
+			r.start()
+			r.wantLost("lost its data")
+			time.Sleep(40 * time.Second)
+			r.want()
+			r.stop()
+		}
+	})
+}
+
+func TestLostDatabaseTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.config.LostDatabaseTimeout = config.Duration(5 * time.Minute)
+		r.stopped()
+		r.remote.Wipe()
+		r.start()
+		r.wantLost("lost its data")
+		time.Sleep(299 * time.Second)
+		r.want()
+		time.Sleep(2 * time.Second)
+		r.want("resync vppnode=allocatedIDs/1") // its own
+	})
+}
+
+// A database of the same content, made from a backup, is believed at once.
+func TestAnotherDatabaseThatLacksNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.SetIdentity("restored")
+		r.start()
+		r.want(everything)
+	})
+}
+
+func TestAnotherDatabase(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.SetIdentity("restored")
+		r.delete(other)
+		r.start()
+		r.wantLost("it is the etcd cluster restored and was memory")
+	})
+}
+
+// An agent takes its ID back that was lost while it was down, and not another one.
+func TestOwnValueIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.delete(own)
+		r.start()
+		r.wantLost("what this node had written is gone")
+		time.Sleep(2 * time.Second)
+		r.want(everything)
+	})
+}
+
+// The ID of a node that left Kubernetes is free.
+func TestOwnValueIsGoneWithTheNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.delete(own)
+		r.delete(nodeKey)
+		r.start()
+		r.want("resync pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/2")
+	})
+}
+
+// What happened while the agent was down is not taken for a loss.
+func TestChangesBeforeTheStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.delete(podKey)
+		r.delete(other)
+		r.start()
+		r.want("resync node=k8s/node/node1 vppnode=allocatedIDs/1")
+	})
+}
+
+// A mirror of a version that did not remember the database is better than an empty
+// database; without KSR, for 30 s.
+func TestEmptyDatabaseAndAMirrorWithoutOrigin(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.put(r.local, podKey, podValue(""))
+		r.start()
+		r.want("local resync pod=k8s/pod/web/namespace/default")
+		time.Sleep(29 * time.Second)
+		r.want()
+		time.Sleep(3 * time.Second)
+		r.want("resync")
+	})
+}
+
+// That KSR has filled the database is learnt while it happens.
+func TestKSRFillsTheDatabaseLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.want("resync")
+		r.reflect()
+		r.want("add node=k8s/node/node1", "add pod=k8s/pod/web/namespace/default")
+		r.stop()
+		r.remote.Wipe()
+		r.start()
+		r.want("local resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default")
+		time.Sleep(time.Hour)
+		r.want()
+		r.put(r.remote, nodeKey, `{"name":"node1"}`)
+		synctest.Wait()
+		r.reflect()
+		time.Sleep(3 * time.Second)
+		r.want("resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default")
+	})
+}
