@@ -17,6 +17,9 @@ func TestW22UnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T)
 	s, sb := newScheduler(t), newSouthbound(t)
 	mustCommit(t, s, "a/1=x")
 	wantState(t, s, "a/1", pb.ValueState_UNIMPLEMENTED)
+	if e := s.ValueStatus("a/1").Value.Error; e != ErrNoDescriptor.Error() {
+		t.Fatalf("reason: %q", e)
+	}
 	sb.register(s, "a", parts{prefix: "a/"})
 	r := last(t, s)
 	wantOps(t, r, "CREATE a/1 [WAS-UNIMPLEMENTED]")
@@ -24,6 +27,9 @@ func TestW22UnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T)
 		t.Fatal(r.Type)
 	}
 	wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
+	if e := s.ValueStatus("a/1").Value.Error; e != "" {
+		t.Fatalf("error of a configured value: %q", e)
+	}
 }
 
 func TestUnsupportedValueIsUnimplementedWithTheReasonAndNotRetried(t *testing.T) {

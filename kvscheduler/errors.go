@@ -23,6 +23,9 @@ var (
 	ErrEmptyKey = errors.New("empty key")
 	// ErrInvalidKey: a key is not valid UTF-8.
 	ErrInvalidKey = errors.New("key is not valid UTF-8")
+	// ErrNoDescriptor is the reason in the status of values that nobody describes. It
+	// fails no transaction: they are configured as soon as somebody does.
+	ErrNoDescriptor = errors.New("nothing on this node configures such values: no descriptor is registered for the key")
 	// ErrUnimplementedCreate: the descriptor has no Create.
 	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
 	// ErrUnimplementedDelete: the descriptor has no Delete.

@@ -47,7 +47,11 @@ func baseStatus(g *graph.Graph[*node], n *node) *pb.BaseValueStatus {
 }
 
 func (n *node) status() *pb.ValueStatus {
-	st := &pb.ValueStatus{Key: n.key, State: n.State(), Error: message(n.err()), Details: n.details()}
+	err := n.err()
+	if err == nil && n.State() == pb.ValueState_UNIMPLEMENTED {
+		err = ErrNoDescriptor
+	}
+	st := &pb.ValueStatus{Key: n.key, State: n.State(), Error: message(err), Details: n.details()}
 	if !n.is(fromSB) {
 		st.LastOperation = pb.TxnOperation(n.lastOp)
 	}
