@@ -1,10 +1,7 @@
 package controller
 
 import (
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -15,11 +12,14 @@ import (
 type caches struct {
 	// kubeState is the reflected Kubernetes state. Nobody but the loop reads it.
 	kubeState KubeState
-	// sources is the order of precedence: later values are merged onto earlier ones.
-	sources []string
+	// withClients are the sources that have clients.
+	withClients []string
 
-	// mu protects external, internal and running.
+	// mu protects what follows.
 	mu sync.RWMutex
+	// sources is the order of precedence: later values are merged onto earlier ones.
+	// Clients are among them while they want anything.
+	sources []string
 	// external is the configuration from outside, by source.
 	external map[string]ExternalConfig
 	// internal is what the handlers requested, as last committed.
@@ -37,13 +37,16 @@ func newCaches(sources []ExternalConfigSource) *caches {
 	}
 	for _, s := range sources {
 		c.sources = append(c.sources, s.String())
+		if _, ok := s.(ClientsSource); ok {
+			c.withClients = append(c.withClients, s.String())
+		}
 	}
 	return c
 }
 
-// receive applies the content of an event. It returns the keys of the external
-// configuration that changed.
-func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.Logger) (changed []string, err error) {
+// receive applies the content of an event. For a change of the external
+// configuration it returns the keys that changed, and how to undo it.
+func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.Logger) (changed []string, undo func(), err error) {
 	switch e := event.(type) {
 	case *DBResync:
 		c.kubeState = e.State
@@ -52,12 +55,9 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		}
 		c.replaceExternal(DatabaseSource, e.External, log)
 		for _, s := range sources {
-			snapshot, err := s.GetConfigSnapshot()
-			if err != nil {
+			if err := c.readSource(s, log); err != nil {
 				log.Warn("External source has no snapshot, its last known one is used", "source", s.String(), "error", err)
-				continue
 			}
-			c.replaceExternal(s.String(), snapshot, log)
 		}
 	case *KubeStateChange:
 		values := c.kubeState[e.Resource]
@@ -72,56 +72,16 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		}
 	case *ExternalConfigResync:
 		if err := c.accepts(e.Source, e.Config); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.replaceExternal(e.Source, e.Config, log)
 	case *ExternalConfigChange:
 		if err := c.accepts(e.Source, e.Changes); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return c.changeExternal(e.Source, e.Changes, log), nil
+		changed, undo = c.changeExternal(e, log)
 	}
-	return nil, nil
-}
-
-func (c *caches) replaceExternal(source string, config ExternalConfig, log *slog.Logger) {
-	config = usable(config, source, log)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.external[source] = config
-}
-
-// changeExternal returns the keys that changed.
-func (c *caches) changeExternal(source string, changes ExternalConfig, log *slog.Logger) (changed []string) {
-	additions := usable(changes, source, log)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	values := c.external[source]
-	if values == nil {
-		values = make(ExternalConfig)
-		c.external[source] = values
-	}
-	for key := range changes {
-		if value, ok := additions[key]; ok {
-			values[key] = value
-		} else {
-			delete(values, key)
-		}
-		changed = append(changed, key)
-	}
-	return changed
-}
-
-// accepts tells what is wrong with an event of an external source: it is then
-// refused as a whole.
-func (c *caches) accepts(source string, config ExternalConfig) error {
-	if !slices.Contains(c.sources, source) {
-		return fmt.Errorf("external source %q is not known: sources are %q", source, c.sources)
-	}
-	if source == DatabaseSource {
-		return nil // nobody could be told: what makes no sense is left out
-	}
-	return validateDirectives(config)
+	return changed, undo, nil
 }
 
 // onlyExternal tells if no handler requested the key.
@@ -135,22 +95,6 @@ func (c *caches) onlyExternal(key string) bool {
 		}
 	}
 	return false
-}
-
-// usable returns a copy of the configuration without directives that make no sense.
-func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConfig {
-	result := maps.Clone(config)
-	for key, value := range config {
-		if isNil(value) {
-			delete(result, key)
-		} else if isDirectives(key) {
-			if err := validateDirective(key, value); err != nil {
-				log.Error("Merge directives are ignored", "source", source, "key", key, "error", err)
-				delete(result, key)
-			}
-		}
-	}
-	return result
 }
 
 // begin starts a transaction.

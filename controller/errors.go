@@ -10,6 +10,8 @@ var (
 	ErrQueueFull = errors.New("event queue is full: try again later")
 	// ErrClosed is the result of events that were not processed before the end.
 	ErrClosed = errors.New("event loop is closed")
+	// ErrWithdrawn is the result of events that their sender took back.
+	ErrWithdrawn = errors.New("event was withdrawn before it was processed")
 	// ErrAborting is the result of events after a fatal error; the agent ends.
 	ErrAborting = errors.New("event loop is aborting")
 	// ErrBlockingFollowUp is returned for a blocking event that a handler sends.

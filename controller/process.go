@@ -28,8 +28,10 @@ type processing struct {
 	called   int
 
 	operations *operations
-	// externalKeys are the keys whose external value the event changes.
+	// externalKeys are the keys whose external value the event changes;
+	// undoExternal, if not nil, makes the values what they were.
 	externalKeys []string
+	undoExternal func()
 	internalData []string // before a verification
 
 	errs []error
@@ -37,6 +39,8 @@ type processing struct {
 	heal error
 	// abort stops all further steps but the bookkeeping.
 	abort bool
+	// refused says that the event changed nothing.
+	refused bool
 	// incomplete says that a handler failed in a resync.
 	incomplete bool
 }
@@ -44,6 +48,10 @@ type processing struct {
 // process processes an event, and with it as many as may share its transaction.
 // An error is fatal.
 func (c *Controller) process(q queued) (fatal error) {
+	if !requestOf(q.event).begin() {
+		q.event.Done(ErrWithdrawn)
+		return nil
+	}
 	c.caches.begin()
 	var events []*processing
 	for more := true; more; {
@@ -115,14 +123,12 @@ func (p *processing) receive() {
 	case *Shutdown:
 		p.loop.shutdown = true
 	}
-	changed, err := p.caches.receive(p.event, p.sources, p.log)
+	var err error
+	p.externalKeys, p.undoExternal, err = p.caches.receive(p.event, p.sources, p.log)
 	if err != nil {
 		p.errs = append(p.errs, err)
-		p.abort = true
-		return
+		p.abort, p.refused = true, true
 	}
-	slices.Sort(changed)
-	p.externalKeys = changed
 }
 
 func (p *processing) selectHandlers() {
@@ -206,6 +212,10 @@ func (p *processing) revert() {
 	if !p.withRevert() || len(p.errs) == 0 || slices.ContainsFunc(p.errs, isFatal) {
 		return
 	}
+	p.refused = true
+	if p.undoExternal != nil {
+		p.undoExternal()
+	}
 	for _, h := range slices.Backward(p.handlers[:p.called]) {
 		err := p.callRevert(h)
 		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Revert: true, ErrorStr: errorString(err)})
@@ -238,6 +248,9 @@ func (p *processing) finish() {
 	p.logEnd()
 	if p.update == nil && p.event.Method() != DownstreamResync && !slices.ContainsFunc(p.errs, isFatal) {
 		p.noteResync()
+	}
+	if r := requestOf(p.event); r != nil {
+		r.outcome = Outcome{Accepted: !p.refused, Event: p.record.SeqNum, Txn: p.record.Txn}
 	}
 	if observer, ok := p.event.(ProcessedObserver); ok {
 		var txn TxnRecord

@@ -3,7 +3,6 @@ package controller
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -76,70 +75,6 @@ func (*Shutdown) Method() EventMethod              { return Update }
 func (*Shutdown) TransactionType() TransactionType { return BestEffort }
 func (*Shutdown) Direction() Direction             { return Forward }
 func (*Shutdown) String() string                   { return "Shutdown" }
-
-// ExternalConfigSource is a source of configuration from outside other than the
-// database.
-type ExternalConfigSource interface {
-	// String is the name of the source, as in its events.
-	String() string
-	// GetConfigSnapshot returns all that the source wants.
-	GetConfigSnapshot() (ExternalConfig, error)
-}
-
-// DatabaseSource is the name of the external configuration in the database.
-const DatabaseSource = "db"
-
-// ExternalConfigChange changes the configuration of an external source, in one
-// transaction.
-type ExternalConfigChange struct {
-	// Source is DatabaseSource or the name of an ExternalConfigSource.
-	Source string
-	// Changes are the new values; nil deletes the key.
-	Changes ExternalConfig
-	// Result, if not nil, is told the outcome: to Wait for it.
-	Result *Blocking
-	// Processed, if not nil, is told the record of the event, right after it was
-	// processed. It must not wait.
-	Processed func(*EventRecord)
-}
-
-func (e *ExternalConfigChange) processed(r *EventRecord) { tell(e.Processed, r) }
-
-func (*ExternalConfigChange) Name() string                     { return "External Config Change" }
-func (*ExternalConfigChange) Method() EventMethod              { return Update }
-func (*ExternalConfigChange) TransactionType() TransactionType { return BestEffort }
-func (*ExternalConfigChange) Direction() Direction             { return Forward }
-func (e *ExternalConfigChange) Done(err error)                 { done(e.Result, err) }
-func (e *ExternalConfigChange) waits() bool                    { return e.Result != nil }
-func (e *ExternalConfigChange) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "External Config Change from %s", e.Source)
-	for _, key := range sortedKeys(e.Changes) {
-		what := "put"
-		if isNil(e.Changes[key]) {
-			what = "delete"
-		}
-		fmt.Fprintf(&b, "\n* %s %s", what, key)
-	}
-	return b.String()
-}
-
-// ExternalConfigResync replaces the configuration of an external source.
-type ExternalConfigResync struct {
-	// Source is the name of an ExternalConfigSource.
-	Source string
-	Config ExternalConfig
-	// Result, if not nil, is told the outcome: to Wait for it.
-	Result *Blocking
-}
-
-func (*ExternalConfigResync) Name() string        { return "External Config Resync" }
-func (*ExternalConfigResync) Method() EventMethod { return UpstreamResync }
-func (e *ExternalConfigResync) Done(err error)    { done(e.Result, err) }
-func (e *ExternalConfigResync) waits() bool       { return e.Result != nil }
-func (e *ExternalConfigResync) String() string {
-	return fmt.Sprintf("External Config Resync from %s: %d values", e.Source, len(e.Config))
-}
 
 func tell(processed func(*EventRecord), r *EventRecord) {
 	if processed != nil {

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// readSource takes over the snapshots of a source.
+func (c *caches) readSource(s ExternalConfigSource, log *slog.Logger) error {
+	snapshot, err := s.GetConfigSnapshot()
+	if err != nil {
+		return err
+	}
+	c.replaceExternal(s.String(), snapshot, log)
+	clients, ok := s.(ClientsSource)
+	if !ok {
+		return nil
+	}
+	snapshots, err := clients.GetClientSnapshots()
+	if err != nil {
+		return err
+	}
+	for _, known := range slices.Clone(c.sources) {
+		if client, ok := strings.CutPrefix(known, ClientSource(s.String(), "")); ok && snapshots[client] == nil {
+			c.replaceExternal(known, nil, log)
+		}
+	}
+	for client, snapshot := range snapshots {
+		c.replaceExternal(ClientSource(s.String(), client), snapshot, log)
+	}
+	return nil
+}
+
+// accepts tells what is wrong with an event of an external source: it is then
+// refused as a whole.
+func (c *caches) accepts(source string, config ExternalConfig) error {
+	if !slices.Contains(c.sources, source) && c.sourceOfClient(source) == "" {
+		return fmt.Errorf("external source %q is not known: sources are %q", source, c.sources)
+	}
+	if source == DatabaseSource {
+		return nil // nobody could be told: what makes no sense is left out
+	}
+	return validateDirectives(config)
+}
+
+// sourceOfClient returns the source whose client the name stands for, "" if it is none.
+func (c *caches) sourceOfClient(name string) string {
+	for _, source := range c.withClients {
+		if client, ok := strings.CutPrefix(name, ClientSource(source, "")); ok && client != "" {
+			return source
+		}
+	}
+	return ""
+}
+
+func (c *caches) replaceExternal(source string, config ExternalConfig, log *slog.Logger) {
+	config = usable(config, source, log)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.external[source] = config
+	c.noteClient(source)
+}
+
+// changeExternal returns the keys that changed, and what makes the values what
+// they were.
+func (c *caches) changeExternal(e *ExternalConfigChange, log *slog.Logger) (changed []string, undo func()) {
+	additions := usable(e.Changes, e.Source, log)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	values := c.external[e.Source]
+	if values == nil {
+		values = make(ExternalConfig)
+		c.external[e.Source] = values
+	}
+	before := make(ExternalConfig)
+	for key := range e.Changes {
+		before[key] = values[key]
+	}
+	if e.Replace {
+		maps.Copy(before, values)
+	}
+	for key := range before {
+		if value, ok := additions[key]; ok {
+			values[key] = value
+		} else {
+			delete(values, key)
+		}
+		changed = append(changed, key)
+	}
+	slices.Sort(changed)
+	c.noteClient(e.Source)
+	undone := &ExternalConfigChange{Source: e.Source, Changes: before}
+	return changed, func() { c.changeExternal(undone, log) }
+}
+
+// noteClient keeps the names of clients that want anything, and of no others, among
+// the sources. Call it with mu held.
+func (c *caches) noteClient(name string) {
+	source := c.sourceOfClient(name)
+	if source == "" {
+		return
+	}
+	at, known := slices.Index(c.sources, name), slices.Contains(c.sources, name)
+	switch {
+	case len(c.external[name]) == 0:
+		delete(c.external, name)
+		if known {
+			c.sources = slices.Delete(slices.Clone(c.sources), at, at+1)
+		}
+	case !known:
+		at = slices.Index(c.sources, source) + 1
+		for at < len(c.sources) && strings.HasPrefix(c.sources[at], ClientSource(source, "")) && c.sources[at] < name {
+			at++
+		}
+		c.sources = slices.Insert(slices.Clone(c.sources), at, name)
+	}
+}
+
+// usable returns a copy of the configuration without directives that make no sense.
+func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConfig {
+	result := maps.Clone(config)
+	for key, value := range config {
+		if isNil(value) {
+			delete(result, key)
+		} else if isDirectives(key) {
+			if err := validateDirective(key, value); err != nil {
+				log.Error("Merge directives are ignored", "source", source, "key", key, "error", err)
+				delete(result, key)
+			}
+		}
+	}
+	return result
+}
+
+// SourceConfig is what an external source wants.
+type SourceConfig struct {
+	// Source is DatabaseSource or the name of a source, or of one of its clients.
+	Source string
+	Config ExternalConfig
+}
+
+// ExternalConfigs returns what the external sources want, in the order of their
+// precedence. The values are read-only.
+func (c *Controller) ExternalConfigs() []SourceConfig {
+	c.caches.mu.RLock()
+	defer c.caches.mu.RUnlock()
+	configs := make([]SourceConfig, 0, len(c.caches.sources))
+	for _, source := range c.caches.sources {
+		configs = append(configs, SourceConfig{source, maps.Clone(c.caches.external[source])})
+	}
+	return configs
+}
