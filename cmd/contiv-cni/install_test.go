@@ -133,6 +133,74 @@ func TestInstallWaitsForTheAgentAndStays(t *testing.T) {
 	}
 }
 
+// A node loses its network when its configuration goes.
+func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
+	agent := newStarting()
+	close(agent.ready)
+	n := newNode(t, agent)
+	cmd := n.command("install", "--socket", n.socket)
+	log := &watchedLog{seen: make(chan struct{})}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	program := filepath.Join(n.bin, "contiv-cni")
+	built, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intact := func() bool {
+		list, err := libcni.LoadConfList(n.net, "k8s-pod-network")
+		installed, readErr := os.ReadFile(program)
+		return err == nil && list.Plugins[0].Network.Type == "contiv-cni" && readErr == nil && bytes.Equal(installed, built)
+	}
+	await := func(what string) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !intact(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not in time\n%s", what, log)
+			}
+		}
+	}
+	await("installs")
+	for what, damage := range map[string]func() error{
+		"configuration removed": func() error { return os.Remove(n.conflist()) },
+		"configuration changed": func() error { return os.WriteFile(n.conflist(), []byte("{"), 0o600) },
+		"program removed":       func() error { return os.Remove(program) },
+		"program changed": func() error {
+			return errors.Join(os.Remove(program), os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755))
+		},
+		"all removed": func() error { return errors.Join(os.Remove(program), os.Remove(n.conflist())) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if intact() {
+			t.Fatalf("%s: the test sees no damage", what)
+		}
+		await(what)
+	}
+
+	// What is uninstalled is not put back.
+	if out, err := n.command("uninstall").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !strings.Contains(log.String(), "Letting go") {
+		t.Errorf("the installer has not let go:\n%s", log)
+	}
+	if files := append(n.list(t, n.net), n.list(t, n.bin)...); len(files) > 0 {
+		t.Errorf("after uninstall: %v", files)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v\n%s", err, log)
+	}
+}
+
 // watchedLog tells when a line was written.
 type watchedLog struct {
 	mu   sync.Mutex

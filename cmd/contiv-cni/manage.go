@@ -19,7 +19,8 @@ import (
 
 const usage = `contiv-cni is run by the container runtime. By hand:
 
-  contiv-cni install [flags]     put it on this node; stays until SIGTERM, unless --once
+  contiv-cni install [flags]     put it on this node; stays until SIGTERM and puts back what
+                                 is removed or changed, unless --once
   contiv-cni uninstall [flags]   take it from this node
   contiv-cni version
 
@@ -71,16 +72,18 @@ func runInstall(ctx context.Context, args []string) error {
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	err = install.Install(ctx, o)
+	if *once {
+		err = install.Install(ctx, o)
+	} else {
+		err = install.Keep(ctx, o) // as a container of a DaemonSet must; what is installed stays
+	}
 	if ctx.Err() != nil {
-		o.Log.Info("Interrupted", "error", err)
+		if err != nil {
+			o.Log.Info("Interrupted", "error", err)
+		}
 		return nil
 	}
-	if err != nil || *once {
-		return err
-	}
-	<-ctx.Done() // as a container of a DaemonSet must; what is installed stays
-	return nil
+	return err
 }
 
 func runUninstall(args []string) error {

@@ -49,33 +49,40 @@ func (o *Options) conflistPath() string { return filepath.Join(o.NetDir, Conflis
 // the configuration in place. When it fails, or is interrupted, the configuration
 // is the one that was there before, or none.
 func Install(ctx context.Context, o Options) error {
+	_, err := install(ctx, o)
+	return err
+}
+
+func install(ctx context.Context, o Options) (done installed, err error) {
 	if err := errors.Join(removeTemporaries(o.program()), removeTemporaries(o.conflistPath())); err != nil {
-		return fmt.Errorf("remove what an interrupted installation left: %w", err)
+		return done, fmt.Errorf("remove what an interrupted installation left: %w", err)
 	}
 	program, err := os.Open(o.Program)
 	if err != nil {
-		return err
+		return done, err
 	}
 	defer program.Close()
 	changed, err := replace(o.program(), 0o755, program)
+	if err == nil {
+		done.program, err = os.Stat(o.program())
+	}
 	if err != nil {
-		return err
+		return done, err
 	}
 	o.Log.Info("Program is in place", "path", o.program(), "changed", changed)
 	// What is wrong with it shall be known before the agent is ready.
-	conflist, err := o.conflist(ctx)
-	if err != nil {
-		return err
+	if done.conflist, err = o.conflist(ctx); err != nil {
+		return done, err
 	}
 	if err := o.awaitAgent(ctx); err != nil {
-		return err
+		return done, err
 	}
-	changed, err = replace(o.conflistPath(), 0o600, bytes.NewReader(conflist))
+	changed, err = replace(o.conflistPath(), 0o600, bytes.NewReader(done.conflist))
 	if err != nil {
-		return err
+		return done, err
 	}
 	o.Log.Info("Agent is ready, configuration is in place", "path", o.conflistPath(), "changed", changed)
-	return nil
+	return done, nil
 }
 
 // awaitAgent returns when the agent can wire pods.
@@ -115,8 +122,13 @@ func (o *Options) notReady(ctx context.Context) string {
 }
 
 // Uninstall removes the configuration and then the program. What is missing is
-// no error.
-func Uninstall(o Options) error {
+// no error. A Keep in the same folders is made to let go first.
+func Uninstall(o Options) (err error) {
+	release, err := o.askToLeave()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if err := remove(o.conflistPath()); err != nil {
 		return err
 	}

@@ -1,0 +1,180 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepInterval is how often Keep looks at what it has put in place, and
+// uninstallPatience how long Uninstall waits for a Keep to let go.
+const (
+	keepInterval      = time.Second
+	uninstallPatience = 10 * time.Second
+)
+
+// leaveName is a file in the folder of configurations that asks a Keep to leave it
+// as it is. Runtimes ignore it.
+const leaveName = "." + ConflistName + ".leave"
+
+// errLeave ends a Keep that was asked to let go.
+var errLeave = errors.New("uninstalled: nothing is put back any more")
+
+// Keep installs, and then puts back what somebody removes or changes, each time as
+// Install does: the configuration not before the agent is ready. It lets go when
+// Uninstall asks it to, and returns when ctx ends. An error of the first
+// installation is returned, later ones are logged and tried again.
+func Keep(ctx context.Context, o Options) error {
+	if err := os.MkdirAll(o.NetDir, 0o755); err != nil {
+		return err
+	}
+	lock, err := lockDir(o.NetDir, unix.LOCK_SH)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", o.NetDir, err)
+	}
+	defer lock.Close()
+	if err := os.Remove(o.leavePath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of an uninstallation that was killed
+	}
+	kept, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		o.awaitLeave(kept, leave)
+	}()
+	err = keep(kept, o)
+	leave(nil)
+	<-watched
+	if errors.Is(context.Cause(kept), errLeave) {
+		o.Log.Info("Letting go", "reason", errLeave)
+		lock.Close()
+		<-ctx.Done()
+		return nil
+	}
+	return err
+}
+
+func keep(ctx context.Context, o Options) error {
+	done, err := install(ctx, o)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(keepInterval)
+	defer ticker.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		damage := done.damage(o)
+		if damage == nil {
+			continue
+		}
+		o.Log.Warn("Somebody else changed what is installed: it is put back", "found", damage)
+		again, err := install(ctx, o)
+		switch {
+		case err == nil:
+			done, said = again, ""
+		case err.Error() != said && ctx.Err() == nil:
+			said = err.Error()
+			o.Log.Error("Cannot put it back, trying again", "error", err)
+		}
+	}
+}
+
+// awaitLeave calls leave when Uninstall asks for it.
+func (o *Options) awaitLeave(ctx context.Context, leave context.CancelCauseFunc) {
+	ticker := time.NewTicker(keepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := os.Lstat(o.leavePath()); err == nil {
+				leave(errLeave)
+				return
+			}
+		}
+	}
+}
+
+// installed is what install has put in place.
+type installed struct {
+	program  fs.FileInfo
+	conflist []byte
+}
+
+// damage tells what is not as it was installed, nil if all is. The program is not
+// read for that.
+func (i installed) damage(o Options) error {
+	program, err := os.Stat(o.program())
+	if err != nil {
+		return err
+	}
+	if program.Size() != i.program.Size() || program.Mode() != i.program.Mode() || !program.ModTime().Equal(i.program.ModTime()) {
+		return fmt.Errorf("%s is another file", o.program())
+	}
+	conflist, err := os.ReadFile(o.conflistPath())
+	if err == nil && !bytes.Equal(conflist, i.conflist) {
+		err = fmt.Errorf("%s has another content", o.conflistPath())
+	}
+	return err
+}
+
+func (o *Options) leavePath() string { return filepath.Join(o.NetDir, leaveName) }
+
+// lockDir locks a folder until the file that it returns is closed. how is that of
+// flock(2).
+func lockDir(dir string, how int) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// askToLeave makes a Keep that is at work in the folder let go. release ends that.
+func (o *Options) askToLeave() (release func() error, err error) {
+	var asked bool
+	deadline := time.Now().Add(uninstallPatience)
+	for {
+		lock, err := lockDir(o.NetDir, unix.LOCK_EX)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return func() error { return nil }, nil
+		case err == nil:
+			return func() error {
+				defer lock.Close()
+				if !asked {
+					return nil
+				}
+				return os.Remove(o.leavePath())
+			}, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, fmt.Errorf("lock %s: %w", o.NetDir, err)
+		case time.Now().After(deadline):
+			return nil, errors.Join(fmt.Errorf("contiv-cni install is at work in %s and does not let go: end it first", o.NetDir), os.Remove(o.leavePath()))
+		}
+		if !asked {
+			if err := os.WriteFile(o.leavePath(), nil, 0o600); err != nil {
+				return nil, err
+			}
+			asked = true
+		}
+		time.Sleep(50 * time.Millisecond) // flock(2) cannot wait with a deadline
+	}
+}
