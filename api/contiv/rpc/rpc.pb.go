@@ -10,6 +10,7 @@
 package rpc
 
 import (
+	kvscheduler "github.com/contiv/contiv/api/ligato/kvscheduler"
 	interfaces1 "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	l31 "github.com/contiv/contiv/api/ligato/linux/l3"
@@ -63,8 +64,16 @@ type DataRequest struct {
 	LinuxInterfaces   []*interfaces1.Interface        `protobuf:"bytes,80,rep,name=LinuxInterfaces,proto3" json:"LinuxInterfaces,omitempty"`
 	LinuxArpEntries   []*l31.ARPEntry                 `protobuf:"bytes,90,rep,name=LinuxArpEntries,proto3" json:"LinuxArpEntries,omitempty"`
 	LinuxRoutes       []*l31.Route                    `protobuf:"bytes,91,rep,name=LinuxRoutes,proto3" json:"LinuxRoutes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Who wants the values: those of different clients are kept apart. The metadata
+	// "contiv-client" says the same; without either: "default".
+	Client string `protobuf:"bytes,1000,opt,name=client,proto3" json:"client,omitempty"`
+	// Do all of it or, if anything fails, nothing. The metadata "contiv-revert: true"
+	// says the same. Otherwise what fails is tried again in the background.
+	Revert bool `protobuf:"varint,1001,opt,name=revert,proto3" json:"revert,omitempty"`
+	// Put only: values to be removed in the same transaction, as by Del.
+	Delete        *DataRequest `protobuf:"bytes,1002,opt,name=delete,proto3" json:"delete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DataRequest) Reset() {
@@ -272,6 +281,27 @@ func (x *DataRequest) GetLinuxRoutes() []*l31.Route {
 	return nil
 }
 
+func (x *DataRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *DataRequest) GetRevert() bool {
+	if x != nil {
+		return x.Revert
+	}
+	return false
+}
+
+func (x *DataRequest) GetDelete() *DataRequest {
+	if x != nil {
+		return x.Delete
+	}
+	return nil
+}
+
 type PutResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -380,11 +410,147 @@ func (*ResyncResponse) Descriptor() ([]byte, []int) {
 	return file_contiv_rpc_rpc_proto_rawDescGZIP(), []int{3}
 }
 
+// What went wrong with a transaction: in the details of the gRPC status of a call
+// that failed because of it.
+type TransactionError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What failed, of this and other clients' values.
+	Items []*TransactionError_Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// Number of the transaction: see `contivctl txns`. Absent if there was none.
+	Transaction *uint64 `protobuf:"varint,2,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// Nothing was changed. Otherwise the request counts, and what failed is what is
+	// missing.
+	Reverted      bool `protobuf:"varint,3,opt,name=reverted,proto3" json:"reverted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransactionError) Reset() {
+	*x = TransactionError{}
+	mi := &file_contiv_rpc_rpc_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransactionError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransactionError) ProtoMessage() {}
+
+func (x *TransactionError) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_rpc_rpc_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransactionError.ProtoReflect.Descriptor instead.
+func (*TransactionError) Descriptor() ([]byte, []int) {
+	return file_contiv_rpc_rpc_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TransactionError) GetItems() []*TransactionError_Item {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *TransactionError) GetTransaction() uint64 {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return 0
+}
+
+func (x *TransactionError) GetReverted() bool {
+	if x != nil {
+		return x.Reverted
+	}
+	return false
+}
+
+type TransactionError_Item struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the value, or of a value derived from it.
+	Key       string                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Operation kvscheduler.TxnOperation `protobuf:"varint,2,opt,name=operation,proto3,enum=ligato.kvscheduler.TxnOperation" json:"operation,omitempty"`
+	Cause     string                   `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	// How the value is now; RETRYING: the operation will be repeated.
+	State         kvscheduler.ValueState `protobuf:"varint,4,opt,name=state,proto3,enum=ligato.kvscheduler.ValueState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransactionError_Item) Reset() {
+	*x = TransactionError_Item{}
+	mi := &file_contiv_rpc_rpc_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransactionError_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransactionError_Item) ProtoMessage() {}
+
+func (x *TransactionError_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_rpc_rpc_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransactionError_Item.ProtoReflect.Descriptor instead.
+func (*TransactionError_Item) Descriptor() ([]byte, []int) {
+	return file_contiv_rpc_rpc_proto_rawDescGZIP(), []int{4, 0}
+}
+
+func (x *TransactionError_Item) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TransactionError_Item) GetOperation() kvscheduler.TxnOperation {
+	if x != nil {
+		return x.Operation
+	}
+	return kvscheduler.TxnOperation(0)
+}
+
+func (x *TransactionError_Item) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *TransactionError_Item) GetState() kvscheduler.ValueState {
+	if x != nil {
+		return x.State
+	}
+	return kvscheduler.ValueState(0)
+}
+
 var File_contiv_rpc_rpc_proto protoreflect.FileDescriptor
 
 const file_contiv_rpc_rpc_proto_rawDesc = "" +
 	"\n" +
-	"\x14contiv/rpc/rpc.proto\x12\x03rpc\x1a'ligato/linux/interfaces/interface.proto\x1a$ligato/linux/iptables/iptables.proto\x1a\x19ligato/linux/l3/arp.proto\x1a\x1bligato/linux/l3/route.proto\x1a\x18ligato/vpp/abf/abf.proto\x1a\x18ligato/vpp/acl/acl.proto\x1a%ligato/vpp/interfaces/interface.proto\x1a ligato/vpp/interfaces/span.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\x1a!ligato/vpp/l2/bridge_domain.proto\x1a\x17ligato/vpp/l2/fib.proto\x1a\x1cligato/vpp/l2/xconnect.proto\x1a\x17ligato/vpp/l3/arp.proto\x1a\x16ligato/vpp/l3/l3.proto\x1a\x19ligato/vpp/l3/route.proto\x1a\x17ligato/vpp/l3/vrf.proto\x1a\x18ligato/vpp/nat/nat.proto\x1a\x1aligato/vpp/punt/punt.proto\"\x80\f\n" +
+	"\x14contiv/rpc/rpc.proto\x12\x03rpc\x1a%ligato/kvscheduler/value_status.proto\x1a'ligato/linux/interfaces/interface.proto\x1a$ligato/linux/iptables/iptables.proto\x1a\x19ligato/linux/l3/arp.proto\x1a\x1bligato/linux/l3/route.proto\x1a\x18ligato/vpp/abf/abf.proto\x1a\x18ligato/vpp/acl/acl.proto\x1a%ligato/vpp/interfaces/interface.proto\x1a ligato/vpp/interfaces/span.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\x1a!ligato/vpp/l2/bridge_domain.proto\x1a\x17ligato/vpp/l2/fib.proto\x1a\x1cligato/vpp/l2/xconnect.proto\x1a\x17ligato/vpp/l3/arp.proto\x1a\x16ligato/vpp/l3/l3.proto\x1a\x19ligato/vpp/l3/route.proto\x1a\x17ligato/vpp/l3/vrf.proto\x1a\x18ligato/vpp/nat/nat.proto\x1a\x1aligato/vpp/punt/punt.proto\"\xdd\f\n" +
 	"\vDataRequest\x125\n" +
 	"\vAccessLists\x18\n" +
 	" \x03(\v2\x13.ligato.vpp.acl.ACLR\vAccessLists\x125\n" +
@@ -419,10 +585,23 @@ const file_contiv_rpc_rpc_proto_rawDesc = "" +
 	"\x05DNATs\x18H \x03(\v2\x16.ligato.vpp.nat.DNat44R\x05DNATs\x12L\n" +
 	"\x0fLinuxInterfaces\x18P \x03(\v2\".ligato.linux.interfaces.InterfaceR\x0fLinuxInterfaces\x12C\n" +
 	"\x0fLinuxArpEntries\x18Z \x03(\v2\x19.ligato.linux.l3.ARPEntryR\x0fLinuxArpEntries\x128\n" +
-	"\vLinuxRoutes\x18[ \x03(\v2\x16.ligato.linux.l3.RouteR\vLinuxRoutes\"\r\n" +
+	"\vLinuxRoutes\x18[ \x03(\v2\x16.ligato.linux.l3.RouteR\vLinuxRoutes\x12\x17\n" +
+	"\x06client\x18\xe8\a \x01(\tR\x06client\x12\x17\n" +
+	"\x06revert\x18\xe9\a \x01(\bR\x06revert\x12)\n" +
+	"\x06delete\x18\xea\a \x01(\v2\x10.rpc.DataRequestR\x06delete\"\r\n" +
 	"\vPutResponse\"\r\n" +
 	"\vDelResponse\"\x10\n" +
-	"\x0eResyncResponse2i\n" +
+	"\x0eResyncResponse\"\xbe\x02\n" +
+	"\x10TransactionError\x120\n" +
+	"\x05items\x18\x01 \x03(\v2\x1a.rpc.TransactionError.ItemR\x05items\x12%\n" +
+	"\vtransaction\x18\x02 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12\x1a\n" +
+	"\breverted\x18\x03 \x01(\bR\breverted\x1a\xa4\x01\n" +
+	"\x04Item\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12>\n" +
+	"\toperation\x18\x02 \x01(\x0e2 .ligato.kvscheduler.TxnOperationR\toperation\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\x124\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x1e.ligato.kvscheduler.ValueStateR\x05stateB\x0e\n" +
+	"\f_transaction2i\n" +
 	"\x11DataChangeService\x12)\n" +
 	"\x03Put\x12\x10.rpc.DataRequest\x1a\x10.rpc.PutResponse\x12)\n" +
 	"\x03Del\x12\x10.rpc.DataRequest\x1a\x10.rpc.DelResponse2D\n" +
@@ -441,75 +620,83 @@ func file_contiv_rpc_rpc_proto_rawDescGZIP() []byte {
 	return file_contiv_rpc_rpc_proto_rawDescData
 }
 
-var file_contiv_rpc_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_contiv_rpc_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_contiv_rpc_rpc_proto_goTypes = []any{
 	(*DataRequest)(nil),                  // 0: rpc.DataRequest
 	(*PutResponse)(nil),                  // 1: rpc.PutResponse
 	(*DelResponse)(nil),                  // 2: rpc.DelResponse
 	(*ResyncResponse)(nil),               // 3: rpc.ResyncResponse
-	(*acl.ACL)(nil),                      // 4: ligato.vpp.acl.ACL
-	(*abf.ABF)(nil),                      // 5: ligato.vpp.abf.ABF
-	(*interfaces.Interface)(nil),         // 6: ligato.vpp.interfaces.Interface
-	(*interfaces.Span)(nil),              // 7: ligato.vpp.interfaces.Span
-	(*iptables.RuleChain)(nil),           // 8: ligato.linux.iptables.RuleChain
-	(*l3.VrfTable)(nil),                  // 9: ligato.vpp.l3.VrfTable
-	(*nat.Nat44Interface)(nil),           // 10: ligato.vpp.nat.Nat44Interface
-	(*nat.Nat44AddressPool)(nil),         // 11: ligato.vpp.nat.Nat44AddressPool
-	(*l2.BridgeDomain)(nil),              // 12: ligato.vpp.l2.BridgeDomain
-	(*l2.FIBEntry)(nil),                  // 13: ligato.vpp.l2.FIBEntry
-	(*l2.XConnectPair)(nil),              // 14: ligato.vpp.l2.XConnectPair
-	(*l3.Route)(nil),                     // 15: ligato.vpp.l3.Route
-	(*l3.ARPEntry)(nil),                  // 16: ligato.vpp.l3.ARPEntry
-	(*l3.ProxyARP)(nil),                  // 17: ligato.vpp.l3.ProxyARP
-	(*l3.IPScanNeighbor)(nil),            // 18: ligato.vpp.l3.IPScanNeighbor
-	(*ipsec.SecurityPolicyDatabase)(nil), // 19: ligato.vpp.ipsec.SecurityPolicyDatabase
-	(*ipsec.SecurityAssociation)(nil),    // 20: ligato.vpp.ipsec.SecurityAssociation
-	(*punt.IPRedirect)(nil),              // 21: ligato.vpp.punt.IPRedirect
-	(*punt.ToHost)(nil),                  // 22: ligato.vpp.punt.ToHost
-	(*punt.Exception)(nil),               // 23: ligato.vpp.punt.Exception
-	(*nat.Nat44Global)(nil),              // 24: ligato.vpp.nat.Nat44Global
-	(*nat.DNat44)(nil),                   // 25: ligato.vpp.nat.DNat44
-	(*interfaces1.Interface)(nil),        // 26: ligato.linux.interfaces.Interface
-	(*l31.ARPEntry)(nil),                 // 27: ligato.linux.l3.ARPEntry
-	(*l31.Route)(nil),                    // 28: ligato.linux.l3.Route
+	(*TransactionError)(nil),             // 4: rpc.TransactionError
+	(*TransactionError_Item)(nil),        // 5: rpc.TransactionError.Item
+	(*acl.ACL)(nil),                      // 6: ligato.vpp.acl.ACL
+	(*abf.ABF)(nil),                      // 7: ligato.vpp.abf.ABF
+	(*interfaces.Interface)(nil),         // 8: ligato.vpp.interfaces.Interface
+	(*interfaces.Span)(nil),              // 9: ligato.vpp.interfaces.Span
+	(*iptables.RuleChain)(nil),           // 10: ligato.linux.iptables.RuleChain
+	(*l3.VrfTable)(nil),                  // 11: ligato.vpp.l3.VrfTable
+	(*nat.Nat44Interface)(nil),           // 12: ligato.vpp.nat.Nat44Interface
+	(*nat.Nat44AddressPool)(nil),         // 13: ligato.vpp.nat.Nat44AddressPool
+	(*l2.BridgeDomain)(nil),              // 14: ligato.vpp.l2.BridgeDomain
+	(*l2.FIBEntry)(nil),                  // 15: ligato.vpp.l2.FIBEntry
+	(*l2.XConnectPair)(nil),              // 16: ligato.vpp.l2.XConnectPair
+	(*l3.Route)(nil),                     // 17: ligato.vpp.l3.Route
+	(*l3.ARPEntry)(nil),                  // 18: ligato.vpp.l3.ARPEntry
+	(*l3.ProxyARP)(nil),                  // 19: ligato.vpp.l3.ProxyARP
+	(*l3.IPScanNeighbor)(nil),            // 20: ligato.vpp.l3.IPScanNeighbor
+	(*ipsec.SecurityPolicyDatabase)(nil), // 21: ligato.vpp.ipsec.SecurityPolicyDatabase
+	(*ipsec.SecurityAssociation)(nil),    // 22: ligato.vpp.ipsec.SecurityAssociation
+	(*punt.IPRedirect)(nil),              // 23: ligato.vpp.punt.IPRedirect
+	(*punt.ToHost)(nil),                  // 24: ligato.vpp.punt.ToHost
+	(*punt.Exception)(nil),               // 25: ligato.vpp.punt.Exception
+	(*nat.Nat44Global)(nil),              // 26: ligato.vpp.nat.Nat44Global
+	(*nat.DNat44)(nil),                   // 27: ligato.vpp.nat.DNat44
+	(*interfaces1.Interface)(nil),        // 28: ligato.linux.interfaces.Interface
+	(*l31.ARPEntry)(nil),                 // 29: ligato.linux.l3.ARPEntry
+	(*l31.Route)(nil),                    // 30: ligato.linux.l3.Route
+	(kvscheduler.TxnOperation)(0),        // 31: ligato.kvscheduler.TxnOperation
+	(kvscheduler.ValueState)(0),          // 32: ligato.kvscheduler.ValueState
 }
 var file_contiv_rpc_rpc_proto_depIdxs = []int32{
-	4,  // 0: rpc.DataRequest.AccessLists:type_name -> ligato.vpp.acl.ACL
-	5,  // 1: rpc.DataRequest.Forwardings:type_name -> ligato.vpp.abf.ABF
-	6,  // 2: rpc.DataRequest.Interfaces:type_name -> ligato.vpp.interfaces.Interface
-	7,  // 3: rpc.DataRequest.Spans:type_name -> ligato.vpp.interfaces.Span
-	8,  // 4: rpc.DataRequest.RuleChains:type_name -> ligato.linux.iptables.RuleChain
-	9,  // 5: rpc.DataRequest.VrfTables:type_name -> ligato.vpp.l3.VrfTable
-	10, // 6: rpc.DataRequest.Nat44Interfaces:type_name -> ligato.vpp.nat.Nat44Interface
-	11, // 7: rpc.DataRequest.Nat44AddressPools:type_name -> ligato.vpp.nat.Nat44AddressPool
-	12, // 8: rpc.DataRequest.BridgeDomains:type_name -> ligato.vpp.l2.BridgeDomain
-	13, // 9: rpc.DataRequest.FIBs:type_name -> ligato.vpp.l2.FIBEntry
-	14, // 10: rpc.DataRequest.XCons:type_name -> ligato.vpp.l2.XConnectPair
-	15, // 11: rpc.DataRequest.StaticRoutes:type_name -> ligato.vpp.l3.Route
-	16, // 12: rpc.DataRequest.ArpEntries:type_name -> ligato.vpp.l3.ARPEntry
-	17, // 13: rpc.DataRequest.ProxyArp:type_name -> ligato.vpp.l3.ProxyARP
-	18, // 14: rpc.DataRequest.IPScanNeighbor:type_name -> ligato.vpp.l3.IPScanNeighbor
-	19, // 15: rpc.DataRequest.SPDs:type_name -> ligato.vpp.ipsec.SecurityPolicyDatabase
-	20, // 16: rpc.DataRequest.SAs:type_name -> ligato.vpp.ipsec.SecurityAssociation
-	21, // 17: rpc.DataRequest.IPRedirectPunts:type_name -> ligato.vpp.punt.IPRedirect
-	22, // 18: rpc.DataRequest.ToHostPunts:type_name -> ligato.vpp.punt.ToHost
-	23, // 19: rpc.DataRequest.Exceptions:type_name -> ligato.vpp.punt.Exception
-	24, // 20: rpc.DataRequest.NatGlobal:type_name -> ligato.vpp.nat.Nat44Global
-	25, // 21: rpc.DataRequest.DNATs:type_name -> ligato.vpp.nat.DNat44
-	26, // 22: rpc.DataRequest.LinuxInterfaces:type_name -> ligato.linux.interfaces.Interface
-	27, // 23: rpc.DataRequest.LinuxArpEntries:type_name -> ligato.linux.l3.ARPEntry
-	28, // 24: rpc.DataRequest.LinuxRoutes:type_name -> ligato.linux.l3.Route
-	0,  // 25: rpc.DataChangeService.Put:input_type -> rpc.DataRequest
-	0,  // 26: rpc.DataChangeService.Del:input_type -> rpc.DataRequest
-	0,  // 27: rpc.DataResyncService.Resync:input_type -> rpc.DataRequest
-	1,  // 28: rpc.DataChangeService.Put:output_type -> rpc.PutResponse
-	2,  // 29: rpc.DataChangeService.Del:output_type -> rpc.DelResponse
-	3,  // 30: rpc.DataResyncService.Resync:output_type -> rpc.ResyncResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	6,  // 0: rpc.DataRequest.AccessLists:type_name -> ligato.vpp.acl.ACL
+	7,  // 1: rpc.DataRequest.Forwardings:type_name -> ligato.vpp.abf.ABF
+	8,  // 2: rpc.DataRequest.Interfaces:type_name -> ligato.vpp.interfaces.Interface
+	9,  // 3: rpc.DataRequest.Spans:type_name -> ligato.vpp.interfaces.Span
+	10, // 4: rpc.DataRequest.RuleChains:type_name -> ligato.linux.iptables.RuleChain
+	11, // 5: rpc.DataRequest.VrfTables:type_name -> ligato.vpp.l3.VrfTable
+	12, // 6: rpc.DataRequest.Nat44Interfaces:type_name -> ligato.vpp.nat.Nat44Interface
+	13, // 7: rpc.DataRequest.Nat44AddressPools:type_name -> ligato.vpp.nat.Nat44AddressPool
+	14, // 8: rpc.DataRequest.BridgeDomains:type_name -> ligato.vpp.l2.BridgeDomain
+	15, // 9: rpc.DataRequest.FIBs:type_name -> ligato.vpp.l2.FIBEntry
+	16, // 10: rpc.DataRequest.XCons:type_name -> ligato.vpp.l2.XConnectPair
+	17, // 11: rpc.DataRequest.StaticRoutes:type_name -> ligato.vpp.l3.Route
+	18, // 12: rpc.DataRequest.ArpEntries:type_name -> ligato.vpp.l3.ARPEntry
+	19, // 13: rpc.DataRequest.ProxyArp:type_name -> ligato.vpp.l3.ProxyARP
+	20, // 14: rpc.DataRequest.IPScanNeighbor:type_name -> ligato.vpp.l3.IPScanNeighbor
+	21, // 15: rpc.DataRequest.SPDs:type_name -> ligato.vpp.ipsec.SecurityPolicyDatabase
+	22, // 16: rpc.DataRequest.SAs:type_name -> ligato.vpp.ipsec.SecurityAssociation
+	23, // 17: rpc.DataRequest.IPRedirectPunts:type_name -> ligato.vpp.punt.IPRedirect
+	24, // 18: rpc.DataRequest.ToHostPunts:type_name -> ligato.vpp.punt.ToHost
+	25, // 19: rpc.DataRequest.Exceptions:type_name -> ligato.vpp.punt.Exception
+	26, // 20: rpc.DataRequest.NatGlobal:type_name -> ligato.vpp.nat.Nat44Global
+	27, // 21: rpc.DataRequest.DNATs:type_name -> ligato.vpp.nat.DNat44
+	28, // 22: rpc.DataRequest.LinuxInterfaces:type_name -> ligato.linux.interfaces.Interface
+	29, // 23: rpc.DataRequest.LinuxArpEntries:type_name -> ligato.linux.l3.ARPEntry
+	30, // 24: rpc.DataRequest.LinuxRoutes:type_name -> ligato.linux.l3.Route
+	0,  // 25: rpc.DataRequest.delete:type_name -> rpc.DataRequest
+	5,  // 26: rpc.TransactionError.items:type_name -> rpc.TransactionError.Item
+	31, // 27: rpc.TransactionError.Item.operation:type_name -> ligato.kvscheduler.TxnOperation
+	32, // 28: rpc.TransactionError.Item.state:type_name -> ligato.kvscheduler.ValueState
+	0,  // 29: rpc.DataChangeService.Put:input_type -> rpc.DataRequest
+	0,  // 30: rpc.DataChangeService.Del:input_type -> rpc.DataRequest
+	0,  // 31: rpc.DataResyncService.Resync:input_type -> rpc.DataRequest
+	1,  // 32: rpc.DataChangeService.Put:output_type -> rpc.PutResponse
+	2,  // 33: rpc.DataChangeService.Del:output_type -> rpc.DelResponse
+	3,  // 34: rpc.DataResyncService.Resync:output_type -> rpc.ResyncResponse
+	32, // [32:35] is the sub-list for method output_type
+	29, // [29:32] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_contiv_rpc_rpc_proto_init() }
@@ -517,13 +704,14 @@ func file_contiv_rpc_rpc_proto_init() {
 	if File_contiv_rpc_rpc_proto != nil {
 		return
 	}
+	file_contiv_rpc_rpc_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_rpc_rpc_proto_rawDesc), len(file_contiv_rpc_rpc_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
