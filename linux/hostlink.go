@@ -17,6 +17,9 @@ type HostLink struct {
 	MTU int
 	// Addresses with the lengths of their prefixes.
 	Addresses []netip.Prefix
+	// Assigned are those of Addresses that Contiv assigned. Kernels before 5.18
+	// cannot tell: it is empty there.
+	Assigned []netip.Prefix
 	// DefaultGateway is the next hop of a default route of the main table that
 	// leaves through the device; the zero Addr if there is none. For a default
 	// route without next hop, it is the unspecified address. Routes that Contiv
@@ -64,6 +67,9 @@ func hostLinks(ns *netNS) ([]HostLink, error) {
 	for _, a := range addresses {
 		if l := at[a.index]; l != nil {
 			l.Addresses = append(l.Addresses, a.prefix)
+			if a.protocol == ownProtocol {
+				l.Assigned = append(l.Assigned, a.prefix)
+			}
 		}
 	}
 	return host, setDefaultGateways(ns, at)

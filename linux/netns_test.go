@@ -95,6 +95,13 @@ func TestLinks(t *testing.T) {
 	n.ip("addr", "add", "fd00::1/64", "dev", "nic0", "nodad")
 	n.ip("route", "add", "default", "via", "192.168.1.254")
 	n.ip("route", "add", "default", "dev", "nic1", "metric", "10")
+	nic0, err := n.namespaces.own.LinkByName("nic0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.namespaces.own.addAddress(nic0.Attrs().Index, netip.MustParsePrefix("192.168.1.2/24"), false); err != nil {
+		t.Fatal(err)
+	}
 	links, err := Links(pathOf(n.name))
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +120,8 @@ func TestLinks(t *testing.T) {
 	want := map[string]HostLink{
 		"lo": {Name: "lo", MTU: 65536, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
 		"nic0": {Name: "nic0", MTU: 1400, Up: true, DefaultGateway: netip.MustParseAddr("192.168.1.254"),
-			Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.1/24"), netip.MustParsePrefix("fd00::1/64")}},
+			Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.1/24"), netip.MustParsePrefix("192.168.1.2/24"), netip.MustParsePrefix("fd00::1/64")},
+			Assigned:  []netip.Prefix{netip.MustParsePrefix("192.168.1.2/24")}},
 		"nic1": {Name: "nic1", MTU: 1500, Up: true, DefaultGateway: netip.IPv4Unspecified()},
 	}
 	for name := range found {
