@@ -52,7 +52,11 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer local.Close()
-	remote, err := etcd.New(etcdConfig(o))
+	etcdConfig, err := loadEtcdConfig(o)
+	if err != nil {
+		return err
+	}
+	remote, err := etcd.New(etcdConfig)
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			return err
 		}
 	})
-	log.Info("Agent started", "version", version.Version, "etcd", o.etcdEndpoints, "sockets", o.runDir)
+	log.Info("Agent started", "version", version.Version, "etcd", etcdConfig.Endpoints, "sockets", o.runDir)
 	<-serve.Done()
 
 	closing, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

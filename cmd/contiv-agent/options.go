@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/config"
@@ -20,6 +21,7 @@ type options struct {
 	nodeName string
 	logLevel slog.Level
 
+	etcdConfig                string
 	etcdEndpoints             []string
 	etcdCA, etcdCert, etcdKey string
 
@@ -38,13 +40,15 @@ var aliases = map[string]string{
 	"node-name":         "MICROSERVICE_LABEL",
 	"contiv-config":     "CONTIV_CONFIG",
 	"controller-config": "CONTROLLER_CONFIG",
+	"etcd-config":       "ETCD_CONFIG",
 	"etcd-endpoints":    "ETCD_ENDPOINTS",
 }
 
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeName, "node-name", "", "Kubernetes name of this node (default: the host name)")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
-	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", []string{"http://127.0.0.1:32379"}, "URLs of etcd")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "how to reach etcd, YAML: timeouts and what the following flags say, which take precedence")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://127.0.0.1:32379)")
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
@@ -105,17 +109,29 @@ func defaultFile(path, standard string) string {
 	return ""
 }
 
-// etcdConfig uses TLS if an endpoint says https.
-func etcdConfig(o options) etcd.Config {
-	secure := false
-	for _, endpoint := range o.etcdEndpoints {
-		secure = secure || strings.HasPrefix(endpoint, "https://")
+// loadEtcdConfig says how to reach etcd: flag over file. There is no TLS where all
+// endpoints say http.
+func loadEtcdConfig(o options) (c etcd.Config, err error) {
+	if o.etcdConfig != "" {
+		if err := config.LoadFile(o.etcdConfig, &c); err != nil {
+			return c, fmt.Errorf("--etcd-config: %w", err)
+		}
 	}
-	return etcd.Config{
-		Endpoints:         o.etcdEndpoints,
-		InsecureTransport: !secure,
-		CAFile:            o.etcdCA,
-		CertFile:          o.etcdCert,
-		KeyFile:           o.etcdKey,
+	if len(o.etcdEndpoints) > 0 {
+		c.Endpoints = o.etcdEndpoints
 	}
+	if len(c.Endpoints) == 0 {
+		c.Endpoints = []string{"http://127.0.0.1:32379"}
+	}
+	for _, file := range []struct {
+		field *string
+		flag  string
+	}{{&c.CAFile, o.etcdCA}, {&c.CertFile, o.etcdCert}, {&c.KeyFile, o.etcdKey}} {
+		if file.flag != "" {
+			*file.field = file.flag
+		}
+	}
+	secure := slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
+	c.InsecureTransport = c.InsecureTransport || !secure
+	return c, nil
 }

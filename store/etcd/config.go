@@ -17,13 +17,14 @@ import (
 type Config struct {
 	// Endpoints are "host:port" or URLs of the members.
 	Endpoints []string `json:"endpoints"`
-	// DialTimeout bounds one attempt to connect. Default 1 s.
+	// DialTimeout bounds one attempt to connect, which takes two round trips, and two
+	// more with TLS. Default 5 s.
 	DialTimeout config.Duration `json:"dial-timeout"`
-	// OperationTimeout bounds calls whose context has no earlier deadline.
-	// Default 3 s.
+	// OperationTimeout bounds calls whose context has no earlier deadline, the
+	// connecting included that a call waits for. Default 5 s.
 	OperationTimeout config.Duration `json:"operation-timeout"`
-	// KeepAliveTime is the idle time after which a connection is probed.
-	// Default 5 s.
+	// KeepAliveTime is the idle time after which a connection is probed. Default,
+	// and the least that gRPC allows: 10 s.
 	KeepAliveTime config.Duration `json:"keepalive-time"`
 	// KeepAliveTimeout is the time after which a connection that does not
 	// answer the probe is given up. Default 3 s.
@@ -43,21 +44,32 @@ type Config struct {
 	Password string `json:"password"`
 }
 
-func (c *Config) setDefaults() {
+// setDefaults gives durations that are 0 their defaults, and refuses those that cannot
+// be.
+func (c *Config) setDefaults() error {
+	var errs []error
 	for _, d := range []struct {
-		field *config.Duration
-		value time.Duration
+		key           string
+		field         *config.Duration
+		standard, min time.Duration
 	}{
-		{&c.DialTimeout, time.Second},
-		{&c.OperationTimeout, 3 * time.Second},
-		{&c.KeepAliveTime, 5 * time.Second},
-		{&c.KeepAliveTimeout, 3 * time.Second},
+		{"dial-timeout", &c.DialTimeout, 5 * time.Second, 1},
+		{"operation-timeout", &c.OperationTimeout, 5 * time.Second, 1},
+		{"keepalive-time", &c.KeepAliveTime, minKeepAliveTime, minKeepAliveTime},
+		{"keepalive-timeout", &c.KeepAliveTimeout, 3 * time.Second, 1},
 	} {
-		if *d.field <= 0 {
-			*d.field = config.Duration(d.value)
+		if *d.field == 0 {
+			*d.field = config.Duration(d.standard)
+		}
+		if d.field.Std() < d.min {
+			errs = append(errs, fmt.Errorf("etcd: %s is %v: it must be at least %v", d.key, *d.field, d.min))
 		}
 	}
+	return errors.Join(errs...)
 }
+
+// minKeepAliveTime is what gRPC would silently raise a smaller value to.
+const minKeepAliveTime = 10 * time.Second
 
 // tlsConfig returns nil for connections without TLS: those that the
 // configuration asks for, or that have http:// or scheme-less endpoints and no

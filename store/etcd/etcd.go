@@ -49,7 +49,9 @@ var (
 // New returns a store that connects in the background, and again whenever the
 // connection is lost. Errors are errors in the configuration.
 func New(cfg Config) (*Store, error) {
-	cfg.setDefaults()
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New(`etcd: no endpoints given: set "endpoints", for example to ["127.0.0.1:12379"]`)
 	}

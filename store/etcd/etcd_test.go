@@ -114,11 +114,34 @@ func TestConfigErrors(t *testing.T) {
 		"missing CA":      {Endpoints: []string{"x:1"}, CAFile: "/does/not/exist"},
 		"key without":     {Endpoints: []string{"x:1"}, KeyFile: "/does/not/exist"},
 		"contradiction":   {Endpoints: []string{"x:1"}, CAFile: "/x", InsecureTransport: true},
-		"unusual timeout": {DialTimeout: config.Duration(-1)},
+		"negative":        {Endpoints: []string{"x:1"}, DialTimeout: config.Duration(-1)},
+		"too many probes": {Endpoints: []string{"x:1"}, KeepAliveTime: config.Duration(5 * time.Second)},
 	} {
 		if s, err := etcd.New(cfg); err == nil {
 			s.Close()
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// With the defaults, an etcd is used that is 1.2 s away.
+func TestDistantEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	s, err := etcd.New(etcd.Config{Endpoints: []string{server.Distant(600 * time.Millisecond)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	changes, err := s.Watch(ctx, 0, "/")
+	if err != nil {
+		t.Fatalf("watch, which is the first call: %v", err)
+	}
+	if err := s.Put(ctx, "/a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if b := <-changes; b.Err != nil || len(b.Changes) != 1 {
+		t.Errorf("watched %v", b)
 	}
 }

@@ -161,7 +161,7 @@ func hangs(t *testing.T, s *site, p *proxy) {
 }
 
 func slow(t *testing.T, s *site, p *proxy) {
-	const delay = 300 * time.Millisecond
+	const delay = 600 * time.Millisecond
 	f := begin(t, s, "etcd is slow", fmt.Sprintf("Whatever etcd and the agent say to each other arrives %v later. A pod is added; the agent is killed and started again.", delay))
 	p.set(pass, delay)
 	began := time.Now()

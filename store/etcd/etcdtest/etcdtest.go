@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,6 +114,64 @@ func (s *Server) Store() *etcd.Store {
 	}
 	s.t.Cleanup(func() { store.Close() })
 	return store
+}
+
+// Distant returns an address at which the server is reached over a long way: what
+// either side says arrives so much later.
+func (s *Server) Distant(delay time.Duration) (endpoint string) {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer client.Close()
+				server, err := net.Dial("tcp", s.client)
+				if err != nil {
+					return
+				}
+				conns.Go(func() { pass(client, server, delay) })
+				pass(server, client, delay)
+			})
+		}
+	})
+	s.t.Cleanup(func() {
+		l.Close()
+		conns.Wait() // the clients have closed their connections
+	})
+	return "http://" + l.Addr().String()
+}
+
+// pass passes on what one side says; when one side ends, so does the other.
+func pass(from, to net.Conn, delay time.Duration) {
+	defer to.Close()
+	type chunk struct {
+		data []byte
+		due  time.Time
+	}
+	chunks := make(chan chunk, 1024)
+	go func() {
+		defer close(chunks)
+		for {
+			data := make([]byte, 32<<10)
+			n, err := from.Read(data)
+			if err != nil {
+				return
+			}
+			chunks <- chunk{data[:n], time.Now().Add(delay)}
+		}
+	}()
+	for c := range chunks {
+		time.Sleep(time.Until(c.due))
+		_, _ = to.Write(c.data) // the other direction ends it
+	}
 }
 
 func freePort(t testing.TB) string {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHowToReachEtcd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "etcd.conf")
+	if err := os.WriteFile(file, []byte("endpoints: [https://a:2379]\ndial-timeout: 7s\nca-file: /file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		given options
+		want  etcd.Config
+	}{
+		"nothing given": {options{}, etcd.Config{Endpoints: []string{"http://127.0.0.1:32379"}, InsecureTransport: true}},
+		"file": {options{etcdConfig: file},
+			etcd.Config{Endpoints: []string{"https://a:2379"}, DialTimeout: config.Duration(7 * time.Second), CAFile: "/file"}},
+		"flags over file": {options{etcdConfig: file, etcdEndpoints: []string{"https://b:1", "http://c:1"}, etcdCA: "/flag"},
+			etcd.Config{Endpoints: []string{"https://b:1", "http://c:1"}, DialTimeout: config.Duration(7 * time.Second), CAFile: "/flag"}},
+	} {
+		got, err := loadEtcdConfig(c.given)
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+	if err := os.WriteFile(file, []byte("dial-timeuot: 7s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadEtcdConfig(options{etcdConfig: file}); err == nil || !strings.Contains(err.Error(), "dial-timeout") {
+		t.Errorf("a mistake in the file: %v", err)
+	}
+}
