@@ -414,13 +414,15 @@ func (*ResyncResponse) Descriptor() ([]byte, []int) {
 // that failed because of it.
 type TransactionError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What failed, of this and other clients' values.
+	// What failed, of this and other clients' values; the first ones, if they are many.
 	Items []*TransactionError_Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// Number of the transaction: see `contivctl txns`. Absent if there was none.
 	Transaction *uint64 `protobuf:"varint,2,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
 	// Nothing was changed. Otherwise the request counts, and what failed is what is
 	// missing.
-	Reverted      bool `protobuf:"varint,3,opt,name=reverted,proto3" json:"reverted,omitempty"`
+	Reverted bool `protobuf:"varint,3,opt,name=reverted,proto3" json:"reverted,omitempty"`
+	// How many more failed than are listed: the record of the transaction has them all.
+	Omitted       uint32 `protobuf:"varint,4,opt,name=omitted,proto3" json:"omitted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,6 +476,13 @@ func (x *TransactionError) GetReverted() bool {
 		return x.Reverted
 	}
 	return false
+}
+
+func (x *TransactionError) GetOmitted() uint32 {
+	if x != nil {
+		return x.Omitted
+	}
+	return 0
 }
 
 type TransactionError_Item struct {
@@ -591,11 +600,12 @@ const file_contiv_rpc_rpc_proto_rawDesc = "" +
 	"\x06delete\x18\xea\a \x01(\v2\x10.rpc.DataRequestR\x06delete\"\r\n" +
 	"\vPutResponse\"\r\n" +
 	"\vDelResponse\"\x10\n" +
-	"\x0eResyncResponse\"\xbe\x02\n" +
+	"\x0eResyncResponse\"\xd8\x02\n" +
 	"\x10TransactionError\x120\n" +
 	"\x05items\x18\x01 \x03(\v2\x1a.rpc.TransactionError.ItemR\x05items\x12%\n" +
 	"\vtransaction\x18\x02 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12\x1a\n" +
-	"\breverted\x18\x03 \x01(\bR\breverted\x1a\xa4\x01\n" +
+	"\breverted\x18\x03 \x01(\bR\breverted\x12\x18\n" +
+	"\aomitted\x18\x04 \x01(\rR\aomitted\x1a\xa4\x01\n" +
 	"\x04Item\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12>\n" +
 	"\toperation\x18\x02 \x01(\x0e2 .ligato.kvscheduler.TxnOperationR\toperation\x12\x14\n" +
