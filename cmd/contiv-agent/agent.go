@@ -91,7 +91,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		MultipleVRFs:    vs.Capabilities().MultipleVRFs,
 	}
 	links := hostLinks{}
-	contivConf, err := contivconf.New(o.nodeName, contivConfig, links, loop, log)
+	contivConf, err := contivconf.New(o.nodeName, contivConfig, links, loop, local, log)
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,12 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", scheduler.Handler())
 	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))
+	mux.Handle(contivconf.URL, contivConf.Handler())
 	mux.Handle(ipam.URL, addresses.Handler())
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
-	handleHealth(mux, loop, watcher, registry)
+	handleHealth(mux, loop, watcher, contivConf.NodeConfigError, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()

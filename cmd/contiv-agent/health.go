@@ -18,14 +18,20 @@ type Health struct {
 	Error string `json:",omitempty"`
 	// Database says why etcd is not reached; the agent works without it.
 	Database string `json:",omitempty"`
+	// NodeConfig says why the NodeConfig in etcd is not in force; the agent works
+	// with what was before.
+	NodeConfig string `json:",omitempty"`
 }
 
-func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwatcher.Watcher, metrics prometheus.Gatherer) {
+func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwatcher.Watcher, nodeConfig func() error, metrics prometheus.Gatherer) {
 	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			health, status := Health{Version: version.Version}, http.StatusOK
 			if err := watcher.Connected(); err != nil {
 				health.Database = err.Error()
+			}
+			if err := nodeConfig(); err != nil {
+				health.NodeConfig = err.Error()
 			}
 			if err := check(); err != nil {
 				health.Error, status = err.Error(), http.StatusServiceUnavailable

@@ -168,15 +168,15 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
-// checkSupported refuses options whose effect does not exist: an agent that
-// ignored them would build another network than the user asked for.
-func (c *Config) checkSupported() error {
+// check checks the options that stand alone. Those whose effect does not exist are
+// refused: an agent that ignored them would build another network than the user
+// asked for.
+func (c *Config) check() error {
 	for _, option := range []struct {
 		set        bool
 		name, hint string
 	}{
 		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", "remove it; the main interface is shared with the host"},
-		{!c.CRDNodeConfigurationDisabled, "crdNodeConfigurationDisabled: false", "use the nodeConfig section"},
 		{!c.UseTAPInterfaces, "useTAPInterfaces: false", "set it to true"},
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},

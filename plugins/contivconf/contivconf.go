@@ -3,6 +3,7 @@ package contivconf
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/netip"
 	"regexp"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/store"
 )
 
 // HostLink is a network interface in the agent's network namespace.
@@ -19,6 +22,9 @@ type HostLink struct {
 	MTU  int
 	// Addresses with the prefix lengths of their networks.
 	Addresses []netip.Prefix
+	// Assigned are those of Addresses that Contiv assigned, as far as the kernel
+	// can tell.
+	Assigned []netip.Prefix
 	// DefaultGateway is the next hop of a default route out of the link; the
 	// zero Addr if there is none. For a default route without next hop, it is
 	// the unspecified address.
@@ -71,16 +77,15 @@ type ContivConf struct {
 	nodeName string
 	config   Config
 	subnets  Subnets
-	static   Resolved // what the configuration alone says
-	nodeConf NodeConfig
+	file     choice       // what contiv.conf says of this node
+	gateways []netip.Addr // of all nodes, in contiv.conf
 	links    HostLinks
 	loop     controller.EventLoop
 	log      *slog.Logger
+	saved    saved
 
-	mu       sync.RWMutex
-	resolved Resolved
-	// internalIPs are this node's addresses in Kubernetes.
-	internalIPs []netip.Addr
+	mu  sync.RWMutex
+	now view
 	// announced is what the last NodeIPv4Change was about.
 	announced Resolved
 	// started tells that there was a resync.
@@ -88,13 +93,14 @@ type ContivConf struct {
 }
 
 // New checks the configuration. links is nil on a vswitch with a network stack
-// of its own; the main interface must then be configured.
-func New(nodeName string, config Config, links HostLinks, loop controller.EventLoop, log *slog.Logger) (*ContivConf, error) {
-	c := &ContivConf{nodeName: nodeName, config: config, links: links, loop: loop, log: log}
+// of its own; the main interface must then be configured. The last NodeConfig in
+// force is kept in local, unless it is nil.
+func New(nodeName string, config Config, links HostLinks, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
+	c := &ContivConf{nodeName: nodeName, config: config, links: links, loop: loop, log: log, saved: saved{db: local}}
 	if err := c.parse(); err != nil {
 		return nil, fmt.Errorf("contiv configuration: %w", err)
 	}
-	c.resolved = c.static
+	c.now = view{choice: c.file, resolved: c.file.static}
 	return c, nil
 }
 
@@ -103,7 +109,7 @@ func (c *ContivConf) parse() error {
 	if !nodeNames.MatchString(c.nodeName) {
 		return fmt.Errorf("node name %q: use the name of the node in Kubernetes", c.nodeName)
 	}
-	if err := c.config.checkSupported(); err != nil {
+	if err := c.config.check(); err != nil {
 		return err
 	}
 	subnets, err := parseSubnets(&c.config.IPAMConfig, c.config.NodeToNodeTransport)
@@ -116,19 +122,22 @@ func (c *ContivConf) parse() error {
 	if c.subnets = subnets; c.links == nil && subnets.DualStack() && !subnets.Second.VPPHost.IsValid() {
 		return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %v has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", subnets.VPPHost, subnets.Second.Pods)
 	}
-	if c.nodeConf, err = c.config.forNode(c.nodeName); err != nil {
+	section, err := c.config.forNode(c.nodeName)
+	if err != nil {
 		return err
 	}
-	c.static, err = resolveStatic(&c.config, &c.nodeConf)
+	c.gateways = c.config.gateways()
+	c.file, err = c.choose(FromFile, section)
 	return err
 }
 
 func (*ContivConf) String() string { return "contivconf" }
 
-// HandlesEvent accepts resyncs and changes of this node's Kubernetes object.
+// HandlesEvent accepts resyncs and changes of this node's Kubernetes object and
+// NodeConfig.
 func (c *ContivConf) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
-		return c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
+		return c.isOwnNodeConfig(change) || c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
 	}
 	return event.Method() != controller.Update
 }
@@ -143,45 +152,56 @@ func (c *ContivConf) ownNode(value any) *node.Node {
 // Resync resolves the configuration.
 func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
 	var addresses []netip.Addr
-	for _, value := range state["node"] {
+	for _, value := range state[dbresources.Node] {
 		if n := c.ownNode(value); n != nil {
 			addresses = internalIPs(n)
 		}
 	}
-	resolved, err := c.resolve(ctx, addresses)
+	wanted := c.enabled(ctx, state[dbresources.NodeConfig][dbresources.NodeConfigKey(c.nodeName)])
+	next, links, err := c.settle(ctx, wanted, addresses)
 	if err != nil {
+		c.wants(next)
 		return err
 	}
-	c.set(ctx, resolved, addresses)
+	c.warn(ctx, &next.resolved, links)
+	c.set(ctx, next)
 	return nil
 }
 
-// Update resolves the configuration again when this node's addresses changed,
-// and asks for a resync if that makes a difference.
+// Update resolves the configuration again when this node's addresses or its
+// NodeConfig changed, and asks for a resync if that makes a difference.
 func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	change, ok := event.(*controller.KubeStateChange)
 	if !ok {
 		return "", nil
 	}
-	var addresses []netip.Addr
-	if n := c.ownNode(change.NewValue); n != nil {
-		addresses = internalIPs(n)
+	before, _ := c.current()
+	wanted, addresses := before.wanted, before.internalIPs
+	if c.isOwnNodeConfig(change) {
+		wanted = c.enabled(ctx, change.NewValue)
+		if wanted == nil && before.wanted == nil {
+			return "", nil
+		}
+	} else {
+		addresses = internalIPs(c.ownNode(change.NewValue))
+		// A node that is about to leave keeps its network until its agent ends.
+		if len(addresses) == 0 || slices.Equal(addresses, before.internalIPs) {
+			return "", nil
+		}
 	}
-	// A node that is about to leave keeps its network until its agent ends.
-	known, _ := c.known()
-	if len(addresses) == 0 || slices.Equal(addresses, known) {
-		return "", nil
-	}
-	resolved, err := c.resolve(ctx, addresses)
+	next, _, err := c.settle(ctx, wanted, addresses)
 	if err != nil {
+		c.wants(next)
 		return "", err
 	}
-	changed := !resolved.equal(c.Resolved())
-	c.set(ctx, resolved, addresses)
-	if !changed {
+	c.set(ctx, next)
+	if next.sameEffect(&before) {
+		if next.refused != nil {
+			return "refuse the " + next.refused.Error(), nil
+		}
 		return "", nil
 	}
-	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Resolved: resolved}); err != nil {
+	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Source: next.source, Resolved: next.resolved}); err != nil {
 		return "", fmt.Errorf("announce the new node configuration: %w", err)
 	}
 	return "node configuration changed", nil
@@ -189,21 +209,6 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 
 // Revert has nothing to undo.
 func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
-
-// resolve finds out about this node, and checks it.
-func (c *ContivConf) resolve(ctx context.Context, internalIPs []netip.Addr) (Resolved, error) {
-	resolved, links, err := c.read(c.static, internalIPs)
-	if err != nil {
-		return Resolved{}, err
-	}
-	for _, gateway := range resolved.Gateways {
-		if host := hostGateway(links, gateway.Is6()); host.IsValid() && host != gateway {
-			controller.Logger(ctx, c.log).Warn("The host has a default route of its own, which stays; remove it, and the configured one is made",
-				"configured", gateway, "host", host)
-		}
-	}
-	return resolved, c.checkClashes(ctx, &resolved, links)
-}
 
 // read completes what the configuration says with what the links say.
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
@@ -219,45 +224,78 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 	return resolved, links, err
 }
 
-// checkClashes compares the address plan with what the host's links have. The
-// main link must not be part of it; of other links, the user is warned.
-func (c *ContivConf) checkClashes(ctx context.Context, resolved *Resolved, links []HostLink) error {
-	for _, link := range links {
-		for _, address := range link.Addresses {
-			if address.Addr().IsLoopback() || address.Addr().IsLinkLocalUnicast() {
-				continue
-			}
-			subnet, clashes := c.subnets.clash(address.Masked())
-			switch {
-			case !clashes:
-			case link.Name == resolved.Main.Name:
-				return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
-					address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
-			default:
-				controller.Logger(ctx, c.log).Warn("A network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
-					"link", link.Name, "network", address.Masked(), "option", subnet.name, "subnet", subnet.prefix)
-			}
+// checkMainLink compares the address plan with the networks of the main link, which
+// must not be part of it.
+func (c *ContivConf) checkMainLink(resolved *Resolved, links []HostLink) error {
+	for link, address := range addressesOf(links) {
+		if subnet, clashes := c.subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
+			return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
+				address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
 		}
 	}
 	return nil
 }
 
-// known returns this node's addresses in Kubernetes, and whether there was a
-// resync.
-func (c *ContivConf) known() (internalIPs []netip.Addr, started bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.internalIPs, c.started
+// warn tells the user what is odd about the links, but no mistake.
+func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostLink) {
+	log := controller.Logger(ctx, c.log)
+	for _, gateway := range resolved.Gateways {
+		if host := hostGateway(links, gateway.Is6()); host.IsValid() && host != gateway {
+			log.Warn("The host has a default route of its own, which stays; remove it, and the configured one is made",
+				"configured", gateway, "host", host)
+		}
+	}
+	for link, address := range addressesOf(links) {
+		if subnet, clashes := c.subnets.clash(address.Masked()); clashes && link.Name != resolved.Main.Name {
+			log.Warn("A network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
+				"link", link.Name, "network", address.Masked(), "option", subnet.name, "subnet", subnet.prefix)
+		}
+	}
 }
 
-func (c *ContivConf) set(ctx context.Context, r Resolved, internalIPs []netip.Addr) {
-	if !r.equal(c.Resolved()) {
-		controller.Logger(ctx, c.log).Info("Node configuration", "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
-			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateways", r.Gateways)
+// addressesOf yields the addresses of the links that others may reach.
+func addressesOf(links []HostLink) iter.Seq2[*HostLink, netip.Prefix] {
+	return func(yield func(*HostLink, netip.Prefix) bool) {
+		for i := range links {
+			for _, address := range links[i].Addresses {
+				if a := address.Addr(); !a.IsLoopback() && !a.IsLinkLocalUnicast() && !yield(&links[i], address) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// current returns the configuration in force, and whether there was a resync.
+func (c *ContivConf) current() (now view, started bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.now, c.started
+}
+
+// wants notes what was asked for while no configuration can be in force.
+func (c *ContivConf) wants(next view) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.wanted, c.now.internalIPs, c.now.refused = next.wanted, next.internalIPs, next.refused
+}
+
+// set puts a configuration in force.
+func (c *ContivConf) set(ctx context.Context, next view) {
+	before, started := c.current()
+	log := controller.Logger(ctx, c.log)
+	if r := &next.resolved; !started || !next.sameEffect(&before) {
+		log.Info("Node configuration", "source", next.source, "mainInterface", r.Main.Name, "configuredIPs", r.Main.Addresses,
+			"linkAddress", r.LinkAddress, "linkMTU", r.LinkMTU, "gateways", r.Gateways, "otherInterfaces", len(r.Other))
+	}
+	if next.refused == nil {
+		c.saved.put(ctx, next.wanted, log)
+	} else if before.refused == nil || before.refused.Error() != next.refused.Error() {
+		log.Error("NodeConfig is refused; what was in force before stays", "source", next.source, "error", next.refused)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resolved, c.announced, c.internalIPs, c.started = r, r, internalIPs, true
+	c.now, c.announced, c.started = next, next.resolved, true
 }
 
 // internalIPs returns the sorted addresses of the type InternalIP.
@@ -270,18 +308,4 @@ func internalIPs(n *node.Node) []netip.Addr {
 	}
 	slices.SortFunc(ips, netip.Addr.Compare)
 	return ips
-}
-
-// NodeConfigChange says that the configuration of this node has changed: all
-// plugins compute anew. The southbound is assumed to be as last seen.
-type NodeConfigChange struct {
-	controller.NonBlocking
-	Resolved Resolved
-}
-
-func (*NodeConfigChange) Name() string                   { return "Node Config Change" }
-func (*NodeConfigChange) Method() controller.EventMethod { return controller.UpstreamResync }
-func (e *NodeConfigChange) String() string {
-	return fmt.Sprintf("Node Config Change: main interface %s, addresses %v, on the link %v",
-		e.Resolved.Main.Name, e.Resolved.Main.Addresses, e.Resolved.LinkAddress)
 }

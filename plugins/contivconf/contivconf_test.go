@@ -55,7 +55,7 @@ func load(t testing.TB, conf string) contivconf.Config {
 
 // What an empty file means is a contract with users.
 func TestDefaults(t *testing.T) {
-	c, err := contivconf.New("node1", load(t, ""), nil, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), nil, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestContivCIDRIsDividedAndOverridden(t *testing.T) {
 ipamConfig:
   contivCIDR: 10.128.0.0/14
   nodeInterconnectCIDR: 192.168.16.0/24
-`), nil, nil, plugintest.Logger())
+`), nil, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestConfigurationErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config, err := contivconf.Load([]byte(test.conf))
 			if err == nil {
-				_, err = contivconf.New("node1", config, nil, nil, plugintest.Logger())
+				_, err = contivconf.New("node1", config, nil, nil, nil, plugintest.Logger())
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
@@ -167,7 +167,7 @@ func TestMainInterface(t *testing.T) {
 		"other interfaces are not taken": {"nodeConfig: [{nodeName: node1, otherVPPInterfaces: [{interfaceName: eth1}]}]", all, kubeNode("node1"), "eth0", "192.168.1.5/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +193,7 @@ func TestResolutionErrors(t *testing.T) {
 		"node in a pod subnet": {"", links{link("eth0", "", "10.1.200.7/24")}, "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +210,7 @@ func TestResolutionErrors(t *testing.T) {
 func TestChangeOfOwnAddresses(t *testing.T) {
 	all := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.168.2.5/24")}
 	var loop plugintest.Loop
-	c, err := contivconf.New("node1", load(t, ""), all, &loop, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), all, &loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ ipamConfig:
   podSubnetOneNodePrefixLen: 25
   vxlanCIDR: 192.168.30.0/24, fd30::/112
   nodeInterconnectCIDR: 192.168.16.0/24
-`), links{}, nil, plugintest.Logger())
+`), links{}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestDefaultRouteOfTheHostStays(t *testing.T) {
 		"one of IPv6": {"fd00::1", "[192.168.1.1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: 192.168.1.1}"), links{link("eth0", test.host, "192.168.1.5/24")}, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: 192.168.1.1}"), links{link("eth0", test.host, "192.168.1.5/24")}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,7 +296,7 @@ func TestDefaultRouteOfTheHostStays(t *testing.T) {
 func TestLinksChange(t *testing.T) {
 	current := links{link("eth0", "", "192.168.1.5/24")}
 	loop := &plugintest.Loop{}
-	c, err := contivconf.New("node1", load(t, ""), &current, loop, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), &current, loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

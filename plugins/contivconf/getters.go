@@ -17,9 +17,8 @@ const defaultMTU = 1500
 
 // Resolved returns the interfaces and addresses of this node.
 func (c *ContivConf) Resolved() Resolved {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.resolved
+	now, _ := c.current()
+	return now.resolved
 }
 
 // NodeName is this node's name in Kubernetes.
@@ -28,8 +27,9 @@ func (c *ContivConf) NodeName() string { return c.nodeName }
 // Subnets returns the address plan of the cluster.
 func (c *ContivConf) Subnets() Subnets { return c.subnets }
 
-// StaticGateways returns the configured default gateways.
-func (c *ContivConf) StaticGateways() []netip.Addr { return c.static.Gateways }
+// StaticGateways returns the default gateways in contiv.conf, the same on all nodes:
+// addresses that are computed from node IDs leave them out.
+func (c *ContivConf) StaticGateways() []netip.Addr { return c.gateways }
 
 // ExternalIPAM tells whether Kubernetes assigns the pod subnets of nodes, and another
 // IPAM plugin the addresses of pods.
@@ -49,7 +49,8 @@ func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
 // NatExternalTraffic tells whether pods appear outside of the cluster with the
 // address of their node.
 func (c *ContivConf) NatExternalTraffic() bool {
-	return c.config.NatExternalTraffic || c.nodeConf.NatExternalTraffic
+	now, _ := c.current()
+	return c.config.NatExternalTraffic || now.config.NatExternalTraffic
 }
 
 // PodMTU returns the MTU of pods, on a node with the given address: as

@@ -12,19 +12,22 @@ import (
 // cluster, all plugins compute anew. While the main interface has no address, as
 // when a lease is renewed, the network stays as it was.
 func (c *ContivConf) LinksChanged(ctx context.Context) {
-	internalIPs, started := c.known()
+	now, started := c.current()
 	if !started {
 		return // the startup resync reads the links
 	}
-	current := c.static
-	current.Main.Name = c.Resolved().Main.Name // no other link takes its place while the agent runs
-	next, _, err := c.read(current, internalIPs)
+	if now.refused != nil && c.retry(ctx, now) {
+		return
+	}
+	current := now.static
+	current.Main.Name = now.resolved.Main.Name // no other link takes its place while the agent runs
+	next, _, err := c.read(current, now.internalIPs)
 	if err != nil {
 		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
 		return
 	}
 	c.mu.Lock()
-	prev, announced := c.resolved, c.announced
+	prev, announced := c.now.resolved, c.announced
 	lost := prev.LinkAddress.IsValid() && !next.LinkAddress.IsValid()
 	if !lost {
 		c.announced = next
@@ -39,6 +42,28 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 			c.log.Warn("The change of the main interface cannot be processed", "error", err)
 		}
 	}
+}
+
+// retry looks if the NodeConfig that was refused fits the links now, and tells the
+// event loop if it does.
+func (c *ContivConf) retry(ctx context.Context, now view) bool {
+	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
+	if err != nil || next.refused != nil {
+		return false
+	}
+	c.mu.Lock()
+	first := c.now.refused != nil && c.now.wanted == now.wanted
+	if first { // it is announced once; the resync decides anew
+		c.now.refused = nil
+	}
+	c.mu.Unlock()
+	if !first {
+		return true
+	}
+	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Source: next.source, Resolved: next.resolved}); err != nil {
+		c.log.Warn("The NodeConfig fits the links now, but cannot be processed", "error", err)
+	}
+	return true
 }
 
 // NodeIPv4Change says that the address, of either IP version, or the MTU of the

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
 // forNode returns the node's section, an empty one if it has none.
@@ -25,15 +27,15 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 	if found == nil {
 		return NodeConfig{NodeName: name}, nil
 	}
-	if found.StealInterface != "" {
-		return NodeConfig{}, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: remove it", name)
-	}
 	return *found, nil
 }
 
 // resolveStatic takes over what is configured.
 func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	var r Resolved
+	if n.StealInterface != "" {
+		return r, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: remove it", n.NodeName)
+	}
 	var err error
 	if r.Main, err = parseInterface("mainVPPInterface", n.MainVPPInterface); err != nil {
 		return r, err
@@ -50,8 +52,11 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 		if err != nil {
 			return r, err
 		}
-		if iface.Name == r.Main.Name {
+		switch {
+		case iface.Name == r.Main.Name:
 			return r, fmt.Errorf("nodeConfig.%s is %s, which is the main interface too: remove it from one of them", option, iface.Name)
+		case slices.ContainsFunc(r.Other, func(o Interface) bool { return o.Name == iface.Name }):
+			return r, fmt.Errorf("nodeConfig.%s is %s, which is in the list already: merge the two", option, iface.Name)
 		}
 		r.Other = append(r.Other, iface)
 	}
@@ -65,12 +70,31 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	return r, err
 }
 
+// gateways returns those of all nodes, sorted. What is no address is reported on the
+// node that it is for.
+func (c *Config) gateways() []netip.Addr {
+	options := []string{c.IPAMConfig.DefaultGateway}
+	for _, section := range c.NodeConfig {
+		options = append(options, section.Gateway)
+	}
+	var list []netip.Addr
+	for _, value := range options {
+		some, _ := parseGateways("", value)
+		list = append(list, some...)
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
 func parseGateways(option, value string) ([]netip.Addr, error) {
 	var list []netip.Addr
 	for _, text := range split(value) {
 		addr, err := netip.ParseAddr(text)
 		if err != nil || len(list) > 0 && list[0].Is6() == addr.Is6() {
 			return nil, fmt.Errorf("option %s is %q: give an IP address, or one of each IP version, separated by a comma", option, value)
+		}
+		if addr.Zone() != "" || !isHostAddress(netip.PrefixFrom(addr, addr.BitLen())) {
+			return nil, fmt.Errorf("option %s is %v, which cannot be a router: give its address", option, addr)
 		}
 		list = append(list, addr)
 	}
@@ -85,9 +109,48 @@ func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
 			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: give an address with its prefix length, such as 192.168.16.1/24, or one of each IP version, separated by a comma",
 				option, c.IP)
 		}
+		if !isHostAddress(p) {
+			return iface, fmt.Errorf("option nodeConfig.%s.ip is %v, which no interface can have: give an address of the network %v", option, p, p.Masked())
+		}
 		iface.Addresses, iface.UseDHCP = append(iface.Addresses, p), false
 	}
 	return iface, nil
+}
+
+// isHostAddress tells if an interface can have the address.
+func isHostAddress(p netip.Prefix) bool {
+	addr := p.Addr()
+	switch {
+	case addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() || addr.Is4In6() || p.Bits() <= 0:
+		return false
+	case addr.Is4() && p.Bits() < 31: // RFC 3021
+		return addr != p.Masked().Addr() && addr != cidr.Last(p)
+	}
+	return true
+}
+
+// checkAddresses compares the configured addresses with each other and with the
+// address plan, which they must not be part of.
+func checkAddresses(r *Resolved, subnets *Subnets) error {
+	all := r.addresses()
+	for i, p := range all {
+		if subnet, clashes := subnets.clash(p.Masked()); clashes {
+			return fmt.Errorf("address %v of an interface in nodeConfig overlaps with ipamConfig.%s %v: change one of them", p, subnet.name, subnet.prefix)
+		}
+		if slices.ContainsFunc(all[:i], func(other netip.Prefix) bool { return other.Addr() == p.Addr() }) {
+			return fmt.Errorf("address %v is given to two interfaces in nodeConfig: give one of them another", p.Addr())
+		}
+	}
+	return nil
+}
+
+// addresses returns all that are configured.
+func (r *Resolved) addresses() []netip.Prefix {
+	all := slices.Clone(r.Main.Addresses)
+	for _, other := range r.Other {
+		all = append(all, other.Addresses...)
+	}
+	return all
 }
 
 // resolveLinks finds the main interface among the links and what it offers.
@@ -109,7 +172,7 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnet
 		return hostGateway(links, gateway.Is6()).IsValid()
 	})
 	r.LinkMTU = main.MTU
-	addresses := withoutAssigned(main.Addresses, &r, subnets)
+	addresses := withoutAssigned(main, &r, subnets)
 	r.LinkAddress = nodeAddress(addresses, internalIPs, subnets.UseIPv6())
 	if subnets.DualStack() && r.LinkAddress.IsValid() {
 		ipv6 := !r.LinkAddress.Addr().Is6()
@@ -171,10 +234,11 @@ func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// withoutAssigned leaves out the addresses that Contiv assigns to the main link.
-func withoutAssigned(addresses []netip.Prefix, r *Resolved, subnets *Subnets) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
-		if slices.Contains(r.Main.Addresses, p) {
+// withoutAssigned leaves out the addresses that Contiv assigns to the main link, or
+// has assigned to it: those may be taken away.
+func withoutAssigned(main *HostLink, r *Resolved, subnets *Subnets) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(main.Addresses), func(p netip.Prefix) bool {
+		if slices.Contains(r.Main.Addresses, p) || slices.Contains(main.Assigned, p) {
 			return true
 		}
 		return !r.Main.UseDHCP && slices.ContainsFunc(subnets.Families(), func(s Subnets) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
@@ -96,7 +97,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	if o.Caps.HostStackShared {
 		links = o.Links
 	}
-	if n.ContivConf, err = contivconf.New(o.Name, config, links, n.Loop, Logger()); err != nil {
+	if n.ContivConf, err = contivconf.New(o.Name, config, links, n.Loop, o.Local, Logger()); err != nil {
 		t.Fatal(err)
 	}
 	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
@@ -231,9 +232,10 @@ func (*barrier) Method() controller.EventMethod              { return controller
 func (*barrier) TransactionType() controller.TransactionType { return controller.BestEffort }
 func (*barrier) Direction() controller.Direction             { return controller.Forward }
 
-// State builds the reflected Kubernetes state from pods, nodes and VppNodes.
+// State builds the reflected Kubernetes state from pods, nodes, NodeConfigs and
+// VppNodes.
 func State(messages ...proto.Message) controller.KubeState {
-	state := controller.KubeState{"pod": {}, "node": {}, "vppnode": {}, "namespace": {}}
+	state := controller.KubeState{"pod": {}, "node": {}, "vppnode": {}, "namespace": {}, "nodeconfig": {}}
 	for _, m := range messages {
 		resource, key := locate(m)
 		state[resource][key] = m
@@ -247,6 +249,8 @@ func locate(m proto.Message) (resource, key string) {
 		return "pod", "k8s/pod/" + m.GetName() + "/namespace/" + m.GetNamespace()
 	case *node.Node:
 		return "node", "k8s/node/" + m.GetName()
+	case *nodeconfig.NodeConfig:
+		return "nodeconfig", "k8s/nodeconfig/" + m.GetNodeName()
 	case *vppnode.VppNode:
 		return "vppnode", "allocatedIDs/" + m.GetName()
 	}

@@ -84,7 +84,7 @@ func (m *machine) start() *agent {
 	}
 	loopConfig := controller.DefaultConfig()
 	a.loop = controller.New(controller.Options{Config: loopConfig, Scheduler: controller.NewScheduler(a.scheduler), Log: log})
-	conf, err := contivconf.New(nodeName(1), config, links{}, a.loop, log)
+	conf, err := contivconf.New(nodeName(1), config, links{}, a.loop, nil, log)
 	if err != nil {
 		m.tb.Fatal(err)
 	}

@@ -1,0 +1,82 @@
+package contivconf
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// URL is the path that Handler is meant for.
+const URL = "/contiv/v1/node-config"
+
+// Report is the answer of GET /contiv/v1/node-config: the configuration of this
+// node in force, resolved.
+type Report struct {
+	NodeName string `json:"nodeName"`
+	// Source of what is configured for this node alone: "contiv.conf" or
+	// "NodeConfig".
+	Source Source `json:"source"`
+	// Refused says why the NodeConfig in etcd, or its removal, is not in force.
+	Refused string `json:"refused,omitempty"`
+
+	// MainInterface leads to the other nodes. Its name is empty if there is none.
+	MainInterface      InterfaceReport   `json:"mainInterface"`
+	OtherInterfaces    []InterfaceReport `json:"otherInterfaces"`
+	Gateways           []netip.Addr      `json:"gateways"`
+	NatExternalTraffic bool              `json:"natExternalTraffic"`
+}
+
+// InterfaceReport describes an interface.
+type InterfaceReport struct {
+	Name string `json:"name"`
+	// IPs are to be assigned; with prefix lengths.
+	IPs []netip.Prefix `json:"ips"`
+	// LinkIPs are those that it has already and that are used; of the main interface
+	// only.
+	LinkIPs []netip.Prefix `json:"linkIPs,omitempty"`
+	UseDHCP bool           `json:"useDHCP,omitempty"`
+}
+
+func (i *Interface) report() InterfaceReport {
+	return InterfaceReport{Name: i.Name, IPs: append([]netip.Prefix{}, i.Addresses...), UseDHCP: i.UseDHCP}
+}
+
+// Report describes the configuration in force; false before the first resync.
+func (c *ContivConf) Report() (Report, bool) {
+	now, started := c.current()
+	report := Report{
+		NodeName: c.nodeName, Source: now.source,
+		MainInterface: now.resolved.Main.report(), OtherInterfaces: []InterfaceReport{},
+		Gateways:           append([]netip.Addr{}, now.resolved.Gateways...),
+		NatExternalTraffic: c.config.NatExternalTraffic || now.config.NatExternalTraffic,
+	}
+	for _, ip := range []netip.Prefix{now.resolved.LinkAddress, now.resolved.SecondLinkAddress} {
+		if ip.IsValid() {
+			report.MainInterface.LinkIPs = append(report.MainInterface.LinkIPs, ip)
+		}
+	}
+	for i := range now.resolved.Other {
+		report.OtherInterfaces = append(report.OtherInterfaces, now.resolved.Other[i].report())
+	}
+	if now.refused != nil {
+		report.Refused = now.refused.Error()
+	}
+	return report, started
+}
+
+// Handler serves GET /contiv/v1/node-config.
+func (c *ContivConf) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		report, ready := c.Report()
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+		case !ready:
+			rest.Error(w, http.StatusServiceUnavailable, errors.New("the configuration of this node is not resolved before the startup resync: try again later"))
+		default:
+			rest.JSON(w, report)
+		}
+	})
+}
