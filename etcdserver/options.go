@@ -31,6 +31,9 @@ type Options struct {
 	// PeerURL, http://IP:PORT; no other member ever connects to it. Default:
 	// loopback, the port after that of the first TCP client URL.
 	PeerURL string
+	// HealthURL, http://IP:PORT, serves /livez, /readyz and /metrics without TLS, so
+	// that probes need no certificate. Default: none.
+	HealthURL string
 
 	// CertFile and KeyFile are the server's certificate for https URLs. With
 	// ClientCAFile, clients must present a certificate signed by it.
@@ -77,6 +80,7 @@ func (o Options) withDefaults() Options {
 type endpoints struct {
 	clients []url.URL
 	peer    url.URL
+	health  []url.URL // one or none
 }
 
 // resolve checks the URLs and replaces port 0 by a free port.
@@ -123,6 +127,19 @@ func (o Options) resolve() (endpoints, error) {
 		return e, fmt.Errorf("peer URL %q: %w", peer, err)
 	}
 	e.peer = u
+	if o.HealthURL != "" {
+		u, err := parseURL("health URL", o.HealthURL)
+		if err != nil {
+			return e, err
+		}
+		if u.Scheme != "http" {
+			return e, fmt.Errorf("health URL %q: the scheme must be http", o.HealthURL)
+		}
+		if err := fillPort(&u); err != nil {
+			return e, fmt.Errorf("health URL %q: %w", o.HealthURL, err)
+		}
+		e.health = []url.URL{u}
+	}
 	return e, nil
 }
 

@@ -73,6 +73,7 @@ func (s *Server) config(opts Options, urls endpoints) *embed.Config {
 	c.AdvertiseClientUrls = advertised(urls)
 	c.ListenPeerUrls = []url.URL{urls.peer}
 	c.AdvertisePeerUrls = []url.URL{urls.peer}
+	c.ListenMetricsUrls = urls.health
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.InitialClusterToken = "contiv-etcd"
 	c.EnableGRPCGateway = false
@@ -117,6 +118,9 @@ func startError(err error, urls endpoints) error {
 	taken := urls.clients[0].String()
 	if errors.As(err, &op) && op.Addr != nil {
 		taken = op.Addr.String()
+	}
+	if len(urls.health) > 0 && taken == urls.health[0].Host {
+		return fmt.Errorf("start etcd: health %w: %s: stop that process or give another health URL", ErrAddressTaken, taken)
 	}
 	if taken == urls.peer.Host {
 		return fmt.Errorf("start etcd: peer %w: %s: give another peer URL, or port 0 for any", ErrAddressTaken, taken)

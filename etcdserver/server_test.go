@@ -133,6 +133,8 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 	}{
 		{"client port taken", func(o *Options) { o.ClientURLs = []string{"http://" + taken.Addr().String()} }, ErrAddressTaken, "give another client URL"},
 		{"peer port taken", func(o *Options) { o.PeerURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another peer URL"},
+		{"health port taken", func(o *Options) { o.HealthURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another health URL"},
+		{"health with TLS", func(o *Options) { o.HealthURL = "https://127.0.0.1:0" }, nil, "must be http"},
 		{"directory in use", func(o *Options) { o.DataDir = running.DataDir }, ErrDirInUse, "give another directory"},
 		{"directory below a file", func(o *Options) { o.DataDir = "/dev/null/data" }, ErrDirNotWritable, "writable file system"},
 		{"directory on a read-only file system", func(o *Options) { o.DataDir = "/proc/contiv-data" }, ErrDirNotWritable, "writable file system"},

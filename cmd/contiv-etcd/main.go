@@ -47,6 +47,7 @@ func command() *cobra.Command {
 	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory that keeps the data")
 	f.StringArrayVar(&opts.ClientURLs, "listen-client", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
 	f.StringVar(&opts.PeerURL, "listen-peer", "", "loopback URL for raft (default: the port after the client's)")
+	f.StringVar(&opts.HealthURL, "listen-health", "", "http://IP:PORT to serve /livez, /readyz and /metrics on, without TLS (default: none)")
 	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
 	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
 	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "CA that must have signed the certificates of https clients")

@@ -34,7 +34,12 @@ type process struct {
 // start runs a contiv-etcd and waits for its line.
 func start(t *testing.T, dir string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], "--data-dir", dir, "--listen-client", "http://127.0.0.1:0"), stderr: &strings.Builder{}}
+	return startWith(t, dir, "--listen-client", "http://127.0.0.1:0")
+}
+
+func startWith(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], append([]string{"--data-dir", dir}, args...)...), stderr: &strings.Builder{}}
 	p.Env = append(os.Environ(), "CONTIV_ETCD_TEST_MAIN=1")
 	p.Stderr = p.stderr
 	out, err := p.StdoutPipe()

@@ -55,6 +55,9 @@ func New(cfg Config) (*Store, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New(`etcd: no endpoints given: set "endpoints", for example to ["127.0.0.1:12379"]`)
 	}
+	if err := cfg.expand(); err != nil {
+		return nil, err
+	}
 	tlsConfig, err := cfg.tlsConfig()
 	if err != nil {
 		return nil, err

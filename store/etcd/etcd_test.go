@@ -114,6 +114,7 @@ func TestConfigErrors(t *testing.T) {
 		"missing CA":      {Endpoints: []string{"x:1"}, CAFile: "/does/not/exist"},
 		"key without":     {Endpoints: []string{"x:1"}, KeyFile: "/does/not/exist"},
 		"contradiction":   {Endpoints: []string{"x:1"}, CAFile: "/x", InsecureTransport: true},
+		"unset variable":  {Endpoints: []string{"http://${CONTIV_UNSET}:1"}},
 		"negative":        {Endpoints: []string{"x:1"}, DialTimeout: config.Duration(-1)},
 		"too many probes": {Endpoints: []string{"x:1"}, KeepAliveTime: config.Duration(5 * time.Second)},
 	} {
