@@ -15,6 +15,15 @@ const KSRPrefix = AgentPrefix + "contiv-ksr/"
 // NodePrefix starts the keys of a node's configuration in etcd; an NB key follows.
 func NodePrefix(node string) string { return AgentPrefix + node + "/" }
 
+// Behind a NodePrefix, beside the configuration.
+const (
+	// StatusPrefix starts the keys of what the agent answers. The status of the value
+	// with an NB key is under StatusPrefix and that key.
+	StatusPrefix = "status/"
+	// ResyncPrefix starts the keys of requests for a resync.
+	ResyncPrefix = "resync/"
+)
+
 // Address sources, a part of the keys of interface addresses.
 const (
 	AddrStatic   = "static"
@@ -69,6 +78,12 @@ func VPPInterfaceInheritedVRFKey(iface, lender string) string {
 
 // UnnumberedInterfaceKey is derived from an interface that borrows an address.
 func UnnumberedInterfaceKey(iface string) string { return vppIf + "unnumbered/" + iface }
+
+// DHCPClientKey is derived from an interface that obtains its address by DHCP.
+func DHCPClientKey(iface string) string { return vppIf + "dhcp-client/" + iface }
+
+// DHCPLeaseKey is obtained for an interface while it has a DHCP lease.
+func DHCPLeaseKey(iface string) string { return vppIf + "dhcp-lease/" + iface }
 
 // BDInterfaceKey binds an interface to a bridge domain.
 func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interface/" + iface }

@@ -11,7 +11,8 @@ import (
 )
 
 // addressDescriptor handles vpp/interface/{if}/address/{source}/{addr}, derived
-// from interfaces: an address is assigned once its interface is in its VRF.
+// from interfaces: an address is assigned once its interface is in its VRF. Those
+// that are derived from DHCP leases are obtained: nothing is done for them.
 func addressDescriptor(port Interfaces) kvscheduler.Descriptor[*emptypb.Empty, noMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, noMeta]{
 		Name: AddressDescriptor,

@@ -51,6 +51,7 @@ func TestInterfaceValidation(t *testing.T) {
 		{&iface{Name: "m", Type: vpp_interfaces.Interface_MEMIF}, "link"},
 		{&iface{Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{}}, "unnumbered"},
 		{&iface{Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "l"}}, "unnumbered"},
+		{&iface{Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "x"}, SetDhcpClient: true}, "set_dhcp_client"},
 		{&iface{
 			Name: "l", Type: loop, Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "x"}, IpAddresses: []string{"10.0.0.1/8"},
 		}, "ip_addresses"},
@@ -257,3 +258,5 @@ func (noVSwitch) Routes() Routes         { return noRoutes{} }
 func (noVSwitch) Neighbours() Neighbours { return noNeighbours{} }
 func (noVSwitch) VRFs() VRFs             { return noVRFs{} }
 func (noVSwitch) NAT() NAT               { return noNAT{} }
+
+func (noVSwitch) WatchLeases(func(string, *vpp_interfaces.DHCPLease)) {}

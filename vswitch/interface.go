@@ -15,6 +15,7 @@ import (
 //	interface ─┬─ address/{source}/{addr}   needs vrf/…
 //	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
 //	           ├─ has-IP-address            needs any address
+//	           ├─ dhcp-client/{name}        needs vrf/…; its lease is obtained, and derives an address
 //	           └─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
 func interfaceDescriptor(port Interfaces) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta]{
@@ -90,6 +91,10 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 		})
 		versions.V4 = versions.V4 || addr.Addr().Is4()
 		versions.V6 = versions.V6 || addr.Addr().Is6()
+	}
+	if iface.GetSetDhcpClient() {
+		derived = append(derived, kvscheduler.KeyValue{Key: models.DHCPClientKey(name), Value: empty()})
+		versions.V4 = true
 	}
 	hasAddress := len(derived) > 0
 	if !hasAddress && iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {

@@ -24,6 +24,8 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 	}
 	if lender := iface.GetUnnumbered(); lender != nil {
 		switch {
+		case iface.GetSetDhcpClient():
+			return invalid("set_dhcp_client", "an unnumbered interface has no address of its own: remove set_dhcp_client or unnumbered")
 		case len(iface.GetIpAddresses()) > 0:
 			return invalid("ip_addresses", "an unnumbered interface has no addresses of its own: remove them or unnumbered")
 		case lender.GetInterfaceWithIp() == "":

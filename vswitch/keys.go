@@ -71,12 +71,26 @@ func isHasAddressKey(key string) bool {
 }
 
 // isUnnumberedKey: vpp/interface/unnumbered/{if}
-func isUnnumberedKey(key string) bool {
-	return len(key) > len(unnumberedPrefix) && strings.HasPrefix(key, unnumberedPrefix) &&
+func isUnnumberedKey(key string) bool { return isKeyOf(key, unnumberedPrefix) }
+
+var unnumberedPrefix = models.UnnumberedInterfaceKey("")
+
+// isDHCPClientKey: vpp/interface/dhcp-client/{if}
+func isDHCPClientKey(key string) bool { return isKeyOf(key, dhcpClientPrefix) }
+
+// isDHCPLeaseKey: vpp/interface/dhcp-lease/{if}
+func isDHCPLeaseKey(key string) bool { return isKeyOf(key, dhcpLeasePrefix) }
+
+// isKeyOf tells if only the name of an interface follows the prefix.
+func isKeyOf(key, prefix string) bool {
+	return len(key) > len(prefix) && strings.HasPrefix(key, prefix) &&
 		!isAddressKey(key) && !isVRFKey(key) && !isHasAddressKey(key)
 }
 
-var unnumberedPrefix = models.UnnumberedInterfaceKey("")
+var (
+	dhcpClientPrefix = models.DHCPClientKey("")
+	dhcpLeasePrefix  = models.DHCPLeaseKey("")
+)
 
 func cutLast(key, sep string) (iface, rest string, ok bool) {
 	key, ok = strings.CutPrefix(key, derivedPrefix)

@@ -43,6 +43,12 @@ type VSwitch interface {
 	// ctx. report is never called concurrently and must not block for long.
 	Watch(ctx context.Context, report func(reason string, keys ...string)) error
 
+	// WatchLeases makes the vswitch report each DHCP lease that is obtained, and
+	// each change of one; a nil lease says that the interface has none any more. To
+	// be called before the first DHCP client is set. report is never called
+	// concurrently for one interface and must not block.
+	WatchLeases(report func(iface string, lease *vpp_interfaces.DHCPLease))
+
 	// Close ends what Watch started and releases resources. The vswitch keeps
 	// forwarding.
 	Close() error
@@ -82,6 +88,14 @@ type Interfaces interface {
 	SetVRF(ctx context.Context, iface string, vrf uint32, v IPVersions) error
 	// UnsetVRF moves the interface back into VRF 0.
 	UnsetVRF(ctx context.Context, iface string, vrf uint32, v IPVersions) error
+
+	// SetDHCPClient makes the interface obtain an IPv4 address and routes by DHCP,
+	// and keep them; it does not wait for that. It comes after SetVRF.
+	SetDHCPClient(ctx context.Context, iface string) error
+	// UnsetDHCPClient ends that: the lease is given back.
+	UnsetDHCPClient(ctx context.Context, iface string) error
+	// Leases returns the leases that there are.
+	Leases(ctx context.Context) ([]*vpp_interfaces.DHCPLease, error)
 
 	// SetUnnumbered makes the interface use the addresses and VRFs of the
 	// lender as they are now.

@@ -14,6 +14,8 @@ const (
 	InterfaceVRFDescriptor = "vpp-interface-vrf"
 	HasAddressDescriptor   = "vpp-interface-has-address"
 	UnnumberedDescriptor   = "vpp-unnumbered-interface"
+	DHCPClientDescriptor   = "vpp-dhcp-client"
+	DHCPLeaseDescriptor    = "vpp-dhcp"
 	BridgeDomainDescriptor = "vpp-bridge-domain"
 	BDInterfaceDescriptor  = "vpp-bd-interface"
 	FIBDescriptor          = "vpp-l2-fib"
@@ -33,6 +35,8 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, interfaceVRFDescriptor(vs.Interfaces()))
 	register(&r, hasAddressDescriptor())
 	register(&r, unnumberedDescriptor(vs.Interfaces()))
+	register(&r, dhcpClientDescriptor(vs.Interfaces()))
+	register(&r, dhcpLeaseDescriptor(vs.Interfaces()))
 	register(&r, bridgeDomainDescriptor(vs.Bridges()))
 	register(&r, bdInterfaceDescriptor(vs.Bridges()))
 	register(&r, fibDescriptor(vs.FIB()))
@@ -42,6 +46,9 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natGlobalDescriptor(vs.NAT()))
 	register(&r, natInterfaceDescriptor(vs.NAT()))
 	register(&r, natPoolDescriptor(vs.NAT()))
+	if r.err == nil {
+		vs.WatchLeases(notifyLeases(s))
+	}
 	return r.err
 }
 
@@ -53,7 +60,7 @@ type registrar struct {
 
 type noMeta = kvscheduler.NoMetadata
 
-func register[V proto.Message](r *registrar, d kvscheduler.Descriptor[V, noMeta]) {
+func register[V proto.Message, M any](r *registrar, d kvscheduler.Descriptor[V, M]) {
 	if r.err != nil {
 		return
 	}

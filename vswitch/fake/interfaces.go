@@ -128,6 +128,7 @@ func (i *iface) describe(want *vpp_interfaces.Interface) *vpp_interfaces.Interfa
 		}
 	}
 	slices.Sort(v.IpAddresses)
+	v.SetDhcpClient = i.dhcp
 	v.Vrf = max(i.v4, i.v6)
 	if i.lender != "" {
 		v.Vrf, v.Unnumbered = 0, &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: i.lender}

@@ -58,6 +58,7 @@ type Node struct {
 	natPools   map[string]*vpp_nat.Nat44AddressPool
 
 	watchers map[*watcher]bool
+	opened   []*VSwitch
 }
 
 type watcher struct {
@@ -66,16 +67,19 @@ type watcher struct {
 
 // iface is an interface with what was assigned to it.
 type iface struct {
-	value *vpp_interfaces.Interface // without addresses, VRF, lender
+	value *vpp_interfaces.Interface // without addresses, VRF, lender, DHCP
 	// addrs tells of each address if we assigned it.
 	addrs  map[netip.Prefix]bool
 	v4, v6 uint32 // VRFs
 	lender string
+	// dhcp: an address is obtained by DHCP; lease is what there is.
+	dhcp  bool
+	lease *vpp_interfaces.DHCPLease
 }
 
 func newIface(v *vpp_interfaces.Interface) *iface {
 	v = proto.CloneOf(v)
-	v.IpAddresses, v.Vrf, v.Unnumbered = nil, 0, nil
+	v.IpAddresses, v.Vrf, v.Unnumbered, v.SetDhcpClient = nil, 0, nil, false
 	return &iface{value: v, addrs: map[netip.Prefix]bool{}}
 }
 

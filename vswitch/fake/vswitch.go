@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
@@ -20,12 +21,19 @@ type VSwitch struct {
 	n        *Node
 	closed   bool
 	watchers []*watcher
+	leases   []func(string, *vpp_interfaces.DHCPLease) // observers
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
 
 // Open returns access to the node, as an agent gets it when it starts.
-func (n *Node) Open() *VSwitch { return &VSwitch{n: n} }
+func (n *Node) Open() *VSwitch {
+	v := &VSwitch{n: n}
+	n.net.mu.Lock()
+	defer n.net.mu.Unlock()
+	n.opened = append(n.opened, v)
+	return v
+}
 
 func (v *VSwitch) Capabilities() vswitch.Capabilities { return v.n.caps }
 func (v *VSwitch) Interfaces() vswitch.Interfaces     { return interfaces{v} }
@@ -62,6 +70,7 @@ func (v *VSwitch) Close() error {
 	for _, w := range v.watchers {
 		delete(v.n.watchers, w)
 	}
+	v.n.opened = slices.DeleteFunc(v.n.opened, func(o *VSwitch) bool { return o == v })
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 const (
 	protoOurs     = 121
 	protoBorrowed = 122
+	protoLeased   = 123 // by DHCP: addresses and routes
 )
 
 func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefix) error {
@@ -162,7 +163,7 @@ func (v *VSwitch) setBorrowed(index int, lent []netip.Addr) error {
 }
 
 // ownAddresses returns the addresses that the interface lends: those that we
-// assigned and those that it is known by.
+// assigned, those that it is known by, and what DHCP leased to it.
 func (v *VSwitch) ownAddresses(iface string) (own []netip.Addr, err error) {
 	wanted := addressTexts(v.reg.iface(iface))
 	err = v.withDevice(iface, func(index int) error {
@@ -172,7 +173,7 @@ func (v *VSwitch) ownAddresses(iface string) (own []netip.Addr, err error) {
 		}
 		own = nil
 		for _, a := range addrs {
-			if a.isOf(wanted) {
+			if a.isOf(wanted) || a.proto == protoLeased {
 				own = append(own, a.prefix.Addr())
 			}
 		}
@@ -187,7 +188,7 @@ func (v *VSwitch) ownAddresses(iface string) (own []netip.Addr, err error) {
 // isOf tells if the address is to be seen as one of an interface: we assigned it,
 // or somebody else did and the interface is wanted with it.
 func (a address) isOf(wanted map[netip.Prefix]bool) bool {
-	return a.proto == protoOurs || a.proto != protoBorrowed && wanted[a.prefix]
+	return a.proto == protoOurs || a.proto != protoBorrowed && a.proto != protoLeased && wanted[a.prefix]
 }
 
 // addressTexts returns the addresses that a value asks for.

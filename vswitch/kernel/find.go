@@ -34,7 +34,7 @@ func findIn[V proto.Message](ctx context.Context, list func(context.Context, []V
 // inventoryByName has the expected interfaces only; nil if there are other ones
 // among them than TAPs and loopbacks, or any is not found.
 func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inventory {
-	inv := newInventory(&devices{byIndex: map[int]netlink.Link{}, byLogical: map[string]netlink.Link{}}, expected)
+	inv := v.newInventory(&devices{byIndex: map[int]netlink.Link{}, byLogical: map[string]netlink.Link{}}, expected)
 	var lenders []int
 	for _, iface := range expected {
 		name := iface.GetName()

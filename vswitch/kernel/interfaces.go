@@ -68,8 +68,6 @@ func supported(iface *vpp_interfaces.Interface) error {
 	switch {
 	case iface.GetVrf() != 0:
 		return noVRF(iface.GetVrf())
-	case iface.GetSetDhcpClient():
-		return vswitch.Unsupported("set_dhcp_client: let the DHCP client of the host configure the device, and leave its addresses out")
 	case iface.GetIp6Nd() != nil:
 		return vswitch.Unsupported("ip6_nd: router advertisements are handled as the host is configured")
 	case len(iface.GetRxModes())+len(iface.GetRxPlacements()) > 0:

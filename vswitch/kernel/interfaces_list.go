@@ -18,6 +18,8 @@ type inventory struct {
 	addrs    map[int][]address
 	tunnels  []netlink.Neigh
 	expected map[string]*vpp_interfaces.Interface
+	// clients: interfaces with a DHCP client that runs.
+	clients map[string]bool
 	// hostSides: devices taken as AF_PACKET interfaces, by index.
 	hostSides map[int]string
 	// lenders: interfaces that have an address of their own, by address.
@@ -53,7 +55,7 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 	if err != nil {
 		return nil, err
 	}
-	inv := newInventory(devs, expected)
+	inv := v.newInventory(devs, expected)
 	for _, iface := range expected {
 		if iface.GetType() == vpp_interfaces.Interface_AF_PACKET {
 			if link := inv.hostSide(iface); link != nil {
@@ -75,9 +77,9 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 	return inv, nil
 }
 
-func newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventory {
+func (v *VSwitch) newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventory {
 	inv := &inventory{
-		devices: devs, addrs: map[int][]address{},
+		devices: devs, clients: v.dhcp.running(), addrs: map[int][]address{},
 		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
 	}
 	for _, iface := range expected {
@@ -89,7 +91,7 @@ func newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventor
 func (inv *inventory) addAddresses(addrs []address) {
 	for _, a := range addrs {
 		inv.addrs[a.index] = append(inv.addrs[a.index], a)
-		if name, ok := inv.nameOf(a.index); ok && a.isOf(addressTexts(inv.expected[name])) {
+		if name, ok := inv.nameOf(a.index); ok && (a.proto == protoLeased || a.isOf(addressTexts(inv.expected[name]))) {
 			inv.lenders[a.prefix.Addr()] = append(inv.lenders[a.prefix.Addr()], name)
 		}
 	}
@@ -140,6 +142,7 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 	iface := &vpp_interfaces.Interface{
 		Name: name, Enabled: attrs.Flags&net.FlagUp != 0,
 		PhysAddress: attrs.HardwareAddr.String(), Mtu: uint32(attrs.MTU),
+		SetDhcpClient: inv.clients[name],
 	}
 	wanted := addressTexts(expected)
 	var borrowed []netip.Addr
@@ -149,6 +152,8 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 			iface.IpAddresses = append(iface.IpAddresses, a.prefix.String())
 		case a.proto == protoBorrowed:
 			borrowed = append(borrowed, a.prefix.Addr())
+		case a.proto == protoLeased && !expected.GetSetDhcpClient():
+			iface.SetDhcpClient = true // what an earlier process was given is to be given back
 		}
 	}
 	if len(borrowed) > 0 {
@@ -262,7 +267,9 @@ func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interfa
 	}
 	for index, addrs := range inv.addrs {
 		link := inv.byIndex[index]
-		ours := slices.ContainsFunc(addrs, func(a address) bool { return a.proto == protoOurs || a.proto == protoBorrowed })
+		ours := slices.ContainsFunc(addrs, func(a address) bool {
+			return a.proto == protoOurs || a.proto == protoBorrowed || a.proto == protoLeased
+		})
 		if link == nil || !ours || listed[index] || isOurs(link) {
 			continue
 		}

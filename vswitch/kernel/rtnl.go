@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -190,22 +192,30 @@ func parsePortFlags(data []byte) (f portFlags) {
 	return f
 }
 
+// forever is the lifetime of addresses that do not expire.
+const forever = ^uint32(0)
+
 // address is an IP address of a device.
 type address struct {
 	index  int
 	prefix netip.Prefix
 	proto  uint8
 	flags  uint32
+	valid  time.Duration // until it expires; 0: for ever
 }
 
-func (r *rtnl) addAddress(a address) error { return r.changeAddress(unix.RTM_NEWADDR, a) }
-func (r *rtnl) delAddress(a address) error { return r.changeAddress(unix.RTM_DELADDR, a) }
+func (r *rtnl) addAddress(a address) error {
+	return r.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a)
+}
 
-func (r *rtnl) changeAddress(typ int, a address) error {
-	flags := 0
-	if typ == unix.RTM_NEWADDR {
-		flags = unix.NLM_F_CREATE | unix.NLM_F_EXCL
-	}
+// replaceAddress adds the address, or gives the one that is there a new lifetime.
+func (r *rtnl) replaceAddress(a address) error {
+	return r.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, a)
+}
+
+func (r *rtnl) delAddress(a address) error { return r.changeAddress(unix.RTM_DELADDR, 0, a) }
+
+func (r *rtnl) changeAddress(typ, flags int, a address) error {
 	req := r.request(typ, flags)
 	msg := nl.NewIfAddrmsg(family(a.prefix.Addr()))
 	msg.Index = uint32(a.index)
@@ -219,6 +229,11 @@ func (r *rtnl) changeAddress(typ int, a address) error {
 			req.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(a.flags)))
 		}
 		req.AddData(nl.NewRtAttr(ifaProto, []byte{a.proto}))
+		if a.valid != 0 {
+			// struct ifa_cacheinfo: preferred, valid, and two timestamps of the kernel
+			seconds := nl.Uint32Attr(uint32(a.valid.Round(time.Second) / time.Second))
+			req.AddData(nl.NewRtAttr(unix.IFA_CACHEINFO, slices.Concat(seconds, seconds, make([]byte, 8))))
+		}
 	}
 	return do(req)
 }
@@ -256,6 +271,10 @@ func parseAddress(m []byte) (a address, ok bool) {
 			addr, _ = netip.AddrFromSlice(value)
 		case ifaProto:
 			a.proto = value[0]
+		case unix.IFA_CACHEINFO:
+			if seconds := binary.NativeEndian.Uint32(value[4:8]); seconds != forever {
+				a.valid = time.Duration(seconds) * time.Second
+			}
 		}
 	}
 	if !local.IsValid() {

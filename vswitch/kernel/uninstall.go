@@ -63,7 +63,7 @@ func (v *VSwitch) leftovers() error {
 		return err
 	}
 	for _, a := range addrs {
-		if a.proto == protoOurs || a.proto == protoBorrowed {
+		if a.proto == protoOurs || a.proto == protoBorrowed || a.proto == protoLeased {
 			errs = append(errs, fmt.Errorf("address %v on device %d is left: remove it with `ip address delete`", a.prefix, a.index))
 		}
 	}

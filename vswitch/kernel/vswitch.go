@@ -31,6 +31,8 @@ type VSwitch struct {
 	nat            natDriver
 	strictRPFilter bool
 	receiveBuffer  int
+	dhcp           *dhcpClients
+	marks          bool // the kernel stores the protocol of addresses
 
 	watchers sync.WaitGroup
 	closing  chan struct{}
@@ -42,7 +44,7 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 // New prepares the network namespace for forwarding and returns a vswitch that
 // works in it; Close it. Nothing else is created or changed.
 func New(opts Options) (*VSwitch, error) {
-	v := &VSwitch{log: opts.Logger, reg: newRegistry(), dev: newDeviceCache(), closing: make(chan struct{}), receiveBuffer: receiveBuffer}
+	v := &VSwitch{log: opts.Logger, reg: newRegistry(), dev: newDeviceCache(), closing: make(chan struct{}), receiveBuffer: receiveBuffer, dhcp: newDHCPClients(), marks: marksAddresses()}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -54,7 +56,7 @@ func New(opts Options) (*VSwitch, error) {
 		v.release()
 		return nil, err
 	}
-	if !marksAddresses() {
+	if !v.marks {
 		v.log.Warn("this kernel cannot mark addresses (IFA_PROTO, Linux 5.18): after a restart, addresses that are no " +
 			"longer wanted stay, and unnumbered interfaces are set again; use a newer kernel")
 	}
@@ -105,10 +107,11 @@ func (v *VSwitch) release() {
 	}
 }
 
-// Close ends Watch and releases resources; what is configured stays.
+// Close ends Watch and DHCP clients and releases resources; what is configured stays.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
 		close(v.closing)
+		v.dhcp.stop()
 		v.watchers.Wait()
 		v.release()
 	})

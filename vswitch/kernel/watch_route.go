@@ -50,6 +50,7 @@ func (v *VSwitch) noticeLink(m syscall.NetlinkMessage, send func(notice)) {
 		return
 	}
 	attrs := link.Attrs()
+	v.dhcp.check(v.logicalOf(link))
 	if _, known := v.dev.name(attrs.Index); !known && strings.HasPrefix(attrs.Alias, aliasInterface) {
 		return // we deleted it, and may have made another one since
 	}
@@ -129,6 +130,10 @@ func (v *VSwitch) noticeAddress(data []byte, send func(notice)) {
 	if !ok {
 		return
 	}
+	if a.proto == protoLeased {
+		v.dhcp.check(name)
+		return
+	}
 	if iface := v.reg.iface(name); iface != nil && (a.isOf(addressTexts(iface)) || a.proto == protoBorrowed) {
 		send(notice{addresses: a.index})
 	}
@@ -156,6 +161,9 @@ func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice))
 	what := "deleted"
 	switch {
 	case table != unix.RT_TABLE_MAIN:
+		return
+	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoLeased:
+		v.dhcp.checkAll()
 		return
 	case m.Header.Type == unix.RTM_DELROUTE && protocol != protoOurs:
 		return

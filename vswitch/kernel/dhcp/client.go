@@ -1,0 +1,313 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Device is what the client works on. Methods are not called concurrently.
+type Device interface {
+	// Ready returns why packets cannot be sent now, such as a missing carrier.
+	Ready() error
+	// Served tells if somebody else gave the device an IPv4 address.
+	Served() (bool, error)
+	// Leased returns the lease of an earlier process, as far as the device shows
+	// it; nil if there is none.
+	Leased() (*Lease, error)
+	// Apply makes the device have the lease, and no other; nil: none. To repeat it
+	// is harmless.
+	Apply(*Lease) error
+	// Broadcast opens a socket that sends to all and receives what is sent to the
+	// port of DHCP clients, also without an address; and tells the MAC.
+	Broadcast() (net.PacketConn, net.HardwareAddr, error)
+	// Unicast opens a socket with an address of the device.
+	Unicast(from netip.Addr) (net.PacketConn, net.HardwareAddr, error)
+}
+
+// Options of a client. Device and Report are required.
+type Options struct {
+	Device Device
+	// Report is called when there is a lease, when it is another one, and with nil
+	// when there is none any more; from the client's goroutine, not after Stop.
+	Report func(*Lease)
+	// Log; nil: slog.Default().
+	Log *slog.Logger
+	// FirstTimeout is how long the first message waits for an answer; it doubles
+	// with each one that gets none, up to 16 times as long. Default: 4 s.
+	FirstTimeout time.Duration
+}
+
+// Times of RFC 2131, and how often a device is looked at that cannot be used.
+const (
+	firstTimeout = 4 * time.Second
+	maxDoublings = 4
+	minRenewal   = time.Minute
+	lookAgain    = 10 * time.Second
+)
+
+// Client keeps a device leased.
+type Client struct {
+	device  Device
+	report  func(*Lease)
+	log     *slog.Logger
+	timeout time.Duration
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	nudge  chan struct{}
+
+	mu      sync.Mutex
+	current *Lease
+}
+
+// Start starts a client; Stop it.
+func Start(o Options) *Client {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Client{
+		device: o.Device, report: o.Report, log: o.Log, timeout: o.FirstTimeout,
+		cancel: cancel, done: make(chan struct{}), nudge: make(chan struct{}, 1),
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	if c.timeout <= 0 {
+		c.timeout = firstTimeout
+	}
+	go c.run(ctx)
+	return c
+}
+
+// Lease returns the current lease, nil if there is none.
+func (c *Client) Lease() *Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
+// Check makes the client look at its device: something has happened to it.
+func (c *Client) Check() {
+	select {
+	case c.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Stop ends the client. The device keeps its lease: who starts next goes on with it.
+func (c *Client) Stop() {
+	c.cancel()
+	<-c.done
+}
+
+// Release ends the client and gives the lease back.
+func (c *Client) Release() error {
+	c.Stop()
+	if lease := c.Lease(); lease != nil {
+		if err := c.release(lease); err != nil {
+			c.log.Warn("The DHCP server does not learn that its lease is given back: it waits until that expires", "address", lease.Address, "error", err)
+		}
+	}
+	c.set(nil)
+	return c.device.Apply(nil)
+}
+
+func (c *Client) set(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = l
+}
+
+func (c *Client) run(ctx context.Context) {
+	defer close(c.done)
+	lease := c.resume(ctx)
+	for ctx.Err() == nil {
+		if lease == nil {
+			lease = c.acquire(ctx)
+			continue
+		}
+		lease = c.hold(ctx, lease)
+	}
+}
+
+// wait returns when there may be something to do; false: the client is to end. The
+// zero time is never.
+func (c *Client) wait(ctx context.Context, until time.Time) bool {
+	var timer <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer:
+	case <-c.nudge:
+	}
+	return true
+}
+
+// timeoutOf returns how long to wait for the answer to the attempt with the
+// number, somewhat at random: many nodes may start at once.
+func (c *Client) timeoutOf(attempt int) time.Duration {
+	timeout := c.timeout << min(attempt, maxDoublings)
+	return timeout + rand.N(c.timeout/2) - c.timeout/4
+}
+
+// resume goes on with the address of an earlier process, if the server agrees or
+// does not answer.
+func (c *Client) resume(ctx context.Context) *Lease {
+	found, err := c.device.Leased()
+	if err != nil {
+		c.log.Warn("The DHCP lease of an earlier process is not known", "error", err)
+	}
+	if found == nil {
+		return nil
+	}
+	c.set(found)
+	c.report(found)
+	for attempt := range 2 {
+		lease, err := c.reboot(ctx, found.Address.Addr(), c.timeoutOf(attempt))
+		switch {
+		case ctx.Err() != nil:
+			return found
+		case err == nil:
+			c.log.Info("DHCP lease goes on", "address", lease.Address, "server", lease.Server, "until", lease.Expires)
+			return lease
+		case errors.Is(err, errRefused):
+			c.lose("refused", found)
+			return nil
+		}
+	}
+	c.log.Warn("No DHCP server confirms the address: it is used until it expires", "address", found.Address, "until", found.Expires)
+	now := time.Now()
+	kept := *found
+	if !kept.Expires.IsZero() {
+		kept.Renew, kept.Rebind = now, now
+	}
+	return &kept
+}
+
+// acquire returns a new lease; nil when ctx ends.
+func (c *Client) acquire(ctx context.Context) *Lease {
+	var said string
+	tell := func(text string, args ...any) {
+		if text != said {
+			c.log.Warn(text, args...)
+			said = text
+		}
+	}
+	for attempt := 0; ctx.Err() == nil; {
+		if err := c.device.Ready(); err != nil {
+			tell("No address is asked for by DHCP yet: the device cannot be used", "error", err)
+			attempt = 0
+			c.wait(ctx, time.Now().Add(lookAgain))
+			continue
+		}
+		served, err := c.device.Served()
+		if err == nil && served {
+			tell("The interface has an IPv4 address of somebody else, such as the host's DHCP client: that serves it")
+			attempt = 0
+			c.wait(ctx, time.Now().Add(lookAgain))
+			continue
+		}
+		next := time.Now().Add(c.timeoutOf(attempt))
+		lease, err := c.discover(ctx, time.Until(next))
+		if err == nil {
+			c.log.Info("DHCP lease", "address", lease.Address, "router", lease.Router(), "server", lease.Server, "until", lease.Expires)
+			return lease
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		attempt++
+		tell("No DHCP server has leased an address yet; trying again", "error", err)
+		c.wait(ctx, next) // an error may have come at once
+	}
+	return nil
+}
+
+// hold keeps a lease and returns nil when it is lost, or what there is when ctx
+// ends.
+func (c *Client) hold(ctx context.Context, lease *Lease) *Lease {
+	for {
+		retry := c.apply(lease)
+		now := time.Now()
+		switch {
+		case lease.expired(now):
+			c.lose("expired", lease)
+			return nil
+		case lease.Expires.IsZero() || now.Before(lease.Renew):
+			if !c.wait(ctx, earlier(lease.Renew, retry)) {
+				return lease
+			}
+			continue
+		}
+		next, err := c.prolong(ctx, lease, now)
+		switch {
+		case ctx.Err() != nil:
+			return lease
+		case errors.Is(err, errRefused):
+			c.lose("refused", lease)
+			return nil
+		case err == nil:
+			lease = next
+		}
+	}
+}
+
+// prolong asks once for more time. Without an answer it returns when it is time to
+// ask again, or when something has happened to the device.
+func (c *Client) prolong(ctx context.Context, lease *Lease, now time.Time) (*Lease, error) {
+	ask, until := c.renew, lease.Rebind
+	if !now.Before(lease.Rebind) || !lease.Server.IsValid() {
+		ask, until = c.rebind, lease.Expires
+	}
+	// As the RFC says: half of the time that is left, but not too often.
+	again := now.Add(min(until.Sub(now), max(until.Sub(now)/2, minRenewal)))
+	next, err := ask(ctx, lease, min(time.Until(again), c.timeout))
+	if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
+		return next, err
+	}
+	c.log.Info("The DHCP lease is not prolonged yet", "address", lease.Address, "until", lease.Expires, "error", err)
+	c.wait(ctx, again)
+	return nil, err
+}
+
+// apply makes the device have the lease; it returns when to try again if that
+// failed, the zero time otherwise.
+func (c *Client) apply(lease *Lease) (retry time.Time) {
+	if err := c.device.Apply(lease); err != nil {
+		c.log.Error("The device does not get what DHCP leased, trying again", "address", lease.Address, "error", err)
+		retry = time.Now().Add(lookAgain)
+	}
+	before := c.Lease()
+	c.set(lease)
+	if !lease.same(before) {
+		c.report(lease)
+	}
+	return retry
+}
+
+// lose takes the address out of use.
+func (c *Client) lose(why string, lease *Lease) {
+	c.log.Warn("DHCP lease "+why, "address", lease.Address)
+	if err := c.device.Apply(nil); err != nil {
+		c.log.Error("The address of a lost DHCP lease is left", "address", lease.Address, "error", err)
+	}
+	c.set(nil)
+	c.report(nil)
+}
+
+// earlier returns the earlier one of two times, of which the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

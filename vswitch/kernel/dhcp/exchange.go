@@ -1,0 +1,136 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+)
+
+// errRefused says that the server does not (any more) lease the address asked for.
+var errRefused = errors.New("the server refuses the address")
+
+// wanted are the options that servers are asked for, beside mask and router.
+var wanted = dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionRouter,
+	dhcpv4.OptionHostName, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue)
+
+// broadcast opens the socket of a device without address. Sockets live for one
+// exchange: one that lost its device never works again.
+func (c *Client) broadcast(timeout time.Duration) (*nclient4.Client, net.HardwareAddr, error) {
+	conn, mac, err := c.device.Broadcast()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := nclient4.NewWithConn(conn, mac, nclient4.WithTimeout(timeout), nclient4.WithRetry(1))
+	if err != nil {
+		conn.Close()
+	}
+	return client, mac, err
+}
+
+// discover obtains a lease from any server: the first that offers one.
+func (c *Client) discover(ctx context.Context, timeout time.Duration) (*Lease, error) {
+	client, _, err := c.broadcast(timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	offer, err := client.DiscoverOffer(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	granted, err := client.RequestFromOffer(ctx, offer, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return leaseOf(granted.ACK, sent)
+}
+
+// reboot asks for an address that the device has from an earlier process.
+func (c *Client) reboot(ctx context.Context, addr netip.Addr, timeout time.Duration) (*Lease, error) {
+	client, mac, err := c.broadcast(timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return request(ctx, client, client.RemoteAddr(), dhcpv4.WithHwAddr(mac),
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
+}
+
+// rebind asks all servers to prolong a lease.
+func (c *Client) rebind(ctx context.Context, l *Lease, timeout time.Duration) (*Lease, error) {
+	client, mac, err := c.broadcast(timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return request(ctx, client, client.RemoteAddr(), dhcpv4.WithHwAddr(mac), dhcpv4.WithClientIP(l.Address.Addr().AsSlice()))
+}
+
+// renew asks the server of a lease to prolong it. It may be behind a router.
+func (c *Client) renew(ctx context.Context, l *Lease, timeout time.Duration) (*Lease, error) {
+	client, mac, err := c.unicast(l, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return request(ctx, client, serverAddr(l), dhcpv4.WithHwAddr(mac), dhcpv4.WithClientIP(l.Address.Addr().AsSlice()))
+}
+
+func serverAddr(l *Lease) *net.UDPAddr {
+	return &net.UDPAddr{IP: l.Server.AsSlice(), Port: nclient4.ServerPort}
+}
+
+func (c *Client) unicast(l *Lease, timeout time.Duration) (*nclient4.Client, net.HardwareAddr, error) {
+	conn, mac, err := c.device.Unicast(l.Address.Addr())
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := nclient4.NewWithConn(conn, mac, nclient4.WithTimeout(timeout), nclient4.WithRetry(1))
+	if err != nil {
+		conn.Close()
+	}
+	return client, mac, err
+}
+
+// request sends a REQUEST that names no server.
+func request(ctx context.Context, client *nclient4.Client, to *net.UDPAddr, modifiers ...dhcpv4.Modifier) (*Lease, error) {
+	message, err := dhcpv4.New(append(modifiers, dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), wanted,
+		dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(nclient4.MaxMessageSize)))...)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	answer, err := client.SendAndRead(ctx, to, message, nclient4.IsMessageType(dhcpv4.MessageTypeAck, dhcpv4.MessageTypeNak))
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.MessageType() == dhcpv4.MessageTypeNak:
+		return nil, fmt.Errorf("%w %s", errRefused, answer.Message())
+	}
+	return leaseOf(answer, sent)
+}
+
+// release gives a lease back. The server does not answer.
+func (c *Client) release(l *Lease) error {
+	if !l.Server.IsValid() {
+		return nil // it expires
+	}
+	client, mac, err := c.unicast(l, c.timeout)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ack, err := dhcpv4.New(dhcpv4.WithHwAddr(mac), dhcpv4.WithYourIP(l.Address.Addr().AsSlice()),
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())))
+	if err != nil {
+		return err
+	}
+	return client.Release(&nclient4.Lease{ACK: ack})
+}

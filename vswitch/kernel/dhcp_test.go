@@ -1,0 +1,316 @@
+package kernel
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// leaseTest is a node whose NIC leads to a DHCP server.
+type leaseTest struct {
+	*node
+	t      *testing.T
+	server *vswitchtest.DHCPServer
+}
+
+var dhcpNIC = &vpp_interfaces.Interface{Name: nic, Type: vpp_interfaces.Interface_DPDK, Enabled: true, SetDhcpClient: true}
+
+func newLeaseTest(t *testing.T) *leaseTest {
+	t.Helper()
+	n := newNode(t)
+	n.peer.Exec(t, "ip addr add 10.9.0.1/24 dev "+uplink)
+	n.peer.Exec(t, "ip addr add 10.10.0.1/24 dev "+uplink)
+	return &leaseTest{n, t, vswitchtest.NewDHCPServer(t, n.peer, uplink, mustAddr("10.9.0.1"))}
+}
+
+// leasingAgent is an agent whose DHCP clients are impatient.
+type leasingAgent struct {
+	*kvscheduler.Scheduler
+	v      *VSwitch
+	leases chan *vpp_interfaces.DHCPLease
+	stop   func()
+}
+
+func (n *leaseTest) start() *leasingAgent {
+	n.t.Helper()
+	v := n.Open(n.t).(*VSwitch)
+	v.dhcp.firstTimeout = 100 * time.Millisecond
+	a := &leasingAgent{Scheduler: kvscheduler.New(kvscheduler.Options{}), v: v, leases: make(chan *vpp_interfaces.DHCPLease, 100)}
+	check(n.t, vswitch.Register(a.Scheduler, v))
+	v.WatchLeases(func(_ string, l *vpp_interfaces.DHCPLease) { a.leases <- l })
+	ctx, cancel := context.WithCancel(context.Background())
+	check(n.t, v.Watch(ctx, func(reason string, keys ...string) { _ = a.ReportDrift(reason, keys...) }))
+	stopped := false
+	a.stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			a.Close()
+			v.Close()
+		}
+	}
+	n.t.Cleanup(a.stop)
+	return a
+}
+
+// resync requests exactly the given interfaces.
+func (n *leaseTest) resync(a *leasingAgent, ifaces ...*vpp_interfaces.Interface) {
+	n.t.Helper()
+	txn := a.NewTransaction()
+	for _, i := range ifaces {
+		txn.Put(models.Key(i), i)
+	}
+	if _, err := txn.Commit(n.t.Context(), kvscheduler.WithResync(kvscheduler.FullResync)); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// await returns the next lease with the address, "" for the news that there is
+// none any more.
+func (n *leaseTest) await(a *leasingAgent, address string) {
+	n.t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case l := <-a.leases:
+			if l.GetHostIpAddress() == address {
+				check(n.t, a.Barrier(n.t.Context()))
+				return
+			}
+		case <-timeout:
+			n.t.Fatalf("no lease of %q; the server saw %v", address, n.server.Seen())
+		}
+	}
+}
+
+// has checks the addresses of the NIC and the default route.
+func (n *leaseTest) has(address, gateway string) {
+	n.t.Helper()
+	addresses := n.Exec(n.t, "ip -4 -o addr show dev "+nic)
+	if address == "" && strings.TrimSpace(addresses) != "" || !strings.Contains(addresses, address) {
+		n.t.Errorf("addresses %q, want %q", addresses, address)
+	}
+	route := n.Exec(n.t, "ip -4 route show default")
+	if gateway == "" && strings.TrimSpace(route) != "" || !strings.Contains(route, gateway) {
+		n.t.Errorf("default route %q, want via %q", route, gateway)
+	}
+}
+
+func offer(address, router string, length time.Duration) vswitchtest.DHCPOffer {
+	return vswitchtest.DHCPOffer{Address: mustPrefix(address), Router: mustAddr(router), Length: length}
+}
+
+func TestDHCPLeaseIsObtainedAndGivenBack(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/24")
+	n.has("10.9.0.7/24", "10.9.0.1")
+	if out := n.Exec(t, "ip -4 -o addr show dev "+nic); !strings.Contains(out, "valid_lft 3") {
+		t.Errorf("the address does not expire with the lease: %s", out)
+	}
+	status := a.ValueStatus(models.DHCPLeaseKey(nic))
+	if state := status.GetValue().GetState().String(); state != "OBTAINED" {
+		t.Errorf("the lease is %s: %v", state, status)
+	}
+	if lease, ok := a.Metadata(vswitch.DHCPLeaseDescriptor, nic); !ok || lease.(*vpp_interfaces.DHCPLease).GetRouterIpAddress() != "10.9.0.1/24" {
+		t.Errorf("metadata: %v, %v", lease, ok)
+	}
+	for _, v := range a.ValueStatus(models.VPPInterfaceKey(nic)).GetDerivedValues() {
+		if v.GetState().String() != "CONFIGURED" {
+			t.Errorf("%s is %v %v", v.GetKey(), v.GetState(), v.GetDetails())
+		}
+	}
+
+	// Nothing to do in a resync, with the lease in use.
+	before := len(n.server.Seen())
+	n.resync(a, dhcpNIC)
+	if seen := n.server.Seen(); len(seen) != before {
+		t.Errorf("a resync asked the server: %v", seen)
+	}
+
+	without := &vpp_interfaces.Interface{Name: nic, Type: vpp_interfaces.Interface_DPDK, Enabled: true}
+	n.resync(a, without)
+	n.has("", "")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	check(t, n.server.Await(ctx, dhcpv4.MessageTypeRelease, before))
+	check(t, a.Barrier(t.Context()))
+	if s := a.ValueStatus(models.DHCPLeaseKey(nic)); s.GetValue().GetState().String() == "OBTAINED" {
+		t.Errorf("the lease is left: %v", s)
+	}
+}
+
+func TestDHCPServerComesLater(t *testing.T) {
+	n := newLeaseTest(t)
+	n.peer.Exec(t, "ip link set dev "+uplink+" down") // no carrier
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.peer.Exec(t, "ip link set dev "+uplink+" up") // nobody answers yet
+	n.has("", "")
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
+	n.await(a, "10.9.0.7/24")
+	n.has("10.9.0.7/24", "10.9.0.1")
+}
+
+func TestDHCPLeaseIsProlonged(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", 6*time.Second))
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/24")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 2 { // each after three seconds
+		check(t, n.server.Await(ctx, dhcpv4.MessageTypeRequest, len(n.server.Seen())))
+		n.has("10.9.0.7/24", "10.9.0.1")
+	}
+	// The server does not answer when the lease is to be renewed, but when any server
+	// is asked.
+	seen := len(n.server.Seen())
+	n.server.Up(t, vswitchtest.DHCPOffer{Mute: true})
+	check(t, n.server.Await(ctx, dhcpv4.MessageTypeRequest, seen))
+	seen = len(n.server.Seen())
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", 6*time.Second))
+	check(t, n.server.Await(ctx, dhcpv4.MessageTypeRequest, seen))
+	n.has("10.9.0.7/24", "10.9.0.1")
+	// For good.
+	n.server.Down()
+	n.await(a, "")
+	n.has("", "")
+}
+
+func TestDHCPServerChangesTheAddress(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", 4*time.Second))
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/24")
+	n.server.Up(t, offer("10.9.0.8/24", "10.9.0.1", time.Hour))
+	n.await(a, "10.9.0.8/24")
+	n.has("10.9.0.8/24", "10.9.0.1")
+	if out := n.Exec(t, "ip -4 -o addr show dev "+nic); strings.Contains(out, "10.9.0.7") {
+		t.Errorf("the old address is left: %s", out)
+	}
+}
+
+func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/24")
+	a.stop()
+	n.has("10.9.0.7/24", "10.9.0.1")
+
+	// The next agent asks for the same address, without looking for another.
+	before := len(n.server.Seen())
+	b := n.start()
+	n.resync(b, dhcpNIC)
+	n.await(b, "10.9.0.7/24")
+	n.has("10.9.0.7/24", "10.9.0.1")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	check(t, n.server.Await(ctx, dhcpv4.MessageTypeRequest, before))
+	for _, typ := range n.server.Seen()[before:] {
+		if typ != dhcpv4.MessageTypeRequest {
+			t.Errorf("the server was sent a %v", typ)
+		}
+	}
+	b.stop()
+
+	// So it does without a server.
+	n.server.Down()
+	c := n.start()
+	n.resync(c, dhcpNIC)
+	n.await(c, "10.9.0.7/24")
+	n.has("10.9.0.7/24", "10.9.0.1")
+	c.stop()
+
+	// Another network, as the server says.
+	n.server.Up(t, offer("10.10.0.5/24", "10.10.0.1", time.Hour))
+	d := n.start()
+	n.resync(d, dhcpNIC)
+	n.await(d, "10.10.0.5/24")
+	n.has("10.10.0.5/24", "10.10.0.1")
+	d.stop()
+
+	// An agent that does not want it gives it back.
+	e := n.start()
+	n.resync(e)
+	n.has("", "")
+}
+
+func TestDHCPLeaseComesBackWhenDamaged(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, vswitchtest.DHCPOffer{
+		Address: mustPrefix("10.9.0.7/24"), Router: mustAddr("10.9.0.99"), Length: time.Hour,
+		Routes: []*dhcpv4.Route{
+			{Dest: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Router: net.IPv4(10, 9, 0, 1)},
+			{Dest: &net.IPNet{IP: net.IPv4(10, 77, 0, 0).To4(), Mask: net.CIDRMask(16, 32)}, Router: net.IPv4(10, 10, 0, 1)},
+		},
+	})
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/24")
+	whole := func() string {
+		routes := n.Exec(t, "ip -4 route show proto 123")
+		if strings.Contains(n.Exec(t, "ip -4 -o addr show dev "+nic), "10.9.0.7/24") &&
+			strings.Contains(routes, "default via 10.9.0.1 ") && strings.Contains(routes, "10.77.0.0/16 via 10.10.0.1 ") {
+			return ""
+		}
+		return routes
+	}
+	if out := whole(); out != "" {
+		t.Fatalf("classless routes: %s", out)
+	}
+	for _, damage := range []string{
+		"ip addr del 10.9.0.7/24 dev " + nic, "ip route del 10.77.0.0/16 proto 123", "ip link set dev " + nic + " down",
+	} {
+		n.Exec(t, damage)
+		deadline := time.Now().Add(10 * time.Second)
+		for out := whole(); out != ""; out = whole() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not repaired: %s", damage, out)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+func TestDHCPClientOfTheHostServes(t *testing.T) {
+	n := newLeaseTest(t)
+	n.Exec(t, "ip addr add 10.9.0.50/24 dev "+nic)
+	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	served, err := (&leaseDevice{VSwitch: a.v, iface: nic}).Served()
+	if !served || err != nil {
+		t.Errorf("served: %v, %v", served, err)
+	}
+	n.resync(a)
+	if seen := n.server.Seen(); len(seen) != 0 {
+		t.Errorf("the server was asked: %v", seen)
+	}
+	n.has("10.9.0.50/24", "")
+}
+
+func TestLeasedRouterOutsideOfItsNetwork(t *testing.T) {
+	n := newLeaseTest(t)
+	n.server.Up(t, vswitchtest.DHCPOffer{Address: netip.MustParsePrefix("10.9.0.7/32"), Router: mustAddr("10.9.0.1"), Length: time.Hour})
+	a := n.start()
+	n.resync(a, dhcpNIC)
+	n.await(a, "10.9.0.7/32")
+	n.has("10.9.0.7/32", "10.9.0.1")
+}

@@ -1,0 +1,178 @@
+package vswitchtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+)
+
+// DHCPServer leases addresses to whoever asks on a device.
+type DHCPServer struct {
+	host   *Host
+	device string
+	self   netip.Addr
+
+	mu      sync.Mutex
+	conn    net.PacketConn // nil: down
+	done    chan struct{}
+	offer   DHCPOffer
+	seen    []dhcpv4.MessageType
+	changed chan struct{} // closed when seen grows
+}
+
+// DHCPOffer is what a server leases.
+type DHCPOffer struct {
+	Address netip.Prefix
+	Router  netip.Addr // the zero Addr: none
+	Length  time.Duration
+	// Mute: there is no answer to anything.
+	Mute bool
+	// Routes are classless static routes.
+	Routes []*dhcpv4.Route
+}
+
+// NewDHCPServer returns a server that is down. Its host has the address self on
+// the device.
+func NewDHCPServer(t testing.TB, host *Host, device string, self netip.Addr) *DHCPServer {
+	s := &DHCPServer{host: host, device: device, self: self, changed: make(chan struct{})}
+	t.Cleanup(s.Down)
+	return s
+}
+
+// Up starts the server, or changes what it leases: it then refuses to prolong
+// other addresses.
+func (s *DHCPServer) Up(t testing.TB, offer DHCPOffer) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offer = offer
+	if s.conn != nil {
+		return
+	}
+	var conn net.PacketConn
+	err := s.host.in(func() (err error) {
+		conn, err = server4.NewIPv4UDPConn(s.device, &net.UDPAddr{Port: dhcpv4.ServerPort})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.conn, s.done = conn, make(chan struct{})
+	go s.serve(conn, s.done)
+}
+
+// Down ends the server, if it is up.
+func (s *DHCPServer) Down() {
+	s.mu.Lock()
+	conn, done := s.conn, s.done
+	s.conn = nil
+	s.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+		<-done
+	}
+}
+
+// Seen returns the types of the messages so far.
+func (s *DHCPServer) Seen() []dhcpv4.MessageType {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// Await returns when a message of the type has come after the first ones that
+// count says.
+func (s *DHCPServer) Await(ctx context.Context, typ dhcpv4.MessageType, after int) error {
+	for {
+		s.mu.Lock()
+		found := slices.Contains(s.seen[min(after, len(s.seen)):], typ)
+		changed := s.changed
+		s.mu.Unlock()
+		if found {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("no %v has come: %w; so far %v", typ, ctx.Err(), s.Seen())
+		}
+	}
+}
+
+func (s *DHCPServer) serve(conn net.PacketConn, done chan struct{}) {
+	defer close(done)
+	buffer := make([]byte, 4096)
+	for {
+		n, _, err := conn.ReadFrom(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		request, err := dhcpv4.FromBytes(buffer[:max(n, 0)])
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		s.seen = append(s.seen, request.MessageType())
+		close(s.changed)
+		s.changed = make(chan struct{})
+		reply := s.reply(request)
+		s.mu.Unlock()
+		if reply == nil {
+			continue
+		}
+		to := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
+		if !request.ClientIPAddr.IsUnspecified() && reply.MessageType() != dhcpv4.MessageTypeNak {
+			to.IP = request.ClientIPAddr
+		}
+		_, _ = conn.WriteTo(reply.ToBytes(), to)
+	}
+}
+
+// reply returns the answer to a message, nil for none.
+func (s *DHCPServer) reply(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+	if s.offer.Mute {
+		return nil
+	}
+	typ := dhcpv4.MessageTypeAck
+	switch request.MessageType() {
+	case dhcpv4.MessageTypeDiscover:
+		typ = dhcpv4.MessageTypeOffer
+	case dhcpv4.MessageTypeRequest:
+		asked := request.RequestedIPAddress()
+		if asked == nil {
+			asked = request.ClientIPAddr
+		}
+		if addr, _ := netip.AddrFromSlice(asked.To4()); addr != s.offer.Address.Addr() {
+			typ = dhcpv4.MessageTypeNak
+		}
+	default:
+		return nil
+	}
+	modifiers := []dhcpv4.Modifier{dhcpv4.WithMessageType(typ), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(s.self.AsSlice()))}
+	if typ != dhcpv4.MessageTypeNak {
+		modifiers = append(modifiers,
+			dhcpv4.WithYourIP(s.offer.Address.Addr().AsSlice()),
+			dhcpv4.WithNetmask(net.CIDRMask(s.offer.Address.Bits(), 32)),
+			dhcpv4.WithOption(dhcpv4.OptIPAddressLeaseTime(s.offer.Length)))
+		if s.offer.Router.IsValid() {
+			modifiers = append(modifiers, dhcpv4.WithRouter(s.offer.Router.AsSlice()))
+		}
+		if len(s.offer.Routes) > 0 {
+			modifiers = append(modifiers, dhcpv4.WithOption(dhcpv4.OptClasslessStaticRoute(s.offer.Routes...)))
+		}
+	}
+	reply, err := dhcpv4.NewReplyFromRequest(request, modifiers...)
+	if err != nil {
+		return nil
+	}
+	return reply
+}
