@@ -33,6 +33,9 @@ type Config struct {
 	// at least how often a lost one is tried again.
 	RemoteDBProbingInterval config.Duration `json:"remoteDBProbingInterval"`
 
+	// FeedbackRate is how many statuses of external values are written to etcd in a
+	// second, at most; 0: none, ever.
+	FeedbackRate int `json:"feedbackRate"`
 	// LostDatabaseTimeout is how long an etcd that lost its data is not believed while
 	// KSR does not fill it again; 0: as long as it takes.
 	LostDatabaseTimeout config.Duration `json:"lostDatabaseTimeout"`
@@ -60,6 +63,7 @@ func DefaultConfig() Config {
 		PeriodicHealingInterval:       config.Duration(30 * time.Second),
 		DelayAfterErrorHealing:        config.Duration(5 * time.Second),
 		RemoteDBProbingInterval:       config.Duration(3 * time.Second),
+		FeedbackRate:                  1000,
 		RecordEventHistory:            true,
 		EventHistoryAgeLimit:          1440,
 		PermanentlyRecordedInitPeriod: 60,
@@ -111,6 +115,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxRetryAttempts < 0 {
 		errs = append(errs, fmt.Errorf("maxRetryAttempts is %d: it must not be negative (0: no limit)", c.MaxRetryAttempts))
+	}
+	if c.FeedbackRate < 0 {
+		errs = append(errs, fmt.Errorf("feedbackRate is %d: it must not be negative (0: no feedback)", c.FeedbackRate))
 	}
 	if c.DelayLocalResync >= c.StartupResyncDeadline {
 		errs = append(errs, fmt.Errorf("delayLocalResync (%v) must be shorter than startupResyncDeadline (%v)", c.DelayLocalResync, c.StartupResyncDeadline))

@@ -23,6 +23,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	documented.FeedbackRate = 1000 // beyond that table
 	if diff := cmp.Diff(documented, controller.DefaultConfig()); diff != "" {
 		t.Error(diff)
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	Local store.Broker
 	// Loop gets the events.
 	Loop controller.EventLoop
+	// Feedback is told what the database holds for the node; nil: nobody is.
+	Feedback Feedback
 	// Config: DelayLocalResync, RemoteDBProbingInterval and LostDatabaseTimeout.
 	Config controller.Config
 	// Log; nil: slog.Default().
@@ -57,6 +59,9 @@ type Watcher struct {
 
 	// The following belong to the goroutine.
 
+	// answered are the revisions of the last requests for a resync, by name, that were
+	// carried out, or are being.
+	answered map[string]int64
 	// resynced is set when a DBResync was sent.
 	resynced bool
 	// localDue fires when the startup resync shall no longer wait for etcd.
@@ -76,6 +81,9 @@ func Start(o Options) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Feedback == nil {
+		o.Feedback = noFeedback{}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watcher{
 		Options:   o,
@@ -85,9 +93,11 @@ func Start(o Options) *Watcher {
 		requests:  make(chan struct{}, maxRequests),
 		cancel:    cancel,
 		done:      make(chan struct{}),
+		answered:  make(map[string]int64),
 		connected: errors.New("not connected to the database yet"),
 		localDue:  time.NewTimer(o.Config.DelayLocalResync.Std()),
 	}
+	w.known.mirrored = func(key string) []byte { return w.mirror.get(ctx, key) }
 	go w.run(ctx)
 	return w
 }

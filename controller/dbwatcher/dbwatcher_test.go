@@ -42,6 +42,8 @@ type loop struct {
 	events []controller.Event
 	full   bool
 	pushed chan controller.Event // if not nil, gets the events instead
+	// process has the events processed at once.
+	process bool
 }
 
 func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
@@ -55,6 +57,9 @@ func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
 		return nil
 	}
 	l.events = append(l.events, e)
+	if l.process {
+		processedBy(e)
+	}
 	return nil
 }
 
@@ -73,12 +78,17 @@ type rig struct {
 	local   *memory.Store
 	config  controller.Config
 	watcher *dbwatcher.Watcher
+	// feedback may be nil.
+	feedback dbwatcher.Feedback
+	// base is the revision of the database before the test.
+	base int64
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{loop: &loop{}, t: t, ctx: t.Context(), remote: memory.New(), local: memory.New(), config: controller.DefaultConfig()}
+		_, r.base, _ = r.remote.List(r.ctx, "")
 		test(t, r)
 		if r.watcher != nil {
 			r.watcher.Close()
@@ -88,7 +98,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 
 func (r *rig) start() {
 	r.watcher = dbwatcher.Start(dbwatcher.Options{
-		Node: "node1", Remote: r.remote, Local: r.local, Loop: r.loop,
+		Node: "node1", Remote: r.remote, Local: r.local, Loop: r.loop, Feedback: r.feedback,
 		Config: r.config, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	synctest.Wait()

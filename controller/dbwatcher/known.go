@@ -18,7 +18,9 @@ import (
 // or will be, told.
 type known struct {
 	nodePrefix string
-	log        *slog.Logger
+	// mirrored returns the value that the mirror holds for a key; nil: none.
+	mirrored func(fullKey string) []byte
+	log      *slog.Logger
 	// values by full key.
 	values map[string]proto.Message
 	// encoded are hashes of what the values were decoded from: a snapshot of a large
@@ -31,6 +33,7 @@ type known struct {
 func newKnown(node string, log *slog.Logger) *known {
 	return &known{
 		nodePrefix: models.NodePrefix(node),
+		mirrored:   func(string) []byte { return nil },
 		log:        log,
 		values:     make(map[string]proto.Message),
 		encoded:    make(map[string]uint64),
@@ -66,7 +69,7 @@ func (k *known) item(fullKey string) (i item, ok bool) {
 		return item{key, &resource}, ok
 	}
 	key, isNode := strings.CutPrefix(fullKey, k.nodePrefix)
-	if !isNode || strings.HasPrefix(key, "status/") || strings.HasPrefix(key, "check/") {
+	if !isNode || strings.HasPrefix(key, models.StatusPrefix) || strings.HasPrefix(key, models.ResyncPrefix) || strings.HasPrefix(key, "check/") {
 		return item{}, false
 	}
 	return item{key: key}, true
@@ -76,7 +79,11 @@ func (i item) unmarshal(data []byte) (proto.Message, error) {
 	if i.resource != nil {
 		return i.resource.Unmarshal(data)
 	}
-	return models.Unmarshal(i.key, data)
+	value, err := models.Unmarshal(i.key, data)
+	if err == nil {
+		err = controller.ValidateDirectives(i.key, value)
+	}
+	return value, err
 }
 
 // snapshot is what a list of the database, or of the mirror, contains.
@@ -86,6 +93,8 @@ type snapshot struct {
 	valid []store.KV
 	// undecoded are the keys of the others.
 	undecoded map[string]bool
+	// given are the values of the node.
+	given map[string]Value
 }
 
 // replace makes the pairs the known values.
@@ -93,6 +102,7 @@ func (k *known) replace(kvs []store.KV) snapshot {
 	s := snapshot{
 		resync:    &controller.DBResync{State: controller.KubeState{}, External: controller.ExternalConfig{}},
 		undecoded: make(map[string]bool),
+		given:     make(map[string]Value),
 	}
 	for _, r := range dbresources.All() {
 		s.resync.State[r.Keyword] = make(map[string]proto.Message)
@@ -112,9 +122,13 @@ func (k *known) replace(kvs []store.KV) snapshot {
 		} else {
 			k.reportUndecoded(kv.Key, err)
 			s.undecoded[kv.Key] = true
-			if value = k.values[kv.Key]; value == nil {
-				continue
-			}
+			value = k.before(i, kv.Key)
+		}
+		if i.resource == nil {
+			s.given[i.key] = Value{Revision: kv.Revision, Err: err, Kept: err != nil && value != nil}
+		}
+		if value == nil {
+			continue
 		}
 		values[kv.Key] = value
 		if i.resource != nil {
@@ -140,14 +154,43 @@ func (k *known) decode(i item, kv store.KV) (value proto.Message, hash uint64, e
 	return value, hash, err
 }
 
+// before returns the value that stays in force when a new one cannot be decoded: the
+// last one that could be, if need be the one that the mirror has kept. nil: none.
+func (k *known) before(i item, fullKey string) proto.Message {
+	if value := k.values[fullKey]; value != nil {
+		return value
+	}
+	data := k.mirrored(fullKey)
+	if data == nil {
+		return nil
+	}
+	value, err := i.unmarshal(data)
+	if err != nil {
+		return nil
+	}
+	return value
+}
+
 func (k *known) reportUndecoded(fullKey string, err error) {
 	k.log.Warn("Value in the database is ignored", "key", fullKey, "error", err)
 }
 
-// update changes the known values. It returns the events to be sent and the
-// changes to be mirrored.
-func (k *known) update(changes []store.Change) (events []controller.Event, mirrored []store.Change) {
-	external := make(controller.ExternalConfig)
+// news is what changes amount to.
+type news struct {
+	// kube are the changes of the Kubernetes state.
+	kube []*controller.KubeStateChange
+	// external are the changes of the node's configuration. All of those that were made
+	// in one transaction of the database are in one news.
+	external controller.ExternalConfig
+	// given tells of all values of the node that were written or deleted.
+	given map[string]Value
+	// mirrored are the changes to be mirrored.
+	mirrored []store.Change
+}
+
+// update changes the known values.
+func (k *known) update(changes []store.Change) news {
+	n := news{external: make(controller.ExternalConfig), given: make(map[string]Value)}
 	for _, change := range changes {
 		if change.Deleted {
 			delete(k.revisions, change.Key)
@@ -165,15 +208,24 @@ func (k *known) update(changes []store.Change) (events []controller.Event, mirro
 			if value, hash, err = k.decode(i, change.KV); err != nil {
 				delete(k.encoded, change.Key) // the value is that of an earlier one
 				k.reportUndecoded(change.Key, err)
+				if i.resource == nil {
+					n.given[i.key] = Value{Revision: change.Revision, Err: err, Kept: k.values[change.Key] != nil}
+				}
 				continue
 			}
 			k.encoded[change.Key] = hash
 		} else {
 			delete(k.encoded, change.Key)
 		}
-		mirrored = append(mirrored, change)
+		n.mirrored = append(n.mirrored, change)
+		if i.resource == nil {
+			n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted}
+		}
 		prev := k.values[change.Key]
 		if prev == nil && value == nil || prev != nil && value != nil && proto.Equal(prev, value) {
+			if _, told := n.external[i.key]; i.resource == nil && !told {
+				n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted, Same: true}
+			}
 			continue
 		}
 		if value == nil {
@@ -182,15 +234,12 @@ func (k *known) update(changes []store.Change) (events []controller.Event, mirro
 			k.values[change.Key] = value
 		}
 		if i.resource == nil {
-			external[i.key] = value
+			n.external[i.key] = value
 			continue
 		}
-		events = append(events, &controller.KubeStateChange{Key: i.key, Resource: i.resource.Keyword, PrevValue: prev, NewValue: value})
+		n.kube = append(n.kube, &controller.KubeStateChange{Key: i.key, Resource: i.resource.Keyword, PrevValue: prev, NewValue: value})
 	}
-	if len(external) > 0 {
-		events = append(events, &controller.ExternalConfigChange{Source: controller.DatabaseSource, Changes: external})
-	}
-	return events, mirrored
+	return n
 }
 
 // contradicts tells if the snapshot cannot come from the database that was read up to

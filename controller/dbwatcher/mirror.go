@@ -35,6 +35,18 @@ func (m *mirror) load(ctx context.Context, prefixes []string) (all []store.KV, e
 	return all, nil
 }
 
+// get returns the mirrored value of a key; nil: none.
+func (m *mirror) get(ctx context.Context, key string) []byte {
+	if m.local == nil {
+		return nil
+	}
+	kv, _, err := m.local.Get(ctx, key)
+	if err != nil {
+		return nil
+	}
+	return kv.Value
+}
+
 // replace makes the mirror equal to the snapshot, except for values that could not be
 // decoded: those it keeps. Only differences are written.
 func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot, o origin) {

@@ -19,6 +19,8 @@ type session struct {
 	snapshots map[string]int64
 	// resyncDue fires when a resync must be made (again).
 	resyncDue *time.Timer
+	// requested are upstream and downstream resyncs to be made.
+	requested []request
 	// behind says that the event loop missed changes: it gets nothing but a
 	// resync.
 	behind bool
@@ -106,9 +108,16 @@ func (s *session) resync() error {
 	snapshot := s.known.replace(all)
 	s.origin.Revision = s.lastRevision
 	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot, s.origin)
+	requests := s.requestsIn(all)
+	processed := s.Feedback.Replaced(snapshot.given, requests.names)
+	snapshot.resync.Processed = func(record *controller.EventRecord) {
+		processed(record)
+		requests.answer(s.Feedback, record)
+	}
 	if err := s.Loop.PushEvent(s.ctx, snapshot.resync); err != nil {
 		return s.refused(err)
 	}
+	requests.taken(s.Watcher)
 	s.behind, s.resynced = false, true
 	s.setConnected(nil)
 	return nil
@@ -141,17 +150,25 @@ func (s *session) receive(batch store.WatchBatch) error {
 			s.origin.Reflected = s.origin.Reflected || change.Key == reflectedKey && !change.Deleted
 		}
 	}
-	events, mirrored := s.known.update(fresh)
-	s.mirror.apply(s.ctx, mirrored, s.origin)
+	n := s.known.update(fresh)
+	s.mirror.apply(s.ctx, n.mirrored, s.origin)
+	processed := s.Feedback.Changed(n.given)
+	s.follow(fresh)
 	if s.behind {
 		return nil
 	}
-	for _, event := range events {
+	for _, event := range n.kube {
 		if err := s.Loop.PushEvent(s.ctx, event); err != nil {
 			return s.refused(err)
 		}
 	}
-	return nil
+	if len(n.external) > 0 {
+		event := &controller.ExternalConfigChange{Source: controller.DatabaseSource, Changes: n.external, Processed: processed}
+		if err := s.Loop.PushEvent(s.ctx, event); err != nil {
+			return s.refused(err)
+		}
+	}
+	return s.pushRequested()
 }
 
 // refused handles events that the loop did not take: when its queue is full, a

@@ -1,0 +1,162 @@
+package dbwatcher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Types of resyncs that can be requested.
+const (
+	fullResync       = "full"
+	upstreamResync   = "upstream"
+	downstreamResync = "downstream"
+)
+
+// request is a request for a resync, put under models.ResyncPrefix. Each is carried out
+// once: those that are found in a snapshot without an answer for their revision are
+// carried out with it, whatever their type, for it is made after them and a snapshot
+// leads to the most thorough of resyncs.
+type request struct {
+	name     string
+	revision int64
+	kind     string
+	// err says why the request is refused.
+	err error
+}
+
+func newRequest(name string, kv store.KV) request {
+	r := request{name: name, revision: kv.Revision, kind: fullResync}
+	var msg feedbackpb.ResyncRequest
+	if len(bytes.TrimSpace(kv.Value)) > 0 {
+		if err := protojson.Unmarshal(kv.Value, &msg); err != nil {
+			r.kind, r.err = "", errors.New(`the request is not understood: put {"type": "full"}, or "upstream", or "downstream"`)
+			return r
+		}
+	}
+	switch kind := strings.ToLower(msg.GetType()); kind {
+	case "":
+	case fullResync, upstreamResync, downstreamResync:
+		r.kind = kind
+	default:
+		r.kind, r.err = msg.GetType(), fmt.Errorf("there is no resync of type %q: use %q, %q or %q", msg.GetType(), fullResync, upstreamResync, downstreamResync)
+	}
+	return r
+}
+
+// outcome of a request that was carried out by the event of the record, or refused.
+func (r request) outcome(record *controller.EventRecord) *feedbackpb.ResyncStatus {
+	status := &feedbackpb.ResyncStatus{Type: r.kind, Revision: r.revision, Time: timestamppb.New(time.Now())}
+	switch {
+	case r.err != nil:
+		status.Error = r.err.Error()
+	case record != nil:
+		status.Error = record.ErrorStr
+		if record.Txn != nil {
+			status.Transaction = &record.Txn.SeqNum
+		}
+	}
+	return status
+}
+
+// requests are those that a snapshot contains.
+type requests struct {
+	names []string
+	// open are those that have no answer yet.
+	open []request
+}
+
+func (w *Watcher) requestsIn(snapshot []store.KV) requests {
+	prefix := w.known.nodePrefix + models.ResyncPrefix
+	answers := w.known.nodePrefix + models.StatusPrefix + models.ResyncPrefix
+	answered := make(map[string]int64)
+	for _, kv := range snapshot {
+		if name, ok := strings.CutPrefix(kv.Key, answers); ok {
+			var answer feedbackpb.ResyncStatus
+			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &answer) == nil {
+				answered[name] = answer.GetRevision()
+			}
+		}
+	}
+	var all requests
+	for _, kv := range snapshot {
+		if name, ok := strings.CutPrefix(kv.Key, prefix); ok {
+			all.names = append(all.names, name)
+			if answered[name] != kv.Revision && w.answered[name] != kv.Revision {
+				all.open = append(all.open, newRequest(name, kv))
+			}
+		}
+	}
+	return all
+}
+
+// taken notes that the requests are being carried out.
+func (r requests) taken(w *Watcher) {
+	for _, request := range r.open {
+		w.answered[request.name] = request.revision
+	}
+}
+
+func (r requests) answer(f Feedback, record *controller.EventRecord) {
+	for _, request := range r.open {
+		f.Answer(request.name, request.outcome(record))
+	}
+}
+
+// follow takes on the requests among changes. Full resyncs are made when the changes
+// before them have been received, others are noted to be pushed.
+func (s *session) follow(changes []store.Change) {
+	prefix := s.known.nodePrefix + models.ResyncPrefix
+	for _, change := range changes {
+		name, ok := strings.CutPrefix(change.Key, prefix)
+		if !ok {
+			continue
+		}
+		s.Feedback.Requested(name, change.Deleted)
+		if change.Deleted {
+			delete(s.answered, name)
+			continue
+		}
+		r := newRequest(name, change.KV)
+		switch {
+		case r.err != nil:
+			s.log.Warn("Request for a resync is refused", "key", change.Key, "error", r.err)
+			s.answered[name] = r.revision
+			s.Feedback.Answer(name, r.outcome(nil))
+		case r.kind == fullResync || s.behind:
+			s.resyncDue.Reset(0) // answers it
+		default:
+			s.requested = append(s.requested, r)
+		}
+	}
+}
+
+// pushRequested sends the resyncs that were noted.
+func (s *session) pushRequested() error {
+	noted := s.requested
+	s.requested = nil
+	for _, r := range noted {
+		event := &controller.RequestedResync{
+			Type:      controller.DownstreamResync,
+			By:        s.known.nodePrefix + models.ResyncPrefix + r.name,
+			Processed: func(record *controller.EventRecord) { s.Feedback.Answer(r.name, r.outcome(record)) },
+		}
+		if r.kind == upstreamResync {
+			event.Type = controller.UpstreamResync
+		}
+		if err := s.Loop.PushEvent(s.ctx, event); err != nil {
+			return s.refused(err)
+		}
+		s.answered[r.name] = r.revision
+	}
+	return nil
+}
