@@ -8,7 +8,11 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/models"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 func binary(t testing.TB, msg proto.Message) []byte {
@@ -56,9 +60,14 @@ func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
 	}{
 		{key, `{"name":"tap1","mtuu":1,"tap":{"versoin":2},"nonsense":0}`, []string{
 			`unknown field "mtuu" (did you mean "mtu"?)`, `unknown field "tap.versoin" (did you mean "version"?)`, `unknown field "nonsense"`}},
+		{key, `{"name":"tap1","type":"TAPP","mtuu":1}`, []string{`field "type" cannot be "TAPP" (did you mean "TAP"?)`, `unknown field "mtuu"`}},
+		{key, `{"name":"tap1","rx_modes":[{},{"mode":"QUICK"}]}`, []string{`field "rx_modes[1].mode" cannot be "QUICK", but one of UNKNOWN, POLLING`}},
+		{key, `{"name":"tap1","name":"tap1","mtuu":1}`, []string{"duplicate field", `unknown field "mtuu"`}},
+		{key, `{"name":"tap2","mtuu":1}`, []string{"agree with the key", `unknown field "mtuu"`}},
+		{key, `{"name":"tap1","mtuu":1}}`, []string{"is no JSON"}},
 		{key, `{"name":"tap1","mtu":"x"}`, []string{"is no JSON of ligato.vpp.interfaces.Interface", "mtu"}},
 		{key, "\n{\"name\":", []string{"is no JSON"}},
-		{key, string(unknown), []string{"unknown fields with the numbers 2047"}},
+		{key, string(unknown), []string{`unknown field "2047"`}},
 		{key, "name: tap1", []string{"is no JSON object, which begins with {, nor binary protobuf"}},
 		{key, `["tap1"]`, []string{"is no JSON object"}},
 		{key, "\xff\xff\xff", []string{"is no binary protobuf"}},
@@ -77,17 +86,51 @@ func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestUnknownFieldsAreReportedAndTheRestIsUsable(t *testing.T) {
+	const key = "config/vpp/v2/interfaces/tap1"
+	want := &vpp_interfaces.Interface{
+		Name: "tap1", Mtu: 9000, RxModes: []*vpp_interfaces.Interface_RxMode{{Queue: 1}, {Queue: 2}},
+		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+	}
+	text := `{"name":"tap1", "mtu":9000, "newer":{"a":[1]}, "rxModes":[{"queue":1},{"queue":2,"fast":true}], "tap":{"version":2,"versoin":3}}`
+	got, unknown, err := models.Decode(key, []byte(text))
+	if err != nil || !proto.Equal(got, want) {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if diff := cmp.Diff([]models.UnknownField{{Path: "newer"}, {Path: "rxModes[1].fast"}, {Path: "tap.versoin", Similar: "version"}}, unknown); diff != "" {
+		t.Error(diff)
+	}
+
+	// Of binary, they stay in the message.
+	want.RxModes[1].ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1})
+	want.GetTap().ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1, 0xf8, 0x7f, 2})
+	got, unknown, err = models.Decode(key, binary(t, want))
+	if err != nil || !proto.Equal(got, want) {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if diff := cmp.Diff([]models.UnknownField{{Path: "rx_modes[1].2047"}, {Path: "tap.2047"}}, unknown); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Whatever is decoded is the value of its key, and its encodings mean the same.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"name":"tap1","type":"TAP","tap":{"version":2}}`))
 	f.Add(binary(f, &vpp_interfaces.Interface{Name: "tap1", Mtu: 9000, Vrf: 3}))
 	f.Add([]byte("\n{"))
+	f.Add([]byte(`{"name":"tap1","newer":[{"a":null}],"rx_modes":[{"fast":1,"mode":"POLLING"}]}`))
 	f.Add([]byte(strings.Repeat(`{"tap":`, 100)))
 	const key = "config/vpp/v2/interfaces/tap1"
 	f.Fuzz(func(t *testing.T, data []byte) {
-		msg, err := models.Unmarshal(key, data)
+		msg, unknown, err := models.Decode(key, data)
+		if strict, strictErr := models.Unmarshal(key, data); (strictErr == nil) != (err == nil && len(unknown) == 0) {
+			t.Fatalf("strict: %v %v; else: %v %v", strict, strictErr, unknown, err)
+		}
 		if err != nil {
 			return
+		}
+		if len(unknown) > 0 {
+			discardUnknown(msg.ProtoReflect())
 		}
 		if models.Key(msg) != key {
 			t.Fatalf("value of %s", models.Key(msg))
@@ -102,5 +145,15 @@ func FuzzUnmarshal(f *testing.F) {
 				t.Fatalf("%q: %v %v", form, again, err)
 			}
 		}
+	})
+}
+
+// discardUnknown removes what has no JSON form.
+func discardUnknown(m protoreflect.Message) {
+	_ = protorange.Range(m, func(p protopath.Values) error {
+		if inner, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {
+			inner.SetUnknown(nil)
+		}
+		return nil
 	})
 }

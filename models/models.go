@@ -107,7 +107,7 @@ func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 	m := &Model{Module: module, Version: version, Type: typ, NamePattern: namePattern, message: msg}
 	if namePattern != "" {
 		p := parsePattern(namePattern, msg.ProtoReflect().Descriptor())
-		m.name, m.NameTemplate = p.name, p.template()
+		m.name, m.names, m.NameTemplate = p.name, namesOf(p), p.template()
 	}
 	return m
 }

@@ -2,10 +2,10 @@ package models
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -25,6 +25,8 @@ type Model struct {
 	message proto.Message
 	// name makes the name of a message; nil for singletons.
 	name func(protoreflect.Message) string
+	// names matches the names that there can be; nil: any.
+	names *regexp.Regexp
 }
 
 // ProtoName is the full name of the message, e.g. "ligato.vpp.l3.Route".
@@ -96,30 +98,6 @@ func All() []*Model {
 	models := append([]*Model(nil), all...)
 	sort.Slice(models, func(i, j int) bool { return models[i].KeyPrefix() < models[j].KeyPrefix() })
 	return models
-}
-
-// Marshal encodes a value as it is stored in etcd: protojson with the field names
-// of the .proto file.
-func Marshal(msg proto.Message) ([]byte, error) {
-	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
-}
-
-// Unmarshal decodes the value of a key, JSON with lowerCamelCase or original field
-// names, or binary protobuf, and checks that the value belongs to the key. Errors say
-// what to change; unknown fields are errors.
-func Unmarshal(key string, data []byte) (proto.Message, error) {
-	m, ok := ForKey(key)
-	if !ok {
-		return nil, noModel(key)
-	}
-	msg := m.New()
-	if err := decode(data, msg); err != nil {
-		return nil, fmt.Errorf("value of key %q %w", key, err)
-	}
-	if want := m.Key(msg); want != key {
-		return nil, fmt.Errorf("value of key %q describes %q: make the fields that name it agree with the key", key, want)
-	}
-	return msg, nil
 }
 
 var byProto = func() map[string]*Model {

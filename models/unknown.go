@@ -1,0 +1,199 @@
+package models
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// UnknownField is a field of a value that its message does not have.
+type UnknownField struct {
+	// Path leads to the field: "mtuu", "tap.versoin", "interfaces[2].nam". The field
+	// itself has a number instead of a name if the value was binary: "tap.99".
+	Path string
+	// Similar is the name of a field that the message has; empty: none is similar.
+	Similar string
+}
+
+// Err is what to tell whoever wrote the value.
+func (u UnknownField) Err() error {
+	if u.Similar != "" {
+		return fmt.Errorf("unknown field %q (did you mean %q?)", u.Path, u.Similar)
+	}
+	return fmt.Errorf("unknown field %q", u.Path)
+}
+
+// UnknownFields returns the fields of a message that was decoded from binary which the
+// message does not have, sorted. They are still in it.
+func UnknownFields(msg proto.Message) []UnknownField {
+	paths := unknownNumbers(msg.ProtoReflect(), "")
+	slices.Sort(paths)
+	var unknown []UnknownField
+	for _, path := range slices.Compact(paths) {
+		unknown = append(unknown, UnknownField{Path: path})
+	}
+	return unknown
+}
+
+func unknownNumbers(m protoreflect.Message, path string) (unknown []string) {
+	for rest := m.GetUnknown(); len(rest) > 0; {
+		number, _, length := protowire.ConsumeField(rest)
+		if length < 0 {
+			break
+		}
+		unknown = append(unknown, fmt.Sprint(path, number))
+		rest = rest[length:]
+	}
+	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		inner := path + string(field.Name())
+		switch {
+		case field.IsMap():
+			if field.MapValue().Message() != nil {
+				value.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+					unknown = append(unknown, unknownNumbers(v.Message(), fmt.Sprintf("%s[%q].", inner, k.String()))...)
+					return true
+				})
+			}
+		case field.Message() == nil:
+		case field.IsList():
+			for i := range value.List().Len() {
+				unknown = append(unknown, unknownNumbers(value.List().Get(i).Message(), fmt.Sprintf("%s[%d].", inner, i))...)
+			}
+		default:
+			unknown = append(unknown, unknownNumbers(value.Message(), inner+".")...)
+		}
+		return true
+	})
+	return unknown
+}
+
+// jsonWalk compares JSON with the message that it is to be.
+type jsonWalk struct {
+	unknown []UnknownField
+	// mistakes are names that an enumeration does not have.
+	mistakes []error
+}
+
+// object returns the object without what is unknown; path is that of the object, with
+// a dot behind it. What is no object is returned as it is, for protojson to say so.
+func (w *jsonWalk) object(message protoreflect.MessageDescriptor, data []byte, path string) []byte {
+	if message.FullName().Parent() == "google.protobuf" {
+		return data // those have a JSON form of their own
+	}
+	return members(data, '{', func(name string, _ int, value []byte) []byte {
+		field := message.Fields().ByJSONName(name)
+		if field == nil {
+			field = message.Fields().ByName(protoreflect.Name(name))
+		}
+		if field == nil {
+			w.unknown = append(w.unknown, UnknownField{path + name, similarField(message, name)})
+			return nil
+		}
+		return w.field(field, value, path+name)
+	})
+}
+
+func (w *jsonWalk) field(field protoreflect.FieldDescriptor, data []byte, path string) []byte {
+	switch {
+	case field.IsMap():
+		return members(data, '{', func(key string, _ int, value []byte) []byte {
+			return w.single(field.MapValue(), value, fmt.Sprintf("%s[%q]", path, key))
+		})
+	case field.IsList():
+		return members(data, '[', func(_ string, i int, value []byte) []byte {
+			return w.single(field, value, fmt.Sprintf("%s[%d]", path, i))
+		})
+	}
+	return w.single(field, data, path)
+}
+
+func (w *jsonWalk) single(field protoreflect.FieldDescriptor, data []byte, path string) []byte {
+	if field.Message() != nil {
+		return w.object(field.Message(), data, path+".")
+	}
+	var name string
+	if field.Enum() != nil && json.Unmarshal(data, &name) == nil && string(data) != "null" {
+		w.enum(field.Enum(), name, path)
+	}
+	return data
+}
+
+func (w *jsonWalk) enum(enum protoreflect.EnumDescriptor, name, path string) {
+	if enum.Values().ByName(protoreflect.Name(name)) != nil {
+		return
+	}
+	var known []string
+	for i := range enum.Values().Len() {
+		known = append(known, string(enum.Values().Get(i).Name()))
+	}
+	err := fmt.Errorf("field %q cannot be %q, but one of %s", path, name, strings.Join(known, ", "))
+	if nearest, ok := config.Nearest(name, known); ok {
+		err = fmt.Errorf("field %q cannot be %q (did you mean %q?)", path, name, nearest)
+	}
+	w.mistakes = append(w.mistakes, err)
+}
+
+func similarField(message protoreflect.MessageDescriptor, name string) string {
+	var known []string
+	for i := range message.Fields().Len() {
+		known = append(known, string(message.Fields().Get(i).Name()))
+	}
+	nearest, _ := config.Nearest(name, known)
+	return nearest
+}
+
+// members maps the members of a JSON object, or the items of an array, which begins
+// with open. The order stays, members named twice stay so, and those for which f
+// returns nil are left out. What does not begin with open, or is no JSON, is returned
+// as it is.
+func members(data []byte, open json.Delim, f func(name string, i int, value []byte) []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if first, err := decoder.Token(); err != nil || first != open {
+		return data
+	}
+	mapped := []byte{byte(open)}
+	for i := 0; decoder.More(); i++ {
+		var name string
+		var value json.RawMessage
+		if open == '{' {
+			token, err := decoder.Token()
+			if err != nil {
+				return data
+			}
+			name, _ = token.(string)
+		}
+		if decoder.Decode(&value) != nil {
+			return data
+		}
+		if value = f(name, i, value); value == nil {
+			continue
+		}
+		if len(mapped) > 1 {
+			mapped = append(mapped, ',')
+		}
+		if open == '{' {
+			quoted, err := json.Marshal(name)
+			if err != nil {
+				return data
+			}
+			mapped = append(append(mapped, quoted...), ':')
+		}
+		mapped = append(mapped, value...)
+	}
+	end, err := decoder.Token()
+	if err != nil {
+		return data
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return data // there is something behind it
+	}
+	return append(mapped, end.(json.Delim).String()...)
+}
