@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -24,10 +25,12 @@ type Probe struct {
 	Problem string `json:"problem,omitempty"`
 	// Database is why it does not follow etcd. A ready agent works without.
 	Database string `json:"database,omitempty"`
+	// NodeConfig is why the NodeConfig in etcd is not in force.
+	NodeConfig string `json:"nodeConfig,omitempty"`
 }
 
 // health is what an agent answers to GET /readiness.
-type health struct{ Version, Error, Database string }
+type health struct{ Version, Error, Database, NodeConfig string }
 
 // probe asks an agent if it is ready; the error is for an agent that does not
 // answer.
@@ -37,12 +40,12 @@ func probe(ctx context.Context, a *Agent) (Probe, error) {
 	var refused *statusError
 	if errors.As(err, &refused) {
 		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
-		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database}, nil
+		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database, NodeConfig: h.NodeConfig}, nil
 	}
 	if err != nil {
 		return Probe{}, err
 	}
-	return Probe{State: ready, Version: h.Version, Database: h.Database}, nil
+	return Probe{State: ready, Version: h.Version, Database: h.Database, NodeConfig: h.NodeConfig}, nil
 }
 
 func (c *cli) statusCommand() *cobra.Command {
@@ -78,17 +81,21 @@ func (c *cli) statusCommand() *cobra.Command {
 func writeProbes(p printer, probes []answer[Probe]) {
 	t := p.table("NODE", "AGENT", "VERSION", "REMARK")
 	for _, a := range probes {
-		state, remark := a.value.State, a.value.Problem
+		state := a.value.State
 		if a.err != nil {
 			state = unreachable
 		}
-		if a.value.Database != "" {
-			if remark != "" {
-				remark += "; "
-			}
-			remark += databaseRemark(a.value)
+		var remarks []string
+		if a.value.Problem != "" {
+			remarks = append(remarks, a.value.Problem)
 		}
-		t.add(a.agent.Name, state, a.value.Version, remark)
+		if a.value.Database != "" {
+			remarks = append(remarks, databaseRemark(a.value))
+		}
+		if a.value.NodeConfig != "" {
+			remarks = append(remarks, "refused: "+a.value.NodeConfig)
+		}
+		t.add(a.agent.Name, state, a.value.Version, strings.Join(remarks, "; "))
 	}
 	t.write()
 }

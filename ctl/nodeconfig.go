@@ -1,0 +1,62 @@
+package ctl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) nodeConfigCommand() *cobra.Command {
+	return perNode(c, &cobra.Command{
+		Use:   "nodeconfig [NODE]",
+		Short: "The interfaces and gateways of the nodes, and where they are configured",
+	}, contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
+		t := p.table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
+		for _, a := range good {
+			r := a.value
+			others := make([]string, len(r.OtherInterfaces))
+			for i, other := range r.OtherInterfaces {
+				others[i] = interfaceText(other)
+			}
+			remark := ""
+			if r.Refused != "" {
+				remark = "refused: " + r.Refused
+			}
+			t.add(a.agent.Name, string(r.Source), interfaceText(r.MainInterface), strings.Join(others, ", "), joined(r.Gateways),
+				onOff(r.NatExternalTraffic), remark)
+		}
+		t.write()
+	})
+}
+
+// interfaceText is the name with the addresses: those that are assigned, else those
+// that it has already.
+func interfaceText(i contivconf.InterfaceReport) string {
+	words := []string{i.Name}
+	if ips := i.IPs; len(ips) > 0 {
+		words = append(words, joined(ips))
+	} else if len(i.LinkIPs) > 0 {
+		words = append(words, joined(i.LinkIPs))
+	}
+	if i.UseDHCP {
+		words = append(words, "(DHCP)")
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+func joined[T fmt.Stringer](list []T) string {
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = item.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
