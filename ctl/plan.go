@@ -13,11 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"sigs.k8s.io/yaml"
 )
 
@@ -151,11 +149,11 @@ func readValues(text []byte) ([]kvscheduler.KeyValue, error) {
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		kv := kvscheduler.KeyValue{Key: nodePrefix.ReplaceAllString(key, "")}
 		var err error
-		if _, ok := models.ForKey(kv.Key); !ok {
-			err = unknownModel(kv.Key)
-		} else if string(members[key]) != "null" {
+		if string(members[key]) == "null" {
+			err = models.CheckKey(kv.Key)
+		} else {
 			kv.Value, err = models.Unmarshal(kv.Key, members[key])
-			err = hintedField(withoutPlace(err), kv.Key)
+			err = withoutPlace(err)
 		}
 		if err != nil {
 			mistakes = append(mistakes, err)
@@ -163,31 +161,6 @@ func readValues(text []byte) ([]kvscheduler.KeyValue, error) {
 		values = append(values, kv)
 	}
 	return values, errors.Join(mistakes...)
-}
-
-// unknownModel is the error for a key that belongs to no kind of values.
-func unknownModel(key string) error {
-	err := fmt.Errorf("key %q belongs to no kind of values", key)
-	best, similar := "", 0
-	for _, m := range models.All() {
-		prefix := m.KeyPrefix()
-		start := key[:min(len(key), len(prefix))]
-		if nearest, ok := config.Nearest(start, []string{prefix}); ok && common(key, nearest) > similar {
-			best, similar = prefix, common(key, nearest)
-		}
-	}
-	if best == "" {
-		return fmt.Errorf("%w: `contivctl models` lists them", err)
-	}
-	return fmt.Errorf("%w: did you mean one that begins with %q?", err, best)
-}
-
-// common is the length of what two texts begin with.
-func common(a, b string) (n int) {
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
 
 // place is where JSON is wrong; nobody has seen the JSON that YAML was turned into.
@@ -199,48 +172,4 @@ func withoutPlace(err error) error {
 		return nil
 	}
 	return errors.New(place.ReplaceAllString(err.Error(), ""))
-}
-
-var (
-	unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
-	wrongEnum    = regexp.MustCompile(`invalid value for enum field \w+: "([^"]+)"`)
-)
-
-// hintedField completes an error about a field, or a name as its value, that does
-// not exist by one that does, anywhere in values of that kind.
-func hintedField(err error, key string) error {
-	m, ok := models.ForKey(key)
-	if err == nil || !ok {
-		return err
-	}
-	fields, enums := make(map[string]bool), make(map[string]bool)
-	collectNames(m.New().ProtoReflect().Descriptor(), fields, enums, make(map[protoreflect.FullName]bool))
-	if found := unknownField.FindStringSubmatch(err.Error()); found != nil {
-		return hinted(err, found[1], slices.Sorted(maps.Keys(fields)))
-	}
-	if found := wrongEnum.FindStringSubmatch(err.Error()); found != nil {
-		return hinted(err, found[1], slices.Sorted(maps.Keys(enums)))
-	}
-	return err
-}
-
-// collectNames collects the names of the fields of messages, and of values of
-// enumerations.
-func collectNames(m protoreflect.MessageDescriptor, fields, enums map[string]bool, seen map[protoreflect.FullName]bool) {
-	if seen[m.FullName()] {
-		return
-	}
-	seen[m.FullName()] = true
-	for i := range m.Fields().Len() {
-		f := m.Fields().Get(i)
-		fields[string(f.Name())] = true
-		if inner := f.Message(); inner != nil {
-			collectNames(inner, fields, enums, seen)
-		}
-		if enum := f.Enum(); enum != nil {
-			for j := range enum.Values().Len() {
-				enums[string(enum.Values().Get(j).Name())] = true
-			}
-		}
-	}
 }

@@ -116,7 +116,7 @@ func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 // addresses, which is more than a pattern can say.
 func nat44Pool() *Model {
 	m := model(&vpp_nat.Nat44AddressPool{}, "vpp.nat", "v2", "nat44-pool", "")
-	m.NamePattern = "{name}, or without name vrf/{vrf_id}/address/{first_ip}[-{last_ip}]"
+	m.NamePattern = "{name} | vrf/{vrf_id}/address/{first_ip}[-{last_ip}]"
 	m.NameTemplate = "{{if .Name}}{{.Name}}{{else}}vrf/{{.VrfId}}/address/{{.FirstIp}}" +
 		"{{if and .LastIp (ne .LastIp .FirstIp)}}-{{.LastIp}}{{end}}{{end}}"
 	m.name = func(msg protoreflect.Message) string {
