@@ -1,0 +1,22 @@
+// Package feedback answers those who configure a node through etcd: it publishes there
+// the state of each value that they gave, and the outcome of each resync that they
+// requested.
+//
+//	etcd ──> dbwatcher ─────ExternalConfigChange───> event loop ───> KVScheduler
+//	  ↑          │ what there is,                        │ what was       │ states
+//	  │          ↓ and what is no good                   ↓ processed      ↓
+//	  └──────────────────────────── Publisher ──────────────────────────────
+//	     /vnf-agent/<node>/status/<key>      ValueStatus
+//	     /vnf-agent/<node>/status/resync/…   ResyncStatus
+//
+// Promises:
+//
+//   - A status with the revision of a value is published after the transaction with
+//     that value, never before.
+//   - The last state always arrives; states between may be left out. A status
+//     that does not change is not written again.
+//   - Statuses of values that are gone are removed, those of a former run of
+//     the agent included.
+//   - Nobody waits for etcd: what cannot be written now is written later.
+//   - What is written here is no configuration: dbwatcher ignores the prefix.
+package feedback

@@ -1,0 +1,157 @@
+package feedback
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// maxStatus is how long the JSON of a status may be. etcd refuses requests of more
+// than 1.5 MB.
+const maxStatus = 256 << 10
+
+// entry is what is known of a value in etcd, or of a request for a resync, and of its
+// status.
+type entry struct {
+	revision int64
+	deleted  bool
+	// err says why the value cannot be decoded, kept that an earlier one stays in
+	// force: that of revision good, 0 if not known.
+	err  error
+	kept bool
+	good int64
+	// awaits is the ticket of the event that must be processed before anything is
+	// told; 0: none.
+	awaits uint64
+	// txn is the last transaction that was about the value.
+	txn *uint64
+	// failure is the error of the event, if any.
+	failure string
+	// answer to a request for a resync; nil for values.
+	answer *feedbackpb.ResyncStatus
+
+	// content is a hash of what is to be stored, without the time; since is that time.
+	content uint64
+	since   time.Time
+	// stored is a hash of the bytes that etcd holds; 0: none, or not known.
+	stored uint64
+}
+
+// update takes over what etcd holds now.
+func (e *entry) update(v dbwatcher.Value) {
+	e.revision, e.deleted, e.err, e.kept = v.Revision, v.Deleted, v.Err, v.Kept
+	switch {
+	case v.Deleted:
+		e.good = 0
+	case v.Err == nil:
+		e.good = v.Revision
+	}
+}
+
+// sawTxn notes a transaction; they may be noted in another order than they were made.
+func (e *entry) sawTxn(seq uint64) {
+	if e.txn == nil || *e.txn < seq {
+		e.txn = &seq
+	}
+}
+
+// status of a value; state is that of the scheduler.
+func (e *entry) status(key string, state func(key string) *pb.BaseValueStatus) *feedbackpb.ValueStatus {
+	status := &feedbackpb.ValueStatus{Revision: e.revision}
+	switch {
+	case e.err != nil:
+		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_INVALID, Error: e.err.Error()}
+		if e.kept {
+			status.InForce = e.good
+			status.Value.Details = []string{e.keptText()}
+		}
+		return status
+	case strings.HasPrefix(key, models.MergeDirectives.KeyPrefix()):
+		// For the controller, which has taken them over.
+		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_CONFIGURED}
+	default:
+		base := state(key)
+		status.Value, status.DerivedValues = base.Value, base.DerivedValues
+		if base.Value.State == pb.ValueState_NONEXISTENT && base.Value.Error == "" {
+			status.Value.Error = e.failure
+		}
+	}
+	status.Transaction = e.txn
+	return status
+}
+
+func (e *entry) keptText() string {
+	if e.good == 0 {
+		return "an earlier value stays in force"
+	}
+	return fmt.Sprintf("the value of revision %d stays in force", e.good)
+}
+
+// isRequest tells if the key is that of a request for a resync.
+func isRequest(key string) bool { return strings.HasPrefix(key, models.ResyncPrefix) }
+
+// mayBeTold tells if what etcd should hold is known already.
+func (e *entry) mayBeTold(key string) bool {
+	switch {
+	case isRequest(key):
+		return e.deleted || e.answer != nil // a former run may have answered
+	case e.err != nil:
+		return true
+	}
+	return e.awaits == 0
+}
+
+// encode returns the JSON to be stored for the key; nil for nothing.
+func (e *entry) encode(key string, state func(key string) *pb.BaseValueStatus, now time.Time) ([]byte, error) {
+	switch {
+	case e.deleted:
+		return nil, nil
+	case isRequest(key):
+		return encode(e.answer)
+	}
+	status := e.status(key, state)
+	content, err := hashOf(status)
+	if err != nil {
+		return nil, err
+	}
+	if content != e.content {
+		e.content, e.since = content, now
+	}
+	status.Time = timestamppb.New(e.since)
+	data, err := encode(status)
+	if err == nil && len(data) > maxStatus {
+		status.Value.Details = append(status.Value.Details, fmt.Sprintf("%d derived values are not listed", len(status.DerivedValues)))
+		status.DerivedValues = nil
+		data, err = encode(status)
+	}
+	return data, err
+}
+
+func encode(msg proto.Message) ([]byte, error) {
+	data, err := models.Marshal(msg)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	err = json.Compact(&compact, data)
+	return compact.Bytes(), err
+}
+
+var seed = maphash.MakeSeed()
+
+func hashOf(msg proto.Message) (uint64, error) {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(msg)
+	return hashBytes(data), err
+}
+
+func hashBytes(data []byte) uint64 { return max(maphash.Bytes(seed, data), 1) }

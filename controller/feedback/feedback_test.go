@@ -1,0 +1,272 @@
+package feedback_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+const (
+	loop1 = "config/vpp/v2/interfaces/loop1"
+	arp1  = "config/vpp/v2/arp/loop1/10.0.0.9"
+)
+
+func TestStatusOfEachState(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		rev := r.put(loop1, `{"name":"loop1","ip_addresses":["10.0.0.1/24"]}`)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d in #1 + vpp/interface/loop1/address/static/10.0.0.1/24 CONFIGURED", rev)
+
+		const pending = "config/vpp/v2/arp/absent/10.0.0.9"
+		rev = r.put(pending, `{"interface":"absent","ip_address":"10.0.0.9"}`)
+		r.settle()
+		r.want(pending, "PENDING@%d in #2 [interface-exists]", rev)
+		r.put("config/vpp/v2/interfaces/absent", `{"name":"absent"}`)
+		r.settle()
+		r.want(pending, "CONFIGURED@%d in #3", rev)
+
+		const fails = "config/vpp/v2/interfaces/fail"
+		rev = r.put(fails, `{"name":"fail"}`)
+		r.settle()
+		r.want(fails, "RETRYING@%d in #4: no such device", rev)
+		time.Sleep(time.Minute)
+		r.settle()
+		r.want(fails, "FAILED@%d in #7: no such device", rev)
+
+		const unimplemented = "config/vpp/l2/v2/bridge-domain/bd1"
+		rev = r.put(unimplemented, `{"name":"bd1"}`)
+		r.settle()
+		r.want(unimplemented, "UNIMPLEMENTED@%d in #8…", rev)
+
+		const directives = "config/contiv/v1/merge/" + loop1
+		rev = r.put(directives, `{"key":"`+loop1+`","unset":["mtu"]}`)
+		r.settle()
+		r.want(directives, "CONFIGURED@%d…", rev)
+
+		for _, key := range []string{loop1, pending, fails, unimplemented, directives} {
+			r.delete(key)
+		}
+		r.settle()
+		for _, key := range []string{loop1, pending, fails, unimplemented, directives} {
+			r.want(key, "none")
+		}
+	})
+}
+
+func TestStatusOfWhatIsNoGood(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		good := r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d in #1", good)
+		txns := len(r.scheduler.History(time.Time{}, time.Time{}))
+
+		rev := r.put(loop1, `{"name":`)
+		r.settle()
+		r.want(loop1, "INVALID@%d: value of key %q is no JSON of ligato.vpp.interfaces.Interface…", rev, loop1)
+		if got := statusText(t, r.db, loop1); !strings.Contains(got, fmt.Sprintf("[the value of revision %d stays in force]", good)) {
+			t.Errorf("status: %s", got)
+		}
+		const typo = "config/vpp/v2/interface/loop1"
+		rev = r.put(typo, `{}`)
+		r.settle()
+		r.want(typo, `INVALID@%d: key %q matches no model: did you mean "config/vpp/v2/interfaces/"?…`, rev, typo)
+		const binary = "config/vpp/v2/interfaces/loop2"
+		rev = r.put(binary, "\xff\x00\xff")
+		r.settle()
+		r.want(binary, "INVALID@%d: value of key %q is no binary protobuf…", rev, binary)
+		if n := len(r.scheduler.History(time.Time{}, time.Time{})); n != txns {
+			t.Errorf("what is no good led to %d transactions", n-txns)
+		}
+
+		rev = r.put(loop1, `{"name":"loop1","mtu":1400}`)
+		r.delete(typo)
+		r.delete(binary)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d in #2", rev)
+		r.want(typo, "none")
+		r.want(binary, "none")
+	})
+}
+
+func TestStatusComesAfterTheTransaction(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.sb.gate = make(chan struct{})
+		rev := r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		r.want(loop1, "none")
+		later := r.put(loop1, `{"name":"loop1","mtu":1400}`)
+		close(r.sb.gate)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d in #2", later)
+		if rev == later {
+			t.Error("revisions do not grow")
+		}
+		// A value that means the same is processed already.
+		same := r.put(loop1, `{ "mtu":1400, "name":"loop1" }`)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d in #2", same)
+	})
+}
+
+func TestStatusesAreWrittenOnlyWhenTheyChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		before := r.written(loop1)
+		for range 3 {
+			r.watcher.RequestResync()
+			r.settle()
+		}
+		if after := r.written(loop1); after != before {
+			t.Errorf("the status was written again: revision %d, %d before", after, before)
+		}
+
+		// Many changes of one value are few changes of its status, and the last one counts.
+		changes, err := r.db.Watch(t.Context(), 0, node+"status/"+loop1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rev int64
+		for i := range 500 {
+			rev = r.put(loop1, fmt.Sprintf(`{"name":"loop1","mtu":%d}`, 1000+i))
+			time.Sleep(2 * time.Millisecond)
+		}
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d…", rev)
+		n := 0
+		for more := true; more; {
+			select {
+			case batch := <-changes:
+				n += len(batch.Changes)
+			default:
+				more = false
+			}
+			synctest.Wait()
+		}
+		if n < 5 || n > 20 { // one per 100 ms
+			t.Errorf("500 changes within a second led to %d statuses", n)
+		}
+	})
+}
+
+func TestRateIsLimited(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.config.FeedbackRate = 100
+		for i := range 1000 {
+			r.put(fmt.Sprintf("config/vpp/v2/interfaces/i%d", i), fmt.Sprintf(`{"name":"i%d"}`, i))
+		}
+		r.agent = startAgent(t, r.db, r.sb, r.config)
+		count := func() int {
+			kvs, _, _ := r.db.List(t.Context(), node+"status/")
+			return len(kvs)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if n := count(); n < 200 || n > 400 {
+			t.Errorf("%d statuses after 2.5 s", n)
+		}
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		if n := count(); n != 1000 {
+			t.Errorf("%d statuses in the end", n)
+		}
+	})
+}
+
+func TestOutageAndRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.put("status/config/vpp/v2/interfaces/former", `{"revision":"1"}`)
+		r.put("status/resync/former", `{"revision":"1"}`)
+		r.put("status/"+loop1, `garbage`)
+		arp := r.put(arp1, `{"interface":"loop1","ip_address":"10.0.0.9"}`)
+		loop := r.put(loop1, `{"name":"loop1"}`)
+		r.start()
+		r.want(loop1, "CONFIGURED@%d in #0", loop)
+		r.want(arp1, "CONFIGURED@%d in #0", arp)
+		for _, key := range []string{"status/config/vpp/v2/interfaces/former", "status/resync/former"} {
+			if _, found, _ := r.db.Get(t.Context(), node+key); found {
+				t.Errorf("%s of a former run is still there", key)
+			}
+		}
+
+		// Without etcd, states change, and somebody damages a status.
+		r.db.SetAvailable(false)
+		r.settle()
+		txn := r.scheduler.NewTransaction()
+		txn.Delete(loop1)
+		if _, err := txn.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		r.db.SetAvailable(true)
+		time.Sleep(10 * time.Second)
+		r.settle()
+		// The resync after the outage has put it back.
+		r.want(loop1, "CONFIGURED@%d in #2", loop)
+		r.want(arp1, "CONFIGURED@%d in #2", arp)
+
+		r.stop()
+		r.start()
+		r.want(arp1, "CONFIGURED@%d in #0", arp)
+	})
+}
+
+func TestWipedDatabaseGetsItsStatusesBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		r.db.Wipe()
+		rev := r.put(loop1, `{"name":"loop1"}`)
+		time.Sleep(2 * time.Minute)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d…", rev)
+	})
+}
+
+func TestResyncIsAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		for i, kind := range []string{"full", "upstream", "downstream"} {
+			rev := r.put("resync/mine", `{"type":"`+kind+`"}`)
+			r.settle()
+			var answer feedbackpb.ResyncStatus
+			if !read(t, r.db, "resync/mine", &answer) || answer.GetRevision() != rev || answer.GetType() != kind || answer.GetError() != "" {
+				t.Fatalf("answer to %s: %v", kind, &answer)
+			}
+			if answer.GetTransaction() != uint64(i+1) {
+				t.Errorf("transaction %d", answer.GetTransaction())
+			}
+			record := r.scheduler.RecordedTxn(answer.GetTransaction())
+			if want := []kvscheduler.ResyncType{kvscheduler.FullResync, kvscheduler.UpstreamResync, kvscheduler.DownstreamResync}[i]; record.Resync != want {
+				t.Errorf("%s led to a %v", kind, record.Resync)
+			}
+		}
+		// What was answered is not repeated by the next agent.
+		r.stop()
+		r.start()
+		var answer feedbackpb.ResyncStatus
+		if !read(t, r.db, "resync/mine", &answer) || answer.GetTransaction() != 3 {
+			t.Errorf("after a restart, the answer is %v", &answer)
+		}
+		r.delete("resync/mine")
+		r.settle()
+		if read(t, r.db, "resync/mine", &answer) {
+			t.Error("the answer outlives its request")
+		}
+		r.put("resync/mine", `{"type":"sideways"}`)
+		r.settle()
+		if read(t, r.db, "resync/mine", &answer); !strings.Contains(answer.GetError(), `use "full"`) || answer.Transaction != nil {
+			t.Errorf("answer to nonsense: %v", &answer)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"golang.org/x/time/rate"
+)
+
+// Options of a Publisher.
+type Options struct {
+	// Node is the name of this node.
+	Node string
+	// Store is etcd.
+	Store store.Broker
+	// Scheduler tells the states of values.
+	Scheduler *kvscheduler.Scheduler
+	// Config: FeedbackRate, and RemoteDBProbingInterval, at least how often a lost etcd is
+	// tried again.
+	Config controller.Config
+	// Log; nil: slog.Default().
+	Log *slog.Logger
+}
+
+// Publisher publishes statuses. One goroutine reads the states of the scheduler, one
+// writes to etcd, both from Start to Close. Its dbwatcher.Feedback methods only note.
+type Publisher struct {
+	Options
+	prefix  string
+	limiter *rate.Limiter
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	// news has an element when there may be something to write.
+	news chan struct{}
+	// used is closed when the first value is known.
+	used  chan struct{}
+	first sync.Once
+
+	mu sync.Mutex
+	// entries by key behind the prefix.
+	entries map[string]*entry
+	// dirty are the keys of entries whose status may have changed, in the order in
+	// which that was noticed; queued are the same.
+	dirty  []string
+	queued map[string]bool
+	// ticket numbers the calls of Replaced and Changed.
+	ticket uint64
+	// complete says that all values are known, unsure that what etcd holds under
+	// the prefix is not.
+	complete, unsure bool
+}
+
+var _ dbwatcher.Feedback = (*Publisher)(nil)
+
+// Start begins to publish.
+func Start(o Options) *Publisher {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Publisher{
+		Options: o,
+		prefix:  models.NodePrefix(o.Node) + models.StatusPrefix,
+		limiter: rate.NewLimiter(rate.Limit(o.Config.FeedbackRate), max(maxBatch, o.Config.FeedbackRate)),
+		cancel:  cancel,
+		news:    make(chan struct{}, 1),
+		used:    make(chan struct{}),
+		entries: make(map[string]*entry),
+		queued:  make(map[string]bool),
+	}
+	p.running.Go(func() { p.followStates(ctx) })
+	p.running.Go(func() { p.write(ctx) })
+	return p
+}
+
+// Close ends publishing; statuses stay as they are.
+func (p *Publisher) Close() {
+	p.cancel()
+	p.running.Wait()
+}
+
+// Replaced implements dbwatcher.Feedback.
+func (p *Publisher) Replaced(values map[string]dbwatcher.Value, requests []string) func(*controller.EventRecord) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ticket++
+	ticket := p.ticket
+	p.complete, p.unsure = true, true
+	live := make(map[string]bool, len(requests))
+	for _, name := range requests {
+		key := models.ResyncPrefix + name
+		live[key] = true
+		p.entry(key).deleted = false
+	}
+	var awaiting []string
+	for key, e := range p.entries {
+		if _, ok := values[key]; ok || live[key] {
+			continue
+		}
+		e.update(dbwatcher.Value{Deleted: true})
+		if isRequest(key) {
+			p.touch(key)
+		} else {
+			e.awaits = ticket
+			awaiting = append(awaiting, key)
+		}
+	}
+	for key, v := range values {
+		e := p.entry(key)
+		if e.revision == v.Revision && e.awaits == 0 && !e.deleted {
+			continue // nothing is new
+		}
+		e.update(v)
+		e.awaits = 0
+		if v.Err == nil {
+			e.awaits = ticket
+			awaiting = append(awaiting, key)
+		} else {
+			p.touch(key)
+		}
+	}
+	p.wake()
+	return p.processed(ticket, awaiting)
+}
+
+// Changed implements dbwatcher.Feedback.
+func (p *Publisher) Changed(values map[string]dbwatcher.Value) func(*controller.EventRecord) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ticket++
+	ticket := p.ticket
+	var awaiting []string
+	for key, v := range values {
+		e := p.entry(key)
+		e.update(v)
+		switch {
+		case v.Err == nil && !v.Same:
+			e.awaits = ticket
+			awaiting = append(awaiting, key)
+		case v.Err != nil || e.awaits == 0:
+			p.touch(key)
+		}
+	}
+	return p.processed(ticket, awaiting)
+}
+
+// processed returns the function that is called when the values have been
+// processed by the event loop.
+func (p *Publisher) processed(ticket uint64, keys []string) func(*controller.EventRecord) {
+	return func(record *controller.EventRecord) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, key := range keys {
+			e := p.entries[key]
+			if e == nil || e.awaits != ticket {
+				continue // a newer event is on its way
+			}
+			e.awaits, e.failure = 0, record.ErrorStr
+			if record.Txn != nil {
+				e.sawTxn(record.Txn.SeqNum)
+			}
+			p.touch(key)
+		}
+	}
+}
+
+// Requested implements dbwatcher.Feedback.
+func (p *Publisher) Requested(name string, deleted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := models.ResyncPrefix + name
+	p.entry(key).deleted = deleted
+	if deleted {
+		p.touch(key)
+	}
+}
+
+// Answer implements dbwatcher.Feedback.
+func (p *Publisher) Answer(name string, outcome *feedbackpb.ResyncStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := models.ResyncPrefix + name
+	if e := p.entries[key]; e != nil { // else it was withdrawn
+		e.answer = outcome
+		p.touch(key)
+	}
+}
+
+// followStates notices changes of the states of values.
+func (p *Publisher) followStates(ctx context.Context) {
+	select {
+	case <-p.used:
+	case <-ctx.Done():
+		return
+	}
+	watcher, _ := p.Scheduler.Watch("")
+	for {
+		events, err := watcher.Next(ctx)
+		switch {
+		case errors.Is(err, kvscheduler.ErrLostPlace):
+			watcher, _ = p.Scheduler.Watch("")
+			p.touchAll()
+			continue
+		case err != nil:
+			return
+		}
+		p.noteStates(events)
+	}
+}
+
+func (p *Publisher) noteStates(events []kvscheduler.StatusEvent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, event := range events {
+		key := event.Status.GetValue().GetKey()
+		if e := p.entries[key]; e != nil && !e.deleted {
+			e.sawTxn(event.Txn)
+			if e.awaits == 0 {
+				p.touch(key)
+			}
+		}
+	}
+}
+
+func (p *Publisher) touchAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, e := range p.entries {
+		if e.awaits == 0 {
+			p.touch(key)
+		}
+	}
+}
+
+// entry returns the entry of a key, a new one if need be. The lock is held.
+func (p *Publisher) entry(key string) *entry {
+	p.first.Do(func() { close(p.used) })
+	e := p.entries[key]
+	if e == nil {
+		e = &entry{}
+		p.entries[key] = e
+	}
+	return e
+}
+
+// touch queues a key to be looked at by the writer. The lock is held.
+func (p *Publisher) touch(key string) {
+	if !p.queued[key] {
+		p.queued[key] = true
+		p.dirty = append(p.dirty, key)
+	}
+	p.wake()
+}
+
+func (p *Publisher) wake() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}

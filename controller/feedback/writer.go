@@ -1,0 +1,180 @@
+package feedback
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/store"
+)
+
+const (
+	// maxBatch is how many statuses are written in one transaction of etcd, which by
+	// default allows 128; maxBatchBytes is how much at most, beside the first one.
+	maxBatch      = 100
+	maxBatchBytes = 512 << 10
+	// gather is the time between two transactions, unless more than one is waiting to
+	// be written: changes of one value that follow each other faster become one.
+	gather = 100 * time.Millisecond
+	// firstRetry is the delay before the second attempt; it doubles.
+	firstRetry = 100 * time.Millisecond
+)
+
+// write is the goroutine that writes.
+func (p *Publisher) write(ctx context.Context) {
+	delay, failing := firstRetry, false
+	for {
+		select {
+		case <-p.news:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			more, err := p.flush(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				if !failing {
+					p.Log.Warn("Statuses cannot be published in etcd now", "error", err)
+				}
+				failing, more = true, true
+				if !pause(ctx, delay) {
+					return
+				}
+				delay = min(2*delay, p.Config.RemoteDBProbingInterval.Std())
+				continue
+			case failing:
+				p.Log.Info("Statuses are published in etcd again")
+				delay, failing = firstRetry, false
+			}
+			if !more {
+				break
+			}
+		}
+		if !pause(ctx, gather) {
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// flush writes one batch, and tells if there is more to write. Before the first one, and
+// after an error, it finds out what etcd holds.
+func (p *Publisher) flush(ctx context.Context) (more bool, err error) {
+	p.mu.Lock()
+	complete, unsure, waiting := p.complete, p.unsure, len(p.dirty)
+	p.mu.Unlock()
+	if !complete {
+		return false, nil
+	}
+	if unsure {
+		return true, p.sweep(ctx)
+	}
+	if waiting == 0 {
+		return false, nil
+	}
+	if err := p.limiter.WaitN(ctx, min(waiting, maxBatch)); err != nil {
+		return false, err
+	}
+	changes, more := p.take()
+	err = store.Apply(ctx, p.Store, changes)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.unsure = true // some may have been written
+		return true, err
+	}
+	for _, c := range changes {
+		p.written(c)
+	}
+	return more, nil
+}
+
+// written notes what etcd holds. The lock is held.
+func (p *Publisher) written(c store.Change) {
+	key := strings.TrimPrefix(c.Key, p.prefix)
+	e := p.entries[key]
+	switch {
+	case e == nil:
+	case !c.Deleted:
+		e.stored = hashBytes(c.Value)
+	case e.deleted && e.awaits == 0:
+		delete(p.entries, key)
+	default:
+		e.stored = 0
+	}
+}
+
+// take returns the next batch of what must be written.
+func (p *Publisher) take() (changes []store.Change, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	size, taken := 0, 0
+	for _, key := range p.dirty {
+		if len(changes) == maxBatch || size >= maxBatchBytes {
+			break
+		}
+		taken++
+		delete(p.queued, key)
+		e := p.entries[key]
+		if e == nil || !e.mayBeTold(key) {
+			continue
+		}
+		data, err := e.encode(key, p.Scheduler.ValueStatus, now)
+		switch {
+		case err != nil:
+			p.Log.Error("Status cannot be encoded", "key", key, "error", err)
+		case data == nil && e.stored == 0:
+			delete(p.entries, key)
+		case data == nil:
+			changes = append(changes, store.Change{KV: store.KV{Key: p.prefix + key}, Deleted: true})
+		case hashBytes(data) != e.stored:
+			changes = append(changes, store.Change{KV: store.KV{Key: p.prefix + key, Value: data}})
+		}
+		size += len(key) + len(data)
+	}
+	p.dirty = p.dirty[taken:]
+	return changes, len(p.dirty) > 0
+}
+
+// sweep finds out what etcd holds under the prefix, and queues what must be different.
+func (p *Publisher) sweep(ctx context.Context) error {
+	p.mu.Lock()
+	p.unsure = false // whatever makes it so from now on calls for another sweep
+	p.mu.Unlock()
+	kvs, _, err := p.Store.List(ctx, p.prefix)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.unsure = true
+		return err
+	}
+	for _, e := range p.entries {
+		e.stored = 0
+	}
+	for _, kv := range kvs {
+		key := strings.TrimPrefix(kv.Key, p.prefix)
+		e := p.entries[key]
+		if e == nil {
+			e = &entry{deleted: true} // of a former run
+			p.entries[key] = e
+		}
+		e.stored = hashBytes(kv.Value)
+	}
+	for key := range p.entries {
+		p.touch(key)
+	}
+	return nil
+}
