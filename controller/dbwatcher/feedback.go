@@ -31,6 +31,8 @@ type Value struct {
 	Err error
 	// Kept says that an earlier value stays in force because of Err.
 	Kept bool
+	// Warnings tell what is wrong with a value that can be decoded all the same.
+	Warnings []string
 	// Same says that the event loop need not be told: the value means the same as the
 	// one before.
 	Same bool

@@ -47,6 +47,9 @@ func (f *feedback) values(what string, values map[string]dbwatcher.Value) func(*
 		if v.Same {
 			text += " same"
 		}
+		for _, warning := range v.Warnings {
+			text += ", " + warning
+		}
 		f.tell("%s", text)
 	}
 	return func(record *controller.EventRecord) { f.tell("processed in event %d", record.SeqNum) }
@@ -150,6 +153,23 @@ func TestEarlierValueStaysInForceAfterARestart(t *testing.T) {
 	})
 }
 
+func TestUnknownFieldsAreReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		f := r.startTelling()
+		f.want(t, "replaced, requests []", "processed in event 7")
+		r.put(r.remote, ifKey, `{"name":"tap1","mtuu":1}`)
+		const warning = `, unknown field "mtuu" (did you mean "mtu"?) is left out`
+		f.want(t, "changed tap1@1"+warning, "processed in event 7")
+		r.put(r.remote, ifKey, `{"mtuu":1,"name":"tap1"}`)
+		f.want(t, "changed tap1@2 same"+warning)
+		r.watcher.RequestResync()
+		synctest.Wait()
+		f.want(t, "replaced, requests []", "has tap1@2"+warning, "processed in event 7")
+		r.put(r.remote, ifKey, `{"name":"tap1"}`)
+		f.want(t, "changed tap1@3 same")
+	})
+}
+
 func TestChangesOfOneRevisionAreOneEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		f := r.startTelling()
@@ -158,7 +178,7 @@ func TestChangesOfOneRevisionAreOneEvent(t *testing.T) {
 		r.remote.Batch(r.ctx, []store.Change{
 			{KV: store.KV{Key: node + "config/vpp/v2/interfaces/a", Value: []byte(`{"name":"a"}`)}},
 			{KV: store.KV{Key: podKey, Value: []byte(podValue(""))}},
-			{KV: store.KV{Key: node + "config/vpp/v2/interfaces/b", Value: []byte(`{"nam":"b"}`)}},
+			{KV: store.KV{Key: node + "config/vpp/v2/interfaces/b", Value: []byte(`{"name":"x"}`)}},
 			{KV: store.KV{Key: node + "config/vpp/v2/interfaces/c", Value: []byte(`{"name":"c"}`)}},
 		})
 		synctest.Wait()

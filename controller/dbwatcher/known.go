@@ -26,6 +26,8 @@ type known struct {
 	// encoded are hashes of what the values were decoded from: a snapshot of a large
 	// database differs little from the one before, and decoding is what takes time.
 	encoded map[string]uint64
+	// warnings about what the values were decoded from, of few.
+	warnings map[string][]string
 	// revisions of all keys of the last snapshot, and of their changes since.
 	revisions map[string]int64
 }
@@ -37,6 +39,7 @@ func newKnown(node string, log *slog.Logger) *known {
 		log:        log,
 		values:     make(map[string]proto.Message),
 		encoded:    make(map[string]uint64),
+		warnings:   make(map[string][]string),
 		revisions:  make(map[string]int64),
 	}
 }
@@ -75,15 +78,19 @@ func (k *known) item(fullKey string) (i item, ok bool) {
 	return item{key: key}, true
 }
 
-func (i item) unmarshal(data []byte) (proto.Message, error) {
+func (i item) unmarshal(data []byte) (value proto.Message, warnings []string, err error) {
 	if i.resource != nil {
-		return i.resource.Unmarshal(data)
+		value, err = i.resource.Unmarshal(data)
+		return value, nil, err
 	}
-	value, err := models.Unmarshal(i.key, data)
+	value, unknown, err := models.Decode(i.key, data)
 	if err == nil {
 		err = controller.ValidateDirectives(i.key, value)
 	}
-	return value, err
+	for _, field := range unknown {
+		warnings = append(warnings, field.Err().Error()+" is left out")
+	}
+	return value, warnings, err
 }
 
 // snapshot is what a list of the database, or of the mirror, contains.
@@ -125,7 +132,7 @@ func (k *known) replace(kvs []store.KV) snapshot {
 			value = k.before(i, kv.Key)
 		}
 		if i.resource == nil {
-			s.given[i.key] = Value{Revision: kv.Revision, Err: err, Kept: err != nil && value != nil}
+			s.given[i.key] = Value{Revision: kv.Revision, Err: err, Kept: err != nil && value != nil, Warnings: k.warnings[kv.Key]}
 		}
 		if value == nil {
 			continue
@@ -150,7 +157,12 @@ func (k *known) decode(i item, kv store.KV) (value proto.Message, hash uint64, e
 			return known, hash, nil
 		}
 	}
-	value, err = i.unmarshal(kv.Value)
+	value, warnings, err := i.unmarshal(kv.Value)
+	delete(k.warnings, kv.Key)
+	if len(warnings) > 0 && err == nil {
+		k.warnings[kv.Key] = warnings
+		k.log.Warn("Value in the database is not wholly understood", "key", kv.Key, "warnings", warnings)
+	}
 	return value, hash, err
 }
 
@@ -164,7 +176,7 @@ func (k *known) before(i item, fullKey string) proto.Message {
 	if data == nil {
 		return nil
 	}
-	value, err := i.unmarshal(data)
+	value, _, err := i.unmarshal(data)
 	if err != nil {
 		return nil
 	}
@@ -216,15 +228,16 @@ func (k *known) update(changes []store.Change) news {
 			k.encoded[change.Key] = hash
 		} else {
 			delete(k.encoded, change.Key)
+			delete(k.warnings, change.Key)
 		}
 		n.mirrored = append(n.mirrored, change)
 		if i.resource == nil {
-			n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted}
+			n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted, Warnings: k.warnings[change.Key]}
 		}
 		prev := k.values[change.Key]
 		if prev == nil && value == nil || prev != nil && value != nil && proto.Equal(prev, value) {
 			if _, told := n.external[i.key]; i.resource == nil && !told {
-				n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted, Same: true}
+				n.given[i.key] = Value{Revision: change.Revision, Deleted: change.Deleted, Warnings: k.warnings[change.Key], Same: true}
 			}
 			continue
 		}

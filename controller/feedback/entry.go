@@ -27,9 +27,10 @@ type entry struct {
 	deleted  bool
 	// err says why the value cannot be decoded, kept that an earlier one stays in
 	// force: that of revision good, 0 if not known.
-	err  error
-	kept bool
-	good int64
+	err      error
+	kept     bool
+	warnings []string
+	good     int64
 	// awaits is the ticket of the event that must be processed before anything is
 	// told; 0: none.
 	awaits uint64
@@ -49,7 +50,7 @@ type entry struct {
 
 // update takes over what etcd holds now.
 func (e *entry) update(v dbwatcher.Value) {
-	e.revision, e.deleted, e.err, e.kept = v.Revision, v.Deleted, v.Err, v.Kept
+	e.revision, e.deleted, e.err, e.kept, e.warnings = v.Revision, v.Deleted, v.Err, v.Kept, v.Warnings
 	switch {
 	case v.Deleted:
 		e.good = 0
@@ -86,7 +87,7 @@ func (e *entry) status(key string, state func(key string) *pb.BaseValueStatus) *
 			status.Value.Error = e.failure
 		}
 	}
-	status.Transaction = e.txn
+	status.Transaction, status.Warnings = e.txn, e.warnings
 	return status
 }
 

@@ -85,6 +85,9 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 			t.Errorf("what is no good led to %d transactions", n-txns)
 		}
 
+		rev = r.put(loop1, `{"name":"loop1","mtu":1400,"rx_mode":{}}`)
+		r.settle()
+		r.want(loop1, `CONFIGURED@%d in #2, but unknown field "rx_mode" (did you mean "rx_modes"?) is left out`, rev)
 		rev = r.put(loop1, `{"name":"loop1","mtu":1400}`)
 		r.delete(typo)
 		r.delete(binary)

@@ -32,8 +32,7 @@ const (
 // of ligato.kvscheduler.BaseValueStatus.
 type ValueStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of a value that cannot be used the state is INVALID, or UNIMPLEMENTED if there is no
-	// model for its key; the error says what to change.
+	// Of a value that cannot be decoded the state is INVALID; the error says what to change.
 	Value *kvscheduler.ValueStatus `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// Values derived from it, e.g. the binding of an interface to a bridge domain.
 	DerivedValues []*kvscheduler.ValueStatus `protobuf:"bytes,2,rep,name=derived_values,json=derivedValues,proto3" json:"derived_values,omitempty"`
@@ -45,8 +44,11 @@ type ValueStatus struct {
 	// When the state was reached.
 	Time *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	// Revision of the earlier value of the key that stays in force because this one
-	// cannot be used; 0: none.
-	InForce       int64 `protobuf:"varint,6,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// cannot be decoded; 0: none, or not known any more.
+	InForce int64 `protobuf:"varint,6,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// What is wrong with the value but does not keep it from being used: fields that this
+	// version of the agent does not know.
+	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -121,6 +123,13 @@ func (x *ValueStatus) GetInForce() int64 {
 		return x.InForce
 	}
 	return 0
+}
+
+func (x *ValueStatus) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // Value of /vnf-agent/<node>/resync/<name>.
@@ -259,14 +268,15 @@ var File_contiv_feedback_feedback_proto protoreflect.FileDescriptor
 
 const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\n" +
-	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xaa\x02\n" +
+	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xc6\x02\n" +
 	"\vValueStatus\x125\n" +
 	"\x05value\x18\x01 \x01(\v2\x1f.ligato.kvscheduler.ValueStatusR\x05value\x12F\n" +
 	"\x0ederived_values\x18\x02 \x03(\v2\x1f.ligato.kvscheduler.ValueStatusR\rderivedValues\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x19\n" +
-	"\bin_force\x18\x06 \x01(\x03R\ainForceB\x0e\n" +
+	"\bin_force\x18\x06 \x01(\x03R\ainForce\x12\x1a\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarningsB\x0e\n" +
 	"\f_transaction\"#\n" +
 	"\rResyncRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\xbb\x01\n" +
