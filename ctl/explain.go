@@ -1,16 +1,68 @@
 package ctl
 
 import (
+	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
 
-const explainKey = "/scheduler/explain"
+const (
+	explainKey       = "/scheduler/explain"
+	contributionsKey = "/controller/contributions"
+)
+
+// Explained is what "explain" tells of a key on one node, with the JSON of the agent's
+// answers.
+type Explained struct {
+	*kvscheduler.Explanation
+	// Sources want the value, or a part of it; Result is what comes of it.
+	Sources []controller.Contribution `json:",omitempty"`
+	Result  *kvscheduler.KeyValue     `json:",omitempty"`
+	// InEtcd is the status of what others put into etcd for the key.
+	InEtcd *feedback.Status `json:",omitempty"`
+}
+
+func (e *Explained) known() bool { return e.Value != nil || len(e.Sources) > 0 || e.InEtcd != nil }
+
+// askExplained asks an agent for all that it knows of a key. Agents that are older than
+// this command know less.
+func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error) {
+	e := &Explained{}
+	query := url.Values{"key": {key}}
+	if err := a.get(ctx, explainKey, query, &e.Explanation); err != nil {
+		return nil, err
+	}
+	var statuses []feedback.Status
+	if a.get(ctx, feedback.URL, query, &statuses) == nil && len(statuses) == 1 {
+		e.InEtcd = &statuses[0]
+	}
+	if e.Value != nil && e.Value.Base != "" {
+		query.Set("key", e.Value.Base)
+	}
+	var contributions controller.Contributions
+	if a.get(ctx, contributionsKey, query, &contributions) == nil && len(contributions.Sources) > 0 {
+		e.Sources, e.Result = contributions.Sources, &contributions.Result
+	}
+	return e, nil
+}
+
+// keysInEtcd returns the keys of the values that others put into etcd.
+func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
+	for _, a := range getAll[[]feedback.Status](ctx, agents, feedback.URL, nil) {
+		for _, s := range a.value {
+			keys = append(keys, s.GetValue().GetKey())
+		}
+	}
+	return keys
+}
 
 // keyHelp says how KEY may be written.
 const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end. With the name of\n" +
@@ -19,9 +71,10 @@ const keyHelp = "KEY may be shortened to any part of the key that no other key h
 func (c *cli) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain KEY",
-		Short: "Why a value is in its state: what it needs, what failed, what needs it",
-		Long:  "Explains why a value is in its state, on every node that has it.\n\n" + keyHelp,
-		Args:  cobra.ExactArgs(1),
+		Short: "Why a value is in its state: who wants it, what it needs, what failed, what needs it",
+		Long: "Explains why a value is in its state, on every node that has it. What several sources want is shown\n" +
+			"in the order in which it is merged: \"internal\" are Contiv's own plugins, \"db\" is what others put into etcd.\n\n" + keyHelp,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
@@ -29,13 +82,12 @@ func (c *cli) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			known := func(e *kvscheduler.Explanation) bool { return e.Value != nil }
-			return showKey(ctx, c, agents, explainKey, args[0], known, writeExplanations, presentKeys)
+			return showKey(ctx, c, agents, args[0], askExplained, (*Explained).known, writeExplanations, presentKeys, keysInEtcd)
 		},
 	}
 }
 
-func writeExplanations(p printer, good []answer[*kvscheduler.Explanation]) {
+func writeExplanations(p printer, good []answer[*Explained]) {
 	for i, a := range good {
 		if i > 0 {
 			p.printf("\n")
@@ -44,8 +96,11 @@ func writeExplanations(p printer, good []answer[*kvscheduler.Explanation]) {
 	}
 }
 
-func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
+func (p printer) writeExplanation(node string, e *Explained) {
 	v := e.Value
+	if v == nil { // it is requested, but not by way of the scheduler
+		v = &kvscheduler.ValueSnapshot{Key: e.Key}
+	}
 	p.printf("%s: %s\n", node, e.Key)
 	t := p.table("", "", "")
 	section := func(label string) func(texts ...string) {
@@ -60,7 +115,9 @@ func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
 		}
 	}
 	section("state")(v.State.String())
-	section("because")(strings.TrimLeft(strings.TrimPrefix(e.Summary, e.Key), ": "))
+	if e.Value != nil {
+		section("because")(strings.TrimLeft(strings.TrimPrefix(e.Summary, e.Key), ": "))
+	}
 	if v.Descriptor != "" {
 		section("descriptor")(v.Descriptor)
 	}
@@ -83,6 +140,8 @@ func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
 	if metadata := metadataText(v.Metadata); metadata != "" {
 		section("metadata")(metadata)
 	}
+	section("wanted by")(sourcesText(e)...)
+	section("in etcd")(inEtcdText(e.InEtcd)...)
 	var needs []string
 	for _, n := range e.Needs {
 		needs = append(needs, needText(n))
@@ -91,6 +150,47 @@ func (p printer) writeExplanation(node string, e *kvscheduler.Explanation) {
 	section("derives")(v.Derived...)
 	section("needed by")(e.NeededBy...)
 	t.write()
+}
+
+// sourcesText is a line for each source of a value, with what it wants unless that is
+// the value, and for what comes of several.
+func sourcesText(e *Explained) (lines []string) {
+	if len(e.Sources) == 1 && e.Sources[0].Wants.Key == e.Result.Key {
+		return []string{e.Sources[0].Source}
+	}
+	for _, s := range e.Sources {
+		text := s.Source + ": "
+		if s.Wants.Key != e.Result.Key {
+			text += "merge directives  "
+		}
+		lines = append(lines, text+fieldsText(s.Wants.Value))
+	}
+	switch {
+	case len(lines) == 0:
+	case e.Result.Value == nil:
+		lines = append(lines, "merged: nothing")
+	default:
+		lines = append(lines, "merged: "+fieldsText(e.Result.Value))
+	}
+	return lines
+}
+
+// inEtcdText tells what became of the value in etcd, beyond its state.
+func inEtcdText(s *feedback.Status) (lines []string) {
+	if s == nil {
+		return nil
+	}
+	text := fmt.Sprintf("revision %d", s.GetRevision())
+	if s.GetValue().GetState() == pb.ValueState_INVALID {
+		text += " cannot be used: " + s.GetValue().GetError()
+		for _, detail := range s.GetValue().GetDetails() {
+			text += "; " + detail
+		}
+	}
+	for _, warning := range s.GetWarnings() {
+		lines = append(lines, "warning: "+warning)
+	}
+	return append([]string{text}, lines...)
 }
 
 // needText is a dependency in a line: whether it is met, its label, and by what.

@@ -136,16 +136,24 @@ func pastKeys(ctx context.Context, agents []*Agent) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
+// byKey is the question of what an agent answers about a key under the path.
+func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (T, error) {
+	return func(ctx context.Context, a *Agent, key string) (value T, err error) {
+		err = a.get(ctx, path, url.Values{"key": {key}}, &value)
+		return value, err
+	}
+}
+
 // showKey asks all agents about one key, and shows the answers of those that have
 // something to tell. The word is the key, or enough of it to be found among the
 // keys that the functions of known return, which are called as far as needed.
-func showKey[T any](ctx context.Context, c *cli, agents []*Agent, path, word string, tells func(T) bool,
+func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, question func(ctx context.Context, a *Agent, key string) (T, error), tells func(T) bool,
 	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
 	if word == "" {
 		return errors.New("KEY is empty: `contivctl values` lists the keys")
 	}
 	about := func(key string) (answers []answer[T], some bool) {
-		answers = getAll[T](ctx, agents, path, url.Values{"key": {key}})
+		answers = ask(ctx, agents, func(ctx context.Context, a *Agent) (T, error) { return question(ctx, a, key) })
 		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.err == nil && !tells(a.value) })
 		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err == nil })
 	}

@@ -34,7 +34,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 				return err
 			}
 			known := func(r []kvscheduler.Revision) bool { return len(r) > 0 }
-			return showKey(ctx, c, agents, keyTimeline, args[0], known, writeTimelines, presentKeys, pastKeys)
+			return showKey(ctx, c, agents, args[0], byKey[[]kvscheduler.Revision](keyTimeline), known, writeTimelines, presentKeys, pastKeys)
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
@@ -37,7 +38,7 @@ const closeTimeout = 10 * time.Second
 // run is the wiring of the agent. It returns when ctx ends, or with the error
 // after which the agent must be restarted.
 //
-//	etcd ──> dbwatcher ──┐
+//	etcd ──> dbwatcher ──┐ (and back: feedback)
 //	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel
 //	                     └─────────── bolt (mirror, pods, addresses)  └─> linux
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {
@@ -127,17 +128,26 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 
 	loop.Start()
+	publisher := feedback.Start(feedback.Options{
+		Node:      o.nodeName,
+		Store:     remote,
+		Scheduler: scheduler,
+		Config:    controllerConfig,
+		Log:       log,
+	})
 	watcher := dbwatcher.Start(dbwatcher.Options{
-		Node:   o.nodeName,
-		Remote: remote,
-		Local:  local,
-		Loop:   loop,
-		Config: controllerConfig,
-		Log:    log,
+		Node:     o.nodeName,
+		Remote:   remote,
+		Local:    local,
+		Loop:     loop,
+		Feedback: publisher,
+		Config:   controllerConfig,
+		Log:      log,
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", scheduler.Handler())
 	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))
+	mux.Handle(feedback.URL, publisher.Handler())
 	mux.Handle(contivconf.URL, contivConf.Handler())
 	mux.Handle(ipam.URL, addresses.Handler())
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
@@ -173,6 +183,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer done()
 	cniServer.Stop(closing)
 	watcher.Close()
+	publisher.Close()
 	closeErr := loop.Close(closing)
 	err = group.Wait()
 	log.Info("Agent ended", "error", err)

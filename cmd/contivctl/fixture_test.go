@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/api/contiv/merge"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
@@ -35,8 +38,11 @@ type fixture struct {
 	// explanations and timelines by key.
 	explanations map[string]*kvscheduler.Explanation
 	timelines    map[string][]kvscheduler.Revision
-	diff         []kvscheduler.ValueDiff
-	graph        []*kvscheduler.ValueSnapshot
+	// contributions by key; feedback is about values in etcd.
+	contributions map[string]controller.Contributions
+	feedback      []feedback.Status
+	diff          []kvscheduler.ValueDiff
+	graph         []*kvscheduler.ValueSnapshot
 }
 
 const container = "0d7a4e1bb2f94a3f8c6d5e7f8091a2b3c4d5e6f708192a3b4c5d6e7f80910d7a"
@@ -57,6 +63,9 @@ var (
 		Want: &vpp_l3.Route{DstNetwork: "10.1.1.2/32", NextHopAddr: "10.1.1.1", Weight: 2},
 	}
 )
+
+// routeDirectives are merge directives for the route.
+var routeDirectives = &merge.Directives{Key: models.Key(route), Unset: []string{"weight"}}
 
 func at(seconds float64) time.Time {
 	return time.Date(2026, 11, 20, 11, 31, 2, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
@@ -135,6 +144,26 @@ var fixtures = map[string]*fixture{
 				},
 			},
 		},
+		contributions: map[string]controller.Contributions{
+			models.Key(route): {
+				Key: models.Key(route),
+				Sources: []controller.Contribution{
+					{Source: controller.InternalSource, Wants: kvscheduler.KeyValue{Key: models.Key(route), Value: route}},
+					{Source: controller.DatabaseSource, Wants: kvscheduler.KeyValue{Key: models.Key(routeDirectives), Value: routeDirectives}},
+					{Source: "contiv-grpc/cnf", Wants: kvscheduler.KeyValue{Key: models.Key(route), Value: &vpp_l3.Route{DstNetwork: "10.1.1.2/32", Preference: 7}}},
+				},
+				Result: kvscheduler.KeyValue{Key: models.Key(route), Value: &vpp_l3.Route{DstNetwork: "10.1.1.2/32", OutgoingInterface: tap.Name, Preference: 7}},
+			},
+		},
+		feedback: []feedback.Status{
+			{ValueStatus: &feedbackpb.ValueStatus{
+				Value:    &pb.ValueStatus{Key: "config/vpp/v2/interfaces/bad", State: pb.ValueState_INVALID, Error: "is no JSON", Details: []string{"the value of revision 12 stays in force"}},
+				Revision: 14, InForce: 12,
+			}},
+			{ValueStatus: &feedbackpb.ValueStatus{
+				Value: &pb.ValueStatus{Key: models.Key(route), State: pb.ValueState_RETRYING}, Revision: 15, Warnings: []string{`unknown field "nxt" is left out`},
+			}},
+		},
 		timelines: map[string][]kvscheduler.Revision{
 			models.Key(route): {
 				{Txn: 1, Since: at(1), Until: at(2), Value: &routeValue},
@@ -196,6 +225,20 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e = &kvscheduler.Explanation{Key: q.Get("key")}
 		}
 		rest.JSON(w, e)
+	case "/controller/contributions":
+		contributions, ok := f.contributions[q.Get("key")]
+		if !ok {
+			contributions = controller.Contributions{Key: q.Get("key"), Result: kvscheduler.KeyValue{Key: q.Get("key")}}
+		}
+		rest.JSON(w, contributions)
+	case feedback.URL:
+		statuses := []feedback.Status{}
+		for _, s := range f.feedback {
+			if key := q.Get("key"); key == "" || key == s.GetValue().GetKey() {
+				statuses = append(statuses, s)
+			}
+		}
+		rest.JSON(w, statuses)
 	case "/scheduler/key-timeline":
 		rest.JSON(w, append([]kvscheduler.Revision{}, f.timelines[q.Get("key")]...))
 	case "/scheduler/diff":

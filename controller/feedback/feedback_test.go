@@ -1,13 +1,17 @@
 package feedback_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 )
 
@@ -181,6 +185,46 @@ func TestRateIsLimited(t *testing.T) {
 		synctest.Wait()
 		if n := count(); n != 1000 {
 			t.Errorf("%d statuses in the end", n)
+		}
+	})
+}
+
+func TestNoFeedback(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.config.FeedbackRate = 0
+		r.start()
+		rev := r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		r.want(loop1, "none")
+		if s := r.publisher.Statuses(loop1); len(s) != 1 || s[0].GetRevision() != rev {
+			t.Errorf("REST tells %v", s)
+		}
+	})
+}
+
+func TestStatusesByREST(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.put(loop1, `{"name":"loop1"}`)
+		bad := r.put("config/vpp/v2/interfaces/bad", `{`)
+		r.put("resync/me", ``)
+		r.settle()
+		get := func(query string) (statuses []feedback.Status) {
+			w := httptest.NewRecorder()
+			r.publisher.Handler().ServeHTTP(w, httptest.NewRequest("GET", feedback.URL+query, nil))
+			if err := json.Unmarshal(w.Body.Bytes(), &statuses); err != nil {
+				t.Fatalf("%s: %v", w.Body, err)
+			}
+			return statuses
+		}
+		if all := get(""); len(all) != 2 || all[0].GetValue().GetState() != pb.ValueState_INVALID || all[1].GetValue().GetKey() != loop1 {
+			t.Errorf("all: %v", all)
+		}
+		if one := get("?key=config/vpp/v2/interfaces/bad"); len(one) != 1 || one[0].GetRevision() != bad {
+			t.Errorf("one: %v", one)
+		}
+		if none := get("?key=absent"); none == nil || len(none) != 0 {
+			t.Errorf("none: %v", none)
 		}
 	})
 }

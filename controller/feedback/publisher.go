@@ -76,8 +76,10 @@ func Start(o Options) *Publisher {
 		entries: make(map[string]*entry),
 		queued:  make(map[string]bool),
 	}
-	p.running.Go(func() { p.followStates(ctx) })
-	p.running.Go(func() { p.write(ctx) })
+	if o.Config.FeedbackRate > 0 {
+		p.running.Go(func() { p.followStates(ctx) })
+		p.running.Go(func() { p.write(ctx) })
+	}
 	return p
 }
 

@@ -1,0 +1,65 @@
+package feedback
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/rest"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// URL of the REST API: GET answers with the Statuses of the values in etcd, sorted by
+// key; of one, if any, with the argument key. Values that the event loop has not
+// processed yet are left out.
+const URL = "/controller/feedback"
+
+// Status is the state of a value in etcd, as it is published. Its JSON is that in etcd.
+type Status struct{ *feedbackpb.ValueStatus }
+
+// MarshalJSON writes protojson with the names of the proto fields.
+func (s Status) MarshalJSON() ([]byte, error) { return encode(s.ValueStatus) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Status) UnmarshalJSON(b []byte) error {
+	s.ValueStatus = &feedbackpb.ValueStatus{}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, s.ValueStatus)
+}
+
+// Handler serves the REST API.
+func (p *Publisher) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		rest.JSON(w, p.Statuses(r.URL.Query().Get("key")))
+	})
+}
+
+// Statuses returns the statuses of all values, sorted by key, or of the one with the key.
+func (p *Publisher) Statuses(only string) []Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := []string{only}
+	if only == "" {
+		keys = slices.Sorted(maps.Keys(p.entries))
+	}
+	statuses := []Status{}
+	for _, key := range keys {
+		e := p.entries[key]
+		if e == nil || e.deleted || isRequest(key) || !e.mayBeTold(key) {
+			continue
+		}
+		status := e.status(key, p.Scheduler.ValueStatus)
+		if e.since != (time.Time{}) {
+			status.Time = timestamppb.New(e.since)
+		}
+		statuses = append(statuses, Status{status})
+	}
+	return statuses
+}
