@@ -1,7 +1,11 @@
 package contivconf
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
 
 	"github.com/contiv/contiv/config"
 )
@@ -81,12 +85,12 @@ type IPAMConfig struct {
 	VPPHostSubnetCIDR             string `json:"vppHostSubnetCIDR,omitempty"`
 	VPPHostSubnetOneNodePrefixLen uint8  `json:"vppHostSubnetOneNodePrefixLen,omitempty"`
 	// Of the IPv6 networks of a dual-stack cluster.
-	PodSubnetOneNodePrefixLenIPv6     uint8       `json:"podSubnetOneNodePrefixLenIPv6,omitempty"`
-	VPPHostSubnetOneNodePrefixLenIPv6 uint8       `json:"vppHostSubnetOneNodePrefixLenIPv6,omitempty"`
-	NodeInterconnectCIDR              string      `json:"nodeInterconnectCIDR,omitempty"`
-	VxlanCIDR                         string      `json:"vxlanCIDR,omitempty"`
-	DefaultGateway                    string      `json:"defaultGateway,omitempty"`
-	SRv6                              *SRv6Config `json:"srv6,omitempty"`
+	PodSubnetOneNodePrefixLenIPv6     uint8      `json:"podSubnetOneNodePrefixLenIPv6,omitempty"`
+	VPPHostSubnetOneNodePrefixLenIPv6 uint8      `json:"vppHostSubnetOneNodePrefixLenIPv6,omitempty"`
+	NodeInterconnectCIDR              string     `json:"nodeInterconnectCIDR,omitempty"`
+	VxlanCIDR                         string     `json:"vxlanCIDR,omitempty"`
+	DefaultGateway                    string     `json:"defaultGateway,omitempty"`
+	SRv6                              SRv6Config `json:"srv6"`
 }
 
 // SRv6Config holds the prefixes of segment identifiers.
@@ -142,6 +146,20 @@ func Default() Config {
 			VPPHostSubnetOneNodePrefixLen: 24,
 			PodSubnetOneNodePrefixLenIPv6: 64, VPPHostSubnetOneNodePrefixLenIPv6: 64,
 			VxlanCIDR: "192.168.30.0/24",
+			SRv6: SRv6Config{
+				ServicePolicyBSIDSubnetCIDR:            "8fff::/16",
+				ServicePodLocalSIDSubnetCIDR:           "9300::/16",
+				ServiceHostLocalSIDSubnetCIDR:          "9300::/16",
+				ServiceNodeLocalSIDSubnetCIDR:          "9000::/16",
+				NodeToNodePodLocalSIDSubnetCIDR:        "9501::/16",
+				NodeToNodeHostLocalSIDSubnetCIDR:       "9500::/16",
+				NodeToNodePodPolicySIDSubnetCIDR:       "8501::/16",
+				NodeToNodeHostPolicySIDSubnetCIDR:      "8500::/16",
+				SFCPolicyBSIDSubnetCIDR:                "8eee::/16",
+				SFCServiceFunctionSIDSubnetCIDR:        "9600::/16",
+				SFCEndLocalSIDSubnetCIDR:               "9310::/16",
+				SFCIDLengthUsedInSidForServiceFunction: 16,
+			},
 		},
 	}
 }
@@ -187,18 +205,74 @@ func (c *Config) check() error {
 			return fmt.Errorf("option %s is not supported by this version: %s", option.name, option.hint)
 		}
 	}
-	switch c.NodeToNodeTransport {
-	case VXLANTransport, NoOverlayTransport:
-	default:
-		return fmt.Errorf("option nodeToNodeTransport is %q: use vxlan or nooverlay", c.NodeToNodeTransport)
+	return errors.Join(c.InterfaceConfig.check(), c.RoutingConfig.check(), c.IPNeighborScanConfig.check(), c.IPAMConfig.SRv6.check(),
+		wrong(c.STNVersion > 2, "stnVersion", c.STNVersion, "use 1 or 2"))
+}
+
+// wrong returns an error that tells what to do about the value of an option, nil if
+// it is right.
+func wrong(isWrong bool, option string, value any, hint string) error {
+	if !isWrong {
+		return nil
 	}
-	switch c.InterfaceRxMode {
-	case "", "polling", "interrupt", "adaptive":
-	default:
-		return fmt.Errorf("option interfaceRxMode is %q: use polling, interrupt or adaptive, or leave it out", c.InterfaceRxMode)
+	if text, ok := value.(string); ok {
+		value = strconv.Quote(text)
 	}
-	if c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216) {
-		return fmt.Errorf("option mtuSize is %d: use a value from 576 to 9216, or 0 for the main interface's", c.MTUSize)
+	return fmt.Errorf("option %s is %v: %s", option, value, hint)
+}
+
+func (c *InterfaceConfig) check() error {
+	const ring, vmxnet3Ring = "use a power of two, or 0 for the vswitch's default", "use a multiple of 64 from 64 to 4096, or 0 for the vswitch's default"
+	powerOfTwo := func(n uint16) bool { return n&(n-1) == 0 }
+	vmxnet3 := func(n uint16) bool { return n%64 == 0 && n <= 4096 }
+	return errors.Join(
+		wrong(!slices.Contains([]string{"", "polling", "interrupt", "adaptive"}, c.InterfaceRxMode), "interfaceRxMode", c.InterfaceRxMode,
+			"use polling, interrupt or adaptive, or leave it out"),
+		wrong(c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216), "mtuSize", c.MTUSize, "use a value from 576 to 9216, or 0 for the main interface's"),
+		wrong(c.TAPInterfaceVersion != 1 && c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 1 or 2"),
+		wrong(!powerOfTwo(c.TAPv2RxRingSize), "tapv2RxRingSize", c.TAPv2RxRingSize, ring),
+		wrong(!powerOfTwo(c.TAPv2TxRingSize), "tapv2TxRingSize", c.TAPv2TxRingSize, ring),
+		wrong(!vmxnet3(c.Vmxnet3RxRingSize), "vmxnet3RxRingSize", c.Vmxnet3RxRingSize, vmxnet3Ring),
+		wrong(!vmxnet3(c.Vmxnet3TxRingSize), "vmxnet3TxRingSize", c.Vmxnet3TxRingSize, vmxnet3Ring))
+}
+
+func (c *RoutingConfig) check() error {
+	transport := c.NodeToNodeTransport
+	if c.MainVRFID == c.PodVRFID {
+		return fmt.Errorf("options mainVRFID and podVRFID are both %d: give pods another VRF", c.MainVRFID)
 	}
-	return nil
+	return wrong(transport != VXLANTransport && transport != NoOverlayTransport, "nodeToNodeTransport", transport, "use vxlan or nooverlay")
+}
+
+func (c *IPNeighborScanConfig) check() error {
+	if !c.ScanIPNeighbors {
+		return nil
+	}
+	const hint = "use at least 1 minute, or set scanIPNeighbors to false"
+	return errors.Join(
+		wrong(c.IPNeighborScanInterval == 0, "ipNeighborScanInterval", c.IPNeighborScanInterval, hint),
+		wrong(c.IPNeighborStaleThreshold == 0, "ipNeighborStaleThreshold", c.IPNeighborStaleThreshold, hint))
+}
+
+func (c *SRv6Config) check() error {
+	var errs []error
+	for _, option := range []struct{ name, value string }{
+		{"servicePolicyBSIDSubnetCIDR", c.ServicePolicyBSIDSubnetCIDR},
+		{"servicePodLocalSIDSubnetCIDR", c.ServicePodLocalSIDSubnetCIDR},
+		{"serviceHostLocalSIDSubnetCIDR", c.ServiceHostLocalSIDSubnetCIDR},
+		{"serviceNodeLocalSIDSubnetCIDR", c.ServiceNodeLocalSIDSubnetCIDR},
+		{"nodeToNodePodLocalSIDSubnetCIDR", c.NodeToNodePodLocalSIDSubnetCIDR},
+		{"nodeToNodeHostLocalSIDSubnetCIDR", c.NodeToNodeHostLocalSIDSubnetCIDR},
+		{"nodeToNodePodPolicySIDSubnetCIDR", c.NodeToNodePodPolicySIDSubnetCIDR},
+		{"nodeToNodeHostPolicySIDSubnetCIDR", c.NodeToNodeHostPolicySIDSubnetCIDR},
+		{"sfcPolicyBSIDSubnetCIDR", c.SFCPolicyBSIDSubnetCIDR},
+		{"sfcServiceFunctionSIDSubnetCIDR", c.SFCServiceFunctionSIDSubnetCIDR},
+		{"sfcEndLocalSIDSubnetCIDR", c.SFCEndLocalSIDSubnetCIDR},
+	} {
+		network, err := netip.ParsePrefix(option.value)
+		errs = append(errs, wrong(err != nil || !network.Addr().Is6(), "ipamConfig.srv6."+option.name, option.value, "give an IPv6 network such as 9300::/16"))
+	}
+	length := c.SFCIDLengthUsedInSidForServiceFunction
+	errs = append(errs, wrong(length == 0 || length > 64, "ipamConfig.srv6.sfcIDLengthUsedInSidForServiceFunction", length, "use 1 to 64 bits"))
+	return errors.Join(errs...)
 }

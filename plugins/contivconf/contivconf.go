@@ -116,9 +116,6 @@ func (c *ContivConf) parse() error {
 	if err != nil {
 		return err
 	}
-	if c.config.IPAMConfig.UseExternalIPAM && subnets.DualStack() {
-		return fmt.Errorf("option ipamConfig.useExternalIPAM is not supported in a dual-stack cluster: set it to false, or give one pod subnet only")
-	}
 	if c.subnets = subnets; c.links == nil && subnets.DualStack() && !subnets.Second.VPPHost.IsValid() {
 		return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %v has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", subnets.VPPHost, subnets.Second.Pods)
 	}

@@ -122,7 +122,6 @@ func TestConfigurationErrors(t *testing.T) {
 		"transport":                {"nodeToNodeTransport: vxlann", "use vxlan or nooverlay"},
 		"srv6":                     {"nodeToNodeTransport: srv6", "not supported"},
 		"stealing a NIC":           {"stealFirstNIC: true", "not supported"},
-		"external, dual-stack":     {"ipamConfig: {useExternalIPAM: true, podSubnetCIDR: '10.1.0.0/16,fd10::/48', vxlanCIDR: '192.168.30.0/24,fd30::/64'}", "useExternalIPAM is not supported in a dual-stack"},
 		"rx mode":                  {"interfaceRxMode: poling", "polling, interrupt or adaptive"},
 		"mtu":                      {"mtuSize: 100", "576 to 9216"},
 		"gateway":                  {"ipamConfig: {defaultGateway: 10.0.0.1/24}", "ipamConfig.defaultGateway"},
