@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -12,10 +13,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
-
-// usePodCIDR, as a subnet of the delegated IPAM plugin, stands for the one that
-// Kubernetes assigned to the node. Letters of either case.
-const usePodCIDR = "usePodCidr"
 
 // anySubnet is put in place of usePodCIDR where the plugin wants to parse it, but
 // does not use it: addresses are looked up by container. So DEL and GC need no
@@ -43,7 +40,11 @@ func (c *call) ipamAdd() (*types100.Result, error) {
 	}
 	if err == nil {
 		var data []byte
-		data, err = json.Marshal(result.IPs[0])
+		if len(result.IPs) == 1 {
+			data, err = json.Marshal(result.IPs[0])
+		} else {
+			data, err = json.Marshal(result.IPs)
+		}
 		c.request.IpamData = string(data)
 	}
 	if err != nil {
@@ -87,8 +88,8 @@ func (c *call) ipamError(command string, err error) error {
 	return types.NewError(ErrAgent, message, err.Error())
 }
 
-// ipamConfig is the configuration for the delegated plugin, with the pod subnet
-// of the node where it is asked for.
+// ipamConfig is the configuration for the delegated plugin, with the pod subnets
+// of the node where they are asked for.
 func (c *call) ipamConfig() ([]byte, error) {
 	if !asksForPodCIDR(c.config.network["ipam"]) {
 		return c.config.stdin, nil
@@ -101,64 +102,18 @@ func (c *call) ipamConfig() ([]byte, error) {
 		return nil, types.NewError(types.ErrTryAgainLater, "the pod subnet of this node is not known",
 			fmt.Sprintf(`"ipam" asks for %q, but Kubernetes assigned none to the node (spec.podCIDR), or the agent does not know it yet`, usePodCIDR))
 	}
-	return c.ipamConfigWith(reply.GetPod_CIDRs()[0]), nil
+	return c.ipamConfigWith(reply.GetPod_CIDRs()...), nil
 }
 
-func (c *call) ipamConfigWith(subnet string) []byte {
+func (c *call) ipamConfigWith(subnets ...string) []byte {
 	if !asksForPodCIDR(c.config.network["ipam"]) {
 		return c.config.stdin
 	}
-	network := make(map[string]any, len(c.config.network))
-	for key, value := range c.config.network {
-		network[key] = value
-	}
-	network["ipam"] = withPodCIDR(network["ipam"], subnet)
+	network := maps.Clone(c.config.network)
+	network["ipam"] = withPodCIDRs(network["ipam"], subnets)
 	data, err := json.Marshal(network)
 	if err != nil {
 		return c.config.stdin // it was JSON
 	}
 	return data
-}
-
-// asksForPodCIDR tells if a "subnet" anywhere in the configuration is usePodCIDR.
-func asksForPodCIDR(config any) bool {
-	switch config := config.(type) {
-	case map[string]any:
-		for key, value := range config {
-			if text, ok := value.(string); ok && key == "subnet" && strings.EqualFold(text, usePodCIDR) || asksForPodCIDR(value) {
-				return true
-			}
-		}
-	case []any:
-		for _, value := range config {
-			if asksForPodCIDR(value) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// withPodCIDR returns a copy of the configuration with the subnet in place of
-// usePodCIDR.
-func withPodCIDR(config any, subnet string) any {
-	switch config := config.(type) {
-	case map[string]any:
-		copied := make(map[string]any, len(config))
-		for key, value := range config {
-			if text, ok := value.(string); ok && key == "subnet" && strings.EqualFold(text, usePodCIDR) {
-				copied[key] = subnet
-				continue
-			}
-			copied[key] = withPodCIDR(value, subnet)
-		}
-		return copied
-	case []any:
-		copied := make([]any, len(config))
-		for i, value := range config {
-			copied[i] = withPodCIDR(value, subnet)
-		}
-		return copied
-	}
-	return config
 }

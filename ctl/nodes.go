@@ -67,7 +67,7 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 			if n.Problem != "" {
 				state += ": " + n.Problem
 			}
-			t.add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), n.PodCIDR, state)
+			t.add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), strings.Join(n.PodCIDRs, ","), state)
 		}
 		t.write()
 	}

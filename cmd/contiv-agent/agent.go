@@ -210,10 +210,10 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 
 // podCIDRs are the subnets that Kubernetes assigned to a node.
 func podCIDRs(n *nodesync.Node) []string {
-	if n == nil || n.PodCIDR == "" {
+	if n == nil {
 		return nil
 	}
-	return []string{n.PodCIDR}
+	return n.PodCIDRs
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

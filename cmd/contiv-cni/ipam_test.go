@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,56 @@ func TestDelegatedIPAM(t *testing.T) {
 			}
 			if _, failure := (call{command: "CHECK", socket: socket, config: config}).inPluginDir().run(t); failure == nil || !strings.Contains(failure.Msg, "host-local") {
 				t.Errorf("CHECK after DEL: %+v", failure)
+			}
+		})
+	}
+}
+
+// A dual-stack node has two pod subnets: the pod gets an address from each.
+func TestDelegatedIPAMWithBothPodSubnets(t *testing.T) {
+	podCIDR := map[string]any{"subnet": "usePodCidr"}
+	for name, ipam := range map[string]map[string]any{
+		"subnet":                 podCIDR,
+		"ranges":                 {"ranges": [][]any{{podCIDR}}},
+		"one of its own besides": {"ranges": [][]any{{podCIDR}, {map[string]any{"subnet": "10.77.0.0/24"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, leases := hostLocal(t, "")
+			ipam["type"], ipam["dataDir"] = "host-local", filepath.Dir(leases)
+			config["ipam"] = ipam
+			want := []string{"10.9.3.2/24", "fd10:1::2/64"}
+			if name == "one of its own besides" {
+				want = append(want, "10.77.0.2/24")
+			}
+			a := &agent{reply: podReply(), status: &cni.StatusReply{Ready: true, Pod_CIDRs: []string{"10.9.3.0/24", "fd10:1::/64"}}}
+			socket := listen(t, a)
+			if _, failure := (call{command: "ADD", socket: socket, config: config}).inPluginDir().run(t); failure != nil {
+				t.Fatal(failure)
+			}
+			var data []struct{ Address string }
+			if err := json.Unmarshal([]byte(a.last.IpamData), &data); err != nil {
+				t.Fatalf("ipam_data %q: %v", a.last.IpamData, err)
+			}
+			var got []string
+			for _, d := range data {
+				got = append(got, d.Address)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the agent got %v, want %v", got, want)
+			}
+			for _, command := range []string{"DEL", "DEL"} {
+				if _, failure := (call{command: command, socket: "/nonexistent/cni.sock", config: config}).inPluginDir().run(t); failure != nil {
+					t.Errorf("%s: %v", command, failure)
+				}
+			}
+			left, err := os.ReadDir(leases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range left {
+				if f.Name() != "lock" && !strings.HasPrefix(f.Name(), "last_reserved_ip") {
+					t.Errorf("after DEL, %s is leased", f.Name())
+				}
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/controller"
@@ -12,27 +14,33 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// With external IPAM, Kubernetes assigns the pod subnets of nodes (spec.podCIDR),
+// With external IPAM, Kubernetes assigns the pod subnets of nodes (spec.podCIDRs),
 // and the IPAM plugin in the CNI configuration the addresses of pods. What stays
 // here is to remember them, and to let no two pods have the same.
 
 // PodSubnet returns the pod subnet of a node: the one that Kubernetes assigned, with
 // external IPAM, else the one that follows from its ID. family is the plan for
-// the IP version.
+// the IP version, and so says which of the two of a dual-stack cluster.
 func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
-	if !i.config.ExternalIPAM() || n.PodCIDR == "" {
+	if !i.config.ExternalIPAM() || len(n.PodCIDRs) == 0 {
 		return family.PodSubnet(n.ID)
 	}
-	subnet, err := netip.ParsePrefix(n.PodCIDR)
-	if err != nil {
-		return subnet, fmt.Errorf("spec.podCIDR of node %s is %q, which is no network", n.Name, n.PodCIDR)
-	}
 	all := family.Subnets.Pods
-	if !all.Contains(subnet.Addr()) || subnet.Bits() < all.Bits() {
-		return subnet, fmt.Errorf("spec.podCIDR %v of node %s is outside of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
-			subnet, n.Name, all)
+	for _, text := range n.PodCIDRs {
+		subnet, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			return subnet, fmt.Errorf("spec.podCIDRs of node %s has %q, which is no network", n.Name, text)
+		case subnet.Addr().Is6() != all.Addr().Is6():
+			continue
+		case !all.Contains(subnet.Addr()) || subnet.Bits() < all.Bits():
+			return subnet, fmt.Errorf("spec.podCIDR %v of node %s is outside of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
+				subnet, n.Name, all)
+		}
+		return subnet.Masked(), nil
 	}
-	return subnet.Masked(), nil
+	return netip.Prefix{}, fmt.Errorf("spec.podCIDRs %s of node %s has no network of the IP version of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
+		strings.Join(n.PodCIDRs, ","), n.Name, all)
 }
 
 // errNoExternalIP, errExternalIP: the CNI configuration and ours do not agree.
@@ -51,17 +59,34 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 	case len(event.ExternalIPs) == 0:
 		return nil, errNoExternalIP
 	}
-	for _, addr := range event.ExternalIPs {
-		if err := i.learnAddress(event.Pod, addr); err != nil {
-			return nil, fmt.Errorf("the IPAM plugin assigned %v: %w", addr, err)
-		}
+	known := i.pools.addresses(event.Pod)
+	err := i.learnAssigned(event)
+	if err == nil {
+		err = i.saved.save(ctx, event.Pod, i.pools.addresses(event.Pod))
 	}
-	addrs := i.pools.addresses(event.Pod)
-	if err := i.saved.save(ctx, event.Pod, addrs); err != nil {
-		i.pools.release(event.Pod)
+	if err != nil {
+		for _, addr := range i.pools.addresses(event.Pod) {
+			if !slices.Contains(known, addr) {
+				i.pools.of(addr).release(event.Pod)
+			}
+		}
 		return nil, err
 	}
-	return addrs, nil
+	return i.pools.addresses(event.Pod), nil
+}
+
+// learnAssigned takes over all addresses that the IPAM plugin assigned; there must
+// be one of each IP version that pods have.
+func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
+	for _, addr := range event.ExternalIPs {
+		if err := i.learnAddress(event.Pod, addr); err != nil {
+			return fmt.Errorf("the IPAM plugin assigned %v: %w", addr, err)
+		}
+	}
+	if !i.pools.complete(event.Pod) {
+		return fmt.Errorf("the IPAM plugin assigned %v only, but pods have an address of each IP version: give it a range of each, or one pod subnet in ipamConfig.podSubnetCIDR", list(event.ExternalIPs))
+	}
+	return nil
 }
 
 // PodCIDRChange says that Kubernetes assigned another pod subnet to a node: all
@@ -81,12 +106,13 @@ func (e *PodCIDRChange) String() string {
 func (i *IPAM) kubeNodeChanged(ctx context.Context, change *controller.KubeStateChange) (string, error) {
 	prev, _ := change.PrevValue.(*node.Node)
 	next, _ := change.NewValue.(*node.Node)
-	if !i.config.ExternalIPAM() || next == nil || prev.GetPod_CIDR() == next.GetPod_CIDR() {
+	before, now := strings.Join(nodesync.PodCIDRs(prev), ","), strings.Join(nodesync.PodCIDRs(next), ",")
+	if !i.config.ExternalIPAM() || next == nil || before == now {
 		return "", nil
 	}
-	event := &PodCIDRChange{Node: next.GetName(), Prev: prev.GetPod_CIDR(), Next: next.GetPod_CIDR()}
+	event := &PodCIDRChange{Node: next.GetName(), Prev: before, Next: now}
 	if err := i.loop.PushEvent(ctx, event); err != nil {
 		return "", fmt.Errorf("announce the pod subnet of node %s: %w", next.GetName(), err)
 	}
-	return fmt.Sprintf("pod subnet of node %s is %s", next.GetName(), next.GetPod_CIDR()), nil
+	return fmt.Sprintf("pod subnet of node %s is %s", next.GetName(), now), nil
 }

@@ -16,11 +16,11 @@ import (
 )
 
 // addExternal is add with an address that another IPAM plugin assigned.
-func (n *node) addExternal(name, addr string) error {
+func (n *node) addExternal(name string, addrs ...string) error {
 	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: "c-" + name}
 	event := &podmanager.AddPod{Pod: id(name), ContainerID: "c-" + name}
-	if addr != "" {
-		event.ExternalIPs = []netip.Addr{netip.MustParseAddr(addr)}
+	for _, addr := range addrs {
+		event.ExternalIPs = append(event.ExternalIPs, netip.MustParseAddr(addr))
 	}
 	_, err := n.ipam.Update(ctx, event, plugintest.Txn{})
 	if err != nil {
@@ -29,9 +29,9 @@ func (n *node) addExternal(name, addr string) error {
 	return err
 }
 
-func startExternal(t tb, podCIDR string, kube ...*pod.Pod) *node {
+func startExternal(t tb, podCIDRs string, kube ...*pod.Pod) *node {
 	t.Helper()
-	n := &node{subnets: defaults, id: 1, db: memory.New(), local: podmanager.LocalPods{}, external: true, podCIDR: podCIDR}
+	n := &node{subnets: defaults, id: 1, db: memory.New(), local: podmanager.LocalPods{}, external: true, podCIDRs: strings.Fields(podCIDRs)}
 	n.restart(t, kube...)
 	return n
 }
@@ -49,7 +49,7 @@ func TestExternalIPAM(t *testing.T) {
 		{"b", "10.1.77.9", ""}, // what Kubernetes says of other pods is for the IPAM plugin to know
 	} {
 		local := n.local[id(step.name)]
-		err := n.addExternal(step.name, step.addr)
+		err := n.addExternal(step.name, strings.Fields(step.addr)...)
 		if local != nil {
 			n.local[id(step.name)] = local
 		}
@@ -68,6 +68,38 @@ func TestExternalIPAM(t *testing.T) {
 	}
 }
 
+// With two pod subnets, pods must get an address from each; one that does not
+// keeps none.
+func TestExternalIPAMDualStack(t *testing.T) {
+	n := startExternal(t, "10.1.0.0/29 fd10:0:0:9::/64")
+	n.subnets = dualStack()
+	n.restart(t)
+	for _, step := range []struct{ name, addrs, want string }{
+		{"a", "10.1.0.3 fd10:0:0:9::3", ""},
+		{"a", "10.1.0.3 fd10:0:0:9::3", ""}, // again
+		{"b", "10.1.0.4", "assigned 10.1.0.4 only"},
+		{"b", "10.1.0.4 fd10:0:0:9::3", "belongs to pod default/a"},
+		{"b", "10.1.0.4 fd10:0:0:1::4", "in no pod subnet of this node"},
+		{"b", "fd10:0:0:9::4 10.1.0.4", ""},
+	} {
+		local := n.local[id(step.name)]
+		err := n.addExternal(step.name, strings.Fields(step.addrs)...)
+		if local != nil {
+			n.local[id(step.name)] = local
+		}
+		if step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
+			t.Errorf("%s with %q: %v, want %q", step.name, step.addrs, err, step.want)
+		}
+		if err != nil && n.ips(step.name) != "[]" {
+			t.Errorf("%s was refused and holds %s", step.name, n.ips(step.name))
+		}
+	}
+	n.restart(t)
+	if got := n.ips("a") + n.ips("b"); got != "[10.1.0.3 fd10:0:0:9::3][10.1.0.4 fd10:0:0:9::4]" {
+		t.Errorf("after a restart: %s", got)
+	}
+}
+
 func TestExternalAddressWithoutExternalIPAM(t *testing.T) {
 	n := start(t, defaults, 1)
 	if err := n.addExternal("a", "10.1.1.5"); err == nil || !strings.Contains(err.Error(), "useExternalIPAM") {
@@ -78,17 +110,19 @@ func TestExternalAddressWithoutExternalIPAM(t *testing.T) {
 func TestPodSubnetAssignedByKubernetes(t *testing.T) {
 	n := startExternal(t, "")
 	plan := n.ipam.Plan()
-	for _, test := range []struct{ podCIDR, want string }{
+	for _, test := range []struct{ podCIDRs, want string }{
 		{"10.1.77.0/24", "10.1.77.0/24"},
 		{"10.1.77.0/26", "10.1.77.0/26"},
 		{"", "10.1.2.0/24"}, // none assigned yet: the one of the ID
 		{"10.9.0.0/24", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 		{"10.0.0.0/8", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 		{"nonsense", "no network"},
+		{"fd00::/64 10.1.77.0/24", "10.1.77.0/24"},
+		{"fd00::/64", "no network of the IP version"},
 	} {
-		subnet, err := n.ipam.PodSubnet(&plan, &nodesync.Node{ID: 2, Name: "node2", PodCIDR: test.podCIDR})
+		subnet, err := n.ipam.PodSubnet(&plan, &nodesync.Node{ID: 2, Name: "node2", PodCIDRs: strings.Fields(test.podCIDRs)})
 		if got := fmt.Sprint(subnet, err); !strings.Contains(got, test.want) {
-			t.Errorf("%q: %s, want %s", test.podCIDR, got, test.want)
+			t.Errorf("%q: %s, want %s", test.podCIDRs, got, test.want)
 		}
 	}
 }
@@ -105,8 +139,13 @@ func TestChangeOfThePodSubnetIsAnnounced(t *testing.T) {
 			}
 			change.PrevValue = change.NewValue // nothing changed
 		}
+		// The second subnet counts, too.
+		change.NewValue = &kubenode.Node{Name: "node2", Pod_CIDR: "10.1.77.0/24", Pod_CIDRs: []string{"10.1.77.0/24", "fd10:0:0:9::/64"}}
+		if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
 		events := n.loop.Take()
-		if external && (len(events) != 1 || !strings.Contains(events[0].String(), "now: 10.1.77.0/24")) || !external && len(events) != 0 {
+		if external && (len(events) != 2 || !strings.Contains(events[0].String(), "now: 10.1.77.0/24") || !strings.Contains(events[1].String(), ",fd10:0:0:9::/64")) || !external && len(events) != 0 {
 			t.Errorf("external IPAM %v: %v", external, events)
 		}
 	}

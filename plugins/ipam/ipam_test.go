@@ -34,7 +34,7 @@ type node struct {
 	loop    plugintest.Loop
 	// external IPAM, and the pod subnet that Kubernetes assigned
 	external bool
-	podCIDR  string
+	podCIDRs []string
 }
 
 func (n *node) NodeName() string             { return "node1" }
@@ -42,7 +42,7 @@ func (n *node) Subnets() contivconf.Subnets  { return n.subnets }
 func (n *node) StaticGateways() []netip.Addr { return nil }
 func (n *node) ExternalIPAM() bool           { return n.external }
 func (n *node) GetAllNodes() nodesync.Nodes {
-	return nodesync.Nodes{"node1": {ID: n.id, Name: "node1", PodCIDR: n.podCIDR}}
+	return nodesync.Nodes{"node1": {ID: n.id, Name: "node1", PodCIDRs: n.podCIDRs}}
 }
 func (n *node) GetNodeID() uint32                               { return n.id }
 func (n *node) LocalPods() podmanager.LocalPods                 { return n.local }

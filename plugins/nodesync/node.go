@@ -21,9 +21,9 @@ type Node struct {
 	VPPIPs []netip.Prefix
 	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
 	MgmtIPs []netip.Addr
-	// PodCIDR is the pod subnet assigned by Kubernetes; may be empty. Its
-	// changes alone cause no NodeUpdate.
-	PodCIDR string
+	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one of each IP
+	// version; may be none. Their changes alone cause no NodeUpdate.
+	PodCIDRs []string
 
 	// inKube tells that the Kubernetes object exists.
 	inKube bool
@@ -34,7 +34,7 @@ type Nodes map[string]*Node
 
 func (n *Node) clone() *Node {
 	c := *n
-	c.VPPIPs, c.MgmtIPs = slices.Clone(n.VPPIPs), slices.Clone(n.MgmtIPs)
+	c.VPPIPs, c.MgmtIPs, c.PodCIDRs = slices.Clone(n.VPPIPs), slices.Clone(n.MgmtIPs), slices.Clone(n.PodCIDRs)
 	return &c
 }
 
@@ -50,7 +50,15 @@ func (n *Node) setVPPNode(v *vppnode.VppNode) {
 }
 
 func (n *Node) setKubeNode(k *node.Node) {
-	n.MgmtIPs, n.PodCIDR, n.inKube = mgmtAddresses(k), k.GetPod_CIDR(), k != nil
+	n.MgmtIPs, n.PodCIDRs, n.inKube = mgmtAddresses(k), PodCIDRs(k), k != nil
+}
+
+// PodCIDRs returns the pod subnets that Kubernetes assigned to a node.
+func PodCIDRs(k *node.Node) []string {
+	if len(k.GetPod_CIDRs()) == 0 && k.GetPod_CIDR() != "" {
+		return []string{k.GetPod_CIDR()} // as older versions of KSR reflect it
+	}
+	return k.GetPod_CIDRs()
 }
 
 // vppAddresses returns the addresses of a VppNode, those of the obsolete field

@@ -25,7 +25,8 @@ type NodeReport struct {
 	// VPPIPs are addresses with prefix length.
 	VPPIPs  []string `json:"vppIPs"`
 	MgmtIPs []string `json:"mgmtIPs"`
-	PodCIDR string   `json:"podCIDR,omitempty"`
+	// PodCIDRs are the pod subnets that Kubernetes assigned.
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
 }
 
 // Report describes all nodes; false before the first resync.
@@ -34,7 +35,7 @@ func (n *NodeSync) Report() (NodesReport, bool) {
 	defer n.mu.RUnlock()
 	report := NodesReport{ThisNode: n.nodeName, Nodes: []NodeReport{}}
 	for _, node := range n.nodes.sorted() {
-		r := NodeReport{ID: node.ID, Name: node.Name, PodCIDR: node.PodCIDR, VPPIPs: []string{}, MgmtIPs: []string{}}
+		r := NodeReport{ID: node.ID, Name: node.Name, PodCIDRs: node.PodCIDRs, VPPIPs: []string{}, MgmtIPs: []string{}}
 		for _, p := range node.VPPIPs {
 			r.VPPIPs = append(r.VPPIPs, p.String())
 		}

@@ -182,6 +182,7 @@ func TestMalformedRequests(t *testing.T) {
 		"evil pod name":      {func(r *cni.CNIRequest) { r.ExtraArguments = "K8S_POD_NAME=a/b;K8S_POD_NAMESPACE=default" }, `K8S_POD_NAME="a/b"`},
 		"garbage arguments":  {func(r *cni.CNIRequest) { r.ExtraArguments = "garbage" }, "CNI_ARGS"},
 		"no IPAM data":       {func(r *cni.CNIRequest) { r.IpamType = "host-local" }, "ipam_data"},
+		"bad IPAM list":      {func(r *cni.CNIRequest) { r.IpamType, r.IpamData = "host-local", `[{"address":"10.1.1.9/24"},{}]` }, "prefix length"},
 		"bad IPAM data":      {func(r *cni.CNIRequest) { r.IpamType, r.IpamData = "host-local", `{"address":"10.1.1.9"}` }, "prefix length"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,15 +69,24 @@ func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	if r.GetIpamType() == "" {
 		return nil, nil
 	}
-	var config struct{ Address string }
-	if err := json.Unmarshal([]byte(r.GetIpamData()), &config); err != nil {
+	type config struct{ Address string }
+	configs := make([]config, 1)
+	var target any = &configs[0]
+	if strings.HasPrefix(strings.TrimSpace(r.GetIpamData()), "[") {
+		target = &configs
+	}
+	if err := json.Unmarshal([]byte(r.GetIpamData()), target); err != nil {
 		return nil, fmt.Errorf("ipam_data %q is not the IP configuration of the IPAM plugin %q: %w", r.GetIpamData(), r.GetIpamType(), err)
 	}
-	p, err := netip.ParsePrefix(config.Address)
-	if err != nil {
-		return nil, fmt.Errorf("ipam_data of the IPAM plugin %q has the address %q: an address with its prefix length is expected", r.GetIpamType(), config.Address)
+	var addrs []netip.Addr
+	for _, c := range configs {
+		p, err := netip.ParsePrefix(c.Address)
+		if err != nil {
+			return nil, fmt.Errorf("ipam_data of the IPAM plugin %q has the address %q: an address with its prefix length is expected", r.GetIpamType(), c.Address)
+		}
+		addrs = append(addrs, p.Addr().Unmap())
 	}
-	return []netip.Addr{p.Addr().Unmap()}, nil
+	return addrs, nil
 }
 
 // parseArgs reads "K=V;K=V".

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -77,15 +79,85 @@ func TestExternalIPAM(t *testing.T) {
 	requireQuiet(t, l)
 }
 
+// The same with two pod subnets on each node: pods get an address from each.
+func TestExternalIPAMDualStack(t *testing.T) {
+	require(t)
+	requireDebianPlugins(t)
+	l := labWith(t, `
+ipamConfig:
+  useExternalIPAM: true
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+`)
+	prefixes := map[string][]string{"node1": {"10.1.77.", "fd10:1:0:77::"}, "node2": {"10.1.99.", "fd10:1:0:99::"}}
+	leases := t.TempDir()
+	var all []lab.Endpoint
+	var added []*sandbox
+	for _, node := range []string{"node1", "node2"} {
+		assignPodCIDR(t, l, node, prefixes[node][0]+"0/24", prefixes[node][1]+"/64")
+		list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "k8s-pod-network", "plugins": [
+			{"type": "contiv-cni", "grpcServer": %q, "logFile": %q, "ipam": {"type": "host-local", "subnet": "usePodCidr", "dataDir": %q}}]}`,
+			l.CNISocket(node), filepath.Join(leases, "log"), filepath.Join(leases, node)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the agent of "+node+" knows its pod subnets", func() error {
+			var report nodesync.NodesReport
+			if err := l.Agent(node).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
+				return err
+			}
+			for _, n := range report.Nodes {
+				if n.Name == node && len(n.PodCIDRs) == 2 {
+					return nil
+				}
+			}
+			return errors.New("it does not")
+		})
+		s := addSandbox(t, l, newRuntime(t, l, node, debianPlugins), list, "both-"+node, nil)
+		added = append(added, s)
+		ips := s.result.IPs
+		if len(ips) != 2 || len(s.result.Routes) < 2 {
+			t.Fatalf("on %s: %v, routes %v", node, ips, s.result.Routes)
+		}
+		for i, ip := range ips {
+			if !strings.HasPrefix(ip.Address.String(), prefixes[node][i]) {
+				t.Errorf("address %d on %s is %v, want %s…", i, node, &ip.Address, prefixes[node][i])
+			}
+			e := s.endpoint()
+			e.Address, _ = netip.AddrFromSlice(ip.Address.IP)
+			e.Address = e.Address.Unmap()
+			all = append(all, e)
+		}
+	}
+	eventually(t, "the pods reach each other by both addresses", func() error {
+		var errs []error
+		for i, from := range all {
+			errs = append(errs, pingIn(t.Context(), from.Netns, all[(i+2)%len(all)].Address, 1400))
+		}
+		return errors.Join(errs...)
+	})
+	requireQuiet(t, l)
+	requireRestartWithoutOperations(t, l, "node1")
+	for _, s := range added {
+		if err := s.check(t); err != nil {
+			t.Error(err)
+		}
+		if err := s.del(); err != nil {
+			t.Error(err)
+		}
+	}
+	requireQuiet(t, l)
+}
+
 // assignPodCIDR does what Kubernetes' controller does for a node.
-func assignPodCIDR(t *testing.T, l *lab.Lab, node, subnet string) {
+func assignPodCIDR(t *testing.T, l *lab.Lab, node string, subnets ...string) {
 	t.Helper()
 	file := l.Path("manifests", "node_"+node+".yaml")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	assigned := bytes.Replace(data, []byte("spec: {}\n"), []byte("spec: {podCIDR: "+subnet+"}\n"), 1)
+	assigned := bytes.Replace(data, []byte("spec: {}\n"), fmt.Appendf(nil, "spec: {podCIDR: %q, podCIDRs: [%s]}\n", subnets[0], strings.Join(subnets, ", ")), 1)
 	if bytes.Equal(assigned, data) {
 		t.Fatalf("%s has no empty spec:\n%s", file, data)
 	}

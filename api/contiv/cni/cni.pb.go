@@ -84,7 +84,8 @@ type CNIRequest struct {
 	ExtraArguments string `protobuf:"bytes,6,opt,name=extra_arguments,json=extraArguments,proto3" json:"extra_arguments,omitempty"`
 	// Type of the delegated IPAM plugin; empty when Contiv assigns addresses.
 	IpamType string `protobuf:"bytes,7,opt,name=ipam_type,json=ipamType,proto3" json:"ipam_type,omitempty"`
-	// JSON of the IP configuration that the delegated IPAM plugin returned.
+	// JSON of the IP configuration that the delegated IPAM plugin returned; a list of
+	// them if there are several, one of each IP version.
 	IpamData      string `protobuf:"bytes,8,opt,name=ipam_data,json=ipamData,proto3" json:"ipam_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
