@@ -1,0 +1,95 @@
+package cni
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// usePodCIDR, as a subnet of the delegated IPAM plugin, stands for those that
+// Kubernetes assigned to the node. Letters of either case.
+const usePodCIDR = "usePodCidr"
+
+func isPodCIDR(key string, value any) bool {
+	text, ok := value.(string)
+	return ok && key == "subnet" && strings.EqualFold(text, usePodCIDR)
+}
+
+// asksForPodCIDR tells if a "subnet" anywhere in the configuration is usePodCIDR.
+func asksForPodCIDR(config any) bool {
+	switch config := config.(type) {
+	case map[string]any:
+		for key, value := range config {
+			if isPodCIDR(key, value) || asksForPodCIDR(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(config, asksForPodCIDR)
+	}
+	return false
+}
+
+// withPodCIDRs returns a copy of the configuration of an IPAM plugin with the
+// subnets in place of usePodCIDR. Of several, host-local takes one address each when
+// they are range sets of their own:
+//
+//	"subnet": "usePodCidr"                   "ranges": [[{"subnet": A}], [{"subnet": B}]]
+//	"ranges": [[{"subnet": "usePodCidr"}]]   the same
+func withPodCIDRs(ipam any, subnets []string) any {
+	config, ok := ipam.(map[string]any)
+	if !ok || len(subnets) == 1 {
+		return withPodCIDR(ipam, subnets[0])
+	}
+	config = maps.Clone(config)
+	var sets []any
+	if isPodCIDR("subnet", config["subnet"]) {
+		delete(config, "subnet")
+		sets = rangeSets([]any{map[string]any{"subnet": usePodCIDR}}, subnets)
+	}
+	ranges, _ := config["ranges"].([]any)
+	for _, set := range ranges {
+		sets = append(sets, rangeSets(set, subnets)...)
+	}
+	if len(sets) > 0 {
+		config["ranges"] = sets
+	}
+	return withPodCIDR(config, subnets[0]) // wherever else it is
+}
+
+// rangeSets returns a range set for each subnet, or the set itself if it does not
+// ask for them.
+func rangeSets(set any, subnets []string) []any {
+	if !asksForPodCIDR(set) {
+		return []any{set}
+	}
+	var sets []any
+	for _, subnet := range subnets {
+		sets = append(sets, withPodCIDR(set, subnet))
+	}
+	return sets
+}
+
+// withPodCIDR returns a copy of the configuration with the subnet in place of
+// usePodCIDR.
+func withPodCIDR(config any, subnet string) any {
+	switch config := config.(type) {
+	case map[string]any:
+		copied := make(map[string]any, len(config))
+		for key, value := range config {
+			if isPodCIDR(key, value) {
+				copied[key] = subnet
+				continue
+			}
+			copied[key] = withPodCIDR(value, subnet)
+		}
+		return copied
+	case []any:
+		copied := make([]any, len(config))
+		for i, value := range config {
+			copied[i] = withPodCIDR(value, subnet)
+		}
+		return copied
+	}
+	return config
+}
