@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 
 	"github.com/contiv/contiv/api/contiv/cni"
@@ -17,6 +18,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -343,6 +345,25 @@ func TestREST(t *testing.T) {
 		p.Gateway != "10.1.1.1" || p.Interface != "eth0" || p.MTU != 1450 || p.VPPInterface != "vpp-tap-c1" || p.LinuxInterface != "linux-tap-c1" ||
 		p.Loopback != "linux-loop-c1" || len(p.Keys) != 8 {
 		t.Errorf("pod: %+v", p)
+	}
+}
+
+// A node whose address is leased by DHCP starts without it, and connects to the
+// others once it has one.
+func TestNodeWaitsForItsLease(t *testing.T) {
+	for name, caps := range map[string]*ipnet.Capabilities{"kernel": &plugintest.Kernel, "vpp": &plugintest.VPP} {
+		t.Run(name, func(t *testing.T) {
+			state := plugintest.State(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2"))
+			n := plugintest.StartNode(t, plugintest.NodeOptions{State: state, Caps: caps, Links: plugintest.Links{plugintest.Link("eth0")}, Conf: `
+nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: true}}]`})
+			nic, _ := n.Scheduler.Values()[models.VPPInterfaceKey("eth0")].(*vpp_interfaces.Interface)
+			if !nic.GetSetDhcpClient() || len(nic.GetIpAddresses()) > 0 {
+				t.Errorf("the NIC is %v", nic)
+			}
+			if ip := n.IPNet.GetNodeIP(); ip.IsValid() {
+				t.Errorf("the node has %v", ip)
+			}
+		})
 	}
 }
 

@@ -55,8 +55,7 @@ func (n *IPNet) nic(node *thisNode, name string, addresses []netip.Prefix, dhcp 
 	nic := &vpp_interfaces.Interface{
 		Name: name, Type: vpp_interfaces.Interface_DPDK, Enabled: true,
 		Vrf: node.mainVRF, IpAddresses: texts(addresses),
-		// The host's own DHCP client serves links that are shared with it.
-		SetDhcpClient: dhcp && len(addresses) == 0 && !n.caps.HostStackShared,
+		SetDhcpClient: dhcp && len(addresses) == 0 && node.hasIPv4(),
 	}
 	nic.RxModes = n.rxModes()
 	return nic

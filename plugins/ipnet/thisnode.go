@@ -44,6 +44,11 @@ type family struct {
 
 func (f *family) isIPv6() bool { return f.podSubnet.Addr().Is6() }
 
+// hasIPv4 tells if pods have IPv4 addresses: DHCP serves IPv4 only.
+func (node *thisNode) hasIPv4() bool {
+	return slices.ContainsFunc(node.families, func(f family) bool { return !f.isIPv6() })
+}
+
 // ip returns the preferred address of the node, the zero Prefix if there is none.
 func (node *thisNode) ip() netip.Prefix {
 	if len(node.ips) == 0 {
@@ -155,7 +160,7 @@ func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	}
 	switch {
 	case len(node.ips) > 0:
-	case !n.caps.HostStackShared && resolved.Main.UseDHCP:
+	case resolved.Main.UseDHCP && node.hasIPv4():
 		controller.Logger(ctx, n.log).Warn("Address of this node is not known before DHCP assigns it: other nodes are not connected yet")
 		return nil
 	default:
