@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
+	claim, err := nodesync.NewClaim(o.nodeName, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
+		return remote.NewClaim(key, value, mine, ttl)
+	})
+	if err != nil {
+		return err
+	}
+	nodeSync.ClaimedBy(claim)
+	ready := func() error { return cmp.Or(claim.Err(), loop.Ready()) }
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, local, log)
@@ -114,7 +123,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	cniServer := podmanager.NewServer(podManager, loop, log)
 	cniServer.View(podmanager.NodeView{
-		Ready:    loop.Ready,
+		Ready:    ready,
 		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
 		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
 			logical, _, _, _ := ipNet.GetPodIfNames(pod)
@@ -127,7 +136,6 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 
-	loop.Start()
 	publisher := feedback.Start(feedback.Options{
 		Node:      o.nodeName,
 		Store:     remote,
@@ -135,7 +143,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Log:       log,
 	})
-	watcher := dbwatcher.Start(dbwatcher.Options{
+	watcher := dbwatcher.New(dbwatcher.Options{
 		Node:     o.nodeName,
 		Remote:   remote,
 		Local:    local,
@@ -153,7 +161,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
-	handleHealth(mux, loop, watcher, contivConf.NodeConfigError, registry)
+	handleHealth(mux, loop.Alive, ready, watcher, contivConf.NodeConfigError, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -163,6 +171,15 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			log.Warn("Drift could not be reported", "reason", reason, "error", err)
 		}
 	}
+	group.Go(func() error { claim.Run(serve); return nil })
+	group.Go(func() error { // of two agents with the same name, the second one does nothing
+		if err := claim.Admitted(serve, controllerConfig.DelayLocalResync.Std()); err != nil {
+			return notCanceled(err)
+		}
+		loop.Start()
+		watcher.Start()
+		return nil
+	})
 	group.Go(func() error { return notCanceled(vs.Watch(serve, report)) })
 	group.Go(func() error { return notCanceled(lin.Watch(serve, report)) })
 	group.Go(func() error { return notCanceled(lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })

@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 
-	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/version"
@@ -23,7 +22,7 @@ type Health struct {
 	NodeConfig string `json:",omitempty"`
 }
 
-func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwatcher.Watcher, nodeConfig func() error, metrics prometheus.Gatherer) {
+func handleHealth(mux *http.ServeMux, alive, ready func() error, watcher *dbwatcher.Watcher, nodeConfig func() error, metrics prometheus.Gatherer) {
 	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			health, status := Health{Version: version.Version}, http.StatusOK
@@ -39,8 +38,8 @@ func handleHealth(mux *http.ServeMux, loop *controller.Controller, watcher *dbwa
 			rest.Answer(w, status, health)
 		}
 	}
-	mux.Handle("GET /liveness", probe(loop.Alive))
-	mux.Handle("GET /readiness", probe(loop.Ready))
+	mux.Handle("GET /liveness", probe(alive))
+	mux.Handle("GET /readiness", probe(ready))
 	for _, path := range []string{"/metrics", "/stats"} { // /stats: where interface statistics have always been
 		mux.Handle("GET "+path, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	}

@@ -51,7 +51,9 @@ type Watcher struct {
 	known  *known
 
 	requests chan struct{}
+	ctx      context.Context
 	cancel   context.CancelFunc
+	start    sync.Once
 	done     chan struct{}
 
 	mu        sync.Mutex
@@ -76,8 +78,16 @@ type Watcher struct {
 	recovery *recovery
 }
 
-// Start begins to watch.
+// Start returns a Watcher that watches.
 func Start(o Options) *Watcher {
+	w := New(o)
+	w.Start()
+	return w
+}
+
+// New returns a Watcher that does nothing before Start; DelayLocalResync passes from now
+// on.
+func New(o Options) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -91,6 +101,7 @@ func Start(o Options) *Watcher {
 		known:     newKnown(o.Node, o.Log),
 		mirror:    &mirror{local: o.Local, log: o.Log},
 		requests:  make(chan struct{}, maxRequests),
+		ctx:       ctx,
 		cancel:    cancel,
 		done:      make(chan struct{}),
 		answered:  make(map[string]int64),
@@ -98,13 +109,16 @@ func Start(o Options) *Watcher {
 		localDue:  time.NewTimer(o.Config.DelayLocalResync.Std()),
 	}
 	w.known.mirrored = func(key string) []byte { return w.mirror.get(ctx, key) }
-	go w.run(ctx)
 	return w
 }
+
+// Start begins to watch, unless Close was first.
+func (w *Watcher) Start() { w.start.Do(func() { go w.run(w.ctx) }) }
 
 // Close stops watching.
 func (w *Watcher) Close() {
 	w.cancel()
+	w.start.Do(func() { close(w.done) })
 	<-w.done
 }
 

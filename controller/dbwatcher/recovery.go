@@ -64,12 +64,20 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 		return "" // the following is known
 	case s.origin.Reflected && !hasKey(snapshot, reflectedKey):
 		return "what KSR had written is gone"
-	case s.snapshotRevision == 0 && len(snapshot) == 0 && len(s.known.values) > 0:
+	case s.snapshotRevision == 0 && len(s.known.values) > 0 && !s.saysAnything(snapshot):
 		return "it is empty"
 	case s.snapshotRevision == 0 && s.ownIsGone(snapshot):
 		return "what this node had written is gone"
 	}
 	return ""
+}
+
+// saysAnything tells if anything of the snapshot concerns the node.
+func (s *session) saysAnything(snapshot []store.KV) bool {
+	return slices.ContainsFunc(snapshot, func(kv store.KV) bool {
+		_, ok := s.known.item(kv.Key)
+		return ok
+	})
 }
 
 // ownIsGone tells if values are missing that this agent had written, although

@@ -8,6 +8,10 @@
 //	own ID:         first free number, claimed by an atomic put
 //	own addresses:  PublishNodeIPs ──compare-and-swap──> etcd
 //
+// The name of a node belongs to the agent that holds its Claim:
+//
+//	etcd /vnf-agent/<node>/check/agent ──lease──> the living agent
+//
 // A node keeps its ID as long as its Kubernetes object exists: KSR removes the
 // VppNode afterwards. The ID is found again in the mirrored state, so that a
 // restart needs no etcd.

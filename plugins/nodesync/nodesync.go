@@ -23,6 +23,9 @@ type NodeSync struct {
 	loop     controller.EventLoop
 	log      *slog.Logger
 
+	// claim of the name; returns nil unless another agent has it.
+	claim func() error
+
 	// stored is this node's VppNode in the store, as far as known; nil if it is
 	// not there. Used by the event loop only.
 	stored *vppnode.VppNode
@@ -36,8 +39,12 @@ type NodeSync struct {
 
 // New returns the plugin of the node. The IDs are kept in db.
 func New(nodeName string, db store.Broker, loop controller.EventLoop, log *slog.Logger) *NodeSync {
-	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log}
+	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log, claim: func() error { return nil }}
 }
+
+// ClaimedBy makes the plugin publish nothing while the claim of the node's name is
+// another agent's. It must be called before the first event.
+func (n *NodeSync) ClaimedBy(c *Claim) { n.claim = c.Err }
 
 // GetNodeID returns the ID of this node; 0 before the first resync.
 func (n *NodeSync) GetNodeID() uint32 {
@@ -107,7 +114,10 @@ func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	if proto.Equal(n.stored, next) {
 		return nil
 	}
-	err := swap(ctx, n.db, next)
+	err := n.claim()
+	if err == nil {
+		err = swap(ctx, n.db, next)
+	}
 	switch {
 	case err == nil:
 		n.stored = next

@@ -31,6 +31,7 @@ func TestDatabase(t *testing.T) {
 		{"slow", slow},
 		{"compacted", compacted},
 		{"wiped", wiped},
+		{"wiped before the start", wipedBeforeStart},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s, p) })
 		p.set(pass, 0)
@@ -230,6 +231,55 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 	f.healed("etcd is complete, and the agents follow it", func() error {
 		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
 	})
+	s.filledAgain(t)
+	f.row.Kept = "Node IDs, and so all addresses of pods, are those of before."
+	f.end()
+}
+
+// wipedBeforeStart lets an agent start with an etcd that lost its data while the agent was
+// down, and that KSR does not fill for a while.
+func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
+	const away = 35 * time.Second // longer than other agents are waited for
+	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("While the agent is down, etcd is stopped and started without any data; the agent is started. KSR is frozen meanwhile, and goes on after %v.", away))
+	s.kill(t, "node1")
+	if err := s.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	thaw := s.freeze(t, "ksr")
+	if err := os.RemoveAll(s.Path("etcd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.start(t, "node1")
+	f.row.Kept = fmt.Sprintf("The agent was ready after %v, with its mirror, and added a pod. Node IDs, and so all addresses of pods, are those of before.", round(time.Since(began)))
+	f.seesHealth("node1", "lost its data")
+	f.seesLog("node1", "lost its data")
+	late := s.pod(t, "late", "node1")
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	for time.Since(began) < away {
+		f.flow(20)
+	}
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	thaw()
+	f.heal()
+	f.row.Until = "until both agents believed etcd again, after KSR was back"
+	f.healed("etcd is complete, and the agents follow it", func() error {
+		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
+	})
+	s.filledAgain(t)
+	f.end()
+}
+
+// filledAgain checks that etcd has everything that KSR and the agents write.
+func (s *site) filledAgain(t *testing.T) {
+	t.Helper()
 	etcd := s.etcd(t)
 	r, err := etcd.Get(t.Context(), models.KSRPrefix, clientv3.WithPrefix())
 	if err != nil {
@@ -244,8 +294,6 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 			t.Errorf("etcd has no %s, but %v", want, keys)
 		}
 	}
-	f.row.Kept = "Node IDs, and so all addresses of pods, are those of before."
-	f.end()
 }
 
 // heldByKubernetes returns nil if the agent knows the address of a pod from the

@@ -133,6 +133,7 @@ func (f *fault) readLog(node string) []byte {
 var (
 	logTime  = regexp.MustCompile(`^time=\S+ `)
 	changing = regexp.MustCompile(`\.damaged-\S+?(["; ]|$)`)
+	holder   = regexp.MustCompile(`on host \S+ with .*? \(process \d+ since \S+\)`)
 )
 
 // clean removes from a text what is different each time.
@@ -140,6 +141,7 @@ func (f *fault) clean(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.ReplaceAll(text, f.Dir(), "LAB")
 	text = strings.ReplaceAll(text, " node=node1", "")
+	text = holder.ReplaceAllString(text, "on host HOST with ADDRESSES (process PID since TIME)")
 	text = changing.ReplaceAllString(text, ".damaged-TIME$1")
 	return strings.ReplaceAll(text, "`", "'")
 }

@@ -49,6 +49,7 @@ var order = []string{
 	"etcd is slow",
 	"etcd is compacted",
 	"etcd is wiped",
+	"etcd is wiped before the start",
 	"Agent killed at each step of a resync",
 	"Local file is missing",
 	"Local file is corrupt",

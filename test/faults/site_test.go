@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 )
 
@@ -146,6 +148,24 @@ func (s *site) starting(t *testing.T, node string) (ready func() error) {
 	}
 	t.Cleanup(func() { wait() })
 	return wait
+}
+
+// freeze stops a process of the lab until thaw is called, or the test ends.
+func (s *site) freeze(t *testing.T, role string) (thaw func()) {
+	t.Helper()
+	p, ok := s.state(t).Processes[role]
+	if !ok {
+		t.Fatalf("the lab has no process %s", role)
+	}
+	signal := func(sig unix.Signal) {
+		if err := unix.Kill(p.PID, sig); err != nil {
+			t.Errorf("%s: %v: %v", role, sig, err)
+		}
+	}
+	signal(unix.SIGSTOP)
+	thaw = sync.OnceFunc(func() { signal(unix.SIGCONT) })
+	t.Cleanup(thaw)
+	return thaw
 }
 
 // bolt is the path of a node's local file.
