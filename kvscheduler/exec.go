@@ -96,7 +96,7 @@ func (x *exec) mut(n *node) *node {
 	}
 	c := *n
 	c.epoch, c.txn, c.op = x.epoch, x.seq, -1
-	x.g.Set(c.key, &c)
+	x.g.Set(&c)
 	x.changes = append(x.changes, change{n, &c})
 	return &c
 }
@@ -104,7 +104,7 @@ func (x *exec) mut(n *node) *node {
 // add makes a new node.
 func (x *exec) add(key string) *node {
 	n := &node{key: key, epoch: x.epoch, txn: x.seq, op: -1}
-	x.g.Set(key, n)
+	x.g.Set(n)
 	x.changes = append(x.changes, change{nil, n})
 	return n
 }

@@ -62,6 +62,9 @@ type nodeInfo struct {
 	retryAt time.Time
 }
 
+// Key is what the graph knows the node by.
+func (n *node) Key() string { return n.key }
+
 func (n *node) is(f flags) bool          { return n.flags&f != 0 }
 func (n *node) set(f flags)              { n.flags |= f }
 func (n *node) clear(f flags)            { n.flags &^= f }

@@ -104,7 +104,11 @@ func (q *queue) pop() *job {
 		if len(q.jobs) > 0 && !q.closed {
 			j := q.jobs[0]
 			q.jobs[0] = nil
-			q.jobs = q.jobs[1:]
+			if len(q.jobs) > 1 {
+				q.jobs = q.jobs[1:]
+			} else {
+				q.jobs = q.jobs[:0] // its place is used again
+			}
 			q.mu.Unlock()
 			if j.bounded {
 				<-q.places

@@ -56,6 +56,8 @@ type Scheduler struct {
 	timers     timers
 	metrics    *metrics
 	stopped    chan struct{} // the worker has ended
+	// spareJobs were committed, and their results taken.
+	spareJobs sync.Pool
 
 	// The worker owns these:
 	graph   *graph.Graph[*node]
@@ -64,6 +66,7 @@ type Scheduler struct {
 	caller  *caller
 	retired *retired
 	sets    *sets
+	exec    exec // the last one
 	// unrecorded changes of transactions that were not worth a record.
 	unrecorded []change
 }

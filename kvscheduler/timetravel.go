@@ -99,7 +99,7 @@ func (r *record) undo(g *graph.Graph[*node]) {
 		if c := r.changes[i]; c.old == nil {
 			g.Delete(c.new.key)
 		} else {
-			g.Set(c.old.key, c.old)
+			g.Set(c.old)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (r *record) redo(g *graph.Graph[*node]) {
 		if c.gone() {
 			g.Delete(c.new.key)
 		} else {
-			g.Set(c.new.key, c.new)
+			g.Set(c.new)
 		}
 	}
 }

@@ -63,7 +63,11 @@ func (t *Transaction) sorted() []KeyValue {
 
 // job checks the options and makes the work.
 func (t *Transaction) job(opts []TxnOption) (*job, error) {
-	j := &job{typ: NBTransaction, values: t.sorted()}
+	j, ok := t.s.spareJobs.Get().(*job)
+	if !ok {
+		j = &job{result: make(chan jobResult, 1)}
+	}
+	j.typ, j.values = NBTransaction, t.sorted()
 	for _, o := range opts {
 		o(&j.opts)
 	}
@@ -96,17 +100,21 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 	if err != nil {
 		return NoSeqNum, err
 	}
-	if !j.opts.nonBlocking {
-		j.result = make(chan jobResult, 1)
+	wait := !j.opts.nonBlocking
+	if !wait {
+		j.result = nil
 	}
-	if err := t.s.queue.put(ctx, j, !j.opts.nonBlocking); err != nil {
+	if err := t.s.queue.put(ctx, j, wait); err != nil {
 		t.s.metrics.dropped.Inc()
 		return NoSeqNum, err
 	}
-	if j.opts.nonBlocking {
+	if !wait {
 		return NoSeqNum, nil
 	}
-	return t.s.await(ctx, j)
+	seq, err := t.s.await(ctx, j)
+	*j = job{result: j.result} // nobody else has it any more
+	t.s.spareJobs.Put(j)
+	return seq, err
 }
 
 // Plan returns the operations that Commit would execute, in order, if nothing

@@ -1,6 +1,7 @@
 package kvscheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,21 +25,23 @@ func (s *Scheduler) work() {
 		} else {
 			r.seq, r.err = s.process(j)
 		}
+		s.exec = exec{} // what was replaced may be forgotten
 		if j.result != nil {
 			j.result <- r
 		}
 	}
 }
 
-// newExec prepares the execution of a job.
+// newExec prepares the execution of a job. The one before ends with it.
 func (s *Scheduler) newExec(j *job) *exec {
 	s.epoch++
-	return &exec{
+	s.exec = exec{
 		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
 		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
 		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
 		sets:      s.emptySets(),
 	}
+	return &s.exec
 }
 
 // sets are what an exec keeps about keys. They are used again by the next one.
@@ -104,7 +107,7 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	if len(x.errs) > 0 {
 		err = &TransactionError{SeqNum: x.seq, Errors: x.errs, Reverted: reverted}
 		s.log.Warn("transaction failed in part", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
-	} else {
+	} else if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
 	}
 	return x.seq, err

@@ -1,16 +1,28 @@
 package graph
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
 )
 
+// Node is what a graph holds. Its key never changes.
+type Node interface{ Key() string }
+
 // Graph holds nodes of type N and the edges between their keys. An edge may
 // exist without a node at either end.
-type Graph[N any] struct {
-	nodes    *btree.Map[string, N]
+type Graph[N Node] struct {
+	nodes trie[N]
+	*order
+	// shared: another graph has the same order. It is copied before it changes.
+	shared bool
+}
+
+// order is what changes only when keys and edges come and go.
+type order struct {
+	keys     *btree.Map[string, struct{}]
 	exact    *btree.BTreeG[edge]
 	prefixes *btree.BTreeG[edge]
 }
@@ -27,79 +39,113 @@ func (a edge) less(b edge) bool {
 }
 
 // New returns an empty graph.
-func New[N any]() *Graph[N] {
+func New[N Node]() *Graph[N] {
+	seed := maphash.MakeSeed()
+	return newGraph[N](func(key string) uint64 { return maphash.String(seed, key) })
+}
+
+func newGraph[N Node](hash func(key string) uint64) *Graph[N] {
 	// Small B-tree nodes: a change after a Copy copies those on its path.
 	const degree = 8
 	opts := btree.Options{NoLocks: true, Degree: 2 * degree}
 	return &Graph[N]{
-		nodes:    btree.NewMap[string, N](degree),
-		exact:    btree.NewBTreeGOptions(edge.less, opts),
-		prefixes: btree.NewBTreeGOptions(edge.less, opts),
+		nodes: newTrie[N](hash),
+		order: &order{
+			keys:     btree.NewMap[string, struct{}](degree),
+			exact:    btree.NewBTreeGOptions(edge.less, opts),
+			prefixes: btree.NewBTreeGOptions(edge.less, opts),
+		},
 	}
 }
 
 // Copy returns a graph with the same content. Changes of one are not seen by
 // the other. O(1).
 func (g *Graph[N]) Copy() *Graph[N] {
-	return &Graph[N]{nodes: g.nodes.Copy(), exact: g.exact.Copy(), prefixes: g.prefixes.Copy()}
+	g.shared = true
+	return &Graph[N]{nodes: g.nodes.copy(), order: g.order, shared: true}
+}
+
+// change returns the order, to be changed.
+func (g *Graph[N]) change() *order {
+	if g.shared {
+		g.order = &order{keys: g.keys.Copy(), exact: g.exact.Copy(), prefixes: g.prefixes.Copy()}
+		g.shared = false
+	}
+	return g.order
 }
 
 // Len is the number of nodes.
-func (g *Graph[N]) Len() int { return g.nodes.Len() }
+func (g *Graph[N]) Len() int { return g.nodes.len }
 
 // Get returns the node with the key.
-func (g *Graph[N]) Get(key string) (N, bool) { return g.nodes.Get(key) }
+func (g *Graph[N]) Get(key string) (N, bool) { return g.nodes.get(key) }
 
-// Set adds or replaces the node with the key.
-func (g *Graph[N]) Set(key string, n N) { g.nodes.Set(key, n) }
+// Set adds the node, or replaces the one with the same key.
+func (g *Graph[N]) Set(n N) {
+	if g.nodes.set(n) {
+		g.change().keys.Set(n.Key(), struct{}{})
+	}
+}
 
 // Delete removes the node with the key, if there is one. Edges stay.
-func (g *Graph[N]) Delete(key string) { g.nodes.Delete(key) }
+func (g *Graph[N]) Delete(key string) {
+	if g.nodes.delete(key) {
+		g.change().keys.Delete(key)
+	}
+}
 
 // Ascend calls visit for the nodes whose keys have the prefix, in the order of
 // their keys, until visit returns false. visit must not change the graph.
 func (g *Graph[N]) Ascend(prefix string, visit func(key string, n N) bool) {
-	if prefix == "" {
-		g.nodes.Scan(visit)
-		return
-	}
-	g.nodes.Ascend(prefix, func(key string, n N) bool {
-		return strings.HasPrefix(key, prefix) && visit(key, n)
+	g.keys.Ascend(prefix, func(key string, _ struct{}) bool {
+		if !strings.HasPrefix(key, prefix) {
+			return false
+		}
+		n, _ := g.nodes.get(key)
+		return visit(key, n)
 	})
 }
 
 // Seek returns the first node whose key is equal to or greater than the key.
 func (g *Graph[N]) Seek(key string) (found string, n N, ok bool) {
-	g.nodes.Ascend(key, func(k string, v N) bool {
-		found, n, ok = k, v, true
+	g.keys.Ascend(key, func(k string, _ struct{}) bool {
+		found, ok = k, true
 		return false
 	})
+	if ok {
+		n, _ = g.nodes.get(found)
+	}
 	return found, n, ok
 }
 
 // SeekBack returns the last node whose key is less than the key.
 func (g *Graph[N]) SeekBack(key string) (found string, n N, ok bool) {
-	g.nodes.Descend(key, func(k string, v N) bool {
+	g.keys.Descend(key, func(k string, _ struct{}) bool {
 		if k == key {
 			return true
 		}
-		found, n, ok = k, v, true
+		found, ok = k, true
 		return false
 	})
+	if ok {
+		n, _ = g.nodes.get(found)
+	}
 	return found, n, ok
 }
 
 // Need records that source needs the key target. Repeating it changes nothing.
-func (g *Graph[N]) Need(target, source string) { g.exact.Set(edge{target, source}) }
+func (g *Graph[N]) Need(target, source string) { g.change().exact.Set(edge{target, source}) }
 
 // Unneed takes Need back.
-func (g *Graph[N]) Unneed(target, source string) { g.exact.Delete(edge{target, source}) }
+func (g *Graph[N]) Unneed(target, source string) { g.change().exact.Delete(edge{target, source}) }
 
 // NeedPrefix records that source needs a key with the prefix.
-func (g *Graph[N]) NeedPrefix(prefix, source string) { g.prefixes.Set(edge{prefix, source}) }
+func (g *Graph[N]) NeedPrefix(prefix, source string) { g.change().prefixes.Set(edge{prefix, source}) }
 
 // UnneedPrefix takes NeedPrefix back.
-func (g *Graph[N]) UnneedPrefix(prefix, source string) { g.prefixes.Delete(edge{prefix, source}) }
+func (g *Graph[N]) UnneedPrefix(prefix, source string) {
+	g.change().prefixes.Delete(edge{prefix, source})
+}
 
 // Needers appends to dst the keys of those who need the key, directly or by a
 // prefix, sorted and without duplicates, and returns the result. Its cost is

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -10,9 +11,17 @@ import (
 	"pgregory.net/rapid"
 )
 
+// number is a node.
+type number struct {
+	key string
+	n   int
+}
+
+func (n number) Key() string { return n.key }
+
 // model is the graph as plain maps.
 type model struct {
-	nodes    map[string]int
+	nodes    map[string]number
 	exact    map[[2]string]bool
 	prefixes map[[2]string]bool
 }
@@ -38,14 +47,14 @@ func (m model) needers(key string) []string {
 
 var keys = []string{"", "a", "a/", "a/b", "a/b/", "a/b/c", "a/bc", "ab", "b", "b/a", "b/b", "é", "é/a"}
 
-func check(t *rapid.T, what string, g *Graph[int], m model) {
+func check(t *rapid.T, what string, g *Graph[number], m model) {
 	if g.Len() != len(m.nodes) {
 		t.Fatalf("%s: %d nodes, want %d", what, g.Len(), len(m.nodes))
 	}
 	for _, key := range keys {
 		n, ok := g.Get(key)
 		if want, wantOK := m.nodes[key]; n != want || ok != wantOK {
-			t.Fatalf("%s: node %q is %d %v, want %d %v", what, key, n, ok, want, wantOK)
+			t.Fatalf("%s: node %q is %v %v, want %v %v", what, key, n, ok, want, wantOK)
 		}
 		want := m.needers(key)
 		if got := g.Needers(nil, key); !slices.Equal(got, want) {
@@ -55,7 +64,7 @@ func check(t *rapid.T, what string, g *Graph[int], m model) {
 			t.Fatalf("%s: HasNeeders(%q) is %v", what, key, !(len(want) > 0))
 		}
 		var got, in []string
-		g.Ascend(key, func(k string, _ int) bool { got = append(got, k); return true })
+		g.Ascend(key, func(k string, _ number) bool { got = append(got, k); return true })
 		for k := range m.nodes {
 			if strings.HasPrefix(k, key) {
 				in = append(in, k)
@@ -79,19 +88,26 @@ func check(t *rapid.T, what string, g *Graph[int], m model) {
 // what a plain model says.
 func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := New[int]()
-		m := model{map[string]int{}, map[[2]string]bool{}, map[[2]string]bool{}}
+		// Hashes that hardly differ, or only in bits that are looked at late.
+		distinct := rapid.SampledFrom([]uint64{1, 2, 3, 1 << 20}).Draw(t, "hashes")
+		shift := rapid.SampledFrom([]int{0, 3, 31, 62}).Draw(t, "shift")
+		g := newGraph[number](func(key string) uint64 {
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(key))
+			return h.Sum64() % distinct << shift
+		})
+		m := model{map[string]number{}, map[[2]string]bool{}, map[[2]string]bool{}}
 		type pair struct {
-			g *Graph[int]
+			g *Graph[number]
 			m model
 		}
 		var copies []pair
 		key := rapid.SampledFrom(keys)
 		t.Repeat(map[string]func(*rapid.T){
 			"Set": func(t *rapid.T) {
-				k, v := key.Draw(t, "key"), rapid.Int().Draw(t, "value")
-				g.Set(k, v)
-				m.nodes[k] = v
+				n := number{key.Draw(t, "key"), rapid.Int().Draw(t, "value")}
+				g.Set(n)
+				m.nodes[n.key] = n
 			},
 			"Delete": func(t *rapid.T) {
 				k := key.Draw(t, "key")
@@ -127,4 +143,19 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 			},
 		})
 	})
+}
+
+// Who was many is small again.
+func TestDeletesTakeBranchesAway(t *testing.T) {
+	g := New[number]()
+	const n = 10_000
+	for i := range n {
+		g.Set(number{fmt.Sprint(i), i})
+	}
+	for i := 1; i < n; i++ {
+		g.Delete(fmt.Sprint(i))
+	}
+	if got, ok := g.Get("0"); !ok || g.Len() != 1 || len(g.nodes.root.nodes) != 1 || len(g.nodes.root.children) != 0 {
+		t.Errorf("left are %v %v, in %d nodes and %d branches below the root", got, ok, len(g.nodes.root.nodes), len(g.nodes.root.children))
+	}
 }
