@@ -8,10 +8,13 @@
 //	             ^
 //	             └── startup: persisted allocations, local pods, KubeState pods
 //
+//	custom network ──> its subnet's part of the node ──> pool ──> addresses of custom interfaces
+//
 // Nodes do not talk to each other about addresses: the ID divides the space.
 //
 // A pod's address is held while the pod is wired on this node or its Kubernetes
 // object exists and is not finished; it is released when neither is so. A
 // restarted sandbox therefore keeps its address. Released addresses are used
-// again as late as possible: allocation goes round the subnet.
+// again as late as possible: allocation goes round the subnet. The addresses of
+// custom interfaces (custom.go) are part of the pod's record, and go with it.
 package ipam

@@ -62,12 +62,12 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 	known := i.pools.addresses(event.Pod)
 	err := i.learnAssigned(event)
 	if err == nil {
-		err = i.saved.save(ctx, event.Pod, i.pools.addresses(event.Pod))
+		err = i.save(ctx, event.Pod)
 	}
 	if err != nil {
 		for _, addr := range i.pools.addresses(event.Pod) {
 			if !slices.Contains(known, addr) {
-				i.pools.of(addr).release(event.Pod)
+				i.pools.of(addr).release(mainOf(event.Pod))
 			}
 		}
 		return nil, err

@@ -50,13 +50,14 @@ type IPAM struct {
 	saved  records
 	log    *slog.Logger
 
-	mu    sync.RWMutex
-	pools pools // nil before the first resync
+	mu     sync.RWMutex
+	pools  pools // nil before the first resync
+	custom custom
 }
 
 // New returns the plugin, which keeps allocations in db.
 func New(config Config, nodes Nodes, pods PodSource, loop controller.EventLoop, db store.Broker, log *slog.Logger) *IPAM {
-	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log}
+	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log, custom: newCustom()}
 }
 
 // Plan returns the addresses that follow from node IDs.
@@ -86,8 +87,8 @@ func (i *IPAM) GetPodFromIP(addr netip.Addr) (podmanager.PodID, bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	if p := i.pools.of(addr); p != nil {
-		id, ok := p.byAddr[addr]
-		return id, ok
+		o, ok := p.byAddr[addr]
+		return o.pod, ok
 	}
 	return podmanager.PodID{}, false
 }
@@ -99,7 +100,7 @@ func (i *IPAM) Usage() (used, capacity uint64) {
 	defer i.mu.RUnlock()
 	for _, p := range i.pools {
 		if capacity == 0 || p.capacity() < capacity {
-			used, capacity = uint64(len(p.byPod)), p.capacity()
+			used, capacity = uint64(len(p.byOwner)), p.capacity()
 		}
 	}
 	return used, capacity
@@ -130,13 +131,13 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 	if resyncCount == 1 || !i.pools.haveSubnets(subnets) {
 		i.pools = nil
 		for _, subnet := range subnets {
-			i.pools = append(i.pools, newPool(subnet))
+			i.pools = append(i.pools, newPool(subnet, "ipamConfig.podSubnetOneNodePrefixLen"))
 		}
 		if err := i.restore(ctx); err != nil {
 			return controller.NewFatalError(err)
 		}
 	}
-	for id := range i.pools.pods() {
+	for id := range i.allPods() {
 		if len(i.holders(id)) == 0 {
 			i.release(ctx, id)
 		}
@@ -185,6 +186,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	i.custom.forget()
 	for _, r := range list {
 		for _, addr := range []netip.Addr{r.IP, r.Second} {
 			if !addr.IsValid() {
@@ -196,7 +198,8 @@ func (i *IPAM) restore(ctx context.Context) error {
 			}
 			i.pools.of(addr).moveTo(addr) // the newest record is the last one
 		}
-		if len(i.pools.addresses(r.id)) == 0 {
+		i.restoreCustom(log, r)
+		if len(i.pools.addresses(r.id)) == 0 && len(i.custom.ips[r.id]) == 0 {
 			i.saved.remove(ctx, r.id, log)
 		}
 	}
@@ -209,7 +212,7 @@ func (i *IPAM) learnAddress(id podmanager.PodID, addr netip.Addr) error {
 	if p == nil {
 		return fmt.Errorf("%v is in no pod subnet of this node", addr)
 	}
-	return p.learn(id, addr)
+	return p.learn(mainOf(id), addr)
 }
 
 // learnAll takes over the addresses of Kubernetes' pods, in ascending order.
@@ -247,7 +250,7 @@ func (i *IPAM) addressesHere(p *podmanager.Pod) []netip.Addr {
 func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	var learned bool
 	for _, addr := range i.addressesHere(p) {
-		if _, known := i.pools.of(addr).byPod[p.ID]; known {
+		if _, known := i.pools.of(addr).byOwner[mainOf(p.ID)]; known {
 			continue
 		}
 		if err := i.learnAddress(p.ID, addr); err != nil {
@@ -259,7 +262,7 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	if !learned {
 		return false
 	}
-	if err := i.saved.save(ctx, p.ID, i.pools.addresses(p.ID)); err != nil {
+	if err := i.save(ctx, p.ID); err != nil {
 		controller.Logger(ctx, i.log).Warn("Address learned from Kubernetes was not persisted", "pod", p.ID, "error", err)
 	}
 	return true
@@ -274,15 +277,21 @@ func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr,
 	if err != nil {
 		return nil, err
 	}
-	if err := i.saved.save(ctx, id, addrs); err != nil {
+	if err := i.save(ctx, id); err != nil {
 		undo()
 		return nil, err
 	}
 	return addrs, nil
 }
 
+// save persists all addresses of a pod.
+func (i *IPAM) save(ctx context.Context, id podmanager.PodID) error {
+	return i.saved.save(ctx, id, i.pools.addresses(id), i.custom.ips[id])
+}
+
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
 	i.pools.release(id)
+	i.releaseCustom(id)
 	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))
 }
 
@@ -312,6 +321,9 @@ func (i *IPAM) releaseUnlessHeld(ctx context.Context, id podmanager.PodID, gone 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	addrs := i.pools.addresses(id)
+	for _, c := range i.custom.ips[id] {
+		addrs = append(addrs, c.IP)
+	}
 	if len(addrs) == 0 {
 		return ""
 	}

@@ -12,6 +12,21 @@ import (
 // ErrExhausted is wrapped when all addresses of the node are in use.
 var ErrExhausted = errors.New("no IP address is free for allocation in the subnet")
 
+// owner is what has an address: a pod, or a custom interface of a pod.
+type owner struct {
+	pod   podmanager.PodID
+	iface string // "" for the pod's main interface
+}
+
+func mainOf(id podmanager.PodID) owner { return owner{pod: id} }
+
+func (o owner) String() string {
+	if o.iface == "" {
+		return fmt.Sprintf("pod %v", o.pod)
+	}
+	return fmt.Sprintf("interface %s of pod %v", o.iface, o.pod)
+}
+
 // pool assigns the addresses of one subnet to pods.
 //
 //	#0 network | #1 gateway | #2 … #2^n-3 pods | #2^n-2 NAT loopback | #2^n-1 broadcast
@@ -19,15 +34,17 @@ var ErrExhausted = errors.New("no IP address is free for allocation in the subne
 // Allocation continues behind the last address assigned and goes round at the
 // end.
 type pool struct {
-	subnet netip.Prefix
-	last   uint64
-	byPod  map[podmanager.PodID]netip.Addr
-	byAddr map[netip.Addr]podmanager.PodID
+	subnet  netip.Prefix
+	last    uint64
+	byOwner map[owner]netip.Addr
+	byAddr  map[netip.Addr]owner
+	// option says how to make it larger.
+	option string
 }
 
-func newPool(subnet netip.Prefix) *pool {
-	return &pool{subnet: subnet, last: podGatewayNumber,
-		byPod: make(map[podmanager.PodID]netip.Addr), byAddr: make(map[netip.Addr]podmanager.PodID)}
+func newPool(subnet netip.Prefix, option string) *pool {
+	return &pool{subnet: subnet, last: podGatewayNumber, option: option,
+		byOwner: make(map[owner]netip.Addr), byAddr: make(map[netip.Addr]owner)}
 }
 
 // end is the first number behind those of pods.
@@ -36,14 +53,14 @@ func (p *pool) end() uint64 { return 1<<min(cidr.HostBits(p.subnet), maxNumbered
 // capacity is the number of pods that have room.
 func (p *pool) capacity() uint64 { return p.end() - podGatewayNumber - 1 }
 
-// allocate returns the address of a pod, a new one if it has none.
-func (p *pool) allocate(id podmanager.PodID) (netip.Addr, error) {
-	if addr, ok := p.byPod[id]; ok {
+// allocate returns the address of an owner, a new one if it has none.
+func (p *pool) allocate(o owner) (netip.Addr, error) {
+	if addr, ok := p.byOwner[o]; ok {
 		return addr, nil
 	}
 	if uint64(len(p.byAddr)) >= p.capacity() {
-		return netip.Addr{}, fmt.Errorf("%w %v: all %d are in use; remove pods, or enlarge the subnet with ipamConfig.podSubnetOneNodePrefixLen",
-			ErrExhausted, p.subnet, p.capacity())
+		return netip.Addr{}, fmt.Errorf("%w %v: all %d are in use; remove pods, or enlarge the subnet with %s",
+			ErrExhausted, p.subnet, p.capacity(), p.option)
 	}
 	number := p.last
 	for {
@@ -52,32 +69,32 @@ func (p *pool) allocate(id podmanager.PodID) (netip.Addr, error) {
 		}
 		addr := cidr.Add(p.subnet.Addr(), number)
 		if _, used := p.byAddr[addr]; !used {
-			p.assign(id, addr)
+			p.assign(o, addr)
 			p.last = number
 			return addr, nil
 		}
 	}
 }
 
-func (p *pool) assign(id podmanager.PodID, addr netip.Addr) {
-	p.byPod[id], p.byAddr[addr] = addr, id
+func (p *pool) assign(o owner, addr netip.Addr) {
+	p.byOwner[o], p.byAddr[addr] = addr, o
 }
 
-// learn assigns an address that the pod already uses.
-func (p *pool) learn(id podmanager.PodID, addr netip.Addr) error {
+// learn assigns an address that the owner already uses.
+func (p *pool) learn(o owner, addr netip.Addr) error {
 	number, ok := cidr.Index(p.subnet, addr)
 	switch {
 	case !ok || number <= podGatewayNumber || number >= p.end():
 		return fmt.Errorf("%v is not an address for pods in %v", addr, p.subnet)
-	case p.byPod[id] == addr:
+	case p.byOwner[o] == addr:
 		return nil
-	case p.byPod[id].IsValid():
-		return fmt.Errorf("pod %v already has the address %v", id, p.byPod[id])
+	case p.byOwner[o].IsValid():
+		return fmt.Errorf("%v already has the address %v", o, p.byOwner[o])
 	}
 	if other, used := p.byAddr[addr]; used {
-		return fmt.Errorf("%v belongs to pod %v", addr, other)
+		return fmt.Errorf("%v belongs to %v", addr, other)
 	}
-	p.assign(id, addr)
+	p.assign(o, addr)
 	return nil
 }
 
@@ -88,7 +105,7 @@ func (p *pool) moveTo(addr netip.Addr) {
 	}
 }
 
-func (p *pool) release(id podmanager.PodID) {
-	delete(p.byAddr, p.byPod[id])
-	delete(p.byPod, id)
+func (p *pool) release(o owner) {
+	delete(p.byAddr, p.byOwner[o])
+	delete(p.byOwner, o)
 }

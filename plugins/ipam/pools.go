@@ -14,7 +14,7 @@ type pools []*pool
 func (ps pools) addresses(id podmanager.PodID) []netip.Addr {
 	var addrs []netip.Addr
 	for _, p := range ps {
-		if addr, ok := p.byPod[id]; ok {
+		if addr, ok := p.byOwner[mainOf(id)]; ok {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -28,8 +28,8 @@ func (ps pools) complete(id podmanager.PodID) bool { return len(ps.addresses(id)
 func (ps pools) pods() map[podmanager.PodID]bool {
 	ids := make(map[podmanager.PodID]bool)
 	for _, p := range ps {
-		for id := range p.byPod {
-			ids[id] = true
+		for o := range p.byOwner {
+			ids[o.pod] = true
 		}
 	}
 	return ids
@@ -41,14 +41,14 @@ func (ps pools) allocate(id podmanager.PodID) (addrs []netip.Addr, undo func(), 
 	var fresh []*pool
 	undo = func() {
 		for _, p := range fresh {
-			p.release(id)
+			p.release(mainOf(id))
 		}
 	}
 	for _, p := range ps {
-		if _, known := p.byPod[id]; !known {
+		if _, known := p.byOwner[mainOf(id)]; !known {
 			fresh = append(fresh, p)
 		}
-		addr, err := p.allocate(id)
+		addr, err := p.allocate(mainOf(id))
 		if err != nil {
 			undo()
 			return nil, undo, err
@@ -70,7 +70,7 @@ func (ps pools) of(addr netip.Addr) *pool {
 
 func (ps pools) release(id podmanager.PodID) {
 	for _, p := range ps {
-		p.release(id)
+		p.release(mainOf(id))
 	}
 }
 

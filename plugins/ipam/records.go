@@ -24,6 +24,8 @@ type record struct {
 	IP netip.Addr `json:"ip"`
 	// Second is the address of the other IP version, in a dual-stack cluster.
 	Second netip.Addr `json:"second,omitzero"`
+	// Custom are the addresses of custom interfaces.
+	Custom []customIP `json:"custom,omitempty"`
 	// Seq grows with each allocation: the newest one tells where to go on.
 	Seq uint64 `json:"seq"`
 }
@@ -61,9 +63,13 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 	return list, nil
 }
 
-func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.Addr) error {
+// save replaces the record of a pod.
+func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.Addr, custom []customIP) error {
 	r.seq++
-	rec := record{IP: addrs[0], Seq: r.seq}
+	rec := record{Custom: custom, Seq: r.seq}
+	if len(addrs) > 0 {
+		rec.IP = addrs[0]
+	}
 	if len(addrs) > 1 {
 		rec.Second = addrs[1]
 	}

@@ -21,7 +21,8 @@ type AllocationsReport struct {
 
 // PodAllocation tells the addresses of a pod.
 type PodAllocation struct {
-	PodID  podmanager.PodID
+	PodID podmanager.PodID
+	// MainIP is "" for a pod of which only custom interfaces have addresses.
 	MainIP string
 	// IPs are MainIP and, in a dual-stack cluster, the address of the other IP
 	// version.
@@ -38,12 +39,17 @@ func (i *IPAM) Report() AllocationsReport {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	report := AllocationsReport{Pods: []PodAllocation{}}
-	for id := range i.pools.pods() {
+	for id := range i.allPods() {
 		allocation := PodAllocation{PodID: id, CustomIfIPs: map[string]string{}, HeldBy: []string{}}
 		for _, addr := range i.pools.addresses(id) {
 			allocation.IPs = append(allocation.IPs, addr.String())
 		}
-		allocation.MainIP = allocation.IPs[0]
+		if len(allocation.IPs) > 0 {
+			allocation.MainIP = allocation.IPs[0]
+		}
+		for _, c := range i.custom.ips[id] {
+			allocation.CustomIfIPs[c.Interface] = c.IP.String()
+		}
 		for _, h := range i.holders(id) {
 			allocation.HeldBy = append(allocation.HeldBy, string(h))
 		}

@@ -1,0 +1,329 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/plugins/ipam/cidr"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// A pod may have custom interfaces beside its main one, each in a network: a custom
+// one, with a subnet of its own that the nodes' IDs divide like that of the pods,
+// or the default one, where the address is one more of the node's pod subnet.
+
+// DefaultNetwork is the name of the network of the pods' main interfaces. As a
+// network of custom interfaces, "" means it, too.
+const DefaultNetwork = "default"
+
+// ErrNoNetwork is wrapped when a custom network is not known (yet).
+var ErrNoNetwork = errors.New("custom network is not known")
+
+// CustomNetwork is a network of custom interfaces that has IP addresses.
+type CustomNetwork struct {
+	Name string
+	// Subnet of all nodes, and the prefix length of the part of each.
+	Subnet     netip.Prefix
+	OneNodeLen int
+}
+
+// PodSubnet returns the part of a node. Its gateway is as in the default network.
+func (n *CustomNetwork) PodSubnet(nodeID uint32) (netip.Prefix, error) {
+	return nodePart("subnetCIDR of custom network "+n.Name, n.Subnet, n.OneNodeLen, nodeID)
+}
+
+// validate checks what people have written.
+func (n *CustomNetwork) validate() error {
+	const room = 3 // bits: for gateway, NAT loopback and some pods
+	switch {
+	case n.Name == "" || n.Name == DefaultNetwork:
+		return fmt.Errorf("custom network %q: give it another name than that of the pods' default network", n.Name)
+	case !n.Subnet.IsValid() || n.Subnet != n.Subnet.Masked():
+		return fmt.Errorf("subnetCIDR %v of custom network %s is no network: write it like 10.4.0.0/16", n.Subnet, n.Name)
+	case n.OneNodeLen <= n.Subnet.Bits() || n.OneNodeLen > n.Subnet.Addr().BitLen()-room:
+		return fmt.Errorf("subnetOneNodePrefix %d of custom network %s: it must be from %d to %d, as subnetCIDR is %v",
+			n.OneNodeLen, n.Name, n.Subnet.Bits()+1, n.Subnet.Addr().BitLen()-room, n.Subnet)
+	}
+	return nil
+}
+
+// customIP is the address of a custom interface.
+type customIP struct {
+	Interface string     `json:"interface"`
+	Network   string     `json:"network"`
+	IP        netip.Addr `json:"ip"`
+}
+
+// custom is what IPAM knows of custom networks and interfaces.
+type custom struct {
+	networks map[string]*customPool
+	// ips by pod, sorted by interface. Those of a network that is not known yet
+	// wait for it.
+	ips map[podmanager.PodID][]customIP
+}
+
+// customPool is a network with the addresses of this node.
+type customPool struct {
+	CustomNetwork
+	*pool
+}
+
+func newCustom() custom {
+	return custom{networks: map[string]*customPool{}, ips: map[podmanager.PodID][]customIP{}}
+}
+
+// forget drops the addresses, before they are read again.
+func (c *custom) forget() {
+	clear(c.ips)
+	for _, n := range c.networks {
+		n.pool = newPool(n.pool.subnet, n.pool.option)
+	}
+}
+
+// find returns the address of a custom interface.
+func (c *custom) find(o owner) (customIP, bool) {
+	for _, ip := range c.ips[o.pod] {
+		if ip.Interface == o.iface {
+			return ip, true
+		}
+	}
+	return customIP{}, false
+}
+
+func (c *custom) add(id podmanager.PodID, ip customIP) {
+	c.ips[id] = append(slices.Clone(c.ips[id]), ip)
+	slices.SortFunc(c.ips[id], func(a, b customIP) int { return cmp.Compare(a.Interface, b.Interface) })
+}
+
+func (c *custom) remove(o owner) {
+	c.ips[o.pod] = slices.DeleteFunc(slices.Clone(c.ips[o.pod]), func(ip customIP) bool { return ip.Interface == o.iface })
+	if len(c.ips[o.pod]) == 0 {
+		delete(c.ips, o.pod)
+	}
+}
+
+// SetCustomNetwork makes a custom network known, or changes it. Interfaces keep
+// their addresses as far as these are in the node's part of the network; those of
+// other interfaces are released. The node has its ID.
+func (i *IPAM) SetCustomNetwork(ctx context.Context, n CustomNetwork) error {
+	if err := n.validate(); err != nil {
+		return err
+	}
+	nodeID := i.nodes.GetNodeID()
+	if nodeID == 0 {
+		return fmt.Errorf("custom network %s: this node has no ID yet", n.Name)
+	}
+	subnet, err := n.PodSubnet(nodeID)
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.custom.networks[n.Name]
+	if before != nil && before.CustomNetwork == n {
+		return nil
+	}
+	p := newPool(subnet, "subnetOneNodePrefix of custom network "+n.Name)
+	if before != nil && before.subnet == subnet {
+		p.last = before.last
+	}
+	i.custom.networks[n.Name] = &customPool{n, p}
+	for _, id := range i.custom.podsIn(n.Name) {
+		i.learnCustom(ctx, id, n.Name, p)
+	}
+	return nil
+}
+
+// learnCustom gives the interfaces of a pod their addresses in a new pool.
+func (i *IPAM) learnCustom(ctx context.Context, id podmanager.PodID, network string, p *pool) {
+	changed := false
+	for _, ip := range i.custom.ips[id] {
+		o := owner{id, ip.Interface}
+		if ip.Network != network {
+			continue
+		}
+		if err := p.learn(o, ip.IP); err != nil {
+			i.log.Warn("Address of a custom interface is released: the network has changed", "pod", id, "interface", ip.Interface, "network", network, "error", err)
+			i.custom.remove(o)
+			changed = true
+		} else if number, _ := cidr.Index(p.subnet, ip.IP); number > p.last {
+			p.last = number
+		}
+	}
+	if changed {
+		if err := i.save(ctx, id); err != nil {
+			i.log.Error("Release of addresses of custom interfaces was not persisted", "pod", id, "error", err)
+		}
+	}
+}
+
+// RemoveCustomNetwork releases all addresses of a custom network.
+func (i *IPAM) RemoveCustomNetwork(ctx context.Context, name string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.custom.networks, name)
+	var errs []error
+	for _, id := range i.custom.podsIn(name) {
+		for _, ip := range i.custom.ips[id] {
+			if ip.Network == name {
+				i.custom.remove(owner{id, ip.Interface})
+			}
+		}
+		errs = append(errs, i.save(ctx, id))
+	}
+	return errors.Join(errs...)
+}
+
+// podsIn returns the pods with interfaces in a custom network, sorted.
+func (c *custom) podsIn(network string) []podmanager.PodID {
+	var ids []podmanager.PodID
+	for id, ips := range c.ips {
+		if slices.ContainsFunc(ips, func(ip customIP) bool { return ip.Network == network }) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b podmanager.PodID) int { return cmp.Compare(a.String(), b.String()) })
+	return ids
+}
+
+// CustomPodSubnet returns this node's part of a custom network; false if that is
+// not known.
+func (i *IPAM) CustomPodSubnet(network string) (netip.Prefix, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if n := i.custom.networks[network]; n != nil {
+		return n.subnet, true
+	}
+	return netip.Prefix{}, false
+}
+
+// poolOf returns the pool of a network for custom interfaces. The caller holds the
+// lock.
+func (i *IPAM) poolOf(network string) (*pool, error) {
+	if network != DefaultNetwork {
+		if n := i.custom.networks[network]; n != nil {
+			return n.pool, nil
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNoNetwork, network)
+	}
+	switch {
+	case i.config.ExternalIPAM():
+		return nil, fmt.Errorf("with ipamConfig.useExternalIPAM, custom interfaces have no addresses in the default network: use a custom network")
+	case len(i.pools) == 0:
+		return nil, fmt.Errorf("addresses are not known before the first resync")
+	}
+	return i.pools[0], nil
+}
+
+// AllocatePodCustomIfIP returns the address of a custom interface of a pod of this
+// node in a network, persisted: the one it has there, or a new one. It is released
+// with those of the pod. In the default network it is of the first IP version.
+func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) (netip.Addr, error) {
+	if iface == "" {
+		return netip.Addr{}, fmt.Errorf("custom interface of pod %v has no name", id)
+	}
+	network = cmp.Or(network, DefaultNetwork)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	o := owner{id, iface}
+	p, err := i.poolOf(network)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("address of %v: %w", o, err)
+	}
+	had, has := i.custom.find(o)
+	if has && had.Network == network && p.byOwner[o] == had.IP {
+		return had.IP, nil
+	}
+	addr, err := p.allocate(o)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("address of %v in network %s: %w", o, network, err)
+	}
+	i.custom.remove(o)
+	i.custom.add(id, customIP{Interface: iface, Network: network, IP: addr})
+	if err := i.save(ctx, id); err != nil {
+		p.release(o)
+		i.custom.remove(o)
+		if has {
+			i.custom.add(id, had)
+		}
+		return netip.Addr{}, err
+	}
+	if has { // the interface has moved from another network
+		if before, err := i.poolOf(had.Network); err == nil && before != p {
+			before.release(o)
+		}
+	}
+	return addr, nil
+}
+
+// GetPodCustomIfIP returns the address of a custom interface in a network.
+func (i *IPAM) GetPodCustomIfIP(id podmanager.PodID, iface, network string) (netip.Addr, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	ip, ok := i.custom.find(owner{id, iface})
+	if !ok || ip.Network != cmp.Or(network, DefaultNetwork) {
+		return netip.Addr{}, false
+	}
+	return ip.IP, true
+}
+
+// ReleasePodCustomIfIP releases the address of a custom interface; none is no error.
+func (i *IPAM) ReleasePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	o := owner{id, iface}
+	ip, ok := i.custom.find(o)
+	if !ok {
+		return nil
+	}
+	i.custom.remove(o)
+	if err := i.save(ctx, id); err != nil {
+		i.custom.add(id, ip)
+		return err
+	}
+	if p, err := i.poolOf(ip.Network); err == nil {
+		p.release(o)
+	}
+	return nil
+}
+
+// releaseCustom releases the addresses of all custom interfaces of a pod. The
+// caller holds the lock and removes the record.
+func (i *IPAM) releaseCustom(id podmanager.PodID) {
+	for _, ip := range i.custom.ips[id] {
+		if p, err := i.poolOf(ip.Network); err == nil {
+			p.release(owner{id, ip.Interface})
+		}
+	}
+	delete(i.custom.ips, id)
+}
+
+// restoreCustom takes over the addresses of custom interfaces from a record.
+func (i *IPAM) restoreCustom(log *slog.Logger, r record) {
+	for _, ip := range r.Custom {
+		p, err := i.poolOf(ip.Network)
+		if err == nil {
+			err = p.learn(owner{r.id, ip.Interface}, ip.IP)
+		}
+		if err != nil && !errors.Is(err, ErrNoNetwork) {
+			log.Warn("Persisted address of a custom interface is no longer valid", "pod", r.id, "interface", ip.Interface, "network", ip.Network, "error", err)
+			continue
+		}
+		i.custom.add(r.id, ip)
+	}
+}
+
+// allPods returns all pods that have an address. The caller holds the lock.
+func (i *IPAM) allPods() map[podmanager.PodID]bool {
+	ids := i.pools.pods()
+	for id := range maps.Keys(i.custom.ips) {
+		ids[id] = true
+	}
+	return ids
+}

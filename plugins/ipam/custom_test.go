@@ -1,0 +1,216 @@
+package ipam_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// red has room for 4 interfaces on each node.
+var red = ipam.CustomNetwork{Name: "red", Subnet: netip.MustParsePrefix("10.4.0.0/16"), OneNodeLen: 29}
+
+func (n *node) mustCustom(t tb, pod, iface, network, want string) {
+	t.Helper()
+	if got, err := n.ipam.AllocatePodCustomIfIP(ctx, id(pod), iface, network); err != nil || got.String() != want {
+		t.Fatal(fmt.Sprintf("interface %s of %s in network %q: %v, %v; want %s", iface, pod, network, got, err, want))
+	}
+}
+
+func startCustom(t tb, networks ...ipam.CustomNetwork) *node {
+	t.Helper()
+	n := start(t, defaults, 2)
+	n.setNetworks(t, networks...)
+	return n
+}
+
+func (n *node) setNetworks(t tb, networks ...ipam.CustomNetwork) {
+	t.Helper()
+	for _, network := range networks {
+		if err := n.ipam.SetCustomNetwork(ctx, network); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (n *node) customIfIPs(name string) string {
+	for _, p := range n.ipam.Report().Pods {
+		if p.PodID == id(name) {
+			var list []string
+			for _, iface := range slices.Sorted(maps.Keys(p.CustomIfIPs)) {
+				list = append(list, iface+" "+p.CustomIfIPs[iface])
+			}
+			return strings.Join(list, ", ")
+		}
+	}
+	return "none"
+}
+
+func TestCustomInterfacesGetAddresses(t *testing.T) {
+	blue := ipam.CustomNetwork{Name: "blue", Subnet: netip.MustParsePrefix("fd44::/48"), OneNodeLen: 64}
+	n := startCustom(t, red, blue)
+	n.mustAdd(t, "a", "10.1.2.2")
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
+	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18") // again
+	n.mustCustom(t, "a", "net3", "blue", "fd44:0:0:2::2")
+	n.mustCustom(t, "a", "net4", "", "10.1.2.3") // the default network
+	n.mustAdd(t, "b", "10.1.2.4")
+	if subnet, ok := n.ipam.CustomPodSubnet("red"); !ok || subnet.String() != "10.4.0.16/29" {
+		t.Errorf("subnet: %v, %v", subnet, ok)
+	}
+	const want = "net1 10.4.0.18, net2 10.4.0.19, net3 fd44:0:0:2::2, net4 10.1.2.3"
+	if got := n.customIfIPs("a"); got != want {
+		t.Errorf("REST: %s", got)
+	}
+	if addr, ok := n.ipam.GetPodCustomIfIP(id("a"), "net2", "red"); !ok || addr.String() != "10.4.0.19" {
+		t.Errorf("got %v, %v", addr, ok)
+	}
+	for _, of := range [][2]string{{"net2", "blue"}, {"net9", "red"}, {"net2", ""}} {
+		if addr, ok := n.ipam.GetPodCustomIfIP(id("a"), of[0], of[1]); ok {
+			t.Errorf("%v has %v", of, addr)
+		}
+	}
+	if owner, ok := n.ipam.GetPodFromIP(netip.MustParseAddr("10.1.2.3")); !ok || owner != id("a") {
+		t.Errorf("10.1.2.3 belongs to %v, %v", owner, ok)
+	}
+
+	// After a restart the same, whether the network is known at once or not.
+	n.restart(t)
+	if got := n.customIfIPs("a"); got != want {
+		t.Errorf("REST after a restart: %s", got)
+	}
+	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("b"), "net1", "red"); !errors.Is(err, ipam.ErrNoNetwork) {
+		t.Errorf("network that is not known: %v", err)
+	}
+	n.setNetworks(t, red, blue)
+	n.mustCustom(t, "b", "net1", "red", "10.4.0.20")
+	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
+	n.mustCustom(t, "a", "net4", "default", "10.1.2.3")
+
+	// They go with the pod.
+	n.del(t, "a")
+	if got := n.customIfIPs("a"); got != "none" {
+		t.Errorf("REST after DEL: %s", got)
+	}
+	n.mustCustom(t, "b", "net2", "red", "10.4.0.21")
+	n.mustCustom(t, "b", "net3", "red", "10.4.0.18") // round the subnet
+	n.restart(t)
+	if got := n.customIfIPs("a"); got != "none" {
+		t.Errorf("REST after DEL and a restart: %s", got)
+	}
+}
+
+func TestCustomNetworkIsExhausted(t *testing.T) {
+	n := startCustom(t, red)
+	n.mustAdd(t, "a", "10.1.2.2")
+	for i := range 4 {
+		n.mustCustom(t, "a", fmt.Sprintf("net%d", i), "red", fmt.Sprintf("10.4.0.%d", 18+i))
+	}
+	_, err := n.ipam.AllocatePodCustomIfIP(ctx, id("a"), "net4", "red")
+	if !errors.Is(err, ipam.ErrExhausted) || !strings.Contains(err.Error(), "subnetOneNodePrefix of custom network red") {
+		t.Errorf("got %v", err)
+	}
+	if err := n.ipam.ReleasePodCustomIfIP(ctx, id("a"), "net2"); err != nil {
+		t.Fatal(err)
+	}
+	n.mustCustom(t, "a", "net4", "red", "10.4.0.20")
+	n.restart(t)
+	if got := n.customIfIPs("a"); got != "net0 10.4.0.18, net1 10.4.0.19, net3 10.4.0.21, net4 10.4.0.20" {
+		t.Errorf("after a restart: %s", got)
+	}
+}
+
+func TestCustomNetworkChanges(t *testing.T) {
+	n := startCustom(t, red)
+	n.mustAdd(t, "a", "10.1.2.2")
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
+	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
+
+	larger := red
+	larger.OneNodeLen = 24
+	n.setNetworks(t, larger, larger)
+	n.mustCustom(t, "a", "net1", "red", "10.4.2.2") // 10.4.0.18 is another node's now
+	if got := n.customIfIPs("a"); got != "net1 10.4.2.2" {
+		t.Errorf("after the change: %s", got)
+	}
+	wider := larger
+	wider.Subnet = netip.MustParsePrefix("10.4.0.0/15")
+	n.setNetworks(t, wider)
+	n.mustCustom(t, "a", "net1", "red", "10.4.2.2") // still this node's
+	n.mustCustom(t, "a", "net2", "red", "10.4.2.3")
+
+	n.setNetworks(t, ipam.CustomNetwork{Name: "green", Subnet: netip.MustParsePrefix("10.6.0.0/16"), OneNodeLen: 24})
+	n.mustCustom(t, "a", "net1", "green", "10.6.2.2") // moved
+	if got := n.customIfIPs("a"); got != "net1 10.6.2.2, net2 10.4.2.3" {
+		t.Errorf("after the move: %s", got)
+	}
+	if err := n.ipam.RemoveCustomNetwork(ctx, "red"); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.customIfIPs("a"); got != "net1 10.6.2.2" {
+		t.Errorf("after the removal: %s", got)
+	}
+	if _, known := n.ipam.CustomPodSubnet("red"); known {
+		t.Error("the removed network is known")
+	}
+	n.restart(t)
+	if got := n.customIfIPs("a"); got != "net1 10.6.2.2" {
+		t.Errorf("after a restart: %s", got)
+	}
+}
+
+func TestCustomNetworkErrors(t *testing.T) {
+	n := start(t, defaults, 2)
+	for want, edit := range map[string]func(*ipam.CustomNetwork){
+		"another name":              func(c *ipam.CustomNetwork) { c.Name = "default" },
+		"is no network":             func(c *ipam.CustomNetwork) { c.Subnet = netip.MustParsePrefix("10.4.0.1/16") },
+		"subnetCIDR invalid Prefix": func(c *ipam.CustomNetwork) { c.Subnet = netip.Prefix{} },
+		"it must be from 17 to 29":  func(c *ipam.CustomNetwork) { c.OneNodeLen = 16 },
+		"subnetOneNodePrefix 30":    func(c *ipam.CustomNetwork) { c.OneNodeLen = 30 },
+		"out of range": func(c *ipam.CustomNetwork) {
+			c.Subnet, c.OneNodeLen = netip.MustParsePrefix("10.4.0.0/28"), 29
+			n.id = 9
+		},
+	} {
+		n.id = 2
+		network := red
+		edit(&network)
+		if err := n.ipam.SetCustomNetwork(ctx, network); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", network, err, want)
+		}
+	}
+	n.id = 0
+	if err := n.ipam.SetCustomNetwork(ctx, red); err == nil || !strings.Contains(err.Error(), "no ID yet") {
+		t.Errorf("without node ID: %v", err)
+	}
+	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("a"), "", "red"); err == nil {
+		t.Error("interface without a name")
+	}
+	n.external = true
+	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("a"), "net1", ""); err == nil || !strings.Contains(err.Error(), "use a custom network") {
+		t.Errorf("default network with external IPAM: %v", err)
+	}
+}
+
+// A pod that nobody holds loses the addresses of its interfaces at the next resync.
+func TestCustomAddressesOfForgottenPods(t *testing.T) {
+	n := startCustom(t, red)
+	n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), ContainerID: "c-a"}
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18") // before its main address
+	if _, err := n.ipam.Update(ctx, &podmanager.AddPod{Pod: id("a"), ContainerID: "c-a"}, plugintest.Txn{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(n.local, id("a"))
+	n.resync(t)
+	if got := n.customIfIPs("a"); got != "none" {
+		t.Errorf("left: %s", got)
+	}
+}
