@@ -1,0 +1,60 @@
+package contivgrpc
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// Metadata of answers.
+const (
+	// EventMetadata is the sequence number of the event: see `contivctl events`.
+	EventMetadata = "contiv-event"
+	// TxnMetadata is the sequence number of the transaction, if there was one: see
+	// `contivctl txns`. Ligato's clients know the name.
+	TxnMetadata = "seqnum"
+	// WarningMetadata tells of fields that the agent does not know.
+	WarningMetadata = "contiv-warning"
+)
+
+// maxWarnings bounds the metadata of an answer.
+const maxWarnings = 8
+
+// tellOutcome puts the sequence numbers of an outcome into the answer.
+func tellOutcome(ctx context.Context, o controller.Outcome) {
+	md := metadata.Pairs(EventMetadata, strconv.FormatUint(o.Event, 10))
+	if o.Txn != nil {
+		md.Set(TxnMetadata, strconv.FormatUint(o.Txn.SeqNum, 10))
+	}
+	_ = grpc.SetHeader(ctx, md) // fails only outside of calls
+}
+
+// warn tells of unknown fields, such as those of a newer API: they are kept with
+// their values, and have no effect.
+func (s *Service) warn(ctx context.Context, c Change) {
+	var warnings []string
+	for _, key := range slices.Sorted(maps.Keys(c.Values)) {
+		if c.Values[key] == nil {
+			continue
+		}
+		for _, unknown := range models.UnknownFields(c.Values[key]) {
+			warnings = append(warnings, fmt.Sprintf("%s: %v", key, unknown.Err()))
+		}
+	}
+	if len(warnings) == 0 {
+		return
+	}
+	warnings = warnings[:min(len(warnings), maxWarnings)]
+	s.log.Warn("A client sets fields that are not known", "client", c.Client, "fields", warnings)
+	for i, warning := range warnings {
+		warnings[i] = strconv.QuoteToASCII(shorten(warning, maxCause))
+	}
+	_ = grpc.SetHeader(ctx, metadata.MD{WarningMetadata: warnings})
+}

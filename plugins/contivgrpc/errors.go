@@ -1,0 +1,84 @@
+package contivgrpc
+
+import (
+	"context"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/contiv/contiv/api/contiv/rpc"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// A status travels in HTTP headers, whose size clients limit, some to 8 KiB. So
+// its text and its details are bounded, in bytes.
+const (
+	maxText    = 1 << 10
+	maxDetails = 4 << 10
+	maxCause   = 512
+)
+
+// statusError returns the gRPC status of an outcome, nil for success.
+func (s *Service) statusError(o controller.Outcome) error {
+	if o.Err == nil {
+		return nil
+	}
+	st := status.New(code(o.Err), shorten(o.Err.Error(), maxText))
+	if o.Txn != nil {
+		if detailed, err := st.WithDetails(s.transactionError(o)); err == nil {
+			st = detailed
+		}
+	}
+	return st.Err()
+}
+
+func code(err error) codes.Code {
+	switch {
+	case errors.Is(err, controller.ErrQueueFull):
+		return codes.ResourceExhausted
+	case errors.Is(err, controller.ErrClosed), errors.Is(err, controller.ErrAborting):
+		return codes.Unavailable
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	case errors.Is(err, controller.ErrBlockingFollowUp):
+		return codes.Internal
+	}
+	return codes.FailedPrecondition
+}
+
+func (s *Service) transactionError(o controller.Outcome) *rpc.TransactionError {
+	result := &rpc.TransactionError{Transaction: proto.Uint64(o.Txn.SeqNum), Reverted: !o.Accepted}
+	txn, ok := errors.AsType[*kvscheduler.TransactionError](o.Err)
+	if !ok {
+		return result
+	}
+	size := 0
+	for i, e := range txn.Errors {
+		item := &rpc.TransactionError_Item{
+			Key:       e.Key,
+			Operation: e.Operation,
+			Cause:     shorten(e.Err.Error(), maxCause),
+			State:     s.states.ValueStatus(e.Key).GetValue().GetState(),
+		}
+		if size += proto.Size(item); size > maxDetails {
+			result.Omitted = uint32(len(txn.Errors) - i)
+			break
+		}
+		result.Items = append(result.Items, item)
+	}
+	return result
+}
+
+// shorten cuts a text off, between two characters.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
+}

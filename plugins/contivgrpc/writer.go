@@ -1,0 +1,135 @@
+package contivgrpc
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/store"
+)
+
+// saveAgain is how long the writer waits before it tries again what it could not write.
+const saveAgain = 5 * time.Second
+
+// writer saves changes in their order, in a goroutine of its own. What waits is
+// written at once, for a write to the disk takes longer than all else.
+type writer struct {
+	file store.Batcher
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	waiting []saving
+	closed  bool
+	// ready has an element when there is something to write.
+	ready chan struct{}
+	done  chan struct{}
+
+	// unsaved are changes that could not be written yet, by the file's key. They
+	// belong to the goroutine.
+	unsaved map[string]store.Change
+	err     error
+}
+
+// saving is a change to be saved.
+type saving struct {
+	client  string
+	changes map[string]*Item // nil: delete
+	saved   chan<- error
+}
+
+func newWriter(file store.Batcher, log *slog.Logger) *writer {
+	w := &writer{
+		file: file, log: log,
+		ready:   make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		unsaved: make(map[string]store.Change),
+	}
+	go w.run()
+	return w
+}
+
+// write queues changes of a client's values. The channel tells once if they were saved.
+func (w *writer) write(client string, changes map[string]*Item) <-chan error {
+	saved := make(chan error, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, saving{client, changes, saved})
+	w.wake()
+	return saved
+}
+
+// close ends the goroutine after everything was written, and returns the error of the
+// last attempt.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.wake()
+	w.mu.Unlock()
+	<-w.done
+	return w.err
+}
+
+func (w *writer) wake() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) run() {
+	defer close(w.done)
+	again := time.NewTimer(saveAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-w.ready:
+		case <-again.C:
+		}
+		w.mu.Lock()
+		batch, closed := w.waiting, w.closed
+		w.waiting = nil
+		w.mu.Unlock()
+		w.save(batch)
+		if closed {
+			return
+		}
+		if w.err != nil {
+			again.Reset(saveAgain)
+		}
+	}
+}
+
+// save writes what waits, together with what could not be written before.
+func (w *writer) save(batch []saving) {
+	for _, s := range batch {
+		for key, item := range s.changes {
+			change := store.Change{KV: store.KV{Key: storeKey(s.client, key)}, Deleted: item == nil}
+			if item != nil {
+				var err error
+				if change.Value, err = encodeStored(*item); err != nil {
+					w.log.Error("A value cannot be saved", "client", s.client, "key", key, "error", err)
+					continue
+				}
+			}
+			w.unsaved[change.Key] = change
+		}
+	}
+	changes := make([]store.Change, 0, len(w.unsaved))
+	for _, change := range w.unsaved {
+		changes = append(changes, change)
+	}
+	before := w.err
+	if w.err = store.Apply(context.Background(), w.file, changes); w.err == nil {
+		clear(w.unsaved)
+	}
+	switch {
+	case w.err != nil:
+		w.log.Error("The configuration of gRPC clients cannot be saved; without that it ends with the agent", "error", w.err)
+	case before != nil:
+		w.log.Info("The configuration of gRPC clients is saved again")
+	}
+	for _, s := range batch {
+		s.saved <- w.err
+	}
+}
