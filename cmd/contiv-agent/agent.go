@@ -108,10 +108,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	ready := func() error { return cmp.Or(claim.Err(), loop.Ready()) }
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
-	addresses := ipam.New(contivConf, nodeSync, podManager, loop, local, log)
+	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)
-	loop.Register(contivConf, nodeSync, podManager, addresses, ipNet, services)
+	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs), ipNet, log))
 	}

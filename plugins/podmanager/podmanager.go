@@ -20,7 +20,7 @@ const StorePrefix = "/local/podmanager/pods/"
 
 // PodManager is the event handler.
 type PodManager struct {
-	db         store.Broker
+	db         *recorder
 	namespaces Namespaces
 	log        *slog.Logger
 	ready      chan struct{} // closed by the first resync
@@ -33,7 +33,7 @@ type PodManager struct {
 
 // New returns the plugin, which keeps local pods in db.
 func New(db store.Broker, namespaces Namespaces, log *slog.Logger) *PodManager {
-	return &PodManager{db: db, namespaces: namespaces, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
 // LocalPods returns the pods that are wired on this node.
@@ -169,12 +169,13 @@ func LoadLocalPods(ctx context.Context, db store.Broker, log *slog.Logger) (Loca
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// remember persists a local pod.
+// remember persists a local pod, together with what others remember of it.
 func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
+	m.db.begin()
 	if err := m.db.Put(ctx, storeKey(p.ID), data); err != nil {
 		return fmt.Errorf("remember pod %v in the local store: %w", p.ID, err)
 	}
@@ -252,6 +253,7 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 // Revert forgets the pod of an AddPod that failed.
 func (m *PodManager) Revert(ctx context.Context, event controller.Event) error {
 	if add, ok := event.(*AddPod); ok && add.added {
+		m.db.end()
 		m.forget(ctx, add.Pod)
 	}
 	return nil

@@ -91,9 +91,9 @@ func (m *machine) start() *agent {
 	a.nodes = nodesync.New(nodeName(1), m.cluster.db, a.loop, log)
 	namespaces := func(path string) (string, error) { return "id of " + path, nil }
 	a.pods = podmanager.New(a.local, namespaces, log)
-	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.local, log)
+	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
-	a.loop.Register(conf, a.nodes, a.pods, addresses, ipNet, service.New(true, conf, ipNet, log), a.changes)
+	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(true, conf, ipNet, log), a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, log)
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})
