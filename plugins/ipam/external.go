@@ -54,6 +54,9 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 	switch external := i.config.ExternalIPAM(); {
 	case !external && len(event.ExternalIPs) > 0:
 		return nil, errExternalIP
+	case !external && i.pools.complete(event.Pod) && !event.WasWired():
+		// Known from Kubernetes, or since an attempt that failed, perhaps to persist them.
+		return i.pools.addresses(event.Pod), i.save(ctx, event.Pod)
 	case !external:
 		return i.allocate(ctx, event.Pod)
 	case len(event.ExternalIPs) == 0:

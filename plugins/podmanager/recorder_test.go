@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store/memory"
@@ -35,6 +36,7 @@ func TestNewPodIsOneWrite(t *testing.T) {
 func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	local := memory.New()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Local: local})
+	n.Change(nil, &pod.Pod{Name: "web", Namespace: "default", NodeName: "node1"}) // holds the address
 	local.SetAvailable(false)
 	reply, err := n.Server.Add(ctx, request("web", "c1"))
 	if err != nil || !strings.Contains(reply.GetError(), "remember pod default/web and its addresses") {
@@ -47,5 +49,8 @@ func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	add(t, n, request("web", "c1"))
 	if got := wired(n); got != "web:c1" {
 		t.Errorf("wired: %s", got)
+	}
+	if _, found, err := local.Get(ctx, "/local/ipam/pods/default/web"); !found || err != nil {
+		t.Errorf("the address is not remembered, though it is that of the attempt before: %v", err)
 	}
 }
