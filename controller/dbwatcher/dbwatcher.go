@@ -34,6 +34,10 @@ type Options struct {
 	Local store.Broker
 	// Loop gets the events.
 	Loop controller.EventLoop
+	// Standalone says that there is no Kubernetes: only the node's configuration is
+	// read, and where neither the database nor a mirror of it is to be had, the node
+	// starts without.
+	Standalone bool
 	// Feedback is told what the database holds for the node; nil: nobody is.
 	Feedback Feedback
 	// Config: DelayLocalResync, RemoteDBProbingInterval and LostDatabaseTimeout.
@@ -108,6 +112,7 @@ func New(o Options) *Watcher {
 		connected: errors.New("not connected to the database yet"),
 		localDue:  time.NewTimer(o.Config.DelayLocalResync.Std()),
 	}
+	w.known.standalone = o.Standalone
 	w.known.mirrored = func(key string) []byte { return w.mirror.get(ctx, key) }
 	return w
 }
@@ -208,7 +213,7 @@ func (w *Watcher) localResync(ctx context.Context) {
 		w.log.Error("The local mirror cannot be read, waiting for the database", "error", err)
 		return
 	}
-	if len(kvs) == 0 {
+	if len(kvs) == 0 && !w.Standalone {
 		w.log.Warn("The database is not available and the local mirror is empty: waiting for the database")
 		return
 	}

@@ -79,7 +79,8 @@ type rig struct {
 	config  controller.Config
 	watcher *dbwatcher.Watcher
 	// feedback may be nil.
-	feedback dbwatcher.Feedback
+	feedback   dbwatcher.Feedback
+	standalone bool
 	// base is the revision of the database before the test.
 	base int64
 }
@@ -98,7 +99,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 
 func (r *rig) start() {
 	r.watcher = dbwatcher.Start(dbwatcher.Options{
-		Node: "node1", Remote: r.remote, Local: r.local, Loop: r.loop, Feedback: r.feedback,
+		Node: "node1", Remote: r.remote, Local: r.local, Loop: r.loop, Feedback: r.feedback, Standalone: r.standalone,
 		Config: r.config, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	synctest.Wait()

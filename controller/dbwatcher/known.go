@@ -18,6 +18,8 @@ import (
 // or will be, told.
 type known struct {
 	nodePrefix string
+	// standalone says that there is no state of Kubernetes.
+	standalone bool
 	// mirrored returns the value that the mirror holds for a key; nil: none.
 	mirrored func(fullKey string) []byte
 	log      *slog.Logger
@@ -48,7 +50,12 @@ func newKnown(node string, log *slog.Logger) *known {
 var seed = maphash.MakeSeed()
 
 // prefixes of everything that is read.
-func (k *known) prefixes() []string { return []string{models.KSRPrefix, k.nodePrefix} }
+func (k *known) prefixes() []string {
+	if k.standalone {
+		return []string{k.nodePrefix}
+	}
+	return []string{models.KSRPrefix, k.nodePrefix}
+}
 
 func (k *known) prefixOf(key string) string {
 	if strings.HasPrefix(key, models.KSRPrefix) {

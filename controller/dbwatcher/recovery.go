@@ -3,6 +3,7 @@ package dbwatcher
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +97,7 @@ func (s *session) ownIsGone(snapshot []store.KV) bool {
 
 // recovering tells if the snapshot must not be used yet.
 func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bool {
-	lowest := min(revisions[models.KSRPrefix], revisions[s.known.nodePrefix])
+	lowest := slices.Min(slices.Collect(maps.Values(revisions)))
 	if reason := s.lost(snapshot, lowest); reason != "" {
 		s.beginRecovery(reason)
 	}
