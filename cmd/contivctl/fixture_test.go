@@ -74,7 +74,7 @@ func at(seconds float64) time.Time {
 var fixtures = map[string]*fixture{
 	"node1": {
 		nodes: nodesync.NodesReport{ThisNode: "node1", Nodes: []nodesync.NodeReport{
-			{ID: 1, Name: "node1", VPPIPs: []string{"192.168.16.1/24"}, MgmtIPs: []string{"192.168.16.1"}, PodCIDR: "10.244.0.0/24"},
+			{ID: 1, Name: "node1", VPPIPs: []string{"192.168.16.1/24"}, MgmtIPs: []string{"192.168.16.1"}, PodCIDRs: []string{"10.244.0.0/24"}},
 			{ID: 2, Name: "node2", VPPIPs: []string{}, MgmtIPs: []string{"192.168.16.2"}},
 			{Name: "node3", VPPIPs: []string{}, MgmtIPs: []string{}},
 		}},
