@@ -38,51 +38,74 @@ func (s *Store) NewClaim(key string, value []byte, mine func(value []byte) bool,
 // another one holds the key, its value is returned. The key is taken when it is not
 // there, as when the lease of the other one has ended.
 func (c *Claim) Hold(ctx context.Context) (other []byte, err error) {
-	ctx, cancel := c.store.callContext(ctx)
-	defer cancel()
-	other, err = c.hold(ctx)
+	for taken := false; !taken && err == nil; {
+		if err = c.renew(ctx); err != nil {
+			break
+		}
+		var kv *mvccpb.KeyValue
+		if kv, err = c.get(ctx); err != nil {
+			break
+		}
+		switch {
+		case kv != nil && c.lease != 0 && kv.Lease == int64(c.lease):
+			taken = true
+		case kv != nil && !c.isMine(kv):
+			return kv.Value, nil
+		default:
+			taken, err = c.take(ctx, kv)
+		}
+	}
 	if err != nil {
 		return nil, wrap("claim "+c.key, err)
 	}
-	return other, nil
+	c.held = true
+	return nil, nil
 }
 
-// hold: a lease that is to hold nothing is not made.
-func (c *Claim) hold(ctx context.Context) (other []byte, err error) {
-	if err := c.renew(ctx); err != nil {
+// get returns what is under the key, nil if nothing.
+func (c *Claim) get(ctx context.Context) (*mvccpb.KeyValue, error) {
+	ctx, cancel := c.store.callContext(ctx)
+	defer cancel()
+	response, err := c.store.client.Get(ctx, c.key)
+	if err != nil || len(response.Kvs) == 0 {
 		return nil, err
 	}
-	for {
-		response, err := c.store.client.Get(ctx, c.key)
-		if err != nil {
-			return nil, err
-		}
-		unchanged := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
-		if len(response.Kvs) > 0 {
-			kv := response.Kvs[0]
-			if c.lease != 0 && kv.Lease == int64(c.lease) {
-				c.held = true
-				return nil, nil
-			}
-			if !c.isMine(kv) {
-				return kv.Value, nil
-			}
-			unchanged = clientv3.Compare(clientv3.ModRevision(c.key), "=", kv.ModRevision)
-		}
-		if c.lease == 0 {
-			granted, err := c.store.client.Grant(ctx, int64(c.ttl/time.Second))
-			if err != nil {
-				return nil, err
-			}
-			c.lease = granted.ID
-		}
-		put := clientv3.OpPut(c.key, string(c.value), clientv3.WithLease(c.lease))
-		if _, err := c.store.client.Txn(ctx).If(unchanged).Then(put).Commit(); errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			c.lease = 0
-		} else if err != nil {
-			return nil, err
-		}
+	return response.Kvs[0], nil
+}
+
+// take puts the key, if it is still as it was found; nil: not there.
+func (c *Claim) take(ctx context.Context, found *mvccpb.KeyValue) (taken bool, err error) {
+	if err := c.grant(ctx); err != nil {
+		return false, err
 	}
+	unchanged := clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)
+	if found != nil {
+		unchanged = clientv3.Compare(clientv3.ModRevision(c.key), "=", found.ModRevision)
+	}
+	ctx, cancel := c.store.callContext(ctx)
+	defer cancel()
+	response, err := c.store.client.Txn(ctx).If(unchanged).
+		Then(clientv3.OpPut(c.key, string(c.value), clientv3.WithLease(c.lease))).Commit()
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		c.lease = 0
+		return false, nil
+	}
+	return err == nil && response.Succeeded, err
+}
+
+// grant makes a lease, if there is none: none is made for a key that is another one's.
+func (c *Claim) grant(ctx context.Context) error {
+	if c.lease != 0 {
+		return nil
+	}
+	ctx, cancel := c.store.callContext(ctx)
+	defer cancel()
+	granted, err := c.store.client.Grant(ctx, int64(c.ttl/time.Second))
+	if err != nil {
+		return err
+	}
+	c.lease = granted.ID
+	return nil
 }
 
 // isMine: while this claim lives, its own writes are recognised by their value, should
@@ -96,6 +119,8 @@ func (c *Claim) renew(ctx context.Context) error {
 	if c.lease == 0 {
 		return nil
 	}
+	ctx, cancel := c.store.callContext(ctx)
+	defer cancel()
 	_, err := c.store.client.KeepAliveOnce(ctx, c.lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		c.lease = 0
