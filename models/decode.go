@@ -39,17 +39,37 @@ func Decode(key string, data []byte) (proto.Message, []UnknownField, error) {
 	return msg, unknown, nil
 }
 
+// Unmarshal decodes a value of the model like the function Unmarshal, whatever its key.
+func (m *Model) Unmarshal(data []byte) (proto.Message, error) {
+	msg := m.New()
+	unknown, err := decode(data, msg)
+	if err != nil {
+		return nil, fmt.Errorf("value of model %s %w", m.Name(), err)
+	}
+	if err := unknownErr(unknown); err != nil {
+		return nil, fmt.Errorf("value of model %s: %w", m.Name(), err)
+	}
+	return msg, nil
+}
+
 // Unmarshal is Decode for those to whom unknown fields are mistakes: they are errors.
 func Unmarshal(key string, data []byte) (proto.Message, error) {
 	msg, unknown, err := Decode(key, data)
-	if err != nil || len(unknown) == 0 {
-		return msg, err
+	if err != nil {
+		return nil, err
 	}
+	if err := unknownErr(unknown); err != nil {
+		return nil, fmt.Errorf("value of key %q is no %s: %w", key, proto.MessageName(msg), err)
+	}
+	return msg, nil
+}
+
+func unknownErr(unknown []UnknownField) error {
 	mistakes := make([]error, len(unknown))
 	for i, u := range unknown {
 		mistakes[i] = u.Err()
 	}
-	return nil, fmt.Errorf("value of key %q is no %s: %w", key, proto.MessageName(msg), errors.Join(mistakes...))
+	return errors.Join(mistakes...)
 }
 
 // Marshal encodes a value as it is stored in etcd: protojson with the field names

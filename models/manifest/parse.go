@@ -1,0 +1,159 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/models"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+)
+
+// Value is one document.
+type Value struct {
+	Key     string
+	Message proto.Message
+	// Line is where the document begins, from 1.
+	Line int
+}
+
+// Parse reads all documents of a file; empty ones are skipped. The error tells all
+// that is wrong, each mistake with the line where its document begins.
+func Parse(data []byte) ([]Value, error) {
+	var values []Value
+	var mistakes []error
+	lines := make(map[string]int)
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	for {
+		var node yamlv3.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			mistakes = append(mistakes, fmt.Errorf("is no YAML: %w", err))
+			break // what follows cannot be read
+		}
+		if isEmpty(&node) {
+			continue
+		}
+		v, err := parseDocument(&node)
+		switch first := lines[v.Key]; {
+		case err != nil:
+			err = fmt.Errorf("line %d: %w", v.Line, err)
+		case first != 0:
+			err = fmt.Errorf("line %d: there is a value of %s in line %d already: keep one of them", v.Line, v.Key, first)
+		}
+		if err != nil {
+			mistakes = append(mistakes, err)
+			continue
+		}
+		lines[v.Key] = v.Line
+		values = append(values, v)
+	}
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
+	}
+	return values, nil
+}
+
+func isEmpty(document *yamlv3.Node) bool {
+	return len(document.Content) == 0 || document.Content[0].Tag == "!!null"
+}
+
+// document is the form of a document.
+type document struct {
+	Key   string          `json:"key,omitempty"`
+	Model string          `json:"model,omitempty"`
+	Value json.RawMessage `json:"value"`
+}
+
+func parseDocument(node *yamlv3.Node) (v Value, err error) {
+	v.Line = node.Content[0].Line
+	if node.Content[0].Kind != yamlv3.MappingNode {
+		return v, errors.New("a value is expected: key (or model) and value")
+	}
+	// Anchors and merge keys are resolved here, by way of plain YAML.
+	text, err := yamlv3.Marshal(node)
+	if err != nil {
+		return v, err
+	}
+	text, err = yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return v, err
+	}
+	var d document
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&d); err != nil {
+		return v, fmt.Errorf("only key, model and value are expected, the fields of a value belong under value: %w", err)
+	}
+	if len(d.Value) == 0 || string(d.Value) == "null" {
+		return v, errors.New("there is no value: to remove a value, remove its document")
+	}
+	if d.Value[0] != '{' {
+		return v, errors.New("the value is no mapping of fields")
+	}
+	if d.Key == "" {
+		if d.Key, err = keyByModel(d.Model, d.Value); err != nil {
+			return v, err
+		}
+	} else if err := modelAgrees(d); err != nil {
+		return v, err
+	}
+	v.Key = d.Key
+	v.Message, err = models.Unmarshal(d.Key, d.Value)
+	return v, err
+}
+
+// keyByModel makes the key of the value.
+func keyByModel(name string, value []byte) (string, error) {
+	m, err := modelNamed(name)
+	if err != nil {
+		return "", err
+	}
+	msg, err := m.Unmarshal(value)
+	if err != nil {
+		return "", err
+	}
+	return models.KeyOf(msg)
+}
+
+func modelNamed(name string) (*models.Model, error) {
+	if name == "" {
+		return nil, errors.New("key is missing, and model, too: one of them says what the value is")
+	}
+	var names []string
+	for _, m := range models.All() {
+		if m.Name() == name || m.ProtoName() == name {
+			return m, nil
+		}
+		names = append(names, m.Name())
+	}
+	if nearest, ok := config.Nearest(name, names); ok {
+		return nil, fmt.Errorf("there is no model %q: did you mean %q?", name, nearest)
+	}
+	slices.Sort(names)
+	return nil, fmt.Errorf("there is no model %q: there are %s", name, strings.Join(names, ", "))
+}
+
+func modelAgrees(d document) error {
+	if d.Model == "" {
+		return nil
+	}
+	m, err := modelNamed(d.Model)
+	if err != nil {
+		return err
+	}
+	if !m.Matches(d.Key) {
+		return fmt.Errorf("key %q is not of model %s: leave out one of them", d.Key, d.Model)
+	}
+	return nil
+}
