@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/contivconf"
@@ -27,8 +26,6 @@ import (
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
@@ -41,7 +38,8 @@ const closeTimeout = 10 * time.Second
 //
 //	etcd ──> dbwatcher ──┐ (and back: feedback)
 //	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel
-//	                     └─────────── bolt (mirror, pods, addresses)  └─> linux
+//	gRPC ──> contivgrpc ─┤                                           └─> linux
+//	                     └─────────── bolt (mirror, pods, addresses; gRPC)
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	contivConfig, controllerConfig, err := loadConfig(o)
 	if err != nil {
@@ -65,27 +63,24 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer remote.Close()
 
 	// The southbound.
-	vs, err := kernel.New(kernel.Options{Logger: log})
-	if err != nil {
-		return err
-	}
-	defer vs.Close()
-	lin, err := linux.New(linux.Options{Logger: log})
-	if err != nil {
-		return err
-	}
-	defer lin.Close()
 	registry := prometheus.NewRegistry()
-	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: registry})
-	defer scheduler.Close() // before its southbound
-	if err := errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
+	sb, err := openSouthbound("", registry, log)
+	if err != nil {
 		return err
 	}
+	defer sb.Close()
+	vs, scheduler := sb.vs, sb.scheduler
+	clients, err := openGRPC(ctx, o, registry, log)
+	if err != nil {
+		return err
+	}
+	defer clients.Close()
 
 	// The event loop and its handlers, in the order in which events visit them.
 	loop := controller.New(controller.Options{
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(scheduler),
+		Sources:   []controller.ExternalConfigSource{clients.source},
 		Log:       log,
 	})
 	capabilities := ipnet.Capabilities{
@@ -161,16 +156,11 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
-	handleHealth(mux, loop.Alive, ready, watcher, contivConf.NodeConfigError, registry)
+	handleHealth(mux, loop.Alive, ready, watcher.Connected, contivConf.NodeConfigError, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, serve := errgroup.WithContext(serve)
-	report := func(reason string, keys ...string) {
-		if err := scheduler.ReportDrift(reason, keys...); err != nil {
-			log.Warn("Drift could not be reported", "reason", reason, "error", err)
-		}
-	}
 	group.Go(func() error { claim.Run(serve); return nil })
 	group.Go(func() error { // of two agents with the same name, the second one does nothing
 		if err := claim.Admitted(serve, controllerConfig.DelayLocalResync.Std()); err != nil {
@@ -180,11 +170,11 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		watcher.Start()
 		return nil
 	})
-	group.Go(func() error { return notCanceled(vs.Watch(serve, report)) })
-	group.Go(func() error { return notCanceled(lin.Watch(serve, report)) })
-	group.Go(func() error { return notCanceled(lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
+	sb.watch(serve, group)
+	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
+	group.Go(func() error { return clients.serve(loop, scheduler, log) })
 	group.Go(func() error {
 		select {
 		case <-serve.Done():
@@ -199,6 +189,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	closing, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer done()
 	cniServer.Stop(closing)
+	clients.server.Stop(closing)
 	watcher.Close()
 	publisher.Close()
 	closeErr := loop.Close(closing)

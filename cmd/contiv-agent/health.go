@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 
-	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,11 +21,11 @@ type Health struct {
 	NodeConfig string `json:",omitempty"`
 }
 
-func handleHealth(mux *http.ServeMux, alive, ready func() error, watcher *dbwatcher.Watcher, nodeConfig func() error, metrics prometheus.Gatherer) {
+func handleHealth(mux *http.ServeMux, alive, ready func() error, connected, nodeConfig func() error, metrics prometheus.Gatherer) {
 	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			health, status := Health{Version: version.Version}, http.StatusOK
-			if err := watcher.Connected(); err != nil {
+			if err := connected(); err != nil {
 				health.Database = err.Error()
 			}
 			if err := nodeConfig(); err != nil {

@@ -34,6 +34,9 @@ CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
 			if err != nil {
 				return err
 			}
+			if o.standalone {
+				return runStandalone(c.Context(), o, log)
+			}
 			return run(c.Context(), o, log)
 		},
 	}

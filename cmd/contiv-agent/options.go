@@ -26,8 +26,9 @@ type options struct {
 	etcdCA, etcdCert, etcdKey string
 
 	contivConfig, controllerConfig string
-	runDir, bolt                   string
-	http                           []string
+	runDir, bolt, grpcBolt         string
+	http, grpc                     []string
+	standalone                     bool
 	listener                       listener.Options
 	interfaceStats                 bool
 
@@ -54,9 +55,12 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
 	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
 	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")
-	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock and agent.sock")
+	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock, agent.sock and grpc.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
+	f.StringSliceVar(&o.grpc, "grpc", []string{"127.0.0.1:9111"}, "further addresses of the gRPC API, beside <run-dir>/grpc.sock; empty: none")
+	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients gave (default: grpc.db beside --bolt)")
+	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, and etcd if --etcd-endpoints are given, say")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
@@ -92,6 +96,9 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	}
 	if o.runDir, err = filepath.Abs(o.runDir); err != nil {
 		return err
+	}
+	if o.grpcBolt == "" {
+		o.grpcBolt = filepath.Join(filepath.Dir(o.bolt), "grpc.db")
 	}
 	o.contivConfig = defaultFile(o.contivConfig, "/etc/contiv/contiv.conf")
 	o.controllerConfig = defaultFile(o.controllerConfig, "/etc/contiv/controller.conf")

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/vswitch/kernel"
 )
+
+// noPods is for nodes that have none.
+type noPods struct{}
+
+func (noPods) PodInterfaces() map[string]podmanager.PodID { return nil }
 
 // interfaceStats gives statscollector what the kernel has counted.
 func interfaceStats(vs *kernel.VSwitch) statscollector.Source {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/plugins/statscollector"
+	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/version"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// runStandalone is the wiring of an agent without Kubernetes: the vswitch is what
+// clients make of it. There are no event handlers.
+//
+//	gRPC ──> contivgrpc ─┐
+//	etcd ──> dbwatcher ──┼─> controller ──> KVScheduler ─┬─> vswitch/kernel
+//	(if it is given)     └──── bolt (mirror, gRPC)       └─> linux
+func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
+	_, controllerConfig, err := loadConfig(o)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	sb, err := openSouthbound("", registry, log)
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	clients, err := openGRPC(ctx, o, registry, log)
+	if err != nil {
+		return err
+	}
+	defer clients.Close()
+	loop := controller.New(controller.Options{
+		Config:    controllerConfig,
+		Scheduler: controller.NewScheduler(sb.scheduler),
+		Sources:   []controller.ExternalConfigSource{clients.source},
+		Log:       log,
+	})
+	if o.interfaceStats {
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs), noPods{}, log))
+	}
+	db, err := openDatabase(o, controllerConfig, loop, sb, log)
+	if err != nil {
+		return err
+	}
+	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/scheduler/", sb.scheduler.Handler())
+	mux.Handle("/controller/", loop.Handler(db.resync))
+	if db.publisher != nil {
+		mux.Handle(feedback.URL, db.publisher.Handler())
+	}
+	handleHealth(mux, loop.Alive, loop.Ready, db.connected, func() error { return nil }, registry)
+
+	serve, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, serve := errgroup.WithContext(serve)
+	sb.watch(serve, group)
+	group.Go(func() error { return restServer.Serve(serve, mux) })
+	group.Go(func() error { return clients.serve(loop, sb.scheduler, log) })
+	group.Go(func() error {
+		select {
+		case <-serve.Done():
+			return nil
+		case err := <-loop.Fatal():
+			return err
+		}
+	})
+	loop.Start()
+	if err := db.start(); err != nil {
+		return err
+	}
+	log.Info("Agent started without Kubernetes", "version", version.Version, "etcd", db.endpoints, "grpc", o.grpc, "sockets", o.runDir)
+	<-serve.Done()
+
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer done()
+	clients.server.Stop(closing)
+	db.stop()
+	closeErr := loop.Close(closing)
+	err = group.Wait()
+	db.close()
+	log.Info("Agent ended", "error", err)
+	return errors.Join(err, closeErr)
+}
+
+// database is the etcd of an agent without Kubernetes, which may have none.
+type database struct {
+	endpoints []string
+	watcher   *dbwatcher.Watcher  // nil: no etcd
+	publisher *feedback.Publisher // nil: no etcd
+	loop      *controller.Controller
+	closers   []interface{ Close() error }
+}
+
+func openDatabase(o options, config controller.Config, loop *controller.Controller, sb *southbound, log *slog.Logger) (*database, error) {
+	d := &database{loop: loop}
+	if o.etcdConfig == "" && len(o.etcdEndpoints) == 0 {
+		return d, nil
+	}
+	etcdConfig, err := loadEtcdConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := etcd.New(etcdConfig)
+	if err != nil {
+		return nil, err
+	}
+	mirror, err := openFile(o.bolt, log)
+	if err != nil {
+		return nil, errors.Join(err, remote.Close())
+	}
+	d.endpoints, d.closers = etcdConfig.Endpoints, []interface{ Close() error }{remote, mirror}
+	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
+	d.watcher = dbwatcher.New(dbwatcher.Options{
+		Node: o.nodeName, Remote: remote, Local: mirror, Loop: loop, Standalone: true,
+		Feedback: d.publisher, Config: config, Log: log,
+	})
+	return d, nil
+}
+
+// start has the startup resync made.
+func (d *database) start() error {
+	if d.watcher == nil {
+		return d.resync()
+	}
+	d.watcher.Start()
+	return nil
+}
+
+// resync has everything read and made right again.
+func (d *database) resync() error {
+	if d.watcher == nil {
+		return d.loop.PushEvent(context.Background(), &controller.DBResync{})
+	}
+	return d.watcher.RequestResync()
+}
+
+func (d *database) connected() error {
+	if d.watcher == nil {
+		return nil
+	}
+	return d.watcher.Connected()
+}
+
+// stop ends what sends events.
+func (d *database) stop() {
+	if d.watcher != nil {
+		d.watcher.Close()
+		d.publisher.Close()
+	}
+}
+
+func (d *database) close() {
+	for _, c := range d.closers {
+		c.Close()
+	}
+}

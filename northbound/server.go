@@ -1,0 +1,85 @@
+package northbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+)
+
+// maxRequest is the size of the largest request, in bytes: tens of thousands of values.
+const maxRequest = 64 << 20
+
+// Server is the gRPC server. Register the services, then Serve.
+type Server struct {
+	*grpc.Server
+	log      *slog.Logger
+	requests *prometheus.HistogramVec
+}
+
+// NewServer returns a server that counts its calls in metrics, if not nil.
+func NewServer(metrics prometheus.Registerer, log *slog.Logger) *Server {
+	s := &Server{log: log, requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "contiv_grpc_request_duration_seconds",
+		Help:    "Calls of the northbound gRPC API, by method and result.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+	}, []string{"method", "code"})}
+	if metrics != nil {
+		metrics.MustRegister(s.requests)
+	}
+	s.Server = grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
+	reflection.Register(s.Server)
+	return s
+}
+
+// Serve serves on all listeners, which it closes, until Stop, or an error.
+func (s *Server) Serve(listeners ...net.Listener) error {
+	var group errgroup.Group
+	for _, l := range listeners {
+		group.Go(func() error {
+			err := s.Server.Serve(l)
+			if err == nil || errors.Is(err, grpc.ErrServerStopped) {
+				return nil
+			}
+			s.Server.Stop()
+			return fmt.Errorf("serve gRPC on %v: %w", l.Addr(), err)
+		})
+	}
+	return group.Wait()
+}
+
+// Stop takes no more calls, waits for those in progress until ctx ends, and ends Serve.
+func (s *Server) Stop(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.Server.Stop)
+	defer stop()
+	s.Server.GracefulStop()
+}
+
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	defer s.finish(info.FullMethod, time.Now(), &err)
+	return handler(ctx, req)
+}
+
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.finish(info.FullMethod, time.Now(), &err)
+	return handler(srv, stream)
+}
+
+// finish turns a panic into the failure of one call, and counts the call.
+func (s *Server) finish(method string, start time.Time, err *error) {
+	if cause := recover(); cause != nil {
+		s.log.Error("Panic in a gRPC call", "method", method, "panic", cause, "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "panic in the agent: %v (see its log)", cause)
+	}
+	s.requests.WithLabelValues(method, status.Code(*err).String()).Observe(time.Since(start).Seconds())
+}
