@@ -155,7 +155,7 @@ func TestFileWithAMistakeKeepsItsObjects(t *testing.T) {
 
 	w.write("a.yaml", pod("a", "2")+"---\nkind: [\n")
 	w.awaitProblem("a.yaml: document 2: no YAML: line 7:")
-	if !strings.Contains(w.log.String(), "its former objects are kept") {
+	if !strings.Contains(w.log.String(), "what it held before counts") {
 		t.Errorf("log does not say what happens:\n%s", w.log)
 	}
 	w.write("z.yaml", pod("z", "1")) // a change of another file reports nothing of this one
@@ -307,7 +307,7 @@ func TestNewSaysWhatToChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
-		"":                "no directory of manifests is given",
+		"":                "no directory is given",
 		"/does/not/exist": "does not exist: create it",
 		file:              "is a file: name the directory",
 	} {

@@ -40,7 +40,18 @@ type parsed struct {
 	// ignored are the kinds that are not reflected, as "apiVersion Kind".
 	ignored []string
 	// errors make the file unusable; warnings do not.
-	errors, warnings []Problem
+	errors, warnings problems
+}
+
+// problems are the mistakes of one file.
+type problems []Problem
+
+func (p problems) Error() string {
+	texts := make([]string, len(p))
+	for i, problem := range p {
+		texts[i] = problem.String()
+	}
+	return strings.Join(texts, "\n")
 }
 
 // located is an object with the number of its document.
