@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/contiv/contiv/api/contiv/merge"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
@@ -89,6 +90,8 @@ var (
 
 	IPAllocation = model(&netalloc.IPAllocation{}, "netalloc", "v1", "ip", "network/{network_name}/interface/{interface_name}")
 
+	SourceNAT66 = model(&contiv_nat.SourceNAT66{}, "contiv.nat", "v1", "snat66", "{interface}")
+
 	// MergeDirectives are for the controller, not for the vswitch.
 	MergeDirectives = model(&merge.Directives{}, "contiv", "v1", "merge", "{key}")
 )
@@ -99,7 +102,7 @@ var all = []*Model{
 	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
 	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
 	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
-	MergeDirectives,
+	SourceNAT66, MergeDirectives,
 }
 
 // model makes a Model of messages like msg; without pattern, a singleton.

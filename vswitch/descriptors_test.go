@@ -249,6 +249,7 @@ type (
 	noNeighbours struct{ Neighbours }
 	noVRFs       struct{ VRFs }
 	noNAT        struct{ NAT }
+	noNAT66      struct{ NAT66 }
 )
 
 func (noVSwitch) Interfaces() Interfaces { return noInterfaces{} }
@@ -258,5 +259,6 @@ func (noVSwitch) Routes() Routes         { return noRoutes{} }
 func (noVSwitch) Neighbours() Neighbours { return noNeighbours{} }
 func (noVSwitch) VRFs() VRFs             { return noVRFs{} }
 func (noVSwitch) NAT() NAT               { return noNAT{} }
+func (noVSwitch) NAT66() NAT66           { return noNAT66{} }
 
 func (noVSwitch) WatchLeases(func(string, *vpp_interfaces.DHCPLease)) {}

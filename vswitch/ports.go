@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -18,6 +19,8 @@ type Capabilities struct {
 	HostStackShared bool
 	// MultipleVRFs: tables other than 0 exist, for interfaces, routes and NAT.
 	MultipleVRFs bool
+	// IPv6NAT: sources of IPv6 packets can be translated (NAT66).
+	IPv6NAT bool
 }
 
 // VSwitch is everything that a vswitch offers. The promises that hold for all
@@ -32,6 +35,7 @@ type VSwitch interface {
 	Neighbours() Neighbours
 	VRFs() VRFs
 	NAT() NAT
+	NAT66() NAT66
 
 	// Watch reports changes that others made to objects that were created or
 	// listed as expected through this VSwitch: what happened, for people, and
@@ -216,4 +220,14 @@ type NAT interface {
 	AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
 	RemovePool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
 	ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error)
+}
+
+// NAT66 is the translation of sources of IPv6 packets, by interface. Changes are
+// atomic; flows that are being translated go on.
+type NAT66 interface {
+	// Create gives packets that are forwarded to the interface the address as
+	// their source; packets of the node itself keep theirs.
+	Create(ctx context.Context, source *contiv_nat.SourceNAT66) error
+	Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error
+	List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error)
 }

@@ -25,6 +25,7 @@ const (
 	NATGlobalDescriptor    = "vpp-nat44-global"
 	NATInterfaceDescriptor = "vpp-nat44-interface"
 	NATPoolDescriptor      = "vpp-nat44-address-pool"
+	NAT66Descriptor        = "contiv-snat66"
 )
 
 // Register registers the descriptors of the vpp.* models, working on vs.
@@ -46,6 +47,7 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natGlobalDescriptor(vs.NAT()))
 	register(&r, natInterfaceDescriptor(vs.NAT()))
 	register(&r, natPoolDescriptor(vs.NAT()))
+	register(&r, nat66Descriptor(vs.NAT66()))
 	if r.err == nil {
 		vs.WatchLeases(notifyLeases(s))
 	}

@@ -105,7 +105,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
-	services := service.New(capabilities.HostStackShared, contivConf, ipNet, log)
+	services := service.New(service.Capabilities{HostStackShared: capabilities.HostStackShared, IPv6NAT: vs.Capabilities().IPv6NAT}, contivConf, ipNet, log)
 	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs), ipNet, log))

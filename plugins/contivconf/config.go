@@ -29,7 +29,9 @@ type Config struct {
 	STNVersion     uint8  `json:"stnVersion,omitempty"`
 
 	// NatExternalTraffic translates the source of what pods send out of the cluster.
-	NatExternalTraffic           bool `json:"natExternalTraffic"`
+	NatExternalTraffic bool `json:"natExternalTraffic"`
+	// NatExternalTrafficIPv6 does so for IPv6, too.
+	NatExternalTrafficIPv6       bool `json:"natExternalTrafficIPv6,omitempty"`
 	EnablePacketTrace            bool `json:"enablePacketTrace,omitempty"`
 	CRDNodeConfigurationDisabled bool `json:"crdNodeConfigurationDisabled"`
 

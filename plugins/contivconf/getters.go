@@ -53,6 +53,11 @@ func (c *ContivConf) NatExternalTraffic() bool {
 	return c.config.NatExternalTraffic || now.config.NatExternalTraffic
 }
 
+// NatExternalTrafficIPv6 tells whether that is so for IPv6, too.
+func (c *ContivConf) NatExternalTrafficIPv6() bool {
+	return c.config.NatExternalTrafficIPv6 && c.NatExternalTraffic()
+}
+
 // PodMTU returns the MTU of pods, on a node with the given address: as
 // configured, else the main interface's less the overhead of the transport.
 func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {

@@ -21,6 +21,7 @@ var options = map[string][2]string{
 	"stnSocketFile":                {`"/var/run/contiv/stn.sock"`, `"/tmp/stn.sock"`},
 	"stnVersion":                   {"", "2"},
 	"natExternalTraffic":           {"true", "false"},
+	"natExternalTrafficIPv6":       {"", "true"},
 	"enablePacketTrace":            {"", "true"},
 	"crdNodeConfigurationDisabled": {"true", "false"},
 

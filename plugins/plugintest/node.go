@@ -105,7 +105,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.PodManager.MissedDels(o.MissedDels)
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
-	services := service.New(o.Caps.HostStackShared, n.ContivConf, n.IPNet, Logger())
+	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, n.visits)
 	n.Loop.Start()
 	n.Server = podmanager.NewServer(n.PodManager, n.Loop, Logger())

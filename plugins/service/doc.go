@@ -3,6 +3,7 @@
 // option natExternalTraffic says so.
 //
 //	main interface, node address ──> Nat44Global, Nat44Interface, Nat44AddressPool
+//	                                 SourceNAT66, if natExternalTrafficIPv6 asks for it
 //
 // Traffic between pods and nodes keeps its addresses: what goes to other nodes
 // leaves through the overlay. Without an overlay, it would leave through the same

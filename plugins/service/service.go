@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
@@ -18,6 +19,8 @@ const anyVRF = 0xFFFFFFFF
 type Config interface {
 	Resolved() contivconf.Resolved
 	NatExternalTraffic() bool
+	// NatExternalTrafficIPv6 is true only if NatExternalTraffic is.
+	NatExternalTrafficIPv6() bool
 }
 
 // Network knows the interfaces of this node.
@@ -30,19 +33,27 @@ type Network interface {
 	GetVxlanBVIIfName() string
 }
 
+// Capabilities of the vswitch that change what is configured.
+type Capabilities struct {
+	// HostStackShared: the vswitch is the host's own network stack, whose routes
+	// lead out of the cluster.
+	HostStackShared bool
+	// IPv6NAT: sources of IPv6 packets can be translated.
+	IPv6NAT bool
+}
+
 // Service is the plugin.
 type Service struct {
-	hostStackShared bool
+	caps Capabilities
 
 	config  Config
 	network Network
 	log     *slog.Logger
 }
 
-// New returns the plugin. hostStackShared is the capability of the vswitch of
-// that name.
-func New(hostStackShared bool, config Config, network Network, log *slog.Logger) *Service {
-	return &Service{hostStackShared: hostStackShared, config: config, network: network, log: log}
+// New returns the plugin.
+func New(caps Capabilities, config Config, network Network, log *slog.Logger) *Service {
+	return &Service{caps: caps, config: config, network: network, log: log}
 }
 
 func (*Service) String() string { return "service" }
@@ -57,7 +68,10 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.K
 	if !s.config.NatExternalTraffic() {
 		return nil
 	}
-	iface, ip := s.defaultInterface(ctx)
+	if s.config.NatExternalTrafficIPv6() {
+		s.translateIPv6(ctx, txn)
+	}
+	iface, ip := s.defaultInterface(ctx, false)
 	if iface == "" {
 		return nil
 	}
@@ -70,18 +84,30 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.K
 	return nil
 }
 
+// translateIPv6 configures the translation of what leaves the cluster over IPv6.
+func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperations) {
+	if !s.caps.IPv6NAT {
+		controller.Logger(ctx, s.log).Warn("natExternalTrafficIPv6 has no effect: this vswitch does not translate IPv6 addresses")
+		return
+	}
+	if iface, ip := s.defaultInterface(ctx, true); iface != "" {
+		source := &contiv_nat.SourceNAT66{Interface: iface, Address: ip.String()}
+		txn.Put(models.Key(source), source)
+	}
+}
+
 // defaultInterface returns the interface that leads out of the cluster, with its
-// address: the one on whose network the configured gateway is. Without such a
+// address of the IP version: the one on whose network the configured gateway is. Without such a
 // gateway it is the main interface, if DHCP or the host provides one; "" if
 // nothing is to be translated.
-func (s *Service) defaultInterface(ctx context.Context) (string, netip.Addr) {
+func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, netip.Addr) {
 	resolved := s.config.Resolved()
-	main, ip := s.network.GetMainInterface(), s.network.GetNodeIPOf(false) // NAT44 is for IPv4
-	if !ip.IsValid() && s.network.GetNodeIPOf(true).IsValid() {
+	main, ip := s.network.GetMainInterface(), s.network.GetNodeIPOf(ipv6)
+	if !ip.IsValid() && s.network.GetNodeIPOf(!ipv6).IsValid() {
 		return "", netip.Addr{}
 	}
-	gateway := resolved.Gateway(false)
-	provided := s.hostStackShared || resolved.Main.UseDHCP
+	gateway := resolved.Gateway(ipv6)
+	provided := s.caps.HostStackShared || resolved.Main.UseDHCP && !ipv6
 	if gateway.IsValid() && !ip.Contains(gateway) || !gateway.IsValid() && !provided {
 		main, ip = "", netip.Prefix{}
 		for _, other := range resolved.Other {

@@ -17,13 +17,18 @@ type fake struct {
 	ip       string
 	bvi      string
 	ownStack bool
+	nat6     bool
+	ip6      string
 }
 
 func (f fake) Resolved() contivconf.Resolved { return f.resolved }
 func (f fake) NatExternalTraffic() bool      { return f.nat }
+func (f fake) NatExternalTrafficIPv6() bool  { return f.nat && f.nat6 }
 func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
-	if p, _ := netip.ParsePrefix(f.ip); p.Addr().Is6() == ipv6 {
-		return p
+	for _, text := range []string{f.ip, f.ip6} {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is6() == ipv6 {
+			return p
+		}
 	}
 	return netip.Prefix{}
 }
@@ -36,6 +41,9 @@ const (
     {"name":"eth0","nat_outside":true,"output_feature":true}
 config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1
     {"first_ip":"192.168.16.1","vrf_id":4294967295}
+`
+	v6OnEth0 = `config/contiv/nat/v1/snat66/eth0
+    {"address":"fd00::1","interface":"eth0"}
 `
 	onEth1 = global + `config/vpp/nat/v2/nat44-interface/eth1
     {"name":"eth1","nat_outside":true,"output_feature":true}
@@ -61,12 +69,17 @@ func TestSNAT(t *testing.T) {
 		"own stack, gateway by DHCP":           {fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
 		"switched off":                         {fake{nat: false, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
 		"no node address yet":                  {fake{nat: true, bvi: "vxlanBVI"}, ""},
+		"both versions":                        {fake{nat: true, nat6: true, ip: "192.168.16.1/24", ip6: "fd00::1/64", bvi: "vxlanBVI"}, v6OnEth0 + onEth0},
+		"both versions, IPv4 translated only":  {fake{nat: true, ip: "192.168.16.1/24", ip6: "fd00::1/64", bvi: "vxlanBVI"}, onEth0},
+		"IPv6, translated":                     {fake{nat: true, nat6: true, ip: "fd00::1/64", bvi: "vxlanBVI"}, v6OnEth0},
+		"IPv6, not by this vswitch":            {fake{ownStack: true, nat: true, nat6: true, ip: "fd00::1/64", bvi: "vxlanBVI"}, ""},
+		"IPv6, no overlay":                     {fake{nat: true, nat6: true, ip: "fd00::1/64"}, ""},
 		"IPv6":                                 {fake{nat: true, ip: "fd00::1/64", bvi: "vxlanBVI"}, ""},
 		"no overlay: pod traffic is not known": {fake{nat: true, ip: "192.168.16.1/24"}, ""},
 		"no overlay, but another interface":    {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24"}, onEth1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service.New(!test.node.ownStack, test.node, test.node, plugintest.Logger())
+			s := service.New(service.Capabilities{HostStackShared: !test.node.ownStack, IPv6NAT: !test.node.ownStack}, test.node, test.node, plugintest.Logger())
 			txn := plugintest.Txn{}
 			if err := s.Resync(context.Background(), &controller.DBResync{}, nil, 1, txn); err != nil {
 				t.Fatal(err)

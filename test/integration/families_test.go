@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -56,6 +57,46 @@ ipamConfig:
 			requirePackets(t, l, pods, test.mtu)
 		})
 	}
+}
+
+// Nobody outside of the cluster knows the way to pods. Over IPv6, too, their packets
+// are answered when they leave with the node's address, and only then.
+func TestIPv6ToTheOutside(t *testing.T) {
+	require(t)
+	config := `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  nodeInterconnectCIDR: fd16::/112
+  defaultGateway: fd16::fe
+`
+	l := labWith(t, config+"natExternalTrafficIPv6: true\n")
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad")
+	a1 := pod(t, l, "a1", "node1")
+	awaitAddresses(t, l)
+	outside := netip.MustParseAddr("fd20::1")
+	eventually(t, "the pod reaches the outside over IPv6", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
+	if err := pingIn(t.Context(), a1.Netns, lab.OutsideAddress.Addr(), 1400); err != nil {
+		t.Errorf("over IPv4: %v", err)
+	}
+	requireQuiet(t, l)
+	requireRestartWithoutOperations(t, l, "node1")
+
+	in(t, st.Nodes[0].Netns, "nft delete table ip6 contiv")
+	eventually(t, "the agent notices that the rules are gone", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
+
+	if err := errors.Join(l.StopAgent(t.Context(), "node1"),
+		os.WriteFile(l.Path("nodes", "node1", "contiv.conf"), []byte(config), 0o600), l.StartAgent(t.Context(), "node1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := pingIn(t.Context(), a1.Netns, outside, 1400); err == nil {
+		t.Error("the pod reaches the outside over IPv6 without translation, though nobody knows the way back")
+	}
+	requireQuiet(t, l)
 }
 
 // labWith makes a lab with the content of contiv.conf, for the test.

@@ -93,7 +93,7 @@ func (m *machine) start() *agent {
 	a.pods = podmanager.New(a.local, namespaces, log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
-	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(true, conf, ipNet, log), a.changes)
+	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, log)
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -56,6 +57,7 @@ type Node struct {
 	nat        *vpp_nat.Nat44Global // nil: off
 	natIfaces  map[string]*vpp_nat.Nat44Interface
 	natPools   map[string]*vpp_nat.Nat44AddressPool
+	nat66      map[string]*contiv_nat.SourceNAT66
 
 	watchers map[*watcher]bool
 	opened   []*VSwitch
@@ -94,6 +96,7 @@ func (n *Node) reset() {
 	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
 	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, nil
 	n.natIfaces, n.natPools = map[string]*vpp_nat.Nat44Interface{}, map[string]*vpp_nat.Nat44AddressPool{}
+	n.nat66 = map[string]*contiv_nat.SourceNAT66{}
 	n.watchers = map[*watcher]bool{}
 }
 
@@ -151,6 +154,7 @@ func (n *Node) keys() map[string]bool {
 	addKeys(keys, n.vrfs)
 	addKeys(keys, n.natIfaces)
 	addKeys(keys, n.natPools)
+	addKeys(keys, n.nat66)
 	if n.nat != nil {
 		keys[models.NAT44Global.KeyPrefix()] = true
 	}
@@ -183,6 +187,7 @@ func (n *Node) remove(key string) {
 		delete(n.vrfs, key)
 		delete(n.natIfaces, key)
 		delete(n.natPools, key)
+		delete(n.nat66, key)
 	}
 }
 
@@ -204,6 +209,7 @@ func (n *Node) removeInterface(name string) {
 	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.routes, func(_ string, r *vpp_l3.Route) bool { return r.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.neighbours, func(_ string, e *vpp_l3.ARPEntry) bool { return e.GetInterface() == name })
+	maps.DeleteFunc(n.nat66, func(_ string, s *contiv_nat.SourceNAT66) bool { return s.GetInterface() == name })
 	maps.DeleteFunc(n.natIfaces, func(_ string, i *vpp_nat.Nat44Interface) bool { return i.GetName() == name })
 }
 

@@ -256,7 +256,11 @@ func (t *tracer) forward(n *Node, in string, p path) {
 
 // translate gives a forwarded packet a source address of a pool.
 func (t *tracer) translate(n *Node, out string) {
-	if n.nat == nil || !t.Src.Is4() || n.ownerOf(t.Src) != "" {
+	if t.Src.Is6() {
+		t.translate66(n, out)
+		return
+	}
+	if n.nat == nil || n.ownerOf(t.Src) != "" {
 		return
 	}
 	for _, i := range n.natIfaces {

@@ -28,7 +28,7 @@
 //	address, neighbour  protocol 121; protocol 122: address borrowed (unnumbered)
 //	route               protocol 121
 //	L2 FIB entry        static entry on a port of one of our bridges
-//	NAT                 nftables table "ip contiv"
+//	NAT                 nftables tables "ip contiv" and "ip6 contiv"
 //
 // A device that we made and did not get to mark is known by its device group.
 // Device names tell people what is what and make look-ups cheap; they carry no

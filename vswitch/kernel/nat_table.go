@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// natTable is the only nftables table that we touch. All our NAT state is in its
-// rules: each carries the value that it stands for as a comment. The chains are
+// natTable is the name of the only nftables tables that we touch: one for IPv4,
+// described here, and one for IPv6 (nat66.go). All our NAT state is in their rules: each carries the value that it stands for as a comment. The chains are
 // always written as a whole, in one transaction.
 //
 //	nat-postrouting   packets that are leaving, unless the node itself sent them
@@ -110,27 +110,30 @@ func (s *natState) learn(chain, comment string) {
 type natDriver struct {
 	ns  *namespace
 	mu  sync.Mutex
-	nft knftables.Interface
+	nft map[knftables.Family]knftables.Interface
 	gen generations
 }
 
-func (d *natDriver) run(fn func(nft knftables.Interface) error) error {
+func (d *natDriver) run(family knftables.Family, fn func(nft knftables.Interface) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ns.run(func() error {
-		if d.nft == nil {
-			nft, err := knftables.New(knftables.IPv4Family, natTable, knftables.NoObjectCommentEmulation)
+		if d.nft[family] == nil {
+			nft, err := knftables.New(family, natTable, knftables.NoObjectCommentEmulation)
 			if err != nil {
 				return fmt.Errorf("NAT needs the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
 			}
-			d.nft = nft
+			if d.nft == nil {
+				d.nft = map[knftables.Family]knftables.Interface{}
+			}
+			d.nft[family] = nft
 		}
-		return fn(d.nft)
+		return fn(d.nft[family])
 	})
 }
 
 func (v nat) read(ctx context.Context) (s *natState, err error) {
-	err = v.nat.run(func(nft knftables.Interface) error {
+	err = v.nat.run(knftables.IPv4Family, func(nft knftables.Interface) error {
 		s, err = readNAT(ctx, nft)
 		return err
 	})
@@ -195,7 +198,7 @@ func sameRules(a, b []natRule) bool {
 
 // change rewrites the chains with a changed state, if it did change.
 func (v nat) change(ctx context.Context, edit func(*natState) error) error {
-	return v.nat.run(func(nft knftables.Interface) error {
+	return v.nat.run(knftables.IPv4Family, func(nft knftables.Interface) error {
 		s, err := readNAT(ctx, nft)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -226,6 +227,8 @@ func interfacesOf(v proto.Message) []string {
 		return []string{v.GetInterface()}
 	case *vpp_nat.Nat44Interface:
 		return []string{v.GetName()}
+	case *contiv_nat.SourceNAT66:
+		return []string{v.GetInterface()}
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (v *VSwitch) Close() error {
 // Capabilities: pods' interfaces are in the node's own stack, and all traffic is
 // in the main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false}
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6NAT: true}
 }
 
 func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }
@@ -131,3 +131,4 @@ func (v *VSwitch) Routes() vswitch.Routes         { return routes{v} }
 func (v *VSwitch) Neighbours() vswitch.Neighbours { return neighbours{v} }
 func (v *VSwitch) VRFs() vswitch.VRFs             { return vrfs{v} }
 func (v *VSwitch) NAT() vswitch.NAT               { return nat{v} }
+func (v *VSwitch) NAT66() vswitch.NAT66           { return nat66{v} }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
@@ -139,6 +140,9 @@ func (v *VSwitch) checkRuleset(b *batch) {
 	}
 	for _, p := range all[*vpp_nat.Nat44AddressPool](v.reg) {
 		keys = append(keys, models.Key(p))
+	}
+	for _, s := range all[*contiv_nat.SourceNAT66](v.reg) {
+		keys = append(keys, models.Key(s))
 	}
 	if len(keys) > 0 {
 		b.report(fmt.Sprintf("nftables table %q was changed", natTable), keys)
