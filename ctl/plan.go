@@ -33,7 +33,7 @@ func (c *cli) planCommand() *cobra.Command {
 			"    name: loop1\n" +
 			"    type: SOFTWARE_LOOPBACK\n" +
 			"    ip_addresses: [10.9.9.9/32]\n" +
-			"  config/vpp/v2/route/vrf/0/dst/10.8.0.0/16/: null\n\n" +
+			"  config/vpp/v2/route/vrf/0/dst/10.8.0.0/16: null\n\n" +
 			"The part \"Values\" of what txns SEQ -o json prints is understood as well.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -53,7 +53,7 @@ func TestWordsThatMeanKeys(t *testing.T) {
 		"config/vpp/l2/v2/bridge-domain/vxlanBD",
 		"config/vpp/v2/interfaces/vpp-tap-" + id,
 		"config/vpp/v2/interfaces/vxlanBVI",
-		"config/vpp/v2/route/vrf/0/dst/10.1.0.0/16/",
+		"config/vpp/v2/route/vrf/0/dst/10.1.0.0/16",
 		"vpp/bd/vxlanBD/interface/vxlanBVI",
 	}
 	for word, want := range map[string]string{

@@ -74,7 +74,7 @@ func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
 		{key, "", []string{"describes", "agree with the key"}},
 		{"config/vpp/v2/interface/tap1", "{}", []string{`did you mean "config/vpp/v2/interfaces/"?`}},
 		{"config/vpp/l2/v2/bridgedomain/bd1", "{}", []string{`did you mean "config/vpp/l2/v2/bridge-domain/"?`}},
-		{"confg/vpp/v2/route/vrf/0/dst/10.0.0.0/8/", "{}", []string{`did you mean "config/vpp/v2/route/"?`}},
+		{"confg/vpp/v2/route/vrf/0/dst/10.0.0.0/8", "{}", []string{`did you mean "config/vpp/v2/route/"?`}},
 		{"something/else", "{}", []string{"`contivctl models`"}},
 	} {
 		_, err := models.Unmarshal(test.key, []byte(test.data))

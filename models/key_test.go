@@ -25,7 +25,7 @@ func TestCheckKey(t *testing.T) {
 		{"config/vpp/v2/vrf-table/1", "write it as config/vpp/v2/vrf-table/id/{id}/protocol/{protocol}"},
 		{"config/vpp/v2/vrf-table/id/one/protocol/IPV4", "no ligato.vpp.l3.VrfTable can have the key"},
 		{"config/vpp/v2/vrf-table/id/1/protocol/IPv4", "no ligato.vpp.l3.VrfTable can have the key"},
-		{"config/vpp/v2/route/vrf/0/dst/10.0.0.0/8/", ""},
+		{"config/vpp/v2/route/vrf/0/dst/10.0.0.0/8", ""},
 		{"config/vpp/v2/route/if/tap1/vrf/0/dst/10.0.0.0/8/gw/10.1.1.1", ""},
 		{"config/vpp/v2/route/10.0.0.0/8/gw/10.1.1.1", "write it as"},
 		{"config/vpp/v2/tohost/l3/IPV4/l4/UDP/port/53", ""},

@@ -40,7 +40,7 @@ var (
 	L2FIB        = model(&vpp_l2.FIBEntry{}, "vpp.l2", "v2", "fib", "{bridge_domain}/mac/{phys_address}")
 	XConnect     = model(&vpp_l2.XConnectPair{}, "vpp.l2", "v2", "xconnect", "{receive_interface}")
 
-	VPPRoute       = model(&vpp_l3.Route{}, "vpp", "v2", "route", "[if/{outgoing_interface}/]vrf/{vrf_id}/dst/{dst_network:network}/[gw/{next_hop_addr}]")
+	VPPRoute       = model(&vpp_l3.Route{}, "vpp", "v2", "route", "[if/{outgoing_interface}/]vrf/{vrf_id}/dst/{dst_network:network}[/gw/{next_hop_addr}]")
 	VPPARP         = model(&vpp_l3.ARPEntry{}, "vpp", "v2", "arp", "{interface}/{ip_address}")
 	VRFTable       = model(&vpp_l3.VrfTable{}, "vpp", "v2", "vrf-table", "id/{id}/protocol/{protocol}")
 	ProxyARP       = model(&vpp_l3.ProxyARP{}, "vpp", "v2", "proxyarp-global", "")

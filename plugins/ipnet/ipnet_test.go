@@ -248,7 +248,7 @@ func TestNodeIPIsPublished(t *testing.T) {
 func TestFailedAddLeavesNothing(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	before := n.Scheduler.Values()
-	const route = "config/vpp/v2/route/if/vpp-tap-c1/vrf/0/dst/10.1.1.2/32/"
+	const route = "config/vpp/v2/route/if/vpp-tap-c1/vrf/0/dst/10.1.1.2/32"
 	n.Scheduler.FailKeys(func(txn controller.SchedulerTxn) []string {
 		if !txn.Revert {
 			return nil

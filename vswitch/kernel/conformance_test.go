@@ -157,7 +157,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 	}
 	return []vswitchtest.Accident{
 		accident("route deleted", "ip route del "+topo.PodIP(1)+"/32", podRoute),
-		accident("blackhole deleted", "ip route del blackhole 10.1.0.0/16", "config/vpp/v2/route/vrf/0/dst/10.1.0.0/16/"),
+		accident("blackhole deleted", "ip route del blackhole 10.1.0.0/16", "config/vpp/v2/route/vrf/0/dst/10.1.0.0/16"),
 		accident("IPv6 route deleted", "ip -6 route del fd00:1::/64", "config/vpp/v2/route/if/eth0/vrf/0/dst/fd00:1::/64/gw/fd00:16::99"),
 		accident("TAP deleted", "ip link del dev "+tap, iface(topo.Tap(1)), podRoute),
 		accident("TAP down", "ip link set dev "+tap+" down", iface(topo.Tap(1)), podRoute),

@@ -5,7 +5,7 @@
 // source: ligato/vpp/l3/route.proto
 
 // Routes of the vswitch. Key:
-// config/vpp/v2/route/[if/<interface>/]vrf/<id>/dst/<network>/<length>/[gw/<next hop>].
+// config/vpp/v2/route/[if/<interface>/]vrf/<id>/dst/<network>/<length>[/gw/<next hop>].
 // Routes that differ only in interface or next hop are paths of one multipath route.
 
 package l3
