@@ -20,6 +20,8 @@ type HostLink struct {
 	// Assigned are those of Addresses that Contiv assigned. Kernels before 5.18
 	// cannot tell: it is empty there.
 	Assigned []netip.Prefix
+	// Leased are those of Addresses that Contiv's DHCP client obtained.
+	Leased []netip.Prefix
 	// DefaultGateway is the next hop of a default route of the main table that
 	// leaves through the device; the zero Addr if there is none. For a default
 	// route without next hop, it is the unspecified address. Routes that Contiv
@@ -67,8 +69,11 @@ func hostLinks(ns *netNS) ([]HostLink, error) {
 	for _, a := range addresses {
 		if l := at[a.index]; l != nil {
 			l.Addresses = append(l.Addresses, a.prefix)
-			if a.protocol == ownProtocol {
+			switch a.protocol {
+			case ownProtocol:
 				l.Assigned = append(l.Assigned, a.prefix)
+			case leasedProtocol:
+				l.Leased = append(l.Leased, a.prefix)
 			}
 		}
 	}

@@ -18,6 +18,10 @@ import (
 // ownProtocol marks our routes (RTA_PROTOCOL) and addresses (IFA_PROTO).
 const ownProtocol = 121
 
+// leasedProtocol marks addresses that our DHCP client obtained for interfaces of
+// the vswitch.
+const leasedProtocol = 123
+
 // ifaProto is IFA_PROTO of linux/if_addr.h. Kernels before 5.18 ignore it.
 const ifaProto = 11
 

@@ -25,6 +25,8 @@ type HostLink struct {
 	// Assigned are those of Addresses that Contiv assigned, as far as the kernel
 	// can tell.
 	Assigned []netip.Prefix
+	// Leased are those of Addresses that Contiv's DHCP client obtained.
+	Leased []netip.Prefix
 	// DefaultGateway is the next hop of a default route out of the link; the
 	// zero Addr if there is none. For a default route without next hop, it is
 	// the unspecified address.

@@ -176,7 +176,7 @@ func (c *ContivConf) checkReachable(r *Resolved, checkGateways bool, links []Hos
 			networks = append(networks, p)
 		}
 	}
-	if len(networks) == 0 && c.links != nil {
+	if len(networks) == 0 && c.links != nil && !r.Main.UseDHCP {
 		return fmt.Errorf("main interface %s has no IP address: give nodeConfig.mainVPPInterface.ip", r.Main.Name)
 	}
 	unknown := c.links == nil && len(networks) == 0

@@ -366,6 +366,17 @@ func TestAssignedAddressesAreNotTheHosts(t *testing.T) {
 		}
 		p.want(fmt.Sprintf("step %d", i), "eth0 [] 192.168.1.5/24 via [], NAT true")
 	}
+	eth0 = link("eth0", "", "192.168.9.50/24", "192.168.8.5/24")
+	eth0.Leased = eth0.Addresses[:1]
+	p = start(t, enabled, links{eth0}, nil)
+	p.want("no longer by DHCP", "eth0 [] 192.168.8.5/24 via [], NAT true")
+	p.put(&nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: "eth0", UseDhcp: true}})
+	p.want("by DHCP", "eth0 [] 192.168.9.50/24 via [], NAT true")
+	p = start(t, enabled, links{link("eth0", "")}, &nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{UseDhcp: true}})
+	p.want("by DHCP, without a lease yet", "eth0 [] invalid Prefix via [], NAT true")
+	if err := p.NodeConfigError(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Computed addresses of nodes leave out the gateways of all nodes, lest two nodes

@@ -238,7 +238,7 @@ func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 // has assigned to it: those may be taken away.
 func withoutAssigned(main *HostLink, r *Resolved, subnets *Subnets) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(main.Addresses), func(p netip.Prefix) bool {
-		if slices.Contains(r.Main.Addresses, p) || slices.Contains(main.Assigned, p) {
+		if slices.Contains(r.Main.Addresses, p) || slices.Contains(main.Assigned, p) || !r.Main.UseDHCP && slices.Contains(main.Leased, p) {
 			return true
 		}
 		return !r.Main.UseDHCP && slices.ContainsFunc(subnets.Families(), func(s Subnets) bool {
