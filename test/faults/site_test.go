@@ -14,9 +14,7 @@ import (
 
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 )
 
 // site is a lab for several faults, one after the other: a pod "here" on node1,
@@ -249,14 +247,7 @@ func (s *site) health(ctx context.Context, node string) string {
 // etcd returns a client of the lab's etcd, past all proxies.
 func (s *site) etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
-	underlay := lab.NetnsPath(s.state(t).Underlay())
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{etcdAddress},
-		Logger:    zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dialIn(ctx, underlay, etcdAddress)
-		})},
-	})
+	c, err := s.Etcd()
 	if err != nil {
 		t.Fatal(err)
 	}
