@@ -83,7 +83,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "contiv-ksr: --manifests: no directory of manifests is given\n"},
+		{nil, "contiv-ksr: --manifests: no directory is given\n"},
 		{[]string{"--manifests", "/does/not/exist"}, "create it, or name another one\n"},
 		{[]string{"--manifests", dir, "--source", "cloud"}, `--source "cloud" is not known: use dir or kubernetes` + "\n"},
 		{[]string{"--source", "kubernetes"}, "contiv-ksr: --kubeconfig: this is no pod of a cluster: name a kubeconfig file\n"},

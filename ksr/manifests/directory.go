@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 
@@ -30,7 +29,7 @@ func New(opts Options) (*Directory, error) {
 	d := &Directory{merger: newMerger(opts.Logger.With("dir", opts.Dir))}
 	var err error
 	if d.files, err = dirwatch.New(opts, d.merger.parse); err != nil {
-		return nil, fmt.Errorf("manifests: %w", err)
+		return nil, err
 	}
 	return d, nil
 }
