@@ -135,21 +135,21 @@ func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConf
 	return result
 }
 
-// SourceConfig is what an external source wants.
-type SourceConfig struct {
-	// Source is DatabaseSource or the name of a source, or of one of its clients.
-	Source string
-	Config ExternalConfig
-}
-
-// ExternalConfigs returns what the external sources want, in the order of their
-// precedence. The values are read-only.
-func (c *Controller) ExternalConfigs() []SourceConfig {
+// ExternalValues returns what the external sources want, merged where several want
+// the same key. The values are read-only.
+func (c *Controller) ExternalValues() ExternalConfig {
 	c.caches.mu.RLock()
 	defer c.caches.mu.RUnlock()
-	configs := make([]SourceConfig, 0, len(c.caches.sources))
-	for _, source := range c.caches.sources {
-		configs = append(configs, SourceConfig{source, maps.Clone(c.caches.external[source])})
+	values := make(ExternalConfig)
+	for _, config := range c.caches.external {
+		for key := range config {
+			if _, done := values[key]; done || isDirectives(key) {
+				continue
+			}
+			if value := c.caches.merged(key, nil, slog.New(slog.DiscardHandler)); value != nil {
+				values[key] = value
+			}
+		}
 	}
-	return configs
+	return values
 }
