@@ -1,0 +1,198 @@
+package configdir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dirwatch"
+	"github.com/contiv/contiv/models/manifest"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/proto"
+)
+
+// Name of the source.
+const Name = "directory"
+
+// storePrefix starts the keys of the texts in the node's own store: <prefix><file>.
+const storePrefix = "/config-dir/"
+
+// content of a file.
+type content struct {
+	text   []byte
+	values []manifest.Value
+}
+
+// Source is an external source. Run it.
+type Source struct {
+	dir   string
+	loop  controller.EventLoop
+	local store.Broker
+	log   *slog.Logger
+	files *dirwatch.Directory[content]
+
+	// saved are the texts in the store by file; used by Run alone.
+	saved map[string]content
+
+	mu     sync.Mutex
+	config controller.ExternalConfig
+	status Status
+}
+
+var _ controller.ExternalConfigSource = (*Source)(nil)
+
+// New reads the directory, which must exist.
+func New(ctx context.Context, opts dirwatch.Options, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*Source, error) {
+	s := &Source{dir: opts.Dir, loop: loop, local: local, log: log.With("plugin", "configdir"), saved: make(map[string]content)}
+	opts.Logger = s.log
+	var err error
+	if s.files, err = dirwatch.New(opts, parse); err != nil {
+		return nil, err
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	s.apply(ctx, s.files.Scan())
+	return s, nil
+}
+
+func parse(_ string, text []byte) (content, error) {
+	values, err := manifest.Parse(text)
+	return content{text, values}, err
+}
+
+// load reads what the files held when an earlier process saw them last.
+func (s *Source) load(ctx context.Context) error {
+	kvs, _, err := s.local.List(ctx, storePrefix)
+	if err != nil {
+		return fmt.Errorf("read what the files in %s held: %w", s.dir, err)
+	}
+	for _, kv := range kvs {
+		name := strings.TrimPrefix(kv.Key, storePrefix)
+		saved, err := parse(name, kv.Value)
+		if err != nil {
+			s.log.Error("What a file held before cannot be understood any more", "file", name, "error", err)
+			continue
+		}
+		s.saved[name] = saved
+	}
+	return nil
+}
+
+// String is the name of the source.
+func (s *Source) String() string { return Name }
+
+// GetConfigSnapshot returns the values of all files.
+func (s *Source) GetConfigSnapshot() (controller.ExternalConfig, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config, nil
+}
+
+// Run pushes what changes, until ctx ends.
+func (s *Source) Run(ctx context.Context) {
+	s.files.Run(ctx, func(snapshot dirwatch.Snapshot[content]) {
+		changes := s.apply(ctx, snapshot)
+		if len(changes) == 0 {
+			return
+		}
+		// Outside of the event loop's own context: this is no follow-up.
+		err := s.loop.PushEvent(ctx, &controller.ExternalConfigChange{Source: Name, Changes: changes})
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("A change of the files was not taken; the next resync takes it", "error", err)
+		}
+	})
+}
+
+// apply makes the snapshot what counts, and returns what that changes.
+func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content]) controller.ExternalConfig {
+	status := Status{Dir: s.dir, Err: text(snapshot.Err), Files: []FileStatus{}}
+	config := make(controller.ExternalConfig)
+	origin := make(map[string]string)
+	for _, file := range snapshot.Files {
+		held, of := s.held(ctx, file)
+		f := FileStatus{Name: file.Name, Values: len(held.values), Of: of, Err: text(file.Err)}
+		for _, v := range held.values {
+			if other, twice := origin[v.Key]; twice {
+				f.Overrides = append(f.Overrides, Override{Key: v.Key, File: other})
+			}
+			origin[v.Key] = file.Name
+			config[v.Key] = v.Message
+		}
+		status.Files = append(status.Files, f)
+	}
+	if snapshot.Err == nil {
+		s.forgetOthers(ctx, snapshot)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warnOfOverrides(status)
+	changes := diff(s.config, config)
+	s.config, s.status = config, status
+	return changes
+}
+
+// held returns what counts of a file, and keeps it for a restart.
+func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held content, of string) {
+	saved, known := s.saved[file.Name]
+	switch {
+	case !file.Usable && known:
+		return saved, Earlier // its mistake is older than this process
+	case !file.Usable:
+		return content{}, Nothing
+	case !known || string(saved.text) != string(file.Content.text):
+		s.saved[file.Name] = file.Content
+		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
+			s.log.Error("What a file holds was not saved: with a mistake in it, it would be lost at a restart", "file", file.Name, "error", err)
+		}
+	}
+	if file.Err != nil {
+		return file.Content, Earlier
+	}
+	return file.Content, Present
+}
+
+// forgetOthers forgets files that are gone.
+func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[content]) {
+	present := make(map[string]bool)
+	for _, file := range snapshot.Files {
+		present[file.Name] = true
+	}
+	for name := range s.saved {
+		if present[name] {
+			continue
+		}
+		if err := s.local.Delete(ctx, storePrefix+name); err != nil && !errors.Is(err, context.Canceled) {
+			s.log.Error("What a removed file held is still saved", "file", name, "error", err)
+			continue // the next change tries again
+		}
+		delete(s.saved, name)
+	}
+}
+
+// diff returns the changes from one configuration to the other.
+func diff(before, after controller.ExternalConfig) controller.ExternalConfig {
+	changes := make(controller.ExternalConfig)
+	for key, value := range after {
+		if old, ok := before[key]; !ok || !proto.Equal(old, value) {
+			changes[key] = value
+		}
+	}
+	for key := range before {
+		if after[key] == nil {
+			changes[key] = nil
+		}
+	}
+	return changes
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
