@@ -1,39 +1,49 @@
 package kvscheduler
 
 import (
+	"slices"
+
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// cycle decides if a value whose dependencies are not met waits only for
-// values that wait for it. Then somebody has to be the first.
+// cycle decides if a value may exist although its dependencies are not met by
+// others, because it waits only for values that wait for it; or if a value that exists
+// has its dependencies met by others only because it exists itself.
 //
-//  1. Collect what the root needs, directly or not, and what may come to exist.
-//  2. Take out values with a dependency that nothing left can meet, until
-//     there are none. What remains can exist, all of it together.
+//  1. Collect what the root needs, directly or not: values that exist or may come to.
+//  2. Add, stage by stage, what can exist: the greatest set of values of which each has
+//     its dependencies met within the set or by the stages before, and its base value,
+//     if it is derived, in a stage before. Members of a plain cycle get into the same
+//     stage. A cycle that leads through a derived value to its base value gets
+//     into none, unless something else supports it: nothing can come first.
 //  3. The root is ready if its strongly connected component (Tarjan), has all
 //     its dependencies met by available values and by its own members.
 //     Otherwise there is something outside of it that has to come first.
 //
-// As a whole, what comes to exist is the greatest set of values that support
-// each other, whatever the order in which they were requested. All steps are
-// linear in the number of values and dependencies that are visited.
+// So what comes to exist does not depend on the order in which it was requested. All
+// steps are linear in the number of values and dependencies that are visited, the
+// second one for each stage, of which there is one for each derivation in a row.
 type cycle struct {
 	x    *exec
 	root *node
 	// through: the root exists. Its cycle leads through available values.
 	through bool
-	members map[string]*member
-	stack   []*member
-	index   int
+	// existing: only available values count, not those that may come to exist.
+	existing bool
+	members  map[string]*member
+	stack    []*member
+	index    int
 }
 
 // member is a value that was visited.
 type member struct {
 	n     *node
-	needs []need // dependencies that are not met by available values
-	// neededBy are the members for which this one is an alternative.
+	needs []need // dependencies that are not met for certain
+	base  *member
+	// neededBy are the dependencies for which this one is an alternative.
 	neededBy []*need
-	out      bool // it cannot come to exist
+	stage    int  // in which it can exist, from 1 on; 0: it cannot
+	tried    bool // it is in the set of which the next stage is what remains
 
 	at, low int // Tarjan's numbers; at counts from 1
 	onStack bool
@@ -45,17 +55,30 @@ type need struct {
 	owner *member
 	any   []*member
 	left  int
-	met   bool // by an available value
 }
 
 func newCycle(x *exec, root *node) *cycle {
 	return &cycle{x: x, root: root, through: root.have != nil, members: map[string]*member{}}
 }
 
+// founded tells if a value that exists, and whose dependencies are met, would
+// have them met if it did not hold up what meets them.
+func (x *exec) founded(n *node) bool {
+	needed := func(key string) bool { return x.g.HasNeeders(key) }
+	if len(n.deps) == 0 || !needed(n.key) && !slices.ContainsFunc(n.derived, needed) {
+		return true
+	}
+	c := newCycle(x, n)
+	c.existing = true
+	root := c.collect()
+	c.addStages(root)
+	return root.stage > 0
+}
+
 func (c *cycle) ready() bool {
 	root := c.collect()
-	c.prune()
-	if root.out {
+	c.addStages(root)
+	if root.stage == 0 {
 		return false
 	}
 	c.connect(root)
@@ -73,50 +96,47 @@ func (c *cycle) ready() bool {
 }
 
 func (d *need) metWithin(scc int) bool {
-	if d.met {
-		return true
-	}
-	for _, t := range d.any {
-		if t.scc == scc && !t.out {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.any, func(t *member) bool {
+		return t.stage > 0 && (t.scc == scc || t.stage <= d.owner.stage && t.n.available())
+	})
 }
 
 // collect visits everything that the root needs.
 func (c *cycle) collect() *member {
-	root := c.member(c.root)
-	for queue := []*member{root}; len(queue) > 0; queue = queue[1:] {
+	root, _ := c.member(c.root)
+	queue := []*member{root}
+	visit := func(n *node) *member {
+		m, known := c.member(n)
+		if !known {
+			queue = append(queue, m)
+		}
+		return m
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
 		m := queue[0]
+		if m.n.base != "" {
+			if base := c.x.get(m.n.base); base != nil && (c.through || !base.available()) {
+				m.base = visit(base)
+			}
+		}
 		m.needs = make([]need, 0, len(m.n.deps))
 		for i := range m.n.deps {
 			d := need{owner: m}
+			met := false
 			var found []*node
 			c.x.candidates(&m.n.deps[i], func(t *node) bool {
-				if t.available() {
-					d.met = true
-				}
-				if c.through || !t.available() {
-					found = append(found, t)
-				}
-				return c.through || !d.met
+				met = t.available() && (!c.through || c.x.grounded(t))
+				found = append(found, t)
+				return !met
 			})
-			if d.met && !c.through {
+			if met {
 				continue
 			}
 			for _, t := range found {
-				if !c.possible(t) {
-					continue
-				}
-				known := c.members[t.key] != nil
-				tm := c.member(t)
-				d.any = append(d.any, tm)
-				if !known {
-					queue = append(queue, tm)
+				if t == c.root || c.through && t.available() || !c.existing && c.possible(t) {
+					d.any = append(d.any, visit(t))
 				}
 			}
-			d.left = len(d.any)
 			m.needs = append(m.needs, d)
 		}
 	}
@@ -130,20 +150,26 @@ func (c *cycle) collect() *member {
 	return root
 }
 
-func (c *cycle) member(n *node) *member {
-	m := c.members[n.key]
-	if m == nil {
-		m = &member{n: n}
-		c.members[n.key] = m
+// grounded tells if the value exists and needs nothing.
+func (x *exec) grounded(n *node) bool {
+	if n == nil || !n.available() || len(n.deps) > 0 {
+		return false
 	}
-	return m
+	return n.base == "" || x.grounded(x.get(n.base))
+}
+
+func (c *cycle) member(n *node) (_ *member, known bool) {
+	m := c.members[n.key]
+	if m != nil {
+		return m, true
+	}
+	m = &member{n: n}
+	c.members[n.key] = m
+	return m, false
 }
 
 // possible tells if the value may come to exist in this transaction.
 func (c *cycle) possible(n *node) bool {
-	if n == c.root {
-		return true
-	}
 	if n.want == nil || n.is(leaving) {
 		return false
 	}
@@ -159,32 +185,60 @@ func (c *cycle) possible(n *node) bool {
 	return true
 }
 
-// prune takes out what cannot come to exist.
-func (c *cycle) prune() {
-	var out []*member
+// addStages adds stages until the root is in one, or there are no more.
+func (c *cycle) addStages(root *member) {
+	for stage := 1; root.stage == 0 && c.addStage(stage); stage++ {
+	}
+}
+
+// addStage finds what can exist now that the stages before do. False: nothing.
+func (c *cycle) addStage(stage int) bool {
+	var tried, out []*member
+	for _, m := range c.members {
+		if m.stage == 0 && (m.base == nil || m.base.stage > 0) {
+			m.tried = true
+			tried = append(tried, m)
+		}
+	}
 	drop := func(m *member) {
-		if !m.out {
-			m.out = true
+		if m.tried {
+			m.tried = false
 			out = append(out, m)
 		}
 	}
-	for _, m := range c.members {
+	for _, m := range tried {
 		for i := range m.needs {
-			if !m.needs[i].met && m.needs[i].left == 0 {
-				drop(m)
+			d := &m.needs[i]
+			d.left = 0
+			for _, t := range d.any {
+				if t.tried || t.stage > 0 {
+					d.left++
+				}
 			}
+		}
+	}
+	for _, m := range tried {
+		if slices.ContainsFunc(m.needs, func(d need) bool { return d.left == 0 }) {
+			drop(m)
 		}
 	}
 	for ; len(out) > 0; out = out[1:] {
 		for _, d := range out[0].neededBy {
-			if d.left--; d.left == 0 && !d.met {
+			if d.left--; d.left == 0 {
 				drop(d.owner)
 			}
 		}
 	}
+	added := false
+	for _, m := range tried {
+		if m.tried {
+			m.tried, m.stage, added = false, stage, true
+		}
+	}
+	return added
 }
 
-// connect finds the strongly connected components of what remains and can be
+// connect finds the strongly connected components of what can exist and can be
 // reached from m.
 func (c *cycle) connect(m *member) {
 	c.index++
@@ -193,7 +247,7 @@ func (c *cycle) connect(m *member) {
 	for i := range m.needs {
 		for _, t := range m.needs[i].any {
 			switch {
-			case t.out:
+			case t.stage == 0 || t.stage > m.stage:
 			case t.at == 0:
 				c.connect(t)
 				m.low = min(m.low, t.low)

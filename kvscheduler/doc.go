@@ -40,10 +40,14 @@
 //
 // # Cycles
 //
-// Values may need each other; what comes to exist is the greatest set of values that
-// support each other. One thing is not supported: a value that needs a derived
-// value whose base value needs it. As derived values come after their base value,
-// both wait forever.
+// Values may need each other: they become ready together, once all that they need
+// outside of their cycle is there, and go when that goes. A cycle that leads through
+// a derived value is another matter if the base value belongs to it: derived
+// values come after their base value, so nothing can come first. Its values are
+// PENDING, and Explain names the cycle; unless something outside satisfies one of
+// their dependencies too, e.g. by an AnyOf. When that goes, they go: what a
+// value holds up does not hold it up in turn. So what exists depends on what is
+// requested, and not on what was requested before.
 //
 // # Promises
 //
@@ -55,6 +59,6 @@
 // is shared between two schedulers.
 //
 // How it is done: exec is the algorithm on one value and its surroundings, run
-// are the kinds of transactions, refresh reads the southbound, ready decides
-// if dependencies are met, graph is the persistent data structure beneath.
+// are the kinds of transactions, refresh reads the southbound, ready and cycle
+// decide if dependencies are met, graph is the persistent data structure beneath.
 package kvscheduler

@@ -219,7 +219,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		if n.is(unknown) {
 			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
 		}
-		x.pending(n, p, pb.TxnOperation_CREATE, unmet)
+		x.pending(n, p, pb.TxnOperation_CREATE, unmet, derivedKeys(derived))
 		return nil
 	}
 	if h != nil && !n.is(fromSB) && x.caller != nil {
@@ -283,8 +283,12 @@ func (x *exec) update(n *node, p was) error {
 	// What was configured has its dependencies met; look again only if they change.
 	stillMet := p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
 	x.setDeps(n, deps)
-	if !stillMet && len(x.unmet(n)) > 0 {
-		return x.deleteExisting(n, p, postponing)
+	if !stillMet && !x.mayStay(n) {
+		err := x.deleteExisting(n, p, postponing)
+		if n.State() == pb.ValueState_PENDING {
+			n.info.derives = derivedKeys(derived)
+		}
+		return err
 	}
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {

@@ -81,6 +81,7 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 	if n.meta != nil {
 		x.forgetMetadata(n)
 	}
+	derived := n.derived
 	n.have, n.meta, n.info, n.derived = nil, nil, nil, nil
 	n.clear(broken | unknown | leaving | drifted)
 	switch why {
@@ -92,7 +93,7 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 	case postponing:
 		n.setState(pb.ValueState_PENDING)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
-		n.info = &nodeInfo{details: x.unmet(n)}
+		n.info = &nodeInfo{details: x.unmet(n), derives: derived}
 	}
 	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
 }

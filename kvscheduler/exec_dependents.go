@@ -25,7 +25,7 @@ func (x *exec) updateDependents(key string) error {
 			continue
 		}
 		creates.flush()
-		if err := x.updateDependent(dep); err != nil {
+		if err := x.updateDependent(dep, x.isAvailable(key)); err != nil {
 			if x.abort {
 				return errAborted
 			}
@@ -39,9 +39,15 @@ func (x *exec) updateDependents(key string) error {
 	return errors.Join(errs, creates.errs)
 }
 
+func (x *exec) isAvailable(key string) bool {
+	n := x.get(key)
+	return n != nil && n.available()
+}
+
 // updateDependent re-examines one value, one of whose dependencies has
-// changed. It returns errors only of values that this transaction is about.
-func (x *exec) updateDependent(key string) error {
+// changed; gained tells that it was not for the worse. It returns errors only of
+// values that this transaction is about.
+func (x *exec) updateDependent(key string, gained bool) error {
 	n := x.get(key)
 	if n == nil || n.want == nil || n.is(fromSB) || n.is(leaving) {
 		return nil
@@ -53,8 +59,7 @@ func (x *exec) updateDependent(key string) error {
 		return x.inherit(n, n.info.err)
 	}
 	if n.have != nil && !n.is(broken) {
-		unmet := x.unmet(n)
-		if len(unmet) == 0 {
+		if gained && len(x.unmet(n)) == 0 || !gained && x.mayStay(n) {
 			return nil
 		}
 		p := wasOf(n)
@@ -62,7 +67,7 @@ func (x *exec) updateDependent(key string) error {
 		defer delete(x.branch, key)
 		return x.inherit(n, x.deleteExisting(x.mut(n), p, postponing))
 	}
-	if x.about[key] == upcoming {
+	if x.about[n.baseKey()] == upcoming {
 		return nil // its turn comes, with another value perhaps
 	}
 	switch n.State() {
@@ -71,7 +76,7 @@ func (x *exec) updateDependent(key string) error {
 	case pb.ValueState_PENDING:
 		if unmet := x.unmet(n); len(unmet) > 0 {
 			if !slices.Equal(unmet, n.details()) {
-				x.mut(n).info = &nodeInfo{details: unmet}
+				x.mut(n).info = &nodeInfo{details: unmet, derives: n.info.derives}
 			}
 			return nil
 		}

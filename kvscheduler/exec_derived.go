@@ -41,11 +41,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 	if len(derived) == 0 && len(base.derived) == 0 {
 		return nil
 	}
-	keys := make([]string, len(derived))
-	for i, kv := range derived {
-		keys[i] = kv.Key
-	}
-	base.derived = keys
+	base.derived = derivedKeys(derived)
 	var errs error
 	for _, kv := range derived {
 		if base.have == nil || base.is(leaving) {
@@ -68,6 +64,17 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 		}
 	}
 	return x.inherit(base, errs)
+}
+
+func derivedKeys(values []KeyValue) []string {
+	if len(values) == 0 {
+		return nil
+	}
+	keys := make([]string, len(values))
+	for i, kv := range values {
+		keys[i] = kv.Key
+	}
+	return keys
 }
 
 // removeObsolete deletes the derived values that are not among the given.

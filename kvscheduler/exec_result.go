@@ -18,11 +18,11 @@ func (n *node) deletedValue(p was) proto.Message {
 }
 
 // pending marks a value whose dependencies are not met.
-func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet []string) {
+func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
 	n.lastOp = uint8(op)
-	n.info = &nodeInfo{details: unmet}
+	n.info = &nodeInfo{details: unmet, derives: derives}
 	n.clear(drifted)
 	if !same {
 		x.record(n, p, op, recordAs{noop: true})
@@ -69,6 +69,9 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 		if n.have == nil {
 			x.notComing(n)
 		}
+	}
+	for _, key := range n.derived {
+		_ = x.updateDependent(key, true) // they were left for the turn of this value
 	}
 	return x.note(n.key, pb.TxnOperation_VALIDATE, err)
 }

@@ -20,6 +20,9 @@ type Explanation struct {
 	Value *ValueSnapshot
 	// Needs are the dependencies with what satisfies them.
 	Needs []ExplainedNeed
+	// Cycle are the keys of a cycle in which the value waits for itself, from its own to
+	// its own, each of which needs or is derived from the next: nothing can come first.
+	Cycle []string
 	// NeededBy are the keys of values that depend on this one, the first 32.
 	NeededBy []string
 	// NextRetry is zero if none is scheduled.
@@ -88,6 +91,15 @@ func (s *Scheduler) Explain(key string) *Explanation {
 		e.NextRetry = n.info.retryAt
 	}
 	e.Summary = e.summarize(n)
+	if n.State() == pb.ValueState_PENDING {
+		if way := x.deadlock(n); way != nil {
+			for _, step := range way {
+				e.Cycle = append(e.Cycle, step.key)
+			}
+			e.Summary += ". It waits for itself, and nothing can come first: " + describeDeadlock(way) +
+				". Take one of these dependencies away, or add what else can satisfy it."
+		}
+	}
 	return e
 }
 

@@ -22,7 +22,8 @@ import (
 //	bd-interface    bd-interface/<bridge domain>/<name>     the interface
 //	route           route/<name>                            the outgoing interface
 //	host-interface  linux/interface/host-name/<name>        only obtained
-//	peer            peer/<name>                             the peers it names
+//	peer            peer/<name>                             the peers it names, any offer     offers
+//	(property)      offer/<peer>/<name>
 type network struct {
 	exists map[string]*structpb.Struct
 	origin map[string]Origin
@@ -219,7 +220,18 @@ func (nw *network) register(s *Scheduler, name string) error {
 			for _, p := range list(v, "needs") {
 				deps = append(deps, Dependency{Label: p, Key: "peer/" + p})
 			}
+			if offer := field(v, "needs-offer"); offer != "" {
+				deps = append(deps, Dependency{Label: "offer", AnyOf: AnyOf{
+					KeyPrefixes: []string{"offer/"}, KeySelector: func(key string) bool { return strings.HasSuffix(key, "/"+offer) }}})
+			}
 			return deps
+		}
+		d.DerivedValues = func(key string, v object) []KeyValue {
+			var kvs []KeyValue
+			for _, o := range list(v, "offers") {
+				kvs = append(kvs, KeyValue{"offer/" + strings.TrimPrefix(key, "peer/") + "/" + o, &structpb.Struct{}})
+			}
+			return kvs
 		}
 		return Register(s, d)
 	}

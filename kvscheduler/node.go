@@ -55,6 +55,7 @@ const (
 type nodeInfo struct {
 	err     error
 	details []string // labels of unmet dependencies, or invalid fields
+	derives []string // keys that a base value would derive, if it is PENDING
 	// Of failures:
 	seq     uint64 // the transaction that failed
 	attempt int    // of the retry that is scheduled

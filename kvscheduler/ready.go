@@ -1,26 +1,39 @@
 package kvscheduler
 
-import ()
-
 // unmet returns the labels of the dependencies of n that are not met; none if n
 // may exist.
 //
 // A dependency is met when a matching value is available. The members of a
 // cycle of dependencies that wait only for each other become ready together; see
-// cycle.
+// cycle, and founded for cycles that may not be.
 func (x *exec) unmet(n *node) []string {
-	var labels []string
-	for i := range n.deps {
-		if !x.met(&n.deps[i]) {
-			labels = append(labels, n.depLabel(i))
-		}
-	}
+	labels := x.missing(n)
 	if len(labels) > 0 && x.g.HasNeeders(n.key) {
 		if c := newCycle(x, n); c.ready() {
 			return nil
 		}
 	}
 	return labels
+}
+
+// missing returns the labels of the dependencies of n that no available value
+// satisfies.
+func (x *exec) missing(n *node) []string {
+	var labels []string
+	for i := range n.deps {
+		if !x.met(&n.deps[i]) {
+			labels = append(labels, n.depLabel(i))
+		}
+	}
+	return labels
+}
+
+// mayStay tells if a value that exists may go on to.
+func (x *exec) mayStay(n *node) bool {
+	if len(x.missing(n)) == 0 {
+		return x.founded(n)
+	}
+	return len(x.unmet(n)) == 0
 }
 
 // depLabel is the label of a dependency, made unique by its key if need be.

@@ -341,7 +341,7 @@ func (x *exec) revert() {
 		switch {
 		case n == nil || n.info != nil && n.info.err != nil && !x.failedForward(base, forward):
 		case n.have == nil:
-			_ = x.updateDependent(base)
+			_ = x.updateDependent(base, true)
 		case !x.unchanged(n, n.want):
 			_ = x.reconcile(x.mut(n), wasOf(n))
 		}
@@ -352,7 +352,7 @@ func (x *exec) revert() {
 			continue
 		}
 		if n := x.get(old.key); n != nil && !n.available() && (n.info == nil || n.info.err == nil || x.failedForward(n.key, forward)) {
-			_ = x.updateDependent(n.key)
+			_ = x.updateDependent(n.key, true)
 		}
 	}
 	x.forward = forward

@@ -36,7 +36,7 @@ var updateScenarios = flag.Bool("update", false, "rewrite the expected output of
 //	drift REASON KEY...           report drift
 //	after DURATION                let time pass
 //	restart                       a new scheduler on the same southbound
-//	calls, southbound, status [PREFIX], diagram SEQNUM
+//	calls, southbound, status [PREFIX], explain KEY, diagram SEQNUM
 //
 // Every command that leads to transactions prints them.
 func TestScenarios(t *testing.T) {
@@ -195,6 +195,8 @@ func (sc *scenario) command(name, rest string) {
 		if err := sc.s.RecordedTxn(seq).WriteDiagram(&sc.out); err != nil {
 			sc.t.Fatal(err)
 		}
+	case "explain":
+		fmt.Fprintln(&sc.out, "   ", sc.s.Explain(rest).Summary)
 	case "status":
 		for _, st := range sc.s.ValueStatuses(rest) {
 			sc.printStatus("    ", st.Value.Key, st.Value.State.String(), st.Value.Details, st.Value.Error)

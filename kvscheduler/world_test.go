@@ -91,6 +91,8 @@ func itemDeps(item string) []string {
 		return []string{"k/0"}
 	case "c":
 		return []string{"any:o/"}
+	case "e":
+		return []string{"d/k1/b"}
 	case "q":
 		return []string{"any:p/k"}
 	}
@@ -266,7 +268,7 @@ func (w *world) read(ctx context.Context, prefix string, only map[string]bool) (
 	}
 	for key, sp := range w.exists {
 		if strings.HasPrefix(key, prefix) && (only == nil || only[key]) {
-			for _, it := range []string{"a", "b", "c"} {
+			for _, it := range []string{"a", "b", "c", "e"} {
 				if _, ok := w.exists[derivedKey(key, it)]; ok {
 					sp.Items = append(slices.Clone(sp.Items), it)
 				}
