@@ -145,6 +145,38 @@ func TestSnapshotMakesWaitingChangesObsolete(t *testing.T) {
 	})
 }
 
+// A resync that is requested after changes comes after them, and shares no transaction.
+func TestRequestedResyncsKeepTheirPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		var told []string
+		requested := func() controller.Event {
+			return &controller.RequestedResync{Type: controller.UpstreamResync, By: "me", Processed: func(*controller.EventRecord) { told = append(told, "requested") }}
+		}
+		names := func() (names []string) {
+			for _, record := range r.History(time.Time{}, time.Time{}) {
+				names = append(names, record.Name)
+			}
+			return names
+		}
+		release := r.hold()
+		r.burst(change(1), change(2), requested(), change(3), &note{name: "note"})
+		release()
+		want := []string{"Database Resync", "hold", "note", "Kubernetes State Change", "Kubernetes State Change", "Requested Resync", "Kubernetes State Change"}
+		if got := names(); !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+		// A snapshot makes changes obsolete, requests it does not.
+		release = r.hold()
+		r.burst(change(4), requested(), &controller.DBResync{})
+		release()
+		want = append(want, "hold", "Database Resync", "Requested Resync")
+		if got := names(); !slices.Equal(got, want) || len(told) != 2 {
+			t.Errorf("events %q, want %q; told %q", got, want, told)
+		}
+	})
+}
+
 func TestFollowUpsOfABurstComeRightAfterTheirEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()

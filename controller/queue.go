@@ -31,7 +31,7 @@ type queued struct {
 //
 // It has three lanes, each first in, first out: follow-ups, which go before
 // everything else; bulk, which are changes in the database that nobody waits
-// for; and all other events, which overtake bulk. So a pod does not wait for its
+// for, and resyncs that somebody requested after them; and all other events, which overtake bulk. So a pod does not wait for its
 // network until a thousand Kubernetes changes have been processed.
 type queue struct {
 	mu        sync.Mutex
@@ -56,7 +56,7 @@ func (q *queue) push(e queued, limited bool) error {
 	switch {
 	case e.followUp:
 		list = &q.followUps
-	case isBulk(e.event):
+	case isBulk(e.event), isRequested(e.event):
 		list = &q.bulk
 	}
 	switch {
@@ -66,7 +66,7 @@ func (q *queue) push(e queued, limited bool) error {
 		return fmt.Errorf("%w (%d events wait)", ErrQueueFull, len(*list))
 	}
 	if resync, ok := e.event.(*DBResync); ok && !resync.Local {
-		q.bulk = nil // none of their senders waits
+		q.bulk = slices.DeleteFunc(q.bulk, func(e queued) bool { return isBulk(e.event) }) // none of their senders waits
 	}
 	*list = append(*list, e)
 	select {
@@ -85,6 +85,13 @@ func isBulk(event Event) bool {
 		return e.Source == DatabaseSource && e.Result == nil
 	}
 	return false
+}
+
+// isRequested tells if the event is a resync that must not overtake changes in the
+// database: whoever requested it may have made them.
+func isRequested(event Event) bool {
+	_, ok := event.(*RequestedResync)
+	return ok
 }
 
 // take removes the next event. Before the startup resync this can only be a
@@ -125,7 +132,7 @@ func (q *queue) takeMore(n int) (queued, bool) {
 		if isBestEffort(q.followUps[0].event) {
 			return takeAt(&q.followUps, 0), true
 		}
-	case n < maxBatch && len(q.events) == 0 && len(q.bulk) > 0:
+	case n < maxBatch && len(q.events) == 0 && len(q.bulk) > 0 && isBulk(q.bulk[0].event):
 		return takeAt(&q.bulk, 0), true
 	}
 	return queued{}, false
