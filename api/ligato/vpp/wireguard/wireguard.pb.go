@@ -138,7 +138,7 @@ const file_ligato_vpp_wireguard_wireguard_proto_rawDesc = "" +
 	"\n" +
 	"wg_if_name\x18\x05 \x01(\tR\bwgIfName\x12\x14\n" +
 	"\x05flags\x18\x06 \x01(\rR\x05flags\x12&\n" +
-	"\vallowed_ips\x18\a \x03(\tB\x05\x82}\x02\b\x01R\n" +
+	"\vallowed_ips\x18\a \x03(\tB\x05\x82}\x02\b\aR\n" +
 	"allowedIpsB3Z1github.com/contiv/contiv/api/ligato/vpp/wireguardb\x06proto3"
 
 var (
