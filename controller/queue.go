@@ -31,8 +31,9 @@ type queued struct {
 //
 // It has three lanes, each first in, first out: follow-ups, which go before
 // everything else; bulk, which are changes in the database that nobody waits
-// for, and resyncs that somebody requested after them; and all other events, which overtake bulk. So a pod does not wait for its
-// network until a thousand Kubernetes changes have been processed.
+// for, and resyncs that somebody requested after them; and all other events, which
+// overtake bulk. So a pod does not wait for its network until a thousand
+// Kubernetes changes have been processed.
 type queue struct {
 	mu        sync.Mutex
 	followUps []queued
