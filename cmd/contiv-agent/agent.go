@@ -39,6 +39,7 @@ const closeTimeout = 10 * time.Second
 //	etcd ──> dbwatcher ──┐ (and back: feedback)
 //	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel
 //	gRPC ──> contivgrpc ─┤                                           └─> linux
+//	files ─> configdir ──┤
 //	                     └─────────── bolt (mirror, pods, addresses; gRPC)
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	contivConfig, controllerConfig, err := loadConfig(o)
@@ -70,7 +71,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	defer sb.Close()
 	vs, scheduler := sb.vs, sb.scheduler
-	clients, err := openGRPC(ctx, o, registry, log)
+	clients, err := openExternal(ctx, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	loop := controller.New(controller.Options{
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(scheduler),
-		Sources:   []controller.ExternalConfigSource{clients.source},
+		Sources:   clients.sources(),
 		Log:       log,
 	})
 	capabilities := ipnet.Capabilities{
@@ -156,6 +157,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
+	clients.handle(mux)
 	handleHealth(mux, loop.Alive, ready, watcher.Connected, contivConf.NodeConfigError, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -175,6 +177,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	group.Go(func() error { return clients.serve(loop, scheduler, log) })
+	group.Go(func() error { return clients.watch(serve, loop) })
 	group.Go(func() error {
 		select {
 		case <-serve.Done():

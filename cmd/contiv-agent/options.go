@@ -27,6 +27,7 @@ type options struct {
 
 	contivConfig, controllerConfig string
 	runDir, bolt, grpcBolt         string
+	configDir                      string
 	http, grpc                     []string
 	standalone                     bool
 	listener                       listener.Options
@@ -59,8 +60,9 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
 	f.StringSliceVar(&o.grpc, "grpc", []string{"127.0.0.1:9111"}, "further addresses of the gRPC API, beside <run-dir>/grpc.sock; empty: none")
-	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients gave (default: grpc.db beside --bolt)")
-	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, and etcd if --etcd-endpoints are given, say")
+	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
+	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
+	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})

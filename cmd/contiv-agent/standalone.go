@@ -22,6 +22,7 @@ import (
 // clients make of it. There are no event handlers.
 //
 //	gRPC ──> contivgrpc ─┐
+//	files ─> configdir ──┤
 //	etcd ──> dbwatcher ──┼─> controller ──> KVScheduler ─┬─> vswitch/kernel
 //	(if it is given)     └──── bolt (mirror, gRPC)       └─> linux
 func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
@@ -35,7 +36,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer sb.Close()
-	clients, err := openGRPC(ctx, o, registry, log)
+	clients, err := openExternal(ctx, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	loop := controller.New(controller.Options{
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(sb.scheduler),
-		Sources:   []controller.ExternalConfigSource{clients.source},
+		Sources:   clients.sources(),
 		Log:       log,
 	})
 	if o.interfaceStats {
@@ -63,6 +64,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	if db.publisher != nil {
 		mux.Handle(feedback.URL, db.publisher.Handler())
 	}
+	clients.handle(mux)
 	handleHealth(mux, loop.Alive, loop.Ready, db.connected, func() error { return nil }, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -71,6 +73,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return clients.serve(loop, sb.scheduler, log) })
+	group.Go(func() error { return clients.watch(serve, loop) })
 	group.Go(func() error {
 		select {
 		case <-serve.Done():

@@ -30,7 +30,6 @@ type content struct {
 // Source is an external source. Run it.
 type Source struct {
 	dir   string
-	loop  controller.EventLoop
 	local store.Broker
 	log   *slog.Logger
 	files *dirwatch.Directory[content]
@@ -45,9 +44,9 @@ type Source struct {
 
 var _ controller.ExternalConfigSource = (*Source)(nil)
 
-// New reads the directory, which must exist.
-func New(ctx context.Context, opts dirwatch.Options, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*Source, error) {
-	s := &Source{dir: opts.Dir, loop: loop, local: local, log: log.With("plugin", "configdir"), saved: make(map[string]content)}
+// New reads the directory, which must exist. What its files held last is in local.
+func New(ctx context.Context, opts dirwatch.Options, local store.Broker, log *slog.Logger) (*Source, error) {
+	s := &Source{dir: opts.Dir, local: local, log: log.With("plugin", "configdir"), saved: make(map[string]content)}
 	opts.Logger = s.log
 	var err error
 	if s.files, err = dirwatch.New(opts, parse); err != nil {
@@ -93,15 +92,14 @@ func (s *Source) GetConfigSnapshot() (controller.ExternalConfig, error) {
 	return s.config, nil
 }
 
-// Run pushes what changes, until ctx ends.
-func (s *Source) Run(ctx context.Context) {
+// Run pushes what changes to the event loop, until ctx ends.
+func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 	s.files.Run(ctx, func(snapshot dirwatch.Snapshot[content]) {
 		changes := s.apply(ctx, snapshot)
 		if len(changes) == 0 {
 			return
 		}
-		// Outside of the event loop's own context: this is no follow-up.
-		err := s.loop.PushEvent(ctx, &controller.ExternalConfigChange{Source: Name, Changes: changes})
+		err := loop.PushEvent(ctx, &controller.ExternalConfigChange{Source: Name, Changes: changes})
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("A change of the files was not taken; the next resync takes it", "error", err)
 		}

@@ -55,14 +55,14 @@ func (r *rig) start() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	opts := dirwatch.Options{Dir: r.dir, Settle: 5 * time.Millisecond, Rescan: time.Hour}
-	source, err := configdir.New(ctx, opts, r.loop, r.local, slog.New(slog.DiscardHandler))
+	source, err := configdir.New(ctx, opts, r.local, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		source.Run(ctx)
+		source.Run(ctx, r.loop)
 	}()
 	r.source = source
 	r.stop = func() {
@@ -232,7 +232,7 @@ func TestStatusIsServed(t *testing.T) {
 
 func TestDirectoryMustExist(t *testing.T) {
 	opts := dirwatch.Options{Dir: filepath.Join(t.TempDir(), "none")}
-	_, err := configdir.New(context.Background(), opts, make(loop), memory.New(), slog.New(slog.DiscardHandler))
+	_, err := configdir.New(context.Background(), opts, memory.New(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "does not exist: create it") {
 		t.Errorf("got %v", err)
 	}

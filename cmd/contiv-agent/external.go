@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dirwatch"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/northbound"
+	"github.com/contiv/contiv/plugins/configdir"
+	"github.com/contiv/contiv/plugins/contivgrpc"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// external is the configuration that others give, but for that in etcd.
+type external struct {
+	file      *bolt.Store
+	source    *contivgrpc.Source
+	directory *configdir.Source // nil: none
+	server    *northbound.Server
+	// listeners are those of the server, which closes them.
+	listeners []net.Listener
+}
+
+// openExternal reads what has been given, and opens the addresses for clients.
+func openExternal(ctx context.Context, o options, metrics prometheus.Registerer, log *slog.Logger) (*external, error) {
+	file, err := openFile(o.grpcBolt, log)
+	if err != nil {
+		return nil, err
+	}
+	g := &external{file: file, server: northbound.NewServer(metrics, log)}
+	if g.source, err = contivgrpc.NewSource(ctx, file, log); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if o.configDir != "" {
+		if g.directory, err = configdir.New(ctx, dirwatch.Options{Dir: o.configDir}, file, log); err != nil {
+			g.Close()
+			return nil, fmt.Errorf("--config-dir: %w", err)
+		}
+	}
+	for _, address := range append([]string{"unix://" + filepath.Join(o.runDir, "grpc.sock")}, o.grpc...) {
+		l, err := o.listener.Listen(address)
+		if err != nil {
+			g.Close()
+			return nil, fmt.Errorf("cannot serve gRPC on %s: %w", address, err)
+		}
+		g.listeners = append(g.listeners, l)
+	}
+	return g, nil
+}
+
+// sources in the order of their precedence: those merged onto others come last.
+func (g *external) sources() []controller.ExternalConfigSource {
+	sources := []controller.ExternalConfigSource{g.source}
+	if g.directory != nil {
+		sources = append(sources, g.directory)
+	}
+	return sources
+}
+
+// watch follows the directory until ctx ends.
+func (g *external) watch(ctx context.Context, loop *controller.Controller) error {
+	if g.directory != nil {
+		g.directory.Run(ctx, loop)
+	}
+	return nil
+}
+
+func (g *external) handle(mux *http.ServeMux) {
+	if g.directory != nil {
+		mux.Handle(configdir.URL, g.directory.Handler())
+	}
+}
+
+// serve serves clients until stop.
+func (g *external) serve(loop *controller.Controller, scheduler *kvscheduler.Scheduler, log *slog.Logger) error {
+	service := contivgrpc.NewService(g.source, loop, scheduler, log)
+	service.Register(g.server)
+	listeners := g.listeners
+	g.listeners = nil
+	return g.server.Serve(listeners...)
+}
+
+// Close saves what was accepted. The event loop must have ended.
+func (g *external) Close() error {
+	for _, l := range g.listeners {
+		l.Close()
+	}
+	return errors.Join(g.source.Close(), g.file.Close())
+}
