@@ -11,7 +11,8 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// Node is a node of the cluster.
+// Node is a node of the cluster, at some time: it never changes, another one takes
+// its place.
 type Node struct {
 	// ID is unique in the cluster, from 1; 0 while the node has none.
 	ID   uint32
@@ -31,12 +32,6 @@ type Node struct {
 
 // Nodes maps names to nodes.
 type Nodes map[string]*Node
-
-func (n *Node) clone() *Node {
-	c := *n
-	c.VPPIPs, c.MgmtIPs, c.PodCIDRs = slices.Clone(n.VPPIPs), slices.Clone(n.MgmtIPs), slices.Clone(n.PodCIDRs)
-	return &c
-}
 
 func (n *Node) String() string {
 	if n == nil {

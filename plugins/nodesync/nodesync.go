@@ -35,6 +35,8 @@ type NodeSync struct {
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
+	// withID are those of nodes that have an ID; nil: they are to be found again.
+	withID Nodes
 }
 
 // New returns the plugin of the node. The IDs are kept in db.
@@ -56,17 +58,38 @@ func (n *NodeSync) GetNodeID() uint32 {
 	return 0
 }
 
-// GetAllNodes returns copies of all nodes that have an ID, this one included.
+// GetAllNodes returns all nodes that have an ID, this one included, as they are now.
+// Read-only: others get the same map.
 func (n *NodeSync) GetAllNodes() Nodes {
 	n.mu.RLock()
-	defer n.mu.RUnlock()
-	nodes := make(Nodes)
+	nodes := n.withID
+	n.mu.RUnlock()
+	if nodes != nil {
+		return nodes
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.withID = make(Nodes, len(n.nodes))
 	for name, node := range n.nodes {
 		if node.ID != 0 {
-			nodes[name] = node.clone()
+			n.withID[name] = node
 		}
 	}
-	return nodes
+	return n.withID
+}
+
+// replace puts a node in the place of the one with its name; one that is known to
+// nobody is dropped. n.mu is held.
+func (n *NodeSync) replace(node *Node) {
+	if n.nodes == nil {
+		n.nodes = make(Nodes)
+	}
+	n.withID = nil
+	if node.ID == 0 && !node.inKube {
+		delete(n.nodes, node.Name)
+		return
+	}
+	n.nodes[node.Name] = node
 }
 
 // PublishNodeIPs tells the other nodes the addresses of one IP version at which
@@ -94,10 +117,13 @@ func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix,
 		}
 	}
 	slices.SortStableFunc(merged, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
-	own.VPPIPs = merged
-	next := own.vppNode()
+	if !slices.Equal(own.VPPIPs, merged) {
+		next := *own
+		own, next.VPPIPs = &next, merged
+		n.replace(own)
+	}
 	n.mu.Unlock()
-	return n.store(ctx, next)
+	return n.store(ctx, own.vppNode())
 }
 
 func (n *Node) vppNode() *vppnode.VppNode {
@@ -171,7 +197,7 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 		return controller.NewFatalError(err)
 	}
 	n.mu.Lock()
-	n.nodes = nodes
+	n.nodes, n.withID = nodes, nil
 	n.mu.Unlock()
 	return nil
 }
@@ -235,33 +261,27 @@ func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ control
 // Revert has nothing to undo.
 func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
 
-// change applies a function to a node and returns what is to be announced, nil
+// change applies a function to a copy of a node and returns what is to be announced, nil
 // if nothing is.
 func (n *NodeSync) change(name string, apply func(*Node), announce func(prev, next *Node) bool) *NodeUpdate {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	current := n.nodes[name]
-	if current == nil {
-		current = &Node{Name: name}
-		if n.nodes == nil {
-			n.nodes = make(Nodes)
-		}
-		n.nodes[name] = current
+	prev := n.nodes[name]
+	if prev == nil {
+		prev = &Node{Name: name}
 	}
-	prev := current.clone()
-	apply(current)
-	if current.ID == 0 && !current.inKube {
-		delete(n.nodes, name)
-	}
-	if !announce(prev, current) {
+	next := *prev
+	apply(&next)
+	n.replace(&next)
+	if !announce(prev, &next) {
 		return nil
 	}
 	update := &NodeUpdate{NodeName: name}
 	if prev.ID != 0 {
 		update.PrevState = prev
 	}
-	if current.ID != 0 {
-		update.NewState = current.clone()
+	if next.ID != 0 {
+		update.NewState = &next
 	}
 	return update
 }

@@ -352,6 +352,32 @@ func TestGetAllNodes(t *testing.T) {
 	}
 }
 
+// What was returned before does not change, whatever happens to the nodes.
+func TestGetAllNodesIsASnapshot(t *testing.T) {
+	n := nodesync.New("node1", memory.New(), &plugintest.Loop{}, plugintest.Logger())
+	resync(t, n, state(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "10.0.0.2")))
+	before := n.GetAllNodes()
+	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []*controller.KubeStateChange{
+		{Resource: "vppnode", PrevValue: vppNode(2, "node2", "192.168.16.2/24"), NewValue: vppNode(2, "node2", "192.168.16.22/24")},
+		{Resource: "node", PrevValue: kubeNode("node2", "10.0.0.2"), NewValue: kubeNode("node2", "10.0.0.22")},
+		{Resource: "vppnode", NewValue: vppNode(3, "node3")},
+	} {
+		if _, err := n.Update(ctx, change, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(before) != 2 || len(before["node1"].VPPIPs) != 0 || fmt.Sprint(before["node2"]) != "ID 2, vswitch [192.168.16.2/24], management [10.0.0.2]" {
+		t.Errorf("before: %v", before)
+	}
+	after := n.GetAllNodes()
+	if len(after) != 3 || fmt.Sprint(after["node1"].VPPIPs) != "[192.168.16.1/24]" || fmt.Sprint(after["node2"]) != "ID 2, vswitch [192.168.16.22/24], management [10.0.0.22]" {
+		t.Errorf("after: %v", after)
+	}
+}
+
 func TestREST(t *testing.T) {
 	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
 	get := func(method string) (int, string) {
