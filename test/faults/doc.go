@@ -13,5 +13,5 @@
 // go test ./test/faults -args -write writes the report to docs/faults.md.
 //
 // What test/integration has is not repeated here: agents killed under traffic and
-// at each moment of ADD and DEL, etcd that stops and starts, damage in the kernel.
+// at each moment of DEL, damage in the kernel.
 package faults

@@ -27,6 +27,7 @@ func TestDatabase(t *testing.T) {
 	}{
 		{"down at start", downAtStart},
 		{"hangs at start", hangsAtStart},
+		{"down", isDown},
 		{"hangs", hangs},
 		{"slow", slow},
 		{"compacted", compacted},
@@ -136,6 +137,27 @@ func hangsAtStart(t *testing.T, s *site, p *proxy) {
 	back := time.Now()
 	eventually(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
 	f.row.Kept = fmt.Sprintf("When etcd answers, the agent follows it again after %v.", round(time.Since(back)))
+	f.end()
+}
+
+func isDown(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd is down", "etcd refuses connections, and has closed those that there were. Meanwhile a pod is added and another one removed.")
+	p.set(refuse, 0)
+	f.seesHealth("node1", "unavailable")
+	f.seesLog("node1", "Lost the database")
+	began := time.Now()
+	if err := s.DelPod(t.Context(), s.pod(t, "gone", "node1").ID()); err != nil {
+		t.Error(err)
+	}
+	late := s.pod(t, "late", "node1")
+	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
+	if err := s.connected(t, late); err != nil {
+		t.Error(err)
+	}
+	f.heal()
+	p.set(pass, 0)
+	f.row.Until = "until what changed meanwhile had arrived"
+	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
 	f.end()
 }
 
