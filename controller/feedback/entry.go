@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,11 +132,38 @@ func (e *entry) encode(key string, state func(key string) *pb.BaseValueStatus, n
 	status.Time = timestamppb.New(e.since)
 	data, err := encode(status)
 	if err == nil && len(data) > maxStatus {
-		status.Value.Details = append(status.Value.Details, fmt.Sprintf("%d derived values are not listed", len(status.DerivedValues)))
-		status.DerivedValues = nil
+		shorten(status)
 		data, err = encode(status)
 	}
 	return data, err
+}
+
+// shorten leaves the essence of a status that is too long.
+func shorten(status *feedbackpb.ValueStatus) {
+	const someLines, longText = 10, 4 << 10
+	first := func(lines []string, what string) []string {
+		if more := len(lines) - someLines; more > 0 {
+			lines = append(slices.Clone(lines[:someLines]), fmt.Sprintf("and %d more %s", more, what))
+		}
+		for i, line := range lines {
+			lines[i] = truncated(line, longText)
+		}
+		return lines
+	}
+	status.Value.Error = truncated(status.Value.Error, longText)
+	status.Value.Details = first(slices.Clone(status.Value.Details), "details")
+	status.Warnings = first(slices.Clone(status.Warnings), "warnings")
+	if n := len(status.DerivedValues); n > 0 {
+		status.DerivedValues = nil
+		status.Warnings = append(status.Warnings, fmt.Sprintf("%d derived values are not listed here: see contivctl values", n))
+	}
+}
+
+func truncated(text string, length int) string {
+	if len(text) <= length {
+		return text
+	}
+	return strings.ToValidUTF8(text[:length], "") + "…"
 }
 
 func encode(msg proto.Message) ([]byte, error) {

@@ -1,8 +1,11 @@
 package feedback_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,8 +14,12 @@ import (
 
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/memory"
 )
 
 const (
@@ -227,6 +234,64 @@ func TestStatusesByREST(t *testing.T) {
 			t.Errorf("none: %v", none)
 		}
 	})
+}
+
+// etcd refuses large requests: a status that is too long must not keep others from
+// being written.
+func TestLongStatusesAreShortened(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		var addresses, unknown []string
+		for i := range 5000 {
+			addresses = append(addresses, fmt.Sprintf(`"10.0.%d.%d/32"`, i>>8, i&255))
+			unknown = append(unknown, fmt.Sprintf(`"a_name_that_nobody_knows_%d":0`, i))
+		}
+		const many, strange = "config/vpp/v2/interfaces/many", "config/vpp/v2/interfaces/strange"
+		rev := r.put(many, `{"name":"many","ip_addresses":[`+strings.Join(addresses, ",")+`]}`)
+		r.put(strange, `{"name":"strange",`+strings.Join(unknown, ",")+`}`)
+		r.settle()
+		r.want(many, "CONFIGURED@%d in #1, but 5000 derived values are not listed here: see contivctl values", rev)
+		var s feedbackpb.ValueStatus
+		if !read(t, r.db, strange, &s) || len(s.GetWarnings()) != 11 || s.GetWarnings()[10] != "and 4990 more warnings" {
+			t.Errorf("%d warnings, the last one %q", len(s.GetWarnings()), s.GetWarnings())
+		}
+	})
+}
+
+// An etcd that can be read, but not written, is not flooded with attempts.
+func TestFailedWritesAreRepeatedLessAndLess(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		full := &fullStore{Store: r.db}
+		r.publisher.Close()
+		r.publisher = feedback.Start(feedback.Options{Node: "node1", Store: full, Scheduler: r.scheduler, Config: r.config, Log: slog.New(slog.DiscardHandler)})
+		r.publisher.Replaced(map[string]dbwatcher.Value{loop1: {Revision: 1}}, nil)(&controller.EventRecord{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := full.attempts; n < 20 || n > 30 { // 0.1 + 0.2 + … + 1.6 s, then each 3 s
+			t.Errorf("%d attempts within a minute", n)
+		}
+		full.room = true
+		r.settle()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		r.want(loop1, "NONEXISTENT@1")
+	})
+}
+
+// fullStore refuses to be written while it has no room.
+type fullStore struct {
+	*memory.Store
+	room     bool
+	attempts int
+}
+
+func (s *fullStore) Batch(ctx context.Context, changes []store.Change) error {
+	s.attempts++
+	if !s.room {
+		return errors.New("no space")
+	}
+	return s.Store.Batch(ctx, changes)
 }
 
 func TestOutageAndRestart(t *testing.T) {

@@ -73,14 +73,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 // after an error, it finds out what etcd holds.
 func (p *Publisher) flush(ctx context.Context) (more bool, err error) {
 	p.mu.Lock()
-	complete, unsure, waiting := p.complete, p.unsure, len(p.dirty)
+	complete, unsure := p.complete, p.unsure
 	p.mu.Unlock()
 	if !complete {
 		return false, nil
 	}
 	if unsure {
-		return true, p.sweep(ctx)
+		if err := p.sweep(ctx); err != nil {
+			return true, err
+		}
 	}
+	waiting := p.waiting()
 	if waiting == 0 {
 		return false, nil
 	}
@@ -99,6 +102,12 @@ func (p *Publisher) flush(ctx context.Context) (more bool, err error) {
 		p.written(c)
 	}
 	return more, nil
+}
+
+func (p *Publisher) waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.dirty)
 }
 
 // written notes what etcd holds. The lock is held.
