@@ -184,6 +184,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("neighbour deleted", "ip neigh del 192.168.30.2 dev c-vxlanBVI", arp),
 		accident("neighbour changed", "ip neigh replace 192.168.30.2 dev c-vxlanBVI lladdr 02:00:00:00:00:03 nud permanent", arp),
 		accident("ruleset flushed", "nft flush ruleset", nat),
+		accident("NAT66 rules flushed", "nft flush chain ip6 contiv "+chainNAT66, models.SourceNAT66.KeyPrefix()+nic),
 		accident("NAT rules flushed", "nft flush chain ip contiv nat-source", nat),
 		accident("NAT chain deleted", "nft flush chain ip contiv nat-postrouting;nft delete chain ip contiv nat-postrouting", nat),
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -18,7 +19,7 @@ import (
 func runPort(t *testing.T, c Config) {
 	t.Run("creating twice and deleting twice succeed", func(t *testing.T) {
 		site := c.NewSite(t)
-		values := Topology{Node: 1, NIC: site.NIC(), Pods: 1}.Values()
+		values := topology(t, site, 1).Values()
 		p := port{t, open(t, site)}
 		for range 2 {
 			for _, v := range values {
@@ -35,7 +36,7 @@ func runPort(t *testing.T, c Config) {
 
 	t.Run("a restarted driver finds what exists, and can delete it", func(t *testing.T) {
 		site := c.NewSite(t)
-		values := Topology{Node: 1, NIC: site.NIC(), Pods: 1}.Values()
+		values := topology(t, site, 1).Values()
 		vs := site.Open(t)
 		p := port{t, vs}
 		for _, v := range values {
@@ -54,7 +55,7 @@ func runPort(t *testing.T, c Config) {
 
 	t.Run("a path more and a path less of a multipath route", func(t *testing.T) {
 		site := c.NewSite(t)
-		topo := Topology{Node: 1, NIC: site.NIC(), Pods: 2}
+		topo := topology(t, site, 2)
 		p := port{t, open(t, site)}
 		for _, v := range topo.Values() {
 			p.create(v)
@@ -144,6 +145,8 @@ func (p port) create(v proto.Message) {
 		err = p.vs.NAT().AddInterface(ctx, v)
 	case *vpp_nat.Nat44AddressPool:
 		err = p.vs.NAT().AddPool(ctx, v)
+	case *contiv_nat.SourceNAT66:
+		err = p.vs.NAT66().Create(ctx, v)
 	}
 	if err != nil {
 		p.t.Errorf("creating %s: %v", models.Key(v), err)
@@ -182,6 +185,8 @@ func (p port) delete(v proto.Message) {
 		err = p.vs.NAT().RemoveInterface(ctx, v)
 	case *vpp_nat.Nat44AddressPool:
 		err = p.vs.NAT().RemovePool(ctx, v)
+	case *contiv_nat.SourceNAT66:
+		err = p.vs.NAT66().Delete(ctx, v)
 	}
 	if err != nil {
 		p.t.Errorf("deleting %s: %v", models.Key(v), err)
@@ -218,6 +223,7 @@ func (p port) list(expected []proto.Message) map[string]proto.Message {
 	add(p.t, found, expected, func(e []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error) {
 		return p.vs.NAT().ListPools(ctx, e)
 	})
+	add(p.t, found, expected, func(e []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) { return p.vs.NAT66().List(ctx, e) })
 	return found
 }
 

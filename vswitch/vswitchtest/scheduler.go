@@ -108,7 +108,7 @@ func (a *agent) wantConfigured(values []proto.Message) {
 func runScheduler(t *testing.T, c Config) {
 	t.Run("a resync configures everything, a second one and one after a restart do nothing", func(t *testing.T) {
 		site := c.NewSite(t)
-		values := Topology{Node: 1, NIC: site.NIC(), Pods: 2}.Values()
+		values := topology(t, site, 2).Values()
 		a := startAgent(t, site)
 		a.resync(values...)
 		a.wantConfigured(values)
@@ -121,7 +121,7 @@ func runScheduler(t *testing.T, c Config) {
 
 	t.Run("a resync without values removes all that was ours, also after a restart", func(t *testing.T) {
 		site := c.NewSite(t)
-		values := Topology{Node: 1, NIC: site.NIC(), Pods: 2}.Values()
+		values := topology(t, site, 2).Values()
 		damage := site.Foreign(t)
 		a := startAgent(t, site)
 		a.resync(values...)
@@ -140,7 +140,7 @@ func runScheduler(t *testing.T, c Config) {
 		for _, change := range changes {
 			t.Run(change.name, func(t *testing.T) {
 				site := c.NewSite(t)
-				topo := Topology{Node: 1, NIC: site.NIC(), Pods: 2}
+				topo := topology(t, site, 2)
 				values := topo.Values()
 				a := startAgent(t, site)
 				a.resync(values...)
@@ -174,7 +174,7 @@ func runScheduler(t *testing.T, c Config) {
 	t.Run("what the driver does itself is not reported", func(t *testing.T) {
 		site := c.NewSite(t)
 		a := startAgent(t, site)
-		values := Topology{Node: 1, NIC: site.NIC(), Pods: 2}.Values()
+		values := topology(t, site, 2).Values()
 		reports := a.watch(t.Context())
 		a.resync()
 		a.resync(values...)
@@ -203,7 +203,7 @@ func wantSomethingExecuted(t testing.TB, when string, ops []kvscheduler.Recorded
 }
 
 func testAccident(t *testing.T, site Site, accident Accident) {
-	values := Topology{Node: 1, NIC: site.NIC(), Pods: 2}.Values()
+	values := topology(t, site, 2).Values()
 	a := startAgent(t, site)
 	a.resync(values...)
 	a.wantConfigured(values)

@@ -2,7 +2,9 @@ package vswitchtest
 
 import (
 	"fmt"
+	"testing"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -19,6 +21,16 @@ type Topology struct {
 	NIC  string
 	// Pods is the number of pods.
 	Pods int
+	// NAT66: also what only a vswitch with the capability IPv6NAT can do.
+	NAT66 bool
+}
+
+// topology returns what node 1 asks of the site's vswitch.
+func topology(t testing.TB, site Site, pods int) Topology {
+	t.Helper()
+	vs := site.Open(t)
+	defer vs.Close()
+	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: vs.Capabilities().IPv6NAT}
 }
 
 // Names and addresses of a Topology.
@@ -76,6 +88,9 @@ func (t Topology) Values() []proto.Message {
 		&vpp_nat.Nat44Interface{Name: t.NIC, NatOutside: true, OutputFeature: true},
 		&vpp_nat.Nat44AddressPool{FirstIp: t.NodeIP(), VrfId: vswitch.AllVRFs},
 	)
+	if t.NAT66 {
+		add(&contiv_nat.SourceNAT66{Interface: t.NIC, Address: fmt.Sprintf("fd00:16::%d", t.Node)})
+	}
 	return values
 }
 
