@@ -65,7 +65,7 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 		return "" // the following is known
 	case s.origin.Reflected && !hasKey(snapshot, reflectedKey):
 		return "what KSR had written is gone"
-	case s.snapshotRevision == 0 && len(s.known.values) > 0 && !s.saysAnything(snapshot):
+	case s.snapshotRevision == 0 && s.knowsKubernetes() && !s.tellsOfKubernetes(snapshot):
 		return "it is empty"
 	case s.snapshotRevision == 0 && s.ownIsGone(snapshot):
 		return "what this node had written is gone"
@@ -73,11 +73,22 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 	return ""
 }
 
-// saysAnything tells if anything of the snapshot concerns the node.
-func (s *session) saysAnything(snapshot []store.KV) bool {
+// knowsKubernetes tells if values of the Kubernetes state are known; a cluster always has
+// some.
+func (s *session) knowsKubernetes() bool {
+	for key := range s.known.values {
+		if strings.HasPrefix(key, models.KSRPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// tellsOfKubernetes tells if the snapshot has such values.
+func (s *session) tellsOfKubernetes(snapshot []store.KV) bool {
 	return slices.ContainsFunc(snapshot, func(kv store.KV) bool {
-		_, ok := s.known.item(kv.Key)
-		return ok
+		i, ok := s.known.item(kv.Key)
+		return ok && i.resource != nil
 	})
 }
 

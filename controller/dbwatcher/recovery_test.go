@@ -213,6 +213,7 @@ func TestChangesBeforeTheStart(t *testing.T) {
 func TestEmptyDatabaseAndAMirrorWithoutOrigin(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.local, podKey, podValue(""))
+		r.put(r.remote, node+"check/agent", `{}`)
 		r.start()
 		r.want("local resync pod=k8s/pod/web/namespace/default")
 		time.Sleep(29 * time.Second)
@@ -240,5 +241,19 @@ func TestKSRFillsTheDatabaseLater(t *testing.T) {
 		r.reflect()
 		time.Sleep(3 * time.Second)
 		r.want("resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default")
+	})
+}
+
+// Without Kubernetes, it is usual that nothing is left.
+func TestNothingIsLeftWithoutKubernetes(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.put(r.remote, ifKey, `{"name":"tap1"}`)
+		r.start()
+		r.want("resync ext=config/vpp/v2/interfaces/tap1")
+		r.stop()
+		r.delete(ifKey)
+		r.put(r.remote, node+"check/agent", `{}`) // of this node, but no configuration
+		r.start()
+		r.want("resync")
 	})
 }
