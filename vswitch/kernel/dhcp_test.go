@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -313,4 +314,24 @@ func TestLeasedRouterOutsideOfItsNetwork(t *testing.T) {
 	n.resync(a, dhcpNIC)
 	n.await(a, "10.9.0.7/32")
 	n.has("10.9.0.7/32", "10.9.0.1")
+}
+
+func TestDHCPUnsupported(t *testing.T) {
+	v := newNode(t).Open(t).(*VSwitch)
+	defer v.Close()
+	tunnel := &vpp_interfaces.Interface{Name: "t", Type: vpp_interfaces.Interface_VXLAN_TUNNEL}
+	v.reg.put(tunnel)
+	if err := v.Interfaces().SetDHCPClient(t.Context(), "t"); !errors.Is(err, kvscheduler.ErrUnsupported) {
+		t.Errorf("VXLAN tunnel: %v", err)
+	}
+	if err := v.Interfaces().SetDHCPClient(t.Context(), "none"); err == nil || errors.Is(err, kvscheduler.ErrUnsupported) {
+		t.Errorf("device that is not there (yet): %v", err)
+	}
+	v.marks = false
+	if err := v.Interfaces().SetDHCPClient(t.Context(), nic); !errors.Is(err, kvscheduler.ErrUnsupported) {
+		t.Errorf("kernel that cannot mark addresses: %v", err)
+	}
+	if err := v.Interfaces().UnsetDHCPClient(t.Context(), "none"); err != nil {
+		t.Errorf("unset on a device that is gone: %v", err)
+	}
 }
