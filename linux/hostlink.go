@@ -22,18 +22,18 @@ type HostLink struct {
 	Assigned []netip.Prefix
 	// Leased are those of Addresses that Contiv's DHCP client obtained.
 	Leased []netip.Prefix
-	// DefaultGateway is the next hop of a default route of the main table that
-	// leaves through the device; the zero Addr if there is none. For a default
-	// route without next hop, it is the unspecified address. Routes that Contiv
-	// made do not count.
-	DefaultGateway netip.Addr
+	// DefaultGateways are the next hops of the default routes of the main table that
+	// leave through the device, at most one of each IP version, IPv4 first. For a
+	// default route without next hop, it is the unspecified address. Routes that
+	// Contiv made do not count.
+	DefaultGateways []netip.Addr
 	// Up tells if the device is administratively up.
 	Up bool
 }
 
 // Links returns the devices of the agent's own network namespace in the order of
 // their indexes, without those that Contiv made. Of several default routes
-// through a device, the one with the lowest metric counts, IPv4 before IPv6.
+// through a device, the one with the lowest metric counts, for each IP version.
 func (p *Plugin) Links() ([]HostLink, error) { return hostLinks(p.namespaces.own) }
 
 // Links returns the devices of a network namespace, given by its path; "": of the
@@ -108,13 +108,14 @@ func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
 			}
 			for _, hop := range hops {
 				l := links[hop.LinkIndex]
-				if l == nil || l.DefaultGateway.IsValid() {
+				if l == nil || slices.ContainsFunc(l.DefaultGateways, func(gw netip.Addr) bool { return gw.Is6() == noNextHop.Is6() }) {
 					continue
 				}
-				l.DefaultGateway = noNextHop
+				gateway := noNextHop
 				if gw, ok := netip.AddrFromSlice(hop.Gw); ok {
-					l.DefaultGateway = gw.Unmap()
+					gateway = gw.Unmap()
 				}
+				l.DefaultGateways = append(l.DefaultGateways, gateway)
 			}
 		}
 	}

@@ -94,6 +94,7 @@ func TestLinks(t *testing.T) {
 	n.ip("addr", "add", "192.168.1.1/24", "dev", "nic0")
 	n.ip("addr", "add", "fd00::1/64", "dev", "nic0", "nodad")
 	n.ip("route", "add", "default", "via", "192.168.1.254")
+	n.ip("route", "add", "default", "via", "fd00::fe")
 	n.ip("route", "add", "default", "dev", "nic1", "metric", "10")
 	nic0, err := n.namespaces.own.LinkByName("nic0")
 	if err != nil {
@@ -119,10 +120,10 @@ func TestLinks(t *testing.T) {
 	}
 	want := map[string]HostLink{
 		"lo": {Name: "lo", MTU: 65536, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
-		"nic0": {Name: "nic0", MTU: 1400, Up: true, DefaultGateway: netip.MustParseAddr("192.168.1.254"),
+		"nic0": {Name: "nic0", MTU: 1400, Up: true, DefaultGateways: []netip.Addr{netip.MustParseAddr("192.168.1.254"), netip.MustParseAddr("fd00::fe")},
 			Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.1/24"), netip.MustParsePrefix("192.168.1.2/24"), netip.MustParsePrefix("fd00::1/64")},
 			Assigned:  []netip.Prefix{netip.MustParsePrefix("192.168.1.2/24")}},
-		"nic1": {Name: "nic1", MTU: 1500, Up: true, DefaultGateway: netip.IPv4Unspecified()},
+		"nic1": {Name: "nic1", MTU: 1500, Up: true, DefaultGateways: []netip.Addr{netip.IPv4Unspecified()}},
 	}
 	for name := range found {
 		if _, ok := want[name]; !ok && name[:4] == "tap-" {

@@ -27,11 +27,11 @@ type HostLink struct {
 	Assigned []netip.Prefix
 	// Leased are those of Addresses that Contiv's DHCP client obtained.
 	Leased []netip.Prefix
-	// DefaultGateway is the next hop of a default route out of the link; the
-	// zero Addr if there is none. For a default route without next hop, it is
-	// the unspecified address.
-	DefaultGateway netip.Addr
-	Up             bool
+	// DefaultGateways are the next hops of default routes out of the link, at most
+	// one of each IP version. For a default route without next hop, it is the
+	// unspecified address.
+	DefaultGateways []netip.Addr
+	Up              bool
 }
 
 // HostLinks lists the links of the host.

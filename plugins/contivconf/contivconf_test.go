@@ -22,8 +22,8 @@ func link(name string, gateway string, addresses ...string) contivconf.HostLink 
 	for _, a := range addresses {
 		l.Addresses = append(l.Addresses, netip.MustParsePrefix(a))
 	}
-	if gateway != "" {
-		l.DefaultGateway = netip.MustParseAddr(gateway)
+	for _, text := range strings.Fields(gateway) {
+		l.DefaultGateways = append(l.DefaultGateways, netip.MustParseAddr(text))
 	}
 	return l
 }
@@ -271,20 +271,22 @@ ipamConfig:
 // A default route that the host has stays; its gateway may be configured, too.
 func TestDefaultRouteOfTheHostStays(t *testing.T) {
 	for name, test := range map[string]struct{ host, want string }{
-		"none":        {"", "[192.168.1.1]"},
-		"the same":    {"192.168.1.1", "[]"},
-		"another":     {"192.168.1.2", "[]"},
-		"one of IPv6": {"fd00::1", "[192.168.1.1]"},
+		"none":                     {"", "[192.168.1.1 fd00::9]"},
+		"the same":                 {"192.168.1.1", "[fd00::9]"},
+		"another":                  {"192.168.1.2", "[fd00::9]"},
+		"one of IPv6":              {"fd00::1", "[192.168.1.1]"},
+		"one of each, on one link": {"192.168.1.2 fd00::1", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: 192.168.1.1}"), links{link("eth0", test.host, "192.168.1.5/24")}, nil, nil, plugintest.Logger())
+			all := links{link("eth0", test.host, "192.168.1.5/24", "fd00::5/64")}
+			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: '192.168.1.1,fd00::9'}"), all, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Resync(context.Background(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{}); err != nil {
 				t.Fatal(err)
 			}
-			if r := c.Resolved(); fmt.Sprint(r.RouteGateways) != test.want || fmt.Sprint(r.Gateways) != "[192.168.1.1]" {
+			if r := c.Resolved(); fmt.Sprint(r.RouteGateways) != test.want || fmt.Sprint(r.Gateways) != "[192.168.1.1 fd00::9]" {
 				t.Errorf("gateways %v, of default routes to be made %v, want %s", r.Gateways, r.RouteGateways, test.want)
 			}
 		})

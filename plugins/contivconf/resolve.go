@@ -203,7 +203,7 @@ func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr) *HostLink 
 		func(l *HostLink) bool {
 			return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return slices.Contains(internalIPs, p.Addr()) })
 		},
-		func(l *HostLink) bool { return l.DefaultGateway.IsValid() },
+		func(l *HostLink) bool { return len(l.DefaultGateways) > 0 },
 		func(l *HostLink) bool { return true },
 	} {
 		if l := find(func(l *HostLink) bool { return candidate(l) && match(l) }); l != nil {
@@ -227,8 +227,10 @@ func isInternal(l *HostLink) bool {
 // version; the zero Addr if it has none.
 func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 	for _, l := range links {
-		if l.DefaultGateway.IsValid() && l.DefaultGateway.Is6() == ipv6 {
-			return l.DefaultGateway
+		for _, gateway := range l.DefaultGateways {
+			if gateway.Is6() == ipv6 {
+				return gateway
+			}
 		}
 	}
 	return netip.Addr{}
