@@ -176,7 +176,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
-	group.Go(func() error { return clients.serve(loop, scheduler, log) })
+	clients.serve(serve, group, loop, sb, log)
 	group.Go(func() error { return clients.watch(serve, loop) })
 	group.Go(func() error {
 		select {

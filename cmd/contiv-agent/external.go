@@ -11,12 +11,12 @@ import (
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dirwatch"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/northbound"
 	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/store/bolt"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 )
 
 // external is the configuration that others give, but for that in etcd.
@@ -79,13 +79,20 @@ func (g *external) handle(mux *http.ServeMux) {
 	}
 }
 
-// serve serves clients until stop.
-func (g *external) serve(loop *controller.Controller, scheduler *kvscheduler.Scheduler, log *slog.Logger) error {
-	service := contivgrpc.NewService(g.source, loop, scheduler, log)
+// serve serves clients until the server is stopped. What it tells them of interfaces ends
+// with ctx.
+func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, log *slog.Logger) {
+	service := contivgrpc.NewService(g.source, loop, sb.scheduler, log)
 	service.Register(g.server)
+	ligato := northbound.NewLigato(northbound.Options{
+		Clients: service, Items: g.source.Items, External: loop.ExternalValues,
+		Scheduler: sb.scheduler, Device: sb.vs.Device, Log: log,
+	})
+	ligato.Register(g.server)
 	listeners := g.listeners
 	g.listeners = nil
-	return g.server.Serve(listeners...)
+	group.Go(func() error { return ligato.Run(ctx) })
+	group.Go(func() error { return g.server.Serve(listeners...) })
 }
 
 // Close saves what was accepted. The event loop must have ended.

@@ -72,7 +72,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group, serve := errgroup.WithContext(serve)
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return clients.serve(loop, sb.scheduler, log) })
+	clients.serve(serve, group, loop, sb, log)
 	group.Go(func() error { return clients.watch(serve, loop) })
 	group.Go(func() error {
 		select {

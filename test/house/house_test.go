@@ -36,7 +36,7 @@ var rooms = map[string][]string{
 	"linux":               {"api", "models", "kvscheduler"},
 	"controller":          {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":             {"dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
-	"northbound":          {"listener", "api", "models", "controller", "kvscheduler", "plugins"},
+	"northbound":          {"store", "listener", "api", "models", "controller", "kvscheduler", "plugins"},
 	"ksr":                 {"dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
 	"cni":                 {"listener", "api"},
 	"ctl":                 {"listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},

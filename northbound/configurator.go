@@ -1,0 +1,119 @@
+package northbound
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/api/ligato/configurator"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/contivgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// configService serves configurator.ConfiguratorService.
+type configService struct {
+	configurator.UnsafeConfiguratorServiceServer
+	*Ligato
+}
+
+// Get returns what all external sources want, merged.
+func (s *configService) Get(context.Context, *configurator.GetRequest) (*configurator.GetResponse, error) {
+	external := s.External()
+	values := make([]proto.Message, 0, len(external))
+	for _, key := range slices.Sorted(maps.Keys(external)) {
+		values = append(values, external[key])
+	}
+	return &configurator.GetResponse{Config: newConfig(values)}, nil
+}
+
+// Update puts values; with full_resync, the client has no others then.
+func (s *configService) Update(ctx context.Context, r *configurator.UpdateRequest) (*configurator.UpdateResponse, error) {
+	change, err := newChange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change.Replace, change.Full = r.GetFullResync(), r.GetFullResync()
+	if err := s.apply(ctx, change, r.GetUpdate(), false, r.GetWaitDone()); err != nil {
+		return nil, err
+	}
+	return &configurator.UpdateResponse{}, nil
+}
+
+// Delete removes the values with the keys of the given ones.
+func (s *configService) Delete(ctx context.Context, r *configurator.DeleteRequest) (*configurator.DeleteResponse, error) {
+	change, err := newChange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.apply(ctx, change, r.GetDelete(), true, r.GetWaitDone()); err != nil {
+		return nil, err
+	}
+	return &configurator.DeleteResponse{}, nil
+}
+
+func (s *configService) apply(ctx context.Context, change contivgrpc.Change, config *configurator.Config, remove, waitDone bool) error {
+	err := eachValue(config, func(key string, value proto.Message) error {
+		if _, twice := change.Values[key]; twice {
+			return fmt.Errorf("key %q is in the request twice: leave one of them out", key)
+		}
+		if remove {
+			value = nil
+		}
+		change.Values[key] = value
+		return nil
+	})
+	if err != nil {
+		return refused("%v", err)
+	}
+	if _, err := s.Clients.Apply(ctx, change); err != nil {
+		return err
+	}
+	if waitDone {
+		if _, err := s.Scheduler.WaitSettled(ctx, slices.Collect(maps.Keys(change.Values))...); err != nil {
+			return watchError(err)
+		}
+	}
+	return nil
+}
+
+// Dump reads what the vswitch and the kernel have, now.
+func (s *configService) Dump(ctx context.Context, _ *configurator.DumpRequest) (*configurator.DumpResponse, error) {
+	dumped, err := s.Scheduler.Dump(ctx, kvscheduler.SBView, kvscheduler.DumpFilter{})
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "not all could be read: %v", err)
+	}
+	values := make([]proto.Message, 0, len(dumped))
+	for _, v := range dumped {
+		values = append(values, v.Value)
+	}
+	return &configurator.DumpResponse{Dump: newConfig(values)}, nil
+}
+
+// Notify tells of changes of interfaces until the client ends the call.
+func (s *configService) Notify(r *configurator.NotifyRequest, stream grpc.ServerStreamingServer[configurator.NotifyResponse]) error {
+	next := r.GetIdx()
+	for {
+		batch, more := s.notifications.from(next)
+		for _, n := range batch {
+			if next = n.GetNextIdx(); !passes(n.GetNotification(), r.GetFilters()) {
+				continue
+			}
+			if err := stream.Send(n); err != nil {
+				return err
+			}
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		select {
+		case <-more:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package northbound
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/ligato/generic"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// manager serves generic.ManagerService.
+type manager struct {
+	generic.UnsafeManagerServiceServer
+	*Ligato
+}
+
+// SetConfig puts items with data, and removes those without.
+func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*generic.SetConfigResponse, error) {
+	change, err := newChange(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change.Replace, change.Full = r.GetOverwriteAll(), r.GetOverwriteAll()
+	change.Labels = make(map[string]map[string]string)
+	keys := make([]string, 0, len(r.GetUpdates()))
+	for i, update := range r.GetUpdates() {
+		key, value, err := valueOf(update.GetItem())
+		if err != nil {
+			return nil, refused("updates[%d]: %v", i, err)
+		}
+		if _, twice := change.Values[key]; twice {
+			return nil, refused("updates[%d]: key %q is in the request twice: leave one of them out", i, key)
+		}
+		change.Values[key] = value
+		if labels := update.GetLabels(); len(labels) > 0 {
+			change.Labels[key] = labels
+		}
+		keys = append(keys, key)
+	}
+	if _, err := m.Clients.Apply(ctx, change); err != nil {
+		return nil, err
+	}
+	response := &generic.SetConfigResponse{}
+	for _, key := range keys {
+		response.Results = append(response.Results, m.result(key, change.Values[key] == nil))
+	}
+	return response, nil
+}
+
+func (m *manager) result(key string, removed bool) *generic.UpdateResult {
+	st := m.Scheduler.ValueStatus(key).GetValue()
+	id, _ := idOf(key)
+	result := &generic.UpdateResult{Id: id, Key: key, Op: generic.UpdateResult_UPDATE, Status: itemStatus(st)}
+	switch {
+	case removed:
+		result.Op = generic.UpdateResult_DELETE
+	case st.GetLastOperation() == pb.TxnOperation_CREATE:
+		result.Op = generic.UpdateResult_CREATE
+	}
+	return result
+}
+
+// GetConfig returns what all external sources want, merged.
+func (m *manager) GetConfig(_ context.Context, r *generic.GetConfigRequest) (*generic.GetConfigResponse, error) {
+	if len(r.GetIds()) > 0 && len(r.GetLabels()) > 0 {
+		return nil, refused("select either by ids or by labels")
+	}
+	keys, err := selectIDs(r.GetIds())
+	if err != nil {
+		return nil, refused("ids: %v", err)
+	}
+	response := &generic.GetConfigResponse{}
+	values, labels := m.External(), m.labels()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if !keys.has(key) || !hasLabels(r.GetLabels(), labels[key]) {
+			continue
+		}
+		item, err := itemOf(key, values[key])
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		response.Items = append(response.Items, &generic.ConfigItem{
+			Item: item, Status: itemStatus(m.Scheduler.ValueStatus(key).GetValue()), Labels: labels[key],
+		})
+	}
+	return response, nil
+}
+
+// labels returns the labels that any client has given, by key.
+func (m *manager) labels() map[string]map[string]string {
+	all := make(map[string]map[string]string)
+	for _, items := range m.Items() {
+		for key, item := range items {
+			if len(item.Labels) == 0 {
+				continue
+			}
+			if all[key] == nil {
+				all[key] = make(map[string]string)
+			}
+			maps.Copy(all[key], item.Labels)
+		}
+	}
+	return all
+}
+
+// DumpState returns what the scheduler believes to exist, our own values included.
+func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*generic.DumpStateResponse, error) {
+	keys, err := selectIDs(r.GetIds())
+	if err != nil {
+		return nil, refused("ids: %v", err)
+	}
+	values, err := m.Scheduler.Dump(ctx, kvscheduler.CachedView, kvscheduler.DumpFilter{})
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	response := &generic.DumpStateResponse{}
+	for _, v := range values {
+		if _, ok := idOf(v.Key); !ok || !keys.has(v.Key) {
+			continue // derived values are no items
+		}
+		item, err := itemOf(v.Key, v.Value)
+		if err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
+		response.Items = append(response.Items, &generic.StateItem{Item: item, Metadata: map[string]string{
+			"key": v.Key, "state": v.State.String(), "origin": v.Origin.String(),
+		}})
+	}
+	return response, nil
+}
+
+// Subscribe tells of all changes of the states of values, until the client ends the
+// call. The items have no data. Subscriptions without name are for all values of a
+// model; without any subscription, all changes are told.
+func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStreamingServer[generic.SubscribeResponse]) error {
+	var prefixes []string
+	for i, s := range r.GetSubscriptions() {
+		model, ok := modelByName[s.GetId().GetModel()]
+		if !ok {
+			return refused("subscriptions[%d]: there is no model %q", i, s.GetId().GetModel())
+		}
+		prefixes = append(prefixes, model.KeyPrefix()+s.GetId().GetName())
+	}
+	wanted := func(key string) bool {
+		return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(prefix string) bool {
+			return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix)
+		})
+	}
+	watcher, _ := m.Scheduler.Watch("config/")
+	if err := stream.SendHeader(nil); err != nil { // from here on, the client misses nothing
+		return err
+	}
+	for {
+		events, err := watcher.Next(stream.Context())
+		if err != nil {
+			return watchError(err)
+		}
+		response := &generic.SubscribeResponse{}
+		for _, e := range events {
+			key := e.Status.GetValue().GetKey()
+			if id, ok := idOf(key); ok && wanted(key) {
+				response.Notifications = append(response.Notifications, &generic.Notification{
+					Item: &generic.Item{Id: id}, Status: itemStatus(e.Status.GetValue()),
+				})
+			}
+		}
+		if len(response.Notifications) == 0 {
+			continue
+		}
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+	}
+}
+
+func watchError(err error) error {
+	switch {
+	case errors.Is(err, kvscheduler.ErrLostPlace):
+		return status.Error(codes.OutOfRange, "the client is too slow, changes were lost: read the state and subscribe again")
+	case errors.Is(err, kvscheduler.ErrClosed):
+		return status.Error(codes.Unavailable, "the agent ends")
+	}
+	return status.FromContextError(err).Err()
+}

@@ -1,0 +1,72 @@
+package northbound
+
+import (
+	"context"
+
+	"github.com/contiv/contiv/api/ligato/generic"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// configClass is the class of all of our models.
+const configClass = "config"
+
+// meta serves generic.MetaService.
+type meta struct {
+	generic.UnsafeMetaServiceServer
+}
+
+// KnownModels returns the models of a class, or all.
+func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*generic.KnownModelsResponse, error) {
+	response := &generic.KnownModelsResponse{}
+	if r.GetClass() != "" && r.GetClass() != configClass {
+		return response, nil
+	}
+	for _, m := range models.All() {
+		detail := &generic.ModelDetail{
+			Spec:      &generic.ModelSpec{Module: m.Module, Version: m.Version, Type: m.Type, Class: configClass},
+			ProtoName: m.ProtoName(),
+			Options: []*generic.ModelDetail_Option{
+				{Key: "protoFile", Values: []string{m.New().ProtoReflect().Descriptor().ParentFile().Path()}},
+			},
+		}
+		if m.NameTemplate != "" {
+			detail.Options = append(detail.Options, &generic.ModelDetail_Option{Key: "nameTemplate", Values: []string{m.NameTemplate}})
+		}
+		response.KnownModels = append(response.KnownModels, detail)
+	}
+	return response, nil
+}
+
+// ProtoFileDescriptor describes the file of a model and all that it imports.
+func (meta) ProtoFileDescriptor(_ context.Context, r *generic.ProtoFileDescriptorRequest) (*generic.ProtoFileDescriptorResponse, error) {
+	for _, m := range models.All() {
+		file := m.New().ProtoReflect().Descriptor().ParentFile()
+		if file.Path() != r.GetFullProtoFileName() {
+			continue
+		}
+		imports := &descriptorpb.FileDescriptorSet{}
+		addImports(imports, file, make(map[string]bool))
+		return &generic.ProtoFileDescriptorResponse{
+			FileDescriptor: protodesc.ToFileDescriptorProto(file), FileImportDescriptors: imports,
+		}, nil
+	}
+	return nil, status.Errorf(codes.NotFound, "no model has the proto file %q", r.GetFullProtoFileName())
+}
+
+// addImports adds each file that is imported, directly or not, once.
+func addImports(set *descriptorpb.FileDescriptorSet, file protoreflect.FileDescriptor, have map[string]bool) {
+	for i := range file.Imports().Len() {
+		imported := file.Imports().Get(i).FileDescriptor
+		if have[imported.Path()] {
+			continue
+		}
+		have[imported.Path()] = true
+		addImports(set, imported, have)
+		set.File = append(set.File, protodesc.ToFileDescriptorProto(imported))
+	}
+}

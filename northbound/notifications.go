@@ -1,0 +1,164 @@
+package northbound
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/api/ligato/configurator"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/api/ligato/linux"
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	"github.com/contiv/contiv/api/ligato/vpp"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// rememberedNotifications is how many notifications clients can ask for again.
+const rememberedNotifications = 10000
+
+// notifications are the last ones; each has the number of its successor.
+type notifications struct {
+	mu      sync.Mutex
+	last    []*configurator.NotifyResponse
+	next    uint32
+	changed chan struct{} // closed at the next one
+}
+
+func newNotifications() *notifications { return &notifications{changed: make(chan struct{})} }
+
+func (n *notifications) add(notification *configurator.Notification) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.next++
+	n.last = append(n.last, &configurator.NotifyResponse{NextIdx: n.next, Notification: notification})
+	if len(n.last) >= 2*rememberedNotifications {
+		n.last = append([]*configurator.NotifyResponse(nil), n.last[len(n.last)-rememberedNotifications:]...)
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// from returns the notifications from a number on, of those that are kept; more is
+// closed when there are others.
+func (n *notifications) from(number uint32) (batch []*configurator.NotifyResponse, more <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	oldest := n.next - uint32(min(len(n.last), rememberedNotifications))
+	number = max(number, oldest)
+	if number < n.next {
+		batch = n.last[len(n.last)-int(n.next-number):]
+	}
+	return batch, n.changed
+}
+
+// Run collects notifications until ctx ends.
+func (l *Ligato) Run(ctx context.Context) error {
+	watcher, _ := l.Scheduler.Watch("config/")
+	for {
+		events, err := watcher.Next(ctx)
+		switch {
+		case errors.Is(err, kvscheduler.ErrLostPlace):
+			watcher, _ = l.Scheduler.Watch("config/")
+			continue
+		case errors.Is(err, kvscheduler.ErrClosed), ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, e := range events {
+			if n := l.notification(ctx, e.Status.GetValue()); n != nil {
+				l.notifications.add(n)
+			}
+		}
+	}
+}
+
+// notification is what a change of a value says of an interface, nil for others.
+func (l *Ligato) notification(ctx context.Context, st *pb.ValueStatus) *configurator.Notification {
+	key := st.GetKey()
+	isLinux := models.LinuxInterface.Matches(key)
+	if !isLinux && !models.VPPInterface.Matches(key) {
+		return nil
+	}
+	var value proto.Message
+	if values, err := l.Scheduler.Dump(ctx, kvscheduler.NBView, kvscheduler.DumpFilter{KeyPrefix: key}); err == nil && len(values) > 0 && values[0].Key == key {
+		value = values[0].Value
+	}
+	if isLinux {
+		return linuxNotification(key, value, st)
+	}
+	return l.vppNotification(key, value, st)
+}
+
+func (l *Ligato) vppNotification(key string, value proto.Message, st *pb.ValueStatus) *configurator.Notification {
+	id, _ := idOf(key)
+	iface, _ := value.(*vpp_interfaces.Interface)
+	state := &vpp_interfaces.InterfaceState{
+		Name: id.GetName(), Type: iface.GetType(), Mtu: iface.GetMtu(), PhysAddress: iface.GetPhysAddress(), LastChange: time.Now().Unix(),
+		AdminStatus: vpp_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), true, st)),
+		OperStatus:  vpp_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), false, st)),
+	}
+	if l.Device != nil {
+		if name, mac, ok := l.Device(id.GetName()); ok {
+			state.InternalName, state.PhysAddress = name, mac
+		}
+	}
+	return &configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{
+		Interface: &vpp_interfaces.InterfaceNotification{Type: vpp_interfaces.InterfaceNotification_UPDOWN, State: state},
+	}}}
+}
+
+func linuxNotification(key string, value proto.Message, st *pb.ValueStatus) *configurator.Notification {
+	id, _ := idOf(key)
+	iface, _ := value.(*linux_interfaces.Interface)
+	state := &linux_interfaces.InterfaceState{
+		Name: id.GetName(), InternalName: iface.GetHostIfName(), Type: iface.GetType(), Mtu: iface.GetMtu(),
+		PhysAddress: iface.GetPhysAddress(), LastChange: time.Now().Unix(),
+		AdminStatus: linux_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), true, st)),
+		OperStatus:  linux_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), false, st)),
+	}
+	return &configurator.Notification{Notification: &configurator.Notification_LinuxNotification{LinuxNotification: &linux.Notification{
+		Interface: &linux_interfaces.InterfaceNotification{Type: linux_interfaces.InterfaceNotification_UPDOWN, State: state},
+	}}}
+}
+
+// statusOf returns the number of a status, which is the same in both messages. The
+// administrative one is what was requested, the operational one what came of it.
+func statusOf(enabled, administrative bool, st *pb.ValueStatus) int32 {
+	switch {
+	case st.GetState() == pb.ValueState_REMOVED:
+		return int32(vpp_interfaces.InterfaceState_DELETED)
+	case enabled && (administrative || st.GetState() == pb.ValueState_CONFIGURED):
+		return int32(vpp_interfaces.InterfaceState_UP)
+	}
+	return int32(vpp_interfaces.InterfaceState_DOWN)
+}
+
+// passes tells if a notification agrees with one of the filters in all fields that the
+// filter sets.
+func passes(n *configurator.Notification, filters []*configurator.Notification) bool {
+	for _, f := range filters {
+		if agrees(n.ProtoReflect(), f.ProtoReflect()) {
+			return true
+		}
+	}
+	return len(filters) == 0
+}
+
+func agrees(have, filter protoreflect.Message) bool {
+	same := true
+	filter.Range(func(field protoreflect.FieldDescriptor, want protoreflect.Value) bool {
+		if field.Message() != nil && !field.IsList() && !field.IsMap() {
+			same = have.Has(field) && agrees(have.Get(field).Message(), want.Message())
+		} else {
+			same = have.Get(field).Equal(want)
+		}
+		return same
+	})
+	return same
+}
