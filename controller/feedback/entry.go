@@ -12,6 +12,7 @@ import (
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -67,8 +68,14 @@ func (e *entry) sawTxn(seq uint64) {
 	}
 }
 
-// status of a value; state is that of the scheduler.
-func (e *entry) status(key string, state func(key string) *pb.BaseValueStatus) *feedbackpb.ValueStatus {
+// states tells the states of values: a kvscheduler.Scheduler.
+type states interface {
+	ValueStatus(key string) *pb.BaseValueStatus
+	Unmet(key string) []kvscheduler.Need
+}
+
+// status of a value.
+func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	status := &feedbackpb.ValueStatus{Revision: e.revision}
 	switch {
 	case e.err != nil:
@@ -82,14 +89,33 @@ func (e *entry) status(key string, state func(key string) *pb.BaseValueStatus) *
 		// For the controller, which has taken them over.
 		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_CONFIGURED}
 	default:
-		base := state(key)
-		status.Value, status.DerivedValues = base.Value, base.DerivedValues
+		base := s.ValueStatus(key)
+		status.Value, status.DerivedValues, status.WaitsFor = base.Value, base.DerivedValues, waitsFor(base, s)
 		if base.Value.State == pb.ValueState_NONEXISTENT && base.Value.Error == "" {
 			status.Value.Error = e.failure
 		}
 	}
 	status.Transaction, status.Warnings = e.txn, e.warnings
 	return status
+}
+
+// waitsFor returns the unmet dependencies of a value and of what is derived from it.
+func waitsFor(base *pb.BaseValueStatus, s states) (texts []string) {
+	for _, value := range append([]*pb.ValueStatus{base.Value}, base.DerivedValues...) {
+		if value.State != pb.ValueState_PENDING {
+			continue
+		}
+		for _, need := range s.Unmet(value.Key) {
+			text := need.Label
+			if !strings.Contains(text, need.Target) {
+				text += ": " + need.Target
+			}
+			if !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
 }
 
 func (e *entry) keptText() string {
@@ -114,14 +140,14 @@ func (e *entry) mayBeTold(key string) bool {
 }
 
 // encode returns the JSON to be stored for the key; nil for nothing.
-func (e *entry) encode(key string, state func(key string) *pb.BaseValueStatus, now time.Time) ([]byte, error) {
+func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 	switch {
 	case e.deleted:
 		return nil, nil
 	case isRequest(key):
 		return encode(e.answer)
 	}
-	status := e.status(key, state)
+	status := e.status(key, s)
 	content, err := hashOf(status)
 	if err != nil {
 		return nil, err
@@ -153,6 +179,7 @@ func shorten(status *feedbackpb.ValueStatus) {
 	status.Value.Error = truncated(status.Value.Error, longText)
 	status.Value.Details = first(slices.Clone(status.Value.Details), "details")
 	status.Warnings = first(slices.Clone(status.Warnings), "warnings")
+	status.WaitsFor = first(status.WaitsFor, "dependencies")
 	if n := len(status.DerivedValues); n > 0 {
 		status.DerivedValues = nil
 		status.Warnings = append(status.Warnings, fmt.Sprintf("%d derived values are not listed here: see contivctl values", n))

@@ -37,7 +37,7 @@ func TestStatusOfEachState(t *testing.T) {
 		const pending = "config/vpp/v2/arp/absent/10.0.0.9"
 		rev = r.put(pending, `{"interface":"absent","ip_address":"10.0.0.9"}`)
 		r.settle()
-		r.want(pending, "PENDING@%d in #2 [interface-exists]", rev)
+		r.want(pending, "PENDING@%d in #2 [interface-exists] waits for interface-exists: config/vpp/v2/interfaces/absent", rev)
 		r.put("config/vpp/v2/interfaces/absent", `{"name":"absent"}`)
 		r.settle()
 		r.want(pending, "CONFIGURED@%d in #3", rev)

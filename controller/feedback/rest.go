@@ -55,7 +55,7 @@ func (p *Publisher) Statuses(only string) []Status {
 		if e == nil || e.deleted || isRequest(key) || !e.mayBeTold(key) {
 			continue
 		}
-		status := e.status(key, p.Scheduler.ValueStatus)
+		status := e.status(key, p.Scheduler)
 		if e.since != (time.Time{}) {
 			status.Time = timestamppb.New(e.since)
 		}

@@ -196,6 +196,9 @@ func statusText(t testing.TB, db store.Broker, key string) string {
 	if details := s.GetValue().GetDetails(); len(details) > 0 {
 		text += " [" + strings.Join(details, ", ") + "]"
 	}
+	for _, need := range s.GetWaitsFor() {
+		text += " waits for " + need
+	}
 	for _, warning := range s.GetWarnings() {
 		text += ", but " + warning
 	}

@@ -141,7 +141,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 		if e == nil || !e.mayBeTold(key) {
 			continue
 		}
-		data, err := e.encode(key, p.Scheduler.ValueStatus, now)
+		data, err := e.encode(key, p.Scheduler, now)
 		switch {
 		case err != nil:
 			p.Log.Error("Status cannot be encoded", "key", key, "error", err)

@@ -48,7 +48,10 @@ type ValueStatus struct {
 	InForce int64 `protobuf:"varint,6,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	// What is wrong with the value but does not keep it from being used: fields that this
 	// version of the agent does not know.
-	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What the value, and the values derived from it, wait for: names of dependencies as
+	// in the details, with the keys of what is missing, "interface-exists: config/vpp/…".
+	WaitsFor      []string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +131,13 @@ func (x *ValueStatus) GetInForce() int64 {
 func (x *ValueStatus) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ValueStatus) GetWaitsFor() []string {
+	if x != nil {
+		return x.WaitsFor
 	}
 	return nil
 }
@@ -268,7 +278,7 @@ var File_contiv_feedback_feedback_proto protoreflect.FileDescriptor
 
 const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\n" +
-	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xc6\x02\n" +
+	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xe3\x02\n" +
 	"\vValueStatus\x125\n" +
 	"\x05value\x18\x01 \x01(\v2\x1f.ligato.kvscheduler.ValueStatusR\x05value\x12F\n" +
 	"\x0ederived_values\x18\x02 \x03(\v2\x1f.ligato.kvscheduler.ValueStatusR\rderivedValues\x12\x1a\n" +
@@ -276,7 +286,8 @@ const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\vtransaction\x18\x04 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x19\n" +
 	"\bin_force\x18\x06 \x01(\x03R\ainForce\x12\x1a\n" +
-	"\bwarnings\x18\a \x03(\tR\bwarningsB\x0e\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarnings\x12\x1b\n" +
+	"\twaits_for\x18\b \x03(\tR\bwaitsForB\x0e\n" +
 	"\f_transaction\"#\n" +
 	"\rResyncRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\xbb\x01\n" +
