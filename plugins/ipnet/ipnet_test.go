@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -364,6 +366,49 @@ nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: 
 				t.Errorf("the node has %v", ip)
 			}
 		})
+	}
+}
+
+// What DHCP leases is an address of the link: it becomes the node's in etcd and the
+// source of tunnels, another one takes its place, and while there is none, the
+// network stays as it was.
+func TestLeasesChangeTheNodeAddress(t *testing.T) {
+	links := plugintest.Links{plugintest.Link("eth0")}
+	n := plugintest.StartNode(t, plugintest.NodeOptions{
+		State: plugintest.State(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2")), Links: links,
+		Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: true}}]",
+	})
+	const tunnelKey = "config/vpp/v2/interfaces/vxlan-default-2"
+	if n.Scheduler.Values()[tunnelKey] != nil {
+		t.Error("a tunnel without an address to send from")
+	}
+	committed := make(chan struct{}, 10)
+	n.Scheduler.FailKeys(func(controller.SchedulerTxn) []string { committed <- struct{}{}; return nil })
+	for _, step := range []struct{ lease, want string }{
+		{"192.168.16.71/24", "192.168.16.71/24"}, {"", ""}, {"192.168.16.72/24", "192.168.16.72/24"},
+	} {
+		links[0].Addresses = nil
+		if step.lease != "" {
+			links[0].Addresses = append(links[0].Addresses, netip.MustParsePrefix(step.lease))
+		}
+		n.ContivConf.LinksChanged(ctx)
+		if step.want == "" {
+			continue // the next step shows that nothing was done
+		}
+		select {
+		case <-committed:
+			n.Barrier()
+		case <-time.After(plugintest.Timeout):
+			t.Fatalf("%s: nothing happens", step.lease)
+		}
+		tunnel, _ := n.Scheduler.Values()[tunnelKey].(*vpp_interfaces.Interface)
+		if got := tunnel.GetVxlan().GetSrcAddress() + "/24"; got != step.want {
+			t.Errorf("%s: the tunnel's source is %s", step.lease, got)
+		}
+		kv, ok, err := n.Options.Etcd.Get(ctx, "/vnf-agent/contiv-ksr/allocatedIDs/1")
+		if err != nil || !ok || !strings.Contains(string(kv.Value), step.want) {
+			t.Errorf("%s: in etcd: %s, %v, %v", step.lease, kv.Value, ok, err)
+		}
 	}
 }
 

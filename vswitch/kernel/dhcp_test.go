@@ -3,9 +3,13 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,6 +216,7 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	a := n.start()
 	n.resync(a, dhcpNIC)
 	n.await(a, "10.9.0.7/24")
+	pings := startPing(t, n.peer, "10.9.0.7")
 	a.stop()
 	n.has("10.9.0.7/24", "10.9.0.1")
 
@@ -238,6 +243,9 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	n.await(c, "10.9.0.7/24")
 	n.has("10.9.0.7/24", "10.9.0.1")
 	c.stop()
+	if sent, received := pings(); sent < 10 || received < sent-1 { // the last one may be under way
+		t.Errorf("the node was not reached all the time: %d packets sent, %d received", sent, received)
+	}
 
 	// Another network, as the server says.
 	n.server.Up(t, offer("10.10.0.5/24", "10.10.0.1", time.Hour))
@@ -333,5 +341,27 @@ func TestDHCPUnsupported(t *testing.T) {
 	}
 	if err := v.Interfaces().UnsetDHCPClient(t.Context(), "none"); err != nil {
 		t.Errorf("unset on a device that is gone: %v", err)
+	}
+}
+
+// startPing sends packets until the returned function is called.
+func startPing(t *testing.T, from *vswitchtest.Host, to string) (end func() (sent, received int)) {
+	t.Helper()
+	var out strings.Builder
+	ping := exec.Command("nsenter", "--net="+from.NetNS, "--", "ping", "-n", "-q", "-i", "0.01", to)
+	ping.Stdout = &out
+	check(t, ping.Start())
+	stop := sync.OnceFunc(func() {
+		_ = ping.Process.Signal(os.Interrupt) // it then prints the statistics
+		_ = ping.Wait()
+	})
+	t.Cleanup(stop)
+	return func() (sent, received int) {
+		stop()
+		_, statistics, _ := strings.Cut(out.String(), "statistics ---\n")
+		if _, err := fmt.Sscanf(statistics, "%d packets transmitted, %d received", &sent, &received); err != nil {
+			t.Errorf("%v: %s", err, out.String())
+		}
+		return sent, received
 	}
 }
