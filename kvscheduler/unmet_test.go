@@ -1,7 +1,6 @@
 package kvscheduler_test
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -10,15 +9,8 @@ import (
 )
 
 func TestUnmet(t *testing.T) {
-	g := &garden{beds: map[string]bool{}, plants: map[string]string{}}
-	s := kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler)})
+	_, s := newGarden()
 	defer s.Close()
-	if err := kvscheduler.Register(s, g.bedDescriptor()); err != nil {
-		t.Fatal(err)
-	}
-	if err := kvscheduler.Register(s, g.plantDescriptor()); err != nil {
-		t.Fatal(err)
-	}
 	put := func(key, value string) {
 		t.Helper()
 		txn := s.NewTransaction()
