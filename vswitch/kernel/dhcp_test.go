@@ -348,7 +348,7 @@ func TestDHCPUnsupported(t *testing.T) {
 func startPing(t *testing.T, from *vswitchtest.Host, to string) (end func() (sent, received int)) {
 	t.Helper()
 	var out strings.Builder
-	ping := exec.Command("nsenter", "--net="+from.NetNS, "--", "ping", "-n", "-q", "-i", "0.01", to)
+	ping := exec.Command("nsenter", "--net="+from.NetNS, "--", "ping", "-n", "-q", "-i", "0.002", to)
 	ping.Stdout = &out
 	check(t, ping.Start())
 	stop := sync.OnceFunc(func() {
