@@ -79,7 +79,8 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	status := &feedbackpb.ValueStatus{Revision: e.revision}
 	switch {
 	case e.err != nil:
-		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_INVALID, Error: e.err.Error()}
+		// Anything may be in a key of etcd, but not in JSON.
+		status.Value = &pb.ValueStatus{Key: strings.ToValidUTF8(key, "\uFFFD"), State: pb.ValueState_INVALID, Error: strings.ToValidUTF8(e.err.Error(), "\uFFFD")}
 		if e.kept {
 			status.InForce = e.good
 			status.Value.Details = []string{e.keptText()}

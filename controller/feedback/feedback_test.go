@@ -92,6 +92,17 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 		rev = r.put(binary, "\xff\x00\xff")
 		r.settle()
 		r.want(binary, "INVALID@%d: value of key %q is no binary protobuf…", rev, binary)
+		const bytes = "config/vpp/v2/interfaces/\xff\x00"
+		rev = r.put(bytes, "{}")
+		r.put("", "{}")
+		r.settle()
+		var s feedbackpb.ValueStatus
+		if !read(t, r.db, bytes, &s) || s.GetRevision() != rev || s.GetValue().GetState() != pb.ValueState_INVALID {
+			t.Errorf("status of a key that is no text: %v", &s)
+		}
+		if !read(t, r.db, "", &s) {
+			t.Error("no status of a key without a name")
+		}
 		if n := len(r.scheduler.History(time.Time{}, time.Time{})); n != txns {
 			t.Errorf("what is no good led to %d transactions", n-txns)
 		}
@@ -102,6 +113,8 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 		rev = r.put(loop1, `{"name":"loop1","mtu":1400}`)
 		r.delete(typo)
 		r.delete(binary)
+		r.delete(bytes)
+		r.delete("")
 		r.settle()
 		r.want(loop1, "CONFIGURED@%d in #2", rev)
 		r.want(typo, "none")
