@@ -9,18 +9,26 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
 )
 
 func (c *cli) upCommand() *cobra.Command {
+	var k kubernetesOptions
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "make a lab",
+		Short: "make a lab, or a Kubernetes cluster",
 		Long: `Makes a lab and returns when its agents are ready. The lab survives this
-command and its terminal. What a crashed lab of the same name left is removed first.`,
+command and its terminal. What a crashed lab of the same name left is removed first.
+
+With --kubernetes, the nodes run a real kubelet and container runtime, with a control
+plane beside them. The programs are built at the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if k.wanted {
+				return c.upKubernetes(cmd.Context(), k)
+			}
 			err := c.guarded(func() error {
 				_, err := lab.Up(cmd.Context(), c.opts)
 				return err
@@ -35,6 +43,7 @@ command and its terminal. What a crashed lab of the same name left is removed fi
 	}
 	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
 	c.binDirFlag(cmd)
+	k.register(cmd)
 	return cmd
 }
 
@@ -46,7 +55,7 @@ func (c *cli) downCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A signal must not leave half of it: it ends at its own deadline.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Minute)
 			defer cancel()
 			names := []string{c.opts.Name}
 			if all {
@@ -54,11 +63,14 @@ func (c *cli) downCommand() *cobra.Command {
 				if names, err = lab.List(c.opts.Root); err != nil {
 					return err
 				}
+				if c.opts.Root == lab.Root {
+					names = append(names, e2e.List()...) // also those whose lab is gone
+				}
 			}
 			for _, name := range names {
 				opts := c.opts
 				opts.Name = name
-				if err := lab.Down(ctx, opts); err != nil {
+				if err := c.remove(ctx, opts); err != nil {
 					return err
 				}
 			}
@@ -169,7 +181,7 @@ func (c *cli) guardCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c.opts.Progress = nil
-			return lab.RunGuard(os.Stdin, c.opts)
+			return lab.RunGuard(os.Stdin, c.opts, c.remove)
 		},
 	}
 }

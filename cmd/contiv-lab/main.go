@@ -65,13 +65,20 @@ func newCommand() *cobra.Command {
 	root.AddCommand(
 		c.upCommand(), c.downCommand(), c.listCommand(), c.statusCommand(),
 		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(),
-		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(),
+		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(), c.forwardCommand(),
 	)
 	return root
 }
 
 func (c *cli) progress(line string) {
 	fmt.Fprintf(os.Stderr, "%7.2fs  %s\n", time.Since(c.began).Seconds(), line)
+}
+
+// say shows progress, unless it is not wanted.
+func (c *cli) say(line string) {
+	if c.opts.Progress != nil {
+		c.opts.Progress(line)
+	}
 }
 
 // open returns the lab that the command is about.

@@ -13,8 +13,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// withLab makes the RunE of a command that works on an existing lab.
+// withLab makes the RunE of a command that works on an existing lab, but not on a
+// Kubernetes cluster.
 func (c *cli) withLab(fn func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
+	return c.withAnyLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+		st, err := l.State()
+		if err != nil {
+			return err
+		}
+		if st.Bare {
+			return fmt.Errorf("lab %s is a Kubernetes cluster: use kubectl, contiv-lab exec NODE, and contiv-lab ctl", l.Name())
+		}
+		return fn(ctx, l, args)
+	})
+}
+
+// withAnyLab makes the RunE of a command that works on a Kubernetes cluster, too.
+func (c *cli) withAnyLab(fn func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		l, err := c.open()
 		if err != nil {
@@ -145,7 +160,7 @@ func (c *cli) execCommand() *cobra.Command {
 		Use:   "exec POD|NODE|outside -- COMMAND [ARGUMENT...]",
 		Short: "run a command in the network namespace of a pod, a node or the outside host",
 		Args:  cobra.MinimumNArgs(2),
-		RunE: c.withLab(func(_ context.Context, l *lab.Lab, args []string) error {
+		RunE: c.withAnyLab(func(_ context.Context, l *lab.Lab, args []string) error {
 			st, err := l.State()
 			if err != nil {
 				return err
@@ -179,7 +194,7 @@ func (c *cli) ctlCommand() *cobra.Command {
 		Use:                "ctl [ARGUMENT...]",
 		Short:              "run contivctl on the agents of the lab",
 		DisableFlagParsing: true,
-		RunE: c.withLab(func(_ context.Context, l *lab.Lab, args []string) error {
+		RunE: c.withAnyLab(func(_ context.Context, l *lab.Lab, args []string) error {
 			if len(args) > 0 && args[0] == "--" {
 				args = args[1:]
 			}

@@ -5,8 +5,8 @@ set -euo pipefail
 
 out=$(realpath -m "$1")
 cd "$(dirname "$0")"
-version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
-programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet)
+version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' go.mod)
+programs=(kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet)
 
 # What would change the result; go.sum pins every dependency.
 stamp="$version $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')$(cat go.mod go.sum "$(basename "$0")" | sha256sum | cut -d' ' -f1)"
@@ -22,5 +22,8 @@ IFS=. read -r major minor _ <<<"${version#v}"
 v=k8s.io/component-base/version
 ldflags="-s -w -X $v.gitVersion=$version -X $v.gitMajor=$major -X $v.gitMinor=$minor -X $v.gitTreeState=clean"
 rm -f "$out/stamp"
-CGO_ENABLED=0 nice -n 19 go build -p "${E2E_BUILD_JOBS:-$(nproc)}" -trimpath -ldflags "$ldflags" -o "$out/" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
+if ! CGO_ENABLED=0 nice -n 19 go build -p "${E2E_BUILD_JOBS:-$(nproc)}" -trimpath -ldflags "$ldflags" -o "$out/" "${programs[@]/#/k8s.io/kubernetes/cmd/}"; then
+	echo "Kubernetes $version could not be built, see above; it needs the module proxy ($(go env GOPROXY)) and 6 GB of disk for $out and $(go env GOCACHE)" >&2
+	exit 1
+fi
 echo "$stamp" >"$out/stamp"

@@ -15,7 +15,10 @@ done
 if [[ $missing -eq 1 ]]; then
 	echo "unpacking Debian packages into $1: ${packages[*]}"
 	rm -rf download && mkdir download
-	(cd download && { apt-get download -qq "${packages[@]}" 2>/dev/null || { apt-get update -qq && apt-get download -qq "${packages[@]}"; }; })
+	if ! (cd download && { apt-get download -qq "${packages[@]}" 2>/dev/null || { apt-get update -qq && apt-get download -qq "${packages[@]}"; }; }); then
+		echo "the Debian packages could not be downloaded: ${packages[*]}" >&2
+		exit 1
+	fi
 	for package in download/*.deb; do
 		dpkg-deb --extract "$package" .
 	done

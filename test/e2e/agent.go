@@ -1,18 +1,26 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
+	"github.com/contiv/contiv/cni/install"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/test/lab"
 )
 
 // Agent returns the REST API of the agent of a node.
 func (c *Cluster) Agent(node string) *lab.REST {
-	return lab.NewREST(c.nodePath(node, "var/run/contiv/agent.sock"))
+	return lab.NewREST(c.agentSocket(node))
+}
+
+func (c *Cluster) agentSocket(node string) string {
+	return c.nodePath(node, "var/run/contiv/agent.sock")
 }
 
 // KillAgent kills the agent of a node, as a crash would. Kubelet starts it again.
@@ -53,4 +61,30 @@ func (c *Cluster) Endpoint(ctx context.Context, node, namespace, pod string) (la
 		return lab.Endpoint{Name: namespace + "/" + pod, Kind: lab.PodEndpoint, Node: node, Netns: netns, Address: address.Addr()}, err
 	}
 	return lab.Endpoint{}, fmt.Errorf("the agent of %s has not wired pod %s/%s", node, namespace, pod)
+}
+
+// CNIStatus calls contiv-cni with STATUS, as a runtime would that knows CNI 1.1.0.
+func (c *Cluster) CNIStatus(ctx context.Context, node string) error {
+	n, err := c.node(node)
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "k8s-pod-network", "type": "contiv-cni", "grpcServer": %q, "logFile": %q}`,
+		c.nodePath(node, "var/run/contiv/cni.sock"), c.nodePath(node, "var/run/contiv/cni.log"))
+	cmd := exec.CommandContext(ctx, filepath.Join(c.opts.BinDir, "contiv-cni"))
+	cmd.Env = []string{"CNI_COMMAND=STATUS", "CNI_PATH=" + c.nodePath(node, "opt/cni/bin")}
+	var output bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(config), &output, &output
+	if err = c.Start(cmd, n.Netns); err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("STATUS: %w: %s", err, strings.TrimSpace(output.String()))
+	}
+	return nil
+}
+
+// Conflist is the file that tells the runtime of a node of Contiv.
+func (c *Cluster) Conflist(node string) string {
+	return c.nodePath(node, "etc/cni/net.d", install.ConflistName)
 }

@@ -15,7 +15,7 @@ import (
 // Root is the directory of all clusters.
 const Root = "/run/contiv-e2e"
 
-// Options of a cluster. All but Progress must be set.
+// Options of a cluster. All but Forwarder and Progress must be set.
 type Options struct {
 	// Name of the cluster and of the lab below it: up to 12 lower-case letters and digits.
 	Name string
@@ -29,6 +29,11 @@ type Options struct {
 	DebianDir string
 	// Manifests are the files that install Contiv.
 	Manifests []string
+	// Forwarder is a command that makes the API server reachable from the namespace
+	// that Up is called in: with the arguments --listen HOST:PORT --netns NAME --to
+	// HOST:PORT, it is to do what lab.Forward does. nil: only the cluster's own
+	// namespaces reach it.
+	Forwarder []string
 	// Progress is told what happens, a line at a time; may be nil.
 	Progress func(line string)
 }
@@ -84,7 +89,7 @@ func (o Options) programs() []string {
 	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-ksr", "contiv-etcd", "contivctl"} {
 		files = append(files, filepath.Join(o.BinDir, name))
 	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
 		files = append(files, filepath.Join(o.KubernetesDir, name))
 	}
 	for _, name := range []string{"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox"} {
@@ -108,13 +113,22 @@ func (c *Cluster) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sockets := map[string]string{}
+	for _, n := range c.nodes {
+		sockets[n.Name] = c.agentSocket(n.Name)
+	}
+	if err := c.lab.WriteCtlConfig(sockets); err != nil {
+		return err
+	}
 	images := make(chan error, 1)
 	go func() { images <- c.writeImages() }()
 	if err := c.writeIdentities(); err != nil {
 		<-images
 		return err
 	}
-	err = c.startControlPlane(ctx)
+	if err = c.startControlPlane(ctx); err == nil {
+		err = c.startForwarder(ctx)
+	}
 	if err := errors.Join(err, <-images); err != nil {
 		return err
 	}

@@ -12,9 +12,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Addresses of the API server. Both are on the router of the lab, which is the
-// nodes' default gateway: so the address of the service "kubernetes" works
-// without anything on the nodes that implements services.
+// Addresses of the API server: on the router of the lab, and of the service
+// "kubernetes", which kube-proxy leads there.
 var (
 	apiServerAddress = lab.RouterAddress.Addr()
 	apiServiceCIDR   = "10.96.0.0/12"
@@ -28,9 +27,6 @@ const (
 )
 
 func (c *Cluster) pki(file string) string { return c.path("pki", file) }
-
-// kubeconfig returns the path of the kubeconfig of a component.
-func (c *Cluster) kubeconfig(who string) string { return c.pki(who + ".kubeconfig") }
 
 // writeIdentities makes the certificates, keys and kubeconfigs of the cluster.
 func (c *Cluster) writeIdentities() error {
@@ -51,6 +47,7 @@ func (c *Cluster) writeIdentities() error {
 		{file: "apiserver-kubelet", user: "kube-apiserver-kubelet-client", group: "system:masters"},
 		{file: "controller-manager", user: "system:kube-controller-manager"},
 		{file: "scheduler", user: "system:kube-scheduler"},
+		{file: "proxy", user: "system:kube-proxy"},
 	}
 	for _, n := range c.nodes {
 		servers = append(servers, identity{
@@ -68,7 +65,7 @@ func (c *Cluster) writeIdentities() error {
 		if err := ca.issue(id); err != nil {
 			return err
 		}
-		if err := ca.writeKubeconfig(id.file, apiServerURL); err != nil {
+		if err := c.writeKubeconfig(c.kubeconfig(id.file), id.file, apiServerURL); err != nil {
 			return err
 		}
 	}
@@ -82,9 +79,6 @@ func (c *Cluster) writeIdentities() error {
 // startControlPlane starts etcd, API server, controller manager and scheduler on
 // the lab's router.
 func (c *Cluster) startControlPlane(ctx context.Context) error {
-	if err := c.run(ctx, c.underlay, "ip", "address", "add", apiServiceIP.String()+"/32", "dev", "lo"); err != nil {
-		return err
-	}
 	program := func(name string) string { return filepath.Join(c.opts.KubernetesDir, name) }
 	guests := []lab.Guest{
 		{Role: "kubernetes-etcd", Command: []string{

@@ -68,6 +68,19 @@ func Down(ctx context.Context, name string) error {
 	return nil
 }
 
+// List returns the names of the clusters of which there is a directory.
+func List() []string {
+	entries, err := os.ReadDir(Root)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 func stopKubelets(ctx context.Context, l *lab.Lab) error {
 	state, err := l.State()
 	if err != nil {

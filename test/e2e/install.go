@@ -8,9 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,8 +44,8 @@ func (c *Cluster) Install(ctx context.Context) error {
 		}
 	}
 	c.progress("awaiting Contiv and the nodes")
-	for _, daemons := range []string{"contiv-ksr", "contiv-agent"} {
-		if _, err := c.Kubectl(ctx, "rollout", "status", "-n", "kube-system", "daemonset/"+daemons, "--timeout=3m"); err != nil {
+	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent"} {
+		if _, err := c.Kubectl(ctx, "rollout", "status", "-n", "kube-system", workload, "--timeout=3m"); err != nil {
 			return err
 		}
 	}
@@ -58,8 +58,6 @@ func (c *Cluster) Install(ctx context.Context) error {
 //
 //	hostPath /var/run/contiv ──> <cluster>/nodes, of which $(NODE_NAME)/var/run/contiv is mounted
 //	hostPath /var/run/netns  ──> <cluster>/nodes, where the runtimes are told to keep namespaces
-//
-// And etcd is that of the lab.
 func (c *Cluster) adapt(manifests []byte) ([]byte, error) {
 	var adapted bytes.Buffer
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
@@ -85,37 +83,29 @@ func (c *Cluster) adapt(manifests []byte) ([]byte, error) {
 }
 
 func (c *Cluster) adaptObject(object *unstructured.Unstructured) error {
-	switch object.GetKind() {
-	case "ConfigMap":
-		if _, found, _ := unstructured.NestedString(object.Object, "data", "etcd.endpoints"); found {
-			return unstructured.SetNestedField(object.Object, contivEtcd, "data", "etcd.endpoints")
-		}
-	case "DaemonSet":
-		path := []string{"spec", "template", "spec"}
-		fields, _, err := unstructured.NestedMap(object.Object, path...)
-		if err != nil {
-			return err
-		}
-		var spec corev1.PodSpec
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
-			return err
-		}
-		c.adaptPod(&spec)
-		if fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&spec); err != nil {
-			return err
-		}
-		return unstructured.SetNestedMap(object.Object, fields, path...)
+	path := []string{"spec", "template", "spec"}
+	fields, found, err := unstructured.NestedMap(object.Object, path...)
+	if err != nil || !found {
+		return err
 	}
-	return nil
+	var spec corev1.PodSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
+		return err
+	}
+	c.adaptPod(&spec)
+	if fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&spec); err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(object.Object, fields, path...)
 }
-
-// contivEtcd is the etcd of the lab, on its router.
-var contivEtcd = "http://" + lab.RouterAddress.Addr().String() + ":32379"
 
 // nodesVolume is the volume with the directories of all nodes. It is mounted where
 // it is on the machine, so that the paths which runtime and agent tell each other
 // mean the same to both.
 const nodesVolume = "e2e-nodes"
+
+// nodeVariable is the environment variable with the name of the node.
+const nodeVariable = "NODE_NAME"
 
 func (c *Cluster) adaptPod(spec *corev1.PodSpec) {
 	moved := map[string]string{}
@@ -153,6 +143,11 @@ func (c *Cluster) adaptContainer(container *corev1.Container, moved map[string]s
 		mounts = append(mounts, mount)
 	}
 	container.VolumeMounts = mounts
+	if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == nodeVariable }) {
+		container.Env = append(container.Env, corev1.EnvVar{
+			Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+		})
+	}
 	// Arguments "--name=path" that name such a path as the node sees it.
 	for _, words := range [][]string{container.Command, container.Args} {
 		for i, word := range words {

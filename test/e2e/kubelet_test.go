@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -44,14 +41,8 @@ func TestExecLogsAndPortForward(t *testing.T) {
 	if _, scanErr := fmt.Sscanf(line, "Forwarding from 127.0.0.1:%d", &port); err != nil || scanErr != nil {
 		t.Fatalf("port-forward says %q: %v", line, err)
 	}
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer(state.Underlay())}}
-	response, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/index.html", port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if page, _ := io.ReadAll(response.Body); strings.TrimSpace(string(page)) != "web" {
-		t.Errorf("port-forward: %q", page)
+	if got, err := page(t, state.Underlay(), fmt.Sprintf("127.0.0.1:%d", port)); err != nil || got != "web" {
+		t.Errorf("port-forward: %q, %v", got, err)
 	}
 }
 

@@ -25,8 +25,11 @@ const (
 	guardVariable = "CONTIV_E2E_GUARD" // the cluster that this process guards
 )
 
-// cluster is shared by all tests; nil: skip.
-var cluster *e2e.Cluster
+// cluster is shared by all tests; nil: skip. It was made with the options.
+var (
+	cluster *e2e.Cluster
+	options e2e.Options
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -72,13 +75,13 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	}
 	began := time.Now()
 	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(began).Seconds(), line) }
-	opts := e2e.Options{
+	options = e2e.Options{
 		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
 	}
 	code := 1
-	if err := start(ctx, opts, keep); err != nil {
+	if err := start(ctx, options, keep); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		if cluster == nil {
 			return 1
@@ -160,10 +163,13 @@ func start(ctx context.Context, opts e2e.Options, kept bool) error {
 	if cluster, err = e2e.Up(ctx, opts); err != nil {
 		return err
 	}
-	if beforeContiv, err = nodeProblems(ctx); err != nil {
+	if err := noteBefore(ctx); err != nil {
 		return err
 	}
-	return cluster.Install(ctx)
+	if err := cluster.Install(ctx); err != nil {
+		return err
+	}
+	return noteAfter(ctx)
 }
 
 // startGuard starts this program as a guard, which removes the cluster should this
@@ -209,6 +215,7 @@ func diagnosis() string {
 		{"events", "-A", "--types=Warning"},
 		{"logs", "-n", "kube-system", "-l", "app=contiv-agent", "--all-containers", "--tail=5", "--prefix"},
 		{"logs", "-n", "kube-system", "-l", "app=contiv-ksr", "--tail=5", "--prefix"},
+		{"logs", "-n", "kube-system", "-l", "app=contiv-etcd", "--tail=5", "--prefix"},
 	} {
 		out, err := cluster.Kubectl(ctx, args...)
 		fmt.Fprintf(&b, "--- kubectl %s\n%s", strings.Join(args, " "), out)

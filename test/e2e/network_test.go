@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,49 +12,6 @@ import (
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"
 )
-
-// beforeContiv is what each node said of itself before Contiv was installed.
-var beforeContiv map[string]string
-
-// nodeProblems returns, for each node that is not ready, why.
-func nodeProblems(ctx context.Context) (map[string]string, error) {
-	// Kubelet tells it with the first status after the registration.
-	if _, err := cluster.Kubectl(ctx, "wait", "node", "--all", "--for=condition=Ready=false", "--timeout=30s"); err != nil {
-		return nil, err
-	}
-	var nodes corev1.NodeList
-	if err := cluster.Get(ctx, &nodes, "nodes"); err != nil {
-		return nil, err
-	}
-	problems := map[string]string{}
-	for _, n := range nodes.Items {
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				problems[n.Name] = c.Message
-			}
-		}
-	}
-	return problems, nil
-}
-
-func TestNodesBecomeReadyThroughContivsCNI(t *testing.T) {
-	needCluster(t)
-	var nodes corev1.NodeList
-	get(t, &nodes, "nodes")
-	if len(nodes.Items) != len(cluster.Nodes()) {
-		t.Fatalf("%d nodes", len(nodes.Items))
-	}
-	for _, n := range nodes.Items {
-		if beforeContiv != nil && !strings.Contains(beforeContiv[n.Name], "cni plugin not initialized") {
-			t.Errorf("%s before Contiv: %q", n.Name, beforeContiv[n.Name])
-		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				t.Errorf("%s is not ready: %s", n.Name, c.Message)
-			}
-		}
-	}
-}
 
 func TestPodsGetTheAddressesThatContivAllocates(t *testing.T) {
 	needCluster(t)
@@ -162,6 +118,34 @@ spec:
 	n.kubectl("delete", "pod", "web")
 	if err := fetch(t, nodeEndpoint(t, "node1"), pod); err == nil {
 		t.Error("the port still leads to a deleted pod")
+	}
+}
+
+// Contiv chains the plugin bandwidth, too; pods ask for it by annotation.
+func TestBandwidthOfAPodIsLimited(t *testing.T) {
+	needCluster(t)
+	n := newNamespace(t, "bandwidth")
+	n.apply(`apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  annotations: {kubernetes.io/ingress-bandwidth: 8M, kubernetes.io/egress-bandwidth: 8M}
+spec:
+  nodeSelector: {kubernetes.io/hostname: node2}` + webPod)
+	checkReachable(t, n.ready("web"))
+	limits := func() int {
+		out, err := cluster.Lab().Exec(t.Context(), "node2", "tc", "qdisc", "show")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(out, "tbf") // one to the pod, one from it
+	}
+	if got := limits(); got != 2 {
+		t.Errorf("%d limits", got)
+	}
+	n.kubectl("delete", "pod", "web")
+	if got := limits(); got != 0 {
+		t.Errorf("%d limits after the pod was deleted", got)
 	}
 }
 

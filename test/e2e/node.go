@@ -14,11 +14,13 @@ import (
 
 func containerdRole(node string) string { return "containerd-" + node }
 func kubeletRole(node string) string    { return "kubelet-" + node }
+func proxyRole(node string) string      { return "kube-proxy-" + node }
 
 // stopGrace is how long kubelet and containerd may take to end by themselves.
 const stopGrace = 10 * time.Second
 
-// startNode makes the directory of a node and starts its containerd and kubelet.
+// startNode makes the directory of a node and starts its containerd, kubelet and
+// kube-proxy.
 func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/run/contiv", "var/bolt", "kubelet", "containerd", "logs"} {
 		if err := os.MkdirAll(c.nodePath(n.Name, dir), 0o755); err != nil {
@@ -40,7 +42,10 @@ func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 	if err := c.loadImages(ctx, n.Name); err != nil {
 		return err
 	}
-	return c.StartKubelet(ctx, n.Name)
+	if err := c.StartKubelet(ctx, n.Name); err != nil {
+		return err
+	}
+	return c.startProxy(ctx, n)
 }
 
 func (c *Cluster) node(name string) (lab.Node, error) {
@@ -52,10 +57,10 @@ func (c *Cluster) node(name string) (lab.Node, error) {
 	return lab.Node{}, fmt.Errorf("cluster %s has no node %s", c.opts.Name, name)
 }
 
-// installPlugins gives a node the plugin that containerd itself needs, and the one
-// that Contiv chains if it is there.
+// installPlugins gives a node the plugin that containerd itself needs, and those
+// that Contiv chains if they are there.
 func (c *Cluster) installPlugins(n lab.Node) error {
-	for _, name := range []string{"loopback", "portmap"} {
+	for _, name := range []string{"loopback", "portmap", "bandwidth"} {
 		data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni", name))
 		if err != nil {
 			return err

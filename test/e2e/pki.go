@@ -12,8 +12,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"sigs.k8s.io/yaml"
 )
 
 // authority signs the certificates of a cluster.
@@ -100,20 +98,4 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 
 func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-}
-
-// writeKubeconfig makes <file>.kubeconfig for the holder of <file>.crt.
-func (a *authority) writeKubeconfig(file, server string) error {
-	data, err := yaml.Marshal(map[string]any{
-		"apiVersion":      "v1",
-		"kind":            "Config",
-		"clusters":        []any{map[string]any{"name": "e2e", "cluster": map[string]any{"server": server, "certificate-authority": a.path("ca.crt")}}},
-		"users":           []any{map[string]any{"name": file, "user": map[string]any{"client-certificate": a.path(file + ".crt"), "client-key": a.path(file + ".key")}}},
-		"contexts":        []any{map[string]any{"name": "e2e", "context": map[string]any{"cluster": "e2e", "user": file}}},
-		"current-context": "e2e",
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(a.path(file+".kubeconfig"), data, 0o600)
 }

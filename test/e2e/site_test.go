@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -171,37 +172,30 @@ func nodeEndpoint(t *testing.T, name string) lab.Endpoint {
 	return lab.Endpoint{}
 }
 
-// dialer connects from a network namespace.
-func dialer(netns string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = lab.InNetns(lab.NetnsPath(netns), func() error {
-			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-			return err
-		})
-		return conn, err
-	}
-}
-
 // fetch gets the page of a web pod, from somewhere.
 func fetch(t *testing.T, from lab.Endpoint, pod corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer(from.Netns)}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/index.html", nil)
-	if err != nil {
-		return err
+	t.Helper()
+	got, err := page(t, from.Netns, net.JoinHostPort(pod.Status.PodIP, "8080"))
+	if err == nil && got != pod.Name {
+		err = fmt.Errorf("%s answers %q, not %q", pod.Status.PodIP, got, pod.Name)
 	}
-	response, err := client.Do(request)
+	return err
+}
+
+// page gets the page of some web pod, from a network namespace.
+func page(t *testing.T, netns, address string) (string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/index.html", nil)
 	if err != nil {
-		return err
+		return "", err
+	}
+	response, err := e2e.HTTPClient(netns).Do(request)
+	if err != nil {
+		return "", err
 	}
 	defer response.Body.Close()
-	page := make([]byte, 256)
-	size, _ := response.Body.Read(page)
-	if got := strings.TrimSpace(string(page[:size])); got != pod.Name {
-		return fmt.Errorf("%s answers %q, not %q", pod.Status.PodIP, got, pod.Name)
-	}
-	return nil
+	data, err := io.ReadAll(response.Body)
+	return strings.TrimSpace(string(data)), err
 }
 
 // startStream sends datagrams from one pod to another and back, every 2 ms, until

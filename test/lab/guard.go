@@ -59,15 +59,15 @@ func (g *Guard) Release() error {
 }
 
 // RunGuard is what a guard does: it waits for the release or the end of the
-// program that started it.
-func RunGuard(stdin io.Reader, opts Options) error {
+// program that started it. down removes the lab, as Down does.
+func RunGuard(stdin io.Reader, opts Options, down func(context.Context, Options) error) error {
 	var released [1]byte
 	if n, _ := stdin.Read(released[:]); n > 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	err := Down(ctx, opts)
+	err := down(ctx, opts)
 	if err != nil {
 		// Nobody listens any more; the next command on the lab tells the rest.
 		os.WriteFile(newLab(opts.withDefaults()).guardLog(), []byte(err.Error()+"\n"), 0o600)

@@ -12,7 +12,8 @@ import (
 type Guest struct {
 	// Role names the process in the lab's state and its log file.
 	Role string
-	// Netns is the name of the lab's namespace that the process runs in.
+	// Netns is the name of the lab's namespace that the process runs in; "": the one
+	// that StartGuest is called in.
 	Netns   string
 	Command []string
 	// Ready tells if the process serves; nil if that does not matter.

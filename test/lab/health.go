@@ -39,19 +39,32 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	if node, ok := strings.CutPrefix(role, agentRole("")); ok {
 		return l.Agent(node).Ready
 	}
-	if role == ksrRole {
+	switch role {
+	case ksrRole:
 		return newREST(l.ksrSocket()).Ready
+	case etcdRole:
+		return etcdReady(st)
 	}
-	return etcdReady(st)
+	return func(context.Context) error { return nil } // a guest: that it runs is all we know
 }
 
 // CtlConfig is the path of a configuration for contivctl with all agents.
 func (l *Lab) CtlConfig() string { return l.Path("contivctl.yaml") }
 
 func (l *Lab) writeCtlConfig(st *State) error {
-	agents := map[string]string{}
+	sockets := map[string]string{}
 	for _, n := range st.Nodes {
-		agents[n.Name] = "unix://" + l.AgentSocket(n.Name)
+		sockets[n.Name] = l.AgentSocket(n.Name)
+	}
+	return l.WriteCtlConfig(sockets)
+}
+
+// WriteCtlConfig makes CtlConfig say where the agents of the nodes are, for a lab
+// whose agents others run.
+func (l *Lab) WriteCtlConfig(sockets map[string]string) error {
+	agents := map[string]string{}
+	for node, socket := range sockets {
+		agents[node] = "unix://" + socket
 	}
 	data, err := yaml.Marshal(map[string]any{"agents": agents})
 	if err != nil {

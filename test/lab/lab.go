@@ -31,7 +31,7 @@ type Options struct {
 	BinDir string
 	// Root of the directories of all labs. Default "/run/contiv-lab".
 	Root string
-	// Bare labs have networks and etcd, but neither KSR nor agents: others run them.
+	// Bare labs have networks only: others run etcd, KSR and agents.
 	Bare bool
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
@@ -197,19 +197,19 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
-		return err
-	}
-	if err := l.startEtcd(ctx, st); err != nil {
 		return err
 	}
 	if err := l.writeManifest(namespaceManifest(DefaultNamespace)); err != nil {
 		return err
 	}
 	if !l.opts.Bare {
+		if err := l.startEtcd(ctx, st); err != nil {
+			return err
+		}
 		if err := l.startKSR(ctx, st); err != nil {
 			return err
 		}

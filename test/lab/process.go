@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,7 +142,7 @@ func (p Process) logTail() string {
 }
 
 // startProcess runs a program detached from this one: it has its own session and
-// no terminal, and survives us.
+// no terminal, and survives us. netns is a namespace of the lab, or "" for ours.
 func startProcess(lab, netns, log string, command []string) (Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -154,7 +155,16 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	cmd.Env = environment(lab)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := InNetns(NetnsPath(netns), cmd.Start); err != nil {
+	// It outlives us: files that we have from who started us, a lock for example, are
+	// not for it. Go marks its own.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)
+	}
+	start := cmd.Start
+	if netns != "" {
+		start = func() error { return InNetns(NetnsPath(netns), cmd.Start) }
+	}
+	if err := start(); err != nil {
 		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)
 	}
 	p := Process{PID: cmd.Process.Pid, Started: time.Now(), Log: log, Command: command, Netns: netns}

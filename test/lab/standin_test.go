@@ -114,7 +114,7 @@ func standinLab() error {
 	opts := lab.Options{Name: flagValue("--name"), Root: flagValue("--root"), BinDir: filepath.Dir(os.Args[0])}
 	switch os.Args[1] {
 	case lab.GuardCommand:
-		return lab.RunGuard(os.Stdin, opts)
+		return lab.RunGuard(os.Stdin, opts, lab.Down)
 	case "up":
 		_, err := lab.Up(context.Background(), opts)
 		return err

@@ -22,6 +22,8 @@ type State struct {
 	BootID string `json:"bootID"`
 	// BinDir holds the binaries that the lab runs.
 	BinDir string `json:"binDir"`
+	// Bare labs run what others start in them.
+	Bare bool `json:"bare,omitempty"`
 	// Namespaces of the lab, by name, each noted before it is made.
 	Namespaces []string `json:"namespaces"`
 	// Processes by role: "etcd", "ksr", "agent/<node>".

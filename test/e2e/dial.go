@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// HTTPClient returns a client in a network namespace of the cluster's lab. It keeps
+// no connections.
+func HTTPClient(netns string) *http.Client {
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = lab.InNetns(lab.NetnsPath(netns), func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		},
+	}}
+}
+
+// getOK asks for a page, from a network namespace.
+func getOK(ctx context.Context, netns, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := HTTPClient(netns).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}
