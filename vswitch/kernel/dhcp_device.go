@@ -215,14 +215,14 @@ func (d *leaseDevice) Broadcast() (conn net.PacketConn, mac net.HardwareAddr, er
 	return conn, attrs.HardwareAddr, err
 }
 
-func (d *leaseDevice) Unicast(from netip.Addr) (conn net.PacketConn, mac net.HardwareAddr, err error) {
+func (d *leaseDevice) Unicast(from netip.Addr) (conn net.PacketConn, err error) {
 	link, err := d.link(d.iface)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	err = d.ns.run(func() (err error) {
 		conn, err = dhcp.ListenUnicast(link.Attrs().Name, from)
 		return err
 	})
-	return conn, link.Attrs().HardwareAddr, err
+	return conn, err
 }

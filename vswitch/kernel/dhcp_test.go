@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,7 @@ type leasingAgent struct {
 func (n *leaseTest) start() *leasingAgent {
 	n.t.Helper()
 	v := n.Open(n.t).(*VSwitch)
-	v.dhcp.firstTimeout = 100 * time.Millisecond
+	v.dhcp.firstTimeout = 500 * time.Millisecond
 	a := &leasingAgent{Scheduler: kvscheduler.New(kvscheduler.Options{}), v: v, leases: make(chan *vpp_interfaces.DHCPLease, 100)}
 	check(n.t, vswitch.Register(a.Scheduler, v))
 	v.WatchLeases(func(_ string, l *vpp_interfaces.DHCPLease) { a.leases <- l })
@@ -202,11 +203,17 @@ func TestDHCPServerChangesTheAddress(t *testing.T) {
 	a := n.start()
 	n.resync(a, dhcpNIC)
 	n.await(a, "10.9.0.7/24")
+	before := len(n.server.Seen())
 	n.server.Up(t, offer("10.9.0.8/24", "10.9.0.1", time.Hour))
 	n.await(a, "10.9.0.8/24")
 	n.has("10.9.0.8/24", "10.9.0.1")
 	if out := n.Exec(t, "ip -4 -o addr show dev "+nic); strings.Contains(out, "10.9.0.7") {
 		t.Errorf("the old address is left: %s", out)
+	}
+	// The first refusal is heard: only one REQUEST for the old address.
+	want := []dhcpv4.MessageType{dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest}
+	if seen := n.server.Seen()[before:]; !slices.Equal(seen, want) {
+		t.Errorf("the server saw %v, want %v", seen, want)
 	}
 }
 

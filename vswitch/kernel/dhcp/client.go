@@ -27,7 +27,7 @@ type Device interface {
 	// port of DHCP clients, also without an address; and tells the MAC.
 	Broadcast() (net.PacketConn, net.HardwareAddr, error)
 	// Unicast opens a socket with an address of the device.
-	Unicast(from netip.Addr) (net.PacketConn, net.HardwareAddr, error)
+	Unicast(from netip.Addr) (net.PacketConn, error)
 }
 
 // Options of a client. Device and Report are required.

@@ -87,11 +87,28 @@ func serverAddr(l *Lease) *net.UDPAddr {
 	return &net.UDPAddr{IP: l.Server.AsSlice(), Port: nclient4.ServerPort}
 }
 
+// twoConns sends through one socket and receives from the other.
+type twoConns struct {
+	net.PacketConn // receives
+	sends          net.PacketConn
+}
+
+func (c twoConns) WriteTo(b []byte, to net.Addr) (int, error) { return c.sends.WriteTo(b, to) }
+func (c twoConns) Close() error                               { return errors.Join(c.sends.Close(), c.PacketConn.Close()) }
+
+// unicast opens what talks to the server of a lease. Servers refuse by broadcast, which
+// the socket with the leased address does not receive.
 func (c *Client) unicast(l *Lease, timeout time.Duration) (*nclient4.Client, net.HardwareAddr, error) {
-	conn, mac, err := c.device.Unicast(l.Address.Addr())
+	receives, mac, err := c.device.Broadcast()
 	if err != nil {
 		return nil, nil, err
 	}
+	sends, err := c.device.Unicast(l.Address.Addr())
+	if err != nil {
+		receives.Close()
+		return nil, nil, err
+	}
+	conn := twoConns{receives, sends}
 	client, err := nclient4.NewWithConn(conn, mac, nclient4.WithTimeout(timeout), nclient4.WithRetry(1))
 	if err != nil {
 		conn.Close()
