@@ -157,11 +157,11 @@ func content(m proto.Message) string {
 	if err != nil {
 		return err.Error()
 	}
-	var kv struct{ Value struct{ ProtoMsgData string } }
+	var kv struct{ Value struct{ ProtoMsgData json.RawMessage } }
 	if err := json.Unmarshal(data, &kv); err != nil {
 		return err.Error()
 	}
-	return kv.Value.ProtoMsgData
+	return string(kv.Value.ProtoMsgData)
 }
 
 // count is a number with its noun.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -41,9 +42,12 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 		name = string(v.ProtoReflect().Descriptor().FullName())
 		text = compact(v.Message)
 	}
-	data, err := json.Marshal(text)
-	if err != nil {
-		return nil, err
+	data := json.RawMessage(text)
+	if !strings.HasPrefix(text, "{") || !json.Valid(data) { // no JSON object: as text
+		var err error
+		if data, err = json.Marshal(text); err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(jsonValueForm{name, data})
 }

@@ -2,6 +2,7 @@ package northbound_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,11 @@ func TestMetaService(t *testing.T) {
 		if descriptor.GetFileDescriptor().GetName() != file || len(descriptor.GetFileImportDescriptors().GetFile()) < len(descriptor.GetFileDescriptor().GetDependency()) {
 			t.Errorf("%s: descriptor of %s", m.GetProtoName(), descriptor.GetFileDescriptor().GetName())
 		}
+	}
+	tapFile, err := r.meta.ProtoFileDescriptor(t.Context(), &generic.ProtoFileDescriptorRequest{FullProtoFileName: "ligato/vpp/interfaces/interface.proto"})
+	r.ok(err)
+	if strings.Contains(tapFile.String(), "host_namespace") {
+		t.Error("ligato's clients are told of a field that they do not know")
 	}
 	if other, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "metrics"}); err != nil || len(other.GetKnownModels()) > 0 {
 		t.Errorf("models of another class: %v, %v", other, err)

@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/models"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
@@ -52,7 +51,7 @@ func (meta) ProtoFileDescriptor(_ context.Context, r *generic.ProtoFileDescripto
 		imports := &descriptorpb.FileDescriptorSet{}
 		addImports(imports, file, make(map[string]bool))
 		return &generic.ProtoFileDescriptorResponse{
-			FileDescriptor: protodesc.ToFileDescriptorProto(file), FileImportDescriptors: imports,
+			FileDescriptor: describeFile(file), FileImportDescriptors: imports,
 		}, nil
 	}
 	return nil, status.Errorf(codes.NotFound, "no model has the proto file %q", r.GetFullProtoFileName())
@@ -67,6 +66,6 @@ func addImports(set *descriptorpb.FileDescriptorSet, file protoreflect.FileDescr
 		}
 		have[imported.Path()] = true
 		addImports(set, imported, have)
-		set.File = append(set.File, protodesc.ToFileDescriptorProto(imported))
+		set.File = append(set.File, describeFile(imported))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"runtime"
 
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/version"
@@ -39,6 +40,10 @@ func handleHealth(mux *http.ServeMux, alive, ready func() error, connected, node
 	}
 	mux.Handle("GET /liveness", probe(alive))
 	mux.Handle("GET /readiness", probe(ready))
+	mux.HandleFunc("GET /info/version", func(w http.ResponseWriter, _ *http.Request) { // for agentctl
+		rest.JSON(w, map[string]string{"App": "contiv-agent", "Version": version.Version,
+			"GoVersion": runtime.Version(), "OS": runtime.GOOS, "Arch": runtime.GOARCH})
+	})
 	for _, path := range []string{"/metrics", "/stats"} { // /stats: where interface statistics have always been
 		mux.Handle("GET "+path, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	}
