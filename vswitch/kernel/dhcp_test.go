@@ -243,11 +243,15 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	}
 	b.stop()
 
-	// So it does without a server.
-	n.server.Down()
+	// So it does without an answer, and then asks all servers to prolong the lease.
+	n.server.Up(t, vswitchtest.DHCPOffer{Mute: true})
+	before = len(n.server.Seen())
 	c := n.start()
 	n.resync(c, dhcpNIC)
 	n.await(c, "10.9.0.7/24")
+	for i := range 3 {
+		check(t, n.server.Await(ctx, dhcpv4.MessageTypeRequest, before+i))
+	}
 	n.has("10.9.0.7/24", "10.9.0.1")
 	c.stop()
 	if sent, received := pings(); sent < 10 || received < sent-1 { // the last one may be under way
