@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/cni"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
@@ -93,6 +95,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
+		address, _ := netip.ParsePrefix(lease.GetHostIpAddress()) // the zero Prefix without lease
+		contivConf.LeaseChanged(ctx, iface, address)
+	})
 	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
 	claim, err := nodesync.NewClaim(o.nodeName, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
 		return remote.NewClaim(key, value, mine, ttl)

@@ -85,6 +85,7 @@ type ContivConf struct {
 	loop     controller.EventLoop
 	log      *slog.Logger
 	saved    saved
+	leases   leases
 
 	mu  sync.RWMutex
 	now view
@@ -213,6 +214,7 @@ func (*ContivConf) Revert(context.Context, controller.Event) error { return nil 
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	static.RouteGateways = static.Gateways
 	if c.links == nil {
+		static.LinkAddress = c.leases.of(static.Main)
 		return static, nil, nil
 	}
 	links, err := c.links.HostLinks()
