@@ -8,8 +8,9 @@
 //
 // Nodes are in a hash array mapped trie, the others in B-trees; all are
 // copy-on-write. Copy costs O(1), a change O(log n), and a copy is not affected by
-// later changes of its origin. A copy may be read by any number of goroutines; a
-// graph is changed, and copied, by its one owner.
+// later changes of its origin. A graph may be read by any number of goroutines
+// while one of them copies it, and is changed by one while nobody else uses it. What
+// happens to its copies meanwhile does not matter.
 //
 // The package knows keys, not values: what a node is, is up to its user.
 package graph

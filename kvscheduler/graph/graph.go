@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/btree"
 )
@@ -22,6 +23,8 @@ type Graph[N Node] struct {
 
 // order is what changes only when keys and edges come and go.
 type order struct {
+	// copying: a B-tree changes, in what only copying looks at, when it is copied.
+	copying  sync.Mutex
 	keys     *btree.Map[string, struct{}]
 	exact    *btree.BTreeG[edge]
 	prefixes *btree.BTreeG[edge]
@@ -59,7 +62,7 @@ func newGraph[N Node](hash func(key string) uint64) *Graph[N] {
 }
 
 // Copy returns a graph with the same content. Changes of one are not seen by
-// the other. O(1).
+// the other, which may be with another goroutine. O(1).
 func (g *Graph[N]) Copy() *Graph[N] {
 	g.shared = true
 	return &Graph[N]{nodes: g.nodes.copy(), order: g.order, shared: true}
@@ -68,7 +71,10 @@ func (g *Graph[N]) Copy() *Graph[N] {
 // change returns the order, to be changed.
 func (g *Graph[N]) change() *order {
 	if g.shared {
-		g.order = &order{keys: g.keys.Copy(), exact: g.exact.Copy(), prefixes: g.prefixes.Copy()}
+		old := g.order
+		old.copying.Lock()
+		defer old.copying.Unlock()
+		g.order = &order{keys: old.keys.Copy(), exact: old.exact.Copy(), prefixes: old.prefixes.Copy()}
 		g.shared = false
 	}
 	return g.order

@@ -159,3 +159,42 @@ func TestDeletesTakeBranchesAway(t *testing.T) {
 		t.Errorf("left are %v %v, in %d nodes and %d branches below the root", got, ok, len(g.nodes.root.nodes), len(g.nodes.root.children))
 	}
 }
+
+// Copies may be read, copied and changed while their origin changes. What is wrong
+// about it, the race detector tells.
+func TestCopiesWithOtherGoroutines(t *testing.T) {
+	g := New[number]()
+	published := make(chan *Graph[number], 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for p := range published {
+			n, before := p.Len(), len(p.Needers(nil, "0"))
+			c := p.Copy()
+			c.Set(number{"other", 1})
+			c.Need("0", "other")
+			c.Delete("0")
+			if p.Len() != n || len(p.Needers(nil, "0")) != before {
+				t.Errorf("the origin has %d nodes and %d edges, not %d and %d", p.Len(), len(p.Needers(nil, "0")), n, before)
+			}
+			i := 0
+			c.Ascend("", func(key string, got number) bool {
+				if got.key != key {
+					t.Errorf("node %v has the key %s", got, key)
+				}
+				i++
+				return true
+			})
+			if i != n { // one more and one less
+				t.Errorf("the copy has %d nodes, want %d", i, n)
+			}
+		}
+	}()
+	for i := range 2_000 {
+		g.Set(number{fmt.Sprint(i), i})
+		g.Need("0", fmt.Sprint(i))
+		published <- g.Copy()
+	}
+	close(published)
+	<-done
+}

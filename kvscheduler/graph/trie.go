@@ -3,6 +3,7 @@ package graph
 import (
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // trie holds nodes by the hashes of their keys, as a hash array mapped trie:
@@ -16,9 +17,10 @@ type trie[N Node] struct {
 	root *branch[N]
 	len  int
 	hash func(key string) uint64
-	// owner is the number of this trie, numbers is the last one given to any copy.
-	owner   uint64
-	numbers *uint64
+	// owner is the number of this trie, last the last one given to any of its copies,
+	// which may be with other goroutines.
+	owner uint64
+	last  *atomic.Uint64
 }
 
 const (
@@ -39,15 +41,15 @@ type branch[N Node] struct {
 }
 
 func newTrie[N Node](hash func(string) uint64) trie[N] {
-	numbers := uint64(1)
-	return trie[N]{root: &branch[N]{owner: numbers}, hash: hash, owner: numbers, numbers: &numbers}
+	last := new(atomic.Uint64)
+	owner := last.Add(1)
+	return trie[N]{root: &branch[N]{owner: owner}, hash: hash, owner: owner, last: last}
 }
 
 // copy returns a trie with the same nodes.
 func (t *trie[N]) copy() trie[N] {
 	c := *t
-	c.owner, t.owner = *t.numbers+1, *t.numbers+2
-	*t.numbers += 2
+	c.owner, t.owner = t.last.Add(1), t.last.Add(1)
 	return c
 }
 
