@@ -1,0 +1,214 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/lab"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// operator configures a node through etcd, as docs/northbound.md tells.
+type operator struct {
+	*testing.T
+	lab    *lab.Lab
+	etcd   *clientv3.Client
+	prefix string
+}
+
+// newOperator takes back what it did when the test ends.
+func newOperator(t *testing.T, l *lab.Lab, node string) *operator {
+	t.Helper()
+	etcd, err := l.Etcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &operator{t, l, etcd, models.NodePrefix(node)}
+	t.Cleanup(func() {
+		for _, prefix := range []string{"config/", "resync/"} {
+			if _, err := etcd.Delete(context.Background(), o.prefix+prefix, clientv3.WithPrefix()); err != nil {
+				t.Error(err)
+			}
+		}
+		eventually(t, "all statuses are removed", func() error {
+			answer, err := etcd.Get(context.Background(), o.prefix+models.StatusPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err == nil && answer.Count > 0 {
+				err = fmt.Errorf("%d are there, e.g. %s", answer.Count, answer.Kvs[0].Key)
+			}
+			return err
+		})
+		etcd.Close()
+	})
+	return o
+}
+
+// put writes the pairs, key and value by turns, in one transaction, and returns its
+// revision.
+func (o *operator) put(pairs ...string) (revision int64) {
+	o.Helper()
+	var ops []clientv3.Op
+	for i := 0; i < len(pairs); i += 2 {
+		ops = append(ops, clientv3.OpPut(o.prefix+pairs[i], pairs[i+1]))
+	}
+	answer, err := o.etcd.Txn(o.Context()).Then(ops...).Commit()
+	if err != nil {
+		o.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// await awaits the status of the revision of a value, which begins with the text.
+func (o *operator) await(key string, revision int64, want string) *feedbackpb.ValueStatus {
+	o.Helper()
+	status := &feedbackpb.ValueStatus{}
+	eventually(o.T, key+" is "+want, func() error {
+		answer, err := o.etcd.Get(o.Context(), o.prefix+models.StatusPrefix+key)
+		if err != nil {
+			return err
+		}
+		if answer.Count == 0 {
+			return errors.New("there is no status")
+		}
+		status.Reset()
+		if err := protojson.Unmarshal(answer.Kvs[0].Value, status); err != nil {
+			return err
+		}
+		text := status.GetValue().GetState().String()
+		for _, more := range append([]string{status.GetValue().GetError()}, status.GetValue().GetDetails()...) {
+			if more != "" {
+				text += ": " + more
+			}
+		}
+		if status.GetRevision() != revision || !strings.HasPrefix(text, want) {
+			return fmt.Errorf("revision %d is %s", status.GetRevision(), text)
+		}
+		return nil
+	})
+	return status
+}
+
+func (o *operator) run(command, want string) {
+	o.Helper()
+	out, err := contivLab(o.T, o.lab, strings.Fields(command)...)
+	if err != nil || !strings.Contains(out, want) {
+		o.Errorf("contiv-lab %s: error %v, no %q in:\n%s", command, err, want, out)
+	}
+}
+
+func TestNorthboundThroughEtcd(t *testing.T) {
+	l := require(t)
+	o := newOperator(t, l, "node1")
+	const (
+		loop, tap, late = "config/vpp/v2/interfaces/nbloop", "config/vpp/v2/interfaces/nbtap", "config/vpp/v2/interfaces/nblate"
+		route           = "config/vpp/v2/route/if/nblate/vrf/0/dst/10.222.9.0/24"
+		loopValue       = `{"name":"nbloop","type":"SOFTWARE_LOOPBACK","enabled":true,"ip_addresses":["10.222.1.1/24"]}`
+	)
+	// Three keys in one transaction of etcd: one transaction of the agent.
+	binary, err := proto.Marshal(&vpp_interfaces.Interface{
+		Name: "nbtap", Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{"10.222.2.1/24"},
+		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := o.put(loop, loopValue, tap, string(binary), route, `{"outgoing_interface":"nblate","dst_network":"10.222.9.0/24"}`)
+	configured := o.await(loop, rev, "CONFIGURED")
+	if len(configured.GetDerivedValues()) == 0 {
+		t.Error("no derived values")
+	}
+	pending := o.await(route, rev, "PENDING: ")
+	if waits := strings.Join(pending.GetWaitsFor(), ", "); !strings.Contains(waits, late) {
+		t.Errorf("the route waits for %s", waits)
+	}
+	if both := o.await(tap, rev, "CONFIGURED"); both.GetTransaction() != configured.GetTransaction() || pending.GetTransaction() != configured.GetTransaction() {
+		t.Errorf("the three values were in the transactions %d, %d and %d", configured.GetTransaction(), both.GetTransaction(), pending.GetTransaction())
+	}
+	o.run(fmt.Sprintf("ctl txns %d --node node1", configured.GetTransaction()), loop)
+	o.run("exec node1 -- ip -o addr", "10.222.1.1/24")
+	o.run("exec node1 -- ip -o addr", "10.222.2.1/24")
+
+	// What the route waits for comes.
+	lateRev := o.put(late, `{"name":"nblate","type":"SOFTWARE_LOOPBACK","enabled":true,"ipAddresses":["10.222.3.1/24"]}`)
+	o.await(late, lateRev, "CONFIGURED")
+	o.await(route, rev, "CONFIGURED")
+	o.run("exec node1 -- ip route", "10.222.9.0/24")
+
+	// Garbage is told, and nothing else happens.
+	bad := o.put(loop, `{"name":"nbloop","type":"LOOPBACK"}`, "config/vpp/v2/interface/nbloop", `{}`, "config/vpp/v2/interfaces/nbx", "\xff")
+	o.await(loop, bad, "INVALID: ")
+	o.await("config/vpp/v2/interface/nbloop", bad, `INVALID: key "config/vpp/v2/interface/nbloop" matches no model: did you mean "config/vpp/v2/interfaces/`)
+	o.await("config/vpp/v2/interfaces/nbx", bad, "INVALID: ")
+	o.run("exec node1 -- ip -o addr", "10.222.1.1/24")
+	o.run("ctl explain --node node1 "+loop, "stays in force")
+	o.await(route, rev, "CONFIGURED")
+
+	// What this vswitch cannot do is told.
+	cannot := o.put("config/vpp/v2/interfaces/nbmemif", `{"name":"nbmemif","type":"MEMIF","memif":{"id":1,"socket_filename":"/tmp/nb.sock"}}`)
+	o.await("config/vpp/v2/interfaces/nbmemif", cannot, "UNIMPLEMENTED: ")
+
+	// The agent ends; what changes meanwhile is done, and told, by the next one.
+	if err := l.StopAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	rev = o.put(loop, loopValue)
+	if _, err := o.etcd.Delete(t.Context(), o.prefix+tap); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	o.await(loop, rev, "CONFIGURED")
+	eventually(t, "the status of what is deleted is removed", func() error {
+		answer, err := o.etcd.Get(t.Context(), o.prefix+models.StatusPrefix+tap)
+		if err == nil && answer.Count > 0 {
+			err = fmt.Errorf("it is %s", answer.Kvs[0].Value)
+		}
+		return err
+	})
+}
+
+func TestMergeIsExplained(t *testing.T) {
+	l := require(t)
+	o := newOperator(t, l, "node1")
+	const key = "config/vpp/v2/interfaces/podGwLoop"
+	rev := o.put(key, `{"name":"podGwLoop","ip_addresses":["10.222.4.1/32"]}`)
+	o.await(key, rev, "CONFIGURED")
+	o.run("exec node1 -- ip -o addr", "10.222.4.1/32")
+	for _, want := range []string{"wanted by   internal: name=podGwLoop", "db: name=podGwLoop  ip_addresses=10.222.4.1/32", "merged: name=podGwLoop"} {
+		o.run("ctl explain --node node1 "+key, want)
+	}
+}
+
+func TestResyncThroughEtcd(t *testing.T) {
+	l := require(t)
+	o := newOperator(t, l, "node1")
+	for _, kind := range []string{"full", "upstream", "downstream"} {
+		rev := o.put("resync/nb", `{"type":"`+kind+`"}`)
+		var status feedbackpb.ResyncStatus
+		eventually(t, kind+" is answered", func() error {
+			answer, err := o.etcd.Get(t.Context(), o.prefix+models.StatusPrefix+"resync/nb")
+			if err != nil || answer.Count == 0 {
+				return fmt.Errorf("no answer: %v", err)
+			}
+			if err := protojson.Unmarshal(answer.Kvs[0].Value, &status); err != nil {
+				return err
+			}
+			if status.GetRevision() != rev {
+				return fmt.Errorf("answer to revision %d, not %d", status.GetRevision(), rev)
+			}
+			return nil
+		})
+		if status.GetError() != "" || status.GetTransaction() == 0 {
+			t.Errorf("answer: %v", &status)
+		}
+		o.run(fmt.Sprintf("ctl txns %d --node node1", status.GetTransaction()), kind+" resync")
+	}
+}
