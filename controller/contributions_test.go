@@ -1,10 +1,13 @@
 package controller_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	mergepb "github.com/contiv/contiv/api/contiv/merge"
 	"github.com/contiv/contiv/controller"
@@ -54,6 +57,36 @@ func TestContributionsToAKey(t *testing.T) {
 		if status, _ := r.get("/controller/contributions"); status != http.StatusBadRequest {
 			t.Errorf("without a key: %d", status)
 		}
+	})
+}
+
+// An event that was aborted has its effect with the healing resync.
+func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		var told []*controller.EventRecord
+		tell := func(record *controller.EventRecord) { told = append(told, record) }
+		fails := true
+		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			if fails {
+				return controller.NewAbortEventError(errors.New("not now"))
+			}
+			return nil
+		}
+		r.push(&controller.DBResync{External: controller.ExternalConfig{"if/1": iface("1")}, Processed: tell})
+		if len(told) > 0 {
+			t.Fatalf("an aborted event was processed: %v", told[0])
+		}
+		r.push(&controller.RequestedResync{Type: controller.UpstreamResync, Processed: tell})
+		if len(told) != 1 || told[0].ErrorStr == "" {
+			t.Fatalf("who requested a resync that was aborted is told %v", told)
+		}
+		fails = false
+		r.after(time.Minute)
+		if len(told) != 2 || told[1].Name != "Healing Resync" || told[1].Txn == nil {
+			t.Errorf("after the healing, told: %v", told)
+		}
+		r.wantConfig(values{"if/1": iface("1")})
 	})
 }
 

@@ -60,7 +60,9 @@ type Controller struct {
 		// periodic says that a periodic HealingResync is queued.
 		periodic     bool
 		verification bool
-		shutdown     bool
+		// untold are the Processed of events that were aborted.
+		untold   []func(*EventRecord)
+		shutdown bool
 	}
 	timers timers
 }

@@ -16,7 +16,8 @@ type DBResync struct {
 	// External is the configuration under /vnf-agent/<node>/.
 	External ExternalConfig
 	// Processed, if not nil, is told the record of the event, right after it was
-	// processed. It must not wait.
+	// processed; or, if it was aborted, that of the resync that made up for it. It
+	// must not wait.
 	Processed func(*EventRecord)
 }
 

@@ -48,7 +48,8 @@ type ExternalConfigChange struct {
 	// Result, if not nil, is told the outcome: to Wait for it.
 	Result *Blocking
 	// Processed, if not nil, is told the record of the event, right after it was
-	// processed. It must not wait.
+	// processed; or, if it was aborted, that of the resync that made up for it. It
+	// must not wait.
 	Processed func(*EventRecord)
 	// Request, if not nil, is told what became of the event.
 	Request *ExternalRequest

@@ -259,9 +259,7 @@ func (p *processing) finish() {
 		}
 		observer.Processed(p.record.SeqNum, txn.SeqNum, txn.SouthboundTime)
 	}
-	if observed, ok := p.event.(interface{ processed(*EventRecord) }); ok {
-		observed.processed(p.record)
-	}
+	p.tellProcessed()
 	p.event.Done(err)
 }
 
@@ -270,6 +268,26 @@ func (p *processing) finish() {
 // nothing was committed.
 type ProcessedObserver interface {
 	Processed(seq, txnSeq uint64, southbound time.Duration)
+}
+
+// tellProcessed calls the event's Processed. If the event was aborted, its content is in
+// the caches, and has an effect after the next resync: so that is what is told.
+func (p *processing) tellProcessed() {
+	observed, ok := p.event.(interface{ processed(*EventRecord) })
+	_, immediately := p.event.(*RequestedResync)
+	switch {
+	case !ok:
+	case p.record.Txn == nil && len(p.errs) > 0 && !immediately:
+		p.loop.untold = append(p.loop.untold, observed.processed)
+	default:
+		observed.processed(p.record)
+	}
+	if p.update == nil && p.event.Method() != DownstreamResync && p.record.Txn != nil {
+		for _, processed := range p.loop.untold {
+			processed(p.record)
+		}
+		p.loop.untold = nil
+	}
 }
 
 // noteResync updates the health after a resync by the handlers. The first one starts
