@@ -17,5 +17,12 @@
 // well, until it is filled again (recovery.go).
 //
 // What cannot be decoded is reported and skipped; the last value that could be
-// decoded stays in force.
+// decoded stays in force, if need be the mirrored one.
+//
+// What others change in one transaction of the database is one ExternalConfigChange:
+// all of its changes have one revision, and the watch of etcd delivers a revision as
+// a whole. It splits responses only for clients that ask for fragments.
+//
+// Who wrote the configuration is answered by way of Feedback (feedback.go), and may
+// request resyncs (requests.go).
 package dbwatcher

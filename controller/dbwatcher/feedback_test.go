@@ -230,3 +230,26 @@ func TestResyncOnRequest(t *testing.T) {
 			"request me, deleted false", `answer to me@9, : no transaction the request is not understood: put {"type": "full"}, or "upstream", or "downstream"`, "request me, deleted true")
 	})
 }
+
+// A request that cannot be passed on is answered by the resync that makes up for that, once.
+func TestRequestWhileTheQueueIsFull(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		f := r.startTelling()
+		f.want(t, "replaced, requests []", "processed in event 7")
+		r.want("resync")
+		r.setFull(true)
+		r.remote.Batch(r.ctx, []store.Change{
+			{KV: store.KV{Key: podKey, Value: []byte(podValue(""))}},
+			{KV: store.KV{Key: node + "resync/me", Value: []byte(`{"type":"upstream"}`)}},
+		})
+		synctest.Wait()
+		f.want(t, "request me, deleted false")
+		r.setFull(false)
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		f.want(t, `replaced, requests ["me"]`, "processed in event 7", "answer to me@1, upstream: transaction 7")
+		r.put(r.remote, podKey, podValue("10.1.1.2"))
+		r.want("resync pod=k8s/pod/web/namespace/default", "change pod=k8s/pod/web/namespace/default")
+		f.want(t)
+	})
+}

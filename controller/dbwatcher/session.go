@@ -118,6 +118,7 @@ func (s *session) resync() error {
 		return s.refused(err)
 	}
 	requests.taken(s.Watcher)
+	s.requested = nil // among them
 	s.behind, s.resynced = false, true
 	s.setConnected(nil)
 	return nil
