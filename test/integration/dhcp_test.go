@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +73,9 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	if err := l.StartAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
-	follows(lease(71, 8*time.Second))
+	address := lease(71, 8*time.Second)
+	tellKubernetes(t, l, "node1", address)
+	follows(address)
 	follows(lease(72, time.Hour))
 	requireQuiet(t, l)
 
@@ -87,4 +91,23 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	end()
 	follows("192.168.16.72/24")
 	requireQuiet(t, l)
+}
+
+// tellKubernetes does what kubelet does when its node has got another address.
+func tellKubernetes(t *testing.T, l *lab.Lab, node, address string) {
+	t.Helper()
+	file := l.Path("manifests", "node_"+node+".yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := regexp.MustCompile(`address: 192\.168\.16\.\d+`)
+	if !known.Match(data) {
+		t.Fatalf("%s has no address:\n%s", file, data)
+	}
+	told := known.ReplaceAll(data, []byte("address: "+netip.MustParsePrefix(address).Addr().String()))
+	hidden := filepath.Join(filepath.Dir(file), ".new")
+	if err := errors.Join(os.WriteFile(hidden, told, 0o600), os.Rename(hidden, file)); err != nil {
+		t.Fatal(err)
+	}
 }
