@@ -69,16 +69,18 @@ func (n *leaseTest) start() *leasingAgent {
 	return a
 }
 
-// resync requests exactly the given interfaces.
-func (n *leaseTest) resync(a *leasingAgent, ifaces ...*vpp_interfaces.Interface) {
+// resync requests exactly the given interfaces, and returns what was executed.
+func (n *leaseTest) resync(a *leasingAgent, ifaces ...*vpp_interfaces.Interface) []kvscheduler.RecordedOp {
 	n.t.Helper()
 	txn := a.NewTransaction()
 	for _, i := range ifaces {
 		txn.Put(models.Key(i), i)
 	}
-	if _, err := txn.Commit(n.t.Context(), kvscheduler.WithResync(kvscheduler.FullResync)); err != nil {
+	seq, err := txn.Commit(n.t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
+	if err != nil {
 		n.t.Error(err)
 	}
+	return a.RecordedTxn(seq).Executed
 }
 
 // await returns the next lease with the address, "" for the news that there is
@@ -141,7 +143,9 @@ func TestDHCPLeaseIsObtainedAndGivenBack(t *testing.T) {
 
 	// Nothing to do in a resync, with the lease in use.
 	before := len(n.server.Seen())
-	n.resync(a, dhcpNIC)
+	if ops := n.resync(a, dhcpNIC); len(ops) > 0 {
+		t.Errorf("a resync executed %v", ops)
+	}
 	if seen := n.server.Seen(); len(seen) != before {
 		t.Errorf("a resync asked the server: %v", seen)
 	}
