@@ -110,6 +110,9 @@ func neighbourhood(values []*kvscheduler.ValueSnapshot, word string) ([]*kvsched
 		for _, need := range v.Needs {
 			next = append(next, need.Target)
 		}
+		for _, one := range v.Matching {
+			next = append(next, one.Target)
+		}
 	}
 	var out []*kvscheduler.ValueSnapshot
 	for _, v := range values {
@@ -141,7 +144,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	}
 	program, err := exec.LookPath("dot")
 	if err != nil {
-		return nil, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install it, or take -o dot and draw it elsewhere")
+		return nil, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install the package graphviz, or take -o dot and draw it elsewhere")
 	}
 	cmd := exec.CommandContext(ctx, program, "-Tsvg")
 	cmd.Stdin = strings.NewReader(dot)

@@ -2,11 +2,8 @@ package ctl
 
 import (
 	"fmt"
-	"html"
-	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler"
@@ -128,65 +125,9 @@ func (s *sequence) operation(op kvscheduler.RecordedOp) {
 	s.steps = append(s.steps, step{from: laneScheduler, text: result})
 }
 
-// Sizes in pixels; the width of a character is that of a monospaced one.
-const (
-	laneGap, stepGap  = 200, 26
-	margin, topHeight = 20, 70
-	charWidth         = 6.7
-)
-
 // shorten replaces the texts.
 func (s *sequence) shorten(short func(string) string) {
 	for i := range s.steps {
 		s.steps[i].text = short(s.steps[i].text)
 	}
-}
-
-// writeSVG draws the sequence. Texts may reach across lanes, not into each other.
-func (s sequence) writeSVG(w io.Writer, title string) error {
-	x := make(map[string]int)
-	for i, lane := range s.lanes {
-		x[lane] = margin + 60 + i*laneGap
-	}
-	width := float64(x[laneSB] + 80)
-	left := func(st step) int { // where its text begins
-		if st.to == "" {
-			return x[st.from] + 8
-		}
-		return min(x[st.from], x[st.to]) + 8
-	}
-	for _, st := range s.steps {
-		width = max(width, float64(left(st)+margin)+charWidth*float64(utf8.RuneCountInString(st.text)))
-	}
-	width = max(width, margin*2+charWidth*1.2*float64(utf8.RuneCountInString(title)))
-	height := topHeight + stepGap*(len(s.steps)+1) + margin
-
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" font-family="monospace" font-size="11">
-<style>text{paint-order:stroke;stroke:white;stroke-width:3px} line{stroke:#555} .failed{stroke:#c00} .failedText{fill:#c00} .note{fill:#777}</style>
-<defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>
-<rect width="100%%" height="100%%" fill="white"/>
-<text x="%d" y="20" font-size="13">%s</text>
-`, width, height, margin, html.EscapeString(title))
-	for _, lane := range s.lanes {
-		fmt.Fprintf(&b, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke-dasharray=\"3\"/>\n", x[lane], topHeight-10, x[lane], height-margin/2)
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-weight=\"bold\">%s</text>\n", x[lane], topHeight-20, html.EscapeString(lane))
-	}
-	for i, st := range s.steps {
-		y := topHeight + stepGap*(i+1)
-		text, line := "", ""
-		switch {
-		case st.failed:
-			text, line = ` class="failedText"`, ` class="failed"`
-		case st.to == "":
-			text = ` class="note"`
-		}
-		if st.to != "" && st.to != st.from {
-			fmt.Fprintf(&b, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"%s marker-end=\"url(#head)\"/>\n", x[st.from], y, x[st.to], y, line)
-		}
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", left(st), y-5, text, html.EscapeString(st.text))
-	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
-	return err
 }

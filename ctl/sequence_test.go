@@ -84,3 +84,34 @@ func TestSequencesWithoutNorthbound(t *testing.T) {
 		}
 	}
 }
+
+func TestTextsStayBetweenTheirLanes(t *testing.T) {
+	long := "CREATE config/vpp/v2/interfaces/" + strings.Repeat("very-", 20) + "long [WAS-PENDING RETRY]"
+	s := sequence{lanes: []string{laneNB, laneScheduler, "a descriptor with a name", laneSB}, steps: []step{
+		{from: laneNB, to: laneScheduler, text: "Put " + long},
+		{from: laneScheduler, to: "a descriptor with a name", text: "CREATE short"},
+		{from: laneSB, to: laneScheduler, text: long},
+		{from: laneScheduler, text: strings.Repeat("x", 300)},
+		{from: laneScheduler, to: laneScheduler, text: "retry " + long},
+	}}
+	l := s.layout("title")
+	for i, st := range s.steps {
+		from, to := s.span(st)
+		room := l.x[s.lanes[to]] - l.x[s.lanes[from]]
+		for _, line := range l.lines[i] {
+			if textWidth(line) > room {
+				t.Errorf("%q is %d wide, between %s and %s are %d", line, textWidth(line), s.lanes[from], s.lanes[to], room)
+			}
+		}
+		whole := func(text string) string { return strings.ReplaceAll(text, " ", "") }
+		if whole(strings.Join(l.lines[i], "")) != whole(st.text) {
+			t.Errorf("%q became %q", st.text, l.lines[i])
+		}
+		if i > 0 && l.y[i]-l.y[i-1] < lineHeight*len(l.lines[i]) {
+			t.Errorf("step %d overlaps the one before", i)
+		}
+	}
+	if len(l.lines[1]) != 1 || len(l.lines[0]) == 1 {
+		t.Errorf("lines are %q", l.lines)
+	}
+}

@@ -134,8 +134,8 @@ var stateColours = map[pb.ValueState]string{
 }
 
 // WriteDOT draws values in the language of Graphviz: coloured by state, grouped by
-// descriptor, with edges to what they need (solid) and derive (dashed). Values
-// changed by the transaction with the sequence number get a gold border.
+// descriptor, with edges to what they need (solid), to what is one of several that
+// they need any of (dotted), and to what they derive (dashed). Values changed by the transaction with the sequence number get a gold border.
 func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
 	var b strings.Builder
 	b.WriteString("digraph kvscheduler {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n")
@@ -176,7 +176,17 @@ func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
 		for _, d := range v.Derived {
 			fmt.Fprintf(&b, "  %q -> %q [style=dashed];\n", v.Key, d)
 		}
+		several := map[string]bool{}
+		for _, m := range v.Matching {
+			several[m.Label] = true
+			if known[m.Target] {
+				fmt.Fprintf(&b, "  %q -> %q [label=%q, fontsize=9, style=dotted];\n", v.Key, m.Target, m.Label)
+			}
+		}
 		for _, need := range v.Needs {
+			if several[need.Label] {
+				continue
+			}
 			if !known[need.Target] {
 				fmt.Fprintf(&b, "  %q [style=\"dashed\", color=gray];\n", need.Target)
 			}

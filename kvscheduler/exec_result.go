@@ -21,7 +21,6 @@ func (n *node) deletedValue(p was) proto.Message {
 func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
-	n.lastOp = uint8(op)
 	n.info = &nodeInfo{details: unmet, derives: derives}
 	n.clear(drifted)
 	if !same {
@@ -41,7 +40,6 @@ func (x *exec) notComing(n *node) {
 // unimplemented marks a base value that has no descriptor.
 func (x *exec) unimplemented(n *node, p was) error {
 	n.setState(pb.ValueState_UNIMPLEMENTED)
-	n.lastOp = uint8(pb.TxnOperation_CREATE)
 	n.info = nil
 	if p.state != pb.ValueState_UNIMPLEMENTED {
 		x.record(n, p, pb.TxnOperation_CREATE, recordAs{noop: true})

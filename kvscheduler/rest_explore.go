@@ -201,7 +201,7 @@ func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
 func (s *Scheduler) renderSVG(w http.ResponseWriter, r *http.Request, dot io.Reader) error {
 	path, err := osexec.LookPath("dot")
 	if err != nil {
-		return &httpError{http.StatusNotImplemented, errors.New("SVG needs graphviz, which is not installed here: use format=dot and render it elsewhere")}
+		return &httpError{http.StatusNotImplemented, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install the package graphviz, or use format=dot and render it elsewhere")}
 	}
 	cmd := osexec.CommandContext(r.Context(), path, "-Tsvg")
 	cmd.Stdin = dot

@@ -145,7 +145,7 @@ func TestRESTStatus(t *testing.T) {
 	}
 	var sts []Status
 	get(t, s, "GET", "/scheduler/status?key=b/1", &sts)
-	if v := sts[0].Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_CREATE {
+	if v := sts[0].Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_UNDEFINED { // nothing was done
 		t.Fatal(v)
 	}
 }

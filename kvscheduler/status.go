@@ -51,9 +51,14 @@ func (n *node) status() *pb.ValueStatus {
 	if err == nil && n.State() == pb.ValueState_UNIMPLEMENTED {
 		err = ErrNoDescriptor
 	}
-	st := &pb.ValueStatus{Key: n.key, State: n.State(), Error: message(err), Details: n.details()}
-	if !n.is(fromSB) {
-		st.LastOperation = pb.TxnOperation(n.lastOp)
+	return &pb.ValueStatus{Key: n.key, State: n.State(), LastOperation: n.lastOperation(), Error: message(err), Details: n.details()}
+}
+
+// lastOperation is what was last done to the value: UNDEFINED if nothing was, as
+// for values that were never anything but PENDING, or that are not ours.
+func (n *node) lastOperation() pb.TxnOperation {
+	if n.is(fromSB) {
+		return pb.TxnOperation_UNDEFINED
 	}
-	return st
+	return pb.TxnOperation(n.lastOp)
 }

@@ -35,6 +35,9 @@ type ValueSnapshot struct {
 	Derived       []string
 	// Needs are the dependencies, by label; an AnyOf is rendered as text.
 	Needs []Need
+	// Matching are, in a graph, the existing keys that match an AnyOf of Needs, by its label;
+	// the first 16 of each.
+	Matching []Need
 	// Txn is the transaction that changed the value last.
 	Txn uint64
 }
@@ -45,7 +48,7 @@ type Need struct{ Label, Target string }
 func (n *node) snapshot() *ValueSnapshot {
 	v := &ValueSnapshot{
 		Key: n.key, Base: n.base, Want: n.want, Have: n.have, Metadata: n.meta, State: n.State(), Origin: n.origin(),
-		LastOperation: pb.TxnOperation(n.lastOp), Error: message(n.err()), Details: n.details(), Derived: n.derived, Txn: n.txn,
+		LastOperation: n.lastOperation(), Error: message(n.err()), Details: n.details(), Derived: n.derived, Txn: n.txn,
 	}
 	if n.desc != nil {
 		v.Descriptor = n.desc.name
@@ -128,12 +131,34 @@ func (s *Scheduler) GraphAt(t time.Time) ([]*ValueSnapshot, error) {
 func (s *Scheduler) Graph() []*ValueSnapshot { return snapshots(s.view()) }
 
 func snapshots(g *graph.Graph[*node]) []*ValueSnapshot {
+	x := &exec{g: g, sets: &sets{}}
 	values := make([]*ValueSnapshot, 0, g.Len())
 	g.Ascend("", func(_ string, n *node) bool {
-		values = append(values, n.snapshot())
+		v := n.snapshot()
+		v.Matching = x.matching(n)
+		values = append(values, v)
 		return true
 	})
 	return values
+}
+
+// matching returns existing keys that match the AnyOfs of the value.
+func (x *exec) matching(n *node) []Need {
+	const some = 16
+	var found []Need
+	for i := range n.deps {
+		d := &n.deps[i]
+		if d.Key != "" {
+			continue
+		}
+		left := some
+		x.candidates(d, func(t *node) bool {
+			found = append(found, Need{n.depLabel(i), t.key})
+			left--
+			return left > 0
+		})
+	}
+	return found
 }
 
 // Revision is a value over a time during which it did not change.
@@ -233,6 +258,7 @@ type snapshotForm struct {
 	Details       []string `json:",omitempty"`
 	Derived       []string `json:",omitempty"`
 	Needs         []Need   `json:",omitempty"`
+	Matching      []Need   `json:",omitempty"`
 	Txn           uint64
 }
 
@@ -240,7 +266,7 @@ type snapshotForm struct {
 func (v ValueSnapshot) MarshalJSON() ([]byte, error) {
 	f := snapshotForm{
 		v.Key, v.Descriptor, v.Base, jsonValue{v.Want}, jsonValue{v.Have}, v.Metadata, v.State.String(), v.Origin.String(),
-		v.LastOperation.String(), v.Error, v.Details, v.Derived, v.Needs, v.Txn,
+		v.LastOperation.String(), v.Error, v.Details, v.Derived, v.Needs, v.Matching, v.Txn,
 	}
 	if _, err := json.Marshal(f.Metadata); err != nil {
 		f.Metadata = fmt.Sprintf("%+v", v.Metadata)
@@ -264,7 +290,7 @@ func (v *ValueSnapshot) UnmarshalJSON(b []byte) error {
 	}
 	*v = ValueSnapshot{
 		f.Key, f.Descriptor, f.Base, f.Want.Message, f.Have.Message, f.Metadata, state, origin,
-		pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), f.Error, f.Details, f.Derived, f.Needs, f.Txn,
+		pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), f.Error, f.Details, f.Derived, f.Needs, f.Matching, f.Txn,
 	}
 	return nil
 }

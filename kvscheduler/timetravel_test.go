@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 )
 
@@ -224,6 +226,11 @@ func TestRESTExploresHistoryAndGraph(t *testing.T) {
 	if !strings.HasPrefix(dot, "digraph") || !strings.Contains(dot, `"b/1" -> "a/9" [label="a"`) {
 		t.Fatal(dot)
 	}
+	if matching := []Need{{"any", "a/1"}}; !strings.Contains(drawn(t, []*ValueSnapshot{
+		{Key: "a/1"}, {Key: "b/1", Needs: []Need{{"any", "any of a/*"}, {"c", "c/1"}}, Matching: matching}}),
+		"  \"b/1\" -> \"a/1\" [label=\"any\", fontsize=9, style=dotted];\n  \"c/1\" [style") {
+		t.Error("no edge to what matches an AnyOf")
+	}
 	get(t, s, "GET", "/scheduler/txn-history?seq-num=1&format=diagram", &diagram)
 	for _, want := range []string{"sequenceDiagram\n", "participant D1 as a\n", "NB->>S: Delete a/2\n", "D1-xSB", "D1-->>S: boom\n", "S-->>NB: errors\n"} {
 		if !strings.Contains(diagram, want) {
@@ -237,6 +244,41 @@ func TestRESTExploresHistoryAndGraph(t *testing.T) {
 		var e struct{ Error string }
 		if got := get(t, s, "GET", path, &e); got != code || e.Error == "" {
 			t.Errorf("%s: %d %s", path, got, e.Error)
+		}
+	}
+}
+
+func drawn(t *testing.T, values []*ValueSnapshot) string {
+	t.Helper()
+	var b strings.Builder
+	if err := WriteDOT(&b, values, NoSeqNum); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestGraphTellsWhatMatchesAnAnyOf(t *testing.T) {
+	s := newScheduler(t)
+	net := newNetwork()
+	for _, d := range []string{"interface", "unnumbered"} {
+		if err := net.register(s, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value := func(fields map[string]any) object {
+		v, err := structpb.NewStruct(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	must(t, s.NewTransaction().
+		Put("interface/lender", value(map[string]any{"type": "TAP", "ip": []any{"10.0.0.1", "fe80::1", "10.0.0.2"}})).
+		Put("interface/borrower", value(map[string]any{"type": "TAP", "unnumbered-to": "lender"})))
+	want := []Need{{"lender-has-address", "interface-address/lender/10.0.0.1"}, {"lender-has-address", "interface-address/lender/10.0.0.2"}}
+	for _, v := range s.Graph() {
+		if v.Key == "unnumbered/borrower" && !slices.Equal(v.Matching, want) || v.Key != "unnumbered/borrower" && v.Matching != nil {
+			t.Errorf("%s: %v", v.Key, v.Matching)
 		}
 	}
 }
