@@ -82,16 +82,17 @@ func (s sequence) span(st step) (from, to int) {
 
 func textWidth(text string) int { return int(charWidth*float64(utf8.RuneCountInString(text))) + 1 }
 
-// broken is the text in lines of at most so many characters, which begin behind spaces,
-// else behind what separates the parts of keys, else anywhere.
+// broken is the text in lines of at most so many characters, which begin behind
+// spaces if that doesn't make them too short, else behind what separates the parts of
+// keys, else anywhere.
 func broken(text string, most int) []string {
 	most = max(most, 8)
 	var lines []string
 	rest := []rune(text)
 	for len(rest) > most {
 		end := most
-		for _, separators := range []string{" ", "/-.:,"} {
-			if i := strings.LastIndexAny(string(rest[:most]), separators); i > 0 {
+		for j, separators := range []string{" ", "/-.:,"} {
+			if i := strings.LastIndexAny(string(rest[:most]), separators); i > 0 && (j > 0 || i > most/3) {
 				end = utf8.RuneCountInString(string(rest[:most])[:i]) + 1
 				break
 			}

@@ -301,7 +301,11 @@ func (x *exec) update(n *node, p was) error {
 		}
 		n.have = n.want
 	}
-	x.exists(n, pb.TxnOperation_UPDATE)
+	done := pb.TxnOperation_UPDATE
+	if equivalent {
+		done = pb.TxnOperation(n.lastOp) // nothing was
+	}
+	x.exists(n, done)
 	if !equivalent {
 		x.storeMetadata(n)
 		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{})

@@ -204,3 +204,24 @@ func TestOptionsThatExcludeEachOther(t *testing.T) {
 		}
 	}
 }
+
+// The last operation is what was done to a value, not what was found to be needless.
+func TestLastOperationIsTheLastThatWasDone(t *testing.T) {
+	s := newScheduler(t)
+	sb := newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/"})
+	want := func(key string, op pb.TxnOperation) {
+		t.Helper()
+		if got := s.ValueStatus(key).Value.LastOperation; got != op {
+			t.Errorf("last operation of %s is %v, want %v", key, got, op)
+		}
+	}
+	must(t, s.NewTransaction().Put("a/1", val("x")).Put("b/1", val("x")))
+	want("a/1", pb.TxnOperation_CREATE)
+	want("b/1", pb.TxnOperation_UNDEFINED) // it has no descriptor
+	must(t, s.NewTransaction(), WithResync(DownstreamResync))
+	must(t, s.NewTransaction().Put("a/1", val("x")), WithRetry(Retry{}))
+	want("a/1", pb.TxnOperation_CREATE)
+	must(t, s.NewTransaction().Put("a/1", val("y")))
+	want("a/1", pb.TxnOperation_UPDATE)
+}
