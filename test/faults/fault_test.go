@@ -99,13 +99,21 @@ func (f *fault) seesHealth(node, want string) {
 		return nil
 	})
 	out, err := exec.Command(filepath.Join(binaries, "contivctl"), "--config", f.CtlConfig(), "status", "--node", node).Output()
-	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, node) {
-			f.sees("contivctl status", strings.Join(strings.Fields(line)[1:], " "))
-			return
-		}
+	if remark := statusOf(node, string(out)); remark != "" {
+		f.sees("contivctl status", remark)
+	} else {
+		f.t.Errorf("contivctl status shows no %s: %v\n%s", node, err, out)
 	}
-	f.t.Errorf("contivctl status shows no %s: %v\n%s", node, err, out)
+}
+
+// statusOf returns what contivctl status says of a node in the last line, or lines, of
+// its table; "" if nothing.
+func statusOf(node, table string) string {
+	_, row, found := strings.Cut(table, "\n"+node+" ")
+	if !found {
+		return ""
+	}
+	return strings.Join(strings.Fields(row), " ")
 }
 
 // seesLog awaits and notes a line in the log of an agent since the begin.

@@ -120,11 +120,11 @@ func sameName(t *testing.T, s *site) {
 	w := s.newTwin(t, imposter.Name, command...)
 	refused := func() (remark string, err error) {
 		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--agent", "imposter=unix://"+dir+"/agent.sock", "status").Output()
-		if text := string(out); !strings.Contains(text, "not ready") || !strings.Contains(text, "--node-name") {
-			return "", fmt.Errorf("it says %q", text)
+		remark = statusOf("imposter", string(out))
+		if !strings.HasPrefix(remark, "not ready") || !strings.Contains(remark, "--node-name") {
+			return "", fmt.Errorf("it says %q", out)
 		}
-		_, line, _ := strings.Cut(string(out), "\n")
-		return strings.Join(strings.Fields(line)[1:], " "), nil
+		return remark, nil
 	}
 	var remark string
 	eventually(t, "the second agent is refused", func() error {
