@@ -5,16 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 )
 
 func uninstallCommand(o *options) *cobra.Command {
@@ -40,7 +45,11 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 				return err
 			}
 			defer local.Close()
-			return uninstall(c.Context(), "", local, log)
+			given, err := givenVETHs(c.Context(), *o, local, log)
+			if err != nil {
+				return err
+			}
+			return uninstall(c.Context(), "", local, log, given...)
 		},
 	}
 }
@@ -48,12 +57,12 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 // uninstall makes the kernel match an empty intent, in the network namespace
 // given ("": that of the process) and in those of the pods in the local store.
 //
-//  1. A resync that wants nothing but the pods' loopbacks: it removes
-//     what is on the node, and the far ends in pods go with it. The loopbacks lead
-//     to the pods' namespaces, where nobody else would look.
-//  2. A resync that wants nothing removes the loopbacks.
+//  1. A resync that wants nothing but the pods' loopbacks and the values in
+//     elsewhere: it removes what is on the node, and the far ends in pods go with it.
+//     What is wanted leads to other namespaces, where nobody else would look.
+//  2. A resync that wants nothing removes the rest.
 //  3. What no value stands for.
-func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.Logger) error {
+func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
 	vs, err := kernel.New(kernel.Options{NetNS: netns, Logger: log})
 	if err != nil {
 		return err
@@ -77,6 +86,9 @@ func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.
 	for _, pod := range pods {
 		loopback := ipnet.PodLoopback(pod)
 		remaining.Put(models.Key(loopback), loopback)
+	}
+	for _, value := range elsewhere {
+		remaining.Put(models.Key(value), value)
 	}
 	var errs []error
 	for _, txn := range []*kvscheduler.Transaction{remaining, scheduler.NewTransaction()} {
@@ -104,4 +116,47 @@ func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podm
 		}
 	}
 	return pods, err
+}
+
+// givenVETHs returns the VETH interfaces that were configured from outside, in
+// namespaces that exist: of a pair, neither end needs to be in that of the agent.
+func givenVETHs(ctx context.Context, o options, local store.Broker, log *slog.Logger) (veths []proto.Message, err error) {
+	add := func(value proto.Message) {
+		iface, ok := value.(*linux_interfaces.Interface)
+		if !ok || iface.GetType() != linux_interfaces.Interface_VETH {
+			return
+		}
+		path, ok := models.NetNSPath(iface.GetNamespace(), models.NetNSDir)
+		if !ok {
+			return
+		}
+		if _, err := os.Stat(path); path == "" || err == nil {
+			veths = append(veths, iface)
+		}
+	}
+	mirrored, _, err := local.List(ctx, models.NodePrefix(o.nodeName)+models.LinuxInterface.KeyPrefix())
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range mirrored {
+		if value, err := models.Unmarshal(strings.TrimPrefix(kv.Key, models.NodePrefix(o.nodeName)), kv.Value); err == nil {
+			add(value)
+		}
+	}
+	file, err := openFile(o.grpcBolt, log)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	source, err := contivgrpc.NewSource(ctx, file, log)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	for _, items := range source.Items() {
+		for _, item := range items {
+			add(item.Value)
+		}
+	}
+	return veths, nil
 }

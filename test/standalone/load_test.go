@@ -1,0 +1,159 @@
+package standalone
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/rpc"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/northbound"
+	"github.com/contiv/contiv/plugins/contivgrpc"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/fake"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// loadValues is how many values clients put.
+const loadValues = 10000
+
+// agent is what an agent is made of, on the fake vswitch.
+type agent struct {
+	scheduler *kvscheduler.Scheduler
+	client    rpc.DataChangeServiceClient
+}
+
+func newAgent(b *testing.B) *agent {
+	b.Helper()
+	ok := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	dir := b.TempDir()
+	file, err := bolt.Open(filepath.Join(dir, "grpc.db"), 0)
+	ok(err)
+	source, err := contivgrpc.NewSource(context.Background(), file, log)
+	ok(err)
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
+	vs := fake.NewNetwork().NewNode("node", vswitch.Capabilities{HostStackShared: true}).Open()
+	ok(vswitch.Register(scheduler, vs))
+	loop := controller.New(controller.Options{
+		Config: controller.DefaultConfig(), Scheduler: controller.NewScheduler(scheduler),
+		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
+	})
+	server := northbound.NewServer(nil, log)
+	contivgrpc.NewService(source, loop, scheduler, log).Register(server)
+	l, err := listener.Unix(filepath.Join(dir, "grpc.sock"))
+	ok(err)
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(l) })
+	loop.Start()
+	ok(loop.PushEvent(context.Background(), &controller.DBResync{}))
+	conn, err := grpc.NewClient("unix://"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ok(err)
+	b.Cleanup(func() {
+		conn.Close()
+		server.Server.Stop()
+		serving.Wait()
+		loop.Close(context.Background())
+		source.Close()
+		scheduler.Close()
+		vs.Close()
+		file.Close()
+	})
+	return &agent{scheduler, rpc.NewDataChangeServiceClient(conn)}
+}
+
+func loadValue(i int) *vpp_interfaces.Interface {
+	return loopback(fmt.Sprintf("loop%d", i), fmt.Sprintf("10.%d.%d.1/24", i/250, i%250))
+}
+
+// BenchmarkPut puts 10 000 interfaces with an address each: time until all calls have
+// returned, until all values are settled, and memory that is then in use.
+func BenchmarkPut(b *testing.B) {
+	for _, load := range []struct{ clients, perRequest int }{{1, loadValues}, {1, 100}, {1, 1}, {100, 1}, {100, 100}} {
+		b.Run(fmt.Sprintf("clients=%d/values-per-request=%d", load.clients, load.perRequest), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				a := newAgent(b)
+				before := heap()
+				b.StartTimer()
+				start := time.Now()
+				a.put(b, load.clients, load.perRequest)
+				returned := time.Since(start)
+				a.settle(b)
+				settled := time.Since(start)
+				b.StopTimer()
+				b.ReportMetric(loadValues/returned.Seconds(), "values/s")
+				b.ReportMetric(float64(settled.Milliseconds()), "settled-ms")
+				b.ReportMetric(float64(heap()-before)/loadValues, "B/value")
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// put puts all values, which the clients share out among themselves.
+func (a *agent) put(b *testing.B, clients, perRequest int) {
+	b.Helper()
+	next := make(chan *rpc.DataRequest)
+	var group sync.WaitGroup
+	for c := range clients {
+		group.Go(func() {
+			for r := range next {
+				r.Client = fmt.Sprintf("client-%d", c)
+				if _, err := a.client.Put(b.Context(), r); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for i := 0; i < loadValues; i += perRequest {
+		r := &rpc.DataRequest{}
+		for j := i; j < min(i+perRequest, loadValues); j++ {
+			r.Interfaces = append(r.Interfaces, loadValue(j))
+		}
+		next <- r
+	}
+	close(next)
+	group.Wait()
+}
+
+func (a *agent) settle(b *testing.B) {
+	b.Helper()
+	keys := make([]string, loadValues)
+	for i := range keys {
+		keys[i] = models.Key(loadValue(i))
+	}
+	statuses, err := a.scheduler.WaitSettled(b.Context(), keys...)
+	if err != nil || len(statuses) != loadValues {
+		b.Fatalf("%d statuses, %v", len(statuses), err)
+	}
+	for _, st := range statuses {
+		if state := st.GetValue().GetState(); state.String() != "CONFIGURED" {
+			b.Fatalf("%s is %v", st.GetValue().GetKey(), state)
+		}
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
