@@ -78,6 +78,9 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 			err = s.resync()
 		case <-probe.C:
 			err = s.probe()
+			// However long that took: what came meanwhile, the end of the watch perhaps,
+			// is before the next one.
+			probe.Reset(s.Config.RemoteDBProbingInterval.Std())
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
