@@ -2,6 +2,7 @@ package dbwatcher
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/pod"
@@ -41,5 +42,27 @@ func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
 	k.update([]store.Change{{KV: kv(""), Deleted: true}})
 	if len(k.values) != 0 || len(k.encoded) != 0 {
 		t.Errorf("a deleted value leaves %v, %v", k.values, k.encoded)
+	}
+}
+
+func TestWaitingBatchesAreTakenTogether(t *testing.T) {
+	batch := func(key string, n int) store.WatchBatch {
+		return store.WatchBatch{Changes: slices.Repeat([]store.Change{{KV: store.KV{Key: key}}}, n)}
+	}
+	waiting := make(chan store.WatchBatch, 10)
+	waiting <- batch("b", 2)
+	waiting <- batch("c", maxGathered)
+	waiting <- batch("d", 1)
+	if got := gather(batch("a", 1), waiting); len(got.Changes) != 3+maxGathered || got.Changes[1].Key != "b" {
+		t.Errorf("%d changes were taken together", len(got.Changes))
+	}
+	waiting <- store.WatchBatch{Err: store.ErrUnavailable}
+	got := gather(<-waiting, waiting)
+	if len(got.Changes) != 1 || got.Err == nil {
+		t.Errorf("the last change and the error: %v", got)
+	}
+	close(waiting)
+	if got := gather(batch("e", 1), waiting); len(got.Changes) != 1 || got.Err != nil {
+		t.Errorf("the last change before the end: %v", got)
 	}
 }

@@ -10,6 +10,10 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
+// maxGathered is how many changes are enough for one write of the mirror; a batch
+// that has more is not split.
+const maxGathered = 500
+
 // session is the time from one watch to its end.
 type session struct {
 	*Watcher
@@ -71,7 +75,7 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 			if !ok {
 				return s.ctx.Err()
 			}
-			err = s.receive(batch)
+			err = s.receive(gather(batch, changes))
 		case <-s.requests:
 			err = s.resync()
 		case <-s.resyncDue.C:
@@ -141,11 +145,34 @@ func (s *session) list() (all []store.KV, revisions map[string]int64, err error)
 	return all, revisions, nil
 }
 
-// receive sends the changes of a batch as events.
-func (s *session) receive(batch store.WatchBatch) error {
-	if batch.Err != nil {
-		return batch.Err
+// gather adds the batches that wait already to the first one: they share a write of
+// the mirror, which takes longer than anything else, and an event.
+func gather(batch store.WatchBatch, waiting <-chan store.WatchBatch) store.WatchBatch {
+	for len(batch.Changes) < maxGathered && batch.Err == nil {
+		select {
+		case next, ok := <-waiting:
+			if !ok {
+				return batch // the session notices it with its next attempt to receive
+			}
+			batch.Changes = append(batch.Changes, next.Changes...)
+			batch.Revision, batch.Err = next.Revision, next.Err
+		default:
+			return batch
+		}
 	}
+	return batch
+}
+
+// receive sends the changes of a batch as events. The error of the batch, if it has one,
+// comes after its changes.
+func (s *session) receive(batch store.WatchBatch) error {
+	if err := s.receiveChanges(batch); err != nil {
+		return err
+	}
+	return batch.Err
+}
+
+func (s *session) receiveChanges(batch store.WatchBatch) error {
 	var fresh []store.Change
 	for _, change := range batch.Changes {
 		if revision, ok := s.snapshots[s.known.prefixOf(change.Key)]; ok && change.Revision > revision {

@@ -11,12 +11,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// watchBuffer is how many batches of a watch may wait for its user, who can then take
+// them all at once.
+const watchBuffer = 128
+
 // Watch reports changes of keys with any of the prefixes. It returns when etcd has
 // confirmed all of them. Changes with one prefix come in their order; between
 // prefixes there is none. The loss of the connection ends the watch with
 // store.ErrUnavailable.
 func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
-	w := &watch{user: ctx, out: make(chan store.WatchBatch)}
+	w := &watch{user: ctx, out: make(chan store.WatchBatch, watchBuffer)}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	lost := s.connectionLost()
 
