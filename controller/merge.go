@@ -64,10 +64,10 @@ func hasItem(list protoreflect.List, item protoreflect.Value) bool {
 // and values of all external sources, in the order of their precedence; nil for
 // none. internal is not changed.
 func (c *caches) merged(key string, internal proto.Message, log *slog.Logger) proto.Message {
-	value := internal
+	value, directives := internal, directivesKey(key)
 	for _, source := range c.sources {
 		config := c.external[source]
-		if d, ok := config[directivesKey(key)].(*mergepb.Directives); ok {
+		if d, ok := config[directives].(*mergepb.Directives); ok {
 			value = c.directed(value, d, log)
 		}
 		var err error
