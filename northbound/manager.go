@@ -57,12 +57,14 @@ func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*
 func (m *manager) result(key string, removed bool) *generic.UpdateResult {
 	st := m.Scheduler.ValueStatus(key).GetValue()
 	id, _ := idOf(key)
-	result := &generic.UpdateResult{Id: id, Key: key, Op: generic.UpdateResult_UPDATE, Status: itemStatus(st)}
+	result := &generic.UpdateResult{Id: id, Key: key, Status: itemStatus(st)}
 	switch {
 	case removed:
 		result.Op = generic.UpdateResult_DELETE
 	case st.GetLastOperation() == pb.TxnOperation_CREATE:
 		result.Op = generic.UpdateResult_CREATE
+	case st.GetLastOperation() == pb.TxnOperation_UPDATE:
+		result.Op = generic.UpdateResult_UPDATE
 	}
 	return result
 }

@@ -75,7 +75,7 @@ func TestSetConfig(t *testing.T) {
 	for _, result := range response.GetResults() {
 		got[result.GetKey()] = result.GetOp().String() + " " + result.GetStatus().GetStatus() + " " + result.GetStatus().GetMessage()
 	}
-	want(t, map[string]string{models.Key(tap("a")): "CREATE CONFIGURED ", models.Key(route("b")): "CREATE PENDING interface"}, got)
+	want(t, map[string]string{models.Key(tap("a")): "CREATE CONFIGURED ", models.Key(route("b")): "UNSPECIFIED PENDING interface"}, got)
 	want(t, map[string]string{models.Key(tap("a")): "CONFIGURED", models.Key(route("b")): "PENDING", etcdKey: "CONFIGURED"}, r.requested(&generic.GetConfigRequest{}))
 
 	_, err = r.manager.SetConfig(t.Context(), setting(item(tap("b")), removal(tap("a"))))

@@ -2,7 +2,6 @@ package contivgrpc_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"path/filepath"
 	"sync"
@@ -239,5 +238,3 @@ func interfaces(values ...*vpp_interfaces.Interface) *rpc.DataRequest {
 }
 
 func loopKey(name string) string { return models.Key(loop(name)) }
-
-func numbered(i int) *vpp_interfaces.Interface { return loop(fmt.Sprintf("loop%d", i)) }
