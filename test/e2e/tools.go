@@ -26,9 +26,14 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "contiv"), err
 }
 
-// FindSource looks for a work tree of Contiv, upwards from the directories.
+// FindSource looks for a work tree of Contiv, upwards from the directories, and
+// returns its absolute path.
 func FindSource(from ...string) (string, error) {
 	for _, dir := range from {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
 		for ; ; dir = filepath.Dir(dir) {
 			if exists(filepath.Join(dir, "hack/kubernetes/build.sh")) {
 				return dir, nil

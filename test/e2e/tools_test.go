@@ -40,9 +40,11 @@ func TestSourceIsFoundUpwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := FindSource(t.TempDir(), here)
-	if err != nil || source != filepath.Dir(filepath.Dir(here)) {
-		t.Errorf("%s, %v", source, err)
+	for _, from := range []string{here, "../../deploy"} {
+		source, err := FindSource(t.TempDir(), from)
+		if err != nil || source != filepath.Dir(filepath.Dir(here)) {
+			t.Errorf("from %s: %s, %v", from, source, err)
+		}
 	}
 	if _, err := FindSource(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--source") {
 		t.Error(err)
