@@ -220,7 +220,10 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
 		}
 		x.pending(n, p, pb.TxnOperation_CREATE, unmet, derivedKeys(derived))
-		return nil
+		// What was looked at because of that may have led to what n waits for.
+		if x.abort || n.State() != pb.ValueState_PENDING || len(x.missing(n)) > 0 {
+			return nil
+		}
 	}
 	if h != nil && !n.is(fromSB) && x.caller != nil {
 		if h.create == nil {

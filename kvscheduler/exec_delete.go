@@ -28,6 +28,10 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 		return errAborted
 	}
 	if _, busy := x.branch[n.key]; busy {
+		if n.base != "" && n.is(leaving) {
+			// Its deletion is under way, and has led to that of its base value: it goes now.
+			return x.deleteExisting(n, p, why)
+		}
 		return nil
 	}
 	if x.failedNow(n) && n.have != nil {
@@ -56,6 +60,9 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	if err != nil {
 		return x.stay(n, p, why, err)
 	}
+	if !n.is(leaving) { // it went, or could not, together with its base value
+		return n.err()
+	}
 	if h := n.desc; h != nil && !n.is(fromSB) && x.caller != nil {
 		if h.delete == nil {
 			n.clear(leaving)
@@ -83,6 +90,7 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 	}
 	derived := n.derived
 	n.have, n.meta, n.info, n.derived = nil, nil, nil, nil
+	unfinished := n.flags & drifted // its dependencies may be those of another value
 	n.clear(broken | unknown | leaving | drifted)
 	switch why {
 	case removing:
@@ -91,6 +99,7 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 		n.setState(pb.ValueState_REMOVED)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 	case postponing:
+		n.set(unfinished)
 		n.setState(pb.ValueState_PENDING)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 		n.info = &nodeInfo{details: x.unmet(n), derives: derived}

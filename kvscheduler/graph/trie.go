@@ -7,8 +7,8 @@ import (
 )
 
 // trie holds nodes by the hashes of their keys, as a hash array mapped trie:
-// each branch decides by five more bits of the hash. A hundred nodes are two
-// branches deep, a hundred thousand four, and the branches are small: that is
+// each branch decides by four more bits of the hash. A hundred nodes are two
+// branches deep, a hundred thousand five, and the branches are small: that is
 // what a look-up reads and what a change copies.
 //
 // A branch belongs to the trie that made it, by a number that no other trie
@@ -24,7 +24,7 @@ type trie[N Node] struct {
 }
 
 const (
-	stride = 5
+	stride = 4
 	// beyond this shift nothing of a hash is left: the nodes of such a branch are a
 	// list of all with the same hash.
 	lastShift = 60
@@ -34,8 +34,8 @@ const (
 // that lead to them. It has at least two nodes beneath it, unless it is the root.
 type branch[N Node] struct {
 	owner    uint64
-	hasNode  uint32 // by the bits of the hash
-	hasChild uint32
+	hasNode  uint16 // by the bits of the hash
+	hasChild uint16
 	nodes    []N
 	children []*branch[N]
 }
@@ -55,8 +55,8 @@ func (t *trie[N]) copy() trie[N] {
 
 // position is the bit that the hash has at this depth, and where below it are
 // in an array that holds only those whose bits are set.
-func position(hash uint64, shift uint) uint32 { return 1 << (hash >> shift & (1<<stride - 1)) }
-func index(set, bit uint32) int               { return bits.OnesCount32(set & (bit - 1)) }
+func position(hash uint64, shift uint) uint16 { return 1 << (hash >> shift & (1<<stride - 1)) }
+func index(set, bit uint16) int               { return bits.OnesCount16(set & (bit - 1)) }
 
 func (t *trie[N]) get(key string) (n N, ok bool) {
 	hash := t.hash(key)
@@ -183,17 +183,17 @@ func (t *trie[N]) own(b *branch[N]) *branch[N] {
 // graph every other piece is one more that is far away.
 func roomFor[N Node](b *branch[N]) *branch[N] {
 	switch nodes, children := len(b.nodes), len(b.children); {
-	case nodes <= 6 && children == 0:
+	case nodes <= 4 && children == 0:
 		c := &struct {
 			branch[N]
-			n [6]N
+			n [4]N
 		}{}
 		c.nodes = c.n[:0]
 		return &c.branch
-	case nodes <= 14 && children == 0:
+	case children == 0:
 		c := &struct {
 			branch[N]
-			n [14]N
+			n [1 << stride]N
 		}{}
 		c.nodes = c.n[:0]
 		return &c.branch
@@ -204,10 +204,18 @@ func roomFor[N Node](b *branch[N]) *branch[N] {
 		}{}
 		c.children = c.c[:0]
 		return &c.branch
+	case nodes <= 8 && children <= 8:
+		c := &struct {
+			branch[N]
+			n [8]N
+			c [8]*branch[N]
+		}{}
+		c.nodes, c.children = c.n[:0], c.c[:0]
+		return &c.branch
 	default:
 		c := &struct {
 			branch[N]
-			n [14]N
+			n [1 << stride]N
 			c [1 << stride]*branch[N]
 		}{}
 		c.nodes, c.children = c.n[:0], c.c[:0]
