@@ -42,11 +42,11 @@ func build(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/contiv-agent")
+	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd")
 	build.Dir = filepath.Join("..", "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the agent: %w\n%s", err, out)
+		return 1, fmt.Errorf("building the binaries: %w\n%s", err, out)
 	}
 	return m.Run(), nil
 }
