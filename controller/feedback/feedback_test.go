@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,10 +282,10 @@ func TestFailedWritesAreRepeatedLessAndLess(t *testing.T) {
 		r.publisher.Replaced(map[string]dbwatcher.Value{loop1: {Revision: 1}}, nil)(&controller.EventRecord{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := full.attempts; n < 20 || n > 30 { // 0.1 + 0.2 + … + 1.6 s, then each 3 s
+		if n := full.attempts.Load(); n < 20 || n > 30 { // 0.1 + 0.2 + … + 1.6 s, then each 3 s
 			t.Errorf("%d attempts within a minute", n)
 		}
-		full.room = true
+		full.room.Store(true)
 		r.settle()
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
@@ -295,13 +296,13 @@ func TestFailedWritesAreRepeatedLessAndLess(t *testing.T) {
 // fullStore refuses to be written while it has no room.
 type fullStore struct {
 	*memory.Store
-	room     bool
-	attempts int
+	room     atomic.Bool
+	attempts atomic.Int32
 }
 
 func (s *fullStore) Batch(ctx context.Context, changes []store.Change) error {
-	s.attempts++
-	if !s.room {
+	s.attempts.Add(1)
+	if !s.room.Load() {
 		return errors.New("no space")
 	}
 	return s.Store.Batch(ctx, changes)
