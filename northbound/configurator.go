@@ -112,6 +112,8 @@ func (s *configService) Notify(r *configurator.NotifyRequest, stream grpc.Server
 		}
 		select {
 		case <-more:
+		case <-s.ended:
+			return errEnds
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}

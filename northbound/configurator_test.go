@@ -132,6 +132,26 @@ func TestNotify(t *testing.T) {
 	wantStatus(notify(0), vpp_interfaces.InterfaceState_UP)
 }
 
+// The end of the agent does not wait for clients that follow it.
+func TestStreamsEndWithTheAgent(t *testing.T) {
+	r := newRig(t)
+	notify, err := r.config.Notify(t.Context(), &configurator.NotifyRequest{Idx: 1000})
+	r.ok(err)
+	subscribe, err := r.manager.Subscribe(t.Context(), &generic.SubscribeRequest{})
+	r.ok(err)
+	_, err = subscribe.Header()
+	r.ok(err)
+	r.stop()
+	if _, err := notify.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("Notify: %v", err)
+	}
+	for err = nil; err == nil; _, err = subscribe.Recv() {
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("Subscribe: %v", err)
+	}
+}
+
 func TestMetaService(t *testing.T) {
 	r := newRig(t)
 	known, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "config"})

@@ -155,13 +155,25 @@ func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStrea
 			return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix)
 		})
 	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	go func() { // ends with ctx
+		select {
+		case <-m.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	watcher, _ := m.Scheduler.Watch("config/")
 	if err := stream.SendHeader(nil); err != nil { // from here on, the client misses nothing
 		return err
 	}
 	for {
-		events, err := watcher.Next(stream.Context())
-		if err != nil {
+		events, err := watcher.Next(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil && stream.Context().Err() == nil:
+			return errEnds
+		case err != nil:
 			return watchError(err)
 		}
 		response := &generic.SubscribeResponse{}
@@ -187,7 +199,7 @@ func watchError(err error) error {
 	case errors.Is(err, kvscheduler.ErrLostPlace):
 		return status.Error(codes.OutOfRange, "the client is too slow, changes were lost: read the state and subscribe again")
 	case errors.Is(err, kvscheduler.ErrClosed):
-		return status.Error(codes.Unavailable, "the agent ends")
+		return errEnds
 	}
 	return status.FromContextError(err).Err()
 }

@@ -56,8 +56,10 @@ func (n *notifications) from(number uint32) (batch []*configurator.NotifyRespons
 	return batch, n.changed
 }
 
-// Run collects notifications until ctx ends.
+// Run collects notifications until ctx ends, and so do the streams of Notify and
+// Subscribe. It is called once.
 func (l *Ligato) Run(ctx context.Context) error {
+	defer close(l.ended)
 	watcher, _ := l.Scheduler.Watch("config/")
 	for {
 		events, err := watcher.Next(ctx)

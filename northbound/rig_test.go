@@ -36,6 +36,8 @@ type rig struct {
 	manager   generic.ManagerServiceClient
 	meta      generic.MetaServiceClient
 	config    configurator.ConfiguratorServiceClient
+	// stop ends Run.
+	stop func()
 }
 
 // values of one model in memory.
@@ -108,6 +110,7 @@ func newRig(t *testing.T) *rig {
 	ligato.Register(server)
 	listener := bufconn.Listen(1 << 20)
 	running, stop := context.WithCancel(context.Background())
+	r.stop = stop
 	var group sync.WaitGroup
 	group.Go(func() { server.Serve(listener) })
 	group.Go(func() { ligato.Run(running) })

@@ -58,8 +58,15 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	return group.Wait()
 }
 
-// Stop takes no more calls, waits for those in progress until ctx ends, and ends Serve.
+// stopGrace is how long calls in progress may take to end: some wait for what may
+// never come.
+const stopGrace = 3 * time.Second
+
+// Stop takes no more calls, gives those in progress some time, at most until ctx ends,
+// and ends Serve.
 func (s *Server) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
 	stop := context.AfterFunc(ctx, s.Server.Stop)
 	defer stop()
 	s.Server.GracefulStop()

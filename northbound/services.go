@@ -44,11 +44,13 @@ type Clients interface {
 type Ligato struct {
 	Options
 	notifications *notifications
+	// ended is closed when Run has ended.
+	ended chan struct{}
 }
 
 // NewLigato returns the services. Run lets Notify have something to tell.
 func NewLigato(o Options) *Ligato {
-	return &Ligato{Options: o, notifications: newNotifications()}
+	return &Ligato{Options: o, notifications: newNotifications(), ended: make(chan struct{})}
 }
 
 // Register makes the server serve the services.
@@ -75,3 +77,6 @@ func newChange(ctx context.Context) (contivgrpc.Change, error) {
 func refused(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
+
+// errEnds is the end of streams that go on as long as the agent.
+var errEnds = status.Error(codes.Unavailable, "the agent ends")
