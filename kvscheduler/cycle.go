@@ -40,6 +40,7 @@ type member struct {
 	n     *node
 	needs []need // dependencies that are not met for certain
 	base  *member
+	never bool // its base value does not exist, nor may come to
 	// neededBy are the dependencies for which this one is an alternative.
 	neededBy []*need
 	stage    int  // in which it can exist, from 1 on; 0: it cannot
@@ -115,9 +116,16 @@ func (c *cycle) collect() *member {
 	for ; len(queue) > 0; queue = queue[1:] {
 		m := queue[0]
 		if m.n.base != "" {
-			if base := c.x.get(m.n.base); base != nil && (c.through || !base.available()) {
+			base := c.x.get(m.n.base)
+			switch {
+			case base == nil || base != c.root && !base.available() && (c.existing || !c.possible(base)):
+				m.never = true
+			case c.through || !base.available():
 				m.base = visit(base)
 			}
+		}
+		if m.n.want == nil {
+			continue // it was found: it does not go because of what it needs
 		}
 		m.needs = make([]need, 0, len(m.n.deps))
 		for i := range m.n.deps {
@@ -195,7 +203,7 @@ func (c *cycle) addStages(root *member) {
 func (c *cycle) addStage(stage int) bool {
 	var tried, out []*member
 	for _, m := range c.members {
-		if m.stage == 0 && (m.base == nil || m.base.stage > 0) {
+		if m.stage == 0 && !m.never && (m.base == nil || m.base.stage > 0) {
 			m.tried = true
 			tried = append(tried, m)
 		}

@@ -77,19 +77,25 @@ func derivedKeys(values []KeyValue) []string {
 	return keys
 }
 
-// removeObsolete deletes the derived values that are not among the given.
+// removeObsolete deletes the derived values that are not among the given. Those that
+// do not exist go first: nobody shall count on them any more.
 func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
 	var errs error
-	left := 0
-	for _, key := range base.derived {
-		for left < len(derived) && derived[left].Key < key {
-			left++
-		}
-		if left < len(derived) && derived[left].Key == key {
-			continue
-		}
-		if err := x.deleteDerived(key); err != nil {
-			errs = errors.Join(errs, err)
+	for _, all := range []bool{false, true} {
+		left := 0
+		for _, key := range base.derived {
+			for left < len(derived) && derived[left].Key < key {
+				left++
+			}
+			if left < len(derived) && derived[left].Key == key {
+				continue
+			}
+			if n := x.get(key); n == nil || n.have != nil && !all {
+				continue
+			}
+			if err := x.deleteDerived(key); err != nil {
+				errs = errors.Join(errs, err)
+			}
 		}
 	}
 	return errs
