@@ -117,7 +117,7 @@ func (r *Reflector) reach() *Reach {
 func (r *Reflector) awaitReach(ctx context.Context) {
 	reach := r.reach()
 	for ctx.Err() == nil {
-		lost, _, changed := reach.Lost()
+		_, changed, lost := reach.Lost()
 		if lost == nil || !r.hasOthers(ctx, true) {
 			return
 		}
@@ -137,7 +137,7 @@ func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) erro
 	reach := r.reach()
 	var patience time.Duration
 	for {
-		lost, since, changed := reach.Lost()
+		since, changed, lost := reach.Lost()
 		var again <-chan time.Time
 		if lost != nil {
 			wait := time.Until(since.Add(patience))

@@ -37,13 +37,13 @@ func (r *Reach) Note(lost error) {
 	}
 }
 
-// Lost returns why it cannot be reached, and since when; nil: it can. changed is
+// Lost returns since when it cannot be reached, and why; nil: it can. changed is
 // closed when that changes.
-func (r *Reach) Lost() (lost error, since time.Time, changed <-chan struct{}) {
+func (r *Reach) Lost() (since time.Time, changed <-chan struct{}, lost error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == nil {
 		r.changed = make(chan struct{})
 	}
-	return r.lost, r.since, r.changed
+	return r.since, r.changed, r.lost
 }

@@ -20,7 +20,7 @@ import (
 func wantReach(t *testing.T, s *Source, reason string) {
 	t.Helper()
 	for {
-		lost, _, changed := s.Reach().Lost()
+		_, changed, lost := s.Reach().Lost()
 		if reason == "" && lost == nil || reason != "" && lost != nil && strings.Contains(lost.Error(), reason) {
 			return
 		}
