@@ -92,7 +92,7 @@ type IPAMConfig struct {
 	NodeInterconnectCIDR              string     `json:"nodeInterconnectCIDR,omitempty"`
 	VxlanCIDR                         string     `json:"vxlanCIDR,omitempty"`
 	DefaultGateway                    string     `json:"defaultGateway,omitempty"`
-	SRv6                              SRv6Config `json:"srv6"`
+	SRv6                              SRv6Config `json:"srv6,omitzero"`
 }
 
 // SRv6Config holds the prefixes of segment identifiers.
