@@ -238,7 +238,7 @@ func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String names the origin as dumps do.
+// String names the origin, as people know it.
 func (o Origin) String() string {
 	if name, ok := originNames[o]; ok {
 		return name
@@ -253,14 +253,15 @@ type dumpForm struct {
 	Descriptor string
 	Value      jsonValue
 	Metadata   any
-	Origin     string
+	Origin     Origin
 	State      string
 }
 
-// MarshalJSON writes the form in which REST serves dumped values. Metadata
-// that JSON cannot express is written as text.
+// MarshalJSON writes the form in which REST serves dumped values. The origin is
+// a number, which is what agentctl reads; metadata that JSON cannot express is
+// written as text.
 func (d DumpedValue) MarshalJSON() ([]byte, error) {
-	f := dumpForm{d.Key, d.Descriptor, jsonValue{d.Value}, d.Metadata, d.Origin.String(), d.State.String()}
+	f := dumpForm{d.Key, d.Descriptor, jsonValue{d.Value}, d.Metadata, d.Origin, d.State.String()}
 	if _, err := json.Marshal(f.Metadata); err != nil {
 		f.Metadata = fmt.Sprintf("%+v", d.Metadata)
 	}
@@ -273,15 +274,11 @@ func (d *DumpedValue) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	origin, err := parseName(originNames, f.Origin, "origin")
-	if err != nil {
-		return err
-	}
 	state, err := parseState(f.State)
 	if err != nil {
 		return err
 	}
-	*d = DumpedValue{f.Key, f.Descriptor, f.Value.Message, f.Metadata, origin, state}
+	*d = DumpedValue{f.Key, f.Descriptor, f.Value.Message, f.Metadata, f.Origin, state}
 	return nil
 }
 

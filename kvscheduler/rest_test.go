@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -119,6 +120,20 @@ func TestRESTDump(t *testing.T) {
 	get(t, s, "GET", "/scheduler/dump", &ix)
 	if !reflect.DeepEqual(ix, DumpIndex{[]string{"a", "b"}, []string{"a/", "b/"}, []string{"SB", "NB", "cached"}}) {
 		t.Fatal(ix)
+	}
+}
+
+// TestRESTDumpForm pins the form that agentctl reads: numbers for origins.
+func TestRESTDumpForm(t *testing.T) {
+	s, _ := restScheduler(t)
+	var got string
+	get(t, s, "GET", "/scheduler/dump?key-prefix=a/3&view=cached", &got)
+	want, err := os.ReadFile("testdata/dump.golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Fatalf("(-want +got):\n%s", d)
 	}
 }
 
