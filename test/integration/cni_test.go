@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -126,7 +127,8 @@ func requireDebianPlugins(t testing.TB) {
 }
 
 // The installed configuration, with the reference plugins behind ours: host
-// ports, bandwidth limits and sysctls of pods work, are checked and removed.
+// ports, bandwidth limits and sysctls of pods work, as packets show, are checked and
+// removed.
 func TestChain(t *testing.T) {
 	l := require(t)
 	requireDebianPlugins(t)
@@ -136,7 +138,7 @@ func TestChain(t *testing.T) {
 		{"type": "contiv-cni", "grpcServer": %q, "logFile": %q},
 		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}},
 		{"type": "bandwidth", "capabilities": {"bandwidth": true}},
-		{"type": "tuning", "sysctl": {"net.ipv4.conf.eth0.arp_announce": "2"}}]}`, l.CNISocket("node1"), filepath.Join(dir, "log")), 0o600); err != nil {
+		{"type": "tuning", "sysctl": {"net.ipv4.conf.eth0.arp_announce": "2", "net.ipv4.icmp_echo_ignore_all": "1"}}]}`, l.CNISocket("node1"), filepath.Join(dir, "log")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin, net := filepath.Join(dir, "bin"), filepath.Join(dir, "net.d")
@@ -162,7 +164,7 @@ func TestChain(t *testing.T) {
 
 	s := addSandbox(t, l, runtime, list, "chained", map[string]any{
 		"portMappings": []map[string]any{{"hostPort": 18080, "containerPort": 80, "protocol": "tcp"}},
-		"bandwidth":    map[string]any{"ingressRate": 8_000_000, "ingressBurst": 8_000_000, "egressRate": 8_000_000, "egressBurst": 8_000_000},
+		"bandwidth":    map[string]any{"ingressRate": 8_000_000, "ingressBurst": 800_000, "egressRate": 8_000_000, "egressBurst": 800_000},
 	})
 	serve(t, s.netns, "80", "chained")
 	nodes, err := l.Nodes()
@@ -170,7 +172,8 @@ func TestChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	hostPort := netip.AddrPortFrom(nodes[0].Address.Addr(), 18080).String()
-	for _, from := range []string{l.Name() + "-node2", l.Name() + "-outside", node, pod(t, l, "client", "node1").Netns, pod(t, l, "far-client", "node2").Netns} {
+	client := pod(t, l, "client", "node1")
+	for _, from := range []string{l.Name() + "-node2", l.Name() + "-outside", node, client.Netns, pod(t, l, "far-client", "node2").Netns} {
 		if said, err := dial(t, from, hostPort); err != nil || said != "chained" {
 			t.Errorf("host port from %s: %q, %v", from, said, err)
 		}
@@ -179,8 +182,23 @@ func TestChain(t *testing.T) {
 	if host.Sandbox != "" || !strings.Contains(inNetns(t, node, "tc qdisc show dev "+host.Name), "tbf") {
 		t.Errorf("no limit on the pod's device on the node, %+v", host)
 	}
+	// 1.5 MB are 12 Mbit: of these, 0.8 pass at once.
+	for what, took := range map[string]time.Duration{
+		"to the pod":   transfer(t, client.Netns, s.netns, s.endpoint().Address, 1_500_000),
+		"from the pod": transfer(t, s.netns, client.Netns, client.Address, 1_500_000),
+	} {
+		if took < 1200*time.Millisecond {
+			t.Errorf("1.5 MB %s took %s in spite of a limit of 8 Mbit/s", what, took)
+		}
+	}
 	if got := strings.TrimSpace(s.exec(t, "cat /proc/sys/net/ipv4/conf/eth0/arp_announce")); got != "2" {
 		t.Errorf("sysctl is %s", got)
+	}
+	if _, err := lab.Ping(t.Context(), client.Endpoint(), s.endpoint()); err == nil {
+		t.Error("the pod answers pings, which a sysctl forbids")
+	}
+	if _, err := lab.Ping(t.Context(), s.endpoint(), client.Endpoint()); err != nil {
+		t.Error(err)
 	}
 	// CHECK of Debian's portmap 1.1.1 wants IPv6 rules for pods without IPv6, too.
 	checked := *list
@@ -228,6 +246,44 @@ func serve(t *testing.T, netns, port, word string) {
 		l.Close()
 		<-done
 	})
+}
+
+// transfer sends bytes over TCP from one namespace to an address in another, and
+// returns how long that takes.
+func transfer(t *testing.T, from, to string, address netip.Addr, size int64) time.Duration {
+	t.Helper()
+	var l net.Listener
+	err := lab.InNetns(lab.NetnsPath(to), func() (err error) {
+		l, err = net.Listen("tcp", ":0")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var conn net.Conn
+	err = lab.InNetns(lab.NetnsPath(from), func() (err error) {
+		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(address, uint16(l.Addr().(*net.TCPAddr).Port)).String(), 3*time.Second)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	go func() {
+		conn.Write(make([]byte, size))
+		conn.Close()
+	}()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	server.SetDeadline(time.Now().Add(30 * time.Second))
+	if n, err := io.Copy(io.Discard, server); err != nil || n != size {
+		t.Fatalf("%d of %d bytes arrived: %v", n, size, err)
+	}
+	return time.Since(began)
 }
 
 // dial returns what a server says to a client in a namespace.
