@@ -7,7 +7,8 @@
 //	               ──generic.MetaService ─────────────> models
 //	               <─Get, Notify, Dump, Subscribe ────── event loop, KVScheduler
 //
-// Ligato's services behave as those of the vpp-agent, with these differences: changes
+// rpc.StatusService tells the states of all values, and their changes, to clients of
+// both kinds. Ligato's services behave as those of the vpp-agent, with these differences: changes
 // are saved when they are accepted; the metadata "contiv-revert: true" makes them all
 // or nothing; failures carry a rpc.TransactionError; Subscribe is implemented; Dump
 // has all kinds of values and fails if it cannot read one of them. What a client

@@ -9,9 +9,12 @@ import (
 
 	"github.com/contiv/contiv/api/ligato/generic"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/contivgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -69,8 +72,9 @@ func (m *manager) result(key string, removed bool) *generic.UpdateResult {
 	return result
 }
 
-// GetConfig returns what all external sources want, merged.
-func (m *manager) GetConfig(_ context.Context, r *generic.GetConfigRequest) (*generic.GetConfigResponse, error) {
+// GetConfig returns what all external sources want, merged; of a client that names
+// itself as Contiv's do, what it wants.
+func (m *manager) GetConfig(ctx context.Context, r *generic.GetConfigRequest) (*generic.GetConfigResponse, error) {
 	if len(r.GetIds()) > 0 && len(r.GetLabels()) > 0 {
 		return nil, refused("select either by ids or by labels")
 	}
@@ -79,7 +83,7 @@ func (m *manager) GetConfig(_ context.Context, r *generic.GetConfigRequest) (*ge
 		return nil, refused("ids: %v", err)
 	}
 	response := &generic.GetConfigResponse{}
-	values, labels := m.External(), m.labels()
+	values, labels := m.wanted(ctx), m.labels()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !keys.has(key) || !hasLabels(r.GetLabels(), labels[key]) {
 			continue
@@ -93,6 +97,19 @@ func (m *manager) GetConfig(_ context.Context, r *generic.GetConfigRequest) (*ge
 		})
 	}
 	return response, nil
+}
+
+// wanted returns the values that GetConfig is about.
+func (m *manager) wanted(ctx context.Context) controller.ExternalConfig {
+	client := metadata.ValueFromIncomingContext(ctx, contivgrpc.ClientMetadata)
+	if len(client) == 0 {
+		return m.External()
+	}
+	values := make(controller.ExternalConfig)
+	for key, item := range m.Items()[client[0]] {
+		values[key] = item.Value
+	}
+	return values
 }
 
 // labels returns the labels that any client has given, by key.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/rpc"
 	"github.com/contiv/contiv/api/ligato/configurator"
 	"github.com/contiv/contiv/api/ligato/generic"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -36,6 +37,7 @@ type rig struct {
 	manager   generic.ManagerServiceClient
 	meta      generic.MetaServiceClient
 	config    configurator.ConfiguratorServiceClient
+	status    rpc.StatusServiceClient
 	// stop ends Run.
 	stop func()
 }
@@ -108,8 +110,9 @@ func newRig(t *testing.T) *rig {
 	})
 	server := northbound.NewServer(nil, plugintest.Logger())
 	ligato.Register(server)
-	listener := bufconn.Listen(1 << 20)
 	running, stop := context.WithCancel(context.Background())
+	northbound.NewStatusService(r.scheduler, running.Done()).Register(server)
+	listener := bufconn.Listen(1 << 20)
 	r.stop = stop
 	var group sync.WaitGroup
 	group.Go(func() { server.Serve(listener) })
@@ -129,6 +132,7 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	r.manager, r.meta, r.config = generic.NewManagerServiceClient(conn), generic.NewMetaServiceClient(conn), configurator.NewConfiguratorServiceClient(conn)
+	r.status = rpc.NewStatusServiceClient(conn)
 	return r
 }
 

@@ -79,8 +79,8 @@ func (g *external) handle(mux *http.ServeMux) {
 	}
 }
 
-// serve serves clients until the server is stopped. What it tells them of interfaces ends
-// with ctx.
+// serve serves clients until the server is stopped. What it tells them of interfaces and
+// states ends with ctx.
 func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, log *slog.Logger) {
 	service := contivgrpc.NewService(g.source, loop, sb.scheduler, log)
 	service.Register(g.server)
@@ -89,6 +89,7 @@ func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *contr
 		Scheduler: sb.scheduler, Device: sb.vs.Device, Log: log,
 	})
 	ligato.Register(g.server)
+	northbound.NewStatusService(sb.scheduler, ctx.Done()).Register(g.server)
 	listeners := g.listeners
 	g.listeners = nil
 	group.Go(func() error { return ligato.Run(ctx) })

@@ -71,7 +71,7 @@ func (e *entry) sawTxn(seq uint64) {
 // states tells the states of values: a kvscheduler.Scheduler.
 type states interface {
 	ValueStatus(key string) *pb.BaseValueStatus
-	Unmet(key string) []kvscheduler.Need
+	Dependencies
 }
 
 // status of a value.
@@ -91,7 +91,7 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_CONFIGURED}
 	default:
 		base := s.ValueStatus(key)
-		status.Value, status.DerivedValues, status.WaitsFor = base.Value, base.DerivedValues, waitsFor(base, s)
+		status.Value, status.DerivedValues, status.WaitsFor = base.Value, base.DerivedValues, WaitsFor(base, s)
 		if base.Value.State == pb.ValueState_NONEXISTENT && base.Value.Error == "" {
 			status.Value.Error = e.failure
 		}
@@ -100,8 +100,14 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	return status
 }
 
-// waitsFor returns the unmet dependencies of a value and of what is derived from it.
-func waitsFor(base *pb.BaseValueStatus, s states) (texts []string) {
+// Dependencies tells what a value waits for: the scheduler does.
+type Dependencies interface {
+	Unmet(key string) []kvscheduler.Need
+}
+
+// WaitsFor returns the unmet dependencies of a value and of what is derived from it,
+// as ValueStatus.waits_for has them.
+func WaitsFor(base *pb.BaseValueStatus, s Dependencies) (texts []string) {
 	for _, value := range append([]*pb.ValueStatus{base.Value}, base.DerivedValues...) {
 		if value.State != pb.ValueState_PENDING {
 			continue

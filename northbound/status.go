@@ -1,0 +1,148 @@
+package northbound
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/api/contiv/rpc"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// statusBatch is how many statuses a message has at most, so that clients need not
+// allow for large ones.
+const statusBatch = 500
+
+// StatusService serves rpc.StatusService.
+type StatusService struct {
+	rpc.UnsafeStatusServiceServer
+	scheduler *kvscheduler.Scheduler
+	ended     <-chan struct{}
+}
+
+// NewStatusService returns a service whose calls end when ended is closed.
+func NewStatusService(scheduler *kvscheduler.Scheduler, ended <-chan struct{}) *StatusService {
+	return &StatusService{scheduler: scheduler, ended: ended}
+}
+
+// Register makes the server serve it.
+func (s *StatusService) Register(server grpc.ServiceRegistrar) {
+	rpc.RegisterStatusServiceServer(server, s)
+}
+
+// selection is what a request asks for.
+type selection []string
+
+func newSelection(keys []string) (selection, error) {
+	for i, key := range keys {
+		if !strings.HasPrefix(key, valuePrefix) {
+			return nil, refused("keys[%d]: %q is not the key of a value: they begin with %s", i, key, valuePrefix)
+		}
+		if strings.HasSuffix(key, "/") {
+			continue
+		}
+		if err := models.CheckKey(key); err != nil {
+			return nil, refused("keys[%d]: %v", i, err)
+		}
+	}
+	return keys, nil
+}
+
+// valuePrefix begins the keys of all values that can be requested.
+const valuePrefix = "config/"
+
+func (s selection) has(key string) bool {
+	return len(s) == 0 || slices.ContainsFunc(s, func(want string) bool {
+		return key == want || strings.HasSuffix(want, "/") && strings.HasPrefix(key, want)
+	})
+}
+
+// Watch tells statuses as they are and, if the client follows, as they change.
+func (s *StatusService) Watch(r *rpc.StatusRequest, stream grpc.ServerStreamingServer[rpc.StatusResponse]) error {
+	selected, err := newSelection(r.GetKeys())
+	if err != nil {
+		return err
+	}
+	watcher, all := s.scheduler.Watch(valuePrefix)
+	if err := s.send(stream, s.present(selected, all)); err != nil || !r.GetFollow() {
+		return err
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	go func() { // ends with ctx
+		select {
+		case <-s.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		events, err := watcher.Next(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil && stream.Context().Err() == nil:
+			return errEnds
+		case err != nil:
+			return watchError(err)
+		}
+		if err := s.send(stream, s.changed(selected, events)); err != nil {
+			return err
+		}
+	}
+}
+
+// present returns the statuses of what is selected: of single values, in any case.
+func (s *StatusService) present(selected selection, all []*pb.BaseValueStatus) (statuses []*feedbackpb.ValueStatus) {
+	told := make(map[string]bool)
+	for _, base := range all {
+		if key := base.GetValue().GetKey(); selected.has(key) {
+			statuses = append(statuses, s.status(base))
+			told[key] = true
+		}
+	}
+	for _, key := range selected {
+		if !told[key] && !strings.HasSuffix(key, "/") {
+			statuses = append(statuses, s.status(s.scheduler.ValueStatus(key)))
+			told[key] = true
+		}
+	}
+	return statuses
+}
+
+// changed returns the last status of each value in the events.
+func (s *StatusService) changed(selected selection, events []kvscheduler.StatusEvent) (statuses []*feedbackpb.ValueStatus) {
+	place := make(map[string]int)
+	for _, e := range events {
+		key := e.Status.GetValue().GetKey()
+		if !selected.has(key) {
+			continue
+		}
+		status := s.status(e.Status)
+		status.Transaction = proto.Uint64(e.Txn)
+		if i, again := place[key]; again {
+			statuses[i] = status
+			continue
+		}
+		place[key] = len(statuses)
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func (s *StatusService) status(base *pb.BaseValueStatus) *feedbackpb.ValueStatus {
+	return &feedbackpb.ValueStatus{Value: base.GetValue(), DerivedValues: base.GetDerivedValues(), WaitsFor: feedback.WaitsFor(base, s.scheduler)}
+}
+
+func (s *StatusService) send(stream grpc.ServerStreamingServer[rpc.StatusResponse], statuses []*feedbackpb.ValueStatus) error {
+	for batch := range slices.Chunk(statuses, statusBatch) {
+		if err := stream.Send(&rpc.StatusResponse{Statuses: batch}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
