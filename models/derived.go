@@ -88,6 +88,18 @@ func DHCPLeaseKey(iface string) string { return vppIf + "dhcp-lease/" + iface }
 // BDInterfaceKey binds an interface to a bridge domain.
 func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interface/" + iface }
 
+// ACLInterfacePrefix starts the keys that bind access lists to interfaces.
+const ACLInterfacePrefix = "vpp/acl/"
+
+// ACLInterfaceKey binds an access list to an interface, for the packets that leave
+// through it (egress) or enter.
+func ACLInterfaceKey(acl, iface string, egress bool) string {
+	if egress {
+		return ACLInterfacePrefix + acl + "/interface/egress/" + iface
+	}
+	return ACLInterfacePrefix + acl + "/interface/ingress/" + iface
+}
+
 // LinuxHostNameKey is obtained for each network device of the agent's own network
 // namespace that is up.
 func LinuxHostNameKey(hostName string) string { return "linux/interface/host-name/" + hostName }

@@ -250,6 +250,7 @@ type (
 	noVRFs       struct{ VRFs }
 	noNAT        struct{ NAT }
 	noNAT66      struct{ NAT66 }
+	noACLs       struct{ ACLs }
 )
 
 func (noVSwitch) Interfaces() Interfaces { return noInterfaces{} }
@@ -260,5 +261,6 @@ func (noVSwitch) Neighbours() Neighbours { return noNeighbours{} }
 func (noVSwitch) VRFs() VRFs             { return noVRFs{} }
 func (noVSwitch) NAT() NAT               { return noNAT{} }
 func (noVSwitch) NAT66() NAT66           { return noNAT66{} }
+func (noVSwitch) ACLs() ACLs             { return noACLs{} }
 
 func (noVSwitch) WatchLeases(func(string, *vpp_interfaces.DHCPLease)) {}

@@ -36,6 +36,7 @@ type VSwitch interface {
 	VRFs() VRFs
 	NAT() NAT
 	NAT66() NAT66
+	ACLs() ACLs
 
 	// Watch reports changes that others made to objects that were created or
 	// listed as expected through this VSwitch: what happened, for people, and

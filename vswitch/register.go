@@ -26,6 +26,8 @@ const (
 	NATInterfaceDescriptor = "vpp-nat44-interface"
 	NATPoolDescriptor      = "vpp-nat44-address-pool"
 	NAT66Descriptor        = "contiv-snat66"
+	ACLDescriptor          = "vpp-acl"
+	ACLInterfaceDescriptor = "vpp-acl-to-interface"
 )
 
 // Register registers the descriptors of the vpp.* models, working on vs.
@@ -48,6 +50,8 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natInterfaceDescriptor(vs.NAT()))
 	register(&r, natPoolDescriptor(vs.NAT()))
 	register(&r, nat66Descriptor(vs.NAT66()))
+	register(&r, aclDescriptor(vs.ACLs()))
+	register(&r, aclInterfaceDescriptor(vs.ACLs()))
 	if r.err == nil {
 		vs.WatchLeases(notifyLeases(s))
 	}

@@ -58,6 +58,7 @@ type Node struct {
 	natIfaces  map[string]*vpp_nat.Nat44Interface
 	natPools   map[string]*vpp_nat.Nat44AddressPool
 	nat66      map[string]*contiv_nat.SourceNAT66
+	acl        accessLists
 
 	watchers map[*watcher]bool
 	opened   []*VSwitch
@@ -97,6 +98,7 @@ func (n *Node) reset() {
 	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, nil
 	n.natIfaces, n.natPools = map[string]*vpp_nat.Nat44Interface{}, map[string]*vpp_nat.Nat44AddressPool{}
 	n.nat66 = map[string]*contiv_nat.SourceNAT66{}
+	n.acl = newAccessLists()
 	n.watchers = map[*watcher]bool{}
 }
 
@@ -155,6 +157,7 @@ func (n *Node) keys() map[string]bool {
 	addKeys(keys, n.natIfaces)
 	addKeys(keys, n.natPools)
 	addKeys(keys, n.nat66)
+	n.aclKeys(keys)
 	if n.nat != nil {
 		keys[models.NAT44Global.KeyPrefix()] = true
 	}
@@ -178,6 +181,8 @@ func (n *Node) remove(key string) {
 		n.removeInterface(name)
 	case models.BridgeDomain:
 		n.removeBridge(name)
+	case models.ACL:
+		n.acl.remove(name)
 	case models.NAT44Global:
 		n.disableNAT()
 	default:
@@ -198,6 +203,7 @@ func (n *Node) removeInterface(name string) {
 		return
 	}
 	delete(n.ifaces, name)
+	n.acl.forget(name)
 	for addr, ours := range i.addrs {
 		if ours {
 			delete(i.addrs, addr)

@@ -9,6 +9,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/vswitch"
 )
 
 // Verdict is what becomes of a packet.
@@ -70,7 +71,8 @@ func (t Trace) String() string {
 const maxHops = 64
 
 // TracePacket walks a packet that enters the node on the interface ("": one that
-// the node itself sends) through the vswitches of the network.
+// the node itself sends) through the vswitches of the network. Access lists
+// decide wherever it enters and leaves an interface.
 //
 //  1. An address of the node: Local.
 //  2. The longest matching route, connected networks included, of the VRF that the
@@ -83,16 +85,13 @@ const maxHops = 64
 //  5. What is behind the interface: a host (TAP), another node or the outside (an
 //     existing device), nothing (any other).
 func (n *Node) TracePacket(from string, src, dst netip.Addr) Trace {
-	n.net.mu.Lock()
-	defer n.net.mu.Unlock()
-	t := &tracer{Trace: Trace{Src: src}, dst: dst}
-	t.enter(n, from)
-	return t.Trace
+	return n.Trace(from, Packet{Src: src, Dst: dst})
 }
 
 type tracer struct {
 	Trace
-	dst netip.Addr
+	dst    netip.Addr
+	packet Packet // but for its addresses, which are Src and dst
 }
 
 func (t *tracer) hop(n *Node, format string, args ...any) {
@@ -118,6 +117,9 @@ func (t *tracer) enter(n *Node, in string) {
 		i := n.ifaces[in]
 		if i == nil || !i.value.GetEnabled() {
 			t.drop(n, "interface %q does not exist or is down", in)
+			return
+		}
+		if !t.passes(n, in, false) {
 			return
 		}
 	}
@@ -234,6 +236,9 @@ func (t *tracer) forward(n *Node, in string, p path) {
 		t.drop(n, "outgoing interface %q does not exist or is down", p.out)
 		return
 	}
+	if !t.passes(n, p.out, true) {
+		return
+	}
 	if in != "" {
 		t.translate(n, p.out)
 	}
@@ -337,6 +342,7 @@ func (t *tracer) emit(n *Node, out string) {
 	switch {
 	case i == nil || !i.value.GetEnabled():
 		t.drop(n, "interface %q does not exist or is down", out)
+	case !t.passes(n, out, true):
 	case i.value.GetType() == vpp_interfaces.Interface_TAP:
 		t.end(n, Delivered, out)
 	case i.value.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL:
@@ -354,7 +360,7 @@ func (t *tracer) encapsulate(n *Node, link *vpp_interfaces.VxlanLink) {
 		t.drop(n, "the tunnel's source %s is no address of the node", src)
 		return
 	}
-	outer := &tracer{Trace: Trace{Src: src, Hops: t.Hops}, dst: dst}
+	outer := &tracer{Trace: Trace{Src: src, Hops: t.Hops}, dst: dst, packet: Packet{Protocol: vswitch.ProtocolUDP, DstPort: 4789}}
 	outer.hop(n, "encapsulated with VNI %d to %s", link.GetVni(), dst)
 	outer.enter(n, "")
 	t.Hops = outer.Hops
@@ -387,7 +393,9 @@ func (t *tracer) decapsulate(n *Node, link *vpp_interfaces.VxlanLink, src, dst n
 		for bd, b := range n.bridges {
 			if b.bound[name] != nil {
 				t.hop(n, "decapsulated from %s into bridge domain %s", name, bd)
-				t.bridged(n, bd, b)
+				if t.passes(n, name, false) {
+					t.bridged(n, bd, b)
+				}
 				return
 			}
 		}

@@ -19,6 +19,8 @@ const (
 	nftMsgDelChain     = 5
 	nftMsgNewRule      = 6
 	nftMsgDelRule      = 8
+	nftMsgNewSetElem   = 12
+	nftMsgDelSetElem   = 14
 	nftMsgNewGen       = 15
 	nftMsgGetGen       = 16
 	nftaTableName      = 1 // in messages about tables, chains and rules alike

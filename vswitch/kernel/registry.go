@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -229,6 +230,8 @@ func interfacesOf(v proto.Message) []string {
 		return []string{v.GetName()}
 	case *contiv_nat.SourceNAT66:
 		return []string{v.GetInterface()}
+	case *vpp_acl.ACL:
+		return slices.Concat(v.GetInterfaces().GetIngress(), v.GetInterfaces().GetEgress())
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type VSwitch struct {
 	reg            *registry
 	dev            *deviceCache
 	nat            natDriver
+	acl            aclCache
 	strictRPFilter bool
 	receiveBuffer  int
 	dhcp           *dhcpClients
@@ -132,3 +133,4 @@ func (v *VSwitch) Neighbours() vswitch.Neighbours { return neighbours{v} }
 func (v *VSwitch) VRFs() vswitch.VRFs             { return vrfs{v} }
 func (v *VSwitch) NAT() vswitch.NAT               { return nat{v} }
 func (v *VSwitch) NAT66() vswitch.NAT66           { return nat66{v} }
+func (v *VSwitch) ACLs() vswitch.ACLs             { return acls{v} }

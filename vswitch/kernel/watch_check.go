@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
@@ -144,6 +145,9 @@ func (v *VSwitch) checkRuleset(b *batch) {
 	for _, s := range all[*contiv_nat.SourceNAT66](v.reg) {
 		keys = append(keys, models.Key(s))
 	}
+	for _, acl := range all[*vpp_acl.ACL](v.reg) {
+		keys = append(keys, models.Key(acl))
+	}
 	if len(keys) > 0 {
 		b.report(fmt.Sprintf("nftables table %q was changed", natTable), keys)
 	}
@@ -158,9 +162,9 @@ func (e *nftEvents) notice(m syscall.NetlinkMessage, send func(notice)) {
 		return
 	}
 	switch m.Header.Type & 0xff {
-	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule:
+	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule, nftMsgNewSetElem, nftMsgDelSetElem:
 		for attr, value := range attributes(m.Data[sizeofNfgenmsg:]) {
-			if attr == nftaTableName && strings.TrimRight(string(value), "\x00") == natTable {
+			if name := strings.TrimRight(string(value), "\x00"); attr == nftaTableName && (name == natTable || name == aclTableName) {
 				e.touched = true
 			}
 		}

@@ -1,0 +1,343 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch"
+)
+
+// aclState is what the tables of both families hold.
+type aclState map[string]*aclTable
+
+// aclTable is what a table holds; rules are known by their comments.
+type aclTable struct {
+	// intact: what the table has beside lists and interfaces is as it should be.
+	intact bool
+	exists bool
+	hooks  map[string]string // base chains: type, hook, priority, policy
+	chains map[string][]string
+	// maps lead from devices to chains.
+	maps map[string]map[string]string
+}
+
+func newACLTable() *aclTable {
+	return &aclTable{hooks: map[string]string{}, chains: map[string][]string{}, maps: map[string]map[string]string{}}
+}
+
+// aclCache is the state at a generation of the ruleset. While the kernel is at that
+// generation, nobody has changed anything.
+type aclCache struct {
+	state      aclState
+	generation uint32
+}
+
+// aclState returns what the tables hold now. The caller holds the lock of nftables.
+func (v *VSwitch) aclState(ctx context.Context) (aclState, error) {
+	before, known := v.nat.gen.current()
+	if known && v.acl.state != nil && v.acl.generation == before {
+		return v.acl.state, nil
+	}
+	v.acl = aclCache{}
+	state := aclState{}
+	for _, family := range aclFamilies {
+		table, err := readACLTable(ctx, family)
+		if err != nil {
+			return nil, fmt.Errorf("reading nftables table %s %s: %w", family, aclTableName, err)
+		}
+		state[family] = table
+	}
+	if after, ok := v.nat.gen.current(); ok && known && after == before {
+		v.acl = aclCache{state, after}
+	}
+	return state, nil
+}
+
+// nftObject is one object of a listing of nft.
+type nftObject struct {
+	Chain *struct {
+		Name, Type, Hook, Policy string
+		Prio                     int
+	}
+	Rule *struct{ Chain, Comment string }
+	Map  *struct {
+		Name string
+		Elem [][2]json.RawMessage
+	}
+	Set *struct{ Name string }
+}
+
+func readACLTable(ctx context.Context, family string) (*aclTable, error) {
+	t := newACLTable()
+	// Terse: sessions are many and none of our business here.
+	objects, err := listNFT(ctx, "-t", "-j", "list", "table", family, aclTableName)
+	if errors.Is(err, errNoNFTObject) {
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.exists = true
+	sets := map[string]bool{}
+	for _, o := range objects {
+		switch {
+		case o.Chain != nil:
+			t.chains[o.Chain.Name] = []string{}
+			if o.Chain.Hook != "" {
+				t.hooks[o.Chain.Name] = hookText(o.Chain.Type, o.Chain.Hook, o.Chain.Prio, o.Chain.Policy)
+			}
+		case o.Rule != nil:
+			t.chains[o.Rule.Chain] = append(t.chains[o.Rule.Chain], o.Rule.Comment)
+		case o.Map != nil:
+			if t.maps[o.Map.Name], err = readACLMap(ctx, family, o.Map.Name); err != nil {
+				return nil, err
+			}
+		case o.Set != nil:
+			sets[o.Set.Name] = true
+		}
+	}
+	t.intact = t.isIntact(family, sets)
+	return t, nil
+}
+
+func readACLMap(ctx context.Context, family, name string) (map[string]string, error) {
+	objects, err := listNFT(ctx, "-j", "list", "map", family, aclTableName, name)
+	if err != nil {
+		return nil, err
+	}
+	elements := map[string]string{}
+	for _, o := range objects {
+		if o.Map == nil {
+			continue
+		}
+		for _, e := range o.Map.Elem {
+			var device string
+			var verdict struct{ Goto struct{ Target string } }
+			if json.Unmarshal(e[0], &device) == nil && json.Unmarshal(e[1], &verdict) == nil {
+				elements[device] = verdict.Goto.Target
+			}
+		}
+	}
+	return elements, nil
+}
+
+func (t *aclTable) isIntact(family string, sets map[string]bool) bool {
+	objects, chains := aclBase(family)
+	for _, object := range objects {
+		fields := strings.Fields(object)
+		name := fields[3]
+		if fields[0] == "map" && t.maps[name] == nil || fields[0] == "set" && !sets[name] {
+			return false
+		}
+	}
+	for _, c := range chains {
+		found, ok := t.chains[c.name]
+		if !ok || !slices.Equal(found, commentsOf(c.lines)) || t.hooks[c.name] != c.hookText() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c aclChain) hookText() string {
+	if c.hook == "" {
+		return ""
+	}
+	return hookText("filter", c.hook, c.priority, "accept")
+}
+
+func hookText(typ, hook string, priority int, policy string) string {
+	return fmt.Sprintf("type %s hook %s priority %d; policy %s;", typ, hook, priority, policy)
+}
+
+func commentsOf(lines []aclLine) []string {
+	comments := make([]string, len(lines))
+	for i, l := range lines {
+		comments[i] = l.comment
+	}
+	return comments
+}
+
+// aclEdit collects changes of the tables, which one transaction of nftables makes. The
+// state is what the tables hold when they have been made.
+type aclEdit struct {
+	state    aclState
+	commands strings.Builder
+}
+
+func (e *aclEdit) command(format string, args ...any) {
+	fmt.Fprintf(&e.commands, format+"\n", args...)
+}
+
+// base makes what lists and interfaces rest on.
+func (e *aclEdit) base() {
+	for _, family := range aclFamilies {
+		table := e.state[family]
+		if table.intact {
+			continue
+		}
+		objects, chains := aclBase(family)
+		e.command("add table %s %s", family, aclTableName)
+		for _, object := range objects {
+			e.command("add %s", object)
+		}
+		for _, c := range chains {
+			if hook, ok := table.hooks[c.name]; ok && hook != c.hookText() {
+				e.command("delete chain %s %s %s", family, aclTableName, c.name)
+			}
+			if c.hook == "" {
+				e.command("add chain %s %s %s", family, aclTableName, c.name)
+			} else {
+				e.command("add chain %s %s %s { %s }", family, aclTableName, c.name, c.hookText())
+			}
+		}
+		for _, c := range chains {
+			e.fill(family, c.name, c.lines)
+			if c.hook != "" {
+				table.hooks[c.name] = c.hookText()
+			}
+		}
+		for _, name := range aclMaps {
+			if table.maps[name] == nil {
+				table.maps[name] = map[string]string{}
+			}
+		}
+		table.exists, table.intact = true, true
+	}
+}
+
+func (e *aclEdit) fill(family, chain string, lines []aclLine) {
+	e.command("flush chain %s %s %s", family, aclTableName, chain)
+	for _, l := range lines {
+		e.command("add rule %s %s %s %s comment %q", family, aclTableName, chain, l.text, l.comment)
+	}
+	e.state[family].chains[chain] = commentsOf(lines)
+}
+
+// set makes a chain consist of the rules.
+func (e *aclEdit) set(chain string, lines []aclLine) {
+	for _, family := range aclFamilies {
+		found, ok := e.state[family].chains[chain]
+		if !ok {
+			e.command("add chain %s %s %s", family, aclTableName, chain)
+		}
+		if !ok || !slices.Equal(found, commentsOf(lines)) {
+			e.fill(family, chain, lines)
+		}
+	}
+}
+
+func (e *aclEdit) drop(chain string) {
+	for _, family := range aclFamilies {
+		if _, ok := e.state[family].chains[chain]; ok {
+			e.command("flush chain %s %s %s", family, aclTableName, chain)
+			e.command("delete chain %s %s %s", family, aclTableName, chain)
+			delete(e.state[family].chains, chain)
+		}
+	}
+}
+
+func (e *aclEdit) dropTables() {
+	for _, family := range aclFamilies {
+		if e.state[family].exists {
+			e.command("delete table %s %s", family, aclTableName)
+			e.state[family] = newACLTable()
+		}
+	}
+}
+
+// direct makes a map lead from the device to the chain, and no other device; "":
+// none at all.
+func (e *aclEdit) direct(name, device, chain string) {
+	for _, family := range aclFamilies {
+		elements := e.state[family].maps[name]
+		for other, target := range elements {
+			if (target == chain) != (other == device) {
+				e.command("delete element %s %s %s { %q }", family, aclTableName, name, other)
+				delete(elements, other)
+			}
+		}
+		if device != "" && elements[device] != chain {
+			e.command("add element %s %s %s { %q : goto %s }", family, aclTableName, name, device, chain)
+			elements[device] = chain
+		}
+	}
+}
+
+// changeACLs makes the changes that edit asks for, in one transaction.
+func (v *VSwitch) changeACLs(ctx context.Context, edit func(*aclEdit) error) error {
+	return v.nat.locked(func() error {
+		state, err := v.aclState(ctx)
+		if err != nil {
+			return err
+		}
+		before := v.acl.generation
+		v.acl = aclCache{} // until it is known how this ends
+		e := &aclEdit{state: state}
+		if err := edit(e); err != nil {
+			return err
+		}
+		if e.commands.Len() == 0 {
+			v.acl = aclCache{state, before}
+			return nil
+		}
+		err = v.nat.gen.own(func() error {
+			_, err := runNFT(ctx, e.commands.String(), "-f", "-")
+			return err
+		})
+		if after, ok := v.nat.gen.current(); err == nil && ok && before != 0 && after == before+1 {
+			v.acl = aclCache{state, after}
+		}
+		return err
+	})
+}
+
+// locked calls fn in the network namespace, without other changes of our tables at the
+// same time.
+func (d *natDriver) locked(fn func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ns.run(fn)
+}
+
+var errNoNFTObject = errors.New("no such object")
+
+func listNFT(ctx context.Context, args ...string) ([]nftObject, error) {
+	out, err := runNFT(ctx, "", args...)
+	if err != nil {
+		return nil, err
+	}
+	var listing struct{ NFTables []nftObject }
+	if err := json.Unmarshal(out, &listing); err != nil {
+		return nil, fmt.Errorf("reading the output of nft %s: %w", strings.Join(args, " "), err)
+	}
+	return listing.NFTables, nil
+}
+
+// runNFT runs the program in the network namespace of the thread.
+func runNFT(ctx context.Context, input string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "nft", args...)
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		return out, nil
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("access lists need the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
+	case strings.Contains(text, "No such file or directory"):
+		return nil, fmt.Errorf("%w: %s", errNoNFTObject, text)
+	case strings.Contains(text, "Operation not supported"), strings.Contains(text, "Protocol not supported"):
+		return nil, vswitch.Unsupported("access lists: this Linux kernel lacks a part of nftables (tables inet and bridge, "+
+			"verdict maps, conntrack marks): %s", text)
+	}
+	return nil, fmt.Errorf("nft: %w: %s", err, text)
+}
