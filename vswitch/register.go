@@ -33,6 +33,7 @@ const (
 // Register registers the descriptors of the vpp.* models, working on vs.
 func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	r := registrar{s: s}
+	registerFeatures(&r, vs)
 	register(&r, interfaceDescriptor(vs.Interfaces()))
 	register(&r, addressDescriptor(vs.Interfaces()))
 	register(&r, interfaceVRFDescriptor(vs.Interfaces()))

@@ -60,6 +60,8 @@ type Node struct {
 	nat66      map[string]*contiv_nat.SourceNAT66
 	acl        accessLists
 
+	features map[string]proto.Message
+
 	watchers map[*watcher]bool
 	opened   []*VSwitch
 }
@@ -94,6 +96,7 @@ type bridge struct {
 
 func (n *Node) reset() {
 	n.ifaces, n.bridges = map[string]*iface{}, map[string]*bridge{}
+	n.features = map[string]proto.Message{}
 	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
 	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, nil
 	n.natIfaces, n.natPools = map[string]*vpp_nat.Nat44Interface{}, map[string]*vpp_nat.Nat44AddressPool{}
@@ -150,6 +153,7 @@ func (n *Node) keys() map[string]bool {
 	for name := range n.bridges {
 		keys[models.BridgeDomain.KeyPrefix()+name] = true
 	}
+	addKeys(keys, n.features)
 	addKeys(keys, n.fib)
 	addKeys(keys, n.routes)
 	addKeys(keys, n.neighbours)
@@ -186,6 +190,7 @@ func (n *Node) remove(key string) {
 	case models.NAT44Global:
 		n.disableNAT()
 	default:
+		delete(n.features, key)
 		delete(n.fib, key)
 		delete(n.routes, key)
 		delete(n.neighbours, key)
@@ -212,6 +217,7 @@ func (n *Node) removeInterface(name string) {
 	for _, b := range n.bridges {
 		delete(b.bound, name)
 	}
+	maps.DeleteFunc(n.features, func(_ string, v proto.Message) bool { return slices.Contains(interfacesOf(v), name) })
 	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.routes, func(_ string, r *vpp_l3.Route) bool { return r.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.neighbours, func(_ string, e *vpp_l3.ARPEntry) bool { return e.GetInterface() == name })

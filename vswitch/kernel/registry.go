@@ -208,6 +208,9 @@ func all[V proto.Message](r *registry) []V {
 }
 
 func interfacesOf(v proto.Message) []string {
+	if names := interfacesOfFeature(v); names != nil {
+		return names
+	}
 	switch v := v.(type) {
 	case *vpp_interfaces.Interface:
 		if lender := v.GetUnnumbered().GetInterfaceWithIp(); lender != "" {

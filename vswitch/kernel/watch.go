@@ -47,7 +47,7 @@ type notice struct {
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	route, err := v.subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_TC)
 	if err != nil {
 		return fmt.Errorf("subscribing to netlink events: %w", err)
 	}

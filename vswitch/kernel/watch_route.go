@@ -27,6 +27,8 @@ func (v *VSwitch) noticeRoute(m syscall.NetlinkMessage, send func(notice)) {
 		v.noticeAddress(m.Data, send)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		v.noticeRouteChange(m, send)
+	case unix.RTM_DELTFILTER:
+		v.noticeFilter(m.Data, send)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		if len(m.Data) > 0 && m.Data[0] == unix.AF_BRIDGE {
 			v.noticeFDB(m, send)

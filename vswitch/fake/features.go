@@ -1,0 +1,65 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair] {
+	return features[*vpp_l2.XConnectPair]{v}
+}
+
+func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span] {
+	return features[*vpp_interfaces.Span]{v}
+}
+
+// features are the values of a feature: noted, without effect on traced packets.
+type features[V proto.Message] struct{ v *VSwitch }
+
+func (p features[V]) table(n *Node) map[string]V {
+	values := map[string]V{}
+	for key, value := range n.features {
+		if typed, ok := value.(V); ok {
+			values[key] = typed
+		}
+	}
+	return values
+}
+
+func (p features[V]) Create(ctx context.Context, value V) error {
+	return p.v.do(ctx, func(n *Node) error {
+		for _, name := range interfacesOf(value) {
+			if _, err := n.iface(name); err != nil {
+				return fmt.Errorf("create %s: %w", models.Key(value), err)
+			}
+		}
+		n.features[models.Key(value)] = proto.Clone(value)
+		return nil
+	})
+}
+
+func (p features[V]) Delete(ctx context.Context, value V) error {
+	return p.v.do(ctx, func(n *Node) error {
+		delete(n.features, models.Key(value))
+		return nil
+	})
+}
+
+func (p features[V]) List(ctx context.Context, _ []V) ([]V, error) { return list(ctx, p.v, p.table) }
+
+// interfacesOf returns the interfaces that a value of a feature needs.
+func interfacesOf(v proto.Message) []string {
+	switch v := v.(type) {
+	case *vpp_l2.XConnectPair:
+		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
+	case *vpp_interfaces.Span:
+		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package vswitch
+
+import (
+	"context"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"google.golang.org/protobuf/proto"
+)
+
+// Features are the parts of a vswitch that not every one has.
+type Features interface {
+	// XConnects are the cross-connects, by receiving interface: every frame that it
+	// receives is sent out of the other one, and nobody else gets it. Both exist.
+	XConnects() Values[*vpp_l2.XConnectPair]
+	// Spans are the mirrored interfaces: the other one sends a copy of every frame
+	// that the first one receives, sends, or both. Both exist.
+	Spans() Values[*vpp_interfaces.Span]
+}
+
+// Values are the values of a model that is asked for nothing but to exist.
+type Values[V proto.Message] interface {
+	// Create makes the value exist; one of the same key is replaced.
+	Create(ctx context.Context, value V) error
+	Delete(ctx context.Context, value V) error
+	List(ctx context.Context, expected []V) ([]V, error)
+}

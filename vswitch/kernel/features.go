@@ -1,0 +1,22 @@
+package kernel
+
+import (
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair] { return xconnects{v} }
+func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span]     { return spans{v} }
+
+// interfacesOfFeature returns the interfaces that a value of a feature touches.
+func interfacesOfFeature(v proto.Message) []string {
+	switch v := v.(type) {
+	case *vpp_l2.XConnectPair:
+		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
+	case *vpp_interfaces.Span:
+		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package vswitch
+
+import (
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+)
+
+// spanDescriptor handles config/vpp/v2/span/{from}/to/{to}.
+func spanDescriptor(port Values[*vpp_interfaces.Span]) kvscheduler.Descriptor[*vpp_interfaces.Span, noMeta] {
+	return kvscheduler.Descriptor[*vpp_interfaces.Span, noMeta]{
+		Name: SpanDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: models.VPPSpan.KeyPrefix()},
+		NB:   true,
+		Validate: func(_ string, s *vpp_interfaces.Span) error {
+			switch {
+			case s.GetInterfaceFrom() == "":
+				return invalid("interface_from", "name the interface whose packets are copied")
+			case s.GetInterfaceTo() == "":
+				return invalid("interface_to", "name the interface that gets the copies")
+			case s.GetInterfaceTo() == s.GetInterfaceFrom():
+				return invalid("interface_to", "interface %q cannot get copies of its own packets: name another one", s.GetInterfaceTo())
+			case s.GetDirection() == vpp_interfaces.Span_UNKNOWN:
+				return invalid("direction", "say what is copied: RX, TX or BOTH")
+			}
+			return nil
+		},
+		Create:        create(port.Create),
+		Delete:        remove(port.Delete),
+		Retrieve:      retrieve(port.List),
+		RetrieveAfter: []string{InterfaceDescriptor},
+		Dependencies: func(_ string, s *vpp_interfaces.Span) []kvscheduler.Dependency {
+			return []kvscheduler.Dependency{
+				{Label: "interface-from", Key: models.VPPInterfaceKey(s.GetInterfaceFrom())},
+				{Label: "interface-to", Key: models.VPPInterfaceKey(s.GetInterfaceTo())},
+			}
+		},
+	}
+}
