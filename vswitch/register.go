@@ -33,7 +33,6 @@ const (
 // Register registers the descriptors of the vpp.* models, working on vs.
 func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	r := registrar{s: s}
-	registerFeatures(&r, vs)
 	register(&r, interfaceDescriptor(vs.Interfaces()))
 	register(&r, addressDescriptor(vs.Interfaces()))
 	register(&r, interfaceVRFDescriptor(vs.Interfaces()))
@@ -44,6 +43,7 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, bridgeDomainDescriptor(vs.Bridges()))
 	register(&r, bdInterfaceDescriptor(vs.Bridges()))
 	register(&r, fibDescriptor(vs.FIB()))
+	registerFeatures(&r, vs)
 	register(&r, routeDescriptor(vs.Routes()))
 	register(&r, arpDescriptor(vs.Neighbours()))
 	register(&r, vrfTableDescriptor(vs.VRFs()))
