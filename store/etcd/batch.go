@@ -2,9 +2,11 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/contiv/contiv/store"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -13,6 +15,20 @@ var _ store.Batcher = (*Store)(nil)
 // Batch makes the changes in one transaction; of several of the same key, the last
 // one. etcd refuses more of them than its option max-txn-ops says (128 unless changed).
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
+	_, _, err := s.BatchIf(ctx, changes, Unchanged{})
+	return err
+}
+
+// Unchanged is the condition that no pair with the prefix was put after the revision;
+// without Revision, there is no condition.
+type Unchanged struct {
+	Prefix   string
+	Revision int64
+}
+
+// BatchIf is Batch under a condition. It returns the revision of the changes, or ok=false
+// if the condition does not hold.
+func (s *Store) BatchIf(ctx context.Context, changes []store.Change, condition Unchanged) (revision int64, ok bool, err error) {
 	last := make(map[string]int, len(changes))
 	for i, c := range changes {
 		last[c.Key] = i
@@ -29,6 +45,16 @@ func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	}
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
-	_, err := s.client.Txn(ctx).Then(ops...).Commit()
-	return wrap(fmt.Sprintf("make %d changes", len(changes)), err)
+	txn := s.client.Txn(ctx)
+	if condition.Revision != 0 {
+		txn = txn.If(clientv3.Compare(clientv3.ModRevision(condition.Prefix).WithPrefix(), "<", condition.Revision+1))
+	}
+	answer, err := txn.Then(ops...).Commit()
+	if errors.Is(err, rpctypes.ErrTooManyOps) {
+		err = fmt.Errorf("%w: make fewer changes at once, or start etcd with a larger --max-txn-ops", err)
+	}
+	if err != nil {
+		return 0, false, wrap(fmt.Sprintf("make %d changes", len(changes)), err)
+	}
+	return answer.Header.Revision, answer.Succeeded, nil
 }

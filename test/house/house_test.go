@@ -39,6 +39,8 @@ var rooms = map[string][]string{
 	"northbound":          {"store", "listener", "api", "models", "controller", "kvscheduler", "plugins"},
 	"ksr":                 {"dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
 	"cni":                 {"listener", "api"},
+	"client":              {"api", "models", "store", "etcdserver"},
+	"client/clienttest":   {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
 	"ctl":                 {"listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
 	"hack":                {},
 	"cmd":                 {"*"},

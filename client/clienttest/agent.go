@@ -1,0 +1,178 @@
+// Package clienttest runs a node agent in memory, for the tests and examples of programs
+// that use package client. Its event loop, scheduler, sources and services are those of
+// the real agent; the vswitch is a set of names:
+//
+//   - interfaces whose names begin with "bad" fail with "no such device"
+//   - addresses are derived from interfaces
+//   - routes depend on their outgoing interface
+//   - other kinds of values are UNIMPLEMENTED
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/northbound"
+	"github.com/contiv/contiv/plugins/contivgrpc"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/memory"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// Node is the name of the agent's node.
+const Node = "node1"
+
+// Agent runs until Close.
+type Agent struct {
+	// Address is that of its gRPC API.
+	Address string
+	// Scheduler shows what it does.
+	Scheduler *kvscheduler.Scheduler
+	closers   []func() error
+}
+
+// Start starts an agent that serves gRPC and, if endpoints are given, takes configuration
+// from etcd. A retry of what failed follows after a minute at the earliest.
+func Start(endpoints ...string) (a *Agent, err error) {
+	log := slog.New(slog.DiscardHandler)
+	a = &Agent{Scheduler: kvscheduler.New(kvscheduler.Options{Logger: log})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+			a = nil
+		}
+	}()
+	a.atClose(a.Scheduler.Close)
+	if err := register(a.Scheduler); err != nil {
+		return a, err
+	}
+	file := memory.New()
+	source, err := contivgrpc.NewSource(context.Background(), file, log)
+	if err != nil {
+		return a, err
+	}
+	a.atClose(source.Close)
+	config := controller.DefaultConfig()
+	config.DelayRetry *= 60
+	loop := controller.New(controller.Options{
+		Config: config, Scheduler: controller.NewScheduler(a.Scheduler),
+		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
+	})
+	a.atClose(func() error { return loop.Close(context.Background()) })
+	loop.Start()
+	if len(endpoints) == 0 {
+		if err := loop.PushEvent(context.Background(), &controller.DBResync{}); err != nil {
+			return a, err
+		}
+	} else if err := a.watchEtcd(endpoints, file, loop, config, log); err != nil {
+		return a, err
+	}
+	return a, a.serve(source, loop, log)
+}
+
+func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *controller.Controller, config controller.Config, log *slog.Logger) error {
+	db, err := etcd.New(etcd.Config{Endpoints: endpoints})
+	if err != nil {
+		return err
+	}
+	a.atClose(db.Close)
+	publisher := feedback.Start(feedback.Options{Node: Node, Store: db, Scheduler: a.Scheduler, Config: config, Log: log})
+	watcher := dbwatcher.Start(dbwatcher.Options{
+		Node: Node, Remote: db, Local: mirror, Loop: loop, Standalone: true, Feedback: publisher, Config: config, Log: log,
+	})
+	a.atClose(func() error { watcher.Close(); publisher.Close(); return nil })
+	return nil
+}
+
+func (a *Agent) serve(source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
+	dir, err := os.MkdirTemp("", "clienttest")
+	if err != nil {
+		return err
+	}
+	a.atClose(func() error { return os.RemoveAll(dir) })
+	l, err := listener.Unix(filepath.Join(dir, "grpc.sock"))
+	if err != nil {
+		return err
+	}
+	a.Address = "unix://" + l.Addr().String()
+	service := contivgrpc.NewService(source, loop, a.Scheduler, log)
+	running, stop := context.WithCancel(context.Background())
+	server := northbound.NewServer(nil, log)
+	service.Register(server)
+	northbound.NewLigato(northbound.Options{
+		Clients: service, Items: source.Items, External: loop.ExternalValues, Scheduler: a.Scheduler, Log: log,
+	}).Register(server)
+	northbound.NewStatusService(a.Scheduler, running.Done()).Register(server)
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(l) })
+	a.atClose(func() error {
+		stop()
+		server.Server.Stop()
+		serving.Wait()
+		return nil
+	})
+	return nil
+}
+
+func (a *Agent) atClose(f func() error) { a.closers = append(a.closers, f) }
+
+// Close ends the agent, and what its clients have called.
+func (a *Agent) Close() error {
+	var errs []error
+	for len(a.closers) > 0 {
+		last := len(a.closers) - 1
+		errs = append(errs, a.closers[last]())
+		a.closers = a.closers[:last]
+	}
+	return errors.Join(errs...)
+}
+
+func register(s *kvscheduler.Scheduler) error {
+	return errors.Join(
+		kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
+			Name: "interface", Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()}, NB: true,
+			Create: func(_ context.Context, _ string, v *vpp_interfaces.Interface) (kvscheduler.NoMetadata, error) {
+				if strings.HasPrefix(v.GetName(), "bad") {
+					return kvscheduler.NoMetadata{}, errors.New("no such device")
+				}
+				return kvscheduler.NoMetadata{}, nil
+			},
+			Update: func(context.Context, string, *vpp_interfaces.Interface, *vpp_interfaces.Interface, kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
+				return kvscheduler.NoMetadata{}, nil
+			},
+			Delete: func(context.Context, string, *vpp_interfaces.Interface, kvscheduler.NoMetadata) error { return nil },
+			DerivedValues: func(_ string, v *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
+				for _, address := range v.GetIpAddresses() {
+					derived = append(derived, kvscheduler.KeyValue{
+						Key: models.VPPInterfaceAddressKey(v.GetName(), models.AddrStatic, address), Value: &emptypb.Empty{},
+					})
+				}
+				return derived
+			},
+		}),
+		kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_l3.Route, kvscheduler.NoMetadata]{
+			Name: "route", Keys: kvscheduler.KeySpace{Prefix: models.VPPRoute.KeyPrefix()}, NB: true,
+			Create: func(context.Context, string, *vpp_l3.Route) (kvscheduler.NoMetadata, error) {
+				return kvscheduler.NoMetadata{}, nil
+			},
+			Delete: func(context.Context, string, *vpp_l3.Route, kvscheduler.NoMetadata) error { return nil },
+			Dependencies: func(_ string, v *vpp_l3.Route) []kvscheduler.Dependency {
+				return []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(v.GetOutgoingInterface())}}
+			},
+		}))
+}

@@ -1,0 +1,237 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/rpc"
+	"github.com/contiv/contiv/api/ligato/generic"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// maxMessage is the size of the largest answer, in bytes; that of the largest request is
+// the agent's.
+const maxMessage = 64 << 20
+
+// Metadata of calls and answers, see docs/contivgrpc.md.
+const (
+	clientMetadata  = "contiv-client"
+	revertMetadata  = "contiv-revert"
+	eventMetadata   = "contiv-event"
+	txnMetadata     = "seqnum"
+	warningMetadata = "contiv-warning"
+)
+
+// GRPC are the options of DialGRPC. The zero value is a client named "default" without TLS.
+type GRPC struct {
+	// Name of the client: values of clients with different names are kept apart, and
+	// those of all with the same name are the same client's. Empty: "default".
+	Name string
+	// TLS; nil: none. With client certificates, it has one.
+	TLS *tls.Config
+	// DialOptions are further options of the connection.
+	DialOptions []grpc.DialOption
+}
+
+// DialGRPC returns a client of the agent at the address: "unix:///path" or "host:port".
+// It connects when it is first used, and again whenever the connection is lost.
+func DialGRPC(address string, o GRPC) (*Client, error) {
+	security := insecure.NewCredentials()
+	if o.TLS != nil {
+		security = credentials.NewTLS(o.TLS)
+	}
+	options := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	}, o.DialOptions...)
+	conn, err := grpc.NewClient(address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("gRPC address %q: %w: use unix:///PATH or HOST:PORT", address, err)
+	}
+	name := o.Name
+	if name == "" {
+		name = "default"
+	}
+	return &Client{&grpcTransport{
+		address: address, name: name, conn: conn,
+		manager: generic.NewManagerServiceClient(conn), status: rpc.NewStatusServiceClient(conn),
+	}}, nil
+}
+
+// grpcTransport speaks generic.ManagerService, which has all kinds of values and, with
+// Contiv's metadata, all that rpc.DataChangeService has.
+type grpcTransport struct {
+	address, name string
+	conn          *grpc.ClientConn
+	manager       generic.ManagerServiceClient
+	status        rpc.StatusServiceClient
+}
+
+func (g *grpcTransport) close() error { return g.conn.Close() }
+
+func (g *grpcTransport) commit(ctx context.Context, c *change) (*Result, error) {
+	request := &generic.SetConfigRequest{OverwriteAll: c.replace}
+	for _, key := range c.keys() {
+		if c.replace && c.values[key] == nil {
+			continue // is removed anyway
+		}
+		item, err := itemOf(key, c.values[key])
+		if err != nil {
+			return nil, &RequestError{err}
+		}
+		request.Updates = append(request.Updates, &generic.UpdateItem{Item: item})
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, clientMetadata, g.name, revertMetadata, strconv.FormatBool(c.revert))
+	var header metadata.MD
+	_, err := g.manager.SetConfig(ctx, request, grpc.Header(&header))
+	result := c.result()
+	result.Event, result.Transaction = number(header, eventMetadata), number(header, txnMetadata)
+	for _, warning := range header.Get(warningMetadata) {
+		if text, err := strconv.Unquote(warning); err == nil {
+			warning = text
+		}
+		result.Warnings = append(result.Warnings, warning)
+	}
+	if err = g.commitError(err); err == nil {
+		return result, nil
+	}
+	if e, ok := errors.AsType[*TransactionError](err); ok && !e.Reverted {
+		return result, err
+	}
+	return nil, err
+}
+
+func number(md metadata.MD, name string) *uint64 {
+	for _, text := range md.Get(name) {
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return &n
+		}
+	}
+	return nil
+}
+
+// itemOf returns a value as an item; without value, it is to be removed.
+func itemOf(key string, value proto.Message) (*generic.Item, error) {
+	m, ok := models.ForKey(key)
+	if !ok {
+		return nil, models.CheckKey(key)
+	}
+	item := &generic.Item{Id: &generic.Item_ID{Model: m.Name(), Name: strings.TrimPrefix(key, m.KeyPrefix())}}
+	if value == nil {
+		return item, nil
+	}
+	data, err := anypb.New(value)
+	item.Data = &generic.Data{Union: &generic.Data_Any{Any: data}}
+	return item, err
+}
+
+// commitError is what the error of a change means.
+func (g *grpcTransport) commitError(err error) error {
+	st := status.Convert(err)
+	for _, detail := range st.Details() {
+		if e, ok := detail.(*rpc.TransactionError); ok {
+			return &TransactionError{
+				Items: e.GetItems(), Omitted: int(e.GetOmitted()), Transaction: e.Transaction, Reverted: e.GetReverted(), Text: st.Message(),
+			}
+		}
+	}
+	switch st.Code() {
+	case codes.OK:
+		return nil
+	case codes.InvalidArgument:
+		return &RequestError{errors.New(st.Message())}
+	case codes.Unavailable:
+		if strings.Contains(st.Message(), "while dialing") {
+			return g.readError(err) // nothing was sent
+		}
+		return fmt.Errorf("%w: %w", ErrUnanswered, g.readError(err))
+	case codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("%w: %w", ErrUnanswered, g.readError(err))
+	}
+	return g.readError(err)
+}
+
+// readError is what the error of any other call means.
+func (g *grpcTransport) readError(err error) error {
+	st := status.Convert(err)
+	switch st.Code() {
+	case codes.OK:
+		return nil
+	case codes.InvalidArgument:
+		return &RequestError{errors.New(st.Message())}
+	case codes.Unimplemented:
+		return fmt.Errorf("the agent at %s does not know this call: is it older than this client? %s", g.address, st.Message())
+	case codes.DeadlineExceeded:
+		return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), context.DeadlineExceeded}
+	case codes.Canceled:
+		return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), context.Canceled}
+	}
+	return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), err}
+}
+
+// callError is the error of a call in words, and as others find it.
+type callError struct {
+	text  string
+	cause error
+}
+
+func (e *callError) Error() string { return e.text }
+func (e *callError) Unwrap() error { return e.cause }
+
+func (g *grpcTransport) own(ctx context.Context) ([]Value, error) {
+	return g.merged(metadata.AppendToOutgoingContext(ctx, clientMetadata, g.name))
+}
+
+func (g *grpcTransport) merged(ctx context.Context) ([]Value, error) {
+	response, err := g.manager.GetConfig(ctx, &generic.GetConfigRequest{})
+	if err != nil {
+		return nil, g.readError(err)
+	}
+	values := make([]Value, 0, len(response.GetItems()))
+	for _, item := range response.GetItems() {
+		msg, err := item.GetItem().GetData().GetAny().UnmarshalNew()
+		if err != nil {
+			return nil, fmt.Errorf("value %s of model %s: %w", item.GetItem().GetId().GetName(), item.GetItem().GetId().GetModel(), err)
+		}
+		key, err := models.KeyOf(msg)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, Value{key, msg})
+	}
+	return values, nil
+}
+
+func (g *grpcTransport) watch(ctx context.Context, selected selection, follow bool) iter.Seq2[[]*Status, error] {
+	return func(yield func([]*Status, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := g.status.Watch(ctx, &rpc.StatusRequest{Keys: selected, Follow: follow})
+		for err == nil {
+			var response *rpc.StatusResponse
+			if response, err = stream.Recv(); err == nil && !yield(response.GetStatuses(), nil) {
+				return
+			}
+		}
+		if err != io.EOF {
+			yield(nil, g.readError(err))
+		}
+	}
+}
+
+// wanted expects nothing: a call returns after its transaction.
+func (g *grpcTransport) wanted(context.Context, []string) (expected, error) { return expected{}, nil }

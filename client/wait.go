@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// Wait waits until the values of the keys, and what is derived from them, are settled:
+// CONFIGURED, or failed for good, or gone. It returns their statuses, sorted by key; Failed
+// tells which of them failed. Values that are PENDING or RETRYING are waited for. Over
+// etcd, it is the values in etcd at the time of the call that must be settled.
+//
+// When ctx ends before, the error is an *UnsettledError, which tells what the values
+// wait for.
+func (c *Client) Wait(ctx context.Context, keys ...string) ([]*Status, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	selected, err := newSelection(keys)
+	if err != nil {
+		return nil, err
+	}
+	if len(selected.keys()) < len(slices.Compact(slices.Sorted(slices.Values(keys)))) {
+		return nil, fmt.Errorf("the keys of single values are needed, not %q", keys)
+	}
+	want, err := c.wanted(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	return await(ctx, c.transport, selected, func(s *Status) bool { return want.met(s) && Settled(s) })
+}
+
+// expected is what statuses are awaited of. The zero value is met by any.
+type expected struct {
+	// revisions of the values; keys without revision have no value.
+	revisions map[string]int64
+	// asOf is the revision of etcd of which this is true.
+	asOf int64
+}
+
+// met tells if a status is about what was expected, or something later.
+func (e expected) met(s *Status) bool {
+	if e.asOf == 0 {
+		return true
+	}
+	if revision, ok := e.revisions[keyOf(s)]; ok {
+		return s.GetRevision() >= revision
+	}
+	return isGone(s) || s.GetRevision() > e.asOf
+}
+
+func isGone(s *Status) bool {
+	state := s.GetValue().GetState()
+	return s.GetRevision() == 0 && (state == pb.ValueState_NONEXISTENT || state == pb.ValueState_REMOVED)
+}
+
+// await follows the statuses of single keys until done says so of each.
+func await(ctx context.Context, t transport, selected selection, done func(*Status) bool) ([]*Status, error) {
+	latest := make(map[string]*Status)
+	open := make(map[string]bool)
+	for _, key := range selected.keys() {
+		open[key] = true
+		latest[key] = &Status{Value: &pb.ValueStatus{Key: key}}
+	}
+	var failed error
+	for batch, err := range t.watch(ctx, selected, true) {
+		for _, s := range batch {
+			key := keyOf(s)
+			latest[key], open[key] = s, true
+			if done(s) {
+				delete(open, key)
+			}
+		}
+		if failed = err; err != nil || len(open) == 0 {
+			break
+		}
+	}
+	if len(open) > 0 {
+		e := &UnsettledError{Err: failed}
+		for _, key := range slices.Sorted(maps.Keys(open)) {
+			e.Statuses = append(e.Statuses, latest[key])
+		}
+		return nil, e
+	}
+	statuses := make([]*Status, 0, len(latest))
+	for _, key := range slices.Sorted(maps.Keys(latest)) {
+		statuses = append(statuses, latest[key])
+	}
+	return statuses, nil
+}
+
+// parts are the states of a value and of what is derived from it.
+func parts(s *Status) []*pb.ValueStatus {
+	return append([]*pb.ValueStatus{s.GetValue()}, s.GetDerivedValues()...)
+}
+
+// Settled tells if the state of a value, and of what is derived from it, is not going to
+// change by itself.
+func Settled(s *Status) bool {
+	return !slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
+		switch v.GetState() {
+		case pb.ValueState_PENDING, pb.ValueState_RETRYING, pb.ValueState_MISSING, pb.ValueState_DISCOVERED:
+			return true
+		}
+		return false
+	})
+}
+
+// Failed tells if a value, or something derived from it, cannot be made as it is wanted.
+func Failed(s *Status) bool {
+	return slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
+		return v.GetState() == pb.ValueState_UNIMPLEMENTED || isError(v.GetState())
+	})
+}
+
+// isError tells if a transaction that leads to the state has failed.
+func isError(state pb.ValueState) bool {
+	return state == pb.ValueState_FAILED || state == pb.ValueState_INVALID || state == pb.ValueState_RETRYING
+}
+
+// Explain is the state of a value in words: that of the part that is least as it
+// should be, what it waits for, or why it failed.
+func Explain(s *Status) string {
+	worst := s.GetValue()
+	if worst.GetState() == pb.ValueState_CONFIGURED {
+		for _, v := range s.GetDerivedValues() {
+			if v.GetState() != pb.ValueState_CONFIGURED && (v.GetState() != pb.ValueState_PENDING || worst == s.GetValue()) {
+				worst = v
+			}
+		}
+	}
+	text := worst.GetState().String()
+	if worst != s.GetValue() {
+		text += " in " + worst.GetKey()
+	}
+	switch {
+	case worst.GetState() == pb.ValueState_PENDING:
+		reasons := s.GetWaitsFor()
+		if len(reasons) == 0 {
+			reasons = worst.GetDetails()
+		}
+		if len(reasons) > 0 {
+			text += ", waits for " + strings.Join(reasons, ", ")
+		}
+	case worst.GetError() != "":
+		text += ": " + worst.GetError()
+	}
+	return text
+}
