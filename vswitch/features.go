@@ -5,6 +5,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -16,6 +17,10 @@ type Features interface {
 	// Spans are the mirrored interfaces: the other one sends a copy of every frame
 	// that the first one receives, sends, or both. Both exist.
 	Spans() Values[*vpp_interfaces.Span]
+
+	// Lacks says, for people, what of a model without methods here the vswitch does
+	// not do, and what to use instead.
+	Lacks(model *models.Model) string
 }
 
 // Values are the values of a model that is asked for nothing but to exist.

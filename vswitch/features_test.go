@@ -1,10 +1,22 @@
 package vswitch
 
 import (
+	"errors"
 	"testing"
 
+	vpp_abf "github.com/contiv/contiv/api/ligato/vpp/abf"
+	vpp_dns "github.com/contiv/contiv/api/ligato/vpp/dns"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_ipfix "github.com/contiv/contiv/api/ligato/vpp/ipfix"
+	vpp_ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
+	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -30,5 +42,51 @@ func TestFeatureValidation(t *testing.T) {
 	}
 	if err := xc.Validate("", &vpp_l2.XConnectPair{ReceiveInterface: "a", TransmitInterface: "b"}); err != nil {
 		t.Error(err)
+	}
+}
+
+func (noVSwitch) Lacks(*models.Model) string { return "" }
+
+// What a vswitch lacks is validated all the same.
+func TestLackingValidation(t *testing.T) {
+	for name, err := range map[string]error{
+		"ABF without list":           validateABF(&vpp_abf.ABF{}),
+		"ABF without interface":      validateABF(&vpp_abf.ABF{AclName: "a", AttachedInterfaces: []*vpp_abf.ABF_AttachedInterface{{}}}),
+		"ABF without next hop":       validateABF(&vpp_abf.ABF{AclName: "a", ForwardingPaths: []*vpp_abf.ABF_ForwardingPath{{}}}),
+		"proxy ARP for IPv6":         validateProxyARP(&vpp_l3.ProxyARP{Ranges: []*vpp_l3.ProxyARP_Range{{FirstIpAddr: "::1", LastIpAddr: "::2"}}}),
+		"proxy ARP backwards":        validateProxyARP(&vpp_l3.ProxyARP{Ranges: []*vpp_l3.ProxyARP_Range{{FirstIpAddr: "1.0.0.2", LastIpAddr: "1.0.0.1"}}}),
+		"DHCP proxy, no servers":     validateDHCPProxy(&vpp_l3.DHCPProxy{SourceIpAddress: "1.0.0.1"}),
+		"DHCP proxy, mixed versions": validateDHCPProxy(&vpp_l3.DHCPProxy{SourceIpAddress: "1.0.0.1", Servers: []*vpp_l3.DHCPProxy_DHCPServer{{IpAddress: "::1"}}}),
+		"L3 cross-connect, no path":  validateL3XConnect(&vpp_l3.L3XConnect{Interface: "a"}),
+		"L3 cross-connect, mixed": validateL3XConnect(&vpp_l3.L3XConnect{Interface: "a", Paths: []*vpp_l3.L3XConnect_Path{
+			{OutgoingInterface: "b", NextHopAddr: "::1"}}}),
+		"TEIB without peer":        validateTEIB(&vpp_l3.TeibEntry{Interface: "a"}),
+		"VRRP without address":     validateVRRP(&vpp_l3.VRRPEntry{Interface: "a", VrId: 1, Priority: 1, Interval: 10}),
+		"VRRP with mixed address":  validateVRRP(&vpp_l3.VRRPEntry{Interface: "a", VrId: 1, Priority: 1, Interval: 10, IpAddresses: []string{"1.0.0.1", "::1"}}),
+		"VRRP with big ID":         validateVRRP(&vpp_l3.VRRPEntry{Interface: "a", VrId: 256, Priority: 1, Interval: 10, IpAddresses: []string{"1.0.0.1"}}),
+		"VRRP in a hurry":          validateVRRP(&vpp_l3.VRRPEntry{Interface: "a", VrId: 1, Priority: 1, Interval: 9, IpAddresses: []string{"1.0.0.1"}}),
+		"tunnel protection, no SA": validateTunnelProtection(&vpp_ipsec.TunnelProtection{Interface: "a", SaIn: []uint32{1}}),
+		"punt without protocol":    validateToHost(&vpp_punt.ToHost{L3Protocol: 4, Port: 1}),
+		"punt without port":        validateToHost(&vpp_punt.ToHost{L3Protocol: 4, L4Protocol: 6}),
+		"redirect without hop":     validateIPRedirect(&vpp_punt.IPRedirect{L3Protocol: 4, TxInterface: "a"}),
+		"exception, no socket":     validateException(&vpp_punt.Exception{Reason: "a"}),
+		"STN without address":      validateSTN(&vpp_stn.Rule{Interface: "a"}),
+		"DNS without server":       validateDNSCache(&vpp_dns.DNSCache{}),
+		"peer with short key":      validateWireGuardPeer(&vpp_wireguard.Peer{PublicKey: "AAAA", WgIfName: "a", Endpoint: "1.0.0.1"}),
+		"IPFIX, long packets":      validateIPFIX(&vpp_ipfix.IPFIX{PathMtu: 1451}),
+		"flow probe of nothing":    validateFlowProbeFeature(&vpp_ipfix.FlowProbeFeature{Interface: "a"}),
+		"flow records of nothing":  validateFlowProbeParams(&vpp_ipfix.FlowProbeParams{}),
+		"SID without function":     validateLocalSID(&vpp_srv6.LocalSID{Sid: "fd00::1"}),
+		"SID that is IPv4":         validateLocalSID(&vpp_srv6.LocalSID{Sid: "1.0.0.1", EndFunction: &vpp_srv6.LocalSID_BaseEndFunction{}}),
+		"policy without segments":  validatePolicy(&vpp_srv6.Policy{Bsid: "fd00::1"}),
+		"policy with a list twice": validatePolicy(&vpp_srv6.Policy{Bsid: "fd00::1", SegmentLists: []*vpp_srv6.Policy_SegmentList{
+			{Segments: []string{"fd00::2"}}, {Segments: []string{"fd00:0::2"}}}}),
+		"steering by number":     validateSteering(&vpp_srv6.Steering{PolicyRef: &vpp_srv6.Steering_PolicyIndex{}}),
+		"steering of no traffic": validateSteering(&vpp_srv6.Steering{PolicyRef: &vpp_srv6.Steering_PolicyBsid{PolicyBsid: "fd00::1"}}),
+	} {
+		var iv *kvscheduler.InvalidValueError
+		if !errors.As(err, &iv) || len(iv.Fields) != 1 || iv.Fields[0] == "" {
+			t.Errorf("%s: got %v, want an error that names a field", name, err)
+		}
 	}
 }

@@ -9,4 +9,5 @@ const (
 func registerFeatures(r *registrar, f Features) {
 	register(r, xconnectDescriptor(f.XConnects()))
 	register(r, spanDescriptor(f.Spans()))
+	registerLacking(r, f)
 }

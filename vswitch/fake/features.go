@@ -63,3 +63,8 @@ func interfacesOf(v proto.Message) []string {
 	}
 	return nil
 }
+
+// Lacks: the fake has what the kernel has.
+func (v *VSwitch) Lacks(model *models.Model) string {
+	return model.Name() + ": the fake vswitch does not know what that does to packets"
+}

@@ -12,6 +12,7 @@ import (
 )
 
 func runFeatures(t *testing.T, c Config) {
+	t.Run("models", func(t *testing.T) { runModels(t, c) })
 	for _, test := range []struct {
 		name    string
 		values  []proto.Message
