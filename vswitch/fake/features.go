@@ -61,7 +61,7 @@ func interfacesOf(v proto.Message) []string {
 	case *vpp_interfaces.Span:
 		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
 	}
-	return nil
+	return interfacesOfSRv6(v)
 }
 
 // Lacks: the fake has what the kernel has.
