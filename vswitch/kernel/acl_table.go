@@ -142,8 +142,8 @@ var ipv4, ipv6 = aclVersion{"4", "ip", "icmp"}, aclVersion{"6", "ip6", "icmpv6"}
 // sets: sessions by the packets of who opened them; closing are those of TCP that
 // either side is about to end; echoes are those of ping.
 func (v aclVersion) sets() (objects []string) {
-	ports := fmt.Sprintf("typeof iifname . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
-	echo := fmt.Sprintf("typeof iifname . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
+	ports := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
+	echo := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
 	for _, s := range []struct{ name, typ string }{{"sessions", ports}, {"closing", ports}, {"echoes", echo}} {
 		objects = append(objects, fmt.Sprintf("set %s %s %s%s { %s; flags dynamic,timeout; size %d; }",
 			familyBridge, aclTableName, s.name, v.number, s.typ, sessionsOfEach))
@@ -151,8 +151,9 @@ func (v aclVersion) sets() (objects []string) {
 	return objects
 }
 
-// keys of the session of a packet on the side (iifname, oifname) of its device, as
-// one of who opened it and as an answer.
+// keys of the session of a packet on the side (iif, oif) of its device, as one of who
+// opened it and as an answer. Devices are given by index: nft 1.0.6 aborts when it
+// lists sets with names of devices and more.
 func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) {
 	opener = fmt.Sprintf("%s . %s saddr . %[2]s daddr . meta l4proto . th sport . th dport", side, v.ip)
 	answer = fmt.Sprintf("%s . %s daddr . %[2]s saddr . meta l4proto . th dport . th sport", side, v.ip)
@@ -164,7 +165,7 @@ func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) 
 // bridgeChains: later fragments have no ports and pass; without the first, which
 // meets the rules, nobody can use them.
 func bridgeChains() (chains []aclChain) {
-	for _, d := range []struct{ name, side string }{{"in", "iifname"}, {"out", "oifname"}} {
+	for _, d := range []struct{ name, side string }{{"in", "iif"}, {"out", "oif"}} {
 		answers := []string{"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept"}
 		var reflect, forget []string
 		for _, v := range []aclVersion{ipv4, ipv6} {

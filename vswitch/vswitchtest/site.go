@@ -53,6 +53,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("port", func(t *testing.T) { runPort(t, c) })
 	t.Run("scheduler", func(t *testing.T) { runScheduler(t, c) })
 	t.Run("packets", func(t *testing.T) { runPackets(t, c) })
+	t.Run("access lists", func(t *testing.T) { runACLs(t, c) })
 	t.Run("features", func(t *testing.T) { runFeatures(t, c) })
 }
 
