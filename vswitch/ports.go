@@ -27,6 +27,7 @@ type Capabilities struct {
 // methods are in the package documentation.
 type VSwitch interface {
 	Capabilities() Capabilities
+	SRv6() SRv6
 	Features
 
 	Interfaces() Interfaces

@@ -44,6 +44,7 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, bdInterfaceDescriptor(vs.Bridges()))
 	register(&r, fibDescriptor(vs.FIB()))
 	registerFeatures(&r, vs)
+	registerSRv6(&r, vs.SRv6())
 	register(&r, routeDescriptor(vs.Routes()))
 	register(&r, arpDescriptor(vs.Neighbours()))
 	register(&r, vrfTableDescriptor(vs.VRFs()))
