@@ -12,7 +12,6 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
-	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
@@ -76,13 +75,6 @@ func TestLackingValidation(t *testing.T) {
 		"IPFIX, long packets":      validateIPFIX(&vpp_ipfix.IPFIX{PathMtu: 1451}),
 		"flow probe of nothing":    validateFlowProbeFeature(&vpp_ipfix.FlowProbeFeature{Interface: "a"}),
 		"flow records of nothing":  validateFlowProbeParams(&vpp_ipfix.FlowProbeParams{}),
-		"SID without function":     validateLocalSID(&vpp_srv6.LocalSID{Sid: "fd00::1"}),
-		"SID that is IPv4":         validateLocalSID(&vpp_srv6.LocalSID{Sid: "1.0.0.1", EndFunction: &vpp_srv6.LocalSID_BaseEndFunction{}}),
-		"policy without segments":  validatePolicy(&vpp_srv6.Policy{Bsid: "fd00::1"}),
-		"policy with a list twice": validatePolicy(&vpp_srv6.Policy{Bsid: "fd00::1", SegmentLists: []*vpp_srv6.Policy_SegmentList{
-			{Segments: []string{"fd00::2"}}, {Segments: []string{"fd00:0::2"}}}}),
-		"steering by number":     validateSteering(&vpp_srv6.Steering{PolicyRef: &vpp_srv6.Steering_PolicyIndex{}}),
-		"steering of no traffic": validateSteering(&vpp_srv6.Steering{PolicyRef: &vpp_srv6.Steering_PolicyBsid{PolicyBsid: "fd00::1"}}),
 	} {
 		var iv *kvscheduler.InvalidValueError
 		if !errors.As(err, &iv) || len(iv.Fields) != 1 || iv.Fields[0] == "" {

@@ -20,7 +20,6 @@ var lacks = map[*models.Model]string{
 	models.DNSCache:      "a DNS cache: run one on the host, such as dnsmasq",
 	models.WireGuardPeer: "WireGuard: configure it with `wg` on the host, and use the device as interface of type DPDK",
 	models.IPFIX:         ipfix, models.FlowProbeParams: ipfix, models.FlowProbeFeature: ipfix,
-	models.SRv6LocalSID: srv6, models.SRv6Policy: srv6, models.SRv6Steering: srv6, models.SRv6Global: srv6,
 }
 
 const (
@@ -28,7 +27,6 @@ const (
 	ipfix = "IPFIX: run an exporter such as softflowd on the host; its devices are those of this vswitch"
 	punt  = "punting: this vswitch is the network stack of the host, whose processes get the packets for its addresses: " +
 		"let the process listen there, and leave the value out"
-	srv6 = "segment routing: add routes with `encap seg6` and `encap seg6local` on the host"
 )
 
 // Lacks says why the kernel vswitch does not configure values of the model.
