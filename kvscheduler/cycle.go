@@ -63,14 +63,15 @@ func newCycle(x *exec, root *node) *cycle {
 }
 
 // founded tells if a value that exists, and whose dependencies are met, would
-// have them met if it did not hold up what meets them.
+// have them met if it did not hold up what meets them. If nobody could depend on it
+// so far, the rest of its cycle is yet to come.
 func (x *exec) founded(n *node) bool {
 	needed := func(key string) bool { return x.g.HasNeeders(key) }
 	if len(n.deps) == 0 || !needed(n.key) && !slices.ContainsFunc(n.derived, needed) {
 		return true
 	}
 	c := newCycle(x, n)
-	c.existing = true
+	c.existing = !n.is(broken)
 	root := c.collect()
 	c.addStages(root)
 	return root.stage > 0
@@ -181,7 +182,7 @@ func (c *cycle) possible(n *node) bool {
 	if n.want == nil || n.is(leaving) {
 		return false
 	}
-	if n.have == nil && c.x.about[n.baseKey()] == upcoming {
+	if !n.available() && c.x.about[n.baseKey()] == upcoming {
 		return false // it may turn out to be another value
 	}
 	switch n.State() {

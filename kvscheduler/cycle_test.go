@@ -3,17 +3,16 @@ package kvscheduler
 import (
 	"slices"
 	"testing"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// A cycle through derived values that an outside value supports comes down in
-// order when that goes: each derived value before its base value, even if the way
-// to the base value led through it.
-func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
+// newWorld returns an empty world with a scheduler, and what commits to it.
+func newWorld(t *testing.T) (*Scheduler, *world, func(map[string]*spec, ...TxnOption) error) {
 	s := newScheduler(t)
 	w := &world{exists: map[string]spec{}}
 	w.register(s)
-	commit := func(values map[string]*spec) {
-		t.Helper()
+	return s, w, func(values map[string]*spec, opts ...TxnOption) error {
 		txn := s.NewTransaction()
 		for key, sp := range values {
 			if sp == nil {
@@ -22,9 +21,23 @@ func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
 				txn.Put(key, sp.value())
 			}
 		}
-		must(t, txn)
+		_, err := txn.Commit(t.Context(), opts...)
+		return err
 	}
-	commit(map[string]*spec{
+}
+
+// A cycle through derived values that an outside value supports comes down in
+// order when that goes: each derived value before its base value, even if the way
+// to the base value led through it.
+func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
+	_, w, commit := newWorld(t)
+	must := func(values map[string]*spec) {
+		t.Helper()
+		if err := commit(values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(map[string]*spec{
 		"k/0": {},
 		"k/1": {Items: []string{"a", "b"}},
 		"k/2": {Deps: []string{"r/1"}, Items: []string{"a", "e"}}, // e needs b of k/1
@@ -34,7 +47,7 @@ func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
 		t.Fatalf("there are %q", content(w.exists))
 	}
 	w.ops = nil
-	commit(map[string]*spec{"k/1": nil})
+	must(map[string]*spec{"k/1": nil})
 	if got := content(w.exists); !slices.Equal(got, []string{`k/0 {"V":0}`}) {
 		t.Errorf("left are %q", got)
 	}
@@ -53,4 +66,137 @@ func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
 			t.Errorf("%s after %s: %q", before[0], before[1], w.ops)
 		}
 	}
+}
+
+// The one member of a cycle that is left, because its deletion failed, counts on
+// the others as they do on it: all of them come back together.
+func TestCycleComesBackAroundMemberThatCouldNotBeDeleted(t *testing.T) {
+	members := map[string]*spec{"k/1": {Deps: []string{"r/2"}}, "r/0": {Deps: []string{"k/1"}}, "r/2": {Deps: []string{"r/0"}}}
+	for name, again := range map[string]struct {
+		request map[string]*spec
+		opts    []TxnOption
+	}{
+		"full resync":           {members, []TxnOption{WithResync(FullResync)}},
+		"downstream resync":     {nil, []TxnOption{WithResync(DownstreamResync)}},
+		"request of all":        {members, nil},
+		"request of the member": {map[string]*spec{"r/2": members["r/2"]}, nil},
+		"change of another":     {map[string]*spec{"r/0": {V: 1, Deps: []string{"k/1"}}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, w, commit := newWorld(t)
+			if err := commit(members); err != nil {
+				t.Fatal(err)
+			}
+			failing := []string{"DELETE r/0", "DELETE r/2"}
+			w.outcome = func(op, key string) outcome {
+				if len(failing) > 0 && op+" "+key == failing[0] {
+					failing = failing[1:]
+					return failsBefore
+				}
+				return succeeds
+			}
+			if err := commit(map[string]*spec{"r/2": nil}, WithRevert()); err == nil || len(failing) > 0 || len(w.exists) != 1 {
+				t.Fatalf("error %v, calls %q, left are %q", err, w.ops, content(w.exists))
+			}
+			w.outcome, w.ops = nil, nil
+			if err := commit(again.request, again.opts...); err != nil {
+				t.Error(err)
+			}
+			if len(w.exists) != len(members) || slices.Contains(w.ops, "DELETE r/2") {
+				t.Errorf("calls %q, there are %q", w.ops, content(w.exists))
+			}
+		})
+	}
+}
+
+// A revert first deletes who would depend on a value whose deletion failed: on the
+// way to it, r/1, which needs derived values of k/1, was only about to be deleted.
+func TestRevertDeletesFirstWhoDependsOnWhatWasHalfDeleted(t *testing.T) {
+	_, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{
+		"r/0": {},
+		"k/0": {},
+		"k/1": {Deps: []string{"k/0", "any:r/"}, Items: []string{"a", "b"}}, // b needs k/0
+		"r/1": {Deps: []string{"any:d/k1/"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := content(w.exists)
+	w.ops = nil
+	w.outcome = func(op, key string) outcome {
+		if op == "DELETE" && key == "d/k1/b" {
+			w.outcome = nil
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/0": {V: 1}}, WithRevert()); err == nil {
+		t.Error("no error")
+	}
+	want := []string{"DELETE d/k1/a", "DELETE d/k1/b", "DELETE r/1", "CREATE d/k1/a", "CREATE r/1"}
+	if !slices.Equal(w.ops, want) {
+		t.Errorf("calls\n  %q, want\n  %q", w.ops, want)
+	}
+	if after := content(w.exists); !slices.Equal(after, before) {
+		t.Errorf("reverted to %q, was %q", after, before)
+	}
+}
+
+// A value that failed, and that the transaction is going to change, is not counted
+// on as a member of the cycle that it was in.
+func TestCycleDoesNotCountOnFailedMemberThatIsAboutToChange(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/2": {}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op == "DELETE" && key == "d/r1/a" {
+			return failsAfter
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{
+		"k/2": {Deps: []string{"r/1", "k/1"}}, // k/1 is missing, r/1 has to go
+		"r/1": {Deps: []string{"k/2"}, Items: []string{"a"}},
+	}); err == nil {
+		t.Fatal("no error")
+	}
+	w.outcome = nil
+	w.between = func(op, key string) {
+		if n, _ := s.graph.Get("k/2"); op+" "+key == "UPDATE r/1" && n.State() == pb.ValueState_CONFIGURED {
+			t.Error("k/2 counts on r/1, which does not need it any more")
+		}
+	}
+	w.ops = nil
+	if err := commit(map[string]*spec{"k/1": {}, "r/1": {V: 1, Deps: []string{"k/1"}, Items: []string{"a"}}}); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(w.ops, "UPDATE r/1") {
+		t.Errorf("calls %q", w.ops)
+	}
+	wantState(t, s, "k/2", pb.ValueState_CONFIGURED)
+}
+
+// Nobody may depend on a value whose deletion failed, nor on what is found of it.
+func TestPropertyOfHalfDeletedValueIsNotDependedOn(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/0": {Items: []string{"p"}}, "r/1": {Deps: []string{"p/k0/p"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op == "DELETE" && key == "k/0" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/0": nil}); err == nil {
+		t.Fatal("no error")
+	}
+	wantState(t, s, "r/1", pb.ValueState_PENDING, "0 p/k0/p")
+	w.outcome = nil
+	if err := commit(map[string]*spec{"k/0": {Items: []string{"p"}}}); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, s, "p/k0/p", pb.ValueState_CONFIGURED)
+	wantState(t, s, "r/1", pb.ValueState_CONFIGURED)
 }

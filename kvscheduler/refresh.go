@@ -253,7 +253,10 @@ func (r *refresh) foundDerived(base *node) {
 				base = x.mut(base)
 				base.derived = slices.Insert(slices.Clone(base.derived), i, kv.Key)
 			}
-			r.gained = append(r.gained, kv.Key)
+			n.set(base.flags & broken) // then it goes or is repaired with its base value
+			if n.available() {
+				r.gained = append(r.gained, kv.Key)
+			}
 			continue
 		}
 		if n.have != nil && !n.is(unknown) && (n.have == kv.Value || proto.Equal(n.have, kv.Value)) {

@@ -309,6 +309,9 @@ func (x *exec) revert() {
 	}
 	x.readFailed(false)
 	forward := len(x.errs)
+	for _, e := range x.errs[:forward] {
+		x.cutBroken(e.Key)
+	}
 	for i := len(x.order) - 1; i >= 0; i-- {
 		key := x.order[i]
 		old, ok := x.before.Get(key)
@@ -356,6 +359,19 @@ func (x *exec) revert() {
 		}
 	}
 	x.forward = forward
+}
+
+// cutBroken deletes those who kept counting on a value whose deletion failed: the
+// revert stopped their own.
+func (x *exec) cutBroken(key string) {
+	if n := x.get(key); n == nil || !n.is(broken) {
+		return
+	}
+	for _, dependent := range x.g.Needers(nil, key) {
+		if n := x.get(dependent); n.available() {
+			_ = x.updateDependent(dependent, false)
+		}
+	}
 }
 
 // failedForward tells if the key failed before the revert, but not in it.
