@@ -88,6 +88,9 @@ func DHCPLeaseKey(iface string) string { return vppIf + "dhcp-lease/" + iface }
 // BDInterfaceKey binds an interface to a bridge domain.
 func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interface/" + iface }
 
+// ProxyARPInterfaceKey is derived for each interface that answers for others.
+func ProxyARPInterfaceKey(iface string) string { return "vpp/proxyarp/interface/" + iface }
+
 // ACLInterfacePrefix starts the keys that bind access lists to interfaces.
 const ACLInterfacePrefix = "vpp/acl/"
 

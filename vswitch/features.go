@@ -17,6 +17,7 @@ type Features interface {
 	// Spans are the mirrored interfaces: the other one sends a copy of every frame
 	// that the first one receives, sends, or both. Both exist.
 	Spans() Values[*vpp_interfaces.Span]
+	ProxyARP() ProxyARP
 
 	// Lacks says, for people, what of a model without methods here the vswitch does
 	// not do, and what to use instead.

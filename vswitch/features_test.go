@@ -44,6 +44,10 @@ func TestFeatureValidation(t *testing.T) {
 	}
 }
 
+func (noVSwitch) ProxyARP() ProxyARP { return noProxyARP{} }
+
+type noProxyARP struct{ ProxyARP }
+
 func (noVSwitch) Lacks(*models.Model) string { return "" }
 
 // What a vswitch lacks is validated all the same.

@@ -16,7 +16,6 @@ import (
 // would need.
 func registerLacking(r *registrar, f Features) {
 	lacking(r, f, "vpp-abf", models.ABF, validateABF)
-	lacking(r, f, "vpp-proxy-arp", models.ProxyARP, validateProxyARP)
 	lacking(r, f, "vpp-ip-scan-neighbor", models.IPScanNeighbor, validateNothing[*vpp_l3.IPScanNeighbor])
 	lacking(r, f, "dhcp-proxy", models.DHCPProxy, validateDHCPProxy)
 	lacking(r, f, "vpp-l3xc", models.L3XConnect, validateL3XConnect)

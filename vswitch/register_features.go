@@ -2,12 +2,16 @@ package vswitch
 
 // Names of the descriptors of features.
 const (
-	XConnectDescriptor = "vpp-xconnect"
-	SpanDescriptor     = "vpp-span"
+	XConnectDescriptor          = "vpp-xconnect"
+	SpanDescriptor              = "vpp-span"
+	ProxyARPDescriptor          = "vpp-proxy-arp"
+	ProxyARPInterfaceDescriptor = "vpp-proxy-arp-interface"
 )
 
 func registerFeatures(r *registrar, f Features) {
 	register(r, xconnectDescriptor(f.XConnects()))
 	register(r, spanDescriptor(f.Spans()))
+	register(r, proxyARPDescriptor(f.ProxyARP()))
+	register(r, proxyARPInterfaceDescriptor(f.ProxyARP()))
 	registerLacking(r, f)
 }

@@ -3,9 +3,11 @@ package fake
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
@@ -52,6 +54,45 @@ func (p features[V]) Delete(ctx context.Context, value V) error {
 }
 
 func (p features[V]) List(ctx context.Context, _ []V) ([]V, error) { return list(ctx, p.v, p.table) }
+
+// proxyARP notes the interfaces apart from the ranges.
+type proxyARP struct{ features[*vpp_l3.ProxyARP] }
+
+func (v *VSwitch) ProxyARP() vswitch.ProxyARP { return proxyARP{features[*vpp_l3.ProxyARP]{v}} }
+
+func (p proxyARP) Create(ctx context.Context, value *vpp_l3.ProxyARP) error {
+	return p.v.do(ctx, func(n *Node) error {
+		key := models.ProxyARP.KeyPrefix()
+		was, _ := n.features[key].(*vpp_l3.ProxyARP)
+		n.features[key] = &vpp_l3.ProxyARP{Ranges: proto.CloneOf(value).GetRanges(), Interfaces: was.GetInterfaces()}
+		return nil
+	})
+}
+
+func (p proxyARP) AddInterface(ctx context.Context, name string) error {
+	return p.v.do(ctx, func(n *Node) error {
+		value, _ := n.features[models.ProxyARP.KeyPrefix()].(*vpp_l3.ProxyARP)
+		if _, err := n.iface(name); err != nil || value == nil {
+			return fmt.Errorf("proxy ARP on interface %q: the interface or the ranges do not exist", name)
+		}
+		n.removeProxyARP(name)
+		value.Interfaces = append(value.Interfaces, &vpp_l3.ProxyARP_Interface{Name: name})
+		return nil
+	})
+}
+
+func (p proxyARP) RemoveInterface(ctx context.Context, name string) error {
+	return p.v.do(ctx, func(n *Node) error {
+		n.removeProxyARP(name)
+		return nil
+	})
+}
+
+func (n *Node) removeProxyARP(name string) {
+	if value, ok := n.features[models.ProxyARP.KeyPrefix()].(*vpp_l3.ProxyARP); ok {
+		value.Interfaces = slices.DeleteFunc(value.Interfaces, func(i *vpp_l3.ProxyARP_Interface) bool { return i.GetName() == name })
+	}
+}
 
 // interfacesOf returns the interfaces that a value of a feature needs.
 func interfacesOf(v proto.Message) []string {

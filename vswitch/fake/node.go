@@ -217,6 +217,7 @@ func (n *Node) removeInterface(name string) {
 	for _, b := range n.bridges {
 		delete(b.bound, name)
 	}
+	n.removeProxyARP(name)
 	maps.DeleteFunc(n.features, func(_ string, v proto.Message) bool { return slices.Contains(interfacesOf(v), name) })
 	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.routes, func(_ string, r *vpp_l3.Route) bool { return r.GetOutgoingInterface() == name })

@@ -5,8 +5,7 @@ import "github.com/contiv/contiv/models"
 // lacks are the models that the kernel vswitch has nothing for, and what to do
 // instead.
 var lacks = map[*models.Model]string{
-	models.ABF:      "forwarding by access lists: add routes to the destinations, or policy rules (`ip rule`) on the host",
-	models.ProxyARP: "proxy ARP: set the sysctl net.ipv4.conf.<device>.proxy_arp on the host",
+	models.ABF: "forwarding by access lists: add routes to the destinations, or policy rules (`ip rule`) on the host",
 	models.IPScanNeighbor: "scans of neighbours: the Linux kernel probes the neighbours that are used by itself; " +
 		"the sysctls net.ipv4.neigh.<device>.* say how",
 	models.DHCPProxy:  "a DHCP proxy: run a relay such as dhcrelay on the host",

@@ -8,6 +8,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -25,6 +26,7 @@ func runFeatures(t *testing.T, c Config) {
 			tap("a"), tap("b"), tap("c"), span("a", "b", vpp_interfaces.Span_BOTH), span("a", "c", vpp_interfaces.Span_RX),
 			span("b", "c", vpp_interfaces.Span_TX), crossConnect("a", "b"),
 		}, testSpan},
+		{"proxy ARP", []proto.Message{tap("a"), tap("b"), answerFor("10.50.0.70-10.50.0.80", "a", "b")}, testProxyARP},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, test.values) })
@@ -130,6 +132,41 @@ func testSpan(t *testing.T, c Config) {
 	wantPing(t, "after a change", h1, "10.50.0.9")
 	both.want("no more copies", 0, 0)
 	received.want("answers", 0, 1)
+}
+
+func answerFor(addrs string, interfaces ...string) *vpp_l3.ProxyARP {
+	first, last, _ := strings.Cut(addrs, "-")
+	p := &vpp_l3.ProxyARP{Ranges: []*vpp_l3.ProxyARP_Range{{FirstIpAddr: first, LastIpAddr: last}}}
+	for _, name := range interfaces {
+		p.Interfaces = append(p.Interfaces, &vpp_l3.ProxyARP_Interface{Name: name})
+	}
+	return p
+}
+
+// Two hosts believe that they are on the same link.
+func testProxyARP(t *testing.T, c Config) {
+	b := newBench(t, c)
+	base := []proto.Message{
+		tap("a", "10.50.0.9/24"), tap("b"),
+		&vpp_l3.Route{DstNetwork: "10.50.0.77/32", OutgoingInterface: "b"},
+	}
+	b.resync(base...)
+	h1 := b.host("a", "10.50.0.1/24")
+	b.host("b", "10.50.0.77/24")
+	wantNoPing(t, "before", h1, "10.50.0.77")
+	b.resync(append(base, answerFor("10.50.0.1-10.50.0.80", "a", "b"))...)
+	wantPing(t, "with proxy ARP", h1, "10.50.0.77")
+	down, up := tap("a", "10.50.0.9/24"), tap("a", "10.50.0.9/24")
+	down.Enabled = false
+	b.put(down)
+	b.put(up)
+	h1.Exec(t, "ip neigh flush dev eth0")
+	wantPing(t, "after the interface was disabled", h1, "10.50.0.77")
+	b.resync(append(base, answerFor("10.50.0.1-10.50.0.76", "a", "b"))...)
+	h1.Exec(t, "ip neigh flush dev eth0")
+	wantNoPing(t, "out of the range", h1, "10.50.0.77")
+	b.resync(append(base, answerFor("10.50.0.1-10.50.0.80", "b"))...)
+	wantNoPing(t, "on another interface", h1, "10.50.0.77")
 }
 
 // pingCounter counts the ping packets that a host sees, whoever they are for.
