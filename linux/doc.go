@@ -8,6 +8,7 @@
 //	               └─> linux/interface/state/<name>/UP              ◄─┤ need
 //	             config/linux/l3/v2/{arp,route}/… ────────────────────┘
 //	             linux/interface/host-name/<device>   obtained: what others made in the own namespace
+//	             config/linux/iptables/v2/rulechain/<name>        by the programs iptables and ip6tables
 //
 //	scheduler ──Create/Update/Delete──> descriptors ──netlink, in the namespace──> kernel
 //	scheduler <──Retrieve, RetrieveKeys── descriptors <──one dump per namespace──── kernel
@@ -22,7 +23,9 @@
 //   - an address by its address protocol 121 (IFA_PROTO; Linux 5.18 and newer),
 //     on older kernels by being on a device of ours;
 //   - a route by its route protocol 121;
-//   - a neighbour by being permanent on a device of ours.
+//   - a neighbour by being permanent on a device of ours;
+//   - a chain of iptables by the comment of its first rule, which does nothing
+//     and also tells if the other rules are still those that were asked for.
 //
 // Devices of type EXISTING are not ours: they carry no mark, are never removed,
 // renamed or set down, and keep the addresses that others gave them. Routes and

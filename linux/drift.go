@@ -167,6 +167,9 @@ func (b *batch) drift(i *inventory) *drift {
 		}
 	}
 	for ns := range b.gone {
+		for key := range i.ruleChainsIn(ns) {
+			d.add("network namespace of a rule chain is gone", key)
+		}
 		for index, name := range i.devicesIn(ns) {
 			if e, ok := i.on(deviceID{ns, index}); ok {
 				d.add(fmt.Sprintf("network namespace of %s is gone", name), e.keys()...)

@@ -19,6 +19,12 @@ var (
 	ErrNoDevice = errors.New("device does not exist")
 	// ErrForeignRoute says that a route of somebody else is in the place of ours.
 	ErrForeignRoute = errors.New("another route is in its place")
+	// ErrForeignChain says that a chain of iptables has the name of ours, but not
+	// our mark.
+	ErrForeignChain = errors.New("another chain has this name")
+	// ErrPolicyTaken says that two rule chains want different default policies
+	// for one built-in chain.
+	ErrPolicyTaken = errors.New("default policies contradict each other")
 	// ErrLoopbackTaken says that two interfaces of type LOOPBACK share a
 	// network namespace.
 	ErrLoopbackTaken = errors.New("loopback is configured by another interface")

@@ -20,6 +20,13 @@ type inventory struct {
 	mu         sync.Mutex
 	interfaces map[string]*entry   // by logical name
 	devices    map[deviceID]string // logical name
+	ruleChains map[string]placedChain
+}
+
+// placedChain is a rule chain and the namespace that it is in.
+type placedChain struct {
+	value *ruleChain
+	ns    nsID
 }
 
 // deviceID identifies a device for as long as it exists.
@@ -40,7 +47,7 @@ type entry struct {
 type onDevice = entry
 
 func newInventory() *inventory {
-	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}}
+	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}, ruleChains: map[string]placedChain{}}
 }
 
 // put remembers that the interface is configured on the device.
@@ -123,13 +130,16 @@ func (i *inventory) devicesIn(ns nsID) map[int]string {
 	return names
 }
 
-// namespaces returns a reference to each namespace with interfaces.
+// namespaces returns a reference to each namespace with interfaces or rule chains.
 func (i *inventory) namespaces() map[nsID]*linux_namespace.NetNamespace {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	refs := map[nsID]*linux_namespace.NetNamespace{}
 	for _, e := range i.interfaces {
 		refs[e.device.ns] = e.value.GetNamespace()
+	}
+	for _, c := range i.ruleChains {
+		refs[c.ns] = c.value.GetNamespace()
 	}
 	return refs
 }
@@ -173,6 +183,37 @@ func (i *inventory) noteARP(key string, arp *linux_l3.ARPEntry) {
 
 func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { delete(e.arps, key) })
+}
+
+func (i *inventory) putRuleChain(key string, v *ruleChain, ns nsID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ruleChains[key] = placedChain{v, ns}
+}
+
+func (i *inventory) removeRuleChain(key string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.ruleChains, key)
+}
+
+func (i *inventory) clearRuleChains() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.ruleChains)
+}
+
+// ruleChainsIn returns the rule chains of a namespace by key.
+func (i *inventory) ruleChainsIn(ns nsID) map[string]*ruleChain {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	chains := map[string]*ruleChain{}
+	for key, c := range i.ruleChains {
+		if c.ns == ns {
+			chains[key] = c.value
+		}
+	}
+	return chains
 }
 
 func (i *inventory) update(name string, change func(*entry)) {

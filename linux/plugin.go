@@ -33,6 +33,8 @@ type Plugin struct {
 	namespaces *namespaces
 	inventory  *inventory
 	nsids      *nsids
+	// firewallMu is held while rule chains are changed or looked at by Watch.
+	firewallMu sync.Mutex
 
 	closeOnce sync.Once
 	// notify pushes obtained values; set by Register.
@@ -80,6 +82,7 @@ func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 		func() error { return kvscheduler.Register(s, p.addressDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.arpDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.routeDescriptor()) },
+		func() error { return kvscheduler.Register(s, p.ruleChainDescriptor()) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register the linux descriptors: %w", err)

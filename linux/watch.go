@@ -46,21 +46,34 @@ var eventGroups = []uint{
 //	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
 //	                                                                 └─> PushSBNotification(host names)
 //
+// A second socket like this one tells of nftables, below iptables.
+//
 // Changes are compared with what is to be there when they are collected, so that
 // what we do ourselves is not reported. Removed devices and lost addresses take
 // routes and neighbours with them without the kernel telling so: then all keys
 // on the device are reported.
 func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
-	socket, err := p.listen()
+	socket, err := p.listen(unix.NETLINK_ROUTE, eventGroups...)
 	if err != nil {
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	defer socket.Close()
+	rules, err := p.listen(unix.NETLINK_NETFILTER, nfnlGroupNFTables)
+	if err != nil {
+		return fmt.Errorf("listen to changes of nftables: %w", err)
+	}
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	w := &watcher{p: p, report: report, socket: socket, batch: newBatch()}
 	w.batch.hostNames = true // push all that there is
 	w.updateOwnNSID()
+	ruleErr := make(chan error, 1)
+	go func() {
+		ruleErr <- p.watchRules(ctx, rules, report)
+		socket.Close() // without one of them, Watch ends
+	}()
 	err = w.run()
+	rules.Close()
+	err = errors.Join(err, <-ruleErr)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -69,17 +82,17 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 
 // listen opens a socket that gets the events of all namespaces that are tracked.
 // A socket in each of them would keep them alive.
-func (p *Plugin) listen() (*os.File, error) {
+func (p *Plugin) listen(protocol int, groups ...uint) (*os.File, error) {
 	fd := -1
 	err := p.namespaces.own.enter(func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	for _, group := range eventGroups {
+	for _, group := range groups {
 		addr.Groups |= 1 << (group - 1)
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1); err != nil {
@@ -118,7 +131,7 @@ func (w *watcher) run() error {
 		if err := w.socket.SetReadDeadline(w.flushAt); err != nil {
 			return err
 		}
-		n, ns, err := w.receive(buffer, control)
+		n, ns, err := receive(w.socket, buffer, control)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			w.flush()
@@ -143,8 +156,8 @@ func (w *watcher) run() error {
 
 // receive returns the length of a datagram and the number of the namespace that
 // it comes from, -1 for the agent's own.
-func (w *watcher) receive(buffer, control []byte) (n, nsid int, err error) {
-	conn, err := w.socket.SyscallConn()
+func receive(socket *os.File, buffer, control []byte) (n, nsid int, err error) {
+	conn, err := socket.SyscallConn()
 	if err != nil {
 		return 0, 0, err
 	}

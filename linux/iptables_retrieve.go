@@ -1,0 +1,151 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+)
+
+// retrieveRuleChains reads our chains out of the agent's namespace, of those that
+// expected chains are in, and of those with interfaces of ours.
+func (p *Plugin) retrieveRuleChains(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
+	refs := p.inventory.namespaces()
+	refs[p.namespaces.own.id] = nil
+	p.inventory.clearRuleChains()
+	items, err := p.readRuleChains(ctx, expected, refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		if ns, err := p.namespaces.identify(item.Value.GetNamespace()); err == nil {
+			p.inventory.putRuleChain(item.Key, item.Value, ns)
+		}
+	}
+	return items, nil
+}
+
+func (p *Plugin) retrieveRuleChainKeys(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
+	items, err := p.readRuleChains(ctx, expected, map[nsID]*linux_namespace.NetNamespace{})
+	wanted := make(map[string]bool, len(expected))
+	for _, item := range expected {
+		wanted[item.Key] = true
+	}
+	return slices.DeleteFunc(items, func(item ruleChainItem) bool { return !wanted[item.Key] }), err
+}
+
+// readRuleChains reads the given namespaces, and those of the expected chains.
+func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, refs map[nsID]*linux_namespace.NetNamespace) ([]ruleChainItem, error) {
+	wanted := map[nsID]map[string]*ruleChain{} // by logical name
+	for _, item := range expected {
+		id, err := p.namespaces.identify(item.Value.GetNamespace())
+		if errors.Is(err, ErrNamespaceGone) || errors.Is(err, kvscheduler.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("retrieve rule chain %q: %w", item.Value.GetName(), err)
+		}
+		refs[id] = item.Value.GetNamespace()
+		if wanted[id] == nil {
+			wanted[id] = map[string]*ruleChain{}
+		}
+		wanted[id][item.Value.GetName()] = item.Value
+	}
+	found := map[string]ruleChainItem{}
+	for id, ref := range refs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := p.readFirewalls(ctx, ref, func(v *ruleChain, t ipTable) {
+			want := wanted[id][v.GetName()]
+			v.Namespace = ref
+			if v = describeRuleChain(v, t, want); v == nil {
+				return
+			}
+			key := models.Key(v)
+			// Of several chains of one name, the one in the right place counts.
+			if _, twice := found[key]; !twice || want != nil && samePlace(v, want) {
+				found[key] = ruleChainItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
+			}
+		})
+		if err != nil && !errors.Is(err, ErrNamespaceGone) {
+			return nil, fmt.Errorf("retrieve rule chains: %w", err)
+		}
+	}
+	items := make([]ruleChainItem, 0, len(found))
+	for _, item := range found {
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b ruleChainItem) int { return strings.Compare(a.Key, b.Key) })
+	return items, nil
+}
+
+// readFirewalls calls read with each chain of ours in a namespace, and its table.
+func (p *Plugin) readFirewalls(ctx context.Context, ref *linux_namespace.NetNamespace, read func(*ruleChain, ipTable)) error {
+	ns, err := p.namespaces.acquire(ref)
+	if err != nil {
+		return err
+	}
+	defer p.namespaces.release(ns)
+	for protocol := range linux_iptables.RuleChain_Protocol_name {
+		f := &firewall{ns: ns, protocol: linux_iptables.RuleChain_Protocol(protocol)}
+		tables, err := f.tables(ctx)
+		if err != nil {
+			return fmt.Errorf("in %s: %w", ns.name, err)
+		}
+		for name, t := range tables {
+			table, known := linux_iptables.RuleChain_Table_value[strings.ToUpper(name)]
+			if !known {
+				continue
+			}
+			for chain, c := range t {
+				mark, ours := c.mark()
+				if !ours {
+					continue
+				}
+				v := &ruleChain{
+					Name: mark.name, Protocol: f.protocol, Table: linux_iptables.RuleChain_Table(table),
+					ChainType: mark.chainType, DefaultPolicy: mark.policy, Rules: c.contents(),
+				}
+				if mark.chainType == linux_iptables.RuleChain_CUSTOM {
+					v.ChainName = chain
+				}
+				if chainName(v) == chain {
+					p.listenTo(ns)
+					read(v, t)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// describeRuleChain returns the chain as it is, in the words of the wanted one if
+// that is what became of it; nil if packets do not come to a wanted chain.
+func describeRuleChain(v *ruleChain, t ipTable, want *ruleChain) *ruleChain {
+	if want == nil || !samePlace(v, want) {
+		return v
+	}
+	c := t[chainName(v)]
+	v.Namespace, v.Interfaces, v.ChainName = want.GetNamespace(), want.GetInterfaces(), want.GetChainName()
+	if mark, _ := c.mark(); mark.seal == sealOf(want.GetRules(), c.contents()) {
+		v.Rules = want.GetRules()
+	}
+	builtin := builtinChain(v)
+	if builtin == "" {
+		return v
+	}
+	if !slices.Contains(t.jumps(builtin), chainName(v)) {
+		return nil
+	}
+	if v.GetDefaultPolicy() != linux_iptables.RuleChain_NONE {
+		v.DefaultPolicy = linux_iptables.RuleChain_Policy(linux_iptables.RuleChain_Policy_value[t[builtin].policy])
+	}
+	return v
+}

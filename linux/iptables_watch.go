@@ -1,0 +1,132 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"golang.org/x/sys/unix"
+)
+
+// ruleWatcher notices when others change the tables of iptables. It belongs to one
+// goroutine. The programs that have no nftables below tell nobody of a change:
+// then the next resync finds it.
+type ruleWatcher struct {
+	p       *Plugin
+	report  func(reason string, keys ...string)
+	socket  *os.File
+	touched map[nsID]bool
+	flushAt time.Time // zero: nothing to check
+}
+
+// watchRules returns an error when the socket fails or is closed.
+func (p *Plugin) watchRules(ctx context.Context, socket *os.File, report func(reason string, keys ...string)) error {
+	w := &ruleWatcher{p: p, report: report, socket: socket, touched: map[nsID]bool{}}
+	buffer, control := make([]byte, 1<<16), make([]byte, 256)
+	for {
+		if err := socket.SetReadDeadline(w.flushAt); err != nil {
+			return err
+		}
+		n, nsid, err := receive(socket, buffer, control)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.check(ctx)
+			continue
+		case errors.Is(err, unix.ENOBUFS): // events were lost
+			for ns := range p.inventory.namespaces() {
+				w.touched[ns] = true
+			}
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		default:
+			w.handle(buffer[:n], nsid)
+		}
+		if w.flushAt.IsZero() && len(w.touched) > 0 {
+			w.flushAt = time.Now().Add(p.driftDelay)
+		}
+		if !w.flushAt.IsZero() && time.Now().After(w.flushAt) { // events keep coming
+			w.check(ctx)
+		}
+	}
+}
+
+// handle notes in which namespace tables of iptables have changed.
+func (w *ruleWatcher) handle(data []byte, nsid int) {
+	ns, known := w.p.namespaces.own.id, true
+	if nsid != -1 {
+		ns, known = w.p.nsids.lookup(nsid)
+	}
+	if !known || w.touched[ns] {
+		return
+	}
+	messages, err := syscall.ParseNetlinkMessage(data)
+	if err != nil {
+		w.p.log.Warn("nftables event cannot be read", "err", err)
+		return
+	}
+	for _, m := range messages {
+		if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
+			continue
+		}
+		family, table := nftTableOf(m.Data)
+		if (family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6) && slices.Contains(firewallTables, table) {
+			w.touched[ns] = true
+		}
+	}
+}
+
+// check reports the rule chains that are not as they were set.
+func (w *ruleWatcher) check(ctx context.Context) {
+	touched := w.touched
+	w.touched, w.flushAt = map[nsID]bool{}, time.Time{}
+	for ns := range touched {
+		keys, err := w.changed(ctx, ns)
+		if err != nil && !errors.Is(err, ErrNamespaceGone) && ctx.Err() == nil {
+			w.p.log.Warn("rule chains cannot be checked", "err", err)
+		}
+		if len(keys) > 0 {
+			slices.Sort(keys)
+			reason := "rule chain of iptables was changed"
+			if len(keys) > 1 {
+				reason = fmt.Sprintf("%d rule chains of iptables were changed", len(keys))
+			}
+			w.p.log.Info("drift noticed", "reason", reason, "keys", keys)
+			w.report(reason, keys...)
+		}
+	}
+}
+
+// changed returns the keys of the chains in a namespace that differ.
+func (w *ruleWatcher) changed(ctx context.Context, ns nsID) ([]string, error) {
+	w.p.firewallMu.Lock()
+	defer w.p.firewallMu.Unlock()
+	chains := w.p.inventory.ruleChainsIn(ns)
+	if len(chains) == 0 {
+		return nil, nil
+	}
+	var items []ruleChainItem
+	for key, v := range chains {
+		items = append(items, ruleChainItem{Key: key, Value: v})
+	}
+	found, err := w.p.readRuleChains(ctx, items, map[nsID]*linux_namespace.NetNamespace{})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range found {
+		if want := chains[item.Key]; want != nil && equivalentRuleChains(item.Value, want) {
+			delete(chains, item.Key)
+		}
+	}
+	return slices.Collect(maps.Keys(chains)), nil
+}
+
+// nfnlGroupNFTables is NFNLGRP_NFTABLES.
+const nfnlGroupNFTables = 7
