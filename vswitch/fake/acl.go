@@ -21,7 +21,8 @@ type Packet struct {
 	// Ports of TCP and UDP; ICMP has its type and code there.
 	SrcPort, DstPort uint16
 	TCPFlags         uint8
-	// SrcMAC counts where the packet enters first.
+	// SrcMAC is what MAC-IP lists ask for where the packet enters first; without one,
+	// they do not.
 	SrcMAC [6]byte
 }
 
@@ -153,7 +154,7 @@ func (n *Node) Trace(from string, p Packet) Trace {
 func (t *tracer) passes(n *Node, iface string, egress bool) bool {
 	packet := t.packet
 	packet.Src, packet.Dst = t.Src, t.dst
-	if !egress {
+	if !egress && packet.SrcMAC != [6]byte{} {
 		if list, action := n.acl.decide(iface, false, true, packet); action == vpp_acl.ACL_Rule_DENY {
 			t.drop(n, "MAC-IP list %s denies it on %s", list, iface)
 			return false

@@ -19,6 +19,9 @@ type (
 func list(name, interfaces string, rules ...*aclRule) *vpp_acl.ACL {
 	acl := &vpp_acl.ACL{Name: name, Rules: rules, Interfaces: &vpp_acl.ACL_Interfaces{}}
 	for at := range strings.SplitSeq(interfaces, ", ") {
+		if at == "" {
+			continue
+		}
 		if iface, ok := strings.CutSuffix(at, " out"); ok {
 			acl.Interfaces.Egress = append(acl.Interfaces.Egress, iface)
 		} else {

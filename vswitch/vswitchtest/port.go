@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -147,6 +148,8 @@ func (p port) create(v proto.Message) {
 		err = p.vs.NAT().AddPool(ctx, v)
 	case *contiv_nat.SourceNAT66:
 		err = p.vs.NAT66().Create(ctx, v)
+	case *vpp_acl.ACL:
+		err = p.createACL(v)
 	}
 	if err != nil {
 		p.t.Errorf("creating %s: %v", models.Key(v), err)
@@ -187,6 +190,8 @@ func (p port) delete(v proto.Message) {
 		err = p.vs.NAT().RemovePool(ctx, v)
 	case *contiv_nat.SourceNAT66:
 		err = p.vs.NAT66().Delete(ctx, v)
+	case *vpp_acl.ACL:
+		err = p.deleteACL(v)
 	}
 	if err != nil {
 		p.t.Errorf("deleting %s: %v", models.Key(v), err)
@@ -224,6 +229,7 @@ func (p port) list(expected []proto.Message) map[string]proto.Message {
 		return p.vs.NAT().ListPools(ctx, e)
 	})
 	add(p.t, found, expected, func(e []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) { return p.vs.NAT66().List(ctx, e) })
+	add(p.t, found, expected, func(e []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) { return p.vs.ACLs().List(ctx, e) })
 	return found
 }
 

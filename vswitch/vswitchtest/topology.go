@@ -88,6 +88,9 @@ func (t Topology) Values() []proto.Message {
 		&vpp_nat.Nat44Interface{Name: t.NIC, NatOutside: true, OutputFeature: true},
 		&vpp_nat.Nat44AddressPool{FirstIp: t.NodeIP(), VrfId: vswitch.AllVRFs},
 	)
+	for _, l := range t.accessLists() {
+		add(l)
+	}
 	if t.NAT66 {
 		add(&contiv_nat.SourceNAT66{Interface: t.NIC, Address: fmt.Sprintf("fd00:16::%d", t.Node)})
 	}
