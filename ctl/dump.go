@@ -157,7 +157,9 @@ func content(m proto.Message) string {
 	if err != nil {
 		return err.Error()
 	}
-	var kv struct{ Value struct{ ProtoMsgData json.RawMessage } }
+	var kv struct {
+		Value struct{ ProtoMsgData json.RawMessage }
+	}
 	if err := json.Unmarshal(data, &kv); err != nil {
 		return err.Error()
 	}
