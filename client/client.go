@@ -49,8 +49,8 @@ func (c *Client) Close() error { return c.close() }
 // the selectors is a key or, if it ends with "/", the beginning of keys; without any, all
 // values are returned.
 //
-// Over etcd, values that cannot be decoded are told in the error, which comes with the
-// others then.
+// Over etcd, an *UndecodableError comes with the values if there are others that cannot
+// be decoded.
 func (c *Client) Get(ctx context.Context, selectors ...string) ([]Value, error) {
 	return selectFrom(c.own, ctx, selectors)
 }

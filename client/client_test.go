@@ -66,7 +66,7 @@ func overEtcd(t *testing.T) *rig {
 func (r *rig) start(endpoints ...string) {
 	r.Helper()
 	var err error
-	r.agent, err = clienttest.Start(endpoints...)
+	r.agent, err = clienttest.Start(clienttest.Options{Etcd: endpoints})
 	r.ok(err)
 	r.Cleanup(func() { r.ok(r.agent.Close()) })
 }

@@ -24,6 +24,13 @@ type RequestError struct{ Err error }
 func (e *RequestError) Error() string { return e.Err.Error() }
 func (e *RequestError) Unwrap() error { return e.Err }
 
+// UndecodableError tells of values in etcd that cannot be decoded; it comes with those
+// that can.
+type UndecodableError struct{ Err error }
+
+func (e *UndecodableError) Error() string { return e.Err.Error() }
+func (e *UndecodableError) Unwrap() error { return e.Err }
+
 // TransactionError is that of a transaction of which something failed.
 type TransactionError struct {
 	// Items that failed, the first ones if they are many: values, or those derived

@@ -144,7 +144,10 @@ func (e *etcdTransport) own(ctx context.Context) ([]Value, error) {
 		}
 		values = append(values, Value{key, msg})
 	}
-	return values, errors.Join(mistakes...)
+	if len(mistakes) > 0 {
+		return values, &UndecodableError{errors.Join(mistakes...)}
+	}
+	return values, nil
 }
 
 func (e *etcdTransport) merged(context.Context) ([]Value, error) { return nil, ErrNotMerged }

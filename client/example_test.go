@@ -26,7 +26,7 @@ var defaultRoute = &vpp_l3.Route{DstNetwork: "0.0.0.0/0", NextHopAddr: "10.1.0.1
 
 // An interface and a route, all or nothing, over gRPC.
 func Example() {
-	agent, err := clienttest.Start() // on a node, the agent runs already
+	agent, err := clienttest.Start(clienttest.Options{}) // on a node, the agent runs already
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func ExampleNewEtcd() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	agent, err := clienttest.Start(server.Endpoint())
+	agent, err := clienttest.Start(clienttest.Options{Etcd: []string{server.Endpoint()}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func ExampleClient_WatchStatus() {
 
 // dialExample returns a client of an agent in memory.
 func dialExample() (c *client.Client, done func()) {
-	agent, err := clienttest.Start()
+	agent, err := clienttest.Start(clienttest.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -59,9 +59,12 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.statusCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
+		c.configCommand(),
 	)
 	for _, sub := range root.Commands() {
-		sub.Args = explained(sub.Args)
+		if !sub.HasSubCommands() {
+			sub.Args = explained(sub.Args)
+		}
 	}
 	return root
 }

@@ -7,7 +7,8 @@
 //	                                          └──> an agent that does not answer is reported,
 //	                                               and the others are shown nevertheless
 //
-// Only resync changes anything, and only towards what is wanted already; plan
+// Only resync and config change anything: resync towards what is wanted already, config
+// what is wanted, as a client of the northbound API over gRPC or etcd (config*.go). plan
 // asks what a change would do. Keys can be shortened (matching), and times be
 // written as people do (parseTime).
 package ctl

@@ -46,12 +46,11 @@ type targetOptions struct {
 	timeout       time.Duration
 }
 
-// all returns all agents, sorted by name.
-func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
-	var c Config
+// configuration is that of the file, with what flags say instead.
+func (o targetOptions) configuration() (c Config, err error) {
 	if o.config != "" {
 		if err := config.LoadFile(o.config, &c); err != nil {
-			return nil, err
+			return c, err
 		}
 	}
 	if len(o.agents) > 0 { // flags replace the file
@@ -59,13 +58,22 @@ func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
 		for _, a := range o.agents {
 			name, address, ok := strings.Cut(a, "=")
 			if !ok || name == "" {
-				return nil, fmt.Errorf("--agent %q: give it the form NAME=URL", a)
+				return c, fmt.Errorf("--agent %q: give it the form NAME=URL", a)
 			}
 			c.Agents[name] = address
 		}
 	}
 	if len(o.etcdEndpoints) > 0 {
 		c.EtcdEndpoints = o.etcdEndpoints
+	}
+	return c, nil
+}
+
+// all returns all agents, sorted by name.
+func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
+	c, err := o.configuration()
+	if err != nil {
+		return nil, err
 	}
 	if len(c.Agents) == 0 && len(c.EtcdEndpoints) == 0 {
 		c.Agents = map[string]string{"local": DefaultAgent}

@@ -46,9 +46,17 @@ type Agent struct {
 	closers   []func() error
 }
 
-// Start starts an agent that serves gRPC and, if endpoints are given, takes configuration
-// from etcd. A retry of what failed follows after a minute at the earliest.
-func Start(endpoints ...string) (a *Agent, err error) {
+// Options of an agent.
+type Options struct {
+	// Socket serves gRPC; empty: one in a directory of its own.
+	Socket string
+	// Etcd has endpoints of the etcd from which the agent takes configuration, too;
+	// empty: none.
+	Etcd []string
+}
+
+// Start starts an agent. A retry of what failed follows after a minute at the earliest.
+func Start(o Options) (a *Agent, err error) {
 	log := slog.New(slog.DiscardHandler)
 	a = &Agent{Scheduler: kvscheduler.New(kvscheduler.Options{Logger: log})}
 	defer func() {
@@ -75,14 +83,14 @@ func Start(endpoints ...string) (a *Agent, err error) {
 	})
 	a.atClose(func() error { return loop.Close(context.Background()) })
 	loop.Start()
-	if len(endpoints) == 0 {
+	if len(o.Etcd) == 0 {
 		if err := loop.PushEvent(context.Background(), &controller.DBResync{}); err != nil {
 			return a, err
 		}
-	} else if err := a.watchEtcd(endpoints, file, loop, config, log); err != nil {
+	} else if err := a.watchEtcd(o.Etcd, file, loop, config, log); err != nil {
 		return a, err
 	}
-	return a, a.serve(source, loop, log)
+	return a, a.serve(o.Socket, source, loop, log)
 }
 
 func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *controller.Controller, config controller.Config, log *slog.Logger) error {
@@ -99,13 +107,16 @@ func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *control
 	return nil
 }
 
-func (a *Agent) serve(source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
-	dir, err := os.MkdirTemp("", "clienttest")
-	if err != nil {
-		return err
+func (a *Agent) serve(socket string, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
+	if socket == "" {
+		dir, err := os.MkdirTemp("", "clienttest")
+		if err != nil {
+			return err
+		}
+		a.atClose(func() error { return os.RemoveAll(dir) })
+		socket = filepath.Join(dir, "grpc.sock")
 	}
-	a.atClose(func() error { return os.RemoveAll(dir) })
-	l, err := listener.Unix(filepath.Join(dir, "grpc.sock"))
+	l, err := listener.Unix(socket)
 	if err != nil {
 		return err
 	}

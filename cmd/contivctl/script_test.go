@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/contiv/contiv/client/clienttest"
+	"github.com/contiv/contiv/etcdserver"
 	"github.com/contiv/contiv/listener"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -21,6 +25,9 @@ func TestMain(m *testing.M) {
 // Scripts have, beside those of testscript, the command
 //
 //	agent NAME    serve the fixture NAME on the socket $WORK/NAME.sock
+//	etcd          start an etcd, at $ETCD
+//	vswitch       start the agent of node1 that is in memory; it serves gRPC on the
+//	              socket $WORK/grpc.sock, and uses the etcd if there is one
 //
 // The configuration of contivctl names node1 and node2, which need not run. Run with -update, the
 // test writes what commands print into the scripts.
@@ -38,7 +45,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CONTIVCTL_CONFIG", "agents.yaml")
 			return os.WriteFile(filepath.Join(env.WorkDir, "agents.yaml"), []byte("agents:\n"+agents), 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"agent": startAgent},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"agent": startAgent, "etcd": startEtcd, "vswitch": startVSwitch,
+		},
 	})
 }
 
@@ -59,5 +68,33 @@ func startAgent(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() {
 		server.Close()
 		<-done
+	})
+}
+
+func startEtcd(ts *testscript.TestScript, neg bool, args []string) {
+	server, err := etcdserver.Start(context.Background(), etcdserver.Options{
+		DataDir: ts.MkAbs("etcd"), ClientURLs: []string{"http://127.0.0.1:0"}, PeerURL: "http://127.0.0.1:0",
+		UnsafeNoSync: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	ts.Defer(server.Close)
+	ts.Setenv("ETCD", server.Endpoint())
+}
+
+func startVSwitch(ts *testscript.TestScript, neg bool, args []string) {
+	o := clienttest.Options{Socket: ts.MkAbs("grpc.sock")}
+	if endpoint := ts.Getenv("ETCD"); endpoint != "" {
+		o.Etcd = []string{endpoint}
+	}
+	agent, err := clienttest.Start(o)
+	if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	ts.Defer(func() {
+		if err := agent.Close(); err != nil {
+			ts.Logf("%v", err)
+		}
 	})
 }

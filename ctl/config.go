@@ -1,0 +1,248 @@
+package ctl
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/spf13/cobra"
+)
+
+const (
+	// defaultClient is the name under which the config commands keep values.
+	defaultClient = "contivctl"
+	// grpcPort and grpcSocket are where agents serve gRPC unless told otherwise.
+	grpcPort   = "9111"
+	grpcSocket = "grpc.sock"
+	// defaultEtcd is where each node finds the etcd of its cluster.
+	defaultEtcd = "http://127.0.0.1:32379"
+)
+
+// configuring is what the config commands share.
+type configuring struct {
+	*cli
+	via, client, address      string
+	caFile, certFile, keyFile string
+}
+
+func (c *cli) configCommand() *cobra.Command {
+	g := &configuring{cli: c}
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Configure the vswitch of a node: get, apply, delete, diff, watch, wait, edit values",
+		Long: "Configures a node from outside, beside Contiv's own plugins. Values are in files of YAML or\n" +
+			"JSON, one document per value, with its key or its model:\n\n" +
+			"  key: config/vpp/v2/interfaces/loop1\n" +
+			"  value: {name: loop1, type: SOFTWARE_LOOPBACK, enabled: true, ip_addresses: [10.9.9.9/32]}\n" +
+			"  ---\n" +
+			"  model: vpp.route\n" +
+			"  value: {dst_network: 10.8.0.0/16, outgoing_interface: loop1, next_hop_addr: 10.9.9.1}\n\n" +
+			"The agent is asked over gRPC: at " + grpcSocket + " beside the socket of --agent or the configuration, or\n" +
+			"at port " + grpcPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
+			"to the client (--client) that wants them, and it alone can take them back.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			return hinted(fmt.Errorf("config has no command %q", args[0]), args[0], names)
+		},
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&g.via, "via", "grpc", "grpc or etcd")
+	f.StringVar(&g.client, "client", defaultClient, "whose values, over gRPC: clients with different names have values of their own")
+	f.StringVar(&g.address, "grpc", "", "where the agent serves gRPC: unix:///PATH or HOST:PORT")
+	f.StringVar(&g.caFile, "tls-ca-file", "", "authorities that sign the certificate of the agent, or of etcd (PEM): use TLS")
+	f.StringVar(&g.certFile, "tls-cert-file", "", "certificate of this client (PEM)")
+	f.StringVar(&g.keyFile, "tls-key-file", "", "its key (PEM)")
+	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
+		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
+	for _, sub := range cmd.Commands() {
+		sub.Args = explained(sub.Args)
+	}
+	return cmd
+}
+
+// node returns the only agent that is meant.
+func (g *configuring) node(ctx context.Context) (*Agent, error) {
+	agents, err := g.targets.selected(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(agents) > 1 {
+		return nil, fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(names(agents), ", "))
+	}
+	return agents[0], nil
+}
+
+// dial returns a client of the node. Close it.
+func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
+	switch g.via {
+	case "grpc":
+		return g.dialGRPC(ctx)
+	case "etcd":
+		if g.address != "" {
+			return nil, errors.New("--grpc and --via etcd exclude each other: drop one of them")
+		}
+		return g.dialEtcd()
+	}
+	return nil, hinted(fmt.Errorf("--via %q is not known", g.via), g.via, []string{"grpc", "etcd"})
+}
+
+func (g *configuring) dialGRPC(ctx context.Context) (*client.Client, error) {
+	address, secure := g.address, false
+	if address == "" {
+		agent, err := g.node(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if address, secure, err = agent.grpcAddress(); err != nil {
+			return nil, err
+		}
+	}
+	options := client.GRPC{Name: g.client}
+	if secure || g.caFile != "" || g.certFile != "" || g.keyFile != "" {
+		var err error
+		if options.TLS, err = g.tls(); err != nil {
+			return nil, err
+		}
+	}
+	return client.DialGRPC(address, options)
+}
+
+// grpcAddress is where the agent is expected to serve gRPC.
+func (a *Agent) grpcAddress() (address string, secure bool, err error) {
+	if a.unusable != nil {
+		return "", false, a.unusable
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil {
+		return "", false, err
+	}
+	if u.Scheme == "unix" {
+		return "unix://" + filepath.Join(filepath.Dir(u.Path), grpcSocket), false, nil
+	}
+	return net.JoinHostPort(u.Hostname(), grpcPort), u.Scheme == "https", nil
+}
+
+func (g *configuring) tls() (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if g.caFile != "" {
+		pem, err := os.ReadFile(g.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca-file: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca-file: %s contains no PEM certificate", g.caFile)
+		}
+	}
+	if g.certFile == "" && g.keyFile == "" {
+		return t, nil
+	}
+	if g.certFile == "" || g.keyFile == "" {
+		return nil, errors.New("--tls-cert-file and --tls-key-file belong together: give both")
+	}
+	pair, err := tls.LoadX509KeyPair(g.certFile, g.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+	}
+	t.Certificates = []tls.Certificate{pair}
+	return t, nil
+}
+
+func (g *configuring) dialEtcd() (*client.Client, error) {
+	c, err := g.targets.configuration()
+	if err != nil {
+		return nil, err
+	}
+	node := g.targets.node
+	if node == "" && len(c.Agents) == 1 {
+		for node = range c.Agents {
+		}
+	}
+	if node == "" {
+		return nil, errors.New("in etcd, values belong to a node: name it with --node")
+	}
+	endpoints := c.EtcdEndpoints
+	if len(endpoints) == 0 {
+		endpoints = []string{defaultEtcd}
+	}
+	return client.NewEtcd(node, etcd.Config{
+		Endpoints: endpoints, OperationTimeout: config.Duration(g.targets.timeout),
+		CAFile: g.caFile, CertFile: g.certFile, KeyFile: g.keyFile,
+	})
+}
+
+// selectors turns the names of models into the beginnings of their keys; others are parts
+// of keys.
+func selectors(words []string) (prefixes, parts []string) {
+	for _, word := range words {
+		if m, err := modelNamed(word); err == nil {
+			prefixes = append(prefixes, m.KeyPrefix())
+		} else {
+			parts = append(parts, nodePrefix.ReplaceAllString(word, ""))
+		}
+	}
+	return prefixes, parts
+}
+
+// meantBy returns the values that words mean: keys, parts of keys, or models. Without
+// words, these are all.
+func meantBy(words []string, values []client.Value) ([]client.Value, error) {
+	if len(words) == 0 {
+		return values, nil
+	}
+	prefixes, parts := selectors(words)
+	keys := keysOfValues(values)
+	wanted := make(map[string]bool)
+	for _, part := range parts {
+		found := matching(keys, part)
+		if len(found) == 0 {
+			return nil, hintedModel(part, keys)
+		}
+		for _, key := range found {
+			wanted[key] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(values), func(v client.Value) bool {
+		return !wanted[v.Key] && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v.Key, p) })
+	}), nil
+}
+
+// hintedModel is the error for a word that means no value, and perhaps was to be a model.
+func hintedModel(word string, keys []string) error {
+	var known []string
+	for _, m := range models.All() {
+		known = append(known, m.Name())
+	}
+	if nearest, ok := config.Nearest(word, known); ok && !strings.Contains(word, "/") {
+		return fmt.Errorf("no key of a value contains %q, and there is no such model: did you mean %q?", word, nearest)
+	}
+	if nearest, ok := config.Nearest(word, keys); ok {
+		return fmt.Errorf("no key of a value contains %q: did you mean %q?", word, nearest)
+	}
+	return fmt.Errorf("no key of a value contains %q: `contivctl config get` lists the keys, `contivctl models` the models", word)
+}
+
+func keysOfValues(values []client.Value) (keys []string) {
+	for _, v := range values {
+		keys = append(keys, v.Key)
+	}
+	return keys
+}

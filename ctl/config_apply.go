@@ -1,0 +1,301 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+)
+
+// applying are the options of commands that change values.
+type applying struct {
+	files                              files
+	revert, prune, wait, async, dryRun bool
+}
+
+func (g *configuring) applyCommand() *cobra.Command {
+	var o applying
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE|DIR|-",
+		Short: "Have the values in files made so, all in one transaction",
+		Long: "Creates and replaces values. All that the files hold is one transaction; with --revert, all of it\n" +
+			"is done, or nothing. What fails otherwise is tried again by the agent. A value that waits for\n" +
+			"another one is PENDING, which is no failure; --wait waits for it, as long as --timeout says.\n" +
+			"The exit code is 1 if something failed.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want, err := o.files.read(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			if len(want.values) == 0 && !o.prune {
+				return errors.New("the files hold no values: to remove all values, say --prune")
+			}
+			ctx, cancel := g.limited(cmd)
+			defer cancel()
+			return g.apply(ctx, want, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
+	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
+	f.BoolVar(&o.prune, "prune", false, "remove what the client wants and the files do not hold; over etcd, what is in etcd for the node")
+	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured, or failed for good")
+	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only show which operations the node would execute")
+	return cmd
+}
+
+func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error {
+	if o.async && o.wait {
+		return errors.New("--async and --wait exclude each other: drop one of them")
+	}
+	c, err := g.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	before, err := c.Get(ctx)
+	if err := g.tolerate(err); err != nil {
+		return err
+	}
+	txn := c.Txn().Put(want.messages()...)
+	var removed []string
+	if o.prune {
+		txn.Replace()
+		for _, v := range before {
+			if _, stays := want.origin[v.Key]; !stays {
+				removed = append(removed, v.Key)
+			}
+		}
+	}
+	if o.dryRun {
+		return g.plan(ctx, want, removed)
+	}
+	return g.commit(ctx, c, txn, o, done(before, want, removed))
+}
+
+// plan shows what the scheduler would do.
+func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) error {
+	agent, err := g.node(ctx)
+	if err != nil {
+		return err
+	}
+	var request kvscheduler.PlanRequest
+	for _, v := range want.values {
+		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
+	}
+	for _, key := range removed {
+		request.Values = append(request.Values, kvscheduler.KeyValue{Key: key})
+	}
+	return g.showPlan(ctx, agent, request)
+}
+
+// Applied is an element of the output of commands that change values, in JSON and YAML.
+type Applied struct {
+	Key string `json:"key"`
+	// Change of what is wanted: "created", "changed", "unchanged" or "removed".
+	Change string `json:"change"`
+	// State of the value afterwards, and why it is in it; empty if the agent was not asked.
+	State       string `json:"state,omitempty"`
+	Explanation string `json:"explanation,omitempty"`
+}
+
+// done tells what a change means, in the order of the files.
+func done(before []client.Value, want *parsed, removed []string) (list []Applied) {
+	old := make(map[string]proto.Message)
+	for _, v := range before {
+		old[v.Key] = v.Message
+	}
+	for _, v := range want.values {
+		a := Applied{Key: v.Key, Change: "created"}
+		if was, ok := old[v.Key]; ok && proto.Equal(was, v.Message) {
+			a.Change = "unchanged"
+		} else if ok {
+			a.Change = "changed"
+		}
+		list = append(list, a)
+	}
+	for _, key := range removed {
+		list = append(list, Applied{Key: key, Change: "removed"})
+	}
+	return list
+}
+
+// commit carries the transaction out and shows what became of it.
+func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.Txn, o applying, list []Applied) error {
+	if o.revert {
+		txn.Revert()
+	}
+	if o.async {
+		txn.Async()
+	}
+	result, failure := txn.Commit(ctx)
+	if result == nil {
+		return failure
+	}
+	for _, warning := range result.Warnings {
+		g.warn(errors.New(warning))
+	}
+	if errors.Is(failure, client.ErrUnanswered) {
+		return failure
+	}
+	if o.wait && failure == nil {
+		_, failure = c.Wait(ctx, result.Keys...)
+	}
+	if !o.async {
+		// After a timeout there is still to be told how the values are.
+		told, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.targets.timeout)
+		defer cancel()
+		failure = errors.Join(failure, addStates(told, c, list, o.wait && failure == nil))
+	}
+	if err := g.showApplied(list); err != nil {
+		return err
+	}
+	return failure
+}
+
+// addStates completes the list. If the values are settled, those that failed are an error.
+func addStates(ctx context.Context, c *client.Client, list []Applied, settled bool) error {
+	var keys []string
+	for _, a := range list {
+		keys = append(keys, a.Key)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	statuses, err := c.Status(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, s := range statuses {
+		i := slices.IndexFunc(list, func(a Applied) bool { return a.Key == s.GetValue().GetKey() })
+		list[i].State = s.GetValue().GetState().String()
+		list[i].Explanation = client.Explain(s)
+		if list[i].Change != "removed" && client.Failed(s) {
+			failed++
+		}
+	}
+	if failed > 0 && settled {
+		return fmt.Errorf("%s cannot be configured", count(failed, "value"))
+	}
+	return nil
+}
+
+func (g *configuring) showApplied(list []Applied) error {
+	if g.format != asTable {
+		return g.format.encode(g.out, append([]Applied{}, list...))
+	}
+	t := g.printer().table("CHANGE", "KEY", "STATE")
+	for _, a := range list {
+		if a.Change == "removed" && strings.HasPrefix(a.Explanation, "NONEXISTENT") {
+			a.Explanation = ""
+		}
+		t.add(a.Change, a.Key, a.Explanation)
+	}
+	t.write()
+	return nil
+}
+
+func (g *configuring) deleteCommand() *cobra.Command {
+	var o applying
+	cmd := &cobra.Command{
+		Use:   "delete KEY... | -f FILE|DIR|-",
+		Short: "Take values back, all in one transaction",
+		Long: "Removes what the client wants: the values with the keys, of which any part will do that means\n" +
+			"one only, or those in files. What others want of the same keys remains.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (len(o.files) == 0) {
+				return errors.New("either KEY or -f FILE says what to delete")
+			}
+			ctx, cancel := g.limited(cmd)
+			defer cancel()
+			c, err := g.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			before, err := c.Get(ctx)
+			if err := g.tolerate(err); err != nil {
+				return err
+			}
+			keys, err := g.toDelete(cmd, args, o.files, before)
+			if err != nil {
+				return err
+			}
+			return g.commit(ctx, c, c.Txn().DeleteKeys(keys...), o, done(nil, &parsed{}, keys))
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
+	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
+	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
+	return cmd
+}
+
+// toDelete returns the keys that are meant and wanted.
+func (g *configuring) toDelete(cmd *cobra.Command, words []string, f files, before []client.Value) ([]string, error) {
+	known := keysOfValues(before)
+	if len(words) > 0 {
+		var keys []string
+		for _, word := range words {
+			key, err := g.ownKey(nodePrefix.ReplaceAllString(word, ""), known)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		return slices.Compact(keys), nil
+	}
+	want, err := f.read(cmd.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, key := range want.keys() {
+		if !slices.Contains(known, key) {
+			fmt.Fprintf(g.errOut, "%s: %s is not there already\n", g.name, key)
+			continue
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// ownKey returns the key of a value of the client.
+func (g *configuring) ownKey(word string, known []string) (string, error) {
+	if g.via == "etcd" && models.CheckKey(word) == nil {
+		return word, nil // perhaps of a value that cannot be decoded
+	}
+	key, err := meant(g.printer(), known, word)
+	if err == nil || len(matching(known, word)) > 0 {
+		return key, err
+	}
+	whose := fmt.Sprintf("client %q (--client) has", g.client)
+	if g.via == "etcd" {
+		whose = "etcd has"
+	}
+	return "", fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows who wants a value, `%s config get --own` what the client has",
+		whose, word, g.name, g.name)
+}
+
+// tolerate tells of values in etcd that cannot be decoded; other errors it returns.
+func (g *configuring) tolerate(err error) error {
+	if bad, ok := errors.AsType[*client.UndecodableError](err); ok {
+		g.warn(bad)
+		return nil
+	}
+	return err
+}
+
+// warn tells of what is no reason to stop.
+func (g *configuring) warn(err error) { fmt.Fprintf(g.errOut, "%s: %v\n", g.name, err) }

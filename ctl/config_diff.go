@@ -1,0 +1,137 @@
+package ctl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/client"
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+)
+
+// ConfigChange is an element of the output of "config diff" in JSON and YAML.
+type ConfigChange struct {
+	Key string `json:"key"`
+	// What: "new", "changed" or "removed".
+	What string `json:"what"`
+	// Fields that differ: "mtu: 1450 → 9000".
+	Fields []string `json:"fields,omitempty"`
+
+	old, new proto.Message
+}
+
+func (g *configuring) diffOfFilesCommand() *cobra.Command {
+	var from files
+	var prune, unified bool
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE|DIR|-",
+		Short: "What apply would change of what the client wants",
+		Long: "Compares the values in files with those that the client wants of the node, field by field, or with\n" +
+			"--unified as lines of the files. The exit code is 1 if they differ. What the node would do\n" +
+			"about it: `contivctl config apply --dry-run`.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want, err := from.read(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			ctx, cancel := g.limited(cmd)
+			defer cancel()
+			c, err := g.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			before, err := c.Get(ctx)
+			if err := g.tolerate(err); err != nil {
+				return err
+			}
+			return g.showDiff(differences(before, want, prune), unified)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
+	f.BoolVar(&prune, "prune", false, "what the files do not hold is to be removed")
+	f.BoolVarP(&unified, "unified", "u", false, "show lines instead of fields")
+	return cmd
+}
+
+// differences returns what changes, sorted by key.
+func differences(before []client.Value, want *parsed, prune bool) (list []ConfigChange) {
+	old := make(map[string]proto.Message)
+	for _, v := range before {
+		old[v.Key] = v.Message
+	}
+	for _, v := range want.values {
+		was, ok := old[v.Key]
+		switch {
+		case !ok:
+			list = append(list, ConfigChange{Key: v.Key, What: "new", new: v.Message})
+		case !proto.Equal(was, v.Message):
+			list = append(list, ConfigChange{Key: v.Key, What: "changed", Fields: changes(was, v.Message), old: was, new: v.Message})
+		}
+		delete(old, v.Key)
+	}
+	if prune {
+		for key, was := range old {
+			list = append(list, ConfigChange{Key: key, What: "removed", old: was})
+		}
+	}
+	slices.SortFunc(list, func(a, b ConfigChange) int { return strings.Compare(a.Key, b.Key) })
+	return list
+}
+
+func (g *configuring) showDiff(list []ConfigChange, unified bool) error {
+	var err error
+	switch {
+	case g.format != asTable:
+		err = g.format.encode(g.out, append([]ConfigChange{}, list...))
+	case len(list) == 0:
+		g.printer().printf("no difference\n")
+	case unified:
+		err = g.writeUnified(list)
+	default:
+		t := g.printer().table("WHAT", "KEY")
+		for _, c := range list {
+			t.add(c.What, c.Key)
+			if c.What == "new" {
+				t.add(" ", "  "+fieldsText(c.new))
+			}
+			for _, f := range c.Fields {
+				t.add(" ", "  "+f)
+			}
+		}
+		t.write()
+	}
+	if err == nil && len(list) > 0 {
+		err = ErrReported
+	}
+	return err
+}
+
+func (g *configuring) writeUnified(list []ConfigChange) error {
+	text := func(key string, m proto.Message) ([]byte, error) {
+		if m == nil {
+			return nil, nil
+		}
+		return formatManifest([]client.Value{{Key: key, Message: m}})
+	}
+	for _, c := range list {
+		before, err := text(c.Key, c.old)
+		if err != nil {
+			return err
+		}
+		after, err := text(c.Key, c.new)
+		if err != nil {
+			return err
+		}
+		// Its first line is a command that nobody has called.
+		_, lines, _ := strings.Cut(string(diff.Diff("node "+c.Key, before, "file "+c.Key, after)), "\n")
+		if _, err := fmt.Fprint(g.out, lines); err != nil {
+			return err
+		}
+	}
+	return nil
+}

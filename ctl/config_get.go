@@ -1,0 +1,124 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/models/manifest"
+	"github.com/spf13/cobra"
+)
+
+// ConfigValue is an element of the output of "config get" in JSON.
+type ConfigValue struct {
+	Key   string          `json:"key"`
+	Value json.RawMessage `json:"value"`
+}
+
+func (g *configuring) getCommand() *cobra.Command {
+	var all, own bool
+	cmd := &cobra.Command{
+		Use:   "get [KEY|MODEL]...",
+		Short: "What others than Contiv want of a node; -o yaml is what apply reads",
+		Long: "Shows the values that all external sources want, merged: gRPC clients, etcd, files. With --own,\n" +
+			"those of the client; with --all, all that the node is to have, Contiv's own values included.\n" +
+			"Over etcd, the values in etcd. KEY is a key or any part of keys, MODEL as in `contivctl config\n" +
+			"schema`. What -o yaml prints can be edited and applied.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := g.limited(cmd)
+			defer cancel()
+			if all && own {
+				return errors.New("--all and --own exclude each other: drop one of them")
+			}
+			values, err := g.wanted(ctx, all, own)
+			if err := g.tolerate(err); err != nil {
+				return err
+			}
+			if values, err = meantBy(args, values); err != nil {
+				return err
+			}
+			return g.showConfig(values)
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "all that the node is to have, Contiv's own values included")
+	cmd.Flags().BoolVar(&own, "own", false, "only what the client wants that --client names")
+	return cmd
+}
+
+// wanted returns values, sorted by key. Those that came with an error are good.
+func (g *configuring) wanted(ctx context.Context, all, own bool) ([]client.Value, error) {
+	if all {
+		if g.via == "etcd" {
+			return nil, errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all")
+		}
+		return g.requested(ctx)
+	}
+	c, err := g.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if own || g.via == "etcd" {
+		return c.Get(ctx)
+	}
+	return c.GetMerged(ctx)
+}
+
+// requested returns what was requested of the scheduler.
+func (g *configuring) requested(ctx context.Context) (values []client.Value, err error) {
+	agent, err := g.node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var dumped []kvscheduler.DumpedValue
+	if err := agent.get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {
+		return nil, err
+	}
+	for _, v := range dumped {
+		if _, ok := models.ForKey(v.Key); ok && v.Value != nil {
+			values = append(values, client.Value{Key: v.Key, Message: v.Value})
+		}
+	}
+	return values, nil
+}
+
+func (g *configuring) showConfig(values []client.Value) error {
+	switch g.format {
+	case asYAML:
+		text, err := formatManifest(values)
+		if err != nil {
+			return err
+		}
+		_, err = g.out.Write(text)
+		return err
+	case asJSON:
+		list := make([]ConfigValue, 0, len(values))
+		for _, v := range values {
+			data, err := models.Marshal(v.Message)
+			if err != nil {
+				return err
+			}
+			list = append(list, ConfigValue{v.Key, data})
+		}
+		return g.format.encode(g.out, list)
+	}
+	t := g.printer().table("KEY")
+	for _, v := range values {
+		t.add(v.Key)
+		t.add("  " + fieldsText(v.Message))
+	}
+	t.write()
+	return nil
+}
+
+func formatManifest(values []client.Value) ([]byte, error) {
+	documents := make([]manifest.Value, 0, len(values))
+	for _, v := range values {
+		documents = append(documents, manifest.Value{Key: v.Key, Message: v.Message})
+	}
+	return manifest.Format(documents)
+}

@@ -1,0 +1,92 @@
+package ctl
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+
+	"github.com/contiv/contiv/models"
+	"github.com/spf13/cobra"
+)
+
+func (g *configuring) schemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema [MODEL]",
+		Short: "A JSON schema of files with values, for editors; or of the values of a model",
+		Long: "Prints a JSON schema (draft 7) with which editors complete and check files with values, e.g. those\n" +
+			"with the YAML language server, by a line at the beginning of the file:\n\n" +
+			"  # yaml-language-server: $schema=contiv-schema.json\n\n" +
+			"With MODEL, e.g. vpp.interfaces, the schema of its values alone. No agent is asked.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return g.format.encode(g.out, fileSchema())
+			}
+			m, err := modelNamed(args[0])
+			if err != nil {
+				return err
+			}
+			return g.format.encode(g.out, m.Schema())
+		},
+	}
+	return withFormats(cmd, asJSON, asYAML)
+}
+
+func modelNamed(name string) (*models.Model, error) {
+	var known []string
+	for _, m := range models.All() {
+		if m.Name() == name || m.ProtoName() == name {
+			return m, nil
+		}
+		known = append(known, m.Name())
+	}
+	return nil, hinted(fmt.Errorf("there is no model %q", name), name, known)
+}
+
+// fileSchema is the schema of a document: the model, or the key, tells what the value is.
+func fileSchema() map[string]any {
+	definitions := make(map[string]any)
+	var names, cases []any
+	for _, m := range models.All() {
+		schema := m.Schema()
+		maps.Copy(definitions, schema["definitions"].(map[string]any))
+		names = append(names, m.Name(), m.ProtoName())
+		value := map[string]any{"properties": map[string]any{"value": map[string]any{"allOf": schema["allOf"]}}}
+		cases = append(cases,
+			caseOf("model", map[string]any{"enum": []any{m.Name(), m.ProtoName()}}, value),
+			caseOf("key", map[string]any{"pattern": keyPatternOf(m)}, value))
+	}
+	return map[string]any{
+		"$schema":     "http://json-schema.org/draft-07/schema#",
+		"title":       "Value of the northbound API",
+		"description": "One document per value, see docs/northbound.md",
+		"type":        "object",
+		"properties": map[string]any{
+			"key":   map[string]any{"type": "string", "description": "Key of the value"},
+			"model": map[string]any{"enum": names, "description": "Kind of the value, instead of the key, which is then made of the value"},
+			"value": map[string]any{"type": "object"},
+		},
+		"required":             []any{"value"},
+		"anyOf":                []any{map[string]any{"required": []any{"key"}}, map[string]any{"required": []any{"model"}}},
+		"additionalProperties": false,
+		"allOf":                cases,
+		"definitions":          definitions,
+	}
+}
+
+// caseOf says what holds if a property is there and as described.
+func caseOf(property string, is, then map[string]any) map[string]any {
+	return map[string]any{
+		"if":   map[string]any{"required": []any{property}, "properties": map[string]any{property: is}},
+		"then": then,
+	}
+}
+
+// keyPatternOf matches the keys of a model.
+func keyPatternOf(m *models.Model) string {
+	pattern := "^" + regexp.QuoteMeta(m.KeyPrefix())
+	if m.Singleton() {
+		pattern += "$"
+	}
+	return pattern
+}

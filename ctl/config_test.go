@@ -1,0 +1,135 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/contiv/client/clienttest"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+)
+
+// startVSwitch starts an agent and returns the arguments that lead to it.
+func startVSwitch(t *testing.T) []string {
+	t.Helper()
+	agent, err := clienttest.Start(clienttest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { agent.Close() })
+	return []string{"config", "--grpc", agent.Address}
+}
+
+func execute(t *testing.T, ctx context.Context, out io.Writer, args ...string) error {
+	t.Helper()
+	cmd := Command("contivctl", out, io.Discard)
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+// until calls seen when the text was written.
+type until struct {
+	text    string
+	written strings.Builder
+	seen    func()
+}
+
+func (u *until) Write(p []byte) (int, error) {
+	u.written.Write(p)
+	if strings.Contains(u.written.String(), u.text) {
+		u.seen()
+	}
+	return len(p), nil
+}
+
+func TestConfigWatchGoesOnUntilItIsInterrupted(t *testing.T) {
+	agent := startVSwitch(t)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("{model: vpp.interfaces, value: {name: a}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	applied := make(chan error, 1)
+	present := &until{text: "interfaces/a  NONEXISTENT", seen: sync.OnceFunc(func() {
+		go func() { applied <- execute(t, t.Context(), io.Discard, append(agent, "apply", "-f", file)...) }()
+	})}
+	changed := &until{text: "interfaces/a  CONFIGURED", seen: interrupt}
+	err := execute(t, ctx, io.MultiWriter(present, changed), append(agent, "watch", "config/vpp/v2/interfaces/a")...)
+	if err != nil {
+		t.Errorf("after %q: %v", changed.written.String(), err)
+	}
+	if err := <-applied; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSchemaOfFiles(t *testing.T) {
+	var out strings.Builder
+	if err := execute(t, t.Context(), &out, "config", "schema"); err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, valid := range map[string]bool{
+		"{model: vpp.interfaces, value: {name: a, type: TAP, ip_addresses: [10.0.0.1/24]}}": true,
+		"{key: config/vpp/v2/interfaces/a, value: {name: a, ipAddresses: [10.0.0.1/24]}}":   true,
+		"{key: config/vpp/nat/v2/nat44-global, value: {forwarding: true}}":                  true,
+		"{model: ligato.vpp.l3.Route, value: {dst_network: 10.0.0.0/8}}":                    true,
+		"{model: vpp.interfaces, value: {name: a, type: TAPP}}":                             false,
+		"{key: config/vpp/v2/interfaces/a, value: {nam: a}}":                                false,
+		"{model: vpp.interfaces, value: {dst_network: 10.0.0.0/8}}":                         false,
+		"{model: vpp.rout, value: {}}":                                                      false,
+		"{value: {name: a}}":                                                                false,
+		"{model: vpp.interfaces}":                                                           false,
+		"{model: vpp.interfaces, name: a, value: {name: a}}":                                false,
+	} {
+		data, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var value any
+		if err := json.Unmarshal(data, &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); (err == nil) != valid {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestWhereAgentsServeGRPC(t *testing.T) {
+	for url, want := range map[string]string{
+		"unix:///var/run/contiv/agent.sock": "unix:///var/run/contiv/grpc.sock",
+		"http://192.168.16.2:9999":          "192.168.16.2:9111",
+		"https://[fd00::2]:9999/":           "[fd00::2]:9111 with TLS",
+	} {
+		a, err := newAgent("node1", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, secure, err := a.grpcAddress()
+		if secure {
+			got += " with TLS"
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", url, got, err)
+		}
+	}
+}

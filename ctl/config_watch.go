@@ -1,0 +1,145 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/models"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+func (g *configuring) watchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [KEY|MODEL]...",
+		Short: "The states of values, and each change of them as it happens",
+		Long: "Shows the states of values as they are, and goes on with what changes until it is interrupted.\n" +
+			"KEY is a key or, if it ends with \"/\", the beginning of keys; MODEL as in `contivctl models`.\n" +
+			"Over etcd, it is about the values in etcd.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			c, err := g.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			prefixes, keys := selectors(args)
+			for s, err := range c.WatchStatus(ctx, append(prefixes, keys...)...) {
+				if err != nil && ctx.Err() != nil {
+					return nil // it was interrupted
+				}
+				if err != nil {
+					return err
+				}
+				if err := g.showStatus(s); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	return withFormats(cmd, asTable, asJSON)
+}
+
+// showStatus shows a status in a line.
+func (g *configuring) showStatus(s *client.Status) error {
+	if g.format == asJSON {
+		data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(s)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(g.out, "%s\n", data)
+		return err
+	}
+	g.printer().printf("%s  %s  %s\n", stamp(time.Now()), s.GetValue().GetKey(), client.Explain(s))
+	return nil
+}
+
+func (g *configuring) waitCommand() *cobra.Command {
+	var from files
+	cmd := &cobra.Command{
+		Use:   "wait KEY... | -f FILE|DIR|-",
+		Short: "Wait until values are configured, or failed for good",
+		Long: "Waits, as long as --timeout says, until the values are settled, and shows their states. The exit\n" +
+			"code is 1 if one of them is not configured.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (len(from) == 0) {
+				return errors.New("either KEY or -f FILE says what to wait for")
+			}
+			var keys []string
+			for _, key := range args {
+				keys = append(keys, nodePrefix.ReplaceAllString(key, ""))
+			}
+			if len(from) > 0 {
+				want, err := from.read(cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				keys = want.keys()
+			}
+			ctx, cancel := g.limited(cmd)
+			defer cancel()
+			return g.waitFor(ctx, keys)
+		},
+	}
+	cmd.Flags().StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
+	return cmd
+}
+
+func (g *configuring) waitFor(ctx context.Context, keys []string) error {
+	for _, key := range keys {
+		if err := models.CheckKey(key); err != nil {
+			return err
+		}
+	}
+	c, err := g.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	statuses, err := c.Wait(ctx, keys...)
+	if unsettled, ok := errors.AsType[*client.UnsettledError](err); ok && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("not settled within %v", g.targets.timeout)
+		statuses = unsettled.Statuses
+	} else if err != nil {
+		return err
+	}
+	var list []ConfigStatus
+	missing := 0
+	for _, s := range statuses {
+		text := client.Explain(s)
+		if text != "CONFIGURED" {
+			missing++
+		}
+		list = append(list, ConfigStatus{s.GetValue().GetKey(), s.GetValue().GetState().String(), text})
+	}
+	if showErr := g.showStatuses(list); showErr != nil {
+		return showErr
+	}
+	if err == nil && missing > 0 {
+		err = fmt.Errorf("%d of %s not configured", missing, count(len(list), "value"))
+	}
+	return err
+}
+
+// ConfigStatus is an element of the output of "config wait" in JSON and YAML.
+type ConfigStatus struct {
+	Key         string `json:"key"`
+	State       string `json:"state"`
+	Explanation string `json:"explanation"`
+}
+
+func (g *configuring) showStatuses(list []ConfigStatus) error {
+	if g.format != asTable {
+		return g.format.encode(g.out, append([]ConfigStatus{}, list...))
+	}
+	t := g.printer().table("KEY", "STATE")
+	for _, s := range list {
+		t.add(s.Key, s.Explanation)
+	}
+	t.write()
+	return nil
+}
