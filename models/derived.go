@@ -88,6 +88,21 @@ func DHCPLeaseKey(iface string) string { return vppIf + "dhcp-lease/" + iface }
 // BDInterfaceKey binds an interface to a bridge domain.
 func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interface/" + iface }
 
+// IP6NDKey is derived from an interface that configures itself by router
+// advertisements.
+func IP6NDKey(iface string) string { return vppIf + "ip6nd/" + iface }
+
+// RxModesKey is derived from an interface with modes of reception.
+func RxModesKey(iface string) string { return vppIf + iface + "/rx-modes" }
+
+// RxPlacementKey is derived for each queue of an interface that has its worker given.
+func RxPlacementKey(iface string, queue uint32) string {
+	return fmt.Sprintf("%s%s/rx-placement/queue/%d", vppIf, iface, queue)
+}
+
+// BondMemberKey is derived for each member of a bond.
+func BondMemberKey(bond, iface string) string { return "vpp/bond/" + bond + "/interface/" + iface + "/" }
+
 // ProxyARPInterfaceKey is derived for each interface that answers for others.
 func ProxyARPInterfaceKey(iface string) string { return "vpp/proxyarp/interface/" + iface }
 

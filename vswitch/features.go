@@ -5,7 +5,6 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
-	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -19,9 +18,9 @@ type Features interface {
 	Spans() Values[*vpp_interfaces.Span]
 	ProxyARP() ProxyARP
 
-	// Lacks says, for people, what of a model without methods here the vswitch does
-	// not do, and what to use instead.
-	Lacks(model *models.Model) string
+	// Lacks says, for people, what of the values of a descriptor without methods here
+	// the vswitch does not do, and what to use instead.
+	Lacks(descriptor string) string
 }
 
 // Values are the values of a model that is asked for nothing but to exist.

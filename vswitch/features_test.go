@@ -15,7 +15,6 @@ import (
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -48,7 +47,7 @@ func (noVSwitch) ProxyARP() ProxyARP { return noProxyARP{} }
 
 type noProxyARP struct{ ProxyARP }
 
-func (noVSwitch) Lacks(*models.Model) string { return "" }
+func (noVSwitch) Lacks(string) string { return "" }
 
 // What a vswitch lacks is validated all the same.
 func TestLackingValidation(t *testing.T) {

@@ -120,7 +120,7 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 	if hasAddress {
 		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: empty()})
 	}
-	return derived
+	return append(derived, optionsOfInterface(iface)...)
 }
 
 // addressesOf returns the addresses of a valid interface in canonical form,

@@ -12,7 +12,8 @@ import (
 )
 
 // equivalentInterfaces tells if a change from old to new needs no operation on
-// the interface or on what it derives.
+// the interface itself. Some of what it derives is compared as well: it is read back
+// with the interface.
 func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetEnabled() == new.GetEnabled() &&
@@ -22,9 +23,6 @@ func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 		old.GetUnnumbered().GetInterfaceWithIp() == new.GetUnnumbered().GetInterfaceWithIp() &&
 		sameAddresses(old, new) &&
 		old.GetSetDhcpClient() == new.GetSetDhcpClient() &&
-		proto.Equal(old.GetIp6Nd(), new.GetIp6Nd()) &&
-		equalMessages(old.GetRxModes(), new.GetRxModes()) &&
-		equalMessages(old.GetRxPlacements(), new.GetRxPlacements()) &&
 		sameLink(old, new)
 }
 
@@ -90,8 +88,4 @@ func normalTap(iface *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
 		tap.HostNamespace = nil
 	}
 	return tap
-}
-
-func equalMessages[M proto.Message](a, b []M) bool {
-	return slices.EqualFunc(a, b, func(x, y M) bool { return proto.Equal(x, y) })
 }

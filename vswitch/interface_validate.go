@@ -49,6 +49,9 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 }
 
 func validateRx(iface *vpp_interfaces.Interface) error {
+	if err := validateRxModes(iface); err != nil {
+		return err
+	}
 	queues := map[uint32]bool{}
 	for _, p := range iface.GetRxPlacements() {
 		if queues[p.GetQueue()] {
@@ -130,28 +133,33 @@ func validateLink(iface *vpp_interfaces.Interface) error {
 		}
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		return validateTunnel(iface.GetVxlan())
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		return validateGRE(iface.GetGre())
+	case vpp_interfaces.Interface_GTPU_TUNNEL:
+		return validateGTPU(iface.GetGtpu())
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		return validateIPIP(iface.GetIpip())
+	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
+		return validateWireGuard(iface.GetWireguard())
+	case vpp_interfaces.Interface_RDMA:
+		return validateRDMA(iface.GetRdma())
+	case vpp_interfaces.Interface_BOND_INTERFACE:
+		return validateBond(iface)
 	}
 	return nil
 }
 
 func validateTunnel(link *vpp_interfaces.VxlanLink) error {
-	if err := validAddr("vxlan.src_address", link.GetSrcAddress()); err != nil {
-		return err
-	}
-	if err := validAddr("vxlan.dst_address", link.GetDstAddress()); err != nil {
+	if err := validTunnelAddrs("vxlan", "src_address", "dst_address", link.GetSrcAddress(), link.GetDstAddress()); err != nil {
 		return err
 	}
 	switch {
-	case isIPv6(link.GetSrcAddress()) != isIPv6(link.GetDstAddress()):
-		return invalid("vxlan.dst_address", "source %s and destination %s are of different IP versions", link.GetSrcAddress(), link.GetDstAddress())
-	case sameAddrText(link.GetSrcAddress(), link.GetDstAddress()):
-		return invalid("vxlan.dst_address", "source and destination are the same address %s", link.GetSrcAddress())
 	case link.GetVni() >= 1<<24:
 		return invalid("vxlan.vni", "VNI %d is out of range: use 0 to %d", link.GetVni(), 1<<24-1)
 	case link.GetGpe() != nil && link.GetGpe().GetProtocol() == vpp_interfaces.VxlanLink_Gpe_UNKNOWN:
 		return invalid("vxlan.gpe.protocol", "a VXLAN-GPE tunnel needs the protocol that it carries")
 	}
-	return nil
+	return validMulticast("vxlan", link.GetDstAddress(), link.GetMulticast())
 }
 
 func validName(field, name string) error {

@@ -10,30 +10,60 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// Names of the descriptors of what some vswitches have nothing for.
+const (
+	ABFDescriptor              = "vpp-abf"
+	IPScanNeighborDescriptor   = "vpp-ip-scan-neighbor"
+	DHCPProxyDescriptor        = "dhcp-proxy"
+	L3XConnectDescriptor       = "vpp-l3xc"
+	TEIBDescriptor             = "vpp-teib"
+	VRRPDescriptor             = "vrrp"
+	SPDDescriptor              = "vpp-ipsec-spd"
+	SPDescriptor               = "vpp-ipsec-sp"
+	SADescriptor               = "vpp-ipsec-sa"
+	TunnelProtectionDescriptor = "vpp-tun-protect"
+	IPRedirectDescriptor       = "vpp-punt-ipredirect"
+	PuntToHostDescriptor       = "vpp-punt-to-host"
+	PuntExceptionDescriptor    = "vpp-punt-exception"
+	STNDescriptor              = "vpp-stn-rules"
+	DNSCacheDescriptor         = "vpp-dns-cache"
+	WireGuardPeerDescriptor    = "vpp-wg-peer"
+	IPFIXDescriptor            = "vpp-ipfix"
+	FlowProbeParamsDescriptor  = "vpp-flowprobe-params"
+	FlowProbeFeatureDescriptor = "vpp-flowprobe-feature"
+
+	// Of values derived from interfaces.
+	IP6NDDescriptor       = "vpp-ip6nd"
+	RxModesDescriptor     = "vpp-interface-rx-mode"
+	RxPlacementDescriptor = "vpp-interface-rx-placement"
+	BondMemberDescriptor  = "bond-interface"
+)
+
 // registerLacking registers the models that some vswitches have nothing for. Their
 // values are validated, so that mistakes show whatever the vswitch, and then
 // UNIMPLEMENTED with the vswitch's reason: at once, without waiting for what they
 // would need.
 func registerLacking(r *registrar, f Features) {
-	lacking(r, f, "vpp-abf", models.ABF, validateABF)
-	lacking(r, f, "vpp-ip-scan-neighbor", models.IPScanNeighbor, validateNothing[*vpp_l3.IPScanNeighbor])
-	lacking(r, f, "dhcp-proxy", models.DHCPProxy, validateDHCPProxy)
-	lacking(r, f, "vpp-l3xc", models.L3XConnect, validateL3XConnect)
-	lacking(r, f, "vpp-teib", models.TEIB, validateTEIB)
-	lacking(r, f, "vrrp", models.VRRP, validateVRRP)
-	lacking(r, f, "vpp-ipsec-spd", models.IPSecSPD, validateSPD)
-	lacking(r, f, "vpp-ipsec-sp", models.IPSecSP, validateSP)
-	lacking(r, f, "vpp-ipsec-sa", models.IPSecSA, validateNothing[*vpp_ipsec.SecurityAssociation])
-	lacking(r, f, "vpp-tun-protect", models.IPSecTunnelProtection, validateTunnelProtection)
-	lacking(r, f, "vpp-punt-ipredirect", models.PuntIPRedirect, validateIPRedirect)
-	lacking(r, f, "vpp-punt-to-host", models.PuntToHost, validateToHost)
-	lacking(r, f, "vpp-punt-exception", models.PuntException, validateException)
-	lacking(r, f, "vpp-stn-rules", models.STNRule, validateSTN)
-	lacking(r, f, "vpp-dns-cache", models.DNSCache, validateDNSCache)
-	lacking(r, f, "vpp-wg-peer", models.WireGuardPeer, validateWireGuardPeer)
-	lacking(r, f, "vpp-ipfix", models.IPFIX, validateIPFIX)
-	lacking(r, f, "vpp-flowprobe-params", models.FlowProbeParams, validateFlowProbeParams)
-	lacking(r, f, "vpp-flowprobe-feature", models.FlowProbeFeature, validateFlowProbeFeature)
+	lacking(r, f, ABFDescriptor, models.ABF, validateABF)
+	lacking(r, f, IPScanNeighborDescriptor, models.IPScanNeighbor, validateNothing[*vpp_l3.IPScanNeighbor])
+	lacking(r, f, DHCPProxyDescriptor, models.DHCPProxy, validateDHCPProxy)
+	lacking(r, f, L3XConnectDescriptor, models.L3XConnect, validateL3XConnect)
+	lacking(r, f, TEIBDescriptor, models.TEIB, validateTEIB)
+	lacking(r, f, VRRPDescriptor, models.VRRP, validateVRRP)
+	lacking(r, f, SPDDescriptor, models.IPSecSPD, validateSPD)
+	lacking(r, f, SPDescriptor, models.IPSecSP, validateSP)
+	lacking(r, f, SADescriptor, models.IPSecSA, validateNothing[*vpp_ipsec.SecurityAssociation])
+	lacking(r, f, TunnelProtectionDescriptor, models.IPSecTunnelProtection, validateTunnelProtection)
+	lacking(r, f, IPRedirectDescriptor, models.PuntIPRedirect, validateIPRedirect)
+	lacking(r, f, PuntToHostDescriptor, models.PuntToHost, validateToHost)
+	lacking(r, f, PuntExceptionDescriptor, models.PuntException, validateException)
+	lacking(r, f, STNDescriptor, models.STNRule, validateSTN)
+	lacking(r, f, DNSCacheDescriptor, models.DNSCache, validateDNSCache)
+	lacking(r, f, WireGuardPeerDescriptor, models.WireGuardPeer, validateWireGuardPeer)
+	lacking(r, f, IPFIXDescriptor, models.IPFIX, validateIPFIX)
+	lacking(r, f, FlowProbeParamsDescriptor, models.FlowProbeParams, validateFlowProbeParams)
+	lacking(r, f, FlowProbeFeatureDescriptor, models.FlowProbeFeature, validateFlowProbeFeature)
+	registerInterfaceOptions(r, f)
 }
 
 // lacking registers a model whose values nobody configures.
@@ -44,7 +74,7 @@ func lacking[V proto.Message](r *registrar, f Features, name string, model *mode
 		NB:       true,
 		Validate: func(_ string, v V) error { return validate(v) },
 		Create: func(context.Context, string, V) (noMeta, error) {
-			return noMeta{}, Unsupported("%s", f.Lacks(model))
+			return noMeta{}, Unsupported("%s", f.Lacks(name))
 		},
 		Delete: noopDelete[V],
 	})

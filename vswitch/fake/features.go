@@ -106,6 +106,6 @@ func interfacesOf(v proto.Message) []string {
 }
 
 // Lacks: the fake has what the kernel has.
-func (v *VSwitch) Lacks(model *models.Model) string {
-	return model.Name() + ": the fake vswitch does not know what that does to packets"
+func (v *VSwitch) Lacks(descriptor string) string {
+	return "values of " + descriptor + ": the fake vswitch does not know what that does to packets"
 }

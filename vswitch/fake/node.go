@@ -85,6 +85,7 @@ type iface struct {
 func newIface(v *vpp_interfaces.Interface) *iface {
 	v = proto.CloneOf(v)
 	v.IpAddresses, v.Vrf, v.Unnumbered, v.SetDhcpClient = nil, 0, nil, false
+	v.Ip6Nd, v.RxModes, v.RxPlacements = nil, nil, nil
 	return &iface{value: v, addrs: map[netip.Prefix]bool{}}
 }
 

@@ -63,15 +63,11 @@ func supported(iface *vpp_interfaces.Interface) error {
 		}
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
 	default:
-		return vswitch.Unsupported("interfaces of type %v in the Linux kernel", iface.GetType())
+		return vswitch.Unsupported("interfaces of type %v: %s", iface.GetType(), lackedTypes[iface.GetType()])
 	}
 	switch {
 	case iface.GetVrf() != 0:
 		return noVRF(iface.GetVrf())
-	case iface.GetIp6Nd() != nil:
-		return vswitch.Unsupported("ip6_nd: router advertisements are handled as the host is configured")
-	case len(iface.GetRxModes())+len(iface.GetRxPlacements()) > 0:
-		return vswitch.Unsupported("rx_modes and rx_placements: the Linux kernel schedules its queues itself")
 	}
 	return nil
 }

@@ -163,7 +163,6 @@ func TestUnsupported(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"VRF":         with(func(i *vpp_interfaces.Interface) { i.Vrf = 1 }),
-		"rx modes":    with(func(i *vpp_interfaces.Interface) { i.RxModes = []*vpp_interfaces.Interface_RxMode{{}} }),
 		"VRF table":   v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1}),
 		"inter-VRF":   v.Routes().Create(ctx, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.0.0.0/8"}),
 		"FIB drop":    v.FIB().Create(ctx, &vpp_l2.FIBEntry{Action: vpp_l2.FIBEntry_DROP}),

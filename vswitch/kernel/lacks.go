@@ -1,24 +1,33 @@
 package kernel
 
-import "github.com/contiv/contiv/models"
+import (
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
+)
 
-// lacks are the models that the kernel vswitch has nothing for, and what to do
+// lacks are the descriptors that the kernel vswitch has nothing for, with what to do
 // instead.
-var lacks = map[*models.Model]string{
-	models.ABF: "forwarding by access lists: add routes to the destinations, or policy rules (`ip rule`) on the host",
-	models.IPScanNeighbor: "scans of neighbours: the Linux kernel probes the neighbours that are used by itself; " +
+var lacks = map[string]string{
+	vswitch.ABFDescriptor: "forwarding by access lists: add routes to the destinations, or policy rules (`ip rule`) on the host",
+	vswitch.IPScanNeighborDescriptor: "scans of neighbours: the Linux kernel probes the neighbours that are used by itself; " +
 		"the sysctls net.ipv4.neigh.<device>.* say how",
-	models.DHCPProxy:  "a DHCP proxy: run a relay such as dhcrelay on the host",
-	models.L3XConnect: "L3 cross-connects: add routes to the destinations, or policy rules (`ip rule`) on the host",
-	models.TEIB:       "endpoints of multipoint tunnels: make a VXLAN tunnel for each peer",
-	models.VRRP:       "VRRP: run keepalived on the host, whose network stack this vswitch is",
-	models.IPSecSPD:   ipsec, models.IPSecSP: ipsec, models.IPSecSA: ipsec, models.IPSecTunnelProtection: ipsec,
-	models.PuntIPRedirect: punt, models.PuntToHost: punt,
-	models.PuntException: "punting of dropped packets: count or log them with nftables on the host",
-	models.STNRule:       "STN rules: this vswitch is the network stack of the host, which gets the packets for its addresses anyway: leave the rule out",
-	models.DNSCache:      "a DNS cache: run one on the host, such as dnsmasq",
-	models.WireGuardPeer: "WireGuard: configure it with `wg` on the host, and use the device as interface of type DPDK",
-	models.IPFIX:         ipfix, models.FlowProbeParams: ipfix, models.FlowProbeFeature: ipfix,
+	vswitch.DHCPProxyDescriptor:  "a DHCP proxy: run a relay such as dhcrelay on the host",
+	vswitch.L3XConnectDescriptor: "L3 cross-connects: add routes to the destinations, or policy rules (`ip rule`) on the host",
+	vswitch.TEIBDescriptor:       "endpoints of multipoint tunnels: make a VXLAN tunnel for each peer",
+	vswitch.VRRPDescriptor:       "VRRP: run keepalived on the host, whose network stack this vswitch is",
+	vswitch.SPDDescriptor:        ipsec, vswitch.SPDescriptor: ipsec, vswitch.SADescriptor: ipsec, vswitch.TunnelProtectionDescriptor: ipsec,
+	vswitch.IPRedirectDescriptor: punt, vswitch.PuntToHostDescriptor: punt,
+	vswitch.PuntExceptionDescriptor: "punting of dropped packets: count or log them with nftables on the host",
+	vswitch.STNDescriptor:           "STN rules: this vswitch is the network stack of the host, which gets the packets for its addresses anyway: leave the rule out",
+	vswitch.DNSCacheDescriptor:      "a DNS cache: run one on the host, such as dnsmasq",
+	vswitch.WireGuardPeerDescriptor: "WireGuard: configure it with `wg` on the host, and use the device as interface of type DPDK",
+	vswitch.IPFIXDescriptor:         ipfix, vswitch.FlowProbeParamsDescriptor: ipfix, vswitch.FlowProbeFeatureDescriptor: ipfix,
+
+	vswitch.IP6NDDescriptor: "ip6_nd: set the sysctls net.ipv6.conf.<device>.accept_ra (2), autoconf and accept_ra_defrtr on the host, " +
+		"or leave ip6_nd out",
+	vswitch.RxModesDescriptor:     "rx_modes: the Linux kernel switches between interrupts and polling itself (NAPI): leave them out",
+	vswitch.RxPlacementDescriptor: "rx_placements: the Linux kernel places its queues as irqbalance or /proc/irq says: leave them out",
+	vswitch.BondMemberDescriptor:  "bonds: make the bond on the host, and use it as interface of type DPDK with the name of the device",
 }
 
 const (
@@ -28,5 +37,21 @@ const (
 		"let the process listen there, and leave the value out"
 )
 
-// Lacks says why the kernel vswitch does not configure values of the model.
-func (v *VSwitch) Lacks(model *models.Model) string { return lacks[model] }
+// Lacks says why the kernel vswitch does not configure the values of a descriptor.
+func (v *VSwitch) Lacks(descriptor string) string { return lacks[descriptor] }
+
+// lackedTypes are the types of interfaces that the kernel vswitch does not make.
+var lackedTypes = map[vpp_interfaces.Interface_Type]string{
+	vpp_interfaces.Interface_MEMIF:             "shared memory belongs to VPP: use a TAP",
+	vpp_interfaces.Interface_SUB_INTERFACE:     "make the device on the host (`ip link add link <parent> name <name> type vlan id <tag>`), " + asDPDK,
+	vpp_interfaces.Interface_BOND_INTERFACE:    "make the device on the host (`ip link add name <name> type bond`), " + asDPDK,
+	vpp_interfaces.Interface_GRE_TUNNEL:        "use a VXLAN tunnel; or make the device on the host (`ip tunnel add <name> mode gre`), " + asDPDK,
+	vpp_interfaces.Interface_IPIP_TUNNEL:       "use a VXLAN tunnel; or make the device on the host (`ip tunnel add <name> mode ipip`), " + asDPDK,
+	vpp_interfaces.Interface_WIREGUARD_TUNNEL:  "make the device on the host (`ip link add name <name> type wireguard`), " + asDPDK,
+	vpp_interfaces.Interface_IPSEC_TUNNEL:      "make the device on the host (`ip link add name <name> type xfrm`), " + asDPDK,
+	vpp_interfaces.Interface_GTPU_TUNNEL:       "use a VXLAN tunnel",
+	vpp_interfaces.Interface_VMXNET3_INTERFACE: "the NIC is served by the host: use its device as an interface of type DPDK",
+	vpp_interfaces.Interface_RDMA:              "the NIC is served by the host: use its device as an interface of type DPDK",
+}
+
+const asDPDK = "and use it as an interface of type DPDK with the device's name"

@@ -14,6 +14,8 @@ import (
 
 func runFeatures(t *testing.T, c Config) {
 	t.Run("models", func(t *testing.T) { runModels(t, c) })
+	t.Run("options of an interface", func(t *testing.T) { testInterfaceOptions(t, c) })
+	t.Run("interface types", func(t *testing.T) { testInterfaceTypes(t, c) })
 	for _, test := range []struct {
 		name    string
 		values  []proto.Message

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -33,11 +32,10 @@ func runModels(t *testing.T, c Config) {
 			txn.Put(models.Key(value), value)
 			_, _ = txn.Commit(t.Context())
 			status := a.ValueStatus(models.Key(value)).GetValue()
-			_, reason, unsupported := strings.Cut(status.GetError(), kvscheduler.ErrUnsupported.Error()+": ")
 			switch status.GetState() {
 			case pb.ValueState_CONFIGURED, pb.ValueState_PENDING, pb.ValueState_FAILED, pb.ValueState_INVALID:
 			case pb.ValueState_UNIMPLEMENTED:
-				if !unsupported || len(reason) < 20 {
+				if !isReason(status) {
 					t.Errorf("no reason why it is unimplemented: %q", status.GetError())
 				}
 			default:
