@@ -19,7 +19,22 @@ import (
 // What policies consist of, exceptions before the rule, ends in a few layers.
 // Building them compares each rule with each other: some 10 ms for 1 000 rules.
 func compileACL(rules []vswitch.ACLRule, macip bool) []aclLine {
-	var layers []*aclLayer
+	verdict := map[vpp_acl.ACL_Rule_Action]string{
+		vpp_acl.ACL_Rule_DENY: "goto deny", vpp_acl.ACL_Rule_PERMIT: "goto permit", vpp_acl.ACL_Rule_REFLECT: "goto reflect",
+	}
+	if macip {
+		verdict = map[vpp_acl.ACL_Rule_Action]string{vpp_acl.ACL_Rule_DENY: "drop", vpp_acl.ACL_Rule_PERMIT: "accept"}
+	}
+	var lines []aclLine
+	for _, layer := range layersOf(rules) {
+		for _, group := range layer.groups {
+			lines = append(lines, hashed(groupText(group, verdict)))
+		}
+	}
+	return lines
+}
+
+func layersOf(rules []vswitch.ACLRule) (layers []*aclLayer) {
 	var kept []layeredRule
 	for _, r := range rules {
 		layer, shadowed := 0, false
@@ -45,19 +60,7 @@ func compileACL(rules []vswitch.ACLRule, macip bool) []aclLine {
 		}
 		layers[layer].add(r)
 	}
-	verdict := map[vpp_acl.ACL_Rule_Action]string{
-		vpp_acl.ACL_Rule_DENY: "goto deny", vpp_acl.ACL_Rule_PERMIT: "goto permit", vpp_acl.ACL_Rule_REFLECT: "goto reflect",
-	}
-	if macip {
-		verdict = map[vpp_acl.ACL_Rule_Action]string{vpp_acl.ACL_Rule_DENY: "drop", vpp_acl.ACL_Rule_PERMIT: "accept"}
-	}
-	var lines []aclLine
-	for _, layer := range layers {
-		for _, group := range layer.groups {
-			lines = append(lines, hashed(groupText(group, verdict)))
-		}
-	}
-	return lines
+	return layers
 }
 
 type layeredRule struct {
