@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,7 +68,24 @@ func newCommand() *cobra.Command {
 		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(),
 		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(), c.forwardCommand(),
 	)
+	for _, group := range append(root.Commands(), root) {
+		if group.HasSubCommands() {
+			group.Args, group.RunE = cobra.ArbitraryArgs, needsCommand
+		}
+	}
 	return root
+}
+
+// needsCommand is for commands that only hold others.
+func needsCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q: %s --help lists them", args[0], cmd.CommandPath())
 }
 
 func (c *cli) progress(line string) {
