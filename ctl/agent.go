@@ -118,7 +118,7 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	}
 	if response.StatusCode != http.StatusOK {
 		if response.StatusCode == http.StatusNotFound && strings.TrimSpace(string(data)) == "404 page not found" {
-			return fmt.Errorf("%s %s is not known there: is the agent older than this command?", method, path)
+			return fmt.Errorf("%s %s is not known there: does the agent run without Kubernetes (--standalone), or is it older than this command?", method, path)
 		}
 		return &statusError{response.StatusCode, errorText(response.Status, data), data}
 	}

@@ -35,7 +35,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
 			"    node2: http://192.168.16.2:9999\n" +
-			"  etcdEndpoints: [\"http://127.0.0.1:12379\"]   # asked for further nodes\n\n" +
+			"  etcdEndpoints: [\"http://192.168.16.1:32379\"]   # asked for further nodes\n\n" +
 			"By default, the agent on " + DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
 		Version:       version.Version,
@@ -74,6 +74,9 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if check == nil || check(cmd, args) == nil {
 			return nil
+		}
+		if len(args) == 0 {
+			return fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine())
 		}
 		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
 	}

@@ -184,7 +184,9 @@ func inEtcdText(s *feedback.Status) (lines []string) {
 	if s.GetValue().GetState() == pb.ValueState_INVALID {
 		text += " cannot be used: " + s.GetValue().GetError()
 		for _, detail := range s.GetValue().GetDetails() {
-			text += "; " + detail
+			if !strings.Contains(text, detail) { // fields to blame are in the error
+				text += "; " + detail
+			}
 		}
 	}
 	for _, warning := range s.GetWarnings() {

@@ -118,7 +118,9 @@ func readPlan(file string, stdin io.Reader) (request kvscheduler.PlanRequest, er
 	}
 	switch text[0] {
 	case '[':
-		err = json.Unmarshal(text, &request.Values)
+		if json.Unmarshal(text, &request.Values) != nil {
+			err = errors.New("keys with values are expected, not a list: see --help for the form")
+		}
 	case '{':
 		request.Values, err = readValues(text)
 	default:
