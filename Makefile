@@ -11,7 +11,7 @@ GO_SOURCES = $(shell git ls-files -co --exclude-standard '*.go')
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: packages
 packages: ## install the Debian packages that the lab and the tests need
