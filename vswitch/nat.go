@@ -12,19 +12,17 @@ import (
 // natGlobalDescriptor handles config/vpp/nat/v2/nat44-global.
 func natGlobalDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta]{
-		Name: NATGlobalDescriptor,
-		Keys: kvscheduler.KeySpace{Prefix: models.NAT44Global.KeyPrefix()},
-		NB:   true,
-		Validate: func(_ string, g *vpp_nat.Nat44Global) error {
-			//lint:ignore SA1019 to tell who still uses them
-			if len(g.GetNatInterfaces())+len(g.GetAddressPool()) > 0 {
-				return invalid("nat_interfaces", "nat_interfaces and address_pool are obsolete: use Nat44Interface and Nat44AddressPool values")
-			}
-			return nil
+		Name:     NATGlobalDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.NAT44Global.KeyPrefix()},
+		NB:       true,
+		Validate: func(_ string, g *vpp_nat.Nat44Global) error { return validateNATGlobal(g) },
+		Equivalent: func(_ string, old, new *vpp_nat.Nat44Global) bool {
+			return proto.Equal(normalGlobal(old), normalGlobal(new))
 		},
-		Create: create(port.Enable),
-		Update: update(func(ctx context.Context, _, new *vpp_nat.Nat44Global) error { return port.Enable(ctx, new) }),
-		Delete: remove(func(ctx context.Context, _ *vpp_nat.Nat44Global) error { return port.Disable(ctx) }),
+		DerivedValues: func(_ string, g *vpp_nat.Nat44Global) []kvscheduler.KeyValue { return derivedOfNATGlobal(g) },
+		Create:        create(port.Enable),
+		Update:        update(func(ctx context.Context, _, new *vpp_nat.Nat44Global) error { return port.Enable(ctx, new) }),
+		Delete:        remove(func(ctx context.Context, _ *vpp_nat.Nat44Global) error { return port.Disable(ctx) }),
 		UpdateWithRecreate: func(_ string, old, new *vpp_nat.Nat44Global, _ noMeta) bool {
 			return old.GetEndpointIndependent() != new.GetEndpointIndependent()
 		},
@@ -59,15 +57,15 @@ func natInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Inter
 			}
 			return nil
 		},
-		Create:        create(port.AddInterface),
+		Create: create(port.AddInterface),
+		Update: update(func(ctx context.Context, _, new *vpp_nat.Nat44Interface) error {
+			return port.AddInterface(ctx, new)
+		}),
 		Delete:        remove(port.RemoveInterface),
 		Retrieve:      retrieve(port.ListInterfaces),
 		RetrieveAfter: []string{InterfaceDescriptor, NATGlobalDescriptor},
 		Dependencies: func(_ string, i *vpp_nat.Nat44Interface) []kvscheduler.Dependency {
-			return []kvscheduler.Dependency{
-				natEnabled,
-				{Label: "interface-exists", Key: models.VPPInterfaceKey(i.GetName())},
-			}
+			return []kvscheduler.Dependency{natEnabled, natInterfaceExists(i.GetName())}
 		},
 	}
 }
@@ -86,17 +84,39 @@ func natPoolDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44AddressPoo
 		Delete:        remove(port.RemovePool),
 		Retrieve:      retrieve(port.ListPools),
 		RetrieveAfter: []string{NATGlobalDescriptor},
+		DerivedValues: func(_ string, p *vpp_nat.Nat44AddressPool) []kvscheduler.KeyValue {
+			if !p.GetTwiceNat() {
+				return nil
+			}
+			return []kvscheduler.KeyValue{{Key: models.NAT44TwicePoolKey(p.GetVrfId(), p.GetFirstIp(), lastOf(p)), Value: empty()}}
+		},
 		Dependencies: func(_ string, p *vpp_nat.Nat44AddressPool) []kvscheduler.Dependency {
-			deps := []kvscheduler.Dependency{natEnabled}
-			if vrf := p.GetVrfId(); vrf != 0 && vrf != AllVRFs {
-				deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-exists", Key: models.VRFTableKey(vrf, false)})
+			deps := append([]kvscheduler.Dependency{natEnabled}, natVRFExists("vrf-table-exists", p.GetVrfId())...)
+			if p.GetTwiceNat() {
+				deps = append(deps, natEndpointDependent)
 			}
 			return deps
 		},
 	}
 }
 
-var natEnabled = kvscheduler.Dependency{Label: "nat44-global-config-exists", Key: models.NAT44Global.KeyPrefix()}
+var (
+	natEnabled = kvscheduler.Dependency{Label: "nat44-global-config-exists", Key: models.NAT44Global.KeyPrefix()}
+	// Twice-NAT and mappings are not for endpoint-independent NAT.
+	natEndpointDependent = kvscheduler.Dependency{Label: "nat44-is-in-endpoint-dependent-mode", Key: models.NAT44EndpointDependentKey}
+)
+
+func natInterfaceExists(iface string) kvscheduler.Dependency {
+	return kvscheduler.Dependency{Label: "interface-exists-" + iface, Key: models.VPPInterfaceKey(iface)}
+}
+
+// natVRFExists is no dependency for VRF 0 and for all VRFs.
+func natVRFExists(label string, vrf uint32) []kvscheduler.Dependency {
+	if vrf == 0 || vrf == AllVRFs {
+		return nil
+	}
+	return []kvscheduler.Dependency{{Label: label, Key: models.VRFTableKey(vrf, false)}}
+}
 
 func validatePool(p *vpp_nat.Nat44AddressPool) error {
 	for _, f := range []struct{ field, addr string }{{"first_ip", p.GetFirstIp()}, {"last_ip", lastOf(p)}} {

@@ -8,7 +8,6 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
 // Capabilities are differences between vswitches that what is requested of them
@@ -196,33 +195,6 @@ type VRFs interface {
 	Delete(ctx context.Context, table *vpp_l3.VrfTable) error
 	// List returns tables 0 only if they are expected.
 	List(ctx context.Context, expected []*vpp_l3.VrfTable) ([]*vpp_l3.VrfTable, error)
-}
-
-// AllVRFs as the VRF of an address pool: for packets of every VRF.
-const AllVRFs = ^uint32(0)
-
-// NAT is IPv4 address translation. All its changes are atomic; flows that are
-// being translated go on.
-type NAT interface {
-	// Enable turns NAT on, or changes its global parameters. Interfaces and
-	// pools exist only while it is on.
-	Enable(ctx context.Context, global *vpp_nat.Nat44Global) error
-	// Disable turns NAT off.
-	Disable(ctx context.Context) error
-	// Global returns nil when NAT is off or not in working order.
-	Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_nat.Nat44Global, error)
-
-	// AddInterface makes NAT work on an interface. With the output feature on
-	// an outside interface, packets that are forwarded to it get a source
-	// address from a pool; packets of the node itself do not.
-	AddInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) error
-	RemoveInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) error
-	ListInterfaces(ctx context.Context, expected []*vpp_nat.Nat44Interface) ([]*vpp_nat.Nat44Interface, error)
-
-	// AddPool offers addresses as sources.
-	AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
-	RemovePool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
-	ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error)
 }
 
 // NAT66 is the translation of sources of IPv6 packets, by interface. Changes are

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,8 +27,16 @@ const (
 	NATInterfaceDescriptor = "vpp-nat44-interface"
 	NATPoolDescriptor      = "vpp-nat44-address-pool"
 	NAT66Descriptor        = "contiv-snat66"
-	ACLDescriptor          = "vpp-acl"
-	ACLInterfaceDescriptor = "vpp-acl-to-interface"
+
+	NATGlobalInterfaceDescriptor   = "vpp-nat44-global-interface"
+	NATGlobalAddressDescriptor     = "vpp-nat44-global-address"
+	NATEndpointDependentDescriptor = "vpp-nat44-endpoint-dependent"
+	NATTwicePoolDescriptor         = "vpp-nat44-twice-nat-pool"
+	DNATDescriptor                 = "vpp-nat44-dnat"
+	NATVRFTableDescriptor          = "vpp-nat44-vrf"
+	NATVRFRouteDescriptor          = "vpp-nat44-vrf-route"
+	ACLDescriptor                  = "vpp-acl"
+	ACLInterfaceDescriptor         = "vpp-acl-to-interface"
 )
 
 // Register registers the descriptors of the vpp.* models, working on vs.
@@ -51,6 +60,13 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natGlobalDescriptor(vs.NAT()))
 	register(&r, natInterfaceDescriptor(vs.NAT()))
 	register(&r, natPoolDescriptor(vs.NAT()))
+	register(&r, natGlobalInterfaceDescriptor(vs.NAT()))
+	register(&r, natGlobalAddressDescriptor(vs.NAT()))
+	register(&r, natPropertyDescriptor(NATEndpointDependentDescriptor, models.NAT44EndpointDependentKey))
+	register(&r, natPropertyDescriptor(NATTwicePoolDescriptor, models.NAT44TwicePoolPrefix))
+	register(&r, dnatDescriptor(vs.NAT()))
+	register(&r, natVRFTableDescriptor(vs.NAT()))
+	register(&r, natVRFRouteDescriptor(vs.NAT()))
 	register(&r, nat66Descriptor(vs.NAT66()))
 	register(&r, aclDescriptor(vs.ACLs()))
 	register(&r, aclInterfaceDescriptor(vs.ACLs()))

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Packet is what access lists look at. Without a protocol it is an IP packet that
+// Packet is what access lists and NAT look at. Without a protocol it is an IP packet that
 // no rule about a protocol matches.
 type Packet struct {
 	Src, Dst netip.Addr
@@ -24,6 +24,8 @@ type Packet struct {
 	// SrcMAC is what MAC-IP lists ask for where the packet enters first; without one,
 	// they do not.
 	SrcMAC [6]byte
+	// Slot picks the backend of a service, see vswitch.Slots.
+	Slot int
 }
 
 // answer returns the addresses of a packet in answer to this one.
@@ -144,6 +146,7 @@ func (n *Node) Trace(from string, p Packet) Trace {
 	defer n.net.mu.Unlock()
 	t := &tracer{Trace: Trace{Src: p.Src}, dst: p.Dst, packet: p}
 	t.enter(n, from)
+	t.Dst, t.DstPort = t.dst, t.packet.DstPort
 	if conn := p.connection(); t.Verdict != Dropped && !n.acl.seen[p.answer()] {
 		n.acl.seen[conn] = true
 	}

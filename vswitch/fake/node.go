@@ -11,7 +11,6 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
@@ -54,9 +53,7 @@ type Node struct {
 	routes     map[string]*vpp_l3.Route
 	neighbours map[string]*vpp_l3.ARPEntry
 	vrfs       map[string]*vpp_l3.VrfTable
-	nat        *vpp_nat.Nat44Global // nil: off
-	natIfaces  map[string]*vpp_nat.Nat44Interface
-	natPools   map[string]*vpp_nat.Nat44AddressPool
+	nat        natTables
 	nat66      map[string]*contiv_nat.SourceNAT66
 	acl        accessLists
 
@@ -99,8 +96,7 @@ func (n *Node) reset() {
 	n.ifaces, n.bridges = map[string]*iface{}, map[string]*bridge{}
 	n.features = map[string]proto.Message{}
 	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
-	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, nil
-	n.natIfaces, n.natPools = map[string]*vpp_nat.Nat44Interface{}, map[string]*vpp_nat.Nat44AddressPool{}
+	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, newNATTables()
 	n.nat66 = map[string]*contiv_nat.SourceNAT66{}
 	n.acl = newAccessLists()
 	n.watchers = map[*watcher]bool{}
@@ -159,13 +155,9 @@ func (n *Node) keys() map[string]bool {
 	addKeys(keys, n.routes)
 	addKeys(keys, n.neighbours)
 	addKeys(keys, n.vrfs)
-	addKeys(keys, n.natIfaces)
-	addKeys(keys, n.natPools)
+	n.nat.keys(keys)
 	addKeys(keys, n.nat66)
 	n.aclKeys(keys)
-	if n.nat != nil {
-		keys[models.NAT44Global.KeyPrefix()] = true
-	}
 	return keys
 }
 
@@ -189,15 +181,14 @@ func (n *Node) remove(key string) {
 	case models.ACL:
 		n.acl.remove(name)
 	case models.NAT44Global:
-		n.disableNAT()
+		n.nat = newNATTables()
 	default:
 		delete(n.features, key)
 		delete(n.fib, key)
 		delete(n.routes, key)
 		delete(n.neighbours, key)
 		delete(n.vrfs, key)
-		delete(n.natIfaces, key)
-		delete(n.natPools, key)
+		n.nat.remove(key)
 		delete(n.nat66, key)
 	}
 }
@@ -224,17 +215,11 @@ func (n *Node) removeInterface(name string) {
 	maps.DeleteFunc(n.routes, func(_ string, r *vpp_l3.Route) bool { return r.GetOutgoingInterface() == name })
 	maps.DeleteFunc(n.neighbours, func(_ string, e *vpp_l3.ARPEntry) bool { return e.GetInterface() == name })
 	maps.DeleteFunc(n.nat66, func(_ string, s *contiv_nat.SourceNAT66) bool { return s.GetInterface() == name })
-	maps.DeleteFunc(n.natIfaces, func(_ string, i *vpp_nat.Nat44Interface) bool { return i.GetName() == name })
+	n.nat.forget(name)
 }
 
 // removeBridge removes a bridge domain with its forwarding entries.
 func (n *Node) removeBridge(name string) {
 	delete(n.bridges, name)
 	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetBridgeDomain() == name })
-}
-
-func (n *Node) disableNAT() {
-	n.nat = nil
-	clear(n.natIfaces)
-	clear(n.natPools)
 }

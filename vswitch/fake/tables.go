@@ -8,7 +8,6 @@ import (
 
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
@@ -200,68 +199,4 @@ func (p vrfs) List(ctx context.Context, expected []*vpp_l3.VrfTable) ([]*vpp_l3.
 		}
 		return tables
 	})
-}
-
-type nat struct{ v *VSwitch }
-
-func natInterfaceTable(n *Node) map[string]*vpp_nat.Nat44Interface { return n.natIfaces }
-func natPoolTable(n *Node) map[string]*vpp_nat.Nat44AddressPool    { return n.natPools }
-
-func (p nat) Enable(ctx context.Context, g *vpp_nat.Nat44Global) error {
-	return p.v.do(ctx, func(n *Node) error {
-		n.nat = proto.CloneOf(g)
-		return nil
-	})
-}
-
-func (p nat) Disable(ctx context.Context) error {
-	return p.v.do(ctx, func(n *Node) error {
-		n.disableNAT()
-		return nil
-	})
-}
-
-func (p nat) Global(ctx context.Context, _ *vpp_nat.Nat44Global) (g *vpp_nat.Nat44Global, err error) {
-	err = p.v.do(ctx, func(n *Node) error {
-		g = proto.CloneOf(n.nat)
-		return nil
-	})
-	return g, err
-}
-
-func natIsOn(n *Node) error {
-	if n.nat == nil {
-		return fmt.Errorf("NAT is off")
-	}
-	return nil
-}
-
-func (p nat) AddInterface(ctx context.Context, i *vpp_nat.Nat44Interface) error {
-	return put(ctx, p.v, i, natInterfaceTable, func(n *Node) error {
-		if err := natIsOn(n); err != nil {
-			return err
-		}
-		_, err := n.iface(i.GetName())
-		return err
-	})
-}
-
-func (p nat) RemoveInterface(ctx context.Context, i *vpp_nat.Nat44Interface) error {
-	return drop(ctx, p.v, i, natInterfaceTable)
-}
-
-func (p nat) ListInterfaces(ctx context.Context, _ []*vpp_nat.Nat44Interface) ([]*vpp_nat.Nat44Interface, error) {
-	return list(ctx, p.v, natInterfaceTable)
-}
-
-func (p nat) AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error {
-	return put(ctx, p.v, pool, natPoolTable, natIsOn)
-}
-
-func (p nat) RemovePool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error {
-	return drop(ctx, p.v, pool, natPoolTable)
-}
-
-func (p nat) ListPools(ctx context.Context, _ []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error) {
-	return list(ctx, p.v, natPoolTable)
 }

@@ -37,8 +37,11 @@ type Trace struct {
 	Node, Interface string
 	// Reason of a drop.
 	Reason string
-	// Src is the source address that the receiver sees.
-	Src netip.Addr
+	// Src is the source address that the receiver sees, Dst where it was sent to in
+	// the end, with the port.
+	Src     netip.Addr
+	Dst     netip.Addr
+	DstPort uint16
 	// MAC is the destination MAC address that the packet got last, nil if it
 	// was to be asked for.
 	MAC  net.HardwareAddr
@@ -74,11 +77,11 @@ const maxHops = 64
 // the node itself sends) through the vswitches of the network. Access lists
 // decide wherever it enters and leaves an interface.
 //
-//  1. An address of the node: Local.
+//  1. Another destination, if a mapping of NAT says so. An address of the node: Local.
 //  2. The longest matching route, connected networks included, of the VRF that the
 //     packet is in; DROP routes drop, INTER_VRF routes repeat it in another VRF.
 //  3. Source translation, when the packet is forwarded to an interface with the
-//     output feature.
+//     output feature, or as twice-NAT asks for.
 //  4. The neighbour. Behind a bridged virtual interface it must be configured, and
 //     the L2 FIB leads on, perhaps into a VXLAN tunnel: then the packet enters the
 //     peer that has a tunnel back, through the bridge domain there.
@@ -92,6 +95,7 @@ type tracer struct {
 	Trace
 	dst    netip.Addr
 	packet Packet // but for its addresses, which are Src and dst
+	twice  *twiceNAT
 }
 
 func (t *tracer) hop(n *Node, format string, args ...any) {
@@ -123,6 +127,7 @@ func (t *tracer) enter(n *Node, in string) {
 			return
 		}
 	}
+	t.translateDestination(n, in)
 	if owner := n.ownerOf(t.dst); owner != "" {
 		t.hop(n, "%s is an address of %s", t.dst, owner)
 		t.end(n, Local, owner)
@@ -239,8 +244,8 @@ func (t *tracer) forward(n *Node, in string, p path) {
 	if !t.passes(n, p.out, true) {
 		return
 	}
-	if in != "" {
-		t.translate(n, p.out)
+	if !t.translateSource(n, in, p.out) {
+		return
 	}
 	t.MAC = n.macOf(p.out, p.nextHop)
 	switch out.value.GetType() {
@@ -256,29 +261,6 @@ func (t *tracer) forward(n *Node, in string, p path) {
 			}
 		}
 		t.drop(n, "there is nothing behind interface %s", p.out)
-	}
-}
-
-// translate gives a forwarded packet a source address of a pool.
-func (t *tracer) translate(n *Node, out string) {
-	if t.Src.Is6() {
-		t.translate66(n, out)
-		return
-	}
-	if n.nat == nil || n.ownerOf(t.Src) != "" {
-		return
-	}
-	for _, i := range n.natIfaces {
-		if i.GetName() != out || !i.GetNatOutside() || !i.GetOutputFeature() {
-			continue
-		}
-		for _, pool := range n.natPools {
-			if addr, err := netip.ParseAddr(pool.GetFirstIp()); err == nil {
-				t.hop(n, "source %s becomes %s", t.Src, addr)
-				t.Src = addr
-				return
-			}
-		}
 	}
 }
 

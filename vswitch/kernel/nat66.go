@@ -13,7 +13,7 @@ import (
 )
 
 // nat66 translates sources of IPv6 packets, in a table like that for IPv4
-// (nat_table.go): one chain with a rule for each interface.
+// (nat_rules.go): one chain with a rule for each interface.
 type nat66 struct{ *VSwitch }
 
 const chainNAT66 = "nat66-postrouting"
@@ -24,8 +24,11 @@ type source66 struct {
 	addr         netip.Addr
 }
 
-func (s source66) rule() natRule {
-	return natRule{chainNAT66, fmt.Sprintf("oifname %q snat to %s", s.device, s.addr), fmt.Sprintf("source %s %s %s", s.addr, s.device, s.name)}
+// rule66 is a rule with the comment that it is known by.
+type rule66 struct{ rule, comment string }
+
+func (s source66) rule() rule66 {
+	return rule66{fmt.Sprintf("oifname %q snat to %s", s.device, s.addr), fmt.Sprintf("source %s %s %s", s.addr, s.device, s.name)}
 }
 
 func parseSource66(comment string) (s source66, ok bool) {
@@ -38,11 +41,11 @@ func parseSource66(comment string) (s source66, ok bool) {
 }
 
 // rules66 returns what sources ask for, in order. Nobody asks for a chain without.
-func rules66(sources []source66) []natRule {
+func rules66(sources []source66) []rule66 {
 	if len(sources) == 0 {
 		return nil
 	}
-	list := []natRule{{chainNAT66, "fib saddr type local return", "packets of the node itself"}}
+	list := []rule66{{"fib saddr type local return", "packets of the node itself"}}
 	for _, s := range sources {
 		list = append(list, s.rule())
 	}
@@ -78,7 +81,7 @@ func readNAT66(ctx context.Context, nft knftables.Interface) (sources []source66
 
 // change rewrites the chain with changed sources, if they did change.
 func (v nat66) change(ctx context.Context, edit func([]source66) []source66) error {
-	return v.nat.run(knftables.IPv6Family, func(nft knftables.Interface) error {
+	return v.nat.run6(func(nft knftables.Interface) error {
 		before, intact, err := readNAT66(ctx, nft)
 		if err != nil {
 			return err
@@ -101,7 +104,7 @@ func writeNAT66(ctx context.Context, nft knftables.Interface, sources []source66
 	tx.Add(chain)
 	tx.Flush(&knftables.Chain{Name: chainNAT66})
 	for _, r := range rules66(sources) {
-		tx.Add(&knftables.Rule{Chain: r.chain, Rule: r.rule, Comment: knftables.PtrTo(r.comment)})
+		tx.Add(&knftables.Rule{Chain: chainNAT66, Rule: r.rule, Comment: knftables.PtrTo(r.comment)})
 	}
 	if len(sources) == 0 {
 		tx.Delete(&knftables.Chain{Name: chainNAT66})
@@ -147,7 +150,7 @@ func (v nat66) Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error
 // List returns nothing of a chain that is not in working order.
 func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) {
 	var list []*contiv_nat.SourceNAT66
-	err := v.nat.run(knftables.IPv6Family, func(nft knftables.Interface) error {
+	err := v.nat.run6(func(nft knftables.Interface) error {
 		sources, intact, err := readNAT66(ctx, nft)
 		for _, s := range sources {
 			value := &contiv_nat.SourceNAT66{Interface: s.name, Address: s.addr.String()}

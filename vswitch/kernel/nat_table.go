@@ -1,7 +1,7 @@
 package kernel
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,130 +11,335 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 )
 
-// natTable is the name of the only nftables tables that we touch: one for IPv4,
-// described here, and one for IPv6 (nat66.go). All our NAT state is in their rules: each carries the value that it stands for as a comment. The chains are
-// always written as a whole, in one transaction.
-//
-//	nat-postrouting   packets that are leaving, unless the node itself sent them
-//	 │ out of an output-feature interface ─────────────> nat-source
-//	 └ out of an outside interface ─> nat-inside         ^
-//	                                   └ in from inside ─┘
-//	nat-source        source address from a pool, the same for each source
+// natTable is the name of the nftables tables that hold NAT: one for IPv4, described
+// in nat_rules.go and nat_sets.go, and one for IPv6 (nat66.go). All our NAT state is
+// in them: rules and elements of sets carry the value that they stand for as a
+// comment.
 const natTable = "contiv"
 
-const (
-	chainPostrouting = "nat-postrouting"
-	chainInside      = "nat-inside"
-	chainSource      = "nat-source"
-)
-
-var natChains = []string{chainPostrouting, chainInside, chainSource}
-
-// natState is what the chains say.
+// natState is what the table says but for DNAT.
 type natState struct {
 	enabled bool
 	// intact: the rules are exactly those that the state asks for.
 	intact     bool
+	forwarding bool
 	interfaces []natInterface
 	pools      []natPool
+	classes    map[natClass]bool
 }
 
-// natInterface is a device with its part in NAT.
+// natInterface is a device with a part in NAT: it is in one of the sets for that.
+// global: it is in the list of the global value.
 type natInterface struct {
-	device, name            string
-	inside, outside, output bool
+	set, device, name string
+	global            bool
 }
 
-// natPool is a range of addresses.
+// Those of the global value have this in front of what they are known by.
+const globalMark = "global "
+
+func (i natInterface) element() natElement {
+	comment := i.name
+	if i.global {
+		comment = globalMark + i.name
+	}
+	return natElement{set: i.set, key: deviceKey(i.device), comment: comment}
+}
+
+func interfaceOf(set string, e nftables.SetElement) natInterface {
+	name, global := strings.CutPrefix(e.Comment, globalMark)
+	return natInterface{set: set, device: strings.TrimRight(string(e.Key), "\x00"), name: name, global: global}
+}
+
+// natPool is a range of addresses; twice: for twice-NAT.
 type natPool struct {
-	first, last netip.Addr
-	vrf         uint32
-	name        string
+	first, last   netip.Addr
+	vrf           uint32
+	name          string
+	twice, global bool
 }
 
-// natRule is a rule with the comment that it is known by.
-type natRule struct{ chain, rule, comment string }
-
-// rules returns what the state asks for, in order.
-func (s *natState) rules() []natRule {
-	list := []natRule{{chainPostrouting, "fib saddr type local return", "packets of the node itself"}}
-	for _, i := range s.interfaces {
-		id := i.device + " " + i.name
-		if i.output {
-			list = append(list, natRule{chainPostrouting, fmt.Sprintf("oifname %q goto %s", i.device, chainSource), "output " + id})
-		}
-		if i.outside {
-			list = append(list, natRule{chainPostrouting, fmt.Sprintf("oifname %q jump %s", i.device, chainInside), "outside " + id})
-		}
-		if i.inside {
-			list = append(list, natRule{chainInside, fmt.Sprintf("iifname %q goto %s", i.device, chainSource), "inside " + id})
-		}
+func (p natPool) chain() string {
+	if p.twice {
+		return chainTwiceSource
 	}
-	for n, p := range s.pools {
-		rule := "snat to " + p.String()
-		if len(s.pools) > 1 {
-			rule = fmt.Sprintf("jhash ip saddr mod %d %d %s", len(s.pools), n, rule)
-		}
-		list = append(list, natRule{chainSource, rule, fmt.Sprintf("pool %s %d %s", p, p.vrf, p.name)})
-	}
-	return list
+	return chainSource
 }
 
-// learn takes a rule back into the state.
-func (s *natState) learn(chain, comment string) {
-	kind, rest, _ := strings.Cut(comment, " ")
-	id, name, _ := strings.Cut(rest, " ")
-	switch {
-	case chain == chainSource && kind == "pool":
-		vrf, name, _ := strings.Cut(name, " ")
-		if p, err := parsePool(id, vrf, name); err == nil {
-			s.pools = append(s.pools, p)
-		}
-	case kind == "output" || kind == "outside" || kind == "inside":
-		at := slices.IndexFunc(s.interfaces, func(i natInterface) bool { return i.name == name })
-		if at < 0 {
-			at = len(s.interfaces)
-			s.interfaces = append(s.interfaces, natInterface{device: id, name: name})
-		}
-		i := &s.interfaces[at]
-		i.output = i.output || kind == "output"
-		i.outside = i.outside || kind == "outside"
-		i.inside = i.inside || kind == "inside"
+// comment says everything: "[global ]pool 10.0.0.1-10.0.0.9 0 name"
+func (p natPool) comment() string {
+	mark := ""
+	if p.global {
+		mark = globalMark
 	}
+	return fmt.Sprintf("%spool %s %d %s", mark, p, p.vrf, p.name)
 }
 
-// natDriver runs nft in the right namespace, one call at a time.
+func poolFrom(chain, comment string) (p natPool, ok bool) {
+	comment, p.global = strings.CutPrefix(comment, globalMark)
+	fields := strings.SplitN(comment, " ", 4)
+	if len(fields) != 4 || fields[0] != "pool" {
+		return p, false
+	}
+	p.twice, p.name = chain == chainTwiceSource, fields[3]
+	first, last, isRange := strings.Cut(fields[1], "-")
+	if !isRange {
+		last = first
+	}
+	var errs [3]error
+	p.first, errs[0] = netip.ParseAddr(first)
+	p.last, errs[1] = netip.ParseAddr(last)
+	vrf, err := strconv.ParseUint(fields[2], 10, 32)
+	p.vrf, errs[2] = uint32(vrf), err
+	return p, errors.Join(errs[:]...) == nil
+}
+
+// String is the range as nft writes it.
+func (p natPool) String() string {
+	if p.first == p.last {
+		return p.first.String()
+	}
+	return p.first.String() + "-" + p.last.String()
+}
+
+func (s *natState) poolsOf(chain string) (pools []natPool) {
+	for _, p := range s.pools {
+		if p.chain() == chain {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+func (s *natState) sortedClasses() []natClass {
+	classes := make([]natClass, 0, len(s.classes))
+	for c := range s.classes {
+		classes = append(classes, c)
+	}
+	slices.SortFunc(classes, func(a, b natClass) int {
+		return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.timeout, b.timeout))
+	})
+	return classes
+}
+
+// natDriver changes the tables, one call at a time.
 type natDriver struct {
-	ns  *namespace
-	mu  sync.Mutex
-	nft map[knftables.Family]knftables.Interface
-	gen generations
+	ns *namespace
+	mu sync.Mutex
+	// Connections to the kernel for reading and for writing; nil: to be opened.
+	conn   *nftables.Conn
+	writer *netlink.Conn
+	nft6   knftables.Interface
+	gen    generations
+	dnat   dnatState
 }
 
-func (d *natDriver) run(family knftables.Family, fn func(nft knftables.Interface) error) error {
+// open returns the connection to the kernel. The caller holds the lock.
+func (d *natDriver) open() (*nftables.Conn, error) {
+	if d.conn != nil {
+		return d.conn, nil
+	}
+	conn, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(int(d.ns.handle)), nftables.WithSockOptions(wideBuffers))
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
+	}
+	d.conn = conn
+	return conn, nil
+}
+
+// close ends the connections; the next use opens others.
+func (d *natDriver) close() {
+	if d.conn != nil {
+		_ = d.conn.CloseLasting()
+		d.conn = nil
+	}
+	if d.writer != nil {
+		_ = d.writer.Close()
+		d.writer = nil
+	}
+}
+
+// do calls fn with the connection. After an error there may be answers left in it.
+func (d *natDriver) do(fn func(*nftables.Conn) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ns.run(func() error {
-		if d.nft[family] == nil {
-			nft, err := knftables.New(family, natTable, knftables.NoObjectCommentEmulation)
+	return d.doLocked(fn)
+}
+
+func (d *natDriver) doLocked(fn func(*nftables.Conn) error) error {
+	conn, err := d.open()
+	if err == nil {
+		err = fn(conn)
+	}
+	if err != nil {
+		d.close()
+	}
+	return err
+}
+
+// commit makes a transaction happen, all or nothing. The caller holds the lock.
+func (d *natDriver) commit(b *nftBatch) error {
+	return d.gen.own(func() error {
+		if d.writer == nil {
+			c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(d.ns.handle)})
 			if err != nil {
-				return fmt.Errorf("NAT needs the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
+				return fmt.Errorf("opening netlink for nftables: %w", err)
 			}
-			if d.nft == nil {
-				d.nft = map[knftables.Family]knftables.Interface{}
+			d.writer = c
+			if err := wideBuffers(c); err != nil {
+				return fmt.Errorf("opening netlink for nftables: %w", err)
 			}
-			d.nft[family] = nft
 		}
-		return fn(d.nft[family])
+		return b.send(d.writer)
 	})
 }
 
-func (v nat) read(ctx context.Context) (s *natState, err error) {
-	err = v.nat.run(knftables.IPv4Family, func(nft knftables.Interface) error {
-		s, err = readNAT(ctx, nft)
+// readNAT returns what the table says.
+func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
+	s := &natState{classes: map[natClass]bool{}}
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	if err != nil {
+		return nil, err
+	}
+	hooked := map[string]*nftables.Chain{}
+	for _, chain := range chains {
+		if chain.Table.Name == natTable {
+			hooked[chain.Name] = chain
+		}
+	}
+	if s.enabled = hooked[chainPostrouting] != nil; !s.enabled {
+		return s, nil
+	}
+	s.intact = true
+	for _, want := range natChains() {
+		have := hooked[want.Name]
+		s.intact = s.intact && have != nil && (want.Hooknum == nil) == (have.Hooknum == nil)
+	}
+	sets, err := c.GetSets(natTableRef)
+	if err != nil {
+		return nil, err
+	}
+	exist := map[string]bool{}
+	for _, set := range sets {
+		exist[set.Name] = true
+		if class, ok := classNamed(set.Name); ok {
+			s.classes[class] = true
+		}
+	}
+	for _, set := range natSets() {
+		s.intact = s.intact && exist[set.Name]
+	}
+	for _, name := range []string{setInside, setOutside, setOutput} {
+		if !exist[name] {
+			continue
+		}
+		elements, err := c.GetSetElements(setNamed(name))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elements {
+			s.interfaces = append(s.interfaces, interfaceOf(name, e))
+		}
+	}
+	return s, s.readRules(d)
+}
+
+// readRules learns pools and forwarding, and if all rules are there.
+func (s *natState) readRules(d *natDriver) error {
+	found, err := d.gen.rules(natTable)
+	if err != nil {
+		return err
+	}
+	for chain, comments := range found {
+		for _, comment := range comments {
+			if p, ok := poolFrom(chain, comment); ok && p.chain() == chain {
+				s.pools = append(s.pools, p)
+			}
+		}
+	}
+	s.forwarding = len(found[chainForward]) == 0
+	want := map[string][]string{}
+	for _, r := range s.rules() {
+		want[r.chain] = append(want[r.chain], r.comment)
+	}
+	for _, chain := range natChains() {
+		s.intact = s.intact && slices.Equal(found[chain.Name], want[chain.Name])
+	}
+	return nil
+}
+
+// write makes the table what the state asks for. Elements of sets but those of
+// devices stay.
+func (s *natState) write(b *nftBatch) {
+	b.addTable()
+	for _, set := range natSets() {
+		b.addSet(set)
+	}
+	for _, class := range s.sortedClasses() {
+		b.addSet(class.set())
+	}
+	for _, name := range []string{setInside, setOutside, setOutput} {
+		b.flushSet(name)
+	}
+	sortInterfaces(s.interfaces)
+	var devices []natElement
+	for _, i := range s.interfaces {
+		devices = append(devices, i.element())
+	}
+	b.addElements(devices)
+	for _, chain := range natChains() {
+		b.addChain(chain)
+	}
+	for _, r := range s.rules() {
+		b.addRule(r.chain, r.comment, r.words)
+	}
+}
+
+// change rewrites the rules with a changed state, if it did change.
+func (d *natDriver) change(edit func(*natState) error) error {
+	return d.do(func(c *nftables.Conn) error {
+		s, err := d.readNAT(c)
+		if err != nil {
+			return fmt.Errorf("reading nftables table %q: %w", natTable, err)
+		}
+		was := *s
+		was.pools, was.interfaces = slices.Clone(s.pools), slices.Clone(s.interfaces)
+		if err := edit(s); err != nil {
+			return err
+		}
+		b := &nftBatch{table: natTable}
+		sortInterfaces(was.interfaces)
+		sortInterfaces(s.interfaces)
+		switch {
+		case !s.enabled && !was.enabled:
+			return nil
+		case !s.enabled:
+			b.deleteTable()
+			d.dnat = dnatState{}
+		case was.enabled && was.intact && was.forwarding == s.forwarding &&
+			slices.Equal(was.interfaces, s.interfaces) && slices.Equal(was.pools, s.pools):
+			return nil
+		default:
+			s.write(b)
+		}
+		return d.commit(b)
+	})
+}
+
+func sortInterfaces(list []natInterface) {
+	slices.SortFunc(list, func(a, b natInterface) int { return compareElements(a.element(), b.element()) })
+}
+
+// read returns what the table says.
+func (d *natDriver) read() (s *natState, err error) {
+	err = d.do(func(c *nftables.Conn) error {
+		s, err = d.readNAT(c)
 		return err
 	})
 	if err != nil {
@@ -143,101 +348,20 @@ func (v nat) read(ctx context.Context) (s *natState, err error) {
 	return s, err
 }
 
-func readNAT(ctx context.Context, nft knftables.Interface) (*natState, error) {
-	s := &natState{}
-	chains, err := nft.List(ctx, "chain")
-	if knftables.IsNotFound(err) {
-		return s, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if s.enabled = slices.Contains(chains, chainPostrouting); !s.enabled {
-		return s, nil
-	}
-	rules, err := nft.ListRules(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	var found []natRule
-	for _, r := range rules {
-		if slices.Contains(natChains, r.Chain) {
-			comment := ""
-			if r.Comment != nil {
-				comment = *r.Comment
+// run6 runs nft on the table for IPv6, in the right namespace.
+func (d *natDriver) run6(fn func(nft knftables.Interface) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ns.run(func() error {
+		if d.nft6 == nil {
+			nft, err := knftables.New(knftables.IPv6Family, natTable, knftables.NoObjectCommentEmulation)
+			if err != nil {
+				return fmt.Errorf("NAT of IPv6 needs the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
 			}
-			found = append(found, natRule{chain: r.Chain, comment: comment})
-			s.learn(r.Chain, comment)
+			d.nft6 = nft
 		}
-	}
-	want := s.rules()
-	for i := range want {
-		want[i].rule = ""
-	}
-	s.intact = sameRules(found, want)
-	return s, nil
-}
-
-// sameRules compares chain by chain.
-func sameRules(a, b []natRule) bool {
-	for _, chain := range natChains {
-		of := func(list []natRule) (comments []string) {
-			for _, r := range list {
-				if r.chain == chain {
-					comments = append(comments, r.comment)
-				}
-			}
-			return comments
-		}
-		if !slices.Equal(of(a), of(b)) {
-			return false
-		}
-	}
-	return true
-}
-
-// change rewrites the chains with a changed state, if it did change.
-func (v nat) change(ctx context.Context, edit func(*natState) error) error {
-	return v.nat.run(knftables.IPv4Family, func(nft knftables.Interface) error {
-		s, err := readNAT(ctx, nft)
-		if err != nil {
-			return err
-		}
-		was := s.enabled
-		before := s.rules()
-		if err := edit(s); err != nil {
-			return err
-		}
-		if s.enabled == was && (!was || s.intact && slices.Equal(before, s.rules())) {
-			return nil
-		}
-		return v.nat.gen.own(func() error { return writeNAT(ctx, nft, s) })
+		return fn(d.nft6)
 	})
-}
-
-func writeNAT(ctx context.Context, nft knftables.Interface, s *natState) error {
-	tx := nft.NewTransaction()
-	tx.Add(&knftables.Table{})
-	for _, name := range natChains {
-		chain := &knftables.Chain{Name: name}
-		if name == chainPostrouting {
-			chain.Type = knftables.PtrTo(knftables.NATType)
-			chain.Hook = knftables.PtrTo(knftables.PostroutingHook)
-			chain.Priority = knftables.PtrTo(knftables.SNATPriority)
-		}
-		tx.Add(chain)
-		tx.Flush(&knftables.Chain{Name: name})
-	}
-	if s.enabled {
-		for _, r := range s.rules() {
-			tx.Add(&knftables.Rule{Chain: r.chain, Rule: r.rule, Comment: knftables.PtrTo(r.comment)})
-		}
-	} else {
-		for _, name := range natChains {
-			tx.Delete(&knftables.Chain{Name: name})
-		}
-	}
-	return nft.Run(ctx, tx)
 }
 
 var errNATDisabled = errors.New("NAT is not enabled: put a Nat44Global value first")
@@ -249,41 +373,23 @@ func (s *natState) mustBeEnabled() error {
 	return nil
 }
 
-func (s *natState) removeInterface(name string) {
-	s.interfaces = slices.DeleteFunc(s.interfaces, func(i natInterface) bool { return i.name == name })
+// setInterface replaces the parts of an interface in NAT that the global value gave
+// it, or those of a value of its own.
+func (s *natState) setInterface(name string, global bool, sets []string, device string) {
+	s.interfaces = slices.DeleteFunc(s.interfaces, func(i natInterface) bool { return i.name == name && i.global == global })
+	for _, set := range sets {
+		s.interfaces = append(s.interfaces, natInterface{set: set, device: device, name: name, global: global})
+	}
 }
 
 func (s *natState) removePool(p natPool) {
-	s.pools = slices.DeleteFunc(s.pools, func(o natPool) bool { return o.first == p.first && o.last == p.last })
-}
-
-// String is the range as nft writes it.
-func (p natPool) String() string {
-	if p.first == p.last {
-		return p.first.String()
-	}
-	return p.first.String() + "-" + p.last.String()
-}
-
-func parsePool(addrs, vrf, name string) (p natPool, err error) {
-	p.name = name
-	first, last, isRange := strings.Cut(addrs, "-")
-	if p.first, err = netip.ParseAddr(first); err != nil {
-		return p, err
-	}
-	p.last = p.first
-	if isRange {
-		if p.last, err = netip.ParseAddr(last); err != nil {
-			return p, err
-		}
-	}
-	number, err := strconv.ParseUint(vrf, 10, 32)
-	p.vrf = uint32(number)
-	return p, err
+	s.pools = slices.DeleteFunc(s.pools, func(o natPool) bool {
+		return o.first == p.first && o.last == p.last && o.twice == p.twice && o.global == p.global
+	})
 }
 
 var commentText = regexp.MustCompile(`^[A-Za-z0-9_./:-]*$`)
 
-// fitsComment: names become parts of comments of rules, and nft knows no way to
-// quote quotes.
+// fitsComment: names become parts of comments, which have at most 128 characters,
+// and nft knows no way to quote quotes.
 func fitsComment(name string) bool { return len(name) <= 63 && commentText.MatchString(name) }

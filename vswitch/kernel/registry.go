@@ -231,6 +231,8 @@ func interfacesOf(v proto.Message) []string {
 		return []string{v.GetInterface()}
 	case *vpp_nat.Nat44Interface:
 		return []string{v.GetName()}
+	case *vpp_nat.DNat44:
+		return externalInterfaces(v)
 	case *contiv_nat.SourceNAT66:
 		return []string{v.GetInterface()}
 	case *vpp_acl.ACL:

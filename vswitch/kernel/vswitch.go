@@ -103,6 +103,7 @@ func (v *VSwitch) release() {
 		v.remover.close()
 	}
 	v.nat.gen.close()
+	v.nat.close()
 	if v.ns != nil {
 		v.ns.close()
 	}

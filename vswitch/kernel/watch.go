@@ -42,6 +42,7 @@ type notice struct {
 	addresses  int    // of the device by index
 	ports      bool   // bridge ports
 	generation uint32 // of the nftables ruleset
+	external   string // interface whose addresses NAT may stand for
 }
 
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
@@ -128,6 +129,7 @@ type batch struct {
 	addresses   map[int]struct{}
 	ports       bool
 	generations []uint32
+	externals   map[string]struct{}
 }
 
 func (b *batch) add(n notice) {
@@ -143,6 +145,9 @@ func (b *batch) add(n notice) {
 	b.ports = b.ports || n.ports
 	if n.generation != 0 {
 		b.generations = append(b.generations, n.generation)
+	}
+	if n.external != "" {
+		b.externals[n.external] = struct{}{}
 	}
 }
 
@@ -165,7 +170,7 @@ func (b *batch) text() string {
 }
 
 func newBatch() *batch {
-	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}, addresses: map[int]struct{}{}}
+	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}, addresses: map[int]struct{}{}, externals: map[string]struct{}{}}
 }
 
 func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report func(reason string, keys ...string)) {

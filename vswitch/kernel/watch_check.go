@@ -27,6 +27,9 @@ func (v *VSwitch) checkSuspicions(b *batch) {
 		v.checkPorts(b)
 	}
 	v.checkRuleset(b)
+	for iface := range b.externals {
+		nat{v}.checkExternals(b, iface)
+	}
 }
 
 func (v *VSwitch) checkLink(b *batch, index int) {
@@ -141,6 +144,9 @@ func (v *VSwitch) checkRuleset(b *batch) {
 	}
 	for _, p := range all[*vpp_nat.Nat44AddressPool](v.reg) {
 		keys = append(keys, models.Key(p))
+	}
+	for _, d := range all[*vpp_nat.DNat44](v.reg) {
+		keys = append(keys, models.Key(d))
 	}
 	for _, s := range all[*contiv_nat.SourceNAT66](v.reg) {
 		keys = append(keys, models.Key(s))

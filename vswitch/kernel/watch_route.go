@@ -25,6 +25,9 @@ func (v *VSwitch) noticeRoute(m syscall.NetlinkMessage, send func(notice)) {
 		v.noticeLink(m, send)
 	case unix.RTM_DELADDR:
 		v.noticeAddress(m.Data, send)
+		v.noticeExternal(m.Data, send)
+	case unix.RTM_NEWADDR:
+		v.noticeExternal(m.Data, send)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		v.noticeRouteChange(m, send)
 	case unix.RTM_DELTFILTER:

@@ -55,6 +55,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("packets", func(t *testing.T) { runPackets(t, c) })
 	t.Run("access lists", func(t *testing.T) { runACLs(t, c) })
 	t.Run("features", func(t *testing.T) { runFeatures(t, c) })
+	t.Run("NAT", func(t *testing.T) { runNAT(t, c) })
 }
 
 func open(t testing.TB, s Site) vswitch.VSwitch {

@@ -1,0 +1,195 @@
+package fake
+
+import (
+	"net/netip"
+	"slices"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/vswitch"
+)
+
+type staticMapping = vpp_nat.DNat44_StaticMapping
+
+// client is who has a backend of a service.
+type client struct {
+	addr, service netip.Addr
+	protocol      uint8
+	port          uint16
+}
+
+// twiceNAT is what a translated packet has to do with its source later.
+type twiceNAT struct {
+	mapping *staticMapping
+	backend netip.Addr
+}
+
+func sameExternal(a, b *staticMapping) bool {
+	return a.GetExternalIp() == b.GetExternalIp() && a.GetExternalInterface() == b.GetExternalInterface() &&
+		a.GetExternalPort() == b.GetExternalPort() && a.GetProtocol() == b.GetProtocol()
+}
+
+func protocolNumber(p vpp_nat.DNat44_Protocol) uint8 {
+	switch p {
+	case vpp_nat.DNat44_UDP:
+		return vswitch.ProtocolUDP
+	case vpp_nat.DNat44_ICMP:
+		return vswitch.ProtocolICMP
+	}
+	return vswitch.ProtocolTCP
+}
+
+// isExternal tells if an address is that of a mapping.
+func (n *Node) isExternal(iface, ip string, addr netip.Addr) bool {
+	if iface == "" {
+		external, err := netip.ParseAddr(ip)
+		return err == nil && external == addr
+	}
+	i := n.all()[iface]
+	if i == nil {
+		return false
+	}
+	for prefix := range i.addrs {
+		if prefix.Addr() == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// isIdentity tells if an address with protocol and port is not to be translated.
+func (n *Node) isIdentity(addr netip.Addr, protocol uint8, port uint16) bool {
+	for _, v := range n.nat.dnat {
+		for _, id := range v.GetIdMappings() {
+			if n.isExternal(id.GetInterface(), id.GetIpAddress(), addr) && covers(uint16(id.GetPort()), id.GetProtocol(), port, protocol) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// covers tells if a mapping of a port and protocol is for packets of others.
+func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uint8) bool {
+	number := protocolNumber(protocol)
+	if mapped == 0 {
+		return number != vswitch.ProtocolICMP || of == number
+	}
+	return mapped == port && number == of
+}
+
+// translateDestination sends a packet that enters from outside, or that the node
+// sends, to a backend of the service that it is for.
+func (t *tracer) translateDestination(n *Node, in string) {
+	t.twice = nil
+	part := n.nat.partOf(in)
+	if n.nat.global == nil || t.dst.Is6() || in != "" && !part.outside && !part.output || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort) {
+		return
+	}
+	var best *staticMapping
+	rank := func(m *staticMapping) int {
+		switch {
+		case m == nil:
+			return 0
+		case m.GetExternalPort() != 0:
+			return 3
+		case m.GetProtocol() == vpp_nat.DNat44_ICMP:
+			return 2
+		}
+		return 1
+	}
+	for _, v := range n.nat.dnat {
+		for _, m := range v.GetStMappings() {
+			if n.isExternal(m.GetExternalInterface(), m.GetExternalIp(), t.dst) &&
+				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && rank(m) > rank(best) {
+				best = m
+			}
+		}
+	}
+	if best == nil {
+		return
+	}
+	backend, ok := t.pick(n, best)
+	if !ok {
+		return
+	}
+	t.hop(n, "%s port %d becomes %s", t.dst, t.packet.DstPort, backend)
+	t.dst = backend.Addr()
+	if backend.Port() != 0 {
+		t.packet.DstPort = backend.Port()
+	}
+	t.twice = &twiceNAT{best, backend.Addr()}
+}
+
+// pick returns the backend in the slot that the packet asks for, or that which the
+// client had before.
+func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
+	var backends []netip.AddrPort
+	var probabilities []uint32
+	for _, l := range m.GetLocalIps() {
+		if addr, err := netip.ParseAddr(l.GetLocalIp()); err == nil {
+			backends = append(backends, netip.AddrPortFrom(addr, uint16(l.GetLocalPort())))
+			probabilities = append(probabilities, l.GetProbability())
+		}
+	}
+	slots := vswitch.Slots(probabilities)
+	if len(slots) == 0 {
+		return netip.AddrPort{}, false
+	}
+	who := client{t.Src, t.dst, t.packet.Protocol, t.packet.DstPort}
+	if had, ok := n.nat.clients[who]; ok && m.GetSessionAffinity() > 0 && slices.Contains(backends, had) {
+		return had, true
+	}
+	backend := backends[slots[t.packet.Slot%len(slots)]]
+	if m.GetSessionAffinity() > 0 {
+		n.nat.clients[who] = backend
+	}
+	return backend, true
+}
+
+// translateSource gives a packet that leaves another source, if it is to have one. It
+// ends the trace and returns false when NAT without forwarding stops it.
+func (t *tracer) translateSource(n *Node, in, out string) bool {
+	if t.Src.Is6() {
+		if in != "" {
+			t.translate66(n, out)
+		}
+		return true
+	}
+	if n.nat.global == nil {
+		return true
+	}
+	from, to := n.nat.partOf(in), n.nat.partOf(out)
+	if in != "" && !n.nat.global.GetForwarding() && t.twice == nil && (from.outside || from.output) {
+		t.drop(n, "NAT without forwarding: nothing translates it")
+		return false
+	}
+	become := func(addr netip.Addr) {
+		t.hop(n, "source %s becomes %s", t.Src, addr)
+		t.Src = addr
+	}
+	if t.twice != nil {
+		if addr, ok := n.twiceSource(t.twice, t.Src); ok {
+			become(addr)
+			return true
+		}
+	}
+	if in == "" || n.ownerOf(t.Src) != "" || n.isIdentity(t.Src, t.packet.Protocol, t.packet.SrcPort) {
+		return true
+	}
+	if addr, ok := n.nat.firstOfPool(false); ok && (to.output || to.outside && from.inside && !from.outside) {
+		become(addr)
+	}
+	return true
+}
+
+// twiceSource returns the source of twice-NAT.
+func (n *Node) twiceSource(t *twiceNAT, src netip.Addr) (netip.Addr, bool) {
+	switch mode := t.mapping.GetTwiceNat(); {
+	case mode == vpp_nat.DNat44_StaticMapping_ENABLED && t.mapping.GetTwiceNatPoolIp() != "":
+		addr, err := netip.ParseAddr(t.mapping.GetTwiceNatPoolIp())
+		return addr, err == nil
+	case mode == vpp_nat.DNat44_StaticMapping_ENABLED, mode == vpp_nat.DNat44_StaticMapping_SELF && t.backend == src:
+		return n.nat.firstOfPool(true)
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,292 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/google/nftables"
+)
+
+// dnatState is what we know of the elements of DNAT in the kernel: enough to change
+// a value without reading any. Whether it is still true shows when a change fails;
+// then everything is read again. The lock of the natDriver guards it.
+type dnatState struct {
+	// loaded: the rest has been read.
+	loaded bool
+	// owners are the labels of claims.
+	owners map[[2]string]string
+	// known is what there is of values that is not simply what the registered value
+	// asks for, by label: of values that were damaged, that nobody registered, or
+	// that depend on the addresses of interfaces.
+	known map[string][]natElement
+	// classes counts the services of each; those of which there are sets are in it.
+	classes map[natClass]int
+}
+
+// claimSets are the sets and maps with claims, by what shares them: a service is in
+// one of two.
+var claimSets = map[string]string{
+	mapStatic: setBalanced, setBalanced: setBalanced, mapProtocol: mapProtocol, mapAddress: mapAddress,
+	setIdentity: setIdentity, setIdentityProto: setIdentityProto, setIdentityAddr: setIdentityAddr,
+}
+
+func (e natElement) claim() ([2]string, bool) {
+	kind, ok := claimSets[e.set]
+	return [2]string{kind, e.key}, ok
+}
+
+// strayLabel is the label of what belongs to no value.
+const strayLabel = "UNTAGGED-DNAT"
+
+// load reads all elements.
+func (d *dnatState) load(c *nftables.Conn) error {
+	*d = dnatState{}
+	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]natElement{}, classes: map[natClass]int{}}
+	sets, err := c.GetSets(natTableRef)
+	if err != nil {
+		return err
+	}
+	var parts []natElement
+	for _, s := range sets {
+		class, isClass := classNamed(s.Name)
+		if isClass {
+			fresh.classes[class] += 0
+		}
+		set := setNamed(s.Name)
+		if set == nil || s.Name == setInside || s.Name == setOutside || s.Name == setOutput || s.Name == mapAffinity {
+			continue
+		}
+		elements, err := c.GetSetElements(set)
+		if err != nil {
+			return err
+		}
+		for _, found := range elements {
+			e := natElement{set: s.Name, key: string(found.Key), data: string(found.Val), comment: found.Comment}
+			if isClass && e.key[serviceLength:] == string(native32(0)) {
+				fresh.classes[class]++
+			}
+			if claim, ok := e.claim(); ok {
+				fresh.owners[claim] = e.comment
+				fresh.known[e.comment] = append(fresh.known[e.comment], e)
+			} else {
+				parts = append(parts, e)
+			}
+		}
+	}
+	sticky := backendSets{}
+	sticky.collect(parts)
+	stale, err := readClients(c, func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
+	if err != nil {
+		return err
+	}
+	for _, e := range append(parts, stale...) {
+		label, ok := fresh.owners[[2]string{setBalanced, e.key[:serviceLength]}]
+		if !ok {
+			label = strayLabel
+		}
+		fresh.known[label] = append(fresh.known[label], e)
+	}
+	for _, list := range fresh.known {
+		slices.SortFunc(list, compareElements)
+	}
+	fresh.loaded = true
+	*d = fresh
+	return nil
+}
+
+// current returns what there is of a value in the kernel.
+func (v nat) current(label string) []natElement {
+	if list, ok := v.nat.dnat.known[label]; ok {
+		return list
+	}
+	value, ok := v.reg.get(models.Key(&vpp_nat.DNat44{Label: label}))
+	if !ok {
+		return nil
+	}
+	mappings, err := render(value.(*vpp_nat.DNat44), v.natAddresses)
+	if err != nil {
+		return nil
+	}
+	return content(mappings)
+}
+
+// natChange is a value with what it is to be in the kernel; without mappings it goes.
+type natChange struct {
+	label    string
+	value    *vpp_nat.DNat44 // nil: it goes
+	mappings []mapping
+}
+
+// leftBehind is what a change makes wrong.
+type leftBehind struct {
+	flows   staleFlows
+	clients backendSets
+}
+
+// apply makes changes in one transaction.
+func (v nat) apply(changes []natChange) (stale leftBehind, err error) {
+	try := func(c *nftables.Conn) (err error) {
+		stale, err = v.tryApply(c, changes)
+		return err
+	}
+	if err = v.nat.doLocked(try); err == nil || errors.Is(err, errClaimed) {
+		return stale, err
+	}
+	// Perhaps the table is not as we believe.
+	return stale, v.nat.doLocked(func(c *nftables.Conn) error {
+		s, err := v.nat.readNAT(c)
+		if err != nil {
+			return err
+		}
+		if !s.enabled {
+			for _, change := range changes {
+				if change.value != nil {
+					return errNATDisabled
+				}
+			}
+			v.nat.dnat = dnatState{}
+			return nil
+		}
+		if err := v.nat.dnat.load(c); err != nil {
+			return err
+		}
+		return try(c)
+	})
+}
+
+var errClaimed = errors.New("is mapped already")
+
+func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
+	d := &v.nat.dnat
+	if !d.loaded {
+		if err := d.load(c); err != nil {
+			return leftBehind{}, err
+		}
+	}
+	stale := leftBehind{staleFlows{}, backendSets{}}
+	var gone, added []natElement
+	classes := map[natClass]int{}
+	claimed := map[[2]string]string{}
+	for _, change := range changes {
+		before, after := d.withClasses(v.current(change.label), classes, -1), content(change.mappings)
+		d.withClasses(after, classes, +1)
+		for _, e := range after {
+			claim, ok := e.claim()
+			if !ok {
+				continue
+			}
+			for _, owners := range []map[[2]string]string{d.owners, claimed} {
+				if owner, taken := owners[claim]; taken && owner != change.label {
+					return leftBehind{}, fmt.Errorf("%s %w by the DNat44 value %q: each address, port and protocol has one mapping", claimText(e), errClaimed, owner)
+				}
+			}
+			claimed[claim] = change.label
+		}
+		g, a := difference(before, after)
+		gone, added = append(gone, g...), append(added, a...)
+		stale.flows.compare(before, after)
+		stale.clients.compare(before, after)
+	}
+	if len(gone)+len(added) == 0 {
+		v.settleDNAT(changes, gone, classes)
+		return leftBehind{}, nil
+	}
+	b := &nftBatch{table: natTable}
+	d.makeClasses(b, classes)
+	b.deleteElements(gone)
+	b.addElements(added)
+	d.dropClasses(b, classes)
+	if err := v.nat.commit(b); err != nil {
+		return leftBehind{}, err
+	}
+	v.settleDNAT(changes, gone, classes)
+	return stale, nil
+}
+
+// settleDNAT notes what has been done.
+func (v nat) settleDNAT(changes []natChange, gone []natElement, classes map[natClass]int) {
+	d := &v.nat.dnat
+	for class, n := range classes {
+		if d.classes[class] += n; d.classes[class] <= 0 {
+			delete(d.classes, class)
+		}
+	}
+	for _, e := range gone {
+		if claim, ok := e.claim(); ok {
+			delete(d.owners, claim)
+		}
+	}
+	for _, change := range changes {
+		delete(d.known, change.label)
+		list := content(change.mappings)
+		for _, e := range list {
+			if claim, ok := e.claim(); ok {
+				d.owners[claim] = change.label
+			}
+		}
+		if change.value == nil {
+			v.reg.remove(&vpp_nat.DNat44{Label: change.label})
+			continue
+		}
+		if len(externalInterfaces(change.value)) > 0 {
+			d.known[change.label] = list
+		}
+		v.reg.put(change.value)
+	}
+}
+
+// withClasses counts the services of classes in a list, which it returns.
+func (d *dnatState) withClasses(list []natElement, classes map[natClass]int, n int) []natElement {
+	for _, e := range list {
+		if class, ok := classNamed(e.set); ok && e.key[serviceLength:] == string(native32(0)) {
+			classes[class] += n
+		}
+	}
+	return list
+}
+
+// makeClasses adds the sets of classes that there are none of, and all rules anew
+// that pick from them, if that changes.
+func (d *dnatState) makeClasses(b *nftBatch, change map[natClass]int) {
+	changed := false
+	after := maps.Clone(d.classes)
+	for class, n := range change {
+		_, exists := d.classes[class]
+		after[class] += n
+		switch remain := after[class] > 0; {
+		case remain && !exists:
+			b.addSet(class.set())
+			changed = true
+		case !remain:
+			delete(after, class)
+			changed = changed || exists
+		}
+	}
+	if !changed {
+		return
+	}
+	s := &natState{classes: map[natClass]bool{}}
+	for class := range after {
+		s.classes[class] = true
+	}
+	b.flushChain(chainBalance)
+	for _, r := range s.rules() {
+		if r.chain == chainBalance {
+			b.addRule(r.chain, r.comment, r.words)
+		}
+	}
+}
+
+// dropClasses deletes the sets of classes that are of no use any more; the rules are
+// gone by then.
+func (d *dnatState) dropClasses(b *nftBatch, change map[natClass]int) {
+	for class, n := range change {
+		if count, exists := d.classes[class]; exists && count+n <= 0 {
+			b.deleteSet(class.name())
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package vswitch
+
+import (
+	"context"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+)
+
+// AllVRFs as the VRF of an address pool: for packets of every VRF.
+const AllVRFs = ^uint32(0)
+
+// NAT is IPv4 address translation. All its changes are atomic; flows that are
+// being translated go on.
+type NAT interface {
+	// Enable turns NAT on, or changes its global parameters, but for the lists of
+	// interfaces and addresses, which have calls of their own. All else exists only
+	// while NAT is on. Without forwarding, connections that enter through an outside
+	// interface and are not translated are not forwarded.
+	Enable(ctx context.Context, global *vpp_nat.Nat44Global) error
+	// Disable turns NAT off.
+	Disable(ctx context.Context) error
+	// Global returns nil when NAT is off or not in working order.
+	Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_nat.Nat44Global, error)
+
+	// AddGlobalInterface makes NAT work on an interface as AddInterface does, for
+	// the list of the global value. One may be in the list twice, inside and outside.
+	AddGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
+	RemoveGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
+	// AddGlobalAddress is AddPool for the list of the global value.
+	AddGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
+	RemoveGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
+
+	// AddInterface makes NAT work on an interface, or changes its part.
+	//
+	// Packets that enter through an outside interface, with or without the output
+	// feature, and those that the node itself sends are translated to other
+	// destinations. Packets that are forwarded to an outside interface with the
+	// output feature get a source from a pool. So do those from an interface that
+	// is inside only to one that is outside without the feature. Packets of the node
+	// itself keep their source.
+	AddInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) error
+	RemoveInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) error
+	ListInterfaces(ctx context.Context, expected []*vpp_nat.Nat44Interface) ([]*vpp_nat.Nat44Interface, error)
+
+	// AddPool offers addresses as sources, for twice-NAT or else for what leaves.
+	// What comes from one source gets the same address each time.
+	AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
+	RemovePool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
+	ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error)
+
+	// SetDNAT makes or changes the mappings of values, all of them or none. An
+	// address with protocol and port has one mapping: a second one is an error.
+	//
+	//   - A connection to the external address goes to one of the local addresses,
+	//     each with its probability (see Slots), and stays there. With a session
+	//     affinity, other connections of the client within so many seconds after
+	//     the last one go to the same, as long as it is one of the mapping.
+	//   - Ports 0: all connections, but those to ports with a mapping of their own;
+	//     with ICMP, its packets only.
+	//   - An external interface stands for the addresses that it has at any time.
+	//   - Twice-NAT: the source becomes twice_nat_pool_ip or an address of a pool for
+	//     twice-NAT: always (ENABLED), or when the client is the chosen local address
+	//     itself (SELF). Without such a pool it stays as it is.
+	//   - Identities are not translated: neither as destination nor as source.
+	//
+	// Connections to local addresses that stay go on when a mapping changes. Those
+	// of TCP go on in any case; all others to what is no local address any more end,
+	// and so do those that began when there was no mapping: the next packet of the
+	// client meets the mappings.
+	SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
+	// RemoveDNAT removes the mappings of values, by their labels.
+	RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
+	// ListDNAT returns all values; what is missing or damaged differs from what is
+	// expected.
+	ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error)
+
+	// AddVRFTable says between which VRFs packets are translated, AddVRFRoute adds
+	// one to them.
+	AddVRFTable(ctx context.Context, table *vpp_nat.Nat44VrfTable) error
+	RemoveVRFTable(ctx context.Context, table *vpp_nat.Nat44VrfTable) error
+	ListVRFTables(ctx context.Context, expected []*vpp_nat.Nat44VrfTable) ([]*vpp_nat.Nat44VrfTable, error)
+	AddVRFRoute(ctx context.Context, route *vpp_nat.Nat44VrfRoute) error
+	RemoveVRFRoute(ctx context.Context, route *vpp_nat.Nat44VrfRoute) error
+	ListVRFRoutes(ctx context.Context, expected []*vpp_nat.Nat44VrfRoute) ([]*vpp_nat.Nat44VrfRoute, error)
+}

@@ -1,0 +1,231 @@
+package vswitchtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// natLab is a vswitch with three pods and the world, each behind an interface of its
+// own. Pods use services and offer them; what they send to the world gets a source
+// from a pool.
+//
+//	pod1 10.31.1.2 ─┐            ┌─ world 10.32.0.2, .10 …
+//	pod2 10.31.2.2 ─┼─ vswitch ──┘
+//	pod3 10.31.3.2 ─┘   services 10.96.0.0/16
+type natLab struct {
+	site   PacketSite
+	agent  *agent
+	values []proto.Message
+	keys   []string // of the values of a test
+	pods   []*Host  // by number; 0: none
+	world  *Host
+}
+
+const (
+	worldIP                = "10.32.0.2"
+	poolFirst, poolLast    = "10.32.0.100", "10.32.0.101"
+	twicePool, twicePoolIP = "10.31.9.254", "10.31.9.253"
+)
+
+func podIP(n int) string { return fmt.Sprintf("10.31.%d.2", n) }
+
+func newNATLab(t *testing.T, c Config) *natLab {
+	t.Helper()
+	lab := &natLab{site: c.NewSite(t).(PacketSite)}
+	tap := func(name, addr string) *vpp_interfaces.Interface {
+		return &vpp_interfaces.Interface{
+			Name: name, Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{addr},
+			Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+		}
+	}
+	lab.values = []proto.Message{
+		&vpp_nat.Nat44Global{Forwarding: true},
+		tap("world", "10.32.0.1/24"), &vpp_nat.Nat44Interface{Name: "world", NatOutside: true, OutputFeature: true},
+		&vpp_nat.Nat44AddressPool{FirstIp: poolFirst, LastIp: poolLast},
+		// For the node itself: it has to believe that services are somewhere.
+		&vpp_l3.Route{DstNetwork: "10.96.0.0/16", NextHopAddr: worldIP, OutgoingInterface: "world"},
+		&vpp_nat.Nat44AddressPool{Name: "twice", FirstIp: twicePoolIP, LastIp: twicePool, TwiceNat: true},
+	}
+	for n := 1; n <= 3; n++ {
+		name := fmt.Sprintf("pod%d", n)
+		lab.values = append(lab.values,
+			tap(name, fmt.Sprintf("10.31.%d.1/24", n)), &vpp_nat.Nat44Interface{Name: name, NatInside: true, NatOutside: true})
+	}
+	lab.agent = startAgent(t, lab.site)
+	lab.agent.resync(lab.values...)
+	lab.agent.wantConfigured(lab.values)
+	lab.pods = []*Host{nil}
+	for n := 1; n <= 3; n++ {
+		lab.pods = append(lab.pods, lab.plug(t, fmt.Sprintf("pod%d", n), podIP(n), fmt.Sprintf("10.31.%d.1", n)))
+	}
+	lab.world = lab.plug(t, "world", worldIP, "10.32.0.1")
+	lab.world.Exec(t, "ip route add "+poolFirst+"/30 via 10.32.0.1")
+	for n := 10; n < 26; n++ {
+		lab.world.Exec(t, fmt.Sprintf("ip addr add 10.32.0.%d/24 dev eth0", n))
+	}
+	for n := 1; n <= 3; n++ {
+		lab.pods[n].answerAll(t, fmt.Sprintf("pod%d", n))
+	}
+	lab.world.answerAll(t, "world")
+	return lab
+}
+
+func (l *natLab) plug(t *testing.T, name, addr, gateway string) *Host {
+	t.Helper()
+	host := l.site.Plug(t, models.TapHostIfName(name))
+	for _, command := range []string{
+		"ip link set dev eth0 up", "ip addr add " + addr + "/24 dev eth0", "ip route add default via " + gateway,
+	} {
+		host.Exec(t, command)
+	}
+	return host
+}
+
+// set makes these the values of the test, beside those of the lab.
+func (l *natLab) set(t *testing.T, values ...proto.Message) {
+	t.Helper()
+	wanted := map[string]bool{}
+	txn := l.agent.NewTransaction()
+	for _, v := range values {
+		txn.Put(models.Key(v), v)
+		wanted[models.Key(v)] = true
+	}
+	for _, key := range l.keys {
+		if !wanted[key] {
+			txn.Delete(key)
+		}
+	}
+	if _, err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.keys = nil
+	for key := range wanted {
+		l.keys = append(l.keys, key)
+	}
+	l.agent.wantConfigured(values)
+}
+
+// servicePort is where pods and the world answer, by TCP and UDP.
+const servicePort = 8080
+
+// answerAll answers on all addresses with a name and the address of the client.
+func (h *Host) answerAll(t testing.TB, name string) {
+	t.Helper()
+	at := fmt.Sprintf("0.0.0.0:%d", servicePort)
+	var l net.Listener
+	var p net.PacketConn
+	err := h.in(func() (err error) {
+		if l, err = net.Listen("tcp4", at); err == nil {
+			p, err = net.ListenPacket("udp4", at)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	t.Cleanup(func() { l.Close(); p.Close(); running.Wait() })
+	answer := func(to net.Addr) []byte {
+		client, _, _ := net.SplitHostPort(to.String())
+		return []byte(name + " " + client)
+	}
+	running.Go(func() {
+		buffer := make([]byte, 2048)
+		for {
+			_, from, err := p.ReadFrom(buffer)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil {
+				_, _ = p.WriteTo(answer(from), from)
+			}
+		}
+	})
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				buffer := make([]byte, 2048)
+				for {
+					_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+					if _, err := c.Read(buffer); err != nil {
+						return
+					}
+					_, _ = c.Write(answer(c.RemoteAddr()))
+				}
+			})
+		}
+	})
+}
+
+// caller is a connection that asks who answers.
+type caller struct{ net.Conn }
+
+// call connects to a service, from an address of the host if it is given.
+func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller, error) {
+	t.Helper()
+	dialer := net.Dialer{Timeout: longWait}
+	if from != "" {
+		if network == "udp" {
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))
+		} else {
+			dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))
+		}
+	}
+	var c net.Conn
+	err := h.in(func() (err error) {
+		c, err = dialer.Dial(network, net.JoinHostPort(addr, fmt.Sprint(port)))
+		return err
+	})
+	if err == nil {
+		t.Cleanup(func() { c.Close() })
+	}
+	return caller{c}, err
+}
+
+// ask returns who answers, and the address of the client that it sees.
+func (c caller) ask(wait time.Duration) (who, seen string, err error) {
+	buffer := make([]byte, 2048)
+	if _, err := c.Write([]byte("who?")); err != nil {
+		return "", "", err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	n, err := c.Read(buffer)
+	who, seen, _ = strings.Cut(string(buffer[:n]), " ")
+	return who, seen, err
+}
+
+// who calls a service once.
+func (h *Host) who(t testing.TB, network, from, addr string, port int) (who, seen string, err error) {
+	t.Helper()
+	c, err := h.call(t, network, from, addr, port)
+	if err != nil {
+		return "", "", err
+	}
+	defer c.Close()
+	return c.ask(longWait)
+}
+
+func (h *Host) want(t testing.TB, network, addr string, port int, who, seen string) {
+	t.Helper()
+	gotWho, gotSeen, err := h.who(t, network, "", addr, port)
+	if err != nil || gotWho != who || gotSeen != seen {
+		t.Errorf("%s %s:%d is %q, which sees %q (%v); want %q to see %q", network, addr, port, gotWho, gotSeen, err, who, seen)
+	}
+}
