@@ -12,6 +12,7 @@ type DBResync struct {
 	NonBlocking
 	// Local says that the snapshot is the local mirror's.
 	Local bool
+	// State and External are nil for an agent without a database.
 	State KubeState
 	// External is the configuration under /vnf-agent/<node>/.
 	External ExternalConfig
@@ -26,6 +27,9 @@ func (e *DBResync) processed(r *EventRecord) { tell(e.Processed, r) }
 func (*DBResync) Name() string        { return "Database Resync" }
 func (*DBResync) Method() EventMethod { return FullResync }
 func (e *DBResync) String() string {
+	if e.State == nil && e.External == nil {
+		return "Database Resync: there is no database"
+	}
 	from := "etcd"
 	if e.Local {
 		from = "local mirror"
