@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -95,8 +96,29 @@ func (c *Config) expand() error {
 		if len(missing) > 0 {
 			return fmt.Errorf("etcd: endpoint %q: set the environment variable %s, or write an address", endpoint, strings.Join(missing, ", "))
 		}
+		if err := checkEndpoint(expanded[i]); err != nil {
+			return err
+		}
 	}
 	c.Endpoints = expanded
+	return nil
+}
+
+// checkEndpoint refuses what the client of etcd would try to reach without end.
+func checkEndpoint(endpoint string) error {
+	scheme, address, isURL := strings.Cut(endpoint, "://")
+	if !isURL {
+		address = endpoint
+	}
+	switch {
+	case isURL && (scheme == "unix" || scheme == "unixs") || !isURL && strings.HasPrefix(endpoint, "unix:"):
+		return nil
+	case isURL && scheme != "http" && scheme != "https":
+		return fmt.Errorf("etcd: endpoint %q: its scheme is not known: use http:// or https://", endpoint)
+	}
+	if host, port, err := net.SplitHostPort(strings.TrimSuffix(address, "/")); err != nil || host == "" || port == "" {
+		return fmt.Errorf("etcd: endpoint %q: write it like http://192.168.16.1:32379, with host and port", endpoint)
+	}
 	return nil
 }
 

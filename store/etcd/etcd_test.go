@@ -108,6 +108,17 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+func TestFormsOfEndpoints(t *testing.T) {
+	for _, endpoint := range []string{"x:1", "http://x:1", "https://x:1/", "https://[fd00::1]:32379", "unix:///x", "unixs:///x", "unix:x"} {
+		s, err := etcd.New(etcd.Config{Endpoints: []string{endpoint}})
+		if err != nil {
+			t.Errorf("%s: %v", endpoint, err)
+			continue
+		}
+		s.Close()
+	}
+}
+
 func TestConfigErrors(t *testing.T) {
 	for name, cfg := range map[string]etcd.Config{
 		"no endpoints":    {},
@@ -115,6 +126,10 @@ func TestConfigErrors(t *testing.T) {
 		"key without":     {Endpoints: []string{"x:1"}, KeyFile: "/does/not/exist"},
 		"contradiction":   {Endpoints: []string{"x:1"}, CAFile: "/x", InsecureTransport: true},
 		"unset variable":  {Endpoints: []string{"http://${CONTIV_UNSET}:1"}},
+		"unknown scheme":  {Endpoints: []string{"ftp://x:1"}},
+		"no port":         {Endpoints: []string{"192.168.16.1"}},
+		"URL without":     {Endpoints: []string{"http://x:1", "https://[fd00::1]"}},
+		"no host":         {Endpoints: []string{"http://:32379"}},
 		"negative":        {Endpoints: []string{"x:1"}, DialTimeout: config.Duration(-1)},
 		"too many probes": {Endpoints: []string{"x:1"}, KeepAliveTime: config.Duration(5 * time.Second)},
 	} {
