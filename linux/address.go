@@ -12,6 +12,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,8 +66,11 @@ func parseAddressKey(key string) (iface, source, addr string, ok bool) {
 // addressDependencies: an address that others configure is there when the
 // watcher sees it, which it does in the agent's own namespace.
 func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency {
-	_, source, addr, _ := parseAddressKey(key)
+	iface, source, addr, _ := parseAddressKey(key)
 	own := v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED
+	if source == models.AddrAllocRef {
+		return netalloc.Dependency("address", addr, iface)
+	}
 	if source != models.AddrExisting || !isExisting(v) || !own {
 		return nil
 	}
@@ -78,13 +82,10 @@ func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency
 // createAddress adds the address. One that is already there is left as it is.
 func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface) (none kvscheduler.NoMetadata, err error) {
 	_, source, addr, _ := parseAddressKey(key)
-	switch source {
-	case models.AddrExisting:
+	if source == models.AddrExisting {
 		return none, nil
-	case models.AddrAllocRef:
-		return none, fmt.Errorf("address %s of interface %s: no addresses are allocated by name, give the address itself: %w", addr, v.GetName(), kvscheduler.ErrUnsupported)
 	}
-	prefix, err := netip.ParsePrefix(addr)
+	prefix, err := p.addressOf(addr, v)
 	if err != nil {
 		return none, fmt.Errorf("address of interface %s: %w", v.GetName(), err)
 	}
@@ -104,16 +105,29 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 	if err != nil {
 		return none, fmt.Errorf("add address %s to interface %s: %w", addr, v.GetName(), err)
 	}
+	if source == models.AddrAllocRef {
+		p.inventory.setAllocated(v.GetName(), prefix, true)
+	}
 	return none, nil
+}
+
+// addressOf returns the address that an address or a reference stands for.
+func (p *Plugin) addressOf(text string, v *linuxInterface) (netip.Prefix, error) {
+	text, err := p.alloc.WithMask(text, v.GetName())
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.ParsePrefix(text)
 }
 
 // deleteAddress removes the address if we added it.
 func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface, _ kvscheduler.NoMetadata) error {
 	_, source, addr, _ := parseAddressKey(key)
-	prefix, err := netip.ParsePrefix(addr)
-	if source == models.AddrExisting || source == models.AddrAllocRef || err != nil {
+	prefix, err := p.addressOf(addr, v)
+	if source == models.AddrExisting || err != nil { // what is not allocated was never added
 		return nil
 	}
+	p.inventory.setAllocated(v.GetName(), prefix, false)
 	err = p.onDevice(v, func(at *location) error { return deleteOwnAddress(at, prefix, v) })
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("remove address %s from interface %s: %w", addr, v.GetName(), err)

@@ -9,7 +9,9 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"github.com/vishvananda/netlink"
+	"google.golang.org/protobuf/proto"
 )
 
 // ARPDescriptor is the name of the descriptor of static neighbours.
@@ -25,22 +27,25 @@ func (p *Plugin) arpDescriptor() kvscheduler.Descriptor[*linux_l3.ARPEntry, kvsc
 		Equivalent: func(_ string, old, new *linux_l3.ARPEntry) bool { return equivalentARPs(old, new) },
 		Validate:   func(_ string, v *linux_l3.ARPEntry) error { return validateARP(v) },
 		Create: func(_ context.Context, key string, v *linux_l3.ARPEntry) (none kvscheduler.NoMetadata, err error) {
-			return none, p.setARP(key, v)
+			return none, p.resolvedARP(v, func(v *linux_l3.ARPEntry) error { return p.setARP(key, v) })
 		},
 		Update: func(_ context.Context, key string, _, v *linux_l3.ARPEntry, none kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
-			return none, p.setARP(key, v)
+			return none, p.resolvedARP(v, func(v *linux_l3.ARPEntry) error { return p.setARP(key, v) })
 		},
 		UpdateWithRecreate: func(_ string, old, new *linux_l3.ARPEntry, _ kvscheduler.NoMetadata) bool {
 			return old.GetInterface() != new.GetInterface()
 		},
-		Delete:        p.deleteARP,
+		Delete: func(ctx context.Context, key string, v *linux_l3.ARPEntry, none kvscheduler.NoMetadata) error {
+			return ifAllocated(p.resolvedARP(v, func(v *linux_l3.ARPEntry) error { return p.deleteARP(ctx, key, v, none) }))
+		},
 		Retrieve:      p.retrieveARPs,
 		RetrieveKeys:  p.retrieveARPKeys,
-		RetrieveAfter: []string{InterfaceDescriptor},
+		RetrieveAfter: []string{netalloc.Descriptor, InterfaceDescriptor},
 		Retriable:     retriable,
 		Dependencies: func(_ string, v *linux_l3.ARPEntry) []kvscheduler.Dependency {
-			return []kvscheduler.Dependency{interfaceIsUp("interface-is-up", v.GetInterface()),
+			deps := []kvscheduler.Dependency{interfaceIsUp("interface-is-up", v.GetInterface()),
 				interfaceHasAddress("interface-has-ip-address", v.GetInterface())}
+			return append(deps, netalloc.Dependency("ip_address", v.GetIpAddress(), "")...)
 		},
 	}
 }
@@ -58,6 +63,9 @@ func interfaceHasAddress(label, iface string) kvscheduler.Dependency {
 func equivalentARPs(old, new *linux_l3.ARPEntry) bool {
 	oldIP, _ := netip.ParseAddr(old.GetIpAddress())
 	newIP, _ := netip.ParseAddr(new.GetIpAddress())
+	if netalloc.HasRef(old.GetIpAddress(), new.GetIpAddress()) && old.GetIpAddress() != new.GetIpAddress() {
+		return false
+	}
 	return old.GetInterface() == new.GetInterface() && oldIP == newIP && sameMAC(old.GetHwAddress(), new.GetHwAddress())
 }
 
@@ -65,7 +73,11 @@ func validateARP(v *linux_l3.ARPEntry) error {
 	if v.GetInterface() == "" {
 		return kvscheduler.NewInvalidValueError(fmt.Errorf("ARP entry has no interface"), "interface")
 	}
-	if _, err := netip.ParseAddr(v.GetIpAddress()); err != nil {
+	if netalloc.IsRef(v.GetIpAddress()) {
+		if _, err := netalloc.ParseRef(v.GetIpAddress(), ""); err != nil {
+			return kvscheduler.NewInvalidValueError(err, "ip_address")
+		}
+	} else if _, err := netip.ParseAddr(v.GetIpAddress()); err != nil {
 		return kvscheduler.NewInvalidValueError(fmt.Errorf("%q is no IP address", v.GetIpAddress()), "ip_address")
 	}
 	if _, err := net.ParseMAC(v.GetHwAddress()); err != nil {
@@ -145,7 +157,11 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 		if !onlyExpected {
 			p.inventory.removeARP(item.Key, item.Value)
 		}
-		if ip, err := netip.ParseAddr(item.Value.GetIpAddress()); err == nil {
+		text, err := p.alloc.Addr(item.Value.GetIpAddress(), "")
+		if err != nil {
+			continue // without its allocation it does not exist
+		}
+		if ip, err := netip.ParseAddr(text); err == nil {
 			want[id{item.Value.GetInterface(), ip}] = item
 		}
 	}
@@ -165,15 +181,17 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 			if !isWanted && (onlyExpected || isExisting(iface)) {
 				continue
 			}
-			v := &linux_l3.ARPEntry{Interface: iface.GetName(), IpAddress: ip.String(), HwAddress: n.HardwareAddr.String()}
+			there := &linux_l3.ARPEntry{Interface: iface.GetName(), IpAddress: ip.String(), HwAddress: n.HardwareAddr.String()}
+			v := proto.CloneOf(there)
 			if isWanted {
 				v.IpAddress = wanted.Value.GetIpAddress()
 			}
-			items = append(items, arpItem{Key: models.Key(v), Value: v, Origin: kvscheduler.FromNB})
+			key := models.Key(v)
+			items = append(items, arpItem{Key: key, Value: v, Origin: kvscheduler.FromNB})
 			if onlyExpected {
-				p.inventory.noteARP(models.Key(v), v)
+				p.inventory.noteARP(key, there)
 			} else {
-				p.inventory.putARP(models.Key(v), v)
+				p.inventory.putARP(key, there)
 			}
 		}
 		return nil

@@ -185,7 +185,7 @@ func (b *batch) drift(i *inventory) *drift {
 	}
 	for id, exists := range b.addresses {
 		e, ok := i.on(id.device)
-		if ok && !exists && !e.value.GetLinkOnly() && hasAddress(e.value, id.prefix) {
+		if ok && !exists && !e.value.GetLinkOnly() && (hasAddress(e.value, id.prefix) || e.allocated[id.prefix]) {
 			d.add(fmt.Sprintf("address %s of %s was deleted", id.prefix, e.value.GetName()), e.keys()...)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -58,6 +59,7 @@ func (p *Plugin) interfaceDescriptor() kvscheduler.Descriptor[*linuxInterface, I
 		UpdateWithRecreate: func(_ string, old, new *linuxInterface, _ InterfaceMetadata) bool { return !sameDevice(old, new) },
 		Retrieve:           p.retrieveInterfaces,
 		RetrieveKeys:       p.retrieveInterfaceKeys,
+		RetrieveAfter:      []string{netalloc.Descriptor},
 		Retriable:          retriable,
 		DerivedValues:      func(_ string, v *linuxInterface) []kvscheduler.KeyValue { return deriveFromInterface(v) },
 		Dependencies:       func(_ string, v *linuxInterface) []kvscheduler.Dependency { return p.interfaceDependencies(v) },
@@ -143,11 +145,9 @@ func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
 		Value: &emptypb.Empty{},
 	}}
 	for _, text := range v.GetIpAddresses() {
-		source, addr := models.AddrStatic, text
-		if isAllocRef(text) {
-			source = models.AddrAllocRef
-		} else if prefix, err := netip.ParsePrefix(text); err == nil {
-			addr = prefix.String()
+		source, addr, ok := netalloc.AddressKeyText(text, v.GetName())
+		if !ok {
+			addr = text
 		}
 		if v.GetLinkOnly() {
 			source = models.AddrExisting
@@ -162,9 +162,6 @@ func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
 	}
 	return values
 }
-
-// isAllocRef tells if the text refers to an allocated address instead of being one.
-func isAllocRef(text string) bool { return strings.HasPrefix(text, "alloc:") }
 
 func (p *Plugin) interfaceDependencies(v *linuxInterface) []kvscheduler.Dependency {
 	var deps []kvscheduler.Dependency
@@ -262,7 +259,10 @@ func validateType(v *linuxInterface, invalid func(field, format string, args ...
 func validateAddresses(v *linuxInterface, invalid func(field, format string, args ...any) error) error {
 	seen := map[netip.Prefix]bool{}
 	for _, text := range v.GetIpAddresses() {
-		if isAllocRef(text) {
+		if netalloc.IsRef(text) {
+			if err := netalloc.ValidateAddress(text, v.GetName()); err != nil {
+				return invalid("ip_addresses", "%w", err)
+			}
 			continue
 		}
 		prefix, err := netip.ParsePrefix(text)

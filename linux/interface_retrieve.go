@@ -12,6 +12,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"github.com/vishvananda/netlink"
 )
 
@@ -173,6 +174,11 @@ func (r *retrieval) read(id nsID) error {
 		} else {
 			r.p.remember(ns, v, link.Attrs().Index)
 		}
+		for _, text := range v.GetIpAddresses() {
+			if addr, err := r.p.addressOf(text, v); err == nil && netalloc.IsRef(text) {
+				r.p.inventory.setAllocated(name, addr, true)
+			}
+		}
 	}
 	return nil
 }
@@ -237,7 +243,7 @@ func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, 
 	if attrs.MasterIndex != 0 && want.GetVrfMasterInterface() != "" {
 		v.VrfMasterInterface = want.GetVrfMasterInterface()
 	}
-	v.IpAddresses = addressesOf(attrs.Index, addresses, want)
+	v.IpAddresses = r.addressesOf(attrs.Index, addresses, want)
 	return v
 }
 
@@ -291,13 +297,13 @@ func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link,
 // addressesOf returns those addresses of the device that are wanted or, on a
 // device of ours, that we added. Where others configure the addresses, the wanted
 // ones are what is to be known.
-func addressesOf(index int, addresses []address, want *linuxInterface) []string {
+func (r *retrieval) addressesOf(index int, addresses []address, want *linuxInterface) []string {
 	if want.GetLinkOnly() {
 		return want.GetIpAddresses()
 	}
 	wanted := map[netip.Prefix]bool{}
 	for _, text := range want.GetIpAddresses() {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix, err := r.p.addressOf(text, want); err == nil {
 			wanted[prefix] = true
 		}
 	}
@@ -307,7 +313,7 @@ func addressesOf(index int, addresses []address, want *linuxInterface) []string 
 			texts = append(texts, a.prefix.String())
 		}
 	}
-	return texts
+	return r.p.alloc.Restore(texts, want.GetIpAddresses(), want.GetName())
 }
 
 func (r *retrieval) items() []interfaceItem {

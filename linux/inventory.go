@@ -2,6 +2,7 @@ package linux
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -41,6 +42,8 @@ type entry struct {
 	device deviceID
 	routes map[string]*linux_l3.Route    // by key
 	arps   map[string]*linux_l3.ARPEntry // by key
+	// allocated are the addresses that stand behind references.
+	allocated map[netip.Prefix]bool
 }
 
 // onDevice is a copy of an entry.
@@ -56,7 +59,7 @@ func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
 	defer i.mu.Unlock()
 	e := i.interfaces[value.GetName()]
 	if e == nil {
-		e = &entry{routes: map[string]*linux_l3.Route{}, arps: map[string]*linux_l3.ARPEntry{}}
+		e = &entry{routes: map[string]*linux_l3.Route{}, arps: map[string]*linux_l3.ARPEntry{}, allocated: map[netip.Prefix]bool{}}
 		i.interfaces[value.GetName()] = e
 	}
 	delete(i.devices, e.device)
@@ -114,7 +117,7 @@ func (i *inventory) on(device deviceID) (onDevice, bool) {
 		return onDevice{}, false
 	}
 	e := i.interfaces[name]
-	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps)}, true
+	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps), allocated: maps.Clone(e.allocated)}, true
 }
 
 // devicesIn returns the logical names of the devices in a namespace, by index.
@@ -214,6 +217,17 @@ func (i *inventory) ruleChainsIn(ns nsID) map[string]*ruleChain {
 		}
 	}
 	return chains
+}
+
+// setAllocated remembers if an interface has an address that was allocated to it.
+func (i *inventory) setAllocated(name string, addr netip.Prefix, has bool) {
+	i.update(name, func(e *entry) {
+		if has {
+			e.allocated[addr] = true
+		} else {
+			delete(e.allocated, addr)
+		}
+	})
 }
 
 func (i *inventory) update(name string, change func(*entry)) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 )
 
 // Options of a Plugin. The zero value is usable.
@@ -35,6 +36,9 @@ type Plugin struct {
 	nsids      *nsids
 	// firewallMu is held while rule chains are changed or looked at by Watch.
 	firewallMu sync.Mutex
+
+	// alloc knows the allocated addresses; set by Register.
+	alloc *netalloc.Resolver
 
 	closeOnce sync.Once
 	// notify pushes obtained values; set by Register.
@@ -76,6 +80,7 @@ func (p *Plugin) Close() error {
 // once per plugin, before the first transaction and before Watch.
 func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 	p.notify = s.PushSBNotification
+	p.alloc = netalloc.NewResolver(s)
 	for _, register := range []func() error{
 		func() error { return kvscheduler.Register(s, p.hostNameDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.interfaceDescriptor()) },

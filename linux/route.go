@@ -11,6 +11,7 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -29,15 +30,33 @@ func (p *Plugin) routeDescriptor() kvscheduler.Descriptor[*linux_l3.Route, kvsch
 		NB:         true,
 		Equivalent: func(_ string, old, new *linux_l3.Route) bool { return equivalentRoutes(old, new) },
 		Validate:   func(_ string, v *linux_l3.Route) error { return validateRoute(v) },
-		Create:     p.createRoute,
-		Delete:     p.deleteRoute,
-		Update:     p.updateRoute,
+		Create: func(ctx context.Context, key string, v *linux_l3.Route) (none kvscheduler.NoMetadata, err error) {
+			if v, err = p.resolveRoute(v); err != nil {
+				return none, err
+			}
+			return p.createRoute(ctx, key, v)
+		},
+		Delete: func(ctx context.Context, key string, v *linux_l3.Route, none kvscheduler.NoMetadata) error {
+			v, err := p.resolveRoute(v)
+			if err != nil {
+				return ifAllocated(err)
+			}
+			return p.deleteRoute(ctx, key, v, none)
+		},
+		Update: func(ctx context.Context, key string, old, v *linux_l3.Route, none kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
+			old, oldErr := p.resolveRoute(old)
+			v, err := p.resolveRoute(v)
+			if err := errors.Join(oldErr, err); err != nil {
+				return none, err
+			}
+			return p.updateRoute(ctx, key, old, v, none)
+		},
 		UpdateWithRecreate: func(_ string, old, new *linux_l3.Route, _ kvscheduler.NoMetadata) bool {
 			return metricOf(old) != metricOf(new) || old.GetOutgoingInterface() != new.GetOutgoingInterface()
 		},
 		Retrieve:      p.retrieveRoutes,
 		RetrieveKeys:  p.retrieveRouteKeys,
-		RetrieveAfter: []string{InterfaceDescriptor},
+		RetrieveAfter: []string{netalloc.Descriptor, InterfaceDescriptor},
 		Retriable:     retriable,
 		DerivedValues: deriveFromRoute,
 		Dependencies:  func(_ string, v *linux_l3.Route) []kvscheduler.Dependency { return routeDependencies(v) },
@@ -64,7 +83,7 @@ func scopeOf(v *linux_l3.Route) linux_l3.Route_Scope {
 	switch {
 	case v.GetScope() != linux_l3.Route_UNDEFINED:
 		return v.GetScope()
-	case gateway(v).IsValid():
+	case gateway(v).IsValid() || netalloc.IsRef(v.GetGwAddr()):
 		return linux_l3.Route_GLOBAL
 	default:
 		return linux_l3.Route_LINK
@@ -79,6 +98,10 @@ func metricOf(v *linux_l3.Route) uint32 {
 }
 
 func equivalentRoutes(old, new *linux_l3.Route) bool {
+	if netalloc.HasRef(old.GetDstNetwork(), new.GetDstNetwork(), old.GetGwAddr(), new.GetGwAddr()) &&
+		(old.GetDstNetwork() != new.GetDstNetwork() || old.GetGwAddr() != new.GetGwAddr()) {
+		return false
+	}
 	oldDst, _ := destination(old)
 	newDst, _ := destination(new)
 	return old.GetOutgoingInterface() == new.GetOutgoingInterface() && oldDst == newDst &&
@@ -92,8 +115,8 @@ func validateRoute(v *linux_l3.Route) error {
 	if v.GetOutgoingInterface() == "" {
 		return invalid("outgoing_interface", "route has no outgoing interface")
 	}
-	if isAllocRef(v.GetDstNetwork()) || isAllocRef(v.GetGwAddr()) {
-		return nil // not supported, see kernelRoute
+	if netalloc.HasRef(v.GetDstNetwork(), v.GetGwAddr()) {
+		return validateRouteRefs(v)
 	}
 	dst, err := netip.ParsePrefix(v.GetDstNetwork())
 	if err != nil {
@@ -117,12 +140,17 @@ func validateRoute(v *linux_l3.Route) error {
 // deriveFromRoute returns a property that routes to gateways behind the network
 // depend on.
 func deriveFromRoute(_ string, v *linux_l3.Route) []kvscheduler.KeyValue {
-	dst, err := destination(v)
-	if err != nil || scopeOf(v) != linux_l3.Route_LINK {
+	text := v.GetDstNetwork()
+	if dst, err := destination(v); err == nil {
+		text = dst.String()
+	} else if !netalloc.IsRef(text) {
+		return nil
+	}
+	if scopeOf(v) != linux_l3.Route_LINK {
 		return nil
 	}
 	return []kvscheduler.KeyValue{{
-		Key:   models.LinuxLinkLocalRouteKey(v.GetOutgoingInterface(), dst.String()),
+		Key:   models.LinuxLinkLocalRouteKey(v.GetOutgoingInterface(), text),
 		Value: &emptypb.Empty{},
 	}}
 }
@@ -133,6 +161,7 @@ func routeDependencies(v *linux_l3.Route) []kvscheduler.Dependency {
 		interfaceIsUp("outgoing-interface-is-up", iface),
 		interfaceHasAddress("outgoing-interface-has-ip-address", iface),
 	}
+	deps = append(deps, allocationsOfRoute(v)...)
 	if gw := gateway(v); gw.IsValid() && !gw.IsLinkLocalUnicast() {
 		deps = append(deps, kvscheduler.Dependency{Label: "gw-reachable", AnyOf: kvscheduler.AnyOf{
 			KeyPrefixes: []string{models.LinuxInterfaceAddressPrefix(iface), models.LinuxLinkLocalRoutePrefix(iface)},
@@ -162,9 +191,6 @@ var kernelScopes = map[linux_l3.Route_Scope]netlink.Scope{
 
 // kernelRoute returns the route as the kernel takes it.
 func kernelRoute(index int, v *linux_l3.Route) (*netlink.Route, error) {
-	if isAllocRef(v.GetDstNetwork()) || isAllocRef(v.GetGwAddr()) {
-		return nil, fmt.Errorf("no addresses are allocated by name, give the address itself: %w", kvscheduler.ErrUnsupported)
-	}
 	dst, err := destination(v)
 	if err != nil {
 		return nil, err

@@ -31,12 +31,18 @@ func (p *Plugin) retrieveRouteKeys(ctx context.Context, expected []routeItem) ([
 }
 
 func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interfaces []string, onlyExpected bool) ([]routeItem, error) {
-	want := make(map[string]routeItem, len(expected))
+	type pair struct {
+		routeItem
+		resolved *linux_l3.Route
+	}
+	want := make(map[string]pair, len(expected)) // by the key of the resolved route
 	for _, item := range expected {
 		if !onlyExpected {
 			p.inventory.removeRoute(item.Key, item.Value)
 		}
-		want[item.Key] = item
+		if resolved, err := p.resolveRoute(item.Value); err == nil { // otherwise it does not exist
+			want[models.Key(resolved)] = pair{item, resolved}
+		}
 	}
 	items := map[string]routeItem{}
 	err := p.eachNamespace(ctx, interfaces, func(ns *netNS, devices map[int]*linuxInterface) error {
@@ -56,13 +62,17 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 				continue
 			}
 			if isWanted {
-				adoptTexts(v, wanted.Value)
+				adoptTexts(v, wanted.resolved)
 			}
 			// Of several routes of one key, which differ in metric, the wanted one counts.
-			if _, twice := items[key]; twice && !(isWanted && equivalentRoutes(v, wanted.Value)) {
+			if _, twice := items[key]; twice && !(isWanted && equivalentRoutes(v, wanted.resolved)) {
 				continue
 			}
 			items[key] = routeItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
+			if isWanted {
+				items[key] = routeItem{Key: wanted.Key, Value: restoreRoute(v, wanted.resolved, wanted.Value), Origin: kvscheduler.FromNB}
+				key = wanted.Key
+			}
 			if onlyExpected {
 				p.inventory.noteRoute(key, v)
 			} else {

@@ -14,6 +14,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -36,6 +37,9 @@ func (a *agent) start() {
 	a.t.Helper()
 	a.scheduler = kvscheduler.New(kvscheduler.Options{})
 	if err := kvscheduler.Register(a.scheduler, a.taps()); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := netalloc.Register(a.scheduler); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := Register(a.scheduler, a.Plugin); err != nil {

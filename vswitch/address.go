@@ -2,18 +2,20 @@ package vswitch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // addressDescriptor handles vpp/interface/{if}/address/{source}/{addr}, derived
 // from interfaces: an address is assigned once its interface is in its VRF. Those
 // that are derived from DHCP leases are obtained: nothing is done for them.
-func addressDescriptor(port Interfaces) kvscheduler.Descriptor[*emptypb.Empty, noMeta] {
+func addressDescriptor(port Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*emptypb.Empty, noMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, noMeta]{
 		Name: AddressDescriptor,
 		Keys: kvscheduler.KeySpace{
@@ -21,26 +23,38 @@ func addressDescriptor(port Interfaces) kvscheduler.Descriptor[*emptypb.Empty, n
 			Example: models.VPPInterfaceAddressKey("if", models.AddrStatic, "10.0.0.1/24"),
 		},
 		Create: func(ctx context.Context, key string, _ *emptypb.Empty) (noMeta, error) {
-			return noMeta{}, withAddress(key, func(iface string, addr netip.Prefix) error {
+			return noMeta{}, withAddress(key, alloc, func(iface string, addr netip.Prefix) error {
 				return port.AddAddress(ctx, iface, addr)
 			})
 		},
 		Delete: func(ctx context.Context, key string, _ *emptypb.Empty, _ noMeta) error {
-			return withAddress(key, func(iface string, addr netip.Prefix) error {
+			err := withAddress(key, alloc, func(iface string, addr netip.Prefix) error {
 				return port.DeleteAddress(ctx, iface, addr)
 			})
+			if errors.Is(err, netalloc.ErrNotAllocated) {
+				return nil // never assigned
+			}
+			return err
 		},
 		Dependencies: func(key string, _ *emptypb.Empty) []kvscheduler.Dependency {
-			iface, _, _ := parseAddressKey(key)
-			return []kvscheduler.Dependency{inSomeVRF(iface)}
+			iface, text, _ := parseAddressKey(key)
+			return append([]kvscheduler.Dependency{inSomeVRF(iface)}, netalloc.Dependency("address", text, iface)...)
 		},
 	}
 }
 
-func withAddress(key string, do func(iface string, addr netip.Prefix) error) error {
-	iface, addr, ok := parseAddressKey(key)
+func withAddress(key string, alloc *netalloc.Resolver, do func(iface string, addr netip.Prefix) error) error {
+	iface, text, ok := parseAddressKey(key)
 	if !ok {
 		return fmt.Errorf("%q is no key of an interface address", key)
+	}
+	text, err := alloc.WithMask(text, iface)
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParsePrefix(text)
+	if err != nil {
+		return err
 	}
 	return do(iface, addr)
 }

@@ -4,10 +4,12 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 )
 
 // arpDescriptor handles config/vpp/v2/arp/{if}/{addr}.
-func arpDescriptor(port Neighbours) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta] {
+func arpDescriptor(port Neighbours, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta] {
+	entries := allocatedARPs(alloc)
 	return kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta]{
 		Name: ARPDescriptor,
 		Keys: kvscheduler.KeySpace{Prefix: models.VPPARP.KeyPrefix()},
@@ -16,7 +18,7 @@ func arpDescriptor(port Neighbours) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noM
 			if e.GetInterface() == "" {
 				return invalid("interface", "an ARP entry needs its interface")
 			}
-			if err := validAddr("ip_address", e.GetIpAddress()); err != nil {
+			if err := validAddrOrRef("ip_address", e.GetIpAddress()); err != nil {
 				return err
 			}
 			return validMAC("phys_address", e.GetPhysAddress())
@@ -27,13 +29,14 @@ func arpDescriptor(port Neighbours) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noM
 				sameMACText(old.GetPhysAddress(), new.GetPhysAddress()) &&
 				old.GetStatic() == new.GetStatic()
 		},
-		Create:        create(port.Create),
-		Delete:        remove(port.Delete),
-		Retrieve:      retrieve(port.List),
-		RetrieveKeys:  retrieve(port.Find),
-		RetrieveAfter: []string{InterfaceDescriptor},
+		Create:        entries.create(port.Create),
+		Delete:        entries.remove(port.Delete),
+		Retrieve:      entries.retrieve(port.List),
+		RetrieveKeys:  entries.retrieve(port.Find),
+		RetrieveAfter: []string{netalloc.Descriptor, InterfaceDescriptor},
 		Dependencies: func(_ string, e *vpp_l3.ARPEntry) []kvscheduler.Dependency {
-			return []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}
+			deps := []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}
+			return append(deps, netalloc.Dependency("ip_address", e.GetIpAddress(), "")...)
 		},
 	}
 }

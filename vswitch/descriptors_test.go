@@ -44,7 +44,9 @@ func TestInterfaceValidation(t *testing.T) {
 		{&iface{Name: strings.Repeat("x", 64), Type: loop}, "name"},
 		{&iface{Name: "l"}, "type"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"10.0.0.1"}}, "ip_addresses"},
-		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net"}}, "ip_addresses"},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net", "alloc:other/l"}}, ""},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/x"}}, "ip_addresses"},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/l/GW"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, PhysAddress: "02:00"}, "phys_address"},
 		{&iface{Name: "l", Type: loop, Mtu: 9217}, "mtu"},
 		{&iface{Name: "l", Type: loop, Link: &vpp_interfaces.Interface_Tap{}}, "link"},
@@ -163,7 +165,7 @@ func TestDerivedKeysAreDistinct(t *testing.T) {
 		t.Errorf("inherited VRF key: %+v %v", k, err)
 	}
 	if name, addr, ok := parseAddressKey(models.VPPInterfaceAddressKey("Gig0/9/0", models.AddrStatic, "fd00::1/64")); !ok ||
-		name != "Gig0/9/0" || addr.String() != "fd00::1/64" {
+		name != "Gig0/9/0" || addr != "fd00::1/64" {
 		t.Errorf("address key: %s %s %v", name, addr, ok)
 	}
 }

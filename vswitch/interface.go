@@ -7,6 +7,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 )
 
 // interfaceDescriptor handles config/vpp/v2/interfaces/{name}. The interface
@@ -17,7 +18,8 @@ import (
 //	           ├─ has-IP-address            needs any address
 //	           ├─ dhcp-client/{name}        needs vrf/…; its lease is obtained, and derives an address
 //	           └─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
-func interfaceDescriptor(port Interfaces) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
+func interfaceDescriptor(port Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
+	interfaces := allocatedInterfaces(alloc)
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta]{
 		Name:     InterfaceDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
@@ -27,14 +29,15 @@ func interfaceDescriptor(port Interfaces) kvscheduler.Descriptor[*vpp_interfaces
 		Equivalent: func(_ string, old, new *vpp_interfaces.Interface) bool {
 			return equivalentInterfaces(old, new)
 		},
-		Create: create(port.Create),
-		Update: update(port.Update),
-		Delete: remove(port.Delete),
+		Create: interfaces.create(port.Create),
+		Update: interfaces.update(port.Update),
+		Delete: interfaces.remove(port.Delete),
 		UpdateWithRecreate: func(_ string, old, new *vpp_interfaces.Interface, _ noMeta) bool {
 			return needsNewInterface(old, new)
 		},
-		Retrieve:     retrieve(port.List),
-		RetrieveKeys: retrieve(port.Find),
+		Retrieve:      interfaces.retrieve(port.List),
+		RetrieveKeys:  interfaces.retrieve(port.Find),
+		RetrieveAfter: []string{netalloc.Descriptor},
 		DerivedValues: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.KeyValue {
 			return derivedOfInterface(iface)
 		},
@@ -87,10 +90,10 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 	var versions IPVersions
 	for _, addr := range addressesOf(iface) {
 		derived = append(derived, kvscheduler.KeyValue{
-			Key: models.VPPInterfaceAddressKey(name, models.AddrStatic, addr.String()), Value: empty(),
+			Key: models.VPPInterfaceAddressKey(name, addr.source, addr.text), Value: empty(),
 		})
-		versions.V4 = versions.V4 || addr.Addr().Is4()
-		versions.V6 = versions.V6 || addr.Addr().Is6()
+		versions.V4 = versions.V4 || addr.versions.V4
+		versions.V6 = versions.V6 || addr.versions.V6
 	}
 	if iface.GetSetDhcpClient() {
 		derived = append(derived, kvscheduler.KeyValue{Key: models.DHCPClientKey(name), Value: empty()})
@@ -123,15 +126,24 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 	return append(derived, optionsOfInterface(iface)...)
 }
 
+// ownAddress is an address as the keys of its interface name it. That of a
+// reference may be of either version.
+type ownAddress struct {
+	source, text string
+	versions     IPVersions
+}
+
 // addressesOf returns the addresses of a valid interface in canonical form,
 // each once.
-func addressesOf(iface *vpp_interfaces.Interface) []netip.Prefix {
-	var addrs []netip.Prefix
-	seen := map[netip.Prefix]bool{}
+func addressesOf(iface *vpp_interfaces.Interface) (addrs []ownAddress) {
+	seen := map[ownAddress]bool{}
 	for _, text := range iface.GetIpAddresses() {
-		if addr, err := netip.ParsePrefix(text); err == nil && !seen[addr] {
-			seen[addr] = true
-			addrs = append(addrs, addr)
+		source, addr, ok := netalloc.AddressKeyText(text, iface.GetName())
+		ref := source == models.AddrAllocRef
+		own := ownAddress{source, addr, IPVersions{V4: ref || !isIPv6Network(addr), V6: ref || isIPv6Network(addr)}}
+		if ok && !seen[own] {
+			seen[own] = true
+			addrs = append(addrs, own)
 		}
 	}
 	return addrs

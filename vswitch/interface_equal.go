@@ -2,7 +2,6 @@ package vswitch
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
@@ -46,9 +45,7 @@ func ignoresMTU(iface *vpp_interfaces.Interface) bool {
 
 func sameAddresses(old, new *vpp_interfaces.Interface) bool {
 	a, b := addressesOf(old), addressesOf(new)
-	byText := func(x, y netip.Prefix) int {
-		return cmp.Or(x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()))
-	}
+	byText := func(x, y ownAddress) int { return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.text, y.text)) }
 	slices.SortFunc(a, byText)
 	slices.SortFunc(b, byText)
 	return slices.Equal(a, b)

@@ -1,10 +1,9 @@
 package vswitch
 
 import (
-	"strings"
-
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 )
 
 // maxName is how long a logical name may be, so that a VPP tag can hold it.
@@ -15,8 +14,11 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 		return err
 	}
 	for _, addr := range iface.GetIpAddresses() {
-		if strings.HasPrefix(addr, "alloc:") {
-			return invalid("ip_addresses", "reference %q: allocated addresses are not implemented; give the address itself", addr)
+		if netalloc.IsRef(addr) {
+			if err := netalloc.ValidateAddress(addr, iface.GetName()); err != nil {
+				return invalid("ip_addresses", "%w", err)
+			}
+			continue
 		}
 		if err := validPrefix("ip_addresses", addr); err != nil {
 			return err

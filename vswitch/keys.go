@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 )
 
 // Keys of derived values carry names of interfaces, and those may have slashes
@@ -20,13 +21,17 @@ func isAddressKey(key string) bool {
 	return ok
 }
 
-func parseAddressKey(key string) (iface string, addr netip.Prefix, ok bool) {
+// parseAddressKey returns the address of an interface, or a reference to it.
+func parseAddressKey(key string) (iface, addr string, ok bool) {
 	iface, rest, ok := cutLast(key, "/address/")
 	if !ok {
-		return "", netip.Prefix{}, false
+		return "", "", false
 	}
-	_, text, _ := strings.Cut(rest, "/")
-	addr, err := netip.ParsePrefix(text)
+	source, addr, _ := strings.Cut(rest, "/")
+	if source == models.AddrAllocRef {
+		return iface, addr, netalloc.IsRef(addr)
+	}
+	_, err := netip.ParsePrefix(addr)
 	return iface, addr, err == nil
 }
 

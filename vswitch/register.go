@@ -5,6 +5,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -41,9 +42,9 @@ const (
 
 // Register registers the descriptors of the vpp.* models, working on vs.
 func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
-	r := registrar{s: s}
-	register(&r, interfaceDescriptor(vs.Interfaces()))
-	register(&r, addressDescriptor(vs.Interfaces()))
+	r, alloc := registrar{s: s}, netalloc.NewResolver(s)
+	register(&r, interfaceDescriptor(vs.Interfaces(), alloc))
+	register(&r, addressDescriptor(vs.Interfaces(), alloc))
 	register(&r, interfaceVRFDescriptor(vs.Interfaces()))
 	register(&r, hasAddressDescriptor())
 	register(&r, unnumberedDescriptor(vs.Interfaces()))
@@ -54,8 +55,8 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, fibDescriptor(vs.FIB()))
 	registerFeatures(&r, vs)
 	registerSRv6(&r, vs.SRv6())
-	register(&r, routeDescriptor(vs.Routes()))
-	register(&r, arpDescriptor(vs.Neighbours()))
+	register(&r, routeDescriptor(vs.Routes(), alloc))
+	register(&r, arpDescriptor(vs.Neighbours(), alloc))
 	register(&r, vrfTableDescriptor(vs.VRFs()))
 	register(&r, natGlobalDescriptor(vs.NAT()))
 	register(&r, natInterfaceDescriptor(vs.NAT()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +33,7 @@ func openSouthbound(netns string, metrics prometheus.Registerer, log *slog.Logge
 		return nil, errors.Join(err, vs.Close())
 	}
 	s := &southbound{vs: vs, lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics}), log: log}
-	if err := errors.Join(vswitch.Register(s.scheduler, vs), linux.Register(s.scheduler, lin)); err != nil {
+	if err := errors.Join(netalloc.Register(s.scheduler), vswitch.Register(s.scheduler, vs), linux.Register(s.scheduler, lin)); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -75,7 +76,7 @@ func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.
 	defer lin.Close()
 	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
 	defer scheduler.Close()
-	if err := errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
+	if err := errors.Join(netalloc.Register(scheduler), vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
 		return err
 	}
 	pods, err := livingPods(ctx, local, log)

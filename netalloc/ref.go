@@ -1,0 +1,81 @@
+package netalloc
+
+import (
+	"fmt"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/netalloc"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+)
+
+const (
+	refPrefix = "alloc:"
+	gwSuffix  = "/GW"
+	example   = "alloc:<network>/<interface>, with /GW for the gateway"
+)
+
+// Ref is a reference to an allocated address, or to the gateway allocated with it.
+type Ref struct {
+	Network   string
+	Interface string
+	GW        bool
+}
+
+// IsRef tells if the text refers to an allocated address instead of being one.
+func IsRef(text string) bool { return strings.HasPrefix(text, refPrefix) }
+
+// ParseRef parses a reference. Where an address belongs to an interface, iface is
+// its name, which the reference may leave out but not contradict; otherwise "".
+func ParseRef(text, iface string) (Ref, error) {
+	rest, ok := strings.CutPrefix(text, refPrefix)
+	if !ok {
+		return Ref{}, fmt.Errorf("%q is no reference to an allocated address: write %s", text, example)
+	}
+	rest, gw := strings.CutSuffix(rest, gwSuffix)
+	network, named, _ := strings.Cut(rest, "/")
+	switch {
+	case network == "":
+		return Ref{}, fmt.Errorf("reference %q has no network: write %s", text, example)
+	case named == "" && iface == "":
+		return Ref{}, fmt.Errorf("reference %q has no interface: write %s", text, example)
+	case named != "" && iface != "" && named != iface:
+		return Ref{}, fmt.Errorf("reference %q is to an address of interface %s, not of %s", text, named, iface)
+	case named == "":
+		named = iface
+	}
+	return Ref{Network: network, Interface: named, GW: gw}, nil
+}
+
+// Key is the key of the allocation.
+func (r Ref) Key() string {
+	return models.Key(&pb.IPAllocation{NetworkName: r.Network, InterfaceName: r.Interface})
+}
+
+// String is the reference in full.
+func (r Ref) String() string {
+	text := refPrefix + r.Network + "/" + r.Interface
+	if r.GW {
+		text += gwSuffix
+	}
+	return text
+}
+
+// Local is how keys of the interface's own values name the reference.
+func (r Ref) Local() string { return refPrefix + r.Network }
+
+// NeighbourGatewayKey is derived from allocations whose gateway is in the network
+// of the address.
+func NeighbourGatewayKey(network, iface string) string {
+	return "netalloc/neigh-gw/network/" + network + "/interface/" + iface
+}
+
+// Dependency returns what a value with the text in a field waits for, nothing if
+// the text is no reference. iface is as for ParseRef.
+func Dependency(field, text, iface string) []kvscheduler.Dependency {
+	ref, err := ParseRef(text, iface)
+	if err != nil {
+		return nil
+	}
+	return []kvscheduler.Dependency{{Label: field + "-" + text, Key: ref.Key()}}
+}
