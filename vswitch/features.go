@@ -5,6 +5,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -17,6 +18,10 @@ type Features interface {
 	// that the first one receives, sends, or both. Both exist.
 	Spans() Values[*vpp_interfaces.Span]
 	ProxyARP() ProxyARP
+	// L3XConnects forward what interfaces receive by paths of their own, whatever its
+	// destination; paths of the lowest preference that work share it by weight. If no
+	// path works, it is dropped. Create also changes the paths.
+	L3XConnects() Values[*vpp_l3.L3XConnect]
 
 	// Lacks says, for people, what of the values of a descriptor without methods here
 	// the vswitch does not do, and what to use instead.

@@ -15,7 +15,6 @@ const (
 	ABFDescriptor              = "vpp-abf"
 	IPScanNeighborDescriptor   = "vpp-ip-scan-neighbor"
 	DHCPProxyDescriptor        = "dhcp-proxy"
-	L3XConnectDescriptor       = "vpp-l3xc"
 	TEIBDescriptor             = "vpp-teib"
 	VRRPDescriptor             = "vrrp"
 	SPDDescriptor              = "vpp-ipsec-spd"
@@ -47,7 +46,6 @@ func registerLacking(r *registrar, f Features) {
 	lacking(r, f, ABFDescriptor, models.ABF, validateABF)
 	lacking(r, f, IPScanNeighborDescriptor, models.IPScanNeighbor, validateNothing[*vpp_l3.IPScanNeighbor])
 	lacking(r, f, DHCPProxyDescriptor, models.DHCPProxy, validateDHCPProxy)
-	lacking(r, f, L3XConnectDescriptor, models.L3XConnect, validateL3XConnect)
 	lacking(r, f, TEIBDescriptor, models.TEIB, validateTEIB)
 	lacking(r, f, VRRPDescriptor, models.VRRP, validateVRRP)
 	lacking(r, f, SPDDescriptor, models.IPSecSPD, validateSPD)

@@ -4,6 +4,7 @@ package vswitch
 const (
 	XConnectDescriptor          = "vpp-xconnect"
 	SpanDescriptor              = "vpp-span"
+	L3XConnectDescriptor        = "vpp-l3xc"
 	ProxyARPDescriptor          = "vpp-proxy-arp"
 	ProxyARPInterfaceDescriptor = "vpp-proxy-arp-interface"
 )
@@ -13,5 +14,6 @@ func registerFeatures(r *registrar, f Features) {
 	register(r, spanDescriptor(f.Spans()))
 	register(r, proxyARPDescriptor(f.ProxyARP()))
 	register(r, proxyARPInterfaceDescriptor(f.ProxyARP()))
+	register(r, l3xconnectDescriptor(f.L3XConnects()))
 	registerLacking(r, f)
 }

@@ -21,6 +21,10 @@ func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span] {
 	return features[*vpp_interfaces.Span]{v}
 }
 
+func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect] {
+	return features[*vpp_l3.L3XConnect]{v}
+}
+
 // features are the values of a feature: noted, without effect on traced packets.
 type features[V proto.Message] struct{ v *VSwitch }
 
@@ -101,6 +105,12 @@ func interfacesOf(v proto.Message) []string {
 		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
 	case *vpp_interfaces.Span:
 		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
+	case *vpp_l3.L3XConnect:
+		names := []string{v.GetInterface()}
+		for _, p := range v.GetPaths() {
+			names = append(names, p.GetOutgoingInterface())
+		}
+		return names
 	}
 	return interfacesOfSRv6(v)
 }

@@ -11,6 +11,8 @@ import (
 func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair] { return xconnects{v} }
 func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span]     { return spans{v} }
 
+func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect] { return l3xconnects{v} }
+
 func (v *VSwitch) ProxyARP() vswitch.ProxyARP { return proxyARP{v} }
 
 // interfacesOfFeature returns the interfaces that a value of a feature touches.
@@ -20,6 +22,12 @@ func interfacesOfFeature(v proto.Message) []string {
 		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
 	case *vpp_interfaces.Span:
 		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
+	case *vpp_l3.L3XConnect:
+		names := []string{v.GetInterface()}
+		for _, p := range v.GetPaths() {
+			names = append(names, p.GetOutgoingInterface())
+		}
+		return names
 	case *vpp_l3.ProxyARP:
 		var names []string
 		for _, i := range v.GetInterfaces() {

@@ -19,7 +19,8 @@ import (
 // restore puts back routes, neighbours and addresses of an interface, as far as
 // they exist according to the registry.
 func (v *VSwitch) restore(iface string, index int) error {
-	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index), v.resolveRoutes(), v.restoreProxyARP(iface, index))
+	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index), v.resolveRoutes(),
+		v.restoreProxyARP(iface, index), v.restoreL3XConnects(iface))
 }
 
 // restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.

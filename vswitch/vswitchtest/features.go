@@ -29,6 +29,17 @@ func runFeatures(t *testing.T, c Config) {
 			span("b", "c", vpp_interfaces.Span_TX), crossConnect("a", "b"),
 		}, testSpan},
 		{"proxy ARP", []proto.Message{tap("a"), tap("b"), answerFor("10.50.0.70-10.50.0.80", "a", "b")}, testProxyARP},
+		{"L3 cross-connect", []proto.Message{
+			tap("a"), tap("b"), tap("c"),
+			crossConnectIP("a", vpp_l3.L3XConnect_IPV4, "10.51.0.2@b", "10.52.0.2@c"),
+			crossConnectIP("a", vpp_l3.L3XConnect_IPV6, "fd00:51::2@b", "fd00:52::2@c", "fd00:52::3@c"),
+			crossConnectIP("b", vpp_l3.L3XConnect_IPV4, "@a"),
+		}, testL3XConnect},
+		{"multipath route", []proto.Message{
+			tap("a"), tap("b"), multipath("10.99.0.0/24", "10.51.0.2", "a", 1), multipath("10.99.0.0/24", "10.52.0.2", "b", 3),
+			multipath("fd00:99::/64", "fd00:51::2", "a", 2), multipath("fd00:99::/64", "fd00:52::2", "b", 1),
+			&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "10.99.0.128/25"}, &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "fd00:99::8:0/112"},
+		}, testMultipath},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, test.values) })
@@ -171,6 +182,109 @@ func testProxyARP(t *testing.T, c Config) {
 	wantNoPing(t, "on another interface", h1, "10.50.0.77")
 }
 
+// crossConnectIP has paths of rising preference, each "<next hop>@<interface>".
+func crossConnectIP(iface string, p vpp_l3.L3XConnect_Protocol, paths ...string) *vpp_l3.L3XConnect {
+	x := &vpp_l3.L3XConnect{Interface: iface, Protocol: p}
+	for i, text := range paths {
+		gw, out, _ := strings.Cut(text, "@")
+		x.Paths = append(x.Paths, &vpp_l3.L3XConnect_Path{NextHopAddr: gw, OutgoingInterface: out, Preference: uint32(i / 2)})
+	}
+	return x
+}
+
+// The host behind "a" asks for addresses that are behind "b" by the routes, and behind
+// "c" by the cross-connect.
+func testL3XConnect(t *testing.T, c Config) {
+	for _, family := range []struct {
+		protocol          vpp_l3.L3XConnect_Protocol
+		ip, net1, net2, n string
+		target, all       string
+		length            int
+	}{
+		{vpp_l3.L3XConnect_IPV4, "ip", "10.50.0.", "10.51.0.", "10.52.0.", "10.99.0.1", "0.0.0.0/0", 24},
+		{vpp_l3.L3XConnect_IPV6, "ip -6", "fd00:50::", "fd00:51::", "fd00:52::", "fd00:99::1", "::/0", 64},
+	} {
+		t.Run(family.protocol.String(), func(t *testing.T) {
+			b := newBench(t, c)
+			addr := func(net, host string) string { return fmt.Sprintf("%s%s/%d", net, host, family.length) }
+			base := []proto.Message{
+				tap("a", addr(family.net1, "9")), tap("b", addr(family.net2, "9")), tap("c", addr(family.n, "9")),
+				&vpp_l3.Route{DstNetwork: family.all, NextHopAddr: family.net2 + "2", OutgoingInterface: "b"},
+			}
+			b.resync(base...)
+			h1 := b.host("a", addr(family.net1, "1"))
+			h2 := b.host("b", addr(family.net2, "2"), family.target+map[int]string{24: "/32", 64: "/128"}[family.length])
+			h3 := b.host("c", addr(family.n, "2"), family.target+map[int]string{24: "/32", 64: "/128"}[family.length])
+			for h, gw := range map[*Host]string{h1: family.net1, h2: family.net2, h3: family.n} {
+				h.Exec(t, fmt.Sprintf("%s route add default via %s9 dev eth0", family.ip, gw))
+			}
+			seen := func(what string, want *Host, ways ...*Host) {
+				t.Helper()
+				for _, h := range ways {
+					p := h.Serve(t, family.target)
+					_, err := h1.Ask(family.target, p)
+					if (err == nil) != (h == want) {
+						t.Errorf("%s: asking host %s: %v", what, h.NetNS, err)
+					}
+				}
+			}
+			seen("by the route", h2, h2, h3)
+			x := crossConnectIP("a", family.protocol, family.n+"2@c")
+			b.resync(append(base, x)...)
+			seen("by the cross-connect", h3, h2, h3)
+			wantPing(t, "the vswitch itself", h1, family.net1+"9")
+			down := proto.CloneOf(base[2].(*vpp_interfaces.Interface))
+			down.Enabled = false
+			b.put(down)
+			wantNoPing(t, "when the path is down", h1, family.target)
+			b.put(base[2])
+			wantPing(t, "when the path is up again, and its address is checked", h1, family.target)
+			seen("when the path is up again", h3, h2, h3)
+			b.resync(append(base, crossConnectIP("a", family.protocol, family.net2+"2@b"))...)
+			seen("after a change", h2, h2, h3)
+			b.resync(base...)
+			seen("after the removal", h2, h2, h3)
+		})
+	}
+}
+
+func multipath(dst, gw, out string, weight uint32) *vpp_l3.Route {
+	return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: gw, OutgoingInterface: out, Weight: weight}
+}
+
+// Two hosts have all addresses of a network, to which two paths lead; a more specific
+// route drops.
+func testMultipath(t *testing.T, c Config) {
+	b := newBench(t, c)
+	base := []proto.Message{
+		tap("a", "10.50.0.9/24"), tap("b", "10.51.0.9/24"), tap("c", "10.52.0.9/24"),
+		&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "10.99.0.128/25"},
+	}
+	b.resync(append(base, multipath("10.99.0.0/24", "10.51.0.2", "b", 1), multipath("10.99.0.0/24", "10.52.0.2", "c", 1))...)
+	h1, h2, h3 := b.host("a", "10.50.0.1/24"), b.host("b", "10.51.0.2/24"), b.host("c", "10.52.0.2/24")
+	h1.Exec(t, "ip route add default via 10.50.0.9")
+	for h, gw := range map[*Host]string{h2: "10.51.0.9", h3: "10.52.0.9"} {
+		h.Exec(t, "ip route add default via "+gw)
+		h.Exec(t, "ip route add local 10.99.0.0/24 dev lo")
+	}
+	first, second := newPingCounter(t, h2), newPingCounter(t, h3)
+	ask := func() (viaFirst, viaSecond int) {
+		t.Helper()
+		for i := 1; i <= 32; i++ {
+			wantPing(t, "one of the addresses", h1, fmt.Sprintf("10.99.0.%d", i))
+		}
+		return first.requests(), second.requests()
+	}
+	if a, b := ask(); a == 0 || b == 0 || a+b != 32 {
+		t.Errorf("%d packets went one way and %d the other: want 32 on both together", a, b)
+	}
+	wantNoPing(t, "an address of the route that drops", h1, "10.99.0.129")
+	b.resync(append(base, multipath("10.99.0.0/24", "10.52.0.2", "c", 1))...)
+	if a, b := ask(); a != 0 || b != 32 {
+		t.Errorf("with one path: %d packets went one way and %d the other: want 0 and 32", a, b)
+	}
+}
+
 // pingCounter counts the ping packets that a host sees, whoever they are for.
 type pingCounter struct {
 	t testing.TB
@@ -193,15 +307,21 @@ func newPingCounter(t testing.TB, h *Host) pingCounter {
 func (p pingCounter) want(what string, requests, replies int) {
 	p.t.Helper()
 	for typ, want := range map[string]int{"echo-request": requests, "echo-reply": replies} {
-		var packets int
-		out := p.h.Exec(p.t, "nft reset counter netdev count "+typ)
-		if _, rest, ok := strings.Cut(out, "packets "); ok {
-			_, _ = fmt.Sscan(rest, &packets)
-		}
-		if packets != want {
+		if packets := p.reset(typ); packets != want {
 			p.t.Errorf("%s: %d packets of type %s, want %d", what, packets, typ, want)
 		}
 	}
+}
+
+func (p pingCounter) requests() int { return p.reset("echo-request") }
+
+// reset returns how many packets were counted, and begins anew.
+func (p pingCounter) reset(typ string) (packets int) {
+	p.t.Helper()
+	if _, rest, ok := strings.Cut(p.h.Exec(p.t, "nft reset counter netdev count "+typ), "packets "); ok {
+		_, _ = fmt.Sscan(rest, &packets)
+	}
+	return packets
 }
 
 func wantPing(t testing.TB, what string, from *Host, addr string) {
