@@ -112,11 +112,7 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 		r.x.log.Error("southbound not read", "descriptor", c.h.name, "error", err)
 		return
 	}
-	items := c.outItems
-	byKey := func(a, b item) int { return strings.Compare(a.Key, b.Key) }
-	if !slices.IsSortedFunc(items, byKey) {
-		slices.SortStableFunc(items, byKey)
-	}
+	items := sortedByKey(c.outItems)
 	for i := range items {
 		it := &items[i]
 		if i > 0 && it.Key == items[i-1].Key {
@@ -145,6 +141,33 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	for _, n := range nodes {
 		r.missing(n)
 	}
+}
+
+// sortedByKey returns the items sorted by key, in their order if they have the same.
+// There may be many: what is moved while they are sorted is small.
+func sortedByKey(items []item) []item {
+	if slices.IsSortedFunc(items, func(a, b item) int { return strings.Compare(a.Key, b.Key) }) {
+		return items
+	}
+	type place struct {
+		key string
+		at  int
+	}
+	places := make([]place, len(items))
+	for i := range items {
+		places[i] = place{items[i].Key, i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if c := strings.Compare(a.key, b.key); c != 0 {
+			return c
+		}
+		return a.at - b.at
+	})
+	sorted := make([]item, len(items))
+	for i, p := range places {
+		sorted[i] = items[p.at]
+	}
+	return sorted
 }
 
 // found updates the graph for a value that exists; n is nil if it was unknown.
