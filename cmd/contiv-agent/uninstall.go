@@ -27,8 +27,8 @@ func uninstallCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
 		Short: "Take everything of Contiv out of this node's kernel",
-		Long: `Removes devices, addresses, routes, neighbours and nftables tables that an agent
-of this node made, and nothing else. Pods that still run lose their network.
+		Long: `Removes devices, addresses, routes, neighbours, chains of iptables and nftables
+tables that an agent of this node made, and nothing else. Pods that still run lose their network.
 The agent must not run. Give the same --bolt as to the agent: it knows the pods.
 
 What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra

@@ -32,7 +32,7 @@ var rooms = map[string][]string{
 	"store":               {"config"},
 	"netalloc":            {"api", "models", "kvscheduler"},
 	"vswitch":             {"api", "models", "kvscheduler", "netalloc"},
-	"vswitch/kernel":      {"api", "models", "kvscheduler", "vswitch"},
+	"vswitch/kernel":      {"api", "models", "kvscheduler", "netalloc", "vswitch"},
 	"vswitch/fake":        {"api", "models", "kvscheduler", "netalloc", "vswitch"},
 	"vswitch/vswitchtest": {"api", "models", "kvscheduler", "vswitch"},
 	"linux":               {"api", "models", "kvscheduler", "netalloc"},
