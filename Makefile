@@ -15,7 +15,7 @@ help: ## list the targets
 
 .PHONY: packages
 packages: ## install the Debian packages that the lab and the tests need
-	@hack/packages.sh ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux iptables:iptables /usr/lib/cni/portmap:containernetworking-plugins
+	@hack/packages.sh ip:iproute2 nft:nftables ping:iputils-ping nsenter:util-linux iptables:iptables /usr/lib/cni/portmap:containernetworking-plugins etcdctl:etcd-client
 
 .PHONY: build
 build: ## build all binaries into bin/

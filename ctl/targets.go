@@ -82,7 +82,7 @@ func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
 	agents := make(map[string]*Agent)
 	if len(c.EtcdEndpoints) > 0 {
 		found, err := discover(ctx, c.EtcdEndpoints, o.timeout)
-		if err != nil {
+		if err != nil && !(errors.Is(err, errNoNodes) && len(c.Agents) > 0) { // agents without Kubernetes have no nodes in etcd
 			return nil, err
 		}
 		for _, a := range found {
@@ -143,6 +143,8 @@ func names(agents []*Agent) (names []string) {
 	return names
 }
 
+var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
+
 // discover asks etcd for the nodes of the cluster.
 func discover(ctx context.Context, endpoints []string, timeout time.Duration) ([]*Agent, error) {
 	s, err := etcd.New(etcd.Config{Endpoints: endpoints, OperationTimeout: config.Duration(timeout)})
@@ -163,7 +165,7 @@ func discover(ctx context.Context, endpoints []string, timeout time.Duration) ([
 		agents = append(agents, agentOfNode(&n))
 	}
 	if len(agents) == 0 {
-		return nil, errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
+		return nil, errNoNodes
 	}
 	return agents, nil
 }

@@ -42,7 +42,7 @@ func build(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd")
+	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd", "./cmd/contivctl")
 	build.Dir = filepath.Join("..", "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
