@@ -7,8 +7,8 @@ import vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 type SRv6 interface {
 	// LocalSIDs are the segments that end at this node, by address.
 	LocalSIDs() Values[*vpp_srv6.LocalSID]
-	// Policies are ways through segments, by binding SID. Those that traffic is
-	// steered into may change, but not go.
+	// Policies are ways through segments, by binding SID. With a policy goes the
+	// steering into it.
 	Policies() Values[*vpp_srv6.Policy]
 	// Steerings direct traffic into policies that exist, by name.
 	Steerings() Values[*vpp_srv6.Steering]

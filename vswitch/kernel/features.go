@@ -35,5 +35,5 @@ func interfacesOfFeature(v proto.Message) []string {
 		}
 		return names
 	}
-	return nil
+	return interfacesOfSegment(v)
 }

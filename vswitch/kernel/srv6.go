@@ -1,27 +1,277 @@
 package kernel
 
 import (
-	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	"github.com/contiv/contiv/vswitch"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-func (v *VSwitch) SRv6() vswitch.SRv6 { return srv6{v} }
-
+// srv6 is segment routing with nexthop objects (`ip nexthop`), which hold what is
+// done to packets, and routes to them, all of protocol 124:
+//
+//	local SID  route <sid>/128 ──> nexthop: what happens at the segment
+//	             END.X, DX4, DX6: nexthop ──> helper address ──> route via the neighbour
+//	policy     route <bsid>/128 ──> group: a way each, with its weight, for a binding SID
+//	                                group: the same, for traffic that is steered
+//	steering   route <network> ────────^
+//
+// So a policy exists without traffic, changes under it at once, and is read back
+// from its two groups.
 type srv6 struct{ *VSwitch }
 
-func (v srv6) LocalSIDs() vswitch.Values[*vpp_srv6.LocalSID] { return noSRv6[*vpp_srv6.LocalSID]{} }
-func (v srv6) Policies() vswitch.Values[*vpp_srv6.Policy]    { return noSRv6[*vpp_srv6.Policy]{} }
-func (v srv6) Steerings() vswitch.Values[*vpp_srv6.Steering] { return noSRv6[*vpp_srv6.Steering]{} }
-func (v srv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] { return noSRv6[*vpp_srv6.SRv6Global]{} }
+func (v *VSwitch) SRv6() vswitch.SRv6 { return srv6{v} }
 
-// noSRv6 has no values.
-type noSRv6[V proto.Message] struct{}
+func (v srv6) LocalSIDs() vswitch.Values[*vpp_srv6.LocalSID] { return localSIDs(v) }
+func (v srv6) Policies() vswitch.Values[*vpp_srv6.Policy]    { return srPolicies(v) }
+func (v srv6) Steerings() vswitch.Values[*vpp_srv6.Steering] { return srSteerings(v) }
+func (v srv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] { return srGlobals(v) }
 
-func (noSRv6[V]) Create(context.Context, V) error {
-	return vswitch.Unsupported("segment routing is not available on this vswitch")
+// protoSegments marks routes and nexthop objects of segment routing.
+const protoSegments = 124
+
+// IDs of nexthop objects: that of a SID has a slot of 24 bits, those of a policy one
+// of 16 bits and a place.
+const (
+	sidTag, policyTag  = 0x7a000000, 0x79000000
+	tagMask            = 0xff000000
+	sidSlots           = 1 << 24
+	policySlots        = 1 << 16
+	steered, bound     = 0, 128 // places of the groups; members follow
+	maxWays, slotShift = 127, 8
+)
+
+// srState is what there is of ours.
+type srState struct {
+	routes   []srRoute
+	nexthops map[uint32]srNexthop
 }
-func (noSRv6[V]) Delete(context.Context, V) error        { return nil }
-func (noSRv6[V]) List(context.Context, []V) ([]V, error) { return nil, nil }
+
+func (v *VSwitch) readSR() (*srState, error) {
+	s := &srState{}
+	var err error
+	for _, fam := range []int{unix.AF_INET, unix.AF_INET6} {
+		routes, e := v.raw.srRoutes(fam)
+		s.routes, err = append(s.routes, routes...), errors.Join(err, e)
+	}
+	nexthops, e := v.raw.nexthops()
+	s.nexthops = nexthops
+	if err = errors.Join(err, e); err != nil {
+		return nil, fmt.Errorf("reading segment routing: %w", err)
+	}
+	return s, nil
+}
+
+// route returns the route to exactly the destination in the main table.
+func (s *srState) route(dst netip.Prefix) (srRoute, bool) {
+	for _, r := range s.routes {
+		if r.dst == dst && r.table == unix.RT_TABLE_MAIN && r.metric != metricFallback {
+			return r, true
+		}
+	}
+	return srRoute{}, false
+}
+
+// slot returns the one to begin with for an address, and then the next ones, until
+// one is not taken.
+func slot(addr netip.Addr, slots uint32, taken func(uint32) bool) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write(addr.AsSlice())
+	n := h.Sum32() % slots
+	for range slots {
+		if !taken(n) {
+			break
+		}
+		n = (n + 1) % slots
+	}
+	return n
+}
+
+// setSRRoute adds the route, or changes ours. One of somebody else is in the way.
+func (v *VSwitch) setSRRoute(s *srState, r srRoute) error {
+	if have, ok := s.route(r.dst); ok {
+		switch {
+		case have.nhid == r.nhid:
+			return nil
+		case kindOf(have.nhid) != kindOf(r.nhid):
+			return fmt.Errorf("%s is another kind of destination already (local SID, binding SID or steered network)", r.dst)
+		}
+		return v.raw.replaceSRRoute(r)
+	}
+	err := v.raw.addSRRoute(r)
+	if exists(err) {
+		return fmt.Errorf("there is another route to %s with the same preference (`ip route show %s`): remove it first", r.dst, r.dst)
+	}
+	return err
+}
+
+// deleteRoute removes our route of a kind, and then what it was for. Traffic that is
+// still steered into a policy goes its other ways.
+func (v *VSwitch) deleteRoute(dst netip.Prefix, kind uint32) error {
+	v.srMu.Lock()
+	defer v.srMu.Unlock()
+	s, err := v.readSR()
+	if err != nil {
+		return ignoreNoSegments(err)
+	}
+	have, ok := s.route(dst)
+	if !ok || kindOf(have.nhid) != kind {
+		return nil
+	}
+	goes := func(r srRoute) bool {
+		return r == have || kind == policyTag|bound && r.nhid == have.nhid&^bound
+	}
+	for _, r := range s.routes {
+		if goes(r) {
+			if err := ignoreGone(v.raw.delSRRoute(r)); err != nil {
+				return err
+			}
+		}
+	}
+	s.routes = slices.DeleteFunc(s.routes, goes)
+	return v.sweep(s)
+}
+
+// kindOf tells SIDs, binding SIDs and steered traffic apart.
+func kindOf(id uint32) uint32 {
+	if id&tagMask == policyTag {
+		return id & (tagMask | bound)
+	}
+	return id & tagMask
+}
+
+// srError tells what the kernel lacks from what went wrong.
+func srError(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return vswitch.Unsupported("segment routing: this Linux kernel refuses it (%v): "+
+			"it needs IPv6, nexthop objects (Linux 5.3) and the option CONFIG_IPV6_SEG6_LWTUNNEL", err)
+	}
+	return err
+}
+
+func hostPrefix(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+func metricOf(dst netip.Prefix) uint32 {
+	if dst.Addr().Is6() {
+		return defaultMetric6
+	}
+	return 0
+}
+
+// acceptSegments lets addresses of the node be last segments, whose packets come
+// with the header that was inserted into them.
+func (v *VSwitch) acceptSegments() error {
+	return v.ns.run(func() error {
+		devices, err := filepath.Glob(procNet + "ipv6/conf/*/seg6_enabled")
+		for _, path := range devices {
+			err = errors.Join(err, ensureSysctl(strings.TrimPrefix(path, procNet), "1"))
+		}
+		return err
+	})
+}
+
+// srKeys returns the keys of the values that a route to the destination is for.
+func (v *VSwitch) srKeys(dst netip.Prefix) (keys []string) {
+	_, helper := ofHelper(dst)
+	for _, s := range all[*vpp_srv6.LocalSID](v.reg) {
+		if addr, err := netip.ParseAddr(s.GetSid()); err == nil && (dst == hostPrefix(addr) || helper && crossConnected(s)) {
+			keys = append(keys, keyOf(s))
+		}
+	}
+	for _, p := range all[*vpp_srv6.Policy](v.reg) {
+		if addr, err := netip.ParseAddr(p.GetBsid()); err == nil && dst == hostPrefix(addr) {
+			keys = append(keys, keyOf(p))
+		}
+	}
+	for _, s := range all[*vpp_srv6.Steering](v.reg) {
+		if net, err := netip.ParsePrefix(s.GetL3Traffic().GetPrefixAddress()); err == nil && dst == net {
+			keys = append(keys, keyOf(s))
+		}
+	}
+	for _, g := range all[*vpp_srv6.SRv6Global](v.reg) {
+		if dst == hostPrefix(vswitch.EncapSource(g)) {
+			keys = append(keys, keyOf(g))
+		}
+	}
+	return keys
+}
+
+// sweepSegments removes nexthop objects that no route leads to: what is left of
+// calls that were interrupted; and the device that nobody needs any more.
+func (v *VSwitch) sweepSegments() error {
+	v.srMu.Lock()
+	defer v.srMu.Unlock()
+	s, err := v.readSR()
+	if err != nil {
+		return ignoreNoSegments(err)
+	}
+	return v.sweep(s)
+}
+
+func (v *VSwitch) sweep(s *srState) error {
+	used := map[uint32]bool{}
+	for _, r := range s.routes {
+		used[objectOf(r.nhid)] = true
+	}
+	for id := range s.nexthops {
+		if used[objectOf(id)] {
+			continue
+		}
+		if err := ignoreGone(v.raw.delNexthop(id)); err != nil {
+			return err
+		}
+		delete(s.nexthops, id)
+	}
+	if len(s.nexthops) == 0 {
+		if err := v.dropSRDevice(); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.routes {
+		if id, ok := ofHelper(r.dst); ok && s.nexthops[id].id == 0 {
+			if err := ignoreGone(v.raw.delSRRoute(r)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// objectOf is the same for all IDs of a policy.
+func objectOf(id uint32) uint32 {
+	if id&tagMask == policyTag {
+		return id &^ (1<<slotShift - 1)
+	}
+	return id
+}
+
+// ignoreNoSegments: where the kernel knows nothing of it, nothing is there.
+func ignoreNoSegments(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return nil
+	}
+	return err
+}
+
+// interfacesOfSegment returns the interfaces that a value touches.
+func interfacesOfSegment(v proto.Message) []string {
+	s, ok := v.(*vpp_srv6.LocalSID)
+	if !ok {
+		return nil
+	}
+	if name := s.GetEndFunctionDx2().GetOutgoingInterface(); name != "" {
+		return []string{name}
+	}
+	if iface, _ := neighbourOfSID(s); iface != "" {
+		return []string{iface}
+	}
+	return nil
+}

@@ -27,7 +27,7 @@ func (v *VSwitch) Uninstall(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("removing nftables tables %q: %w", natTable, err)
 	}
-	return errors.Join(err, v.dropACLs(ctx), v.leftovers())
+	return errors.Join(err, v.dropACLs(ctx), v.sweepSegments(), v.leftovers())
 }
 
 func dropTable(ctx context.Context, family knftables.Family) error {

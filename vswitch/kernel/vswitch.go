@@ -30,6 +30,7 @@ type VSwitch struct {
 	dev            *deviceCache
 	nat            natDriver
 	acl            aclCache
+	srMu           sync.Mutex // changes of segment routing
 	strictRPFilter bool
 	receiveBuffer  int
 	dhcp           *dhcpClients

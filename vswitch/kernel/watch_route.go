@@ -165,6 +165,9 @@ func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice))
 	dst := netip.PrefixFrom(addr, bits)
 	what := "deleted"
 	switch {
+	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoSegments:
+		send(notice{reason: fmt.Sprintf("route %s was deleted", dst), keys: v.srKeys(dst)})
+		return
 	case table != unix.RT_TABLE_MAIN:
 		return
 	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoLeased:

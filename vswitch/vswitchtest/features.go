@@ -40,6 +40,7 @@ func runFeatures(t *testing.T, c Config) {
 			multipath("fd00:99::/64", "fd00:51::2", "a", 2), multipath("fd00:99::/64", "fd00:52::2", "b", 1),
 			&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "10.99.0.128/25"}, &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "fd00:99::8:0/112"},
 		}, testMultipath},
+		{"segment routing", segmentRouting, testSRv6},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, test.values) })
