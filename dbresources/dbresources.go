@@ -8,6 +8,7 @@
 package dbresources
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -41,17 +43,19 @@ type Resource struct {
 	// KeyPrefix is common to the keys, without models.KSRPrefix; it ends with a slash.
 	KeyPrefix string
 	message   proto.Message
+	// byPeople: the values are written by hand, so unknown fields are misspelt.
+	byPeople bool
 }
 
 var resources = []Resource{
-	{VppNode, "allocatedIDs/", (*vppnode.VppNode)(nil)},
-	{NodeConfig, "k8s/nodeconfig/", (*nodeconfig.NodeConfig)(nil)},
-	{Node, "k8s/node/", (*node.Node)(nil)},
-	{Pod, "k8s/pod/", (*pod.Pod)(nil)},
-	{Namespace, "k8s/namespace/", (*namespace.Namespace)(nil)},
-	{Policy, "k8s/policy/", (*policy.Policy)(nil)},
-	{Service, "k8s/service/", (*service.Service)(nil)},
-	{EndpointSlice, "k8s/endpointslice/", (*endpointslice.EndpointSlice)(nil)},
+	{Keyword: VppNode, KeyPrefix: "allocatedIDs/", message: (*vppnode.VppNode)(nil)},
+	{Keyword: NodeConfig, KeyPrefix: "k8s/nodeconfig/", message: (*nodeconfig.NodeConfig)(nil), byPeople: true},
+	{Keyword: Node, KeyPrefix: "k8s/node/", message: (*node.Node)(nil)},
+	{Keyword: Pod, KeyPrefix: "k8s/pod/", message: (*pod.Pod)(nil)},
+	{Keyword: Namespace, KeyPrefix: "k8s/namespace/", message: (*namespace.Namespace)(nil)},
+	{Keyword: Policy, KeyPrefix: "k8s/policy/", message: (*policy.Policy)(nil)},
+	{Keyword: Service, KeyPrefix: "k8s/service/", message: (*service.Service)(nil)},
+	{Keyword: EndpointSlice, KeyPrefix: "k8s/endpointslice/", message: (*endpointslice.EndpointSlice)(nil)},
 }
 
 // All returns the table, in the order in which resources refer to each other.
@@ -70,11 +74,26 @@ func ForKey(key string) (Resource, bool) {
 // New returns an empty message of the resource.
 func (r Resource) New() proto.Message { return r.message.ProtoReflect().New().Interface() }
 
-// Unmarshal decodes a stored value. Fields that a newer writer added are ignored.
+// Unmarshal decodes a stored value. Fields that a newer writer added are ignored; in
+// values that people write, they are mistakes.
 func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
 	msg := r.New()
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, msg); err != nil {
-		return nil, fmt.Errorf("value is no JSON of %s: %w", proto.MessageName(msg), err)
+	if !r.byPeople {
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, msg); err != nil {
+			return nil, fmt.Errorf("value is no JSON of %s: %w", proto.MessageName(msg), err)
+		}
+		return msg, nil
+	}
+	unknown, err := models.DecodeJSON(data, msg)
+	if err != nil {
+		return nil, fmt.Errorf("value %w", err)
+	}
+	var errs []error
+	for _, field := range unknown {
+		errs = append(errs, field.Err())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return msg, nil
 }

@@ -33,6 +33,11 @@ func TestValuesOfNewerWritersAreRead(t *testing.T) {
 	if err != nil || !proto.Equal(got, &pod.Pod{Name: "web", IpAddress: "10.1.1.2"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
+	people, _ := dbresources.ForKey(dbresources.NodeConfigKey("node1"))
+	if _, err := people.Unmarshal([]byte(`{"main_vpp_interface": {"interface_nam": "eth0", "ip": "10.0.0.1/24"}}`)); err == nil ||
+		err.Error() != `unknown field "main_vpp_interface.interface_nam" (did you mean "interface_name"?)` {
+		t.Errorf("a misspelt field: %v", err)
+	}
 	if _, err := r.Unmarshal([]byte(`{`)); err == nil {
 		t.Error("no error")
 	}

@@ -90,19 +90,21 @@ func Marshal(msg proto.Message) ([]byte, error) {
 func decode(data []byte, msg proto.Message) ([]UnknownField, error) {
 	if text := bytes.TrimLeft(data, " \t\r\n"); len(text) > 0 && text[0] == '{' {
 		if len(text) == len(data) || json.Valid(data) {
-			return decodeJSON(data, msg)
+			return DecodeJSON(data, msg)
 		}
 		if unknown, err := decodeBinary(data, msg); err == nil {
 			return unknown, nil
 		}
-		return decodeJSON(data, msg)
+		return DecodeJSON(data, msg)
 	}
 	return decodeBinary(data, msg)
 }
 
-// decodeJSON decodes what remains of the object without the unknown fields: protojson
-// can discard those by itself, but then discards unknown names of enumerations, too.
-func decodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
+// DecodeJSON decodes the JSON object into the message, whatever its kind, and returns
+// the fields that the message does not have. What remains without them is decoded:
+// protojson can discard them by itself, but then discards unknown names of enumerations,
+// too.
+func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 	strict := protojson.Unmarshal(data, msg)
 	if strict == nil {
 		return nil, nil

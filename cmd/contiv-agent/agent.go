@@ -16,8 +16,10 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -154,6 +156,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:   controllerConfig,
 		Log:      log,
 	})
+	contivConf.ReadBy(func() error { return watcher.Trouble(models.KSRPrefix + dbresources.NodeConfigKey(o.nodeName)) })
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", scheduler.Handler())
 	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))

@@ -32,6 +32,7 @@ type known struct {
 	warnings map[string][]string
 	// revisions of all keys of the last snapshot, and of their changes since.
 	revisions map[string]int64
+	troubles  troubles
 }
 
 func newKnown(node string, log *slog.Logger) *known {
@@ -152,6 +153,7 @@ func (k *known) replace(kvs []store.KV) snapshot {
 		}
 	}
 	k.values, k.revisions, k.encoded = values, revisions, encoded
+	k.troubles.keep(revisions)
 	return s
 }
 
@@ -165,6 +167,9 @@ func (k *known) decode(i item, kv store.KV) (value proto.Message, hash uint64, e
 		}
 	}
 	value, warnings, err := i.unmarshal(kv.Value)
+	if i.resource != nil {
+		k.troubles.note(kv.Key, err)
+	}
 	delete(k.warnings, kv.Key)
 	if len(warnings) > 0 && err == nil {
 		k.warnings[kv.Key] = warnings
@@ -236,6 +241,7 @@ func (k *known) update(changes []store.Change) news {
 		} else {
 			delete(k.encoded, change.Key)
 			delete(k.warnings, change.Key)
+			k.troubles.note(change.Key, nil)
 		}
 		n.mirrored = append(n.mirrored, change)
 		if i.resource == nil {

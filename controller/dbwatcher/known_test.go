@@ -36,8 +36,19 @@ func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
 	if kept := resync(`{"name": 4`); kept.GetIpAddress() != "10.1.1.4" {
 		t.Errorf("a value that cannot be decoded replaces the last good one: %v", kept)
 	}
+	if k.troubles.errors[models.KSRPrefix+name] == nil {
+		t.Error("nothing tells that a value cannot be decoded")
+	}
 	if back := resync(`{"name": "web", "ip_address": "10.1.1.2"}`); back.GetIpAddress() != "10.1.1.2" {
 		t.Errorf("after a value that could not be decoded, the value is %v", back)
+	}
+	if len(k.troubles.errors) != 0 {
+		t.Errorf("of a value that was corrected, it is told: %v", k.troubles.errors)
+	}
+	k.update([]store.Change{{KV: kv(`{"name": 4`)}})
+	k.replace(nil)
+	if len(k.troubles.errors) != 0 {
+		t.Errorf("of a value that is gone, it is told: %v", k.troubles.errors)
 	}
 	k.update([]store.Change{{KV: kv(""), Deleted: true}})
 	if len(k.values) != 0 || len(k.encoded) != 0 {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/controller"
@@ -86,6 +87,10 @@ type ContivConf struct {
 	log      *slog.Logger
 	saved    saved
 	leases   leases
+	// disabled says that there is a NodeConfig, which is not to be used.
+	disabled atomic.Bool
+	// misread says why the one in etcd cannot be decoded; may be nil.
+	misread func() error
 
 	mu  sync.RWMutex
 	now view

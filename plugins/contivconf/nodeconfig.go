@@ -53,12 +53,20 @@ func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
 // enabled returns the value of this node's NodeConfig, nil if it is not to be used.
 func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeConfig {
 	wanted, _ := value.(*nodeconfig.NodeConfig)
-	if wanted != nil && c.config.CRDNodeConfigurationDisabled {
-		controller.Logger(ctx, c.log).Warn("The NodeConfig of this node has no effect: set crdNodeConfigurationDisabled to false in contiv.conf, or delete it")
+	disabled := wanted != nil && c.config.CRDNodeConfigurationDisabled
+	c.disabled.Store(disabled)
+	if disabled {
+		controller.Logger(ctx, c.log).Warn(errDisabled.Error())
 		return nil
 	}
 	return wanted
 }
+
+var errDisabled = errors.New("NodeConfig has no effect: set crdNodeConfigurationDisabled to false in contiv.conf of this node, or delete it")
+
+// ReadBy tells how to find out why the NodeConfig in etcd cannot be decoded. To be called
+// before the first event.
+func (c *ContivConf) ReadBy(misread func() error) { c.misread = misread }
 
 // settle decides which configuration is to be in force:
 //
@@ -217,10 +225,18 @@ func masked(networks []netip.Prefix) []netip.Prefix {
 	return list
 }
 
-// NodeConfigError says why the NodeConfig in etcd, or its removal, is not in force:
-// what was before it stays. It is nil if all is well. May be called from any
-// goroutine.
+// NodeConfigError says why the NodeConfig in etcd, or its removal, is not in
+// force: what was before it stays. It is nil if all is well. May be called
+// from any goroutine.
 func (c *ContivConf) NodeConfigError() error {
+	if c.misread != nil {
+		if err := c.misread(); err != nil {
+			return fmt.Errorf("NodeConfig of node %s: %w", c.nodeName, err)
+		}
+	}
+	if c.disabled.Load() {
+		return errDisabled
+	}
 	now, _ := c.current()
 	return now.refused
 }

@@ -2,6 +2,7 @@ package contivconf_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -175,10 +176,29 @@ func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, test.conf, twoNICs, test.stored)
 			p.want("after the startup resync", test.want)
-			if err := p.NodeConfigError(); err != nil {
+			err := p.NodeConfigError()
+			if disabled := strings.HasPrefix(name, "disabled"); disabled && (err == nil || !strings.Contains(err.Error(), "set crdNodeConfigurationDisabled to false")) ||
+				!disabled && err != nil {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What cannot be decoded does not become an event; the plugin tells of it all the same.
+func TestUnreadableNodeConfigIsTold(t *testing.T) {
+	p := start(t, withFile, twoNICs, nil)
+	var misread error
+	p.ReadBy(func() error { return misread })
+	if err := p.NodeConfigError(); err != nil {
+		t.Error(err)
+	}
+	misread = errors.New("value is no JSON")
+	if err := p.NodeConfigError(); err == nil || err.Error() != "NodeConfig of node node1: value is no JSON" {
+		t.Errorf("got %v", err)
+	}
+	if r, _ := p.Report(); r.Refused != "NodeConfig of node node1: value is no JSON" {
+		t.Errorf("reported: %q", r.Refused)
 	}
 }
 

@@ -60,8 +60,8 @@ func (c *ContivConf) Report() (Report, bool) {
 	for i := range now.resolved.Other {
 		report.OtherInterfaces = append(report.OtherInterfaces, now.resolved.Other[i].report())
 	}
-	if now.refused != nil {
-		report.Refused = now.refused.Error()
+	if err := c.NodeConfigError(); err != nil {
+		report.Refused = err.Error()
 	}
 	return report, started
 }
