@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/client/clienttest"
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/listener/listenertest"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 )
@@ -130,6 +132,31 @@ func TestWhereAgentsServeGRPC(t *testing.T) {
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %s, %v", url, got, err)
+		}
+	}
+}
+
+func TestConfigWithCertificates(t *testing.T) {
+	authority := listenertest.NewAuthority(t)
+	cert, key := authority.Issue("server")
+	l, err := listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: authority.CAFile()}.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := clienttest.Start(clienttest.Options{Listener: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	get := []string{"config", "get", "--grpc", agent.Address}
+	clientCert, clientKey := authority.Issue("operator")
+	with := append(get, "--tls-ca-file", authority.CAFile(), "--tls-cert-file", clientCert, "--tls-key-file", clientKey)
+	if err := execute(t, t.Context(), io.Discard, with...); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+	for _, without := range [][]string{get, append(get[:4:4], "--tls-ca-file", authority.CAFile())} {
+		if err := execute(t, t.Context(), io.Discard, without...); err == nil || !strings.Contains(err.Error(), agent.Address) {
+			t.Errorf("%v: %v", without, err)
 		}
 	}
 }

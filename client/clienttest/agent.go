@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +40,7 @@ const Node = "node1"
 
 // Agent runs until Close.
 type Agent struct {
-	// Address is that of its gRPC API.
+	// Address is that of its gRPC API: "unix:///path" or "host:port".
 	Address string
 	// Scheduler shows what it does.
 	Scheduler *kvscheduler.Scheduler
@@ -48,8 +49,8 @@ type Agent struct {
 
 // Options of an agent.
 type Options struct {
-	// Socket serves gRPC; empty: one in a directory of its own.
-	Socket string
+	// Listener serves gRPC; nil: a socket in a directory of its own. The agent closes it.
+	Listener net.Listener
 	// Etcd has endpoints of the etcd from which the agent takes configuration, too;
 	// empty: none.
 	Etcd []string
@@ -90,7 +91,7 @@ func Start(o Options) (a *Agent, err error) {
 	} else if err := a.watchEtcd(o.Etcd, file, loop, config, log); err != nil {
 		return a, err
 	}
-	return a, a.serve(o.Socket, source, loop, log)
+	return a, a.serve(o.Listener, source, loop, log)
 }
 
 func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *controller.Controller, config controller.Config, log *slog.Logger) error {
@@ -107,20 +108,21 @@ func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *control
 	return nil
 }
 
-func (a *Agent) serve(socket string, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
-	if socket == "" {
+func (a *Agent) serve(l net.Listener, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
+	if l == nil {
 		dir, err := os.MkdirTemp("", "clienttest")
 		if err != nil {
 			return err
 		}
 		a.atClose(func() error { return os.RemoveAll(dir) })
-		socket = filepath.Join(dir, "grpc.sock")
+		if l, err = listener.Unix(filepath.Join(dir, "grpc.sock")); err != nil {
+			return err
+		}
 	}
-	l, err := listener.Unix(socket)
-	if err != nil {
-		return err
+	a.Address = l.Addr().String()
+	if l.Addr().Network() == "unix" {
+		a.Address = "unix://" + a.Address
 	}
-	a.Address = "unix://" + l.Addr().String()
 	service := contivgrpc.NewService(source, loop, a.Scheduler, log)
 	running, stop := context.WithCancel(context.Background())
 	server := northbound.NewServer(nil, log)

@@ -84,7 +84,11 @@ func startEtcd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func startVSwitch(ts *testscript.TestScript, neg bool, args []string) {
-	o := clienttest.Options{Socket: ts.MkAbs("grpc.sock")}
+	socket, err := listener.Unix(ts.MkAbs("grpc.sock"))
+	if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	o := clienttest.Options{Listener: socket}
 	if endpoint := ts.Getenv("ETCD"); endpoint != "" {
 		o.Etcd = []string{endpoint}
 	}
