@@ -19,6 +19,7 @@ type acls struct{ *VSwitch }
 
 // Chains of lists and of interfaces; a name as of aclName follows.
 const (
+	chainRules = "rules/" // and behind the name of the list, a hash
 	chainACL   = "acl/"
 	chainMACIP = "macip/"
 	chainOfIn  = "in/"
@@ -45,10 +46,11 @@ func (p aclPort) lines(lists []string) (lines []aclLine) {
 	for _, list := range lists {
 		lines = append(lines, aclLine{"jump " + list, list})
 	}
+	end := "goto deny"
 	if p == portMAC {
-		return append(lines, aclLine{"meta protocol { ip, ip6 } drop", "end"})
+		end = "drop"
 	}
-	return append(lines, aclLine{"meta protocol { ip, ip6 } goto deny", "end"})
+	return append(lines, aclLine{"meta protocol ip " + end, "end"}, aclLine{"meta protocol ip6 " + end, "end"})
 }
 
 // listsOf returns the lists in a chain of an interface, in the order of their names.
@@ -83,6 +85,12 @@ func (s aclState) everywhere(chain string, comments []string) bool {
 	return true
 }
 
+// isList tells if all tables have the list with these rules.
+func (s aclState) isList(chain string, lines []aclLine) bool {
+	content := contentChain(chain, lines)
+	return s.everywhere(chain, []string{content}) && s.everywhere(content, commentsOf(lines))
+}
+
 // leads tells if all tables direct the device to the chain.
 func (s aclState) leads(mapName, device, chain string) bool {
 	for _, table := range s {
@@ -113,6 +121,13 @@ func chainOf(acl *vpp_acl.ACL) string {
 	return chainACL + aclName(acl.GetName())
 }
 
+// contentChain holds the rules of a list; the chain of the list leads there.
+func contentChain(list string, lines []aclLine) string {
+	return contentPrefix(list) + hashed(strings.Join(commentsOf(lines), "")).comment
+}
+
+func contentPrefix(list string) string { return chainRules + list[strings.Index(list, "/")+1:] + "/" }
+
 // fitsChain: comments of rules hold names of lists.
 func fitsChain(kind, name string) error {
 	if len(aclName(name)) > 100 {
@@ -134,8 +149,7 @@ func (v acls) Create(ctx context.Context, acl *vpp_acl.ACL) error {
 			if old := e.state.listChain(acl.GetName()); old != "" && old != chainOf(acl) {
 				e.removeList(old)
 			}
-			e.set(chainOf(acl), lines)
-			return nil
+			return e.setList(chainOf(acl), lines)
 		})
 	}
 	if err != nil {
@@ -177,7 +191,10 @@ func (e *aclEdit) removeList(chain string) {
 			}
 		}
 	}
-	e.drop(chain)
+	e.dropLater(chain)
+	for _, content := range e.state.chainsOf(contentPrefix(chain)) {
+		e.dropLater(content)
+	}
 }
 
 // bind makes an interface meet exactly the lists. Without any, its chain goes; with
@@ -301,7 +318,7 @@ func (v acls) list(state aclState, expected []*vpp_acl.ACL) (list []*vpp_acl.ACL
 		}
 		found := &vpp_acl.ACL{Name: name, Rules: []*vpp_acl.ACL_Rule{{}}}
 		if want := wanted[name]; want != nil && chainOf(want) == chain {
-			if rules, err := vswitch.ACLRules(want); err == nil && state.everywhere(chain, commentsOf(compileACL(rules, vswitch.IsMACIP(want)))) {
+			if rules, err := vswitch.ACLRules(want); err == nil && state.isList(chain, compileACL(rules, vswitch.IsMACIP(want))) {
 				found.Rules = proto.CloneOf(want).GetRules()
 			}
 		}

@@ -164,11 +164,15 @@ func commentsOf(lines []aclLine) []string {
 	return comments
 }
 
-// aclEdit collects changes of the tables, which one transaction of nftables makes. The
+// aclEdit collects changes of the tables for transactions of nftables. The
 // state is what the tables hold when they have been made.
 type aclEdit struct {
 	state    aclState
 	commands strings.Builder
+	// apply makes the changes so far.
+	apply func() error
+	// later are chains to be removed when nothing leads there any more.
+	later []string
 }
 
 func (e *aclEdit) command(format string, args ...any) {
@@ -233,6 +237,28 @@ func (e *aclEdit) set(chain string, lines []aclLine) {
 	}
 }
 
+// setList makes a list consist of the rules, in a chain of their own. Only when that
+// is ready, the chain of the list leads there, and only then the former one goes: the
+// kernel (6.18) fills verdict maps of ranges a moment after the rules that use them
+// count, and empties them a moment before. Packets in between would find nothing and
+// meet the end of the lists.
+func (e *aclEdit) setList(chain string, lines []aclLine) error {
+	content := contentChain(chain, lines)
+	e.set(content, lines)
+	if err := e.apply(); err != nil {
+		return err
+	}
+	e.set(chain, []aclLine{{"goto " + content, content}})
+	for _, old := range e.state.chainsOf(contentPrefix(chain)) {
+		if old != content {
+			e.dropLater(old)
+		}
+	}
+	return nil
+}
+
+func (e *aclEdit) dropLater(chain string) { e.later = append(e.later, chain) }
+
 func (e *aclEdit) drop(chain string) {
 	for _, family := range aclFamilies {
 		if _, ok := e.state[family].chains[chain]; ok {
@@ -270,32 +296,56 @@ func (e *aclEdit) direct(name, device, chain string) {
 	}
 }
 
-// changeACLs makes the changes that edit asks for, in one transaction.
+// changeACLs makes the changes that edit asks for: in one transaction all that
+// packets can notice, in others what prepares it and what cleans up.
 func (v *VSwitch) changeACLs(ctx context.Context, edit func(*aclEdit) error) error {
 	return v.nat.locked(func() error {
 		state, err := v.aclState(ctx)
 		if err != nil {
 			return err
 		}
-		before := v.acl.generation
+		generation := v.acl.generation
 		v.acl = aclCache{} // until it is known how this ends
 		e := &aclEdit{state: state}
+		e.apply = func() (err error) {
+			generation, err = v.applyACLs(ctx, e, generation)
+			return err
+		}
 		if err := edit(e); err != nil {
 			return err
 		}
-		if e.commands.Len() == 0 {
-			v.acl = aclCache{state, before}
-			return nil
-		}
-		err = v.nat.gen.own(func() error {
-			_, err := runNFT(ctx, e.commands.String(), "-f", "-")
+		if err := e.apply(); err != nil {
 			return err
-		})
-		if after, ok := v.nat.gen.current(); err == nil && ok && before != 0 && after == before+1 {
-			v.acl = aclCache{state, after}
 		}
+		for _, chain := range e.later {
+			e.drop(chain)
+		}
+		if err := e.apply(); err != nil {
+			return err
+		}
+		if generation != 0 {
+			v.acl = aclCache{state, generation}
+		}
+		return nil
+	})
+}
+
+// applyACLs makes the changes so far, on top of a generation of the ruleset, and
+// returns the generation with them, 0 if others may have changed something, too.
+func (v *VSwitch) applyACLs(ctx context.Context, e *aclEdit, before uint32) (uint32, error) {
+	if e.commands.Len() == 0 {
+		return before, nil
+	}
+	input := e.commands.String()
+	e.commands.Reset()
+	err := v.nat.gen.own(func() error {
+		_, err := runNFT(ctx, input, "-f", "-")
 		return err
 	})
+	if after, ok := v.nat.gen.current(); err == nil && ok && before != 0 && after == before+1 {
+		return after, nil
+	}
+	return 0, err
 }
 
 // locked calls fn in the network namespace, without other changes of our tables at the

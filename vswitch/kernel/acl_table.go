@@ -19,7 +19,7 @@ import (
 //	in       │ iifname ──map ingress─> in/<interface> ┐
 //	out      │ oifname ──map egress──> out/<interface>┴ jump answers, jump acl/<list>, … ── goto deny
 //	                                                                   │
-//	                                    deny, permit, reflect <─ goto ─┘
+//	         deny, permit, reflect <─ goto ─ rules/<list>/<hash> <──goto ─┘
 //
 // Each rule carries what it is known by as its comment: the list that it jumps to, or
 // a hash of its text.

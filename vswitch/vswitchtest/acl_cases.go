@@ -1,6 +1,7 @@
 package vswitchtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -211,6 +212,54 @@ func (lab *aclLab) checkRunning(t *testing.T) {
 	works("reflected again", true)
 	lab.set(t)
 	works("without lists", true)
+}
+
+// checkReplacement: while rules are replaced, no packet meets none of them.
+func (lab *aclLab) checkReplacement(t *testing.T) {
+	rules := func(others int) []*vpp_acl.ACL {
+		var list1 []*aclRule
+		for port := range uint32(others) {
+			list1 = append(list1, deny(tcp(port, port)), permit(udp(1000+port, 1000+port)))
+		}
+		return []*vpp_acl.ACL{list("l", "left in", append(list1, permit(udp(80, 80)))...)}
+	}
+	lab.set(t, rules(1)...)
+	permitted, err := lab.left.dial("udp", lab.rightNet[0]+"3", 80, longWait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer permitted.Close()
+	denied, err := lab.left.dial("udp", lab.rightNet[0]+"3", 8080, longWait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer denied.Close()
+	stop, lost := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(lost)
+		for sent := 0; ; sent++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, _ = denied.Write([]byte("ping"))
+			if err := exchange(permitted, longWait); err != nil {
+				lost <- fmt.Errorf("packet %d: %w", sent, err)
+				return
+			}
+		}
+	}()
+	for n := range 20 {
+		lab.set(t, rules(1+n%3*50)...)
+	}
+	close(stop)
+	if err := <-lost; err != nil {
+		t.Errorf("a permitted packet was not answered: %v", err)
+	}
+	if err := exchange(denied, shortWait); err == nil {
+		t.Error("a denied packet was answered")
+	}
 }
 
 func (lab *aclLab) checkMACIP(t *testing.T) {
