@@ -103,6 +103,9 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*
 		settle(v.reg, expected, nil)
 		return nil, nil
 	}
+	if err := v.adopt(expected); err != nil {
+		return nil, err
+	}
 	for _, want := range expected {
 		found, err := v.describe(want)
 		if err != nil {
@@ -123,6 +126,40 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*
 	}
 	settle(v.reg, expected, list)
 	return list, nil
+}
+
+// adopt counts what has lost the claim that it belongs to as part of the expected
+// value that is to have that claim.
+func (v nat) adopt(expected []*vpp_nat.DNat44) error {
+	d := &v.nat.dnat
+	strays := d.known[strayLabel]
+	if len(strays) == 0 {
+		return nil
+	}
+	labels := map[string]string{}
+	for _, want := range expected {
+		mappings, err := render(want, v.natAddresses)
+		if err != nil {
+			return fmt.Errorf("DNAT %q: %w", want.GetLabel(), err)
+		}
+		for _, m := range mappings {
+			for _, e := range m.claims {
+				labels[e.key] = want.GetLabel()
+			}
+		}
+	}
+	delete(d.known, strayLabel)
+	for _, e := range strays {
+		label, ok := labels[e.key[:serviceLength]]
+		if !ok {
+			label = strayLabel
+		}
+		d.known[label] = append(d.known[label], e)
+	}
+	for _, list := range d.known {
+		slices.SortFunc(list, compareElements)
+	}
+	return nil
 }
 
 // describe returns an expected value as it is in the kernel, nil if nothing is.

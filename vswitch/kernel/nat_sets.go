@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/google/nftables"
 )
@@ -113,8 +115,18 @@ func setNamed(name string) *nftables.Set {
 }
 
 func classNamed(name string) (c natClass, ok bool) {
-	if n, _ := fmt.Sscanf(name, prefixBalance+"%d-%d", &c.slots, &c.timeout); n == 0 {
+	numbers, ok := strings.CutPrefix(name, prefixBalance)
+	if !ok {
 		return c, false
 	}
-	return c, c.name() == name && c.slots > 0
+	slots, timeout, sticky := strings.Cut(numbers, "-")
+	n, err := strconv.ParseUint(slots, 10, 32)
+	if c.slots = uint32(n); err != nil || n == 0 {
+		return natClass{}, false
+	}
+	if sticky {
+		n, err = strconv.ParseUint(timeout, 10, 32)
+		c.timeout = uint32(n)
+	}
+	return c, err == nil
 }

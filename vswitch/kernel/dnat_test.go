@@ -1,0 +1,246 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+// manyServices returns DNAT for so many services with so many backends each.
+func manyServices(services, backends int) []*vpp_nat.DNat44 {
+	var list []*vpp_nat.DNat44
+	for s := range services {
+		m := &vpp_nat.DNat44_StaticMapping{
+			ExternalIp: fmt.Sprintf("10.%d.%d.%d", 96+s/62500, s/250%250, s%250+1), ExternalPort: 80, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF,
+		}
+		for n := range backends {
+			m.LocalIps = append(m.LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{
+				LocalIp: fmt.Sprintf("10.1.%d.%d", (s+n)/250%250, (s+n)%250+1), LocalPort: 8080, Probability: 1,
+			})
+		}
+		list = append(list, &vpp_nat.DNat44{Label: fmt.Sprintf("default/service-%d", s), StMappings: []*vpp_nat.DNat44_StaticMapping{m}})
+	}
+	return list
+}
+
+func everyFeature() *vpp_nat.DNat44 {
+	locals := func(n int, port uint32) (list []*vpp_nat.DNat44_StaticMapping_LocalIP) {
+		for i := range n {
+			list = append(list, &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: fmt.Sprintf("10.1.1.%d", i+2), LocalPort: port, Probability: uint32(i + 1)})
+		}
+		return list
+	}
+	return &vpp_nat.DNat44{
+		Label: "every/feature",
+		StMappings: []*vpp_nat.DNat44_StaticMapping{
+			{ExternalIp: "10.96.0.1", ExternalPort: 80, LocalIps: locals(3, 8080), SessionAffinity: 10800, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF},
+			{ExternalIp: "10.96.0.2", ExternalPort: 80, LocalIps: locals(2, 8080), TwiceNat: vpp_nat.DNat44_StaticMapping_ENABLED},
+			{ExternalIp: "10.96.0.3", ExternalPort: 53, LocalIps: locals(1, 53), Protocol: vpp_nat.DNat44_UDP},
+			{
+				ExternalIp: "10.96.0.3", ExternalPort: 53, LocalIps: locals(1, 53),
+				TwiceNat: vpp_nat.DNat44_StaticMapping_ENABLED, TwiceNatPoolIp: "10.1.1.254",
+			},
+			{ExternalIp: "10.96.0.4", LocalIps: locals(1, 0)},
+			{ExternalIp: "10.96.0.5", LocalIps: locals(1, 0), Protocol: vpp_nat.DNat44_ICMP},
+		},
+		IdMappings: []*vpp_nat.DNat44_IdentityMapping{
+			{IpAddress: "192.168.16.1", Port: 4789, Protocol: vpp_nat.DNat44_UDP}, {IpAddress: "192.168.16.2"},
+			{IpAddress: "192.168.16.3", Protocol: vpp_nat.DNat44_ICMP},
+		},
+	}
+}
+
+func enableNAT(t testing.TB, v *VSwitch) {
+	t.Helper()
+	check(t, v.NAT().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
+	check(t, v.NAT().AddPool(t.Context(), &vpp_nat.Nat44AddressPool{FirstIp: "10.1.1.254", TwiceNat: true}))
+	for _, last := range []string{"", "192.168.16.9"} {
+		check(t, v.NAT().AddPool(t.Context(), &vpp_nat.Nat44AddressPool{FirstIp: "192.168.16.7", LastIp: last}))
+	}
+}
+
+// Whoever lists the ruleset of a node must be able to: nft 1.0 aborts at some rules
+// that the kernel takes.
+func TestNFTPrintsNAT(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	enableNAT(t, v)
+	check(t, v.NAT().SetDNAT(t.Context(), everyFeature()))
+	for _, command := range []string{"nft list ruleset", "nft -j list ruleset"} {
+		out, err := n.Try(command)
+		if err != nil || strings.Contains(out, "Error") || !strings.Contains(out, "every/feature") {
+			t.Errorf("%s: %v: %s", command, err, out)
+		}
+	}
+}
+
+func listDNAT(t *testing.T, v *VSwitch, expected ...*vpp_nat.DNat44) []*vpp_nat.DNat44 {
+	t.Helper()
+	list, err := v.NAT().ListDNAT(t.Context(), expected)
+	check(t, err)
+	return list
+}
+
+func TestDamagedDNATIsRepaired(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	enableNAT(t, v)
+	value, other := everyFeature(), manyServices(1, 3)[0]
+	other.StMappings[0].ExternalIp = "10.97.0.1"
+	check(t, v.NAT().SetDNAT(t.Context(), value, other))
+	for _, damage := range []string{
+		"delete element ip contiv nat-balanced { 10.96.0.1 . tcp . 80 }",
+		"delete element ip contiv nat-balance-6-10800 { 10.96.0.1 . tcp . 80 . 0x00000003 }",
+		"delete element ip contiv nat-self { 10.96.0.1 . tcp . 80 . 10.1.1.2 . 10.1.1.2 }",
+		"delete element ip contiv nat-static { 10.96.0.3 . udp . 53 }",
+		"delete element ip contiv nat-twice-ip { 10.96.0.3 . tcp . 53 }",
+		"delete element ip contiv nat-sticky { 10.96.0.1 . tcp . 80 }",
+		"add element ip contiv nat-balance-3 { 10.96.0.2 . tcp . 80 . 0x00000077 : 10.9.9.9 . 80 }",
+		"add element ip contiv nat-identity-address { 10.6.6.6 comment every/feature }",
+		"flush set ip contiv nat-identity-address",
+		"flush map ip contiv nat-balance-6-10800",
+	} {
+		script := t.TempDir() + "/nft"
+		check(t, os.WriteFile(script, []byte(strings.Replace(damage, "comment every/feature", `comment "every/feature"`, 1)), 0o600))
+		n.Exec(t, "nft -f "+script)
+		for _, list := range [][]*vpp_nat.DNat44{listDNAT(t, v, value, other), listDNAT(t, openKernel(t, n), value, other)} {
+			if len(list) != 2 || proto.Equal(list[0], value) || !proto.Equal(list[1], other) {
+				t.Errorf("%s: found %v", damage, list)
+			}
+		}
+		check(t, v.NAT().SetDNAT(t.Context(), value))
+		list := listDNAT(t, openKernel(t, n), value, other)
+		if len(list) != 2 || !proto.Equal(list[0], value) || !proto.Equal(list[1], other) {
+			t.Errorf("%s: after the repair: %v", damage, list)
+		}
+	}
+
+	stray := t.TempDir() + "/nft"
+	check(t, os.WriteFile(stray, []byte("add element ip contiv nat-self { 10.66.0.1 . tcp . 80 . 10.1.1.2 . 10.1.1.2 }"), 0o600))
+	n.Exec(t, "nft -f "+stray)
+	list := listDNAT(t, v, value, other)
+	if len(list) != 3 || list[2].GetLabel() != strayLabel {
+		t.Errorf("a stray element is listed as %v", list)
+	}
+	check(t, v.NAT().RemoveDNAT(t.Context(), list...))
+	if out := n.Exec(t, "nft list table ip contiv"); strings.Contains(out, "elements") || strings.Contains(out, "nat-balance-") {
+		t.Errorf("left: %s", out)
+	}
+}
+
+// What others remove while we do not look is no obstacle to a change.
+func TestChangeOfDNATThatIsGone(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	enableNAT(t, v)
+	value := everyFeature()
+	check(t, v.NAT().SetDNAT(t.Context(), value))
+	n.Exec(t, "nft flush map ip contiv nat-balance-6-10800")
+	less := proto.CloneOf(value)
+	less.StMappings = less.StMappings[1:]
+	check(t, v.NAT().SetDNAT(t.Context(), less))
+	if list := listDNAT(t, openKernel(t, n), less); len(list) != 1 || !proto.Equal(list[0], less) {
+		t.Errorf("found %v", list)
+	}
+	n.Exec(t, "nft delete table ip contiv")
+	if err := v.NAT().SetDNAT(t.Context(), value); err == nil || !strings.Contains(err.Error(), "not enabled") {
+		t.Errorf("without a table: %v", err)
+	}
+	check(t, v.NAT().RemoveDNAT(t.Context(), less))
+}
+
+// One backend of one service is a change of few elements.
+func TestChangeOfOneBackendIsSmall(t *testing.T) {
+	value := manyServices(1, 10)[0]
+	changed := proto.CloneOf(value)
+	changed.StMappings[0].LocalIps[9].LocalIp = "10.1.9.9"
+	before, err := render(value, nil)
+	check(t, err)
+	after, err := render(changed, nil)
+	check(t, err)
+	gone, new := difference(content(before), content(after))
+	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
+		t.Errorf("gone %q, new %q", gone, new)
+	}
+}
+
+func TestUntranslatable(t *testing.T) {
+	v := openKernel(t, newNode(t))
+	ctx := t.Context()
+	enableNAT(t, v)
+	static := func(edit func(*vpp_nat.DNat44_StaticMapping)) error {
+		value := manyServices(1, 1)[0]
+		edit(value.StMappings[0])
+		return v.NAT().SetDNAT(ctx, value)
+	}
+	for name, err := range map[string]error{
+		"VRF":                      static(func(m *vpp_nat.DNat44_StaticMapping) { m.LocalIps[0].VrfId = 7 }),
+		"ICMP identifier":          static(func(m *vpp_nat.DNat44_StaticMapping) { m.Protocol = vpp_nat.DNat44_ICMP }),
+		"endpoint-independent":     v.NAT().Enable(ctx, &vpp_nat.Nat44Global{Forwarding: true, EndpointIndependent: true}),
+		"VRF table":                v.NAT().AddVRFTable(ctx, &vpp_nat.Nat44VrfTable{}),
+		"VRF route":                v.NAT().AddVRFRoute(ctx, &vpp_nat.Nat44VrfRoute{}),
+		"pool in a VRF":            v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1", VrfId: 7}),
+		"a label that is too long": v.NAT().SetDNAT(ctx, &vpp_nat.DNat44{Label: strings.Repeat("x", 121)}),
+	} {
+		if !errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Errorf("%s: got %v, want %v", name, err, kvscheduler.ErrUnsupported)
+		}
+	}
+	check(t, static(func(m *vpp_nat.DNat44_StaticMapping) { m.LocalIps[0].VrfId = vswitch.AllVRFs }))
+}
+
+// BenchmarkDNAT: services with ten backends each. Changes should cost the same
+// however many there are.
+func BenchmarkDNAT(b *testing.B) {
+	for _, services := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
+			v := newNode(b).Open(b).(*VSwitch)
+			b.Cleanup(func() { v.Close() })
+			enableNAT(b, v)
+			values := manyServices(services, 10)
+			create := func() {
+				for part := range slices.Chunk(values, 256) {
+					check(b, v.NAT().SetDNAT(b.Context(), part...))
+				}
+			}
+			b.Run("create", func(b *testing.B) {
+				for b.Loop() {
+					create()
+					b.StopTimer()
+					check(b, v.NAT().Disable(b.Context()))
+					v.reg = newRegistry()
+					enableNAT(b, v)
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*services), "ns/service")
+			})
+			create()
+			b.Run("change one backend", func(b *testing.B) {
+				changed := [2]*vpp_nat.DNat44{proto.CloneOf(values[services/2]), values[services/2]}
+				changed[0].StMappings[0].LocalIps[9].LocalIp = "10.2.2.2"
+				for i := 0; b.Loop(); i++ {
+					check(b, v.NAT().SetDNAT(b.Context(), changed[i%2]))
+				}
+				check(b, v.NAT().SetDNAT(b.Context(), changed[1]))
+			})
+			b.Run("resync", func(b *testing.B) {
+				for b.Loop() {
+					list, err := v.NAT().ListDNAT(b.Context(), values)
+					check(b, err)
+					if len(list) != services || list[0] != values[0] {
+						b.Fatal("services are missing")
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*services), "ns/service")
+			})
+		})
+	}
+}
