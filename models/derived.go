@@ -101,7 +101,9 @@ func RxPlacementKey(iface string, queue uint32) string {
 }
 
 // BondMemberKey is derived for each member of a bond.
-func BondMemberKey(bond, iface string) string { return "vpp/bond/" + bond + "/interface/" + iface + "/" }
+func BondMemberKey(bond, iface string) string {
+	return "vpp/bond/" + bond + "/interface/" + iface + "/"
+}
 
 // ProxyARPInterfaceKey is derived for each interface that answers for others.
 func ProxyARPInterfaceKey(iface string) string { return "vpp/proxyarp/interface/" + iface }
