@@ -189,6 +189,7 @@ func (v bridges) Bind(_ context.Context, bd string, iface *vpp_l2.BridgeDomain_I
 	if err := v.bind(bd, iface); err != nil {
 		return fmt.Errorf("binding interface %q to bridge domain %q: %w", iface.GetName(), bd, err)
 	}
+	v.reg.bind(iface.GetName(), bd)
 	return nil
 }
 
@@ -260,6 +261,7 @@ func (v *VSwitch) moveLoopbackFDB(iface string, old, new []byte) error {
 }
 
 func (v bridges) Unbind(_ context.Context, bd string, iface *vpp_l2.BridgeDomain_Interface) error {
+	v.reg.bind(iface.GetName(), "")
 	err := v.unbind(bd, iface.GetName())
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("taking interface %q out of bridge domain %q: %w", iface.GetName(), bd, err)

@@ -57,6 +57,11 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 	}
 	slices.SortFunc(list, func(a, b *vpp_l2.BridgeDomain) int { return strings.Compare(a.GetName(), b.GetName()) })
 	settle(v.reg, expected, list)
+	for _, bd := range list {
+		for _, iface := range bd.GetInterfaces() {
+			v.reg.bind(iface.GetName(), bd.GetName())
+		}
+	}
 	return list, nil
 }
 

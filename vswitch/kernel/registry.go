@@ -28,6 +28,8 @@ type registry struct {
 	// interface still has them: it is about to change or go. The zero prefix stands
 	// for those borrowed.
 	withdrawn map[string]map[netip.Prefix]bool
+	// bound are the bridge domains of the interfaces that are in one.
+	bound map[string]string
 }
 
 type index[K comparable] map[K]map[string]struct{}
@@ -47,7 +49,7 @@ func (x index[K]) remove(k K, key string) {
 }
 
 func newRegistry() *registry {
-	return &registry{values: map[string]proto.Message{}, byIface: index[string]{}, byDst: index[netip.Prefix]{}, withdrawn: map[string]map[netip.Prefix]bool{}}
+	return &registry{values: map[string]proto.Message{}, byIface: index[string]{}, byDst: index[netip.Prefix]{}, withdrawn: map[string]map[netip.Prefix]bool{}, bound: map[string]string{}}
 }
 
 func (r *registry) put(v proto.Message) {
@@ -101,6 +103,23 @@ func (r *registry) withdraw(iface string, addr netip.Prefix, away bool) {
 		r.withdrawn[iface] = map[netip.Prefix]bool{}
 	}
 	r.withdrawn[iface][addr] = true
+}
+
+// bind notes the bridge domain that an interface is in; "": none.
+func (r *registry) bind(iface, bd string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bd == "" {
+		delete(r.bound, iface)
+		return
+	}
+	r.bound[iface] = bd
+}
+
+func (r *registry) isBound(iface, bd string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.bound[iface] == bd
 }
 
 // assigned returns the addresses that an interface should have now, and if it

@@ -113,8 +113,8 @@ func (v *VSwitch) checkPorts(b *batch) {
 		_, params, _ := parseBDAlias(link.Attrs().Alias)
 		bound := s.describeBD(bd.GetName(), params, link, bd)
 		for _, want := range bd.GetInterfaces() {
-			if v.reg.iface(want.GetName()) == nil {
-				continue // waits for its interface
+			if !v.reg.isBound(want.GetName(), bd.GetName()) {
+				continue // not yet, or not any more
 			}
 			if !slices.ContainsFunc(bound.GetInterfaces(), func(i *vpp_l2.BridgeDomain_Interface) bool { return i.GetName() == want.GetName() }) {
 				b.report(fmt.Sprintf("interface %q is not bound to bridge domain %q as it should be", want.GetName(), bd.GetName()),

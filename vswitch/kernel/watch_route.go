@@ -3,7 +3,6 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,14 +64,22 @@ func (v *VSwitch) noticeLink(m syscall.NetlinkMessage, send func(notice)) {
 		return
 	}
 	if len(v.keysOfDevice(link)) > 0 {
-		if attrs.Flags&net.FlagUp == 0 {
-			// Going down takes the routes along, and the kernel does not say so.
+		if wentDown(m.Data) {
+			// That takes the routes along, and the kernel does not say so.
 			if iface := v.reg.iface(v.logicalOf(link)); iface.GetEnabled() {
 				send(notice{reason: fmt.Sprintf("device %s went down", attrs.Name), keys: v.keysOfDevice(link)})
 			}
 		}
 		send(notice{link: attrs.Index})
 	}
+}
+
+// wentDown tells if the event says that a device was up and is not any more. The
+// events of a new device, whose flags all count as changed, say that it is down, too,
+// and may be read when it has long been up.
+func wentDown(ifinfomsg []byte) bool {
+	flags, changed := nl.NativeEndian().Uint32(ifinfomsg[8:12]), nl.NativeEndian().Uint32(ifinfomsg[12:16])
+	return flags&unix.IFF_UP == 0 && changed&unix.IFF_UP != 0 && changed != ^uint32(0)
 }
 
 // logicalOf returns the logical name behind a device, ours or existing.
