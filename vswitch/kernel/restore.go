@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,8 +61,11 @@ func (v *VSwitch) restoreRoutes(iface string, index int) error {
 	var errs []error
 	for _, key := range v.reg.keysOf(iface) {
 		value, _ := v.reg.get(key)
-		if route, ok := value.(*vpp_l3.Route); ok {
-			errs = append(errs, routes{v}.add(route, index))
+		switch value := value.(type) {
+		case *vpp_l3.Route:
+			errs = append(errs, routes{v}.add(value, index))
+		case *vpp_srv6.LocalSID:
+			errs = append(errs, localSIDs{v}.set(value))
 		}
 	}
 	return errors.Join(errs...)
