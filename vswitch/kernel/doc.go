@@ -29,6 +29,7 @@
 //	route               protocol 121
 //	L2 FIB entry        static entry on a port of one of our bridges
 //	NAT                 nftables tables "ip contiv" and "ip6 contiv"
+//	access list         nftables tables "inet contiv-acl" and "bridge contiv-acl"
 //
 // A device that we made and did not get to mark is known by its device group.
 // Device names tell people what is what and make look-ups cheap; they carry no
