@@ -90,3 +90,22 @@ func TestRecordedKeysAreBounded(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A descriptor may return what it found in any order; of a key that it returns twice,
+// the first value counts.
+func TestRetrieveInAnyOrder(t *testing.T) {
+	found := []Item[text, NoMetadata]{{Key: "a/3", Value: val("x")}, {Key: "a/1", Value: val("first")}, {Key: "a/2", Value: val("x")}, {Key: "a/1", Value: val("second")}}
+	s := newScheduler(t)
+	if err := Register(s, Descriptor[text, NoMetadata]{Name: "a", Keys: KeySpace{Prefix: "a/"},
+		Retrieve: func(context.Context, []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) { return found, nil },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.NewTransaction(), WithResync(FullResync))
+	var got []string
+	for _, st := range s.ValueStatuses("") {
+		n, _ := s.view().Get(st.Value.Key)
+		got = append(got, n.key+"="+n.have.(text).Value)
+	}
+	wantList(t, "values", got, []string{"a/1=first", "a/2=x", "a/3=x"})
+}
