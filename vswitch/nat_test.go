@@ -1,0 +1,154 @@
+package vswitch
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+func oneMapping(edit func(*staticMapping)) *vpp_nat.DNat44 {
+	m := &staticMapping{ExternalIp: "10.96.0.1", ExternalPort: 80, LocalIps: []*localIP{
+		{LocalIp: "10.1.1.2", LocalPort: 8080, Probability: 1}, {LocalIp: "10.1.1.3", LocalPort: 8080, Probability: 1},
+	}}
+	edit(m)
+	return &vpp_nat.DNat44{Label: "l", StMappings: []*staticMapping{m}}
+}
+
+func TestDNATValidation(t *testing.T) {
+	const at = "st_mappings[0]."
+	address := func(m *staticMapping) {
+		m.ExternalPort, m.LocalIps = 0, []*localIP{{LocalIp: "10.1.1.2"}}
+	}
+	for _, test := range []struct {
+		name, field string
+		edit        func(*staticMapping)
+	}{
+		{"valid", "", func(*staticMapping) {}},
+		{"address only", "", address},
+		{"interface", "", func(m *staticMapping) { m.ExternalIp, m.ExternalInterface = "", "eth0" }},
+		{"no external address", at + "external_ip", func(m *staticMapping) { m.ExternalIp = "" }},
+		{"IPv6", at + "external_ip", func(m *staticMapping) { m.ExternalIp = "fd00::1" }},
+		{"port", at + "external_port", func(m *staticMapping) { m.ExternalPort = 65536 }},
+		{"no local address", at + "local_ips", func(m *staticMapping) { m.LocalIps = nil }},
+		{"local IPv6", at + "local_ips.local_ip", func(m *staticMapping) { m.LocalIps[1].LocalIp = "fd00::1" }},
+		{"local port", at + "local_ips.local_port", func(m *staticMapping) { m.LocalIps[1].LocalPort = 0 }},
+		{"local twice", at + "local_ips", func(m *staticMapping) { m.LocalIps[1].LocalIp = m.LocalIps[0].LocalIp }},
+		{"several addresses", at + "external_port", func(m *staticMapping) { m.ExternalPort = 0 }},
+		{"twice-NAT of an address", at + "twice_nat", func(m *staticMapping) { address(m); m.TwiceNat = vpp_nat.DNat44_StaticMapping_SELF }},
+		{"pool address without twice-NAT", at + "twice_nat_pool_ip", func(m *staticMapping) { m.TwiceNatPoolIp = "10.1.1.254" }},
+		{"pool address of several", at + "twice_nat_pool_ip", func(m *staticMapping) {
+			m.TwiceNat, m.TwiceNatPoolIp = vpp_nat.DNat44_StaticMapping_ENABLED, "10.1.1.254"
+		}},
+	} {
+		wantInvalid(t, test.name, validateDNAT(oneMapping(test.edit)), test.field)
+	}
+	value := oneMapping(func(*staticMapping) {})
+	value.StMappings = append(value.StMappings, proto.CloneOf(value.StMappings[0]))
+	wantInvalid(t, "the same twice", validateDNAT(value), "st_mappings[1].external_port")
+	wantInvalid(t, "no label", validateDNAT(&vpp_nat.DNat44{}), "label")
+	wantInvalid(t, "identity of nothing", validateDNAT(&vpp_nat.DNat44{Label: "l", IdMappings: []*identityMapping{{}}}), "id_mappings[0].ip_address")
+}
+
+func TestDNATEquivalence(t *testing.T) {
+	base := oneMapping(func(*staticMapping) {})
+	for _, test := range []struct {
+		name string
+		edit func(*staticMapping)
+		want bool
+	}{
+		{"order", func(m *staticMapping) { slices.Reverse(m.LocalIps) }, true},
+		{"equal probabilities", func(m *staticMapping) { m.LocalIps[0].Probability, m.LocalIps[1].Probability = 7, 7 }, true},
+		{"probability", func(m *staticMapping) { m.LocalIps[0].Probability = 2 }, false},
+		{"affinity", func(m *staticMapping) { m.SessionAffinity = 1 }, false},
+		{"backend", func(m *staticMapping) { m.LocalIps = m.LocalIps[1:] }, false},
+		{"twice-NAT", func(m *staticMapping) { m.TwiceNat = vpp_nat.DNat44_StaticMapping_SELF }, false},
+	} {
+		if got := proto.Equal(normalDNAT(base), normalDNAT(oneMapping(test.edit))); got != test.want {
+			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// Two references to pools, and two interfaces, are dependencies of their own.
+func TestDNATDependencies(t *testing.T) {
+	value := &vpp_nat.DNat44{
+		Label: "l",
+		StMappings: []*staticMapping{
+			{ExternalInterface: "eth0", TwiceNatPoolIp: "10.1.1.250", LocalIps: []*localIP{{VrfId: 1}, {VrfId: 1}, {VrfId: AllVRFs}}},
+			{ExternalInterface: "eth0", TwiceNatPoolIp: "10.1.2.250"},
+		},
+		IdMappings: []*identityMapping{{Interface: "eth1", VrfId: 2}},
+	}
+	var labels []string
+	for _, d := range dependenciesOfDNAT(value) {
+		labels = append(labels, d.Label)
+		if d.Label == "reference-to-twiceNATPoolIP-10.1.1.250" {
+			in, out := models.NAT44TwicePoolKey(0, "10.1.1.1", "10.1.1.254"), models.NAT44TwicePoolKey(0, "10.1.1.251", "")
+			if !d.AnyOf.KeySelector(in) || d.AnyOf.KeySelector(out) {
+				t.Errorf("selects %s: %v, %s: %v", in, d.AnyOf.KeySelector(in), out, d.AnyOf.KeySelector(out))
+			}
+		}
+	}
+	want := []string{
+		"nat44-global-config-exists", "nat44-is-in-endpoint-dependent-mode", "interface-exists-eth0", "vrf-table-exists-1",
+		"reference-to-twiceNATPoolIP-10.1.1.250", "reference-to-twiceNATPoolIP-10.1.2.250", "interface-exists-eth1", "vrf-table-exists-2",
+	}
+	if !slices.Equal(labels, want) {
+		t.Errorf("got %v, want %v", labels, want)
+	}
+}
+
+func TestNATGlobalLists(t *testing.T) {
+	global := func(ifaces ...*vpp_nat.Nat44Global_Interface) *vpp_nat.Nat44Global {
+		//lint:ignore SA1019 some still use them
+		return &vpp_nat.Nat44Global{NatInterfaces: ifaces, AddressPool: []*vpp_nat.Nat44Global_Address{{Address: "10.0.0.1", TwiceNat: true}}}
+	}
+	in, out := &vpp_nat.Nat44Global_Interface{Name: "a", IsInside: true}, &vpp_nat.Nat44Global_Interface{Name: "a"}
+	wantInvalid(t, "in and out", validateNATGlobal(global(in, out)), "")
+	wantInvalid(t, "twice", validateNATGlobal(global(in, in)), "nat_interfaces")
+	wantInvalid(t, "in and out with output feature", validateNATGlobal(global(in, &vpp_nat.Nat44Global_Interface{Name: "a", OutputFeature: true})), "nat_interfaces")
+	var keys []string
+	for _, kv := range derivedOfNATGlobal(global(in, out)) {
+		keys = append(keys, kv.Key)
+	}
+	if want := []string{
+		"vpp/nat44/endpoint-dependent", "vpp/nat44/interface/a/feature/in", "vpp/nat44/interface/a/feature/out",
+		"vpp/nat44/address/10.0.0.1/twice-nat/on", "vpp/nat44/twiceNAT-pool/vrf/0/addresses/10.0.0.1",
+	}; !slices.Equal(keys, want) {
+		t.Errorf("derived %v, want %v", keys, want)
+	}
+	if !models.TwicePoolContains(models.NAT44TwicePoolKey(0, "10.0.0.1", ""), netip.MustParseAddr("10.0.0.1")) {
+		t.Error("a pool of one address does not contain it")
+	}
+}
+
+func TestSlots(t *testing.T) {
+	for _, test := range []struct {
+		probabilities []uint32
+		want          map[int]int // slots of backends
+	}{
+		{nil, map[int]int{}},
+		{[]uint32{0}, map[int]int{0: 1}},
+		{[]uint32{0, 0}, map[int]int{0: 1, 1: 1}},
+		{[]uint32{5, 5, 5}, map[int]int{0: 1, 1: 1, 2: 1}},
+		{[]uint32{100, 300, 0}, map[int]int{0: 1, 1: 3}},
+		{[]uint32{1, 1 << 31}, map[int]int{0: 1, 1: 1023}},
+		{[]uint32{1 << 31, 1<<31 + 1}, map[int]int{0: 512, 1: 512}},
+	} {
+		got := map[int]int{}
+		for _, backend := range Slots(test.probabilities) {
+			got[backend]++
+		}
+		if fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%v: got %v, want %v", test.probabilities, got, test.want)
+		}
+	}
+	if many := Slots(slices.Repeat([]uint32{3, 1 << 30}, 1000)); len(many) != 2000 {
+		t.Errorf("2000 backends share %d slots", len(many))
+	}
+}
