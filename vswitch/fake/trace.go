@@ -95,7 +95,9 @@ type tracer struct {
 	Trace
 	dst    netip.Addr
 	packet Packet // but for its addresses, which are Src and dst
-	twice  *twiceNAT
+	// headers of segment routing, the outermost last.
+	headers []header
+	twice   *twiceNAT
 }
 
 func (t *tracer) hop(n *Node, format string, args ...any) {
@@ -131,6 +133,9 @@ func (t *tracer) enter(n *Node, in string) {
 	if owner := n.ownerOf(t.dst); owner != "" {
 		t.hop(n, "%s is an address of %s", t.dst, owner)
 		t.end(n, Local, owner)
+		return
+	}
+	if t.segment(n, in, n.vrf(in, t.dst.Is6())) {
 		return
 	}
 	path, ok := t.route(n, n.vrf(in, t.dst.Is6()), t.dst)
