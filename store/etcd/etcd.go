@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,6 +29,9 @@ const listPage = 5000
 type Store struct {
 	client  *clientv3.Client
 	timeout time.Duration
+	// endpoints and tls (nil: without) are what the client uses, for probes.
+	endpoints []string
+	tls       *tls.Config
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -82,7 +86,7 @@ func New(cfg Config) (*Store, error) {
 		cancel()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), ctx: ctx, cancel: cancel, lost: make(chan struct{})}
+	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), endpoints: cfg.Endpoints, tls: tlsConfig, ctx: ctx, cancel: cancel, lost: make(chan struct{})}
 	s.wg.Go(s.followConnection)
 	return s, nil
 }

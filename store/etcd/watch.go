@@ -45,6 +45,10 @@ func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.Wa
 	late := errors.New("no answer in time")
 	timer := time.AfterFunc(s.timeout, func() { w.cancel(late) })
 	defer timer.Stop()
+	probing, stop := context.WithTimeout(w.ctx, s.timeout)
+	defer stop()
+	reason := make(chan error, 1)
+	defer time.AfterFunc(s.timeout/2, func() { reason <- s.probe(probing) }).Stop()
 
 	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithCreatedNotify()}
 	if revision > 0 {
@@ -54,6 +58,13 @@ func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.Wa
 	first, ok := <-ch
 	switch {
 	case errors.Is(context.Cause(w.ctx), late):
+		select {
+		case err := <-reason:
+			if err != nil {
+				return nil, fmt.Errorf("etcd: watch %s: %w: %w: %w", prefix, store.ErrUnavailable, late, err)
+			}
+		default:
+		}
 		return nil, fmt.Errorf("etcd: watch %s: %w: %w", prefix, store.ErrUnavailable, late)
 	case w.ctx.Err() != nil:
 		return nil, fmt.Errorf("etcd: watch %s: %w", prefix, context.Cause(w.ctx))
