@@ -151,7 +151,8 @@ func validateVRRP(e *vpp_l3.VRRPEntry) error {
 }
 
 func validateSPD(s *vpp_ipsec.SecurityPolicyDatabase) error {
-	if len(s.GetPolicyEntries()) > 0 { //nolint:staticcheck // deprecated, and so refused
+	//lint:ignore SA1019 to tell who still uses them
+	if len(s.GetPolicyEntries()) > 0 {
 		return invalid("policy_entries", "policies are values of their own: make SecurityPolicy values with spd_index %d of them", s.GetIndex())
 	}
 	for _, i := range s.GetInterfaces() {
