@@ -284,7 +284,7 @@ func (x *exec) update(n *node, p was) error {
 		return err
 	}
 	// What was configured has its dependencies met; look again only if they change.
-	stillMet := p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
+	stillMet := !x.reverting && p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
 	x.setDeps(n, deps)
 	if !stillMet && !x.mayStay(n) {
 		err := x.deleteExisting(n, p, postponing)
