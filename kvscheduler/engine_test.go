@@ -169,7 +169,7 @@ func TestCallbackThatHangsFailsItsValueAndBlocksItsDescriptorOnly(t *testing.T) 
 }
 
 func TestCallbackThatObeysItsContextFailsItsValue(t *testing.T) {
-	s, sb := newScheduler(t, func(o *Options) { o.CallTimeout = 20 * time.Millisecond }), newSouthbound(t)
+	s, sb := newScheduler(t, func(o *Options) { o.CallTimeout = 400 * time.Millisecond }), newSouthbound(t)
 	d := sb.descriptor("a", parts{prefix: "a/"})
 	d.Create = func(ctx context.Context, key string, v text) (int, error) {
 		<-ctx.Done()
