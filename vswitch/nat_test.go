@@ -105,7 +105,6 @@ func TestDNATDependencies(t *testing.T) {
 
 func TestNATGlobalLists(t *testing.T) {
 	global := func(ifaces ...*vpp_nat.Nat44Global_Interface) *vpp_nat.Nat44Global {
-		//lint:ignore SA1019 some still use them
 		return &vpp_nat.Nat44Global{NatInterfaces: ifaces, AddressPool: []*vpp_nat.Nat44Global_Address{{Address: "10.0.0.1", TwiceNat: true}}}
 	}
 	in, out := &vpp_nat.Nat44Global_Interface{Name: "a", IsInside: true}, &vpp_nat.Nat44Global_Interface{Name: "a"}

@@ -10,8 +10,6 @@ import (
 // natElement is an element of a set or a map; data and comment may be empty.
 type natElement struct{ set, key, data, comment string }
 
-func (e natElement) id() [2]string { return [2]string{e.set, e.key} }
-
 func compareElements(a, b natElement) int {
 	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.key, b.key), cmp.Compare(a.data, b.data), cmp.Compare(a.comment, b.comment))
 }

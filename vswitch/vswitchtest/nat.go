@@ -313,10 +313,8 @@ func testGlobalLists(t *testing.T, c Config) {
 	topo := topology(t, site, 1)
 	global := &vpp_nat.Nat44Global{
 		Forwarding: true, VirtualReassembly: &vpp_nat.VirtualReassembly{DropFragments: true},
-		//lint:ignore SA1019 some still use them
 		NatInterfaces: []*vpp_nat.Nat44Global_Interface{{Name: topo.Tap(1), IsInside: true}, {Name: topo.Tap(1)}, {Name: topo.NIC, OutputFeature: true}},
-		//lint:ignore SA1019 some still use them
-		AddressPool: []*vpp_nat.Nat44Global_Address{{Address: topo.NodeIP()}, {Address: "10.1.1.254", TwiceNat: true}},
+		AddressPool:   []*vpp_nat.Nat44Global_Address{{Address: topo.NodeIP()}, {Address: "10.1.1.254", TwiceNat: true}},
 	}
 	var values []proto.Message
 	for _, v := range topo.Values() {
