@@ -16,21 +16,21 @@ func (v *VSwitch) SRv6() vswitch.SRv6 { return srv6{v} }
 type srv6 struct{ v *VSwitch }
 
 func (p srv6) LocalSIDs() vswitch.Values[*vpp_srv6.LocalSID] {
-	return srv6Values[*vpp_srv6.LocalSID]{features[*vpp_srv6.LocalSID]{p.v}, (*Node).checkLocalSID}
+	return srv6Values[*vpp_srv6.LocalSID]{features[*vpp_srv6.LocalSID](p), (*Node).checkLocalSID}
 }
 
 func (p srv6) Policies() vswitch.Values[*vpp_srv6.Policy] {
-	return srv6Values[*vpp_srv6.Policy]{features[*vpp_srv6.Policy]{p.v}, func(n *Node, policy *vpp_srv6.Policy) error {
+	return srv6Values[*vpp_srv6.Policy]{features[*vpp_srv6.Policy](p), func(n *Node, policy *vpp_srv6.Policy) error {
 		return n.checkVRF(policy.GetInstallationVrfId(), true)
 	}}
 }
 
 func (p srv6) Steerings() vswitch.Values[*vpp_srv6.Steering] {
-	return srv6Values[*vpp_srv6.Steering]{features[*vpp_srv6.Steering]{p.v}, (*Node).checkSteering}
+	return srv6Values[*vpp_srv6.Steering]{features[*vpp_srv6.Steering](p), (*Node).checkSteering}
 }
 
 func (p srv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] {
-	return srv6Values[*vpp_srv6.SRv6Global]{features[*vpp_srv6.SRv6Global]{p.v}, func(*Node, *vpp_srv6.SRv6Global) error { return nil }}
+	return srv6Values[*vpp_srv6.SRv6Global]{features[*vpp_srv6.SRv6Global](p), func(*Node, *vpp_srv6.SRv6Global) error { return nil }}
 }
 
 // srv6Values are features that need more than interfaces.
