@@ -162,15 +162,14 @@ func TestUnsupported(t *testing.T) {
 		return v.Interfaces().Create(ctx, iface)
 	}
 	for name, err := range map[string]error{
-		"VRF":         with(func(i *vpp_interfaces.Interface) { i.Vrf = 1 }),
-		"VRF table":   v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1}),
-		"inter-VRF":   v.Routes().Create(ctx, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.0.0.0/8"}),
-		"FIB drop":    v.FIB().Create(ctx, &vpp_l2.FIBEntry{Action: vpp_l2.FIBEntry_DROP}),
-		"no forward":  v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd"}),
-		"ARP term":    v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd", Forward: true, ArpTermination: true}),
-		"twice-NAT":   v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1", TwiceNat: true}),
-		"NAT, closed": v.NAT().Enable(ctx, &vpp_nat.Nat44Global{}),
-		"quotes":      v.NAT().AddInterface(ctx, &vpp_nat.Nat44Interface{Name: `x" accept`, NatOutside: true}),
+		"VRF":        with(func(i *vpp_interfaces.Interface) { i.Vrf = 1 }),
+		"VRF table":  v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1}),
+		"inter-VRF":  v.Routes().Create(ctx, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.0.0.0/8"}),
+		"FIB drop":   v.FIB().Create(ctx, &vpp_l2.FIBEntry{Action: vpp_l2.FIBEntry_DROP}),
+		"no forward": v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd"}),
+		"ARP term":   v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd", Forward: true, ArpTermination: true}),
+		"NAT in VRF": v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1", VrfId: 1}),
+		"quotes":     v.NAT().AddInterface(ctx, &vpp_nat.Nat44Interface{Name: `x" accept`, NatOutside: true}),
 	} {
 		if !errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Errorf("%s: got %v, want %v", name, err, kvscheduler.ErrUnsupported)
