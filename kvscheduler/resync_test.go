@@ -225,3 +225,21 @@ func TestLastOperationIsTheLastThatWasDone(t *testing.T) {
 	must(t, s.NewTransaction().Put("a/1", val("y")))
 	want("a/1", pb.TxnOperation_UPDATE)
 }
+
+// What is known of a half-created value is what Delete gets, however often it fails.
+func TestDeletionOfAValueThatCannotBeReadIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sb := newScheduler(t), newSouthbound(t)
+		sb.register(s, "a", parts{prefix: "a/"})
+		sb.failNext("CREATE a/1", errBoom)
+		_, _ = commit(t, s, "a/1=x")
+		sb.failNext("DELETE a/1", errBoom)
+		sb.failNext("DELETE a/1", errBoom)
+		_, _ = commit(t, s, "a/1", WithRetry(Retry{Period: time.Second}))
+		wantState(t, s, "a/1", pb.ValueState_RETRYING)
+		time.Sleep(time.Minute)
+		wantState(t, s, "a/1", pb.ValueState_NONEXISTENT)
+		wantCalls(t, sb, "CREATE a/1", "DELETE a/1", "DELETE a/1", "DELETE a/1")
+		_ = s.Close()
+	})
+}
