@@ -66,6 +66,13 @@ const (
 // change is what a transaction did to a node.
 type change struct{ old, new *node }
 
+// silent changes are no news about the value: it was merely read back in another
+// form than the one that it was requested in.
+func (c change) silent() bool {
+	return c.old != nil && c.new.op < 0 && c.old.state == c.new.state && (c.old.have == nil) == (c.new.have == nil) &&
+		proto.Equal(c.old.want, c.new.want) && message(c.old.err()) == message(c.new.err())
+}
+
 // was is what a record tells about a value before an operation.
 type was struct {
 	state pb.ValueState

@@ -178,7 +178,7 @@ func (s *Scheduler) Timeline(key string) []Revision {
 	for _, r := range s.history.list(time.Time{}, time.Time{}) {
 		var last *change
 		for i := range r.changes {
-			if r.changes[i].new.key == key {
+			if r.changes[i].new.key == key && !r.changes[i].silent() {
 				last = &r.changes[i]
 			}
 		}
@@ -241,7 +241,8 @@ func (s *Scheduler) Diff(from, to time.Time) ([]ValueDiff, error) {
 
 // sameNode tells if people see no difference.
 func sameNode(a, b *node) bool {
-	return a.state == b.state && proto.Equal(a.want, b.want) && proto.Equal(a.have, b.have) && message(a.err()) == message(b.err())
+	return a.state == b.state && proto.Equal(a.want, b.want) && message(a.err()) == message(b.err()) &&
+		(a.txn == b.txn || proto.Equal(a.have, b.have))
 }
 
 type snapshotForm struct {

@@ -101,6 +101,38 @@ func TestTimelineAndDiff(t *testing.T) {
 }
 
 // W24: the history is bounded by age, count and bytes; the first period is kept.
+// What is read back in another form than it was requested in has not changed.
+func TestReadingBackChangesNoValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sb := newScheduler(t), newSouthbound(t)
+		defer s.Close()
+		sb.register(s, "a", parts{prefix: "a/", retrieve: true, equivalent: func(_ string, a, b text) bool {
+			return strings.EqualFold(a.Value, b.Value)
+		}})
+		mustCommit(t, s, "a/1=x")
+		sb.set("a/1", "X")
+		time.Sleep(time.Second)
+		before := time.Now()
+		time.Sleep(time.Second)
+		r := mustCommit(t, s, "a/1=x", WithResync(FullResync))
+		wantOps(t, r)
+		if now := s.Graph()[0]; now.Txn != 0 || now.Have.(text).Value != "X" {
+			t.Errorf("the value is %+v", now)
+		}
+		if timeline := s.Timeline("a/1"); len(timeline) != 1 {
+			t.Errorf("timeline is %+v", timeline)
+		}
+		if diff, err := s.Diff(before, time.Time{}); err != nil || len(diff) != 0 {
+			t.Errorf("difference is %+v, %v", diff, err)
+		}
+
+		mustCommit(t, s, "a/1=y")
+		if timeline := s.Timeline("a/1"); len(timeline) != 2 || timeline[1].Txn != 2 {
+			t.Errorf("timeline is %+v", timeline)
+		}
+	})
+}
+
 func TestW24HistoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t, func(o *Options) {

@@ -89,6 +89,11 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	for _, n := range x.gone {
 		s.retired.add(n.key)
 	}
+	for _, c := range x.changes {
+		if c.silent() {
+			c.new.txn = c.old.txn
+		}
+	}
 	if len(x.changes) > 0 {
 		s.publish(x)
 	}
