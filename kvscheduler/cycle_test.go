@@ -1,6 +1,7 @@
 package kvscheduler
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -142,6 +143,30 @@ func TestRevertDeletesFirstWhoDependsOnWhatWasHalfDeleted(t *testing.T) {
 	}
 }
 
+// What is deleted for a value whose deletion failed may take others along that need
+// the value, too: k/2, and with it its derived value, goes with that of k/1.
+func TestRevertDeletesDependentsThatTakeOthersAlong(t *testing.T) {
+	_, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {V: 1, Items: []string{"a", "b"}}}); err != nil { // b needs k/0
+		t.Fatal(err)
+	}
+	before := content(w.exists)
+	w.outcome = func(op, key string) outcome {
+		if op == "DELETE" && key == "k/0" {
+			w.outcome = nil
+			return failsBefore
+		}
+		return succeeds
+	}
+	err := commit(map[string]*spec{"k/1": {V: 1}, "k/2": {Deps: []string{"d/k1/b"}, Items: []string{"b"}}}, WithRevert())
+	if te := (*TransactionError)(nil); !errors.As(err, &te) || len(te.Errors) != 1 || te.Errors[0].Key != "k/0" {
+		t.Errorf("error %v", err)
+	}
+	if after := content(w.exists); !slices.Equal(after, before) {
+		t.Errorf("reverted to %q, was %q", after, before)
+	}
+}
+
 // A value that failed, and that the transaction is going to change, is not counted
 // on as a member of the cycle that it was in.
 func TestCycleDoesNotCountOnFailedMemberThatIsAboutToChange(t *testing.T) {
@@ -199,4 +224,53 @@ func TestPropertyOfHalfDeletedValueIsNotDependedOn(t *testing.T) {
 	}
 	wantState(t, s, "p/k0/p", pb.ValueState_CONFIGURED)
 	wantState(t, s, "r/1", pb.ValueState_CONFIGURED)
+}
+
+// A value whose deletion failed is counted on as a member of the cycle that it will
+// be in, not of the one that it was in: k/1 needs k/0 no more, so it comes first.
+func TestCycleDoesNotCountOnWhatFailedMemberNeededBefore(t *testing.T) {
+	type values = map[string]*spec
+	k0 := &spec{Deps: []string{"r/0", "k/1"}}
+	alone := values{"k/0": k0, "k/1": {V: 1, Deps: []string{"any:k/"}}}
+	part := values{"k/0": k0, "k/1": {V: 1, Deps: []string{"any:k/", "r/0"}, Items: []string{"a"}}, "r/0": {}}
+	for name, tc := range map[string]struct {
+		first values
+		op    string
+		fate  outcome
+		fail  []values // one after the other
+	}{
+		"re-created, still there":              {alone, "DELETE k/1", failsBefore, []values{{"k/1": {}}}},
+		"re-created, gone":                     {alone, "DELETE k/1", failsAfter, []values{{"k/1": {}}}},
+		"postponed, then re-created":           {part, "DELETE d/k1/a", failsBefore, []values{{"r/0": nil}, {"k/1": {}}}},
+		"postponed, then without derived ones": {part, "DELETE d/k1/a", failsBefore, []values{{"r/0": nil}, {"k/1": {V: 1}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w, commit := newWorld(t)
+			must := func(v values) {
+				t.Helper()
+				if err := commit(v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(tc.first)
+			for _, v := range tc.fail {
+				w.outcome = func(op, key string) outcome {
+					if op+" "+key == tc.op {
+						return tc.fate
+					}
+					return succeeds
+				}
+				if err := commit(v); err == nil {
+					t.Fatal("no error")
+				}
+			}
+			w.outcome = nil
+			wantState(t, s, "k/0", pb.ValueState_PENDING, "0 r/0", "1 k/1")
+			must(values{"r/0": {}})
+			wantState(t, s, "k/0", pb.ValueState_PENDING, "1 k/1")
+			must(tc.fail[len(tc.fail)-1])
+			wantState(t, s, "k/0", pb.ValueState_CONFIGURED)
+			wantState(t, s, "k/1", pb.ValueState_CONFIGURED)
+		})
+	}
 }

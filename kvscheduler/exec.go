@@ -278,6 +278,9 @@ func (x *exec) update(n *node, p was) error {
 	}
 	if recreate {
 		if err := x.deleteExisting(n, p, recreating); err != nil {
+			if deps, _, unclear := x.describe(n); unclear == nil {
+				x.needToReturn(n, deps)
+			}
 			return err
 		}
 		return x.create(n, was{state: n.State()}, true)
@@ -288,6 +291,7 @@ func (x *exec) update(n *node, p was) error {
 	}
 	if err := x.removeObsolete(n, derived); err != nil {
 		n.set(drifted) // not finished
+		x.needToReturn(n, deps)
 		return err
 	}
 	// What was configured has its dependencies met; look again only if they change.
@@ -354,6 +358,14 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 	}
 	derived, err := x.deriveFrom(n.desc, n.key, n.want)
 	return deps, derived, err
+}
+
+// needToReturn takes over what a value needs as it is wanted, although it is not so
+// yet: if it is broken, nobody counts on what exists, but on what may come to.
+func (x *exec) needToReturn(n *node, deps []Dependency) {
+	if n.is(broken) {
+		x.setDeps(n, deps)
+	}
 }
 
 // setDeps replaces the dependencies of the node, and their edges.

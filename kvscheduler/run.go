@@ -371,7 +371,7 @@ func (x *exec) cutBroken(key string) {
 		return
 	}
 	for _, dependent := range x.g.Needers(nil, key) {
-		if n := x.get(dependent); n.available() {
+		if n := x.get(dependent); n != nil && n.available() {
 			_ = x.updateDependent(dependent, false)
 		}
 	}
