@@ -274,3 +274,28 @@ func TestCycleDoesNotCountOnWhatFailedMemberNeededBefore(t *testing.T) {
 		})
 	}
 }
+
+// A value that goes because of what it needs now, which comes because it goes, comes
+// back: on the way, r/1, which failed before and needs any of r/, is tried again.
+func TestUpdatedValueComesBackIfItsDeletionLeadsToWhatItNeeds(t *testing.T) {
+	s, w, commit := newWorld(t)
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "CREATE r/1" {
+			return failsAfter
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"r/0": {}, "r/1": {Deps: []string{"any:r/"}, Items: []string{"a"}}, "r/2": {}}); err == nil {
+		t.Fatal("no error")
+	}
+	w.outcome, w.ops = nil, nil
+	if err := commit(map[string]*spec{"r/2": {Deps: []string{"any:d/"}}}); err != nil {
+		t.Error(err)
+	}
+	for _, key := range []string{"r/0", "r/1", "r/2", "d/r1/a"} {
+		wantState(t, s, key, pb.ValueState_CONFIGURED)
+	}
+	if _, ok := w.exists["r/2"]; !ok {
+		t.Errorf("calls %q, there are %q", w.ops, content(w.exists))
+	}
+}

@@ -301,6 +301,10 @@ func (x *exec) update(n *node, p was) error {
 		err := x.deleteExisting(n, p, postponing)
 		if n.State() == pb.ValueState_PENDING {
 			n.info.derives = derivedKeys(derived)
+			// What was looked at because of that may have led to what n waits for.
+			if err == nil && !x.abort && len(x.missing(n)) == 0 {
+				return x.create(n, wasOf(n), false)
+			}
 		}
 		return err
 	}
