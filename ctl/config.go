@@ -90,6 +90,20 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	return agents[0], nil
 }
 
+// own returns a client of the node, and what the client wants now. Close it.
+func (g *configuring) own(ctx context.Context) (*client.Client, []client.Value, error) {
+	c, err := g.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err := c.Get(ctx)
+	if err := g.tolerate(err); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c, values, nil
+}
+
 // dial returns a client of the node. Close it.
 func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 	switch g.via {

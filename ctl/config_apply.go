@@ -57,15 +57,11 @@ func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error
 	if o.async && o.wait {
 		return errors.New("--async and --wait exclude each other: drop one of them")
 	}
-	c, err := g.dial(ctx)
+	c, before, err := g.own(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	before, err := c.Get(ctx)
-	if err := g.tolerate(err); err != nil {
-		return err
-	}
 	txn := c.Txn().Put(want.messages()...)
 	var removed []string
 	if o.prune {
@@ -218,15 +214,11 @@ func (g *configuring) deleteCommand() *cobra.Command {
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
-			c, err := g.dial(ctx)
+			c, before, err := g.own(ctx)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			before, err := c.Get(ctx)
-			if err := g.tolerate(err); err != nil {
-				return err
-			}
 			keys, err := g.toDelete(cmd, args, o.files, before)
 			if err != nil {
 				return err

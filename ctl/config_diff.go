@@ -39,15 +39,11 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
-			c, err := g.dial(ctx)
+			c, before, err := g.own(ctx)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			before, err := c.Get(ctx)
-			if err := g.tolerate(err); err != nil {
-				return err
-			}
 			return g.showDiff(differences(before, want, prune), unified)
 		},
 	}

@@ -36,15 +36,11 @@ func (g *configuring) editCommand() *cobra.Command {
 func (g *configuring) edit(cmd *cobra.Command, words []string, o applying) error {
 	ctx, cancel := g.limited(cmd)
 	defer cancel()
-	c, err := g.dial(ctx)
+	c, before, err := g.own(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	before, err := c.Get(ctx)
-	if err := g.tolerate(err); err != nil {
-		return err
-	}
 	if before, err = meantBy(words, before); err != nil {
 		return err
 	}

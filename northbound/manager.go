@@ -2,10 +2,8 @@ package northbound
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/contiv/contiv/api/ligato/generic"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -159,64 +157,31 @@ func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*
 // call. The items have no data. Subscriptions without name are for all values of a
 // model; without any subscription, all changes are told.
 func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStreamingServer[generic.SubscribeResponse]) error {
-	var prefixes []string
+	var wanted selection
 	for i, s := range r.GetSubscriptions() {
 		model, ok := modelByName[s.GetId().GetModel()]
 		if !ok {
 			return refused("subscriptions[%d]: there is no model %q", i, s.GetId().GetModel())
 		}
-		prefixes = append(prefixes, model.KeyPrefix()+s.GetId().GetName())
+		wanted = append(wanted, model.KeyPrefix()+s.GetId().GetName())
 	}
-	wanted := func(key string) bool {
-		return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(prefix string) bool {
-			return key == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(key, prefix)
-		})
-	}
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	go func() { // ends with ctx
-		select {
-		case <-m.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	watcher, _ := m.Scheduler.Watch("config/")
+	watcher, _ := m.Scheduler.Watch(valuePrefix)
 	if err := stream.SendHeader(nil); err != nil { // from here on, the client misses nothing
 		return err
 	}
-	for {
-		events, err := watcher.Next(ctx)
-		switch {
-		case err != nil && ctx.Err() != nil && stream.Context().Err() == nil:
-			return errEnds
-		case err != nil:
-			return watchError(err)
-		}
+	return follow(stream.Context(), m.ended, watcher, func(events []kvscheduler.StatusEvent) error {
 		response := &generic.SubscribeResponse{}
 		for _, e := range events {
 			key := e.Status.GetValue().GetKey()
-			if id, ok := idOf(key); ok && wanted(key) {
+			if id, ok := idOf(key); ok && wanted.has(key) {
 				response.Notifications = append(response.Notifications, &generic.Notification{
 					Item: &generic.Item{Id: id}, Status: itemStatus(e.Status.GetValue()),
 				})
 			}
 		}
 		if len(response.Notifications) == 0 {
-			continue
+			return nil
 		}
-		if err := stream.Send(response); err != nil {
-			return err
-		}
-	}
-}
-
-func watchError(err error) error {
-	switch {
-	case errors.Is(err, kvscheduler.ErrLostPlace):
-		return status.Error(codes.OutOfRange, "the client is too slow, changes were lost: read the state and subscribe again")
-	case errors.Is(err, kvscheduler.ErrClosed):
-		return errEnds
-	}
-	return status.FromContextError(err).Err()
+		return stream.Send(response)
+	})
 }

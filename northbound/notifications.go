@@ -60,12 +60,12 @@ func (n *notifications) from(number uint32) (batch []*configurator.NotifyRespons
 // Subscribe. It is called once.
 func (l *Ligato) Run(ctx context.Context) error {
 	defer close(l.ended)
-	watcher, _ := l.Scheduler.Watch("config/")
+	watcher, _ := l.Scheduler.Watch(valuePrefix)
 	for {
 		events, err := watcher.Next(ctx)
 		switch {
 		case errors.Is(err, kvscheduler.ErrLostPlace):
-			watcher, _ = l.Scheduler.Watch("config/")
+			watcher, _ = l.Scheduler.Watch(valuePrefix)
 			continue
 		case errors.Is(err, kvscheduler.ErrClosed), ctx.Err() != nil:
 			return nil

@@ -1,7 +1,6 @@
 package northbound
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -36,7 +35,8 @@ func (s *StatusService) Register(server grpc.ServiceRegistrar) {
 	rpc.RegisterStatusServiceServer(server, s)
 }
 
-// selection is what a request asks for.
+// selection is what a request asks for: keys, and prefixes that end with a slash;
+// nothing stands for everything.
 type selection []string
 
 func newSelection(keys []string) (selection, error) {
@@ -73,27 +73,9 @@ func (s *StatusService) Watch(r *rpc.StatusRequest, stream grpc.ServerStreamingS
 	if err := s.send(stream, s.present(selected, all)); err != nil || !r.GetFollow() {
 		return err
 	}
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	go func() { // ends with ctx
-		select {
-		case <-s.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	for {
-		events, err := watcher.Next(ctx)
-		switch {
-		case err != nil && ctx.Err() != nil && stream.Context().Err() == nil:
-			return errEnds
-		case err != nil:
-			return watchError(err)
-		}
-		if err := s.send(stream, s.changed(selected, events)); err != nil {
-			return err
-		}
-	}
+	return follow(stream.Context(), s.ended, watcher, func(events []kvscheduler.StatusEvent) error {
+		return s.send(stream, s.changed(selected, events))
+	})
 }
 
 // present returns the statuses of what is selected: of single values, in any case.

@@ -35,3 +35,21 @@ type Values[V proto.Message] interface {
 	Delete(ctx context.Context, value V) error
 	List(ctx context.Context, expected []V) ([]V, error)
 }
+
+// InterfacesOfFeature returns the interfaces that a cross-connect, a mirror or an L3
+// cross-connect needs; nil for other values.
+func InterfacesOfFeature(v proto.Message) []string {
+	switch v := v.(type) {
+	case *vpp_l2.XConnectPair:
+		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
+	case *vpp_interfaces.Span:
+		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
+	case *vpp_l3.L3XConnect:
+		names := []string{v.GetInterface()}
+		for _, p := range v.GetPaths() {
+			names = append(names, p.GetOutgoingInterface())
+		}
+		return names
+	}
+	return nil
+}

@@ -186,15 +186,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	clients.serve(serve, group, loop, sb, log)
-	group.Go(func() error { return clients.watch(serve, loop) })
-	group.Go(func() error {
-		select {
-		case <-serve.Done():
-			return nil
-		case err := <-loop.Fatal():
-			return err
-		}
-	})
+	group.Go(func() error { return fatal(serve, loop) })
 	log.Info("Agent started", "version", version.Version, "etcd", etcdConfig.Endpoints, "sockets", o.runDir)
 	<-serve.Done()
 
@@ -234,6 +226,16 @@ func podCIDRs(n *nodesync.Node) []string {
 		return nil
 	}
 	return n.PodCIDRs
+}
+
+// fatal returns the error after which the event loop cannot go on, nil when ctx ends.
+func fatal(ctx context.Context, loop *controller.Controller) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-loop.Fatal():
+		return err
+	}
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

@@ -65,22 +65,14 @@ func (g *external) sources() []controller.ExternalConfigSource {
 	return sources
 }
 
-// watch follows the directory until ctx ends.
-func (g *external) watch(ctx context.Context, loop *controller.Controller) error {
-	if g.directory != nil {
-		g.directory.Run(ctx, loop)
-	}
-	return nil
-}
-
 func (g *external) handle(mux *http.ServeMux) {
 	if g.directory != nil {
 		mux.Handle(configdir.URL, g.directory.Handler())
 	}
 }
 
-// serve serves clients until the server is stopped. What it tells them of interfaces and
-// states ends with ctx.
+// serve serves clients until the server is stopped, and follows the directory until ctx
+// ends. What it tells clients of interfaces and states ends with ctx, too.
 func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, log *slog.Logger) {
 	service := contivgrpc.NewService(g.source, loop, sb.scheduler, log)
 	service.Register(g.server)
@@ -94,6 +86,9 @@ func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *contr
 	g.listeners = nil
 	group.Go(func() error { return ligato.Run(ctx) })
 	group.Go(func() error { return g.server.Serve(listeners...) })
+	if g.directory != nil {
+		group.Go(func() error { g.directory.Run(ctx, loop); return nil })
+	}
 }
 
 // Close saves what was accepted. The event loop must have ended.

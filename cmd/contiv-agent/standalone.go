@@ -73,15 +73,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	clients.serve(serve, group, loop, sb, log)
-	group.Go(func() error { return clients.watch(serve, loop) })
-	group.Go(func() error {
-		select {
-		case <-serve.Done():
-			return nil
-		case err := <-loop.Fatal():
-			return err
-		}
-	})
+	group.Go(func() error { return fatal(serve, loop) })
 	loop.Start()
 	if err := db.start(); err != nil {
 		return err

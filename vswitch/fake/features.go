@@ -100,16 +100,7 @@ func (n *Node) removeProxyARP(name string) {
 
 // interfacesOf returns the interfaces that a value of a feature needs.
 func interfacesOf(v proto.Message) []string {
-	switch v := v.(type) {
-	case *vpp_l2.XConnectPair:
-		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
-	case *vpp_interfaces.Span:
-		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
-	case *vpp_l3.L3XConnect:
-		names := []string{v.GetInterface()}
-		for _, p := range v.GetPaths() {
-			names = append(names, p.GetOutgoingInterface())
-		}
+	if names := vswitch.InterfacesOfFeature(v); names != nil {
 		return names
 	}
 	return interfacesOfSRv6(v)

@@ -17,20 +17,12 @@ func (v *VSwitch) ProxyARP() vswitch.ProxyARP { return proxyARP{v} }
 
 // interfacesOfFeature returns the interfaces that a value of a feature touches.
 func interfacesOfFeature(v proto.Message) []string {
-	switch v := v.(type) {
-	case *vpp_l2.XConnectPair:
-		return []string{v.GetReceiveInterface(), v.GetTransmitInterface()}
-	case *vpp_interfaces.Span:
-		return []string{v.GetInterfaceFrom(), v.GetInterfaceTo()}
-	case *vpp_l3.L3XConnect:
-		names := []string{v.GetInterface()}
-		for _, p := range v.GetPaths() {
-			names = append(names, p.GetOutgoingInterface())
-		}
+	if names := vswitch.InterfacesOfFeature(v); names != nil {
 		return names
-	case *vpp_l3.ProxyARP:
+	}
+	if proxy, ok := v.(*vpp_l3.ProxyARP); ok {
 		var names []string
-		for _, i := range v.GetInterfaces() {
+		for _, i := range proxy.GetInterfaces() {
 			names = append(names, i.GetName())
 		}
 		return names
