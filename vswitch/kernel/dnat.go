@@ -94,7 +94,7 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*
 			*d = dnatState{}
 			return err
 		}
-		return d.load(c)
+		return v.nat.loadDNAT(c)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading nftables table %q: %w", natTable, err)

@@ -45,14 +45,14 @@ func (s backendSets) compare(before, after []natElement) {
 }
 
 // readClients returns what the kernel remembers, if it is wanted.
-func readClients(c *nftables.Conn, wanted func(service, backend string) bool) (list []natElement, err error) {
-	elements, err := c.GetSetElements(setNamed(mapAffinity))
+func (d *natDriver) readClients(wanted func(service, backend string) bool) (list []natElement, err error) {
+	elements, err := d.gen.elements(natTable, mapAffinity)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range elements {
-		if len(e.Key) > serviceLength && wanted(string(e.Key[:serviceLength]), string(e.Val)) {
-			list = append(list, natElement{set: mapAffinity, key: string(e.Key), data: string(e.Val)})
+		if len(e.key) > serviceLength && wanted(e.key[:serviceLength], e.data) {
+			list = append(list, e)
 		}
 	}
 	return list, nil
@@ -65,8 +65,8 @@ func (d *natDriver) forgetClients(gone backendSets) error {
 	}
 	var err error
 	for range 5 { // the kernel forgets as well, at any time
-		err = d.doLocked(func(c *nftables.Conn) error {
-			list, err := readClients(c, func(service, backend string) bool { return gone[service][backend] })
+		err = d.doLocked(func(*nftables.Conn) error {
+			list, err := d.readClients(func(service, backend string) bool { return gone[service][backend] })
 			if err != nil || len(list) == 0 {
 				return err
 			}

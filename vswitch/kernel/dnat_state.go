@@ -42,9 +42,9 @@ func (e natElement) claim() ([2]string, bool) {
 // strayLabel is the label of what belongs to no value.
 const strayLabel = "UNTAGGED-DNAT"
 
-// load reads all elements.
-func (d *dnatState) load(c *nftables.Conn) error {
-	*d = dnatState{}
+// loadDNAT reads all elements.
+func (d *natDriver) loadDNAT(c *nftables.Conn) error {
+	d.dnat = dnatState{}
 	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]natElement{}, classes: map[natClass]int{}}
 	sets, err := c.GetSets(natTableRef)
 	if err != nil {
@@ -56,16 +56,14 @@ func (d *dnatState) load(c *nftables.Conn) error {
 		if isClass {
 			fresh.classes[class] += 0
 		}
-		set := setNamed(s.Name)
-		if set == nil || s.Name == setInside || s.Name == setOutside || s.Name == setOutput || s.Name == mapAffinity {
+		if setNamed(s.Name) == nil || s.Name == setInside || s.Name == setOutside || s.Name == setOutput || s.Name == mapAffinity {
 			continue
 		}
-		elements, err := c.GetSetElements(set)
+		elements, err := d.gen.elements(natTable, s.Name)
 		if err != nil {
 			return err
 		}
-		for _, found := range elements {
-			e := natElement{set: s.Name, key: string(found.Key), data: string(found.Val), comment: found.Comment}
+		for _, e := range elements {
 			if isClass && e.key[serviceLength:] == string(native32(0)) {
 				fresh.classes[class]++
 			}
@@ -79,7 +77,7 @@ func (d *dnatState) load(c *nftables.Conn) error {
 	}
 	sticky := backendSets{}
 	sticky.collect(parts)
-	stale, err := readClients(c, func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
+	stale, err := d.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
 	if err != nil {
 		return err
 	}
@@ -94,7 +92,7 @@ func (d *dnatState) load(c *nftables.Conn) error {
 		slices.SortFunc(list, compareElements)
 	}
 	fresh.loaded = true
-	*d = fresh
+	d.dnat = fresh
 	return nil
 }
 
@@ -151,7 +149,7 @@ func (v nat) apply(changes []natChange) (stale leftBehind, err error) {
 			v.nat.dnat = dnatState{}
 			return nil
 		}
-		if err := v.nat.dnat.load(c); err != nil {
+		if err := v.nat.loadDNAT(c); err != nil {
 			return err
 		}
 		return try(c)
@@ -163,7 +161,7 @@ var errClaimed = errors.New("is mapped already")
 func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
 	d := &v.nat.dnat
 	if !d.loaded {
-		if err := d.load(c); err != nil {
+		if err := v.nat.loadDNAT(c); err != nil {
 			return leftBehind{}, err
 		}
 	}

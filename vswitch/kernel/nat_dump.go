@@ -10,36 +10,107 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of the nftables netlink protocol for dumps of rules.
+// Numbers of the nftables netlink protocol for dumps of rules and elements of sets.
 const (
-	nftMsgGetRule    = 7
-	nftaRuleTable    = 1
-	nftaRuleChain    = 2
-	nftaRuleUserData = 7
+	nftMsgGetRule       = 7
+	nftMsgGetSetElem    = 13
+	nftaRuleTable       = 1
+	nftaRuleChain       = 2
+	nftaRuleUserData    = 7
+	nftaListTable       = 1
+	nftaListSet         = 2
+	nftaListElements    = 3
+	nftaElementKey      = 1
+	nftaElementData     = 2
+	nftaElementUserData = 6
+	nftaDataValue       = 1
 )
 
-// rules returns the comments of all rules of an IPv4 table, by chain, in order. What
-// the rules do is not read: only we make rules with these comments.
-func (g *generations) rules(table string) (map[string][]string, error) {
+// dump calls each with every answer to a request for all there is of an IPv4 table.
+//
+// The kernel fills buffers as large as those that it saw the reader use, up to 32
+// KiB, and goes through a set from its start for each of them. So nothing is peeked
+// at here: with small buffers, large sets would take forever.
+func (g *generations) dump(message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
 	req := &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{
-			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | nftMsgGetRule, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
+			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
 		},
 		Sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: g.socket},
 	}
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.NFPROTO_IPV4})
-	req.AddData(nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
-	msgs, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("listing rules: %w", err)
+	for _, a := range attrs {
+		req.AddData(a)
 	}
-	found := map[string][]string{}
-	for _, m := range msgs {
-		if len(m) < sizeofNfgenmsg {
+	return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+		if len(m) >= sizeofNfgenmsg {
+			each(m[sizeofNfgenmsg:])
+		}
+		return true
+	})
+}
+
+// elements returns what is in a set of an IPv4 table, sorted.
+//
+// While the kernel moves the elements of a set to a larger or smaller hash table,
+// which goes on for some time after it has grown or shrunk, it lists some twice and as
+// many others not at all. And others may change the ruleset at any time.
+func (g *generations) elements(table, set string) (list []natElement, err error) {
+	for range 8 {
+		list = nil
+		err = g.dump(nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
+			nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		listed := len(list)
+		if list = sorted(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the elements of %q: %w", set, err)
+	}
+	return list, nil
+}
+
+// appendElements appends the elements that are in a message.
+func appendElements(list []natElement, set string, message []byte) []natElement {
+	for attr, elements := range attributes(message) {
+		if attr != nftaListElements {
 			continue
 		}
+		for _, element := range attributes(elements) {
+			e := natElement{set: set}
+			for attr, value := range attributes(element) {
+				switch attr {
+				case nftaElementKey:
+					e.key = dataValue(value)
+				case nftaElementData:
+					e.data = dataValue(value)
+				case nftaElementUserData:
+					e.comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+				}
+			}
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func dataValue(data []byte) string {
+	for attr, value := range attributes(data) {
+		if attr == nftaDataValue {
+			return string(value)
+		}
+	}
+	return ""
+}
+
+// rules returns the comments of all rules of an IPv4 table, by chain, in order. What
+// the rules do is not read: only we make rules with these comments.
+func (g *generations) rules(table string) (map[string][]string, error) {
+	found := map[string][]string{}
+	err := g.dump(nftMsgGetRule, func(m []byte) {
 		var name, chain, comment string
-		for attr, value := range attributes(m[sizeofNfgenmsg:]) {
+		for attr, value := range attributes(m) {
 			switch attr {
 			case nftaRuleTable:
 				name = strings.TrimRight(string(value), "\x00")
@@ -52,6 +123,9 @@ func (g *generations) rules(table string) (map[string][]string, error) {
 		if name == table {
 			found[chain] = append(found[chain], comment)
 		}
+	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("listing rules: %w", err)
 	}
 	return found, nil
 }

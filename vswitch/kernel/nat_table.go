@@ -52,9 +52,9 @@ func (i natInterface) element() natElement {
 	return natElement{set: i.set, key: deviceKey(i.device), comment: comment}
 }
 
-func interfaceOf(set string, e nftables.SetElement) natInterface {
-	name, global := strings.CutPrefix(e.Comment, globalMark)
-	return natInterface{set: set, device: strings.TrimRight(string(e.Key), "\x00"), name: name, global: global}
+func interfaceOf(e natElement) natInterface {
+	name, global := strings.CutPrefix(e.comment, globalMark)
+	return natInterface{set: e.set, device: strings.TrimRight(e.key, "\x00"), name: name, global: global}
 }
 
 // natPool is a range of addresses; twice: for twice-NAT.
@@ -239,12 +239,12 @@ func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
 		if !exist[name] {
 			continue
 		}
-		elements, err := c.GetSetElements(setNamed(name))
+		elements, err := d.gen.elements(natTable, name)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range elements {
-			s.interfaces = append(s.interfaces, interfaceOf(name, e))
+			s.interfaces = append(s.interfaces, interfaceOf(e))
 		}
 	}
 	return s, s.readRules(d)
