@@ -1,0 +1,118 @@
+package vpp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+)
+
+type index = interface_types.InterfaceIndex
+
+// ifIndex knows the indexes of interfaces by their logical names, which are their tags,
+// and the other way around. It learns by a dump what it does not know.
+type ifIndex struct {
+	v *VSwitch
+
+	mu     sync.Mutex
+	byName map[string]index
+	names  map[index]string
+}
+
+func newIfIndex(v *VSwitch) *ifIndex {
+	return &ifIndex{v: v, byName: map[string]index{}, names: map[index]string{}}
+}
+
+func (x *ifIndex) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.byName)
+	clear(x.names)
+}
+
+// put notes an interface that was created or seen.
+func (x *ifIndex) put(name string, i index) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.byName[name], x.names[i] = i, name
+}
+
+// remove notes that an interface is gone.
+func (x *ifIndex) remove(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.names, x.byName[name])
+	delete(x.byName, name)
+}
+
+// noInterfaceError says that there is no interface of that name.
+type noInterfaceError struct{ name string }
+
+func (e *noInterfaceError) Error() string { return fmt.Sprintf("VPP has no interface %s", e.name) }
+
+// index returns the index of an interface; a *noInterfaceError if there is none.
+func (x *ifIndex) index(ctx context.Context, name string) (index, error) {
+	x.mu.Lock()
+	i, ok := x.byName[name]
+	x.mu.Unlock()
+	if ok {
+		return i, nil
+	}
+	if err := x.learn(ctx); err != nil {
+		return 0, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if i, ok = x.byName[name]; !ok {
+		return 0, &noInterfaceError{name}
+	}
+	return i, nil
+}
+
+// name returns the logical name of an interface, "" if it is not ours.
+func (x *ifIndex) name(ctx context.Context, i index) (string, error) {
+	x.mu.Lock()
+	name, ok := x.names[i]
+	x.mu.Unlock()
+	if ok {
+		return name, nil
+	}
+	if err := x.learn(ctx); err != nil {
+		return "", err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if name, ok = x.names[i]; !ok {
+		x.names[i] = "" // so that it is not asked for again and again
+	}
+	return name, nil
+}
+
+// learn reads all interfaces.
+func (x *ifIndex) learn(ctx context.Context) error {
+	all, err := dump[interfaces.SwInterfaceDetails](ctx, x.v, ifModule, &interfaces.SwInterfaceDump{SwIfIndex: ^index(0)})
+	if err != nil {
+		return fmt.Errorf("listing interfaces: %w", err)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.byName)
+	clear(x.names)
+	for _, d := range all {
+		if name := logicalName(d); name != "" {
+			x.byName[name], x.names[d.SwIfIndex] = d.SwIfIndex, name
+		}
+	}
+	return nil
+}
+
+// logicalName returns the tag; that of existing devices without a tag is the name that
+// VPP gave them.
+func logicalName(d *interfaces.SwInterfaceDetails) string {
+	return strings.TrimRight(d.Tag, "\x00")
+}
+
+var ifModule = newModule("", "interfaces", &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{})

@@ -1,0 +1,136 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open connects to a server of the test.
+func open(t testing.TB, s *vpptest.Server) *VSwitch {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	v, err := New(ctx, Options{Socket: s.Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close() })
+	return v
+}
+
+// reasons returns what Watch reports.
+func reasons(t testing.TB, v *VSwitch) <-chan string {
+	t.Helper()
+	got := make(chan string, 16)
+	if err := v.Watch(t.Context(), func(reason string, keys ...string) { got <- reason }); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestEverythingMayHaveChangedAfterARestart(t *testing.T) {
+	s := vpptest.New(t)
+	v := open(t, s)
+	got := reasons(t, v)
+	for _, test := range []struct {
+		fault func()
+		want  string
+	}{{s.Restart, "VPP was restarted"}, {s.Disconnect, "connection to VPP was lost"}, {s.Restart, "VPP was restarted"}} {
+		test.fault()
+		if reason := <-got; !strings.Contains(reason, test.want) {
+			t.Errorf("reported %q, want %q", reason, test.want)
+		}
+		if err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRequestsFailAtOnceWhenTheConnectionEnds(t *testing.T) {
+	s := vpptest.New(t)
+	v := open(t, s)
+	s.Silence(true)
+	l, err := v.use(core)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := l.Start(t.Context(), &memclnt.ControlPing{})
+	s.Stop()
+	if err := p.Wait(t.Context(), &memclnt.ControlPingReply{}); !errors.Is(err, vppapi.ErrClosed) {
+		t.Errorf("got %v, want %v", err, vppapi.ErrClosed)
+	}
+	<-l.Done()
+	for { // what the session knows follows
+		err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+		if err == nil {
+			t.Fatal("a VPP that is not there answers")
+		}
+		if strings.Contains(err.Error(), "cannot be reached") {
+			return
+		}
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	s := vpptest.New(t)
+	v := open(t, s)
+	s.Silence(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := v.call(ctx, core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+func TestRefusalsSayWhatWasRefused(t *testing.T) {
+	s := vpptest.New(t)
+	v := open(t, s)
+	s.Refuse("control_ping", api.INVALID_VALUE)
+	err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+	if !vppapi.Refused(err, api.INVALID_VALUE) || !strings.Contains(err.Error(), "control_ping") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnotherVPPIsNotUsed(t *testing.T) {
+	s := vpptest.New(t)
+	s.OtherCRC("show_version", "12345678")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := New(ctx, Options{Socket: s.Socket()})
+	if err == nil || !strings.Contains(err.Error(), "show_version") || !strings.Contains(err.Error(), "25.10") {
+		t.Errorf("got %v, want an error that names the message and the release", err)
+	}
+}
+
+func TestMissingPluginIsUnsupported(t *testing.T) {
+	plugin := newModule("test_plugin.so", "testing", &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+	defer func() { modules = modules[:len(modules)-1] }()
+	s := vpptest.New(t)
+	v := open(t, s)
+	l, err := v.use(plugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lacks[plugin] = nil
+	missing := &module{name: "flying", plugin: "wings_plugin.so", messages: []api.Message{&memclnt.SockInitShm{}}}
+	modules = append(modules, missing)
+	defer func() { modules = modules[:len(modules)-1] }()
+	v = open(t, s)
+	_, err = v.use(missing)
+	if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "wings_plugin.so") {
+		t.Errorf("got %v, want %v that names the plugin", err, kvscheduler.ErrUnsupported)
+	}
+}

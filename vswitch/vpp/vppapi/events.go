@@ -1,0 +1,43 @@
+package vppapi
+
+import (
+	"slices"
+	"sync"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/codec"
+)
+
+// subscription is one interest in an event.
+type subscription struct {
+	deliver func(data []byte)
+}
+
+// Subscribe calls deliver with each event of type E that VPP sends on this connection,
+// not concurrently; it must not block. VPP has to be asked for the events by a request
+// of its own. end ends it; after the connection has ended there are no events either.
+func Subscribe[E any, M interface {
+	*E
+	api.Message
+}](c *Conn, deliver func(M)) (end func(), err error) {
+	id, err := c.id(M(new(E)))
+	if err != nil {
+		return nil, err
+	}
+	s := &subscription{deliver: func(data []byte) {
+		if event := M(new(E)); codec.DecodeMsg(data, event) == nil {
+			deliver(event)
+		}
+	}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events[id] = append(slices.Clone(c.events[id]), s) // the reader may be at the old one
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		rest := slices.DeleteFunc(slices.Clone(c.events[id]), func(o *subscription) bool { return o == s })
+		if c.events[id] = rest; len(rest) == 0 {
+			delete(c.events, id)
+		}
+	}), nil
+}

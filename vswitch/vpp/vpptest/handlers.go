@@ -1,0 +1,141 @@
+package vpptest
+
+import (
+	"reflect"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vpe"
+)
+
+// state is what a VPP process has configured; a part for each area.
+type state struct {
+	pid uint32
+}
+
+func newState() *state { return &state{} }
+
+// call is a request being handled.
+type call struct {
+	*state
+	server *Server
+	client *client // nil: the test itself
+	send   func(api.Message)
+}
+
+// notify sends an event to all clients that asked for events of its kind by their name.
+func (c *call) notify(event api.Message) {
+	for cl := range c.server.clients {
+		if cl.wants[event.GetMessageName()] {
+			cl.send(0, event)
+			_ = cl.w.Flush()
+		}
+	}
+}
+
+// want notes whether the client wants events of a kind.
+func (c *call) want(event api.Message, wanted bool) {
+	if c.client == nil {
+		return
+	}
+	if c.client.wants == nil {
+		c.client.wants = map[string]bool{}
+	}
+	c.client.wants[event.GetMessageName()] = wanted
+}
+
+// handlers are the requests that the server knows, by name; messages all messages that
+// may be sent.
+var (
+	handlers = map[string]func(*call, api.Message){}
+	messages = map[string]api.Message{}
+)
+
+// on registers the handler of a request that is answered by one reply. retval 0 is
+// success; with others VPP sends the reply as it is then.
+func on[R, P any, Req interface {
+	*R
+	api.Message
+}, Rep interface {
+	*P
+	api.Message
+}](handle func(c *call, req Req, reply Rep) (retval api.VPPApiError)) {
+	register(Req(new(R)))
+	register(Rep(new(P)))
+	handlers[Req(new(R)).GetMessageName()] = func(c *call, req api.Message) {
+		reply := Rep(new(P))
+		code := handle(c, req.(Req), reply)
+		setRetval(reply, code)
+		c.send(reply)
+	}
+}
+
+// onDump registers the handler of a request that is answered by any number of details.
+func onDump[R, D any, Req interface {
+	*R
+	api.Message
+}, Det interface {
+	*D
+	api.Message
+}](list func(c *call, req Req, send func(Det))) {
+	register(Req(new(R)))
+	register(Det(new(D)))
+	handlers[Req(new(R)).GetMessageName()] = func(c *call, req api.Message) {
+		list(c, req.(Req), func(details Det) { c.send(details) })
+	}
+}
+
+// onGet registers the handler of a request that is answered by details and a reply.
+func onGet[R, D, P any, Req interface {
+	*R
+	api.Message
+}, Det interface {
+	*D
+	api.Message
+}, Rep interface {
+	*P
+	api.Message
+}](list func(c *call, req Req, send func(Det), reply Rep) (retval api.VPPApiError)) {
+	register(Req(new(R)))
+	register(Det(new(D)))
+	register(Rep(new(P)))
+	handlers[Req(new(R)).GetMessageName()] = func(c *call, req api.Message) {
+		reply := Rep(new(P))
+		code := list(c, req.(Req), func(details Det) { c.send(details) }, reply)
+		setRetval(reply, code)
+		c.send(reply)
+	}
+}
+
+// register makes a message known; for events.
+func register(m api.Message) { messages[m.GetMessageName()] = m }
+
+// refuse answers with the reply that belongs to the request, and the code; dumps answer
+// nothing.
+func (c *call) refuse(req api.Message, code api.VPPApiError) {
+	if reply := messages[req.GetMessageName()+"_reply"]; reply != nil {
+		reply = newMessage(reply)
+		setRetval(reply, code)
+		c.send(reply)
+	}
+}
+
+func setRetval(reply api.Message, code api.VPPApiError) {
+	if f := reflect.ValueOf(reply).Elem().FieldByName("Retval"); f.IsValid() {
+		f.SetInt(int64(code))
+	}
+}
+
+func newMessage(m api.Message) api.Message { return reflect.New(typeOf(m)).Interface().(api.Message) }
+func typeOf(m api.Message) reflect.Type    { return reflect.TypeOf(m).Elem() }
+
+func init() {
+	on(func(c *call, _ *memclnt.ControlPing, reply *memclnt.ControlPingReply) api.VPPApiError {
+		reply.VpePID = c.pid
+		return 0
+	})
+	on(func(_ *call, _ *vpe.ShowVersion, reply *vpe.ShowVersionReply) api.VPPApiError {
+		reply.Program, reply.Version = "vpe", "25.10-vpptest"
+		return 0
+	})
+}

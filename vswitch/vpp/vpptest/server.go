@@ -1,0 +1,292 @@
+package vpptest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/codec"
+)
+
+const sockclntCreateID = 15
+
+// Server is one VPP process. Its methods may be called at any time.
+type Server struct {
+	t      testing.TB
+	socket string
+
+	mu       sync.Mutex // of all below; held while a request is handled
+	state    *state
+	lacking  map[string]bool            // packages of messages that are not there
+	crcs     map[string]string          // message name → CRC that it is said to have
+	refused  map[string]api.VPPApiError // message name → how it is refused
+	silent   bool
+	listener net.Listener
+	clients  map[*client]struct{}
+	serving  sync.WaitGroup
+}
+
+// New starts a server that ends with the test. Its socket is removed then.
+func New(t testing.TB) *Server {
+	t.Helper()
+	// Socket paths are short: not t.TempDir().
+	dir, err := os.MkdirTemp("", "vpptest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{
+		t: t, socket: filepath.Join(dir, "api.sock"), state: newState(),
+		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, clients: map[*client]struct{}{},
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Stop()
+		os.RemoveAll(dir)
+	})
+	return s
+}
+
+// Socket is the path of the API socket.
+func (s *Server) Socket() string { return s.socket }
+
+// Start starts VPP again after Stop, without any configuration.
+func (s *Server) Start() {
+	s.t.Helper()
+	l, err := net.Listen("unix", s.socket)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid := s.state.pid
+	s.state = newState()
+	s.state.pid = pid + 1
+	s.listener = l
+	s.serving.Go(func() { s.accept(l) })
+}
+
+// Stop is VPP's death: connections end, and its state is gone.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	if s.listener != nil {
+		s.listener.Close() // and removes the socket
+		s.listener = nil
+	}
+	s.mu.Unlock()
+	s.Disconnect()
+	s.serving.Wait()
+}
+
+// Restart is Stop and Start.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.Start()
+}
+
+// Disconnect ends all connections; the state stays.
+func (s *Server) Disconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.clients {
+		c.nc.Close()
+	}
+}
+
+// Refuse makes VPP refuse the request of that name with the code; 0: no longer.
+func (s *Server) Refuse(request string, code api.VPPApiError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[request] = code
+}
+
+// Silence makes VPP answer nothing until it is taken back.
+func (s *Server) Silence(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
+}
+
+// Without takes API modules away from clients that connect from now on, such as "acl" or
+// "nat44_ed": plugins that are not loaded.
+func (s *Server) Without(modules ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range modules {
+		s.lacking[m] = true
+	}
+}
+
+// OtherCRC makes VPP have another definition of a message, for clients that connect
+// from now on.
+func (s *Server) OtherCRC(message, crc string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.crcs[message] = crc
+}
+
+// Do changes the state behind the driver's back, or looks at it, by requests as handlers
+// get them. It returns the answers.
+func (s *Server) Do(req api.Message) (answers []api.Message) {
+	s.t.Helper()
+	h := handlers[req.GetMessageName()]
+	if h == nil {
+		s.t.Fatalf("vpptest does not know %s", req.GetMessageName())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h(&call{server: s, state: s.state, send: func(m api.Message) { answers = append(answers, m) }}, req)
+	return answers
+}
+
+func (s *Server) accept(l net.Listener) {
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c := &client{server: s, nc: nc, w: bufio.NewWriter(nc), ids: map[string]uint16{}, messages: map[uint16]api.Message{}}
+		s.mu.Lock()
+		if s.listener != l {
+			s.mu.Unlock()
+			nc.Close()
+			return
+		}
+		s.clients[c] = struct{}{}
+		s.mu.Unlock()
+		s.serving.Go(func() {
+			c.serve()
+			nc.Close()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.clients, c)
+		})
+	}
+}
+
+// client is a connection.
+type client struct {
+	server   *Server
+	nc       net.Conn
+	w        *bufio.Writer
+	ids      map[string]uint16
+	messages map[uint16]api.Message
+	wants    map[string]bool // names of events
+}
+
+func (c *client) serve() {
+	r := bufio.NewReader(c.nc)
+	if data, err := vppapi.ReadFrame(r); err != nil || binary.BigEndian.Uint16(data) != sockclntCreateID || !c.open() {
+		return
+	}
+	for {
+		data, err := vppapi.ReadFrame(r)
+		if err != nil {
+			return
+		}
+		if !c.handle(data) {
+			return
+		}
+		if r.Buffered() == 0 {
+			c.server.mu.Lock()
+			err = c.w.Flush()
+			c.server.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// open sends the message table.
+func (c *client) open() bool {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply := &memclnt.SockclntCreateReply{Index: 1}
+	next := uint16(100)
+	for _, name := range slices.Sorted(maps.Keys(messages)) {
+		m := messages[name]
+		if s.lacking[moduleOf(m)] {
+			continue
+		}
+		crc := m.GetCrcString()
+		if other := s.crcs[name]; other != "" {
+			crc = other
+		}
+		c.ids[name], c.messages[next] = next, m
+		reply.MessageTable = append(reply.MessageTable, memclnt.MessageTableEntry{Index: next, Name: name + "_" + crc})
+		next++
+	}
+	reply.Count = uint16(len(reply.MessageTable))
+	body, err := reply.Marshal(nil)
+	if err != nil {
+		return false
+	}
+	data := append([]byte{0, sockclntCreateID + 1, 0, 0, 0, 0}, body...)
+	return vppapi.WriteFrame(c.w, data) == nil && c.w.Flush() == nil
+}
+
+// handle handles a request; false ends the connection.
+func (c *client) handle(data []byte) bool {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := c.messages[binary.BigEndian.Uint16(data)]
+	if known == nil || len(data) < 10 {
+		s.t.Errorf("vpptest: the client sent message %d, which it was not told of", binary.BigEndian.Uint16(data))
+		return false
+	}
+	req := newMessage(known)
+	if err := codec.DecodeMsg(data, req); err != nil {
+		s.t.Errorf("vpptest: decoding %s: %v", req.GetMessageName(), err)
+		return false
+	}
+	if s.silent {
+		return true
+	}
+	context := binary.BigEndian.Uint32(data[6:])
+	call := &call{server: s, state: s.state, client: c, send: func(m api.Message) { c.send(context, m) }}
+	h := handlers[req.GetMessageName()]
+	switch {
+	case s.refused[req.GetMessageName()] != 0:
+		call.refuse(req, s.refused[req.GetMessageName()])
+	case h == nil:
+		s.t.Errorf("vpptest does not know what to do with %s", req.GetMessageName())
+		return false
+	default:
+		h(call, req)
+	}
+	return true
+}
+
+func (c *client) send(context uint32, m api.Message) {
+	id, ok := c.ids[m.GetMessageName()]
+	if !ok {
+		c.server.t.Errorf("vpptest: %s is in no message table", m.GetMessageName())
+		return
+	}
+	data, err := codec.EncodeMsg(m, id)
+	if err != nil {
+		c.server.t.Errorf("vpptest: encoding %s: %v", m.GetMessageName(), err)
+		return
+	}
+	binary.BigEndian.PutUint32(data[2:], context)
+	_ = vppapi.WriteFrame(c.w, data)
+}
+
+// moduleOf returns the name of the API file of a message, such as "ip" or "acl".
+func moduleOf(m api.Message) string {
+	path := typeOf(m).PkgPath()
+	return path[strings.LastIndexByte(path, '/')+1:]
+}

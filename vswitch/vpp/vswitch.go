@@ -1,0 +1,72 @@
+package vpp
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/contiv/contiv/vswitch"
+)
+
+// Options of a VSwitch.
+type Options struct {
+	// Socket is the path of VPP's API socket; "": /run/vpp/api.sock.
+	Socket string
+	// Logger; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// DefaultSocket is where VPP listens for API clients if it is not told otherwise.
+const DefaultSocket = "/run/vpp/api.sock"
+
+// VSwitch is a VPP process as a vswitch, and the ones that follow it.
+type VSwitch struct {
+	log     *slog.Logger
+	session *session
+	ifs     *ifIndex
+
+	mu       sync.Mutex
+	watchers map[chan string]struct{} // told why everything may have changed
+
+	close sync.Once
+}
+
+var _ vswitch.VSwitch = (*VSwitch)(nil)
+
+// New connects to VPP; it waits for it until ctx ends. Close the VSwitch.
+func New(ctx context.Context, opts Options) (*VSwitch, error) {
+	v := &VSwitch{log: opts.Logger, watchers: map[chan string]struct{}{}}
+	if v.log == nil {
+		v.log = slog.Default()
+	}
+	if opts.Socket == "" {
+		opts.Socket = DefaultSocket
+	}
+	v.session = newSession(opts.Socket, v.log)
+	v.ifs = newIfIndex(v)
+	v.session.opened = v.opened
+	v.session.changed = v.everythingChanged
+	v.session.start()
+	if err := v.session.ready(ctx); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// opened prepares a new connection: what was known of VPP may not be true any more.
+func (v *VSwitch) opened(_ context.Context, _ *link) error {
+	v.ifs.forget()
+	return nil
+}
+
+// Close ends the connection; VPP goes on as it is configured.
+func (v *VSwitch) Close() error {
+	v.close.Do(v.session.close)
+	return nil
+}
+
+// Capabilities: VPP has a stack of its own, and tables.
+func (v *VSwitch) Capabilities() vswitch.Capabilities {
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: true}
+}
