@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open connects to a server of the test.
-func open(t testing.TB, s *vpptest.Server) *VSwitch {
+// open connects to a VPP of the test.
+func open(t testing.TB, s vpptest.VPP) *VSwitch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -38,6 +38,17 @@ func reasons(t testing.TB, v *VSwitch) <-chan string {
 		t.Fatal(err)
 	}
 	return got
+}
+
+func TestRealVPPIsTheOneWeKnow(t *testing.T) {
+	v := open(t, vpptest.NewProcess(t, "/proc/self/ns/net"))
+	l, err := v.use(core)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m, why := range l.lacks {
+		t.Errorf("%s: %v", m.name, why)
+	}
 }
 
 func TestEverythingMayHaveChangedAfterARestart(t *testing.T) {

@@ -1,0 +1,142 @@
+package vpptest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/startup"
+)
+
+// BinaryVariable is the environment variable with the path of VPP's program.
+const BinaryVariable = "VPP_BIN"
+
+// Process is a real VPP in a network namespace.
+type Process struct {
+	t      testing.TB
+	netns  string
+	binary string
+	config startup.Config
+	file   string
+	cmd    *exec.Cmd
+	output bytes.Buffer
+}
+
+// NewProcess starts a real VPP in a network namespace (a path), and skips the test if
+// there is none. It ends with the test.
+func NewProcess(t testing.TB, netns string) *Process {
+	t.Helper()
+	binary := os.Getenv(BinaryVariable)
+	if binary == "" {
+		t.Skip("needs VPP 25.10: make test-vpp " + BinaryVariable + "=/usr/bin/vpp")
+	}
+	dir, err := os.MkdirTemp("", "vpptest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{
+		t: t, netns: netns, binary: binary, file: filepath.Join(dir, "startup.conf"),
+		config: startup.Config{RuntimeDir: dir, PluginPath: PluginPath(binary), HeapMiB: 512, Buffers: 8192},
+	}
+	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Stop()
+		if t.Failed() {
+			t.Logf("VPP said:\n%s", p.output.String())
+		}
+		os.RemoveAll(dir)
+	})
+	p.Start()
+	return p
+}
+
+// PluginPath returns the directory of the plugins that belong to a binary which is not
+// installed, "" if VPP finds them itself.
+func PluginPath(binary string) string {
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(binary), "../lib/*/vpp_plugins"))
+	if len(found) == 0 || strings.HasPrefix(found[0], "/usr/lib") {
+		return ""
+	}
+	return found[0]
+}
+
+// Socket is the path of the API socket.
+func (p *Process) Socket() string { return p.config.APISocket() }
+
+// StatsSocket is the path of the socket of the stats segment.
+func (p *Process) StatsSocket() string { return p.config.StatsSocket() }
+
+// Start starts VPP again after Stop, without any configuration.
+func (p *Process) Start() {
+	p.t.Helper()
+	p.cmd = exec.Command("nsenter", "--net="+p.netns, p.binary, "-c", p.file)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.TryCLI("show version"); err != nil {
+		p.t.Fatalf("VPP does not start: %v\n%s", err, p.output.String())
+	}
+}
+
+// Stop kills VPP.
+func (p *Process) Stop() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+	os.Remove(p.config.CLISocket())
+	os.Remove(p.config.APISocket())
+}
+
+// Restart is Stop and Start.
+func (p *Process) Restart() {
+	p.t.Helper()
+	p.Stop()
+	p.Start()
+}
+
+// CLI runs a command of VPP's command line and returns what it prints.
+func (p *Process) CLI(command string) string {
+	p.t.Helper()
+	out, err := p.TryCLI(command)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+// TryCLI is CLI with an error. It waits until VPP listens.
+func (p *Process) TryCLI(command string) (string, error) {
+	vppctl := filepath.Join(filepath.Dir(p.binary), "vppctl")
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err = os.Stat(p.config.CLISocket()); err != nil {
+			continue
+		}
+		var out []byte
+		if out, err = exec.Command(vppctl, "-s", p.config.CLISocket(), command).CombinedOutput(); err == nil {
+			return string(out), nil
+		}
+	}
+	return "", fmt.Errorf("vppctl %s: %w", command, err)
+}
+
+// VPP is a Server or a Process.
+type VPP interface {
+	Socket() string
+	Start()
+	Stop()
+	Restart()
+}
+
+var _, _ VPP = (*Server)(nil), (*Process)(nil)
