@@ -66,14 +66,10 @@ func Dial(ctx context.Context, socket, client string) (*Conn, error) {
 
 // open registers the client and learns the numbers of the messages.
 func (c *Conn) open(r *bufio.Reader, client string) error {
-	// By the directions that GoVPP gives these two they have no client index.
-	msg, err := codec.EncodeMsg(&memclnt.SockclntCreate{Name: client}, sockclntCreateID)
+	request, err := codec.EncodeMsg(&memclnt.SockclntCreate{Name: client}, sockclntCreateID)
 	if err != nil {
 		return err
 	}
-	request := make([]byte, requestOffset+len(msg)-replyOffset)
-	copy(request, msg[:2])
-	copy(request[requestOffset:], msg[replyOffset:])
 	if err := WriteFrame(c.nc, request); err != nil {
 		return err
 	}
@@ -82,11 +78,8 @@ func (c *Conn) open(r *bufio.Reader, client string) error {
 		return err
 	}
 	var reply memclnt.SockclntCreateReply
-	if len(data) < replyOffset {
-		return errors.New("the answer is too short: this is not VPP's binary API")
-	}
-	if err := reply.Unmarshal(data[replyOffset:]); err != nil {
-		return err
+	if err := codec.DecodeMsg(data, &reply); err != nil {
+		return fmt.Errorf("the answer is not that of VPP's binary API: %w", err)
 	}
 	if reply.Response != 0 {
 		return fmt.Errorf("VPP refused the connection: %w", api.RetvalToVPPApiError(reply.Response))
@@ -240,7 +233,7 @@ func (c *Conn) read(r *bufio.Reader) {
 			c.end(fmt.Errorf("%w: %w", ErrClosed, err))
 			return
 		}
-		if len(data) < replyOffset {
+		if len(data) < 6 {
 			continue
 		}
 		id, request := binary.BigEndian.Uint16(data), binary.BigEndian.Uint32(data[2:])

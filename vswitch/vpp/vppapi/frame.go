@@ -9,11 +9,10 @@ import (
 // A message on the socket is a header of 16 bytes, of which only the length of what
 // follows counts (bytes 8 to 11, big endian), and the message itself: its number (2
 // bytes), then in requests the client's index (4) and the context (4), in replies and
-// events the context (4), then the fields.
+// events the context (4), then the fields. The first two messages have it the other way
+// around.
 const (
-	headerSize    = 16
-	requestOffset = 10
-	replyOffset   = 6
+	headerSize = 16
 	// largestFrame bounds what is read at once: more means that the other side speaks
 	// something else.
 	largestFrame = 64 << 20

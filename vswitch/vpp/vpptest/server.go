@@ -229,11 +229,11 @@ func (c *client) open() bool {
 		next++
 	}
 	reply.Count = uint16(len(reply.MessageTable))
-	body, err := reply.Marshal(nil)
+	data, err := codec.EncodeMsg(reply, sockclntCreateID+1)
 	if err != nil {
+		s.t.Errorf("vpptest: encoding the message table: %v", err)
 		return false
 	}
-	data := append([]byte{0, sockclntCreateID + 1, 0, 0, 0, 0}, body...)
 	return vppapi.WriteFrame(c.w, data) == nil && c.w.Flush() == nil
 }
 
