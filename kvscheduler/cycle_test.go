@@ -299,3 +299,77 @@ func TestUpdatedValueComesBackIfItsDeletionLeadsToWhatItNeeds(t *testing.T) {
 		t.Errorf("calls %q, there are %q", w.ops, content(w.exists))
 	}
 }
+
+// The members of a cycle that came first go again if a later one cannot come: they
+// need it. Both come once it can, or in order once it is no member any more.
+func TestCycleGoesAgainIfOneOfItsMembersFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fate  outcome
+		state pb.ValueState
+		again *spec // k/0
+		want  []string
+	}{
+		"fails, the same again":     {failsBefore, pb.ValueState_FAILED, &spec{Deps: []string{"k/1"}}, []string{"CREATE k/0", "CREATE k/1"}},
+		"fails, left behind":        {failsAfter, pb.ValueState_FAILED, &spec{Deps: []string{"k/1"}}, []string{"CREATE k/1"}},
+		"fails, then needs nothing": {failsBefore, pb.ValueState_FAILED, &spec{}, []string{"CREATE k/0", "CREATE k/1"}},
+		"is not supported":          {refuses, pb.ValueState_UNIMPLEMENTED, &spec{}, []string{"CREATE k/0", "CREATE k/1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w, commit := newWorld(t)
+			if err := commit(map[string]*spec{"k/0": {Deps: []string{"k/1"}}}); err != nil {
+				t.Fatal(err)
+			}
+			w.outcome = func(op, key string) outcome {
+				if op+" "+key == "CREATE k/0" {
+					return tc.fate
+				}
+				return succeeds
+			}
+			if err := commit(map[string]*spec{"k/1": {Deps: []string{"k/0"}}}); err == nil {
+				t.Fatal("no error")
+			}
+			if want := []string{"CREATE k/1", "CREATE k/0", "DELETE k/1"}; !slices.Equal(w.ops, want) {
+				t.Errorf("calls %q, want %q", w.ops, want)
+			}
+			wantState(t, s, "k/0", tc.state)
+			wantState(t, s, "k/1", pb.ValueState_PENDING, "0 k/0")
+			w.outcome, w.ops = nil, nil
+			if err := commit(map[string]*spec{"k/0": tc.again}); err != nil {
+				t.Error(err)
+			}
+			if !slices.Equal(w.ops, tc.want) {
+				t.Errorf("calls %q, want %q", w.ops, tc.want)
+			}
+			wantState(t, s, "k/0", pb.ValueState_CONFIGURED)
+			wantState(t, s, "k/1", pb.ValueState_CONFIGURED)
+		})
+	}
+}
+
+// That holds for members that need the failed one through others, too.
+func TestCycleGoesAgainIfTheThirdOfItsMembersFails(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/0": {Deps: []string{"k/2"}}, "r/0": {Deps: []string{"k/0"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "CREATE k/0" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/2": {Deps: []string{"r/0"}}}); err == nil {
+		t.Fatal("no error")
+	}
+	if want := []string{"CREATE k/2", "CREATE k/0", "DELETE k/2"}; !slices.Equal(w.ops, want) {
+		t.Errorf("calls %q, want %q", w.ops, want)
+	}
+	wantState(t, s, "k/2", pb.ValueState_PENDING, "0 r/0")
+	w.outcome = nil
+	if err := commit(map[string]*spec{"k/0": {}}); err != nil {
+		t.Error(err)
+	}
+	for _, key := range []string{"k/0", "r/0", "k/2"} {
+		wantState(t, s, key, pb.ValueState_CONFIGURED)
+	}
+}

@@ -99,6 +99,7 @@ func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool
 		if state == pb.ValueState_FAILED || state == pb.ValueState_RETRYING {
 			n.set(broken | unknown)
 		}
+		x.failedToCome(n)
 	case pb.TxnOperation_DELETE:
 		n.set(broken | unknown)
 	case pb.TxnOperation_UPDATE:
@@ -113,6 +114,27 @@ func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool
 	}
 	x.failed[n.baseKey()] = struct{}{}
 	return x.note(n.key, op, err)
+}
+
+// failedToCome has those looked at who may exist because n was about to, as members
+// of a cycle: what needs n, directly or through others that do not come either.
+func (x *exec) failedToCome(n *node) {
+	if len(n.deps) == 0 && n.base == "" {
+		return // in no cycle
+	}
+	seen := map[string]bool{n.key: true}
+	for queue := []string{n.key}; len(queue) > 0; queue = queue[1:] {
+		if !x.g.HasNeeders(queue[0]) {
+			continue
+		}
+		x.foundOut.lost = append(x.foundOut.lost, queue[0])
+		for _, key := range x.g.Needers(nil, queue[0]) {
+			if d := x.get(key); d != nil && d.have == nil && !seen[key] {
+				seen[key] = true
+				queue = append(queue, key)
+			}
+		}
+	}
 }
 
 // planRetry decides if the failed operation is repeated, and when.

@@ -46,6 +46,8 @@ const (
 	hangsBefore
 	hangsAfter
 	outcomes
+	// refuses as unsupported; random sequences do not.
+	refuses
 )
 
 func (sp spec) value() text {
@@ -135,6 +137,8 @@ func (w *world) operate(ctx context.Context, op, key string, effect func()) erro
 	switch o {
 	case failsBefore:
 		return errInjected
+	case refuses:
+		return fmt.Errorf("%w: injected", ErrUnsupported)
 	case panicsBefore:
 		panic(errInjected)
 	case hangsBefore:
