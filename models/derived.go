@@ -92,6 +92,21 @@ func BDInterfaceKey(bd, iface string) string { return "vpp/bd/" + bd + "/interfa
 // advertisements.
 func IP6NDKey(iface string) string { return vppIf + "ip6nd/" + iface }
 
+// LinkStatePrefix is common to the link states of an interface.
+func LinkStatePrefix(iface string) string { return vppIf + iface + "/link-state/" }
+
+// LinkStateKey is obtained for an interface while its link is up, or down.
+func LinkStateKey(iface string, up bool) string {
+	if up {
+		return LinkStatePrefix(iface) + "UP"
+	}
+	return LinkStatePrefix(iface) + "DOWN"
+}
+
+// InterfaceStatePrefix starts the keys, behind a NodePrefix, of the states of
+// interfaces; the logical name follows.
+const InterfaceStatePrefix = "vpp/status/v2/interface/"
+
 // RxModesKey is derived from an interface with modes of reception.
 func RxModesKey(iface string) string { return vppIf + iface + "/rx-modes" }
 

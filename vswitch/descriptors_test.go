@@ -265,4 +265,9 @@ func (noVSwitch) NAT() NAT               { return noNAT{} }
 func (noVSwitch) NAT66() NAT66           { return noNAT66{} }
 func (noVSwitch) ACLs() ACLs             { return noACLs{} }
 
+type noStates struct{ States }
+
+func (noStates) Watch(func(...*vpp_interfaces.InterfaceState)) {}
+func (noVSwitch) States() States                               { return noStates{} }
+
 func (noVSwitch) WatchLeases(func(string, *vpp_interfaces.DHCPLease)) {}

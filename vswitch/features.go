@@ -6,6 +6,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -22,6 +23,10 @@ type Features interface {
 	// destination; paths of the lowest preference that work share it by weight. If no
 	// path works, it is dropped. Create also changes the paths.
 	L3XConnects() Values[*vpp_l3.L3XConnect]
+
+	// WireGuardPeers are the peers of WireGuard interfaces, by interface and endpoint. A
+	// public key is that of one peer of its interface.
+	WireGuardPeers() Values[*vpp_wireguard.Peer]
 
 	// Lacks says, for people, what of the values of a descriptor without methods here
 	// the vswitch does not do, and what to use instead.

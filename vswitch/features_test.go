@@ -45,6 +45,8 @@ func TestFeatureValidation(t *testing.T) {
 
 func (noVSwitch) L3XConnects() Values[*vpp_l3.L3XConnect] { return noValues[*vpp_l3.L3XConnect]{} }
 
+func (noVSwitch) WireGuardPeers() Values[*vpp_wireguard.Peer] { return noValues[*vpp_wireguard.Peer]{} }
+
 func (noVSwitch) ProxyARP() ProxyARP { return noProxyARP{} }
 
 type noProxyARP struct{ ProxyARP }

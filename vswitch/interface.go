@@ -1,8 +1,11 @@
 package vswitch
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
@@ -17,7 +20,11 @@ import (
 //	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
 //	           ├─ has-IP-address            needs any address
 //	           ├─ dhcp-client/{name}        needs vrf/…; its lease is obtained, and derives an address
-//	           └─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
+//	           ├─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
+//	           ├─ vpp/bond/{name}/interface/{if}/   needs the interface
+//	           └─ ip6nd/{name}, rx-modes, rx-placement/…
+//
+// What state its link is in is obtained: link-state/UP or link-state/DOWN.
 func interfaceDescriptor(port Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
 	interfaces := allocatedInterfaces(alloc)
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta]{
@@ -60,29 +67,54 @@ func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Depe
 			return []kvscheduler.Dependency{{Label: "microservice-available", Key: "linux/microservice/" + label}}
 		}
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
-		return dependenciesOfTunnel(iface)
+		link := iface.GetVxlan()
+		return dependenciesOfTunnel("vxlan", isIPv6(link.GetSrcAddress()), link.GetMulticast(), map[string]uint32{
+			"vrf-table-for-vxlan-exists": iface.GetVrf(), "vrf-table-for-vxlan-gpe-exists": link.GetGpe().GetDecapVrfId(),
+		})
+	case vpp_interfaces.Interface_GTPU_TUNNEL:
+		link := iface.GetGtpu()
+		return dependenciesOfTunnel("gtpu", isIPv6(link.GetSrcAddr()), link.GetMulticast(), map[string]uint32{
+			"vrf-table-for-gtpu-exists": link.GetEncapVrfId(),
+		})
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		return dependenciesOfTunnel("ipip", isIPv6(iface.GetIpip().GetSrcAddr()), "", map[string]uint32{
+			"vrf-table-for-ipip-exists": iface.GetVrf(),
+		})
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		return dependenciesOfTunnel("gre", isIPv6(iface.GetGre().GetSrcAddr()), "", map[string]uint32{
+			"vrf-table-for-gre-exists": iface.GetGre().GetOuterFibId(),
+		})
 	case vpp_interfaces.Interface_SUB_INTERFACE:
 		return []kvscheduler.Dependency{{Label: "parent-interface-exists", Key: models.VPPInterfaceKey(iface.GetSub().GetParentName())}}
 	}
 	return nil
 }
 
-func dependenciesOfTunnel(iface *vpp_interfaces.Interface) (deps []kvscheduler.Dependency) {
-	link := iface.GetVxlan()
-	ipv6 := isIPv6(link.GetSrcAddress())
-	if link.GetMulticast() != "" {
+// dependenciesOfTunnel: a group is joined on an interface that has an address, and VRFs
+// other than 0, by label, have to exist.
+func dependenciesOfTunnel(kind string, ipv6 bool, multicast string, vrfs map[string]uint32) (deps []kvscheduler.Dependency) {
+	if multicast != "" {
 		deps = append(deps, kvscheduler.Dependency{
-			Label: "vxlan-multicast-interface-exists",
-			AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(link.GetMulticast())}},
+			Label: kind + "-multicast-interface-exists",
+			AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(multicast)}},
 		})
 	}
-	if iface.GetVrf() != 0 {
-		deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-for-vxlan-exists", Key: models.VRFTableKey(iface.GetVrf(), ipv6)})
-	}
-	if vrf := link.GetGpe().GetDecapVrfId(); vrf != 0 {
-		deps = append(deps, kvscheduler.Dependency{Label: "vrf-table-for-vxlan-gpe-exists", Key: models.VRFTableKey(vrf, ipv6)})
+	for _, label := range slices.Sorted(maps.Keys(vrfs)) {
+		if vrfs[label] != 0 {
+			deps = append(deps, kvscheduler.Dependency{Label: label, Key: models.VRFTableKey(vrfs[label], ipv6)})
+		}
 	}
 	return deps
+}
+
+// isTunnelInVRF tells the types whose packets are sent in the VRF of the interface,
+// which cannot change while it exists.
+func isTunnelInVRF(iface *vpp_interfaces.Interface) bool {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_VXLAN_TUNNEL, vpp_interfaces.Interface_GTPU_TUNNEL, vpp_interfaces.Interface_IPIP_TUNNEL:
+		return true
+	}
+	return false
 }
 
 func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
@@ -100,8 +132,8 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 		versions.V4 = true
 	}
 	hasAddress := len(derived) > 0
-	if !hasAddress && iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
-		ipv6 := isIPv6(iface.GetVxlan().GetSrcAddress())
+	if !hasAddress && isTunnelInVRF(iface) {
+		ipv6 := isIPv6(cmp.Or(iface.GetVxlan().GetSrcAddress(), iface.GetGtpu().GetSrcAddr(), iface.GetIpip().GetSrcAddr()))
 		versions = IPVersions{V4: !ipv6, V6: ipv6}
 	}
 

@@ -22,6 +22,7 @@ func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 		old.GetUnnumbered().GetInterfaceWithIp() == new.GetUnnumbered().GetInterfaceWithIp() &&
 		sameAddresses(old, new) &&
 		old.GetSetDhcpClient() == new.GetSetDhcpClient() &&
+		sameBondMembers(old.GetBond(), new.GetBond()) &&
 		sameLink(old, new)
 }
 
@@ -30,7 +31,7 @@ func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
 	switch {
 	case old.GetType() != new.GetType(), !sameLink(old, new):
 		return true
-	case new.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL:
+	case isTunnelInVRF(new):
 		return old.GetVrf() != new.GetVrf()
 	case new.GetType() == vpp_interfaces.Interface_AF_PACKET:
 		return new.GetPhysAddress() != "" && !sameMACText(old.GetPhysAddress(), new.GetPhysAddress())
@@ -62,6 +63,16 @@ func sameLink(old, new *vpp_interfaces.Interface) bool {
 			sameAddrText(a.GetSrcAddress(), b.GetSrcAddress()) &&
 			sameAddrText(a.GetDstAddress(), b.GetDstAddress()) &&
 			proto.Equal(a.GetGpe(), b.GetGpe())
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		a, b := old.GetGre(), new.GetGre()
+		return a.GetTunnelType() == b.GetTunnelType() && a.GetOuterFibId() == b.GetOuterFibId() && a.GetSessionId() == b.GetSessionId() &&
+			sameAddrText(a.GetSrcAddr(), b.GetSrcAddr()) && sameAddrText(a.GetDstAddr(), b.GetDstAddr())
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		a, b := old.GetIpip(), new.GetIpip()
+		return a.GetTunnelMode() == b.GetTunnelMode() &&
+			sameAddrText(a.GetSrcAddr(), b.GetSrcAddr()) && sameAddrText(a.GetDstAddr(), b.GetDstAddr())
+	case vpp_interfaces.Interface_BOND_INTERFACE:
+		return sameBond(old.GetBond(), new.GetBond())
 	}
 	strip := func(iface *vpp_interfaces.Interface) proto.Message {
 		return &vpp_interfaces.Interface{Link: iface.GetLink()}

@@ -14,16 +14,12 @@ import (
 // registerInterfaceOptions registers options of interfaces that some vswitches have
 // nothing for. They are values of their own, so that the interface works without.
 func registerInterfaceOptions(r *registrar, f Features) {
-	option[*vpp_interfaces.Interface_IP6ND](r, f, IP6NDDescriptor, kvscheduler.KeySpace{
-		Prefix: derivedPrefix, Match: isIP6NDKey, Example: models.IP6NDKey("if"),
-	})
 	option[*vpp_interfaces.Interface](r, f, RxModesDescriptor, kvscheduler.KeySpace{
 		Prefix: derivedPrefix, Match: isRxModesKey, Example: models.RxModesKey("if"),
 	})
 	option[*vpp_interfaces.Interface_RxPlacement](r, f, RxPlacementDescriptor, kvscheduler.KeySpace{
 		Prefix: derivedPrefix, Match: isRxPlacementKey, Example: models.RxPlacementKey("if", 0),
 	})
-	option[*vpp_interfaces.BondLink_BondedInterface](r, f, BondMemberDescriptor, kvscheduler.KeySpace{Prefix: "vpp/bond/"})
 }
 
 func option[V proto.Message](r *registrar, f Features, name string, keys kvscheduler.KeySpace) {
@@ -55,11 +51,6 @@ func optionsOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 	}
 	return derived
 }
-
-var ip6NDPrefix = models.IP6NDKey("")
-
-// isIP6NDKey: vpp/interface/ip6nd/{if}
-func isIP6NDKey(key string) bool { return isKeyOf(key, ip6NDPrefix) }
 
 // isRxModesKey: vpp/interface/{if}/rx-modes
 func isRxModesKey(key string) bool {

@@ -67,9 +67,9 @@ func TestLinkValidation(t *testing.T) {
 func TestKeysOfOptions(t *testing.T) {
 	matchers := map[string]func(string) bool{
 		"address": isAddressKey, "vrf": isVRFKey, "has address": isHasAddressKey, "unnumbered": isUnnumberedKey,
-		"client": isDHCPClientKey, "lease": isDHCPLeaseKey, "ip6nd": isIP6NDKey, "rx modes": isRxModesKey, "rx placement": isRxPlacementKey,
+		"client": isDHCPClientKey, "lease": isDHCPLeaseKey, "ip6nd": isIP6NDKey, "link state": isLinkStateKey, "rx modes": isRxModesKey, "rx placement": isRxPlacementKey,
 	}
-	for _, name := range []string{"if", "a/rx-modes", "a/rx-placement/queue/1", "ip6nd/x"} {
+	for _, name := range []string{"if", "a/rx-modes", "a/rx-placement/queue/1", "ip6nd/x", "a/link-state/UP"} {
 		for want, key := range map[string]string{
 			"unnumbered": models.UnnumberedInterfaceKey(name), "client": models.DHCPClientKey(name), "ip6nd": models.IP6NDKey(name),
 			"has address": models.VPPInterfaceHasAddressKey(name), "address": models.VPPInterfaceAddressKey(name, models.AddrStatic, "10.0.0.1/24"),
@@ -86,6 +86,7 @@ func TestKeysOfOptions(t *testing.T) {
 		}
 	}
 	for key, matches := range map[string]func(string) bool{
+		models.LinkStateKey("Gigabit0/8", true): isLinkStateKey, models.LinkStateKey("Gigabit0/8", false): isLinkStateKey,
 		models.RxModesKey("Gigabit0/8"): isRxModesKey, models.RxPlacementKey("Gigabit0/8", 3): isRxPlacementKey,
 	} {
 		if !matches(key) {

@@ -32,10 +32,8 @@ const (
 	FlowProbeFeatureDescriptor = "vpp-flowprobe-feature"
 
 	// Of values derived from interfaces.
-	IP6NDDescriptor       = "vpp-ip6nd"
 	RxModesDescriptor     = "vpp-interface-rx-mode"
 	RxPlacementDescriptor = "vpp-interface-rx-placement"
-	BondMemberDescriptor  = "bond-interface"
 )
 
 // registerLacking registers the models that some vswitches have nothing for. Their
@@ -57,7 +55,6 @@ func registerLacking(r *registrar, f Features) {
 	lacking(r, f, PuntExceptionDescriptor, models.PuntException, validateException)
 	lacking(r, f, STNDescriptor, models.STNRule, validateSTN)
 	lacking(r, f, DNSCacheDescriptor, models.DNSCache, validateDNSCache)
-	lacking(r, f, WireGuardPeerDescriptor, models.WireGuardPeer, validateWireGuardPeer)
 	lacking(r, f, IPFIXDescriptor, models.IPFIX, validateIPFIX)
 	lacking(r, f, FlowProbeParamsDescriptor, models.FlowProbeParams, validateFlowProbeParams)
 	lacking(r, f, FlowProbeFeatureDescriptor, models.FlowProbeFeature, validateFlowProbeFeature)

@@ -30,6 +30,8 @@ type VSwitch interface {
 	Features
 
 	Interfaces() Interfaces
+	// States are those of the interfaces, whatever was requested.
+	States() States
 	Bridges() Bridges
 	FIB() FIB
 	Routes() Routes
@@ -108,6 +110,18 @@ type Interfaces interface {
 	SetUnnumbered(ctx context.Context, iface, lender string) error
 	// UnsetUnnumbered ends that.
 	UnsetUnnumbered(ctx context.Context, iface string) error
+
+	// AddBondMember makes an existing interface carry frames of an existing bond, and
+	// nothing else.
+	AddBondMember(ctx context.Context, bond string, member *vpp_interfaces.BondLink_BondedInterface) error
+	// RemoveBondMember ends that: the interface is again what its own value says.
+	RemoveBondMember(ctx context.Context, bond string, member *vpp_interfaces.BondLink_BondedInterface) error
+
+	// SetIP6ND makes the interface configure itself as IPv6 routers advertise: with
+	// addresses, default routes, or both. It does not wait for that.
+	SetIP6ND(ctx context.Context, iface string, nd *vpp_interfaces.Interface_IP6ND) error
+	// UnsetIP6ND ends that.
+	UnsetIP6ND(ctx context.Context, iface string) error
 }
 
 // IPVersions is a set of IP versions.

@@ -18,6 +18,9 @@ const (
 	UnnumberedDescriptor   = "vpp-unnumbered-interface"
 	DHCPClientDescriptor   = "vpp-dhcp-client"
 	DHCPLeaseDescriptor    = "vpp-dhcp"
+	LinkStateDescriptor    = "vpp-interface-link-state"
+	IP6NDDescriptor        = "vpp-ip6nd"
+	BondMemberDescriptor   = "bond-interface"
 	BridgeDomainDescriptor = "vpp-bridge-domain"
 	BDInterfaceDescriptor  = "vpp-bd-interface"
 	FIBDescriptor          = "vpp-l2-fib"
@@ -50,6 +53,9 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, unnumberedDescriptor(vs.Interfaces()))
 	register(&r, dhcpClientDescriptor(vs.Interfaces()))
 	register(&r, dhcpLeaseDescriptor(vs.Interfaces()))
+	register(&r, linkStateDescriptor(vs.States()))
+	register(&r, bondMemberDescriptor(vs.Interfaces()))
+	register(&r, ip6NDDescriptor(vs.Interfaces()))
 	register(&r, bridgeDomainDescriptor(vs.Bridges()))
 	register(&r, bdInterfaceDescriptor(vs.Bridges()))
 	register(&r, fibDescriptor(vs.FIB()))
@@ -73,6 +79,7 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, aclInterfaceDescriptor(vs.ACLs()))
 	if r.err == nil {
 		vs.WatchLeases(notifyLeases(s))
+		vs.States().Watch(notifyLinkStates(s))
 	}
 	return r.err
 }

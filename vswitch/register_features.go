@@ -15,5 +15,6 @@ func registerFeatures(r *registrar, f Features) {
 	register(r, proxyARPDescriptor(f.ProxyARP()))
 	register(r, proxyARPInterfaceDescriptor(f.ProxyARP()))
 	register(r, l3xconnectDescriptor(f.L3XConnects()))
+	register(r, wireGuardPeerDescriptor(f.WireGuardPeers()))
 	registerLacking(r, f)
 }

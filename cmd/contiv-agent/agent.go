@@ -117,7 +117,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	services := service.New(service.Capabilities{HostStackShared: capabilities.HostStackShared, IPv6NAT: vs.Capabilities().IPv6NAT}, contivConf, ipNet, log)
 	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services)
 	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs), ipNet, log))
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs.States()), ipNet, log))
 	}
 
 	// What the agent serves.

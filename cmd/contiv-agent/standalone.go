@@ -48,7 +48,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		Log:       log,
 	})
 	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs), noPods{}, log))
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), noPods{}, log))
 	}
 	db, err := openDatabase(o, controllerConfig, loop, sb, log)
 	if err != nil {

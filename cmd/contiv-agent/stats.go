@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
+
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/statscollector"
-	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/contiv/contiv/vswitch"
 )
 
 // noPods is for nodes that have none.
@@ -11,18 +13,22 @@ type noPods struct{}
 
 func (noPods) PodInterfaces() map[string]podmanager.PodID { return nil }
 
-// interfaceStats gives statscollector what the kernel has counted.
-func interfaceStats(vs *kernel.VSwitch) statscollector.Source {
+// interfaceStats gives statscollector what the vswitch has counted.
+func interfaceStats(states vswitch.States) statscollector.Source {
 	return func() ([]statscollector.Stats, error) {
-		all, err := vs.InterfaceStats()
-		result := make([]statscollector.Stats, len(all))
-		for i, s := range all {
-			result[i] = statscollector.Stats{Interface: s.Name, Counters: map[statscollector.Metric]uint64{
-				statscollector.InPackets: s.InPackets, statscollector.OutPackets: s.OutPackets,
-				statscollector.InBytes: s.InBytes, statscollector.OutBytes: s.OutBytes,
-				statscollector.InErrorPackets: s.InErrors, statscollector.OutErrorPackets: s.OutErrors,
-				statscollector.DropPackets: s.Drops, statscollector.InMissPackets: s.Missed,
-			}}
+		all, err := states.List(context.Background())
+		var result []statscollector.Stats
+		for _, state := range all {
+			s := state.GetStatistics()
+			if s == nil {
+				continue
+			}
+			result = append(result, statscollector.Stats{Interface: state.GetName(), Counters: map[statscollector.Metric]uint64{
+				statscollector.InPackets: s.GetInPackets(), statscollector.OutPackets: s.GetOutPackets(),
+				statscollector.InBytes: s.GetInBytes(), statscollector.OutBytes: s.GetOutBytes(),
+				statscollector.InErrorPackets: s.GetInErrorPackets(), statscollector.OutErrorPackets: s.GetOutErrorPackets(),
+				statscollector.DropPackets: s.GetDropPackets(), statscollector.InMissPackets: s.GetInMissPackets(),
+			}})
 		}
 		return result, err
 	}

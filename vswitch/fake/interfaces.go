@@ -19,6 +19,7 @@ func (p interfaces) Create(ctx context.Context, value *vpp_interfaces.Interface)
 		name := value.GetName()
 		if i := n.ifaces[name]; i != nil {
 			i.set(value)
+			n.reportState(name)
 			return nil
 		}
 		switch value.GetType() {
@@ -34,6 +35,7 @@ func (p interfaces) Create(ctx context.Context, value *vpp_interfaces.Interface)
 		default:
 			return vswitch.Unsupported("interfaces of type %v: the fake vswitch does not know what they do to packets", value.GetType())
 		}
+		n.reportState(name)
 		return nil
 	})
 }
@@ -75,6 +77,7 @@ func (p interfaces) Update(ctx context.Context, _, value *vpp_interfaces.Interfa
 			return fmt.Errorf("update interface %s: %w", value.GetName(), err)
 		}
 		i.set(value)
+		n.reportState(value.GetName())
 		return nil
 	})
 }

@@ -77,6 +77,8 @@ type iface struct {
 	// dhcp: an address is obtained by DHCP; lease is what there is.
 	dhcp  bool
 	lease *vpp_interfaces.DHCPLease
+	// unplugged: the link is down, however enabled.
+	unplugged bool
 }
 
 func newIface(v *vpp_interfaces.Interface) *iface {
@@ -200,6 +202,7 @@ func (n *Node) removeInterface(name string) {
 		return
 	}
 	delete(n.ifaces, name)
+	n.reportState(name)
 	n.acl.forget(name)
 	for addr, ours := range i.addrs {
 		if ours {

@@ -21,7 +21,9 @@ type VSwitch struct {
 	n        *Node
 	closed   bool
 	watchers []*watcher
-	leases   []func(string, *vpp_interfaces.DHCPLease) // observers
+	// Observers.
+	leases []func(string, *vpp_interfaces.DHCPLease)
+	states []func(...*vpp_interfaces.InterfaceState)
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)

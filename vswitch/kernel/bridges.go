@@ -197,6 +197,9 @@ func (v bridges) bind(bd string, iface *vpp_l2.BridgeDomain_Interface) error {
 	if iface.GetSplitHorizonGroup() > 1 {
 		return vswitch.Unsupported("split horizon group %d: the Linux kernel has only groups 0 and 1", iface.GetSplitHorizonGroup())
 	}
+	if err := bridgeable(v.reg.iface(iface.GetName())); err != nil {
+		return err
+	}
 	bridge, err := v.bridge(bd)
 	if err != nil {
 		return err

@@ -63,6 +63,9 @@ func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inven
 		}
 		inv.addAddresses(addrs)
 	}
+	if v.readIP6ND(inv) != nil {
+		return nil
+	}
 	for _, index := range lenders {
 		delete(inv.byIndex, index) // asked for its addresses only
 	}

@@ -32,13 +32,16 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 		err = v.createLoopback(iface)
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		err = v.createTunnel(iface)
-	default:
+	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
 		err = v.adopt(iface)
+	default:
+		err = v.createKind(iface)
 	}
 	if err != nil {
 		v.reg.remove(iface)
 		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
 	}
+	v.reportInterface(iface)
 	return nil
 }
 
@@ -54,8 +57,6 @@ func supported(iface *vpp_interfaces.Interface) error {
 		}
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		switch link := iface.GetVxlan(); {
-		case link.GetMulticast() != "":
-			return vswitch.Unsupported("vxlan.multicast: use one tunnel for each peer")
 		case link.GetGpe() != nil:
 			return vswitch.Unsupported("vxlan.gpe: use plain VXLAN")
 		case !iface.GetEnabled():
@@ -63,7 +64,12 @@ func supported(iface *vpp_interfaces.Interface) error {
 		}
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
 	default:
-		return vswitch.Unsupported("interfaces of type %v: %s", iface.GetType(), lackedTypes[iface.GetType()])
+		if kind, _ := deviceKind(iface); kind == "" {
+			return vswitch.Unsupported("interfaces of type %v: %s", iface.GetType(), lackedTypes[iface.GetType()])
+		}
+		if err := supportedKind(iface); err != nil {
+			return err
+		}
 	}
 	switch {
 	case iface.GetVrf() != 0:
@@ -80,6 +86,7 @@ func (v interfaces) Update(_ context.Context, old, new *vpp_interfaces.Interface
 	if new.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
 		return v.createTunnel(new)
 	}
+	defer v.reportInterface(new)
 	err := v.withDevice(new.GetName(), func(index int) error {
 		link, err := v.nl.LinkByIndex(index)
 		if err != nil {
@@ -104,7 +111,7 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 	if mtu := iface.GetMtu(); mtu != 0 && int(mtu) != attrs.MTU {
 		c.mtu = mtu
 	}
-	if mac := parseMAC(iface.GetPhysAddress()); mac != nil && mac.String() != attrs.HardwareAddr.String() {
+	if mac := parseMAC(iface.GetPhysAddress()); mac != nil && mac.String() != hardwareAddr(attrs) {
 		c.mac = mac
 	}
 	if !c.up && !c.down && c.mtu == 0 && c.mac == nil {
@@ -132,19 +139,20 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 		switch iface.GetType() {
 		case vpp_interfaces.Interface_VXLAN_TUNNEL:
 			return v.deleteTunnel(iface)
-		case vpp_interfaces.Interface_TAP, vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-			return v.deleteDevice(iface.GetName())
+		case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+			return nil
 		}
-		return nil
+		return v.deleteDevice(iface.GetName())
 	})
 	if err != nil {
 		return fmt.Errorf("deleting interface %q: %w", iface.GetName(), err)
 	}
 	v.dev.forget(iface.GetName())
+	v.reportGone(iface.GetName())
 	return nil
 }
 
-// deleteDevice removes the veth pair behind a logical name.
+// deleteDevice removes the device that we made behind a logical name.
 func (v interfaces) deleteDevice(logical string) error {
 	index, ok := v.dev.get(logical)
 	v.dev.forget(logical)

@@ -10,6 +10,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/vishvananda/netlink"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
 // inventory is what the interfaces of the vswitch are read from.
@@ -18,6 +19,10 @@ type inventory struct {
 	addrs    map[int][]address
 	tunnels  []netlink.Neigh
 	expected map[string]*vpp_interfaces.Interface
+	// wireGuard reads the keys of a device.
+	wireGuard func(device string) (*wgtypes.Device, error)
+	// ip6nd: devices that follow router advertisements, by index.
+	ip6nd map[int]*vpp_interfaces.Interface_IP6ND
 	// clients: interfaces with a DHCP client that runs.
 	clients map[string]bool
 	// hostSides: devices taken as AF_PACKET interfaces, by index.
@@ -68,6 +73,9 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 		return nil, fmt.Errorf("reading addresses: %w", err)
 	}
 	inv.addAddresses(addrs)
+	if err := v.readIP6ND(inv); err != nil {
+		return nil, err
+	}
 	for _, link := range devs.byIndex {
 		if _, ok := parseVXLANAlias(link.Attrs().Alias); ok {
 			inv.tunnels, err = v.fdb(0)
@@ -79,7 +87,7 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 
 func (v *VSwitch) newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventory {
 	inv := &inventory{
-		devices: devs, clients: v.dhcp.running(), addrs: map[int][]address{},
+		devices: devs, wireGuard: v.wireGuardDevice, clients: v.dhcp.running(), addrs: map[int][]address{},
 		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
 	}
 	for _, iface := range expected {
@@ -104,7 +112,7 @@ func (inv *inventory) nameOf(index int) (string, bool) {
 	return inv.logical(index)
 }
 
-// listMade returns TAPs and loopbacks, and what was left half-made.
+// listMade returns the interfaces with devices of their own, and what was left half-made.
 func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) {
 	parked := map[string]bool{}
 	for _, link := range inv.byIndex {
@@ -124,10 +132,13 @@ func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) 
 			continue
 		}
 		iface := inv.describe(name, link)
-		iface.Type = vpp_interfaces.Interface_TAP
-		if parked[name] {
+		switch {
+		case inv.describeKind(iface, link, inv.expected[name]):
+			v.bindMembers(iface)
+		case parked[name]:
 			iface.Type = vpp_interfaces.Interface_SOFTWARE_LOOPBACK
-		} else {
+		default:
+			iface.Type = vpp_interfaces.Interface_TAP
 			iface.Link = &vpp_interfaces.Interface_Tap{Tap: v.tapLink(inv.expected[name], link)}
 		}
 		list = append(list, iface)
@@ -141,8 +152,8 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 	expected := inv.expected[name]
 	iface := &vpp_interfaces.Interface{
 		Name: name, Enabled: attrs.Flags&net.FlagUp != 0,
-		PhysAddress: attrs.HardwareAddr.String(), Mtu: uint32(attrs.MTU),
-		SetDhcpClient: inv.clients[name],
+		PhysAddress: hardwareAddr(attrs), Mtu: uint32(attrs.MTU),
+		SetDhcpClient: inv.clients[name], Ip6Nd: inv.ip6nd[attrs.Index],
 	}
 	wanted := addressTexts(expected)
 	var borrowed []netip.Addr
@@ -213,8 +224,12 @@ func (v interfaces) listTunnels(inv *inventory) (list []*vpp_interfaces.Interfac
 			continue
 		}
 		up := link.Attrs().Flags&net.FlagUp != 0
+		multicast := ""
+		if group := groupOf(link); group != nil {
+			multicast, _ = inv.nameOf(group.via)
+		}
 		if len(peers[link.Attrs().Index]) == 0 {
-			list = append(list, describeTunnel(unknownPrefix+link.Attrs().Name, tunnel{vxlanID: id}, up))
+			list = append(list, describeTunnel(unknownPrefix+link.Attrs().Name, tunnel{vxlanID: id}, multicast, up))
 		}
 		for _, dst := range peers[link.Attrs().Index] {
 			t := tunnel{id, dst}
@@ -222,14 +237,14 @@ func (v interfaces) listTunnels(inv *inventory) (list []*vpp_interfaces.Interfac
 			if expected := names[t]; expected != nil {
 				name = expected.GetName()
 			}
-			list = append(list, describeTunnel(name, t, up))
+			list = append(list, describeTunnel(name, t, multicast, up))
 		}
 	}
 	return list
 }
 
-func describeTunnel(name string, t tunnel, up bool) *vpp_interfaces.Interface {
-	link := &vpp_interfaces.VxlanLink{SrcAddress: t.src.String(), Vni: t.vni}
+func describeTunnel(name string, t tunnel, multicast string, up bool) *vpp_interfaces.Interface {
+	link := &vpp_interfaces.VxlanLink{SrcAddress: t.src.String(), Vni: t.vni, Multicast: multicast}
 	if t.dst.IsValid() {
 		link.DstAddress = t.dst.String()
 	}

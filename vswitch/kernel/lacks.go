@@ -19,14 +19,10 @@ var lacks = map[string]string{
 	vswitch.PuntExceptionDescriptor: "punting of dropped packets: count or log them with nftables on the host",
 	vswitch.STNDescriptor:           "STN rules: this vswitch is the network stack of the host, which gets the packets for its addresses anyway: leave the rule out",
 	vswitch.DNSCacheDescriptor:      "a DNS cache: run one on the host, such as dnsmasq",
-	vswitch.WireGuardPeerDescriptor: "WireGuard: configure it with `wg` on the host, and use the device as interface of type DPDK",
 	vswitch.IPFIXDescriptor:         ipfix, vswitch.FlowProbeParamsDescriptor: ipfix, vswitch.FlowProbeFeatureDescriptor: ipfix,
 
-	vswitch.IP6NDDescriptor: "ip6_nd: set the sysctls net.ipv6.conf.<device>.accept_ra (2), autoconf and accept_ra_defrtr on the host, " +
-		"or leave ip6_nd out",
 	vswitch.RxModesDescriptor:     "rx_modes: the Linux kernel switches between interrupts and polling itself (NAPI): leave them out",
 	vswitch.RxPlacementDescriptor: "rx_placements: the Linux kernel places its queues as irqbalance or /proc/irq says: leave them out",
-	vswitch.BondMemberDescriptor:  "bonds: make the bond on the host, and use it as interface of type DPDK with the name of the device",
 }
 
 const (
@@ -42,11 +38,6 @@ func (v *VSwitch) Lacks(descriptor string) string { return lacks[descriptor] }
 // lackedTypes are the types of interfaces that the kernel vswitch does not make.
 var lackedTypes = map[vpp_interfaces.Interface_Type]string{
 	vpp_interfaces.Interface_MEMIF:             "shared memory belongs to VPP: use a TAP",
-	vpp_interfaces.Interface_SUB_INTERFACE:     "make the device on the host (`ip link add link <parent> name <name> type vlan id <tag>`), " + asDPDK,
-	vpp_interfaces.Interface_BOND_INTERFACE:    "make the device on the host (`ip link add name <name> type bond`), " + asDPDK,
-	vpp_interfaces.Interface_GRE_TUNNEL:        "use a VXLAN tunnel; or make the device on the host (`ip tunnel add <name> mode gre`), " + asDPDK,
-	vpp_interfaces.Interface_IPIP_TUNNEL:       "use a VXLAN tunnel; or make the device on the host (`ip tunnel add <name> mode ipip`), " + asDPDK,
-	vpp_interfaces.Interface_WIREGUARD_TUNNEL:  "make the device on the host (`ip link add name <name> type wireguard`), " + asDPDK,
 	vpp_interfaces.Interface_IPSEC_TUNNEL:      "make the device on the host (`ip link add name <name> type xfrm`), " + asDPDK,
 	vpp_interfaces.Interface_GTPU_TUNNEL:       "use a VXLAN tunnel",
 	vpp_interfaces.Interface_VMXNET3_INTERFACE: "the NIC is served by the host: use its device as an interface of type DPDK",

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
@@ -12,6 +13,7 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
@@ -28,7 +30,8 @@ type registry struct {
 	// interface still has them: it is about to change or go. The zero prefix stands
 	// for those borrowed.
 	withdrawn map[string]map[netip.Prefix]bool
-	// bound are the bridge domains of the interfaces that are in one.
+	// bound are the bridge domains of the interfaces that are in one, and the bonds of
+	// their members, with bondMark before the name.
 	bound map[string]string
 }
 
@@ -120,6 +123,13 @@ func (r *registry) isBound(iface, bd string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.bound[iface] == bd
+}
+
+// isMember tells if the interface is in a bond.
+func (r *registry) isMember(iface string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return strings.HasPrefix(r.bound[iface], bondMark)
 }
 
 // assigned returns the addresses that an interface should have now, and if it
@@ -232,16 +242,24 @@ func interfacesOf(v proto.Message) []string {
 	}
 	switch v := v.(type) {
 	case *vpp_interfaces.Interface:
-		if lender := v.GetUnnumbered().GetInterfaceWithIp(); lender != "" {
-			return []string{v.GetName(), lender}
+		names := []string{v.GetName()}
+		for _, other := range []string{v.GetUnnumbered().GetInterfaceWithIp(), v.GetSub().GetParentName(), v.GetVxlan().GetMulticast()} {
+			if other != "" {
+				names = append(names, other)
+			}
 		}
-		return []string{v.GetName()}
+		for _, member := range v.GetBond().GetBondedInterfaces() {
+			names = append(names, member.GetName())
+		}
+		return names
 	case *vpp_l2.BridgeDomain:
 		names := make([]string, len(v.GetInterfaces()))
 		for i, iface := range v.GetInterfaces() {
 			names[i] = iface.GetName()
 		}
 		return names
+	case *vpp_wireguard.Peer:
+		return []string{v.GetWgIfName()}
 	case *vpp_l2.FIBEntry:
 		return []string{v.GetOutgoingInterface()}
 	case *vpp_l3.Route:

@@ -34,6 +34,7 @@ type VSwitch struct {
 	strictRPFilter bool
 	receiveBuffer  int
 	dhcp           *dhcpClients
+	reports        stateReports
 	marks          bool // the kernel stores the protocol of addresses
 
 	watchers sync.WaitGroup

@@ -14,6 +14,9 @@ import (
 // entry for the all-zero MAC on it: where frames for unknown MACs are copied to.
 // So all tunnels of a device are in the same bridge domain, if in any, and none
 // forwards to another: split horizon comes for free.
+//
+// A tunnel to a multicast group has a device for itself, which joins the group: for the
+// kernel, the group is what the device was made with.
 
 const vxlanPort = 4789
 
@@ -39,9 +42,17 @@ func (v interfaces) createTunnel(iface *vpp_interfaces.Interface) error {
 			return fmt.Errorf("tunnel %q has the same addresses and VNI", other.GetName())
 		}
 	}
-	link, err := v.ensureVXLAN(id.vxlanID)
-	if err != nil {
-		return err
+	var group *multicastGroup
+	if name := iface.GetVxlan().GetMulticast(); name != "" {
+		via, err := v.link(name)
+		if err != nil {
+			return fmt.Errorf("interface of the multicast group: %w", err)
+		}
+		group = &multicastGroup{id.dst, via.Attrs().Index}
+	}
+	link, err := v.ensureVXLAN(id.vxlanID, group)
+	if err != nil || group != nil {
+		return err // the kernel adds the entry of a group itself
 	}
 	if err := v.nl.NeighAppend(tunnelEntry(link, id.dst)); err != nil && !exists(err) {
 		return fmt.Errorf("adding peer %s to device %s: %w", id.dst, link.Attrs().Name, err)
@@ -70,13 +81,32 @@ func (v *VSwitch) vxlanDevice(id vxlanID) (netlink.Link, error) {
 	return link, nil
 }
 
-func (v interfaces) ensureVXLAN(id vxlanID) (netlink.Link, error) {
+// multicastGroup is a group and the index of the device that it is reached by.
+type multicastGroup struct {
+	addr netip.Addr
+	via  int
+}
+
+// groupOf returns the group that a VXLAN device was made for, nil if for none.
+func groupOf(link netlink.Link) *multicastGroup {
+	vxlan, ok := link.(*netlink.Vxlan)
+	if !ok || vxlan.Group == nil || !addrOf(vxlan.Group).IsMulticast() {
+		return nil
+	}
+	return &multicastGroup{addrOf(vxlan.Group), vxlan.VtepDevIndex}
+}
+
+// ensureVXLAN returns the device, made for the group if that is not nil.
+func (v interfaces) ensureVXLAN(id vxlanID, group *multicastGroup) (netlink.Link, error) {
 	link, err := v.vxlanDevice(id)
 	if err != nil {
 		return nil, err
 	}
 	if link == nil {
-		return v.addVXLAN(id)
+		return v.addVXLAN(id, group)
+	}
+	if have := groupOf(link); (have == nil) != (group == nil) || have != nil && *have != *group {
+		return nil, fmt.Errorf("a tunnel to a multicast group shares source %s and VNI %d with no other tunnel: give one of them another VNI", id.src, id.vni)
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		err = v.raw.setLink(link.Attrs().Index, linkChange{up: true})
@@ -84,11 +114,14 @@ func (v interfaces) ensureVXLAN(id vxlanID) (netlink.Link, error) {
 	return link, err
 }
 
-func (v interfaces) addVXLAN(id vxlanID) (netlink.Link, error) {
+func (v interfaces) addVXLAN(id vxlanID, group *multicastGroup) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = vxlanDeviceName(id)
 	attrs.Group = deviceGroup
 	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(id.vni), SrcAddr: id.src.AsSlice(), Port: vxlanPort}
+	if group != nil {
+		vxlan.Group, vxlan.VtepDevIndex = group.addr.AsSlice(), group.via
+	}
 	err := v.nl.LinkAdd(vxlan)
 	if exists(err) {
 		if _, lookupErr := v.linkNamed(attrs.Name); isGone(lookupErr) {

@@ -196,6 +196,7 @@ func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report fun
 			}
 		}
 		v.checkSuspicions(b)
+		v.reportDevices(slices.Collect(maps.Keys(b.links))...)
 		if len(b.keys) == 0 {
 			continue
 		}

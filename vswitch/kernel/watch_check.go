@@ -63,14 +63,15 @@ func (v *VSwitch) checkLink(b *batch, index int) {
 	if iface == nil {
 		return
 	}
+	v.checkMember(b, iface.GetName(), attrs)
 	var wrong string
 	switch {
 	case up != iface.GetEnabled() && (isOurs(link) || !up):
 		wrong = "is " + map[bool]string{true: "up", false: "down"}[up]
 	case iface.GetMtu() != 0 && int(iface.GetMtu()) != attrs.MTU && iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL:
 		wrong = fmt.Sprintf("has MTU %d", attrs.MTU)
-	case iface.GetPhysAddress() != "" && parseMAC(iface.GetPhysAddress()).String() != attrs.HardwareAddr.String():
-		wrong = "has MAC " + attrs.HardwareAddr.String()
+	case iface.GetPhysAddress() != "" && parseMAC(iface.GetPhysAddress()).String() != hardwareAddr(attrs):
+		wrong = "has MAC " + hardwareAddr(attrs)
 	default:
 		return
 	}

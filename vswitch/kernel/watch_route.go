@@ -60,13 +60,16 @@ func (v *VSwitch) noticeLink(m syscall.NetlinkMessage, send func(notice)) {
 		return // we deleted it, and may have made another one since
 	}
 	if m.Header.Type == unix.RTM_DELLINK {
+		for _, state := range v.statesOf(link, noSettings) {
+			v.reportGone(state.GetName())
+		}
 		send(notice{reason: fmt.Sprintf("device %s was deleted", attrs.Name), keys: v.keysOfDevice(link)})
 		return
 	}
 	if len(v.keysOfDevice(link)) > 0 {
 		if wentDown(m.Data) {
 			// That takes the routes along, and the kernel does not say so.
-			if iface := v.reg.iface(v.logicalOf(link)); iface.GetEnabled() {
+			if iface := v.reg.iface(v.logicalOf(link)); iface.GetEnabled() && !v.reg.isMember(iface.GetName()) {
 				send(notice{reason: fmt.Sprintf("device %s went down", attrs.Name), keys: v.keysOfDevice(link)})
 			}
 		}

@@ -1,0 +1,73 @@
+package vswitch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+const bondMemberPrefix = "vpp/bond/"
+
+// bondMemberDescriptor handles vpp/bond/{bond}/interface/{if}/, derived from bonds.
+func bondMemberDescriptor(port Interfaces) kvscheduler.Descriptor[*vpp_interfaces.BondLink_BondedInterface, noMeta] {
+	return kvscheduler.Descriptor[*vpp_interfaces.BondLink_BondedInterface, noMeta]{
+		Name: BondMemberDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: bondMemberPrefix},
+		Create: func(ctx context.Context, key string, v *vpp_interfaces.BondLink_BondedInterface) (noMeta, error) {
+			bond, err := bondOfMemberKey(key, v)
+			if err != nil {
+				return noMeta{}, err
+			}
+			return noMeta{}, port.AddBondMember(ctx, bond, v)
+		},
+		Delete: func(ctx context.Context, key string, v *vpp_interfaces.BondLink_BondedInterface, _ noMeta) error {
+			bond, err := bondOfMemberKey(key, v)
+			if err != nil {
+				return err
+			}
+			return port.RemoveBondMember(ctx, bond, v)
+		},
+		Dependencies: func(_ string, v *vpp_interfaces.BondLink_BondedInterface) []kvscheduler.Dependency {
+			return []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(v.GetName())}}
+		},
+	}
+}
+
+func bondOfMemberKey(key string, v *vpp_interfaces.BondLink_BondedInterface) (string, error) {
+	bond, ok := strings.CutSuffix(strings.TrimPrefix(key, bondMemberPrefix), "/interface/"+v.GetName()+"/")
+	if !ok {
+		return "", fmt.Errorf("%q is no key of interface %q in a bond", key, v.GetName())
+	}
+	return bond, nil
+}
+
+// sameBond compares what can only be changed by making a new bond: all but its members.
+func sameBond(a, b *vpp_interfaces.BondLink) bool {
+	bare := func(bond *vpp_interfaces.BondLink) *vpp_interfaces.BondLink {
+		bond = proto.CloneOf(bond)
+		if bond != nil {
+			bond.BondedInterfaces = nil
+		}
+		return bond
+	}
+	return proto.Equal(bare(a), bare(b))
+}
+
+// sameBondMembers compares the members, in any order.
+func sameBondMembers(a, b *vpp_interfaces.BondLink) bool {
+	return sameParts(a.GetBondedInterfaces(), b.GetBondedInterfaces(), bondMemberOf)
+}
+
+type bondMember struct {
+	name              string
+	passive, longTime bool
+}
+
+func bondMemberOf(m *vpp_interfaces.BondLink_BondedInterface) bondMember {
+	return bondMember{m.GetName(), m.GetIsPassive(), m.GetIsLongTimeout()}
+}

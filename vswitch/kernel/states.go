@@ -1,0 +1,211 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// stateReports are who is told of states, and what they were told last.
+type stateReports struct {
+	mu        sync.Mutex
+	observers []func(...*vpp_interfaces.InterfaceState)
+	last      map[string]*vpp_interfaces.InterfaceState
+}
+
+func (v *VSwitch) States() vswitch.States { return states{v} }
+
+type states struct{ *VSwitch }
+
+func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) {
+	v.reports.mu.Lock()
+	defer v.reports.mu.Unlock()
+	v.reports.observers = append(v.reports.observers, report)
+}
+
+// List reads all devices in one go. Tunnels that share a device have no counters.
+func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) {
+	devs, err := v.devices()
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of the interfaces: %w", err)
+	}
+	var list []*vpp_interfaces.InterfaceState
+	err = v.describeStates(func(settings settingsReader) {
+		for _, link := range devs.byIndex {
+			for _, state := range v.statesOf(link, settings) {
+				state.Statistics = statistics(link)
+				if state.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+					state.Statistics = nil
+				}
+				list = append(list, state)
+			}
+		}
+	})
+	slices.SortFunc(list, func(a, b *vpp_interfaces.InterfaceState) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return list, err
+}
+
+// settingsReader reads speed and duplex of a device.
+type settingsReader func(device string) (uint64, vpp_interfaces.InterfaceState_Duplex)
+
+func noSettings(string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) { return }
+
+// describeStates calls fn with a reader for the namespace.
+func (v *VSwitch) describeStates(fn func(settingsReader)) error {
+	return v.ns.run(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("reading the speed of devices: %w", err)
+		}
+		defer unix.Close(fd)
+		fn(func(device string) (uint64, vpp_interfaces.InterfaceState_Duplex) { return linkSettings(fd, device) })
+		return nil
+	})
+}
+
+// statesOf returns the states of the interfaces that a device stands for: of none, one,
+// or all tunnels that share it.
+func (v *VSwitch) statesOf(link netlink.Link, settings settingsReader) (list []*vpp_interfaces.InterfaceState) {
+	attrs := link.Attrs()
+	var ifaces []*vpp_interfaces.Interface
+	if id, ok := parseVXLANAlias(attrs.Alias); ok {
+		ifaces = v.tunnels(func(t tunnel) bool { return t.vxlanID == id })
+	} else if iface := v.interfaceOf(link); iface != nil {
+		ifaces = append(ifaces, iface)
+	}
+	status := func(up bool) vpp_interfaces.InterfaceState_Status {
+		if up {
+			return vpp_interfaces.InterfaceState_UP
+		}
+		return vpp_interfaces.InterfaceState_DOWN
+	}
+	for _, iface := range ifaces {
+		state := &vpp_interfaces.InterfaceState{
+			Name: iface.GetName(), InternalName: attrs.Name, IfIndex: uint32(attrs.Index), Type: iface.GetType(),
+			AdminStatus: status(attrs.Flags&net.FlagUp != 0), OperStatus: status(attrs.RawFlags&unix.IFF_RUNNING != 0 && attrs.Flags&net.FlagUp != 0),
+			Mtu: uint32(attrs.MTU),
+		}
+		if len(attrs.HardwareAddr) == 6 {
+			state.PhysAddress = attrs.HardwareAddr.String()
+		}
+		state.Speed, state.Duplex = settings(attrs.Name)
+		list = append(list, state)
+	}
+	return list
+}
+
+// interfaceOf returns the interface in use that a device is, nil if it is none.
+func (v *VSwitch) interfaceOf(link netlink.Link) *vpp_interfaces.Interface {
+	if name, ok := strings.CutPrefix(link.Attrs().Alias, aliasInterface); ok {
+		return v.reg.iface(name)
+	}
+	if isOurs(link) {
+		return nil
+	}
+	name, ok := v.dev.name(link.Attrs().Index)
+	if !ok {
+		name = link.Attrs().Name
+	}
+	switch iface := v.reg.iface(name); iface.GetType() {
+	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+		return iface
+	}
+	return nil
+}
+
+func statistics(link netlink.Link) *vpp_interfaces.InterfaceState_Statistics {
+	s := link.Attrs().Statistics
+	if s == nil {
+		return nil
+	}
+	return &vpp_interfaces.InterfaceState_Statistics{
+		InPackets: s.RxPackets, InBytes: s.RxBytes, OutPackets: s.TxPackets, OutBytes: s.TxBytes,
+		DropPackets: s.RxDropped + s.TxDropped, InMissPackets: s.RxMissedErrors,
+		InErrorPackets: s.RxErrors, OutErrorPackets: s.TxErrors,
+	}
+}
+
+// reportDevices tells the observers of the devices whose state they do not know. A
+// device that is gone has an event of its own.
+func (v *VSwitch) reportDevices(indexes ...int) {
+	if len(indexes) == 0 || !v.reports.wanted() {
+		return
+	}
+	var found []*vpp_interfaces.InterfaceState
+	err := v.describeStates(func(settings settingsReader) {
+		for _, index := range indexes {
+			if link, err := v.nl.LinkByIndex(index); err == nil {
+				found = append(found, v.statesOf(link, settings)...)
+			}
+		}
+	})
+	if err != nil {
+		v.log.Warn("States of interfaces are not reported", "error", err)
+	}
+	v.reports.tell(found)
+}
+
+// reportInterface tells of an interface that was made or changed.
+func (v *VSwitch) reportInterface(iface *vpp_interfaces.Interface) {
+	if !v.reports.wanted() {
+		return
+	}
+	link, err := v.portOf(iface.GetName())
+	if iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL {
+		link, err = v.link(iface.GetName())
+	}
+	if err == nil {
+		v.reportDevices(link.Attrs().Index)
+	}
+}
+
+// reportGone tells of interfaces that are not there any more.
+func (v *VSwitch) reportGone(names ...string) {
+	var gone []*vpp_interfaces.InterfaceState
+	for _, name := range names {
+		gone = append(gone, &vpp_interfaces.InterfaceState{
+			Name: name, AdminStatus: vpp_interfaces.InterfaceState_DELETED, OperStatus: vpp_interfaces.InterfaceState_DELETED,
+		})
+	}
+	v.reports.tell(gone)
+}
+
+func (r *stateReports) wanted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.observers) > 0
+}
+
+// tell reports what is new.
+func (r *stateReports) tell(found []*vpp_interfaces.InterfaceState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[string]*vpp_interfaces.InterfaceState{}
+	}
+	found = slices.DeleteFunc(found, func(s *vpp_interfaces.InterfaceState) bool {
+		was := r.last[s.GetName()]
+		gone := s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED
+		if gone {
+			delete(r.last, s.GetName())
+			return was == nil
+		}
+		r.last[s.GetName()] = s
+		return proto.Equal(was, s)
+	})
+	if len(found) == 0 {
+		return
+	}
+	for _, report := range r.observers {
+		report(found...)
+	}
+}
