@@ -3,6 +3,7 @@ package vpp
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"github.com/contiv/contiv/vswitch"
@@ -12,6 +13,9 @@ import (
 type Options struct {
 	// Socket is the path of VPP's API socket; "": /run/vpp/api.sock.
 	Socket string
+	// StatsSocket is the path of the socket of VPP's statistics; "": stats.sock beside
+	// Socket.
+	StatsSocket string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -23,6 +27,7 @@ const DefaultSocket = "/run/vpp/api.sock"
 type VSwitch struct {
 	log     *slog.Logger
 	session *session
+	stats   statsSegment
 	ifs     *ifIndex
 
 	mu       sync.Mutex
@@ -42,6 +47,10 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 	if opts.Socket == "" {
 		opts.Socket = DefaultSocket
 	}
+	if opts.StatsSocket == "" {
+		opts.StatsSocket = filepath.Join(filepath.Dir(opts.Socket), "stats.sock")
+	}
+	v.stats.socket = opts.StatsSocket
 	v.session = newSession(opts.Socket, v.log)
 	v.ifs = newIfIndex(v)
 	v.session.opened = v.opened
@@ -57,12 +66,16 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // opened prepares a new connection: what was known of VPP may not be true any more.
 func (v *VSwitch) opened(_ context.Context, _ *link) error {
 	v.ifs.forget()
+	v.stats.forget()
 	return nil
 }
 
 // Close ends the connection; VPP goes on as it is configured.
 func (v *VSwitch) Close() error {
-	v.close.Do(v.session.close)
+	v.close.Do(func() {
+		v.session.close()
+		v.stats.forget()
+	})
 	return nil
 }
 

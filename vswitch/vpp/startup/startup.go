@@ -39,7 +39,7 @@ func (c Config) String() string {
 	}
 	section("unix", "nodaemon", "nobanner", "cli-no-pager", "cli-listen "+c.CLISocket(), "runtime-dir "+c.RuntimeDir, "poll-sleep-usec 100")
 	section("socksvr", "socket-name "+c.APISocket())
-	section("statseg", "socket-name "+c.StatsSocket(), "size 64M", "page-size default")
+	section("statseg", "socket-name "+c.StatsSocket(), "size 64M", "page-size default", "per-node-counters on")
 	section("api-segment", "prefix "+strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-"))
 	section("memory", fmt.Sprintf("main-heap-size %dM", c.HeapMiB), "main-heap-page-size default")
 	section("buffers", fmt.Sprintf("buffers-per-numa %d", c.Buffers), "page-size default")

@@ -5,6 +5,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 )
 
@@ -137,5 +138,10 @@ func init() {
 	on(func(_ *call, _ *vpe.ShowVersion, reply *vpe.ShowVersionReply) api.VPPApiError {
 		reply.Program, reply.Version = "vpe", "25.10-vpptest"
 		return 0
+	})
+	// There is no command line: commands are unknown, which VPP says in words.
+	on(func(_ *call, req *vlib.CliInband, reply *vlib.CliInbandReply) api.VPPApiError {
+		reply.Reply = "unknown input `" + req.Cmd + "'\n"
+		return api.INVALID_VALUE
 	})
 }
