@@ -373,3 +373,21 @@ func TestCycleGoesAgainIfTheThirdOfItsMembersFails(t *testing.T) {
 		wantState(t, s, key, pb.ValueState_CONFIGURED)
 	}
 }
+
+// A value that goes because what it needs was found missing comes back if that is
+// created because the value goes: k/2 needs any of k/.
+func TestCycleMemberComesBackAfterAnotherWasFoundMissing(t *testing.T) {
+	for _, kind := range []string{"k/", "r/"} {
+		s, w, commit := newWorld(t)
+		if err := commit(map[string]*spec{kind + "0": {}, kind + "1": {Deps: []string{kind + "2"}}, kind + "2": {Deps: []string{"any:" + kind}}}); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.exists, kind+"2")
+		if err := commit(nil, WithResync(DownstreamResync)); err != nil {
+			t.Error(err)
+		}
+		for _, key := range []string{kind + "0", kind + "1", kind + "2"} {
+			wantState(t, s, key, pb.ValueState_CONFIGURED)
+		}
+	}
+}

@@ -298,15 +298,7 @@ func (x *exec) update(n *node, p was) error {
 	stillMet := !x.reverting && p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
 	x.setDeps(n, deps)
 	if !stillMet && !x.mayStay(n) {
-		err := x.deleteExisting(n, p, postponing)
-		if n.State() == pb.ValueState_PENDING {
-			n.info.derives = derivedKeys(derived)
-			// What was looked at because of that may have led to what n waits for.
-			if err == nil && !x.abort && len(x.missing(n)) == 0 {
-				return x.create(n, wasOf(n), false)
-			}
-		}
-		return err
+		return x.postpone(n, p, func() []string { return derivedKeys(derived) })
 	}
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {

@@ -84,6 +84,23 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	return nil
 }
 
+// postpone deletes a value that exists although its dependencies are not met.
+// derives are the keys that it would derive, if that is not what it did; may be nil.
+func (x *exec) postpone(n *node, p was, derives func() []string) error {
+	err := x.deleteExisting(n, p, postponing)
+	if n.State() != pb.ValueState_PENDING {
+		return err
+	}
+	if derives != nil {
+		n.info.derives = derives()
+	}
+	// What was looked at because of that may have led to what n waits for.
+	if err != nil || x.abort || len(x.missing(n)) > 0 || n.base != "" && !x.isAvailable(n.base) {
+		return err
+	}
+	return x.create(n, wasOf(n), false)
+}
+
 // deleted takes over that a value was deleted.
 func (x *exec) deleted(n *node, p was, why purpose) {
 	if n.meta != nil {

@@ -65,7 +65,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		p := wasOf(n)
 		x.branch[key] = struct{}{}
 		defer delete(x.branch, key)
-		return x.inherit(n, x.deleteExisting(x.mut(n), p, postponing))
+		return x.inherit(n, x.postpone(x.mut(n), p, nil))
 	}
 	if x.about[n.baseKey()] == upcoming {
 		return nil // its turn comes, with another value perhaps
