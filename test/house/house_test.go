@@ -34,6 +34,10 @@ var rooms = map[string][]string{
 	"vswitch":             {"api", "models", "kvscheduler", "netalloc"},
 	"vswitch/kernel":      {"api", "models", "kvscheduler", "netalloc", "vswitch"},
 	"vswitch/fake":        {"api", "models", "kvscheduler", "netalloc", "vswitch"},
+	"vswitch/vpp":         {"api", "models", "kvscheduler", "netalloc", "vswitch"},
+	"vswitch/vpp/vppapi":  {"vswitch/vpp/vpptest"}, // in tests
+	"vswitch/vpp/vpptest": {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
+	"vswitch/vpp/startup": {},
 	"vswitch/vswitchtest": {"api", "models", "kvscheduler", "vswitch"},
 	"linux":               {"api", "models", "kvscheduler", "netalloc"},
 	"controller":          {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
