@@ -155,7 +155,7 @@ func (b *batch) flush() {
 			return
 		}
 		x.branch[it.n.key] = struct{}{}
-		b.add(it.n, errors.Join(x.updateDependents(it.n.key), x.applyDerived(it.n, it.derived)))
+		b.add(it.n, x.follow(it.n, it.derived))
 		delete(x.branch, it.n.key)
 	}
 }

@@ -391,3 +391,30 @@ func TestCycleMemberComesBackAfterAnotherWasFoundMissing(t *testing.T) {
 		}
 	}
 }
+
+// A value goes again if what it needs went while it was being created: k/0, which
+// needed d/k1/b that failed, is looked at because of d/k2/b, which needs k/0.
+func TestValueGoesIfWhatItNeedsWentMeanwhile(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/1": {Items: []string{"a", "b"}}, "k/2": {V: 1}}); err != nil { // b needs k/0
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "CREATE d/k1/b" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/0": {Deps: []string{"d/k1/b", "any:d/"}}, "k/2": {V: 3, Items: []string{"b"}}}); err == nil {
+		t.Error("no error")
+	}
+	wantState(t, s, "k/0", pb.ValueState_PENDING, "0 d/k1/b")
+	wantState(t, s, "d/k2/b", pb.ValueState_PENDING, "0 k/0")
+	w.outcome = nil
+	if err := commit(nil, WithResync(DownstreamResync)); err != nil {
+		t.Error(err)
+	}
+	for _, key := range []string{"k/0", "d/k1/b", "d/k2/b"} {
+		wantState(t, s, key, pb.ValueState_CONFIGURED)
+	}
+}

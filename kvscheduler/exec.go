@@ -244,7 +244,17 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		n.meta = c.outMeta
 	}
 	x.created(n, p, recreate)
-	err = x.updateDependents(n.key)
+	return x.follow(n, derived)
+}
+
+// follow has those looked at who may have waited for n, which was created, and then
+// makes what it derives.
+func (x *exec) follow(n *node, derived []KeyValue) error {
+	err := x.updateDependents(n.key)
+	if !x.abort && n.have != nil && !n.is(leaving) && len(x.missing(n)) > 0 && !x.mayStay(n) {
+		// What it needs went while it was being created.
+		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
+	}
 	return errors.Join(err, x.applyDerived(n, derived))
 }
 
