@@ -135,6 +135,14 @@ func ACLInterfaceKey(acl, iface string, egress bool) string {
 	return ACLInterfacePrefix + acl + "/interface/ingress/" + iface
 }
 
+// ABFInterfacePrefix starts the keys that attach ABFs to interfaces.
+const ABFInterfacePrefix = "vpp/abf/"
+
+// ABFInterfaceKey is derived for each interface that an ABF is attached to.
+func ABFInterfaceKey(abf uint32, iface string) string {
+	return fmt.Sprintf("%s%d/interface/%s", ABFInterfacePrefix, abf, iface)
+}
+
 // LinuxHostNameKey is obtained for each network device of the agent's own network
 // namespace that is up.
 func LinuxHostNameKey(hostName string) string { return "linux/interface/host-name/" + hostName }

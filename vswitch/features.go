@@ -28,8 +28,9 @@ type Features interface {
 	// public key is that of one peer of its interface.
 	WireGuardPeers() Values[*vpp_wireguard.Peer]
 
-	// Lacks says, for people, what of the values of a descriptor without methods here
-	// the vswitch does not do, and what to use instead.
+	Extras
+	// Lacks says, for people, what of the values of a descriptor that has no port the
+	// vswitch does not do, and what to use instead.
 	Lacks(descriptor string) string
 }
 

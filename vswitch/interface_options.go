@@ -1,7 +1,6 @@
 package vswitch
 
 import (
-	"context"
 	"strconv"
 	"strings"
 
@@ -22,15 +21,9 @@ func registerInterfaceOptions(r *registrar, f Features) {
 	})
 }
 
+// option registers an option that no vswitch has a port for; others are extras.
 func option[V proto.Message](r *registrar, f Features, name string, keys kvscheduler.KeySpace) {
-	register(r, kvscheduler.Descriptor[V, noMeta]{
-		Name: name,
-		Keys: keys,
-		Create: func(context.Context, string, V) (noMeta, error) {
-			return noMeta{}, Unsupported("%s", f.Lacks(name))
-		},
-		Delete: noopDelete[V],
-	})
+	extra(r, f, false, kvscheduler.Descriptor[V, noMeta]{Name: name, Keys: keys})
 }
 
 // optionsOfInterface derives a value of each option that is set.

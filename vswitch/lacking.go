@@ -1,10 +1,7 @@
 package vswitch
 
 import (
-	"context"
-
 	vpp_ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
-	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
@@ -13,6 +10,7 @@ import (
 // Names of the descriptors of what some vswitches have nothing for.
 const (
 	ABFDescriptor              = "vpp-abf"
+	ABFInterfaceDescriptor     = "vpp-abf-to-interface"
 	IPScanNeighborDescriptor   = "vpp-ip-scan-neighbor"
 	DHCPProxyDescriptor        = "dhcp-proxy"
 	TEIBDescriptor             = "vpp-teib"
@@ -36,24 +34,13 @@ const (
 	RxPlacementDescriptor = "vpp-interface-rx-placement"
 )
 
-// registerLacking registers the models that some vswitches have nothing for. Their
-// values are validated, so that mistakes show whatever the vswitch, and then
-// UNIMPLEMENTED with the vswitch's reason: at once, without waiting for what they
-// would need.
+// registerLacking registers the models that no vswitch has a port for.
 func registerLacking(r *registrar, f Features) {
-	lacking(r, f, ABFDescriptor, models.ABF, validateABF)
-	lacking(r, f, IPScanNeighborDescriptor, models.IPScanNeighbor, validateNothing[*vpp_l3.IPScanNeighbor])
-	lacking(r, f, DHCPProxyDescriptor, models.DHCPProxy, validateDHCPProxy)
-	lacking(r, f, TEIBDescriptor, models.TEIB, validateTEIB)
 	lacking(r, f, VRRPDescriptor, models.VRRP, validateVRRP)
 	lacking(r, f, SPDDescriptor, models.IPSecSPD, validateSPD)
 	lacking(r, f, SPDescriptor, models.IPSecSP, validateSP)
 	lacking(r, f, SADescriptor, models.IPSecSA, validateNothing[*vpp_ipsec.SecurityAssociation])
 	lacking(r, f, TunnelProtectionDescriptor, models.IPSecTunnelProtection, validateTunnelProtection)
-	lacking(r, f, IPRedirectDescriptor, models.PuntIPRedirect, validateIPRedirect)
-	lacking(r, f, PuntToHostDescriptor, models.PuntToHost, validateToHost)
-	lacking(r, f, PuntExceptionDescriptor, models.PuntException, validateException)
-	lacking(r, f, STNDescriptor, models.STNRule, validateSTN)
 	lacking(r, f, DNSCacheDescriptor, models.DNSCache, validateDNSCache)
 	lacking(r, f, IPFIXDescriptor, models.IPFIX, validateIPFIX)
 	lacking(r, f, FlowProbeParamsDescriptor, models.FlowProbeParams, validateFlowProbeParams)
@@ -61,18 +48,14 @@ func registerLacking(r *registrar, f Features) {
 	registerInterfaceOptions(r, f)
 }
 
-// lacking registers a model whose values nobody configures.
+// lacking registers a model whose values nobody configures, see Extras.
 func lacking[V proto.Message](r *registrar, f Features, name string, model *models.Model, validate func(V) error) {
-	register(r, kvscheduler.Descriptor[V, noMeta]{
+	register(r, unimplemented(f, kvscheduler.Descriptor[V, noMeta]{
 		Name:     name,
 		Keys:     kvscheduler.KeySpace{Prefix: model.KeyPrefix()},
 		NB:       true,
 		Validate: func(_ string, v V) error { return validate(v) },
-		Create: func(context.Context, string, V) (noMeta, error) {
-			return noMeta{}, Unsupported("%s", f.Lacks(name))
-		},
-		Delete: noopDelete[V],
-	})
+	}))
 }
 
 func validateNothing[V any](V) error { return nil }

@@ -4,13 +4,10 @@ import (
 	"encoding/base64"
 	"net/netip"
 
-	vpp_abf "github.com/contiv/contiv/api/ligato/vpp/abf"
 	vpp_dns "github.com/contiv/contiv/api/ligato/vpp/dns"
 	vpp_ipfix "github.com/contiv/contiv/api/ligato/vpp/ipfix"
 	vpp_ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
-	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 )
 
@@ -50,23 +47,6 @@ func validPort(field string, port uint32) error {
 	return nil
 }
 
-func validateABF(a *vpp_abf.ABF) error {
-	if err := required("acl_name", a.GetAclName(), "name the access list whose packets are forwarded"); err != nil {
-		return err
-	}
-	for _, i := range a.GetAttachedInterfaces() {
-		if err := required("attached_interfaces.input_interface", i.GetInputInterface(), "name the interface that packets enter by"); err != nil {
-			return err
-		}
-	}
-	for _, p := range a.GetForwardingPaths() {
-		if err := validAddr("forwarding_paths.next_hop_ip", p.GetNextHopIp()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func validateProxyARP(p *vpp_l3.ProxyARP) error {
 	for _, i := range p.GetInterfaces() {
 		if err := required("interfaces.name", i.GetName(), "name the interface"); err != nil {
@@ -80,21 +60,6 @@ func validateProxyARP(p *vpp_l3.ProxyARP) error {
 		}
 		if addrLess(r.GetLastIpAddr(), r.GetFirstIpAddr()) {
 			return invalid("ranges.last_ip_addr", "the range ends at %s, before its first address %s", r.GetLastIpAddr(), r.GetFirstIpAddr())
-		}
-	}
-	return nil
-}
-
-func validateDHCPProxy(p *vpp_l3.DHCPProxy) error {
-	if err := validAddr("source_ip_address", p.GetSourceIpAddress()); err != nil {
-		return err
-	}
-	if len(p.GetServers()) == 0 {
-		return invalid("servers", "a DHCP proxy needs a server")
-	}
-	for _, s := range p.GetServers() {
-		if err := validAddrOf("servers.ip_address", s.GetIpAddress(), isIPv6(p.GetSourceIpAddress())); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -119,14 +84,6 @@ func validateL3XConnect(x *vpp_l3.L3XConnect) error {
 		}
 	}
 	return nil
-}
-
-func validateTEIB(e *vpp_l3.TeibEntry) error {
-	return firstError(
-		required("interface", e.GetInterface(), "name the tunnel interface"),
-		validAddr("peer_addr", e.GetPeerAddr()),
-		validAddr("next_hop_addr", e.GetNextHopAddr()),
-	)
 }
 
 func validateVRRP(e *vpp_l3.VRRPEntry) error {
@@ -191,42 +148,6 @@ func validateTunnelProtection(p *vpp_ipsec.TunnelProtection) error {
 		return invalid("sa_in", "give the index of a security association for packets that are received")
 	}
 	return nil
-}
-
-func validateIPRedirect(p *vpp_punt.IPRedirect) error {
-	if p.GetL3Protocol() == vpp_punt.L3Protocol_UNDEFINED_L3 {
-		return invalid("l3_protocol", "say which packets: IPV4, IPV6 or ALL")
-	}
-	return firstError(
-		required("tx_interface", p.GetTxInterface(), "name the interface that packets are sent out by"),
-		validAddr("next_hop", p.GetNextHop()),
-	)
-}
-
-func validateToHost(p *vpp_punt.ToHost) error {
-	switch {
-	case p.GetL3Protocol() == vpp_punt.L3Protocol_UNDEFINED_L3:
-		return invalid("l3_protocol", "say which packets: IPV4, IPV6 or ALL")
-	case p.GetL4Protocol() == vpp_punt.L4Protocol_UNDEFINED_L4:
-		return invalid("l4_protocol", "say which packets: TCP or UDP")
-	case p.GetPort() == 0 || p.GetPort() > 65535:
-		return invalid("port", "%d is no port: use 1 to 65535", p.GetPort())
-	}
-	return nil
-}
-
-func validateException(p *vpp_punt.Exception) error {
-	return firstError(
-		required("reason", p.GetReason(), "name the reason for which packets would be dropped"),
-		required("socket_path", p.GetSocketPath(), "give the unix socket of the process that gets them"),
-	)
-}
-
-func validateSTN(r *vpp_stn.Rule) error {
-	return firstError(
-		required("interface", r.GetInterface(), "name the interface that leads to the host"),
-		validAddr("ip_address", r.GetIpAddress()),
-	)
 }
 
 func validateDNSCache(c *vpp_dns.DNSCache) error {

@@ -16,5 +16,6 @@ func registerFeatures(r *registrar, f Features) {
 	register(r, proxyARPInterfaceDescriptor(f.ProxyARP()))
 	register(r, l3xconnectDescriptor(f.L3XConnects()))
 	register(r, wireGuardPeerDescriptor(f.WireGuardPeers()))
+	registerExtras(r, f)
 	registerLacking(r, f)
 }

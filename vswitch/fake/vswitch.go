@@ -18,6 +18,8 @@ var errClosed = errors.New("the fake vswitch is closed")
 
 // VSwitch is an agent's access to a Node.
 type VSwitch struct {
+	vswitch.NoExtras
+
 	n        *Node
 	closed   bool
 	watchers []*watcher

@@ -21,6 +21,8 @@ type Options struct {
 
 // VSwitch is the Linux kernel as a vswitch.
 type VSwitch struct {
+	vswitch.NoExtras
+
 	ns             *namespace
 	nl             *netlink.Handle
 	raw            *rtnl

@@ -25,6 +25,8 @@ const DefaultSocket = "/run/vpp/api.sock"
 
 // VSwitch is a VPP process as a vswitch, and the ones that follow it.
 type VSwitch struct {
+	vswitch.NoExtras
+
 	log     *slog.Logger
 	session *session
 	stats   statsSegment
