@@ -59,7 +59,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.statusCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
-		c.configCommand(),
+		c.configCommand(), c.vppcliCommand(),
 	)
 	for _, sub := range root.Commands() {
 		if !sub.HasSubCommands() {

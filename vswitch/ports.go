@@ -20,6 +20,9 @@ type Capabilities struct {
 	MultipleVRFs bool
 	// IPv6NAT: sources of IPv6 packets can be translated (NAT66).
 	IPv6NAT bool
+	// TAPs: interfaces of the type TAP can be made. Without, a VETH pair and AF_PACKET
+	// connect the vswitch with namespaces of the host.
+	TAPs bool
 }
 
 // VSwitch is everything that a vswitch offers. The promises that hold for all
@@ -45,7 +48,8 @@ type VSwitch interface {
 	// listed as expected through this VSwitch: what happened, for people, and
 	// the northbound keys whose values may no longer be as requested. Several
 	// changes that happen together are one report. It reports too much rather
-	// than too little: a reported key may turn out to be unchanged.
+	// than too little: a reported key may turn out to be unchanged. No keys at all
+	// stand for everything, as when the vswitch itself was restarted.
 	//
 	// Watch returns when it sees changes, or an error if it cannot; it ends with
 	// ctx. report is never called concurrently and must not block for long.

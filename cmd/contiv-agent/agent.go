@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/vswitch"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
@@ -41,7 +42,7 @@ const closeTimeout = 10 * time.Second
 // after which the agent must be restarted.
 //
 //	etcd ──> dbwatcher ──┐ (and back: feedback)
-//	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel
+//	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel or vswitch/vpp
 //	gRPC ──> contivgrpc ─┤                                           └─> linux
 //	files ─> configdir ──┤
 //	                     └─────────── bolt (mirror, pods, addresses; gRPC)
@@ -69,12 +70,12 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 
 	// The southbound.
 	registry := prometheus.NewRegistry()
-	sb, err := openSouthbound("", registry, log)
+	sb, err := openSouthbound(o, "", registry, log)
 	if err != nil {
 		return err
 	}
 	defer sb.Close()
-	vs, scheduler := sb.vs, sb.scheduler
+	scheduler := sb.scheduler
 	clients, err := openExternal(ctx, o, registry, log)
 	if err != nil {
 		return err
@@ -88,16 +89,13 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Sources:   clients.sources(),
 		Log:       log,
 	})
-	capabilities := ipnet.Capabilities{
-		HostStackShared: vs.Capabilities().HostStackShared,
-		MultipleVRFs:    vs.Capabilities().MultipleVRFs,
-	}
+	forNetwork, forServices := capabilities(sb.vs)
 	links := hostLinks{}
-	contivConf, err := contivconf.New(o.nodeName, contivConfig, links, loop, local, log)
+	contivConf, err := contivconf.New(o.nodeName, contivConfig, mainLinks(forNetwork, links), loop, local, log)
 	if err != nil {
 		return err
 	}
-	vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
+	sb.vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
 		address, _ := netip.ParsePrefix(lease.GetHostIpAddress()) // the zero Prefix without lease
 		contivConf.LeaseChanged(ctx, iface, address)
 	})
@@ -109,15 +107,15 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	nodeSync.ClaimedBy(claim)
-	ready := func() error { return cmp.Or(claim.Err(), loop.Ready()) }
+	ready := func() error { return cmp.Or(claim.Err(), sb.Connected(), loop.Ready()) }
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
-	ipNet := ipnet.New(capabilities, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
-	services := service.New(service.Capabilities{HostStackShared: capabilities.HostStackShared, IPv6NAT: vs.Capabilities().IPv6NAT}, contivConf, ipNet, log)
+	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
+	services := service.New(forServices, contivConf, ipNet, log)
 	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services)
 	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(vs.States()), ipNet, log))
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
 	}
 
 	// What the agent serves.
@@ -131,7 +129,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
 		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
 			logical, _, _, _ := ipNet.GetPodIfNames(pod)
-			return vs.Device(logical)
+			return sb.Device(logical)
 		},
 	})
 	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
@@ -167,6 +165,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
 	clients.handle(mux)
+	sb.handle(mux)
 	handleHealth(mux, loop.Alive, ready, watcher.Connected, contivConf.NodeConfigError, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -175,6 +174,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { claim.Run(serve); return nil })
 	group.Go(func() error { // of two agents with the same name, the second one does nothing
 		if err := claim.Admitted(serve, controllerConfig.DelayLocalResync.Std()); err != nil {
+			return notCanceled(err)
+		}
+		if err := sb.await(serve); err != nil {
 			return notCanceled(err)
 		}
 		loop.Start()
@@ -244,6 +246,23 @@ func notCanceled(err error) error {
 		return nil
 	}
 	return err
+}
+
+// capabilities are what the plugins may know of the vswitch; docs/vpp.md says what each
+// of them changes.
+func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities) {
+	c := vs.Capabilities()
+	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs},
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6NAT: c.IPv6NAT}
+}
+
+// mainLinks are the links of the host among which the main interface may be; nil if the
+// vswitch has interfaces of its own.
+func mainLinks(c ipnet.Capabilities, links hostLinks) contivconf.HostLinks {
+	if !c.HostStackShared {
+		return nil
+	}
+	return links
 }
 
 // hostLinks gives contivconf the links that package linux reads.

@@ -78,7 +78,7 @@ func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *contr
 	service.Register(g.server)
 	ligato := northbound.NewLigato(northbound.Options{
 		Clients: service, Items: g.source.Items, External: loop.ExternalValues,
-		Scheduler: sb.scheduler, Device: sb.vs.Device, Log: log,
+		Scheduler: sb.scheduler, Device: sb.Device, Log: log,
 	})
 	ligato.Register(g.server)
 	northbound.NewStatusService(sb.scheduler, ctx.Done()).Register(g.server)

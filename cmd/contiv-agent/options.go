@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/vswitch/vpp"
 	"github.com/spf13/pflag"
 )
 
@@ -32,6 +33,7 @@ type options struct {
 	standalone                     bool
 	listener                       listener.Options
 	interfaceStats                 bool
+	vswitch, vppSocket             string
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides
@@ -63,6 +65,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
+	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
+	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
@@ -92,6 +96,9 @@ func (o *options) complete(f *pflag.FlagSet) error {
 		if o.nodeName, err = os.Hostname(); err != nil {
 			return fmt.Errorf("give --node-name: the host name is unknown: %w", err)
 		}
+	}
+	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
+		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
 	}
 	if strings.Contains(o.nodeName, "/") {
 		return fmt.Errorf("--node-name %q: the name of a node has no slash", o.nodeName)

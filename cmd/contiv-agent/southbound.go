@@ -3,37 +3,89 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/contiv/contiv/vswitch/vpp"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
 
+// Values of --vswitch.
+const (
+	kernelVSwitch = "kernel"
+	vppVSwitch    = "vpp"
+)
+
 // southbound is the scheduler with what it configures.
 type southbound struct {
-	vs        *kernel.VSwitch
+	vs        vswitch.VSwitch // nil if there is none
 	lin       *linux.Plugin
 	scheduler *kvscheduler.Scheduler
 	log       *slog.Logger
 }
 
+// What not every vswitch has beside its ports.
+type (
+	// deviceOwner: its interfaces are devices of the host.
+	deviceOwner interface {
+		Device(logical string) (name, mac string, ok bool)
+	}
+	// remote: it is another process, which may not be there.
+	remote interface {
+		Ready(context.Context) error
+		Connected() error
+	}
+	// commandLine: it has one of its own.
+	commandLine interface {
+		CLI(ctx context.Context, command string) (string, error)
+	}
+	// uninstaller: it has more than northbound values stand for.
+	uninstaller interface {
+		Uninstall(context.Context) error
+	}
+)
+
+// openVSwitch does not wait for a vswitch that is not there yet.
+func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {
+	if o.vswitch == vppVSwitch {
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, Logger: log}), nil
+	}
+	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
+}
+
 // openSouthbound opens the network namespace given; "": that of the process.
-func openSouthbound(netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	vs, err := kernel.New(kernel.Options{NetNS: netns, Logger: log})
+func openSouthbound(o options, netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+	vs, err := openVSwitch(o, netns, log)
 	if err != nil {
 		return nil, err
 	}
-	lin, err := linux.New(linux.Options{NetNS: netns, Logger: log})
+	s, err := openHost(netns, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, vs.Close())
 	}
-	s := &southbound{vs: vs, lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics}), log: log}
-	if err := errors.Join(netalloc.Register(s.scheduler), vswitch.Register(s.scheduler, vs), linux.Register(s.scheduler, lin)); err != nil {
+	s.vs = vs
+	if err := vswitch.Register(s.scheduler, vs); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openHost opens what there is beside a vswitch.
+func openHost(netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+	lin, err := linux.New(linux.Options{NetNS: netns, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	s := &southbound{lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics}), log: log}
+	if err := errors.Join(netalloc.Register(s.scheduler), linux.Register(s.scheduler, lin)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -44,16 +96,85 @@ func openSouthbound(netns string, metrics prometheus.Registerer, log *slog.Logge
 func (s *southbound) Close() {
 	s.scheduler.Close()
 	s.lin.Close()
-	s.vs.Close()
+	if s.vs != nil {
+		s.vs.Close()
+	}
+}
+
+// Device returns the host's device behind the logical name of an interface of the
+// vswitch; false if there is none.
+func (s *southbound) Device(logical string) (name, mac string, ok bool) {
+	if owner, has := s.vs.(deviceOwner); has {
+		return owner.Device(logical)
+	}
+	return "", "", false
+}
+
+// Connected returns why the vswitch cannot be configured now, nil if it can.
+func (s *southbound) Connected() error {
+	if r, is := s.vs.(remote); is {
+		return r.Connected()
+	}
+	return nil
+}
+
+// await returns when the vswitch can be configured, or with an error when ctx ends.
+func (s *southbound) await(ctx context.Context) error {
+	r, is := s.vs.(remote)
+	if !is {
+		return nil
+	}
+	if err := r.Connected(); err != nil {
+		s.log.Info("Waiting for the vswitch", "because", err)
+	}
+	return r.Ready(ctx)
+}
+
+// awaitFor is await that gives up after a time.
+func (s *southbound) awaitFor(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return s.await(ctx)
 }
 
 // watch tells the scheduler of drift until ctx ends.
 func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
+	everything := make(chan string, 1)
 	report := func(reason string, keys ...string) {
+		if len(keys) == 0 {
+			select {
+			case everything <- reason:
+			default: // it is about to be read anyhow
+			}
+			return
+		}
 		if err := s.scheduler.ReportDrift(reason, keys...); err != nil {
 			s.log.Warn("Drift could not be reported", "reason", reason, "error", err)
 		}
 	}
 	group.Go(func() error { return notCanceled(s.vs.Watch(ctx, report)) })
 	group.Go(func() error { return notCanceled(s.lin.Watch(ctx, report)) })
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case reason := <-everything:
+				s.restore(ctx, reason)
+			}
+		}
+	})
+}
+
+// restore reads all of the southbound, and makes it what was requested.
+func (s *southbound) restore(ctx context.Context, reason string) {
+	seq, err := s.scheduler.NewTransaction().Commit(ctx, kvscheduler.WithResync(kvscheduler.DownstreamResync),
+		kvscheduler.WithDefaultRetry(), kvscheduler.WithDescription(reason))
+	record := s.scheduler.RecordedTxn(seq)
+	if record == nil {
+		s.log.Warn("The vswitch is not restored", "reason", reason, "error", err)
+		return
+	}
+	s.log.Info("The vswitch is restored", "reason", reason, "transaction", seq, "operations", len(record.Executed),
+		"took", fmt.Sprint(record.Stop.Sub(record.Start)), "error", err)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,7 +24,7 @@ import (
 //
 //	gRPC ──> contivgrpc ─┐
 //	files ─> configdir ──┤
-//	etcd ──> dbwatcher ──┼─> controller ──> KVScheduler ─┬─> vswitch/kernel
+//	etcd ──> dbwatcher ──┼─> controller ──> KVScheduler ─┬─> vswitch/kernel or vswitch/vpp
 //	(if it is given)     └──── bolt (mirror, gRPC)       └─> linux
 func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	_, controllerConfig, err := loadConfig(o)
@@ -31,7 +32,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	sb, err := openSouthbound("", registry, log)
+	sb, err := openSouthbound(o, "", registry, log)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,8 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		mux.Handle(feedback.URL, db.publisher.Handler())
 	}
 	clients.handle(mux)
-	handleHealth(mux, loop.Alive, loop.Ready, db.connected, func() error { return nil }, registry)
+	sb.handle(mux)
+	handleHealth(mux, loop.Alive, func() error { return cmp.Or(sb.Connected(), loop.Ready()) }, db.connected, func() error { return nil }, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,10 +76,16 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	clients.serve(serve, group, loop, sb, log)
 	group.Go(func() error { return fatal(serve, loop) })
-	loop.Start()
-	if err := db.start(); err != nil {
-		return err
-	}
+	group.Go(func() error {
+		if err := sb.await(serve); err != nil {
+			return notCanceled(err)
+		}
+		loop.Start()
+		if err := db.start(); serve.Err() == nil {
+			return err
+		}
+		return nil
+	})
 	log.Info("Agent started without Kubernetes", "version", version.Version, "etcd", db.endpoints, "grpc", o.grpc, "sockets", o.runDir)
 	<-serve.Done()
 

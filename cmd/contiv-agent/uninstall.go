@@ -7,18 +7,16 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -26,10 +24,11 @@ import (
 func uninstallCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take everything of Contiv out of this node's kernel",
+		Short: "Take everything of Contiv out of this node",
 		Long: `Removes devices, addresses, routes, neighbours, chains of iptables and nftables
 tables that an agent of this node made, and nothing else. Pods that still run lose their network.
-The agent must not run. Give the same --bolt as to the agent: it knows the pods.
+The agent must not run. Give the same --bolt as to the agent: it knows the pods. With
+--vswitch vpp, a VPP that runs loses its configuration as well; one that does not has none.
 
 What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
 and rp_filter of devices), for others may rely on them by now; the file of --bolt, from which
@@ -50,12 +49,15 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 			if err != nil {
 				return err
 			}
-			return uninstall(c.Context(), "", local, log, given...)
+			return uninstall(c.Context(), *o, "", local, log, given...)
 		},
 	}
 }
 
-// uninstall makes the kernel match an empty intent, in the network namespace
+// vswitchTimeout is how long a vswitch may take to answer before it counts as gone.
+const vswitchTimeout = 5 * time.Second
+
+// uninstall makes the node match an empty intent, in the network namespace
 // given ("": that of the process) and in those of the pods in the local store.
 //
 //  1. A resync that wants nothing but the pods' loopbacks and the values in
@@ -63,22 +65,20 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 //     What is wanted leads to other namespaces, where nobody else would look.
 //  2. A resync that wants nothing removes the rest.
 //  3. What no value stands for.
-func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
-	vs, err := kernel.New(kernel.Options{NetNS: netns, Logger: log})
+func uninstall(ctx context.Context, o options, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
+	sb, err := openSouthbound(o, netns, prometheus.NewRegistry(), log)
 	if err != nil {
 		return err
 	}
-	defer vs.Close()
-	lin, err := linux.New(linux.Options{NetNS: netns, Logger: log})
-	if err != nil {
-		return err
+	defer func() { sb.Close() }()
+	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
+		log.Info("The vswitch does not run: it has nothing to be removed", "because", err)
+		sb.Close()
+		if sb, err = openHost(netns, prometheus.NewRegistry(), log); err != nil {
+			return err
+		}
 	}
-	defer lin.Close()
-	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
-	defer scheduler.Close()
-	if err := errors.Join(netalloc.Register(scheduler), vswitch.Register(scheduler, vs), linux.Register(scheduler, lin)); err != nil {
-		return err
-	}
+	scheduler := sb.scheduler
 	pods, err := livingPods(ctx, local, log)
 	if err != nil {
 		return err
@@ -101,10 +101,13 @@ func uninstall(ctx context.Context, netns string, local store.Broker, log *slog.
 			}
 		}
 	}
-	if err := errors.Join(append(errs, vs.Uninstall(ctx))...); err != nil {
+	if vs, has := sb.vs.(uninstaller); has {
+		errs = append(errs, vs.Uninstall(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("uninstall is incomplete, repeat it after mending this: %w", err)
 	}
-	log.Info("Nothing of Contiv is left in the kernel", "pods", len(pods))
+	log.Info("Nothing of Contiv is left on this node", "pods", len(pods))
 	return nil
 }
 

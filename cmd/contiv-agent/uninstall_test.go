@@ -127,7 +127,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 	}
 
 	for _, times := range []string{"once", "twice"} {
-		if err := uninstall(context.Background(), host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
+		if err := uninstall(context.Background(), options{vswitch: kernelVSwitch}, host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
 			t.Fatalf("%s: %v", times, err)
 		}
 		if diff := cmp.Diff(before, host.content(t)); diff != "" {

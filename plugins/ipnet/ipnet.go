@@ -23,6 +23,8 @@ type Capabilities struct {
 	HostStackShared bool
 	// MultipleVRFs: pods get a VRF of their own.
 	MultipleVRFs bool
+	// TAPs: the vswitch makes TAPs. Else VETH pairs lead to pods and to the host.
+	TAPs bool
 }
 
 // Config is what IPNet needs of the configuration.

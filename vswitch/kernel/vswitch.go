@@ -127,7 +127,7 @@ func (v *VSwitch) Close() error {
 // Capabilities: pods' interfaces are in the node's own stack, and all traffic is
 // in the main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6NAT: true}
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6NAT: true, TAPs: true}
 }
 
 func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }

@@ -3,6 +3,7 @@ package vpp
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -42,6 +43,17 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 
 // New connects to VPP; it waits for it until ctx ends. Close the VSwitch.
 func New(ctx context.Context, opts Options) (*VSwitch, error) {
+	v := Open(opts)
+	if err := v.Ready(ctx); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// Open is New without waiting for VPP. That VPP is there for the first time is no
+// change that Watch reports. Close the VSwitch.
+func Open(opts Options) *VSwitch {
 	v := &VSwitch{log: opts.Logger, watchers: map[chan string]struct{}{}}
 	if v.log == nil {
 		v.log = slog.Default()
@@ -58,11 +70,16 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
 	v.session.start()
-	if err := v.session.ready(ctx); err != nil {
-		v.Close()
-		return nil, err
-	}
-	return v, nil
+	return v
+}
+
+// Ready waits until VPP has been there for the first time.
+func (v *VSwitch) Ready(ctx context.Context) error { return v.session.ready(ctx) }
+
+// Connected returns nil while VPP is connected to, else why it is not.
+func (v *VSwitch) Connected() error {
+	_, err := v.session.link()
+	return err
 }
 
 // opened prepares a new connection: what was known of VPP may not be true any more.
@@ -81,7 +98,19 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Capabilities: VPP has a stack of its own, and tables.
+// Capabilities: VPP has a stack of its own, and tables. It makes TAPs through the
+// machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: true}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: true, TAPs: vhostNet()}
+}
+
+// vhostNet tells if the machine, which is also VPP's, has what VPP needs for TAPs. To
+// open it loads the kernel's module.
+func vhostNet() bool {
+	f, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
 }

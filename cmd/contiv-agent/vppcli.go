@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// vppCommandURL is where VPP's own command line is: POST with the body
+// {"vppclicommand": "show version"}; the answer is a JSON string with what VPP prints.
+const vppCommandURL = "/vpp/command"
+
+// maxVPPCommand is longer than VPP's longest command.
+const maxVPPCommand = 16 << 10
+
+// handle serves the command line of the vswitch, if it has one. Its commands can do
+// anything with the node's network and write files, so that it takes more than to be
+// on this machine to give one.
+func (s *southbound) handle(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+vppCommandURL, func(w http.ResponseWriter, r *http.Request) {
+		vs, has := s.vs.(commandLine)
+		if !has {
+			rest.Error(w, http.StatusNotImplemented, errors.New("the vswitch of this node is the Linux kernel, which has no command line of its own: use ip(8) and nft(8)"))
+			return
+		}
+		if !isOperator(r) {
+			rest.Error(w, http.StatusForbidden, fmt.Errorf("commands of VPP are taken from the agent's socket agent.sock, and over TLS from clients with a certificate"))
+			return
+		}
+		command, err := vppCommand(r)
+		if err != nil {
+			rest.Error(w, http.StatusBadRequest, err)
+			return
+		}
+		s.log.Info("Command for VPP", "command", command)
+		out, err := vs.CLI(r.Context(), command)
+		if err != nil {
+			rest.Error(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		rest.JSON(w, out)
+	})
+}
+
+// isOperator tells if the client has shown who it is: by access to the socket, which
+// only root has, or by a certificate.
+func isOperator(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return local != nil && local.Network() == "unix" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}
+
+func vppCommand(r *http.Request) (string, error) {
+	var body struct {
+		Command string `json:"vppclicommand"`
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxVPPCommand))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return "", fmt.Errorf(`the body is not of the form {"vppclicommand": "show version"}: %w`, err)
+	}
+	command := strings.TrimSpace(body.Command)
+	if command == "" || strings.ContainsAny(command, "\n\r\x00") {
+		return "", errors.New("vppclicommand is empty or has several lines: give one command of VPP, such as show interface")
+	}
+	return command, nil
+}

@@ -1,0 +1,40 @@
+package ctl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// vppCommandURL takes {"vppclicommand": COMMAND} and answers with what VPP prints.
+const vppCommandURL = "/vpp/command"
+
+func (c *cli) vppcliCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "vppcli NODE COMMAND...",
+		Short: "Run a command of VPP's command line on a node",
+		Long: `Runs a command as vppctl(8) on the node does, through the node's agent. The agent takes
+it from its socket, and over TLS from clients with a certificate. What a command changes,
+the agent may change back.`,
+		Example: "  contivctl vppcli node1 show interface",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.selected(ctx, args[:1])
+			if err != nil {
+				return err
+			}
+			var said string
+			request := map[string]string{"vppclicommand": strings.Join(args[1:], " ")}
+			if err := agents[0].post(ctx, vppCommandURL, nil, request, &said); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(strings.ReplaceAll(said, "\r\n", "\n"), "\n"))
+			return err
+		},
+	}
+	cmd.Flags().SetInterspersed(false) // what follows is VPP's
+	return cmd
+}
