@@ -6,8 +6,6 @@ import (
 	"hash/fnv"
 	"net"
 
-	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -136,13 +134,4 @@ func temporaryName(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return fmt.Sprintf("cv-%08x", h.Sum32())
-}
-
-// checkOffloading refuses what we cannot set.
-func checkOffloading(veth *linux_interfaces.VethLink) error {
-	if veth.GetRxChecksumOffloading() != linux_interfaces.VethLink_CHKSM_OFFLOAD_DEFAULT ||
-		veth.GetTxChecksumOffloading() != linux_interfaces.VethLink_CHKSM_OFFLOAD_DEFAULT {
-		return fmt.Errorf("setting of checksum offloading: leave rx_ and tx_checksum_offloading at their default: %w", kvscheduler.ErrUnsupported)
-	}
-	return nil
 }

@@ -55,7 +55,11 @@ func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		return p.claim(ns, v, p.findTap)
 	case linux_interfaces.Interface_VETH:
-		return p.claim(ns, v, p.findVeth)
+		index, err := p.claim(ns, v, p.findVeth)
+		if err == nil {
+			err = setOffloading(ns, deviceName(v), v.GetVeth())
+		}
+		return index, err
 	case linux_interfaces.Interface_DUMMY:
 		return p.claim(ns, v, findVirtual("dummy", func(a netlink.LinkAttrs) netlink.Link {
 			return &netlink.Dummy{LinkAttrs: a}
@@ -194,9 +198,6 @@ func moveBack(from *netNS, name string, to *netNS, before []netlink.Link) {
 // findVeth returns the end of a veth pair that waits for the interface; the pair
 // is made by the first of its two interfaces.
 func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waiting, error) {
-	if err := checkOffloading(v.GetVeth()); err != nil {
-		return waiting{}, err
-	}
 	own, name := p.namespaces.own, temporaryName(v.GetName())
 	link, err := own.linkByName(name)
 	if err == nil {

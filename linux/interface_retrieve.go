@@ -165,6 +165,9 @@ func (r *retrieval) read(id nsID) error {
 	}
 	for name, link := range interesting {
 		v := r.describe(id, nsid, name, link, addresses)
+		if v.GetVeth() != nil {
+			describeOffloading(ns, link.Attrs().Name, v.GetVeth(), r.expected[name].GetVeth())
+		}
 		r.found[name] = interfaceItem{
 			Key: models.LinuxInterfaceKey(name), Value: v, Metadata: metadataOf(v, link.Attrs().Index), Origin: kvscheduler.FromNB,
 		}

@@ -375,3 +375,55 @@ func TestExistingInterfaceWaitsForItsDevice(t *testing.T) {
 	contains(t, out, "192.168.2.5/24", "UP")
 	lacks(t, out, "192.168.1.5")
 }
+
+// Where one end is read by something other than the kernel, the other end must not
+// leave checksums to it.
+func TestChecksumOffloadingOfAVethPair(t *testing.T) {
+	a, ns := newAgent(t), netNSName(t)
+	end := func(name, peer, netns string, offload offloading) *linux_interfaces.Interface {
+		v := &linux_interfaces.Interface{
+			Name: name, Type: linux_interfaces.Interface_VETH, HostIfName: name, Enabled: true,
+			Link: &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{
+				PeerIfName: peer, RxChecksumOffloading: offload, TxChecksumOffloading: offload,
+			}},
+		}
+		if netns != "" {
+			v.Namespace = byPath(netns)
+		}
+		return v
+	}
+	pod, host := end("veth-a", "veth-b", ns, offloadDisabled), end("veth-b", "veth-a", "", offloadDefault)
+	read := func(command uint32) uint32 {
+		inside, err := a.namespaces.acquire(pod.GetNamespace())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.namespaces.release(inside)
+		on, err := inside.ethtool("veth-a", command, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return on
+	}
+	a.commit(a.put(pod, host))
+	a.inState(pb.ValueState_CONFIGURED, pod, host)
+	if read(ethtoolGetTxChecksum) != 0 || read(ethtoolGetRxChecksum) != 0 {
+		t.Error("checksums are left to the other end")
+	}
+	a.restart()
+	if ops := operations(a.commit(a.put(pod, host), kvscheduler.WithResync(kvscheduler.FullResync))); len(ops) > 0 {
+		t.Errorf("the resync did something:\n%s", strings.Join(ops, "\n"))
+	}
+	inside, err := a.namespaces.acquire(pod.GetNamespace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.namespaces.release(inside)
+	if _, err := inside.ethtool("veth-a", ethtoolSetTxChecksum, 1); err != nil {
+		t.Fatal(err)
+	}
+	a.commit(a.put(pod, host), kvscheduler.WithResync(kvscheduler.FullResync))
+	if read(ethtoolGetTxChecksum) != 0 {
+		t.Error("what others switched on stays on")
+	}
+}

@@ -1,0 +1,90 @@
+package linux
+
+import (
+	"fmt"
+	"unsafe"
+
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	"golang.org/x/sys/unix"
+)
+
+// Whether a device leaves checksums to the one that receives, or trusts the one that
+// sends, matters where one end of a VETH pair is read and written by something other
+// than the kernel: what is left to it is never computed.
+
+// Commands of SIOCETHTOOL, from linux/ethtool.h.
+const (
+	ethtoolGetRxChecksum, ethtoolSetRxChecksum = 0x14, 0x15
+	ethtoolGetTxChecksum, ethtoolSetTxChecksum = 0x16, 0x17
+)
+
+type offloading = linux_interfaces.VethLink_ChecksumOffloading
+
+const (
+	offloadDefault  = linux_interfaces.VethLink_CHKSM_OFFLOAD_DEFAULT
+	offloadEnabled  = linux_interfaces.VethLink_CHKSM_OFFLOAD_ENABLED
+	offloadDisabled = linux_interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
+)
+
+// setOffloading makes the device do what is not left at its default.
+func setOffloading(ns *netNS, device string, veth *linux_interfaces.VethLink) error {
+	for _, direction := range []struct {
+		name    string
+		command uint32
+		wanted  offloading
+	}{
+		{"rx", ethtoolSetRxChecksum, veth.GetRxChecksumOffloading()},
+		{"tx", ethtoolSetTxChecksum, veth.GetTxChecksumOffloading()},
+	} {
+		if direction.wanted == offloadDefault {
+			continue
+		}
+		var on uint32
+		if direction.wanted == offloadEnabled {
+			on = 1
+		}
+		if _, err := ns.ethtool(device, direction.command, on); err != nil {
+			return fmt.Errorf("set %s checksum offloading of %s: %w", direction.name, device, err)
+		}
+	}
+	return nil
+}
+
+// describeOffloading fills in what the device does, where that is not left open and the
+// device, which may just be going away, tells it.
+func describeOffloading(ns *netNS, device string, veth, want *linux_interfaces.VethLink) {
+	for _, direction := range []struct {
+		command uint32
+		wanted  offloading
+		found   *offloading
+	}{
+		{ethtoolGetRxChecksum, want.GetRxChecksumOffloading(), &veth.RxChecksumOffloading},
+		{ethtoolGetTxChecksum, want.GetTxChecksumOffloading(), &veth.TxChecksumOffloading},
+	} {
+		if direction.wanted == offloadDefault {
+			continue
+		}
+		if on, err := ns.ethtool(device, direction.command, 0); err == nil && on != 0 {
+			*direction.found = offloadEnabled
+		} else if err == nil {
+			*direction.found = offloadDisabled
+		}
+	}
+}
+
+// ethtool executes a command that has one number, and returns the number that the
+// kernel leaves there.
+func (ns *netNS) ethtool(device string, command, number uint32) (uint32, error) {
+	value := [2]uint32{command, number} // struct ethtool_value
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data *[2]uint32
+		_    [16]byte
+	}{data: &value}
+	copy(request.name[:unix.IFNAMSIZ-1], device)
+	socket := ns.raw[unix.NETLINK_ROUTE].Socket.GetFd() // any of the namespace
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return 0, errno
+	}
+	return value[1], nil
+}
