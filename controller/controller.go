@@ -39,6 +39,7 @@ type Controller struct {
 	log       *slog.Logger
 	frames    frames
 	handlers  []EventHandler
+	observer  ExternalObserver // nil: none
 
 	queue   *queue
 	caches  *caches
@@ -97,6 +98,10 @@ func New(o Options) *Controller {
 func (c *Controller) Register(handlers ...EventHandler) {
 	c.handlers = append(c.handlers, handlers...)
 }
+
+// ObserveExternal has the observer told of all external configuration. Call it before
+// Start.
+func (c *Controller) ObserveExternal(observer ExternalObserver) { c.observer = observer }
 
 // Start begins to process events. The first one will be a DBResync.
 func (c *Controller) Start() {

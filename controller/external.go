@@ -33,6 +33,12 @@ func ClientSource(source, client string) string { return source + "/" + client }
 // DatabaseSource is the name of the external configuration in the database.
 const DatabaseSource = "db"
 
+// ExternalObserver is told, by the event loop after an event, which external sources but
+// the database want something for a key, in the order of their precedence; none: an empty
+// list. all: nothing is wanted for other keys. Keys are those of values and of merge
+// directives. It must not wait, nor change what it gets.
+type ExternalObserver func(given map[string][]string, all bool, record *EventRecord)
+
 // ExternalConfigChange changes the configuration of an external source, in one
 // transaction.
 type ExternalConfigChange struct {

@@ -260,6 +260,7 @@ func (p *processing) finish() {
 		observer.Processed(p.record.SeqNum, txn.SeqNum, txn.SouthboundTime)
 	}
 	p.tellProcessed()
+	p.tellGiven()
 	p.event.Done(err)
 }
 
@@ -287,6 +288,21 @@ func (p *processing) tellProcessed() {
 			processed(p.record)
 		}
 		p.loop.untold = nil
+	}
+}
+
+// tellGiven tells the observer what an event of external sources has changed.
+func (p *processing) tellGiven() {
+	if p.observer == nil {
+		return
+	}
+	switch e := p.event.(type) {
+	case *DBResync, *ExternalConfigResync:
+		p.observer(p.caches.given(nil), true, p.record)
+	case *ExternalConfigChange:
+		if e.Source != DatabaseSource && len(p.externalKeys) > 0 {
+			p.observer(p.caches.given(p.externalKeys), false, p.record)
+		}
 	}
 }
 

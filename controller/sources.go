@@ -135,6 +135,34 @@ func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConf
 	return result
 }
 
+// given returns which sources but the database want something for the keys; nil: for all
+// keys for which any does.
+func (c *caches) given(keys []string) map[string][]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	given := make(map[string][]string, len(keys))
+	for _, key := range keys {
+		given[key] = []string{}
+	}
+	for _, source := range c.sources {
+		config := c.external[source]
+		switch {
+		case source == DatabaseSource:
+		case keys != nil:
+			for _, key := range keys {
+				if !isNil(config[key]) {
+					given[key] = append(given[key], source)
+				}
+			}
+		default:
+			for key := range config {
+				given[key] = append(given[key], source)
+			}
+		}
+	}
+	return given
+}
+
 // ExternalValues returns what the external sources want, merged where several want
 // the same key. The values are read-only.
 func (c *Controller) ExternalValues() ExternalConfig {

@@ -83,8 +83,8 @@ func Start(o Options) (a *Agent, err error) {
 		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
 	})
 	a.atClose(func() error { return loop.Close(context.Background()) })
-	loop.Start()
 	if len(o.Etcd) == 0 {
+		loop.Start()
 		if err := loop.PushEvent(context.Background(), &controller.DBResync{}); err != nil {
 			return a, err
 		}
@@ -101,6 +101,8 @@ func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *control
 	}
 	a.atClose(db.Close)
 	publisher := feedback.Start(feedback.Options{Node: Node, Store: db, Scheduler: a.Scheduler, Config: config, Log: log})
+	loop.ObserveExternal(publisher.GivenOutside)
+	loop.Start()
 	watcher := dbwatcher.Start(dbwatcher.Options{
 		Node: Node, Remote: db, Local: mirror, Loop: loop, Standalone: true, Feedback: publisher, Config: config, Log: log,
 	})

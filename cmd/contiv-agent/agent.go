@@ -145,6 +145,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Log:       log,
 	})
+	loop.ObserveExternal(publisher.GivenOutside)
 	watcher := dbwatcher.New(dbwatcher.Options{
 		Node:     o.nodeName,
 		Remote:   remote,

@@ -128,6 +128,7 @@ func openDatabase(o options, config controller.Config, loop *controller.Controll
 	}
 	d.endpoints, d.closers = etcdConfig.Endpoints, []interface{ Close() error }{remote, mirror}
 	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
+	loop.ObserveExternal(d.publisher.GivenOutside)
 	d.watcher = dbwatcher.New(dbwatcher.Options{
 		Node: o.nodeName, Remote: remote, Local: mirror, Loop: loop, Standalone: true,
 		Feedback: d.publisher, Config: config, Log: log,

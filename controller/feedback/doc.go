@@ -1,8 +1,9 @@
-// Package feedback answers those who configure a node through etcd: it publishes there
+// Package feedback answers those who configure a node from outside: it publishes in etcd
 // the state of each value that they gave, and the outcome of each resync that they
 // requested.
 //
-//	etcd ──> dbwatcher ─────ExternalConfigChange───> event loop ───> KVScheduler
+//	            gRPC, files ──ExternalConfigChange─┐
+//	etcd ──> dbwatcher ─────ExternalConfigChange───┴> event loop ───> KVScheduler
 //	  ↑          │ what there is,                        │ what was       │ states
 //	  │          ↓ and what is no good                   ↓ processed      ↓
 //	  └──────────────────────────── Publisher ──────────────────────────────

@@ -11,6 +11,7 @@ import (
 
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
@@ -22,11 +23,13 @@ import (
 // than 1.5 MB.
 const maxStatus = 256 << 10
 
-// entry is what is known of a value in etcd, or of a request for a resync, and of its
-// status.
+// entry is what is known of a value, or of a request for a resync, and of its status.
 type entry struct {
+	// revision in etcd; deleted: it is not, or not any more, in etcd.
 	revision int64
 	deleted  bool
+	// sources are those beside etcd that give the value.
+	sources []string
 	// err says why the value cannot be decoded, kept that an earlier one stays in
 	// force: that of revision good, 0 if not known.
 	err      error
@@ -61,6 +64,9 @@ func (e *entry) update(v dbwatcher.Value) {
 	}
 }
 
+// gone tells if nobody gives the value any more.
+func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 }
+
 // sawTxn notes a transaction; they may be noted in another order than they were made.
 func (e *entry) sawTxn(seq uint64) {
 	if e.txn == nil || *e.txn < seq {
@@ -76,7 +82,11 @@ type states interface {
 
 // status of a value.
 func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
-	status := &feedbackpb.ValueStatus{Revision: e.revision}
+	status := &feedbackpb.ValueStatus{Sources: e.sources}
+	if !e.deleted {
+		status.Revision = e.revision
+		status.Sources = append([]string{controller.DatabaseSource}, e.sources...)
+	}
 	switch {
 	case e.err != nil:
 		// Anything may be in a key of etcd, but not in JSON.
@@ -149,7 +159,7 @@ func (e *entry) mayBeTold(key string) bool {
 // encode returns the JSON to be stored for the key; nil for nothing.
 func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 	switch {
-	case e.deleted:
+	case e.gone():
 		return nil, nil
 	case isRequest(key):
 		return encode(e.answer)

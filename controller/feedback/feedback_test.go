@@ -14,13 +14,17 @@ import (
 	"time"
 
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
+	mergepb "github.com/contiv/contiv/api/contiv/merge"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/memory"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -120,6 +124,60 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 		r.want(loop1, "CONFIGURED@%d in #2", rev)
 		r.want(typo, "none")
 		r.want(binary, "none")
+	})
+}
+
+// give has the source beside etcd want a value; nil: want it no more.
+func (r *rig) give(key string, value proto.Message) {
+	r.t.Helper()
+	r.files.snapshot[key] = value
+	if value == nil {
+		delete(r.files.snapshot, key)
+	}
+	err := r.loop.PushEvent(r.t.Context(), &controller.ExternalConfigChange{Source: "files", Changes: controller.ExternalConfig{key: value}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.settle()
+}
+
+func TestStatusOfWhatOtherSourcesGive(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.give(loop1, &vpp_interfaces.Interface{Name: "loop1"})
+		r.want(loop1, "CONFIGURED@0 from files in #1")
+		rev := r.put(loop1, `{"name":"loop1","mtu":1400}`)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d from db, files in #2", rev)
+		r.delete(loop1)
+		r.settle()
+		r.want(loop1, "CONFIGURED@0 from files in #3")
+
+		const pending = "config/vpp/v2/arp/absent/10.0.0.9"
+		r.give(pending, &vpp_l3.ARPEntry{Interface: "absent", IpAddress: "10.0.0.9"})
+		r.want(pending, "PENDING@0 from files in #4 [interface-exists] waits for…")
+		const directives = "config/contiv/v1/merge/" + loop1
+		r.give(directives, &mergepb.Directives{Key: loop1, Unset: []string{"mtu"}})
+		r.want(directives, "CONFIGURED@0 from files…")
+
+		// The directory was emptied, and it is the resync that finds out.
+		r.files.snapshot = controller.ExternalConfig{loop1: &vpp_interfaces.Interface{Name: "loop1"}}
+		if err := r.watcher.RequestResync(); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+		r.want(pending, "none")
+		r.want(directives, "none")
+		r.want(loop1, "CONFIGURED@0 from files…")
+
+		// What a former run has told of is told of again, or no more.
+		r.stop()
+		r.start()
+		r.want(loop1, "none")
+		r.give(loop1, &vpp_interfaces.Interface{Name: "loop1"})
+		r.want(loop1, "CONFIGURED@0 from files…")
+		r.give(loop1, nil)
+		r.want(loop1, "none")
 	})
 }
 

@@ -58,7 +58,10 @@ type Publisher struct {
 	complete, unsure bool
 }
 
-var _ dbwatcher.Feedback = (*Publisher)(nil)
+var (
+	_ dbwatcher.Feedback          = (*Publisher)(nil)
+	_ controller.ExternalObserver = (*Publisher)(nil).GivenOutside
+)
 
 // Start begins to publish.
 func Start(o Options) *Publisher {
@@ -174,6 +177,34 @@ func (p *Publisher) processed(ticket uint64, keys []string) func(*controller.Eve
 	}
 }
 
+// GivenOutside is a controller.ExternalObserver.
+func (p *Publisher) GivenOutside(given map[string][]string, all bool, record *controller.EventRecord) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if all {
+		for key, e := range p.entries {
+			if len(e.sources) > 0 && given[key] == nil {
+				e.sources = nil
+				p.touch(key)
+			}
+		}
+	}
+	for key, sources := range given {
+		e := p.entries[key]
+		if e == nil && len(sources) == 0 {
+			continue
+		}
+		e = p.entry(key)
+		e.sources, e.failure = sources, record.ErrorStr
+		if record.Txn != nil {
+			e.sawTxn(record.Txn.SeqNum)
+		}
+		if e.awaits == 0 {
+			p.touch(key)
+		}
+	}
+}
+
 // Requested implements dbwatcher.Feedback.
 func (p *Publisher) Requested(name string, deleted bool) {
 	p.mu.Lock()
@@ -223,7 +254,7 @@ func (p *Publisher) noteStates(events []kvscheduler.StatusEvent) {
 	defer p.mu.Unlock()
 	for _, event := range events {
 		key := event.Status.GetValue().GetKey()
-		if e := p.entries[key]; e != nil && !e.deleted {
+		if e := p.entries[key]; e != nil && !e.gone() {
 			e.sawTxn(event.Txn)
 			if e.awaits == 0 {
 				p.touch(key)
@@ -247,7 +278,7 @@ func (p *Publisher) entry(key string) *entry {
 	p.first.Do(func() { close(p.used) })
 	e := p.entries[key]
 	if e == nil {
-		e = &entry{}
+		e = &entry{deleted: true}
 		p.entries[key] = e
 	}
 	return e

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// URL of the REST API: GET answers with the Statuses of the values in etcd, sorted by
+// URL of the REST API: GET answers with the Statuses of the values given from outside, sorted by
 // key; of one, if any, with the argument key. Values that the event loop has not
 // processed yet are left out.
 const URL = "/controller/feedback"
 
-// Status is the state of a value in etcd, as it is published. Its JSON is that in etcd.
+// Status is the state of a value, as it is published. Its JSON is that in etcd.
 type Status struct{ *feedbackpb.ValueStatus }
 
 // MarshalJSON writes protojson with the names of the proto fields.
@@ -52,7 +52,7 @@ func (p *Publisher) Statuses(only string) []Status {
 	statuses := []Status{}
 	for _, key := range keys {
 		e := p.entries[key]
-		if e == nil || e.deleted || isRequest(key) || !e.mayBeTold(key) {
+		if e == nil || e.gone() || isRequest(key) || !e.mayBeTold(key) {
 			continue
 		}
 		status := e.status(key, p.Scheduler)

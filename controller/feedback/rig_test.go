@@ -91,16 +91,28 @@ type agent struct {
 	loop      *controller.Controller
 	publisher *feedback.Publisher
 	watcher   *dbwatcher.Watcher
+	files     *files
+}
+
+// files is a source beside etcd.
+type files struct{ snapshot controller.ExternalConfig }
+
+func (f *files) String() string { return "files" }
+func (f *files) GetConfigSnapshot() (controller.ExternalConfig, error) {
+	return f.snapshot, nil
 }
 
 func startAgent(t testing.TB, db store.Watchable, sb *southbound, config controller.Config) *agent {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	a := &agent{scheduler: kvscheduler.New(kvscheduler.Options{Logger: log})}
+	a := &agent{scheduler: kvscheduler.New(kvscheduler.Options{Logger: log}), files: &files{controller.ExternalConfig{}}}
 	sb.register(t, a.scheduler)
-	a.loop = controller.New(controller.Options{Config: config, Scheduler: controller.NewScheduler(a.scheduler), Log: log})
-	a.loop.Start()
+	a.loop = controller.New(controller.Options{
+		Config: config, Scheduler: controller.NewScheduler(a.scheduler), Sources: []controller.ExternalConfigSource{a.files}, Log: log,
+	})
 	a.publisher = feedback.Start(feedback.Options{Node: "node1", Store: db, Scheduler: a.scheduler, Config: config, Log: log})
+	a.loop.ObserveExternal(a.publisher.GivenOutside)
+	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: "node1", Remote: db, Loop: a.loop, Feedback: a.publisher, Config: config, Log: log})
 	return a
 }
@@ -187,6 +199,9 @@ func statusText(t testing.TB, db store.Broker, key string) string {
 		t.Errorf("status of %s has no time", key)
 	}
 	text := fmt.Sprintf("%v@%d", s.GetValue().GetState(), s.GetRevision())
+	if from := strings.Join(s.GetSources(), ", "); from != controller.DatabaseSource {
+		text += " from " + from
+	}
 	if s.Transaction != nil {
 		text += fmt.Sprintf(" in #%d", s.GetTransaction())
 	}

@@ -118,7 +118,7 @@ func (p *Publisher) written(c store.Change) {
 	case e == nil:
 	case !c.Deleted:
 		e.stored = hashBytes(c.Value)
-	case e.deleted && e.awaits == 0:
+	case e.gone() && e.awaits == 0:
 		delete(p.entries, key)
 	default:
 		e.stored = 0

@@ -5,8 +5,8 @@
 // source: contiv/feedback/feedback.proto
 
 // What an agent answers in etcd to those who configure its node there: the state of
-// each value, under /vnf-agent/<node>/status/<key of the value>, and the outcome of
-// each requested resync. The form in etcd is protojson with the field names of this
+// each value that anybody gave from outside, under /vnf-agent/<node>/status/<key of the
+// value>, and the outcome of each requested resync. The form in etcd is protojson with the field names of this
 // file.
 
 package feedback
@@ -28,7 +28,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State of a value that was put into etcd for a node. The first two fields are those
+// State of a value that was given to a node from outside: in etcd, by clients over gRPC,
+// or in the agent's directory of configuration. The first two fields are those
 // of ligato.kvscheduler.BaseValueStatus.
 type ValueStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +37,7 @@ type ValueStatus struct {
 	Value *kvscheduler.ValueStatus `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	// Values derived from it, e.g. the binding of an interface to a bridge domain.
 	DerivedValues []*kvscheduler.ValueStatus `protobuf:"bytes,2,rep,name=derived_values,json=derivedValues,proto3" json:"derived_values,omitempty"`
-	// Modification revision in etcd of the value that this is about.
+	// Modification revision in etcd of the value that this is about; 0: it is not in etcd.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Transaction that led to the state: see `contivctl txns`. Absent if none did. It
 	// counts from the start of the agent.
@@ -51,7 +52,10 @@ type ValueStatus struct {
 	Warnings []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// What the value, and the values derived from it, wait for: names of dependencies as
 	// in the details, with the keys of what is missing, "interface-exists: config/vpp/…".
-	WaitsFor      []string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	WaitsFor []string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Who gives the value, in the order in which it is merged: "db" is etcd,
+	// "contiv-grpc/<name>" a client, "directory" the directory.
+	Sources       []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +142,13 @@ func (x *ValueStatus) GetWarnings() []string {
 func (x *ValueStatus) GetWaitsFor() []string {
 	if x != nil {
 		return x.WaitsFor
+	}
+	return nil
+}
+
+func (x *ValueStatus) GetSources() []string {
+	if x != nil {
+		return x.Sources
 	}
 	return nil
 }
@@ -278,7 +289,7 @@ var File_contiv_feedback_feedback_proto protoreflect.FileDescriptor
 
 const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\n" +
-	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xe3\x02\n" +
+	"\x1econtiv/feedback/feedback.proto\x12\bfeedback\x1a\x1fgoogle/protobuf/timestamp.proto\x1a%ligato/kvscheduler/value_status.proto\"\xfd\x02\n" +
 	"\vValueStatus\x125\n" +
 	"\x05value\x18\x01 \x01(\v2\x1f.ligato.kvscheduler.ValueStatusR\x05value\x12F\n" +
 	"\x0ederived_values\x18\x02 \x03(\v2\x1f.ligato.kvscheduler.ValueStatusR\rderivedValues\x12\x1a\n" +
@@ -287,7 +298,8 @@ const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x19\n" +
 	"\bin_force\x18\x06 \x01(\x03R\ainForce\x12\x1a\n" +
 	"\bwarnings\x18\a \x03(\tR\bwarnings\x12\x1b\n" +
-	"\twaits_for\x18\b \x03(\tR\bwaitsForB\x0e\n" +
+	"\twaits_for\x18\b \x03(\tR\bwaitsFor\x12\x18\n" +
+	"\asources\x18\t \x03(\tR\asourcesB\x0e\n" +
 	"\f_transaction\"#\n" +
 	"\rResyncRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\xbb\x01\n" +
