@@ -56,6 +56,13 @@ func (s site) Accidents() (accidents []vswitchtest.Accident) {
 	return accidents
 }
 
+func (s site) SetCable(t testing.TB, tap *vpp_interfaces.Interface, plugged bool) {
+	t.Helper()
+	if err := s.SetLink(tap.GetName(), plugged); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	vswitchtest.Run(t, vswitchtest.Config{NewSite: func(testing.TB) vswitchtest.Site {
 		return site{fake.NewNetwork().NewNode("n", kernelLike, nic)}

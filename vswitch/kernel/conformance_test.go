@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -50,6 +51,12 @@ func newNode(t testing.TB) *node {
 	n.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s netns %s", nic, uplink, nsName(n.peer)))
 	n.peer.Exec(t, "ip link set dev "+uplink+" up")
 	return n
+}
+
+// SetCable: the far end waits in the node's namespace.
+func (n *node) SetCable(t testing.TB, tap *vpp_interfaces.Interface, plugged bool) {
+	t.Helper()
+	n.Exec(t, "ip link set dev "+tap.GetTap().GetHostIfName()+map[bool]string{true: " up", false: " down"}[plugged])
 }
 
 func nsName(h *vswitchtest.Host) string { return strings.TrimPrefix(h.NetNS, "/var/run/netns/") }

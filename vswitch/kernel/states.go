@@ -194,10 +194,9 @@ func (r *stateReports) tell(found []*vpp_interfaces.InterfaceState) {
 	}
 	found = slices.DeleteFunc(found, func(s *vpp_interfaces.InterfaceState) bool {
 		was := r.last[s.GetName()]
-		gone := s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED
-		if gone {
+		if s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED {
 			delete(r.last, s.GetName())
-			return was == nil
+			return false
 		}
 		r.last[s.GetName()] = s
 		return proto.Equal(was, s)

@@ -156,6 +156,9 @@ func (v interfaces) deleteTunnel(iface *vpp_interfaces.Interface) error {
 	if link == nil {
 		return v.deleteUnmarked(vxlanDeviceName(id.vxlanID))
 	}
+	if groupOf(link) != nil {
+		return ignoreGone(v.delLink(link.Attrs().Index))
+	}
 	if id.dst.IsValid() {
 		if err := ignoreGone(v.nl.NeighDel(tunnelEntry(link, id.dst))); err != nil {
 			return fmt.Errorf("removing peer %s from device %s: %w", id.dst, link.Attrs().Name, err)

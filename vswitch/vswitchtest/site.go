@@ -55,6 +55,8 @@ func Run(t *testing.T, c Config) {
 	t.Run("packets", func(t *testing.T) { runPackets(t, c) })
 	t.Run("access lists", func(t *testing.T) { runACLs(t, c) })
 	t.Run("features", func(t *testing.T) { runFeatures(t, c) })
+	t.Run("states", func(t *testing.T) { runStates(t, c) })
+	t.Run("links", func(t *testing.T) { runLinks(t, c) })
 	t.Run("NAT", func(t *testing.T) { runNAT(t, c) })
 }
 
