@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // cli is what all commands share.
@@ -61,6 +63,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
 		c.configCommand(), c.vppcliCommand(),
 	)
+	root.SetFlagErrorFunc(flagError)
 	for _, sub := range root.Commands() {
 		if !sub.HasSubCommands() {
 			sub.Args = explained(sub.Args)
@@ -80,6 +83,22 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
 	}
+}
+
+// flagError says what a flag takes instead of a value that it does not take.
+func flagError(_ *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	takes := map[string]string{
+		"uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more", "int": "a whole number",
+		"duration": "a time with its unit, such as 10s or 2m", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if takes == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }
 
 // limited bounds the time of a command.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -116,7 +117,7 @@ func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 	}
 	mistakes := w.mistakes
 	if strict != nil && len(mistakes) == 0 {
-		mistakes = []error{strict}
+		mistakes = []error{jsonMistake(data, strict)}
 	}
 	if len(mistakes) > 0 {
 		for _, u := range w.unknown {
@@ -125,6 +126,22 @@ func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 		return nil, fmt.Errorf("is no JSON of %s: %w", proto.MessageName(msg), errors.Join(mistakes...))
 	}
 	return w.unknown, nil
+}
+
+// jsonMistake says what is wrong with JSON for which protojson has the error: where, if
+// it is no JSON at all, and otherwise what protojson says, without its name.
+func jsonMistake(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax) {
+		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
+	}
+	if syntax.Error() == "unexpected end of JSON input" {
+		return fmt.Errorf("it ends after %d bytes in the middle: was it cut off? Brackets and quotes must be closed", len(data))
+	}
+	text := data[:max(syntax.Offset-1, 0)]
+	line := 1 + bytes.Count(text, []byte("\n"))
+	column := len(text) - bytes.LastIndexByte(text, '\n')
+	return fmt.Errorf("line %d, column %d: %w", line, column, syntax)
 }
 
 func decodeBinary(data []byte, msg proto.Message) ([]UnknownField, error) {
