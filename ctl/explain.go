@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -26,11 +27,23 @@ type Explained struct {
 	// Sources want the value, or a part of it; Result is what comes of it.
 	Sources []controller.Contribution `json:",omitempty"`
 	Result  *kvscheduler.KeyValue     `json:",omitempty"`
-	// InEtcd is the status of what others put into etcd for the key.
+	// InEtcd is the status of what others give for the key, as it is published in etcd.
 	InEtcd *feedback.Status `json:",omitempty"`
 }
 
 func (e *Explained) known() bool { return e.Value != nil || len(e.Sources) > 0 || e.InEtcd != nil }
+
+// stateOutside is the state of what the scheduler does not know: of what was given and
+// cannot be used, or of merge directives, which the event loop carries out.
+func (e *Explained) stateOutside() pb.ValueState {
+	if e.InEtcd != nil {
+		return e.InEtcd.GetValue().GetState()
+	}
+	if slices.ContainsFunc(e.Sources, func(s controller.Contribution) bool { return s.Wants.Key == e.Key }) {
+		return pb.ValueState_CONFIGURED
+	}
+	return pb.ValueState_NONEXISTENT
+}
 
 // askExplained asks an agent for all that it knows of a key. Agents that are older than
 // this command know less.
@@ -99,7 +112,7 @@ func writeExplanations(p printer, good []answer[*Explained]) {
 func (p printer) writeExplanation(node string, e *Explained) {
 	v := e.Value
 	if v == nil { // it is requested, but not by way of the scheduler
-		v = &kvscheduler.ValueSnapshot{Key: e.Key}
+		v = &kvscheduler.ValueSnapshot{Key: e.Key, State: e.stateOutside()}
 	}
 	p.printf("%s: %s\n", node, e.Key)
 	t := p.table("", "", "")
@@ -177,8 +190,8 @@ func sourcesText(e *Explained) (lines []string) {
 
 // inEtcdText tells what became of the value in etcd, beyond its state.
 func inEtcdText(s *feedback.Status) (lines []string) {
-	if s == nil {
-		return nil
+	if s == nil || s.GetRevision() == 0 {
+		return nil // others give it, not by way of etcd
 	}
 	text := fmt.Sprintf("revision %d", s.GetRevision())
 	if s.GetValue().GetState() == pb.ValueState_INVALID {

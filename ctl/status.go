@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
+	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/spf13/cobra"
 )
 
@@ -27,6 +29,8 @@ type Probe struct {
 	Database string `json:"database,omitempty"`
 	// NodeConfig is why the NodeConfig in etcd is not in force.
 	NodeConfig string `json:"nodeConfig,omitempty"`
+	// ConfigDir are the mistakes in the agent's directory of configuration.
+	ConfigDir []string `json:"configDir,omitempty"`
 }
 
 // health is what an agent answers to GET /readiness.
@@ -35,6 +39,45 @@ type health struct{ Version, Error, Database, NodeConfig string }
 // probe asks an agent if it is ready; the error is for an agent that does not
 // answer.
 func probe(ctx context.Context, a *Agent) (Probe, error) {
+	p, err := probeHealth(ctx, a)
+	if err != nil {
+		return p, err
+	}
+	var dir configdir.Status
+	if a.get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
+		p.ConfigDir = mistakesIn(dir)
+	}
+	return p, nil
+}
+
+// mistakesIn returns a line for the directory, if it cannot be read, and for each file
+// with a mistake.
+func mistakesIn(dir configdir.Status) (mistakes []string) {
+	if dir.Err != "" {
+		mistakes = append(mistakes, oneLine(dir.Err))
+	}
+	for _, file := range dir.Files {
+		if file.Err == "" {
+			continue
+		}
+		text := oneLine(file.Err)
+		if !strings.Contains(text, file.Name) {
+			text = file.Name + ": " + text
+		}
+		switch file.Of {
+		case configdir.Earlier:
+			text += "; what it said before counts"
+		case configdir.Nothing:
+			text += "; nothing of it counts"
+		}
+		mistakes = append(mistakes, text)
+	}
+	return mistakes
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
+func probeHealth(ctx context.Context, a *Agent) (Probe, error) {
 	var h health
 	err := a.get(ctx, "/readiness", nil, &h)
 	var refused *statusError
@@ -51,7 +94,7 @@ func probe(ctx context.Context, a *Agent) (Probe, error) {
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Whether the agents are ready, and if not, why",
+		Short: "Whether the agents are ready, and if not, why; mistakes in what they are to read",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -94,6 +137,13 @@ func writeProbes(p printer, probes []answer[Probe]) {
 		}
 		if a.value.NodeConfig != "" {
 			remarks = append(remarks, "refused: "+a.value.NodeConfig)
+		}
+		for i, mistake := range a.value.ConfigDir {
+			if i == 3 {
+				remarks = append(remarks, fmt.Sprintf("%d more mistakes in --config-dir", len(a.value.ConfigDir)-i))
+				break
+			}
+			remarks = append(remarks, "mistake in --config-dir: "+mistake)
 		}
 		t.add(a.agent.Name, state, a.value.Version, strings.Join(remarks, "; "))
 	}

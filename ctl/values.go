@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/spf13/cobra"
 )
@@ -35,13 +36,45 @@ func (c *cli) valuesCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return show(c, getAll[[]kvscheduler.Status](ctx, agents, valueStatus, query), writeValues)
+				return show(c, askValues(ctx, agents, query), writeValues)
 			}
 			return c.showValuesOf(ctx, agents, query, args[0])
 		},
 	}
 	cmd.Flags().StringArrayVar(&states, "state", nil, "only values in this state, e.g. PENDING; repeatable")
 	return cmd
+}
+
+// askValues asks the agents for the states of their values: those of the scheduler, and
+// of what was put into etcd and cannot be decoded, of which the scheduler knows nothing.
+func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]kvscheduler.Status] {
+	invalid := pb.ValueState_INVALID
+	return ask(ctx, agents, func(ctx context.Context, a *Agent) (values []kvscheduler.Status, err error) {
+		if err := a.get(ctx, valueStatus, query, &values); err != nil {
+			return nil, err
+		}
+		if states := query["state"]; len(states) > 0 && !slices.Contains(states, invalid.String()) {
+			return values, nil
+		}
+		known := map[string]bool{}
+		for _, v := range values {
+			known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
+		}
+		var given []feedback.Status
+		_ = a.get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
+		for _, s := range given {
+			v := s.GetValue()
+			if v.GetState() != invalid || known[v.GetKey()] {
+				continue
+			}
+			v.Error = strings.Join(append([]string{v.GetError()}, v.GetDetails()...), "; ")
+			values = append(values, kvscheduler.Status{BaseValueStatus: &pb.BaseValueStatus{Value: v}})
+		}
+		slices.SortStableFunc(values, func(a, b kvscheduler.Status) int {
+			return strings.Compare(a.GetValue().GetKey(), b.GetValue().GetKey())
+		})
+		return values, nil
+	})
 }
 
 // stateQuery checks the names of states, in any case of letters.
@@ -60,7 +93,7 @@ func stateQuery(states []string) (url.Values, error) {
 // showValuesOf shows the values whose key a word means. If no agent has any, the
 // error says which key may have been meant.
 func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, word string) error {
-	answers := getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil)
+	answers := askValues(ctx, agents, url.Values{})
 	var keys []string
 	for _, a := range answers {
 		for _, s := range a.value {

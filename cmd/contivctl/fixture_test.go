@@ -163,6 +163,9 @@ var fixtures = map[string]*fixture{
 			{ValueStatus: &feedbackpb.ValueStatus{
 				Value: &pb.ValueStatus{Key: models.Key(route), State: pb.ValueState_RETRYING}, Revision: 15, Warnings: []string{`unknown field "nxt" is left out`},
 			}},
+			{ValueStatus: &feedbackpb.ValueStatus{
+				Value: &pb.ValueStatus{Key: "config/contiv/v1/merge/config/vpp/v2/interfaces/eth9", State: pb.ValueState_CONFIGURED}, Revision: 16,
+			}},
 		},
 		timelines: map[string][]kvscheduler.Revision{
 			models.Key(route): {
