@@ -13,6 +13,7 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
+	"golang.org/x/sys/unix"
 )
 
 // sockclntCreateID is the number of the first message, the only one that is fixed.
@@ -29,6 +30,8 @@ type Conn struct {
 	out     chan []byte
 	done    chan struct{}
 	workers sync.WaitGroup
+
+	handling sync.Mutex // held while a handler is called
 
 	mu      sync.Mutex
 	err     error // why it ended
@@ -127,6 +130,8 @@ func (c *Conn) end(err error) {
 	c.mu.Unlock()
 	close(c.done)
 	c.nc.Close()
+	c.handling.Lock()
+	defer c.handling.Unlock()
 	for _, handle := range pending {
 		handle(0, nil, err)
 	}
@@ -236,19 +241,47 @@ func (c *Conn) read(r *bufio.Reader) {
 		if len(data) < 6 {
 			continue
 		}
-		id, request := binary.BigEndian.Uint16(data), binary.BigEndian.Uint32(data[2:])
-		c.mu.Lock()
-		handle, subscribers := c.pending[request], c.events[id]
-		c.mu.Unlock()
-		switch {
-		case subscribers != nil:
-			for _, s := range subscribers {
-				s.deliver(data)
-			}
-		case handle != nil:
-			if !handle(id, data, nil) {
-				c.forget(request)
-			}
+		c.dispatch(data)
+	}
+}
+
+// dispatch gives a message to who waits for it.
+func (c *Conn) dispatch(data []byte) {
+	id, request := binary.BigEndian.Uint16(data), binary.BigEndian.Uint32(data[2:])
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	c.mu.Lock()
+	handle, subscribers := c.pending[request], c.events[id]
+	c.mu.Unlock()
+	switch {
+	case subscribers != nil:
+		for _, s := range subscribers {
+			s.deliver(data)
+		}
+	case handle != nil:
+		if !handle(id, data, nil) {
+			c.forget(request)
 		}
 	}
+}
+
+// Peer returns the process that listens at the socket, as our PID namespace numbers it; 0
+// if it is not in there.
+func (c *Conn) Peer() (pid int, err error) {
+	uc, ok := c.nc.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("the connection to VPP is not over a Unix socket")
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if err := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking who listens at VPP's socket: %w", err)
+	}
+	return int(cred.Pid), nil
 }
