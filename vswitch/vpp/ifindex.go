@@ -2,11 +2,12 @@ package vpp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
-	interfaces "go.fd.io/govpp/binapi/interface"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
@@ -20,6 +21,8 @@ type ifIndex struct {
 	mu     sync.Mutex
 	byName map[string]index
 	names  map[index]string
+	// learned: all interfaces were read since the connection was made.
+	learned bool
 }
 
 func newIfIndex(v *VSwitch) *ifIndex {
@@ -31,6 +34,7 @@ func (x *ifIndex) forget() {
 	defer x.mu.Unlock()
 	clear(x.byName)
 	clear(x.names)
+	x.learned = false
 }
 
 // put notes an interface that was created or seen.
@@ -46,6 +50,19 @@ func (x *ifIndex) remove(name string) {
 	defer x.mu.Unlock()
 	delete(x.names, x.byName[name])
 	delete(x.byName, name)
+}
+
+// gone notes that VPP has no interface of that index any more. It returns its name, "" if
+// it was not known.
+func (x *ifIndex) gone(i index) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	name := x.names[i]
+	delete(x.names, i)
+	if name != "" && x.byName[name] == i {
+		delete(x.byName, name)
+	}
+	return name
 }
 
 // noInterfaceError says that there is no interface of that name.
@@ -72,6 +89,23 @@ func (x *ifIndex) index(ctx context.Context, name string) (index, error) {
 	return i, nil
 }
 
+// known is like index, but what is not known is asked for only once after the connection
+// was made: it does not find what others have tagged since then.
+func (x *ifIndex) known(ctx context.Context, name string) (i index, ok bool, err error) {
+	x.mu.Lock()
+	i, ok = x.byName[name]
+	learned := x.learned
+	x.mu.Unlock()
+	if ok || learned {
+		return i, ok, nil
+	}
+	i, err = x.index(ctx, name)
+	if _, none := errors.AsType[*noInterfaceError](err); none {
+		return 0, false, nil
+	}
+	return i, err == nil, err
+}
+
 // name returns the logical name of an interface, "" if it is not ours.
 func (x *ifIndex) name(ctx context.Context, i index) (string, error) {
 	x.mu.Lock()
@@ -93,10 +127,16 @@ func (x *ifIndex) name(ctx context.Context, i index) (string, error) {
 
 // learn reads all interfaces.
 func (x *ifIndex) learn(ctx context.Context) error {
-	all, err := dump[interfaces.SwInterfaceDetails](ctx, x.v, ifModule, &interfaces.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, x.v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
 	if err != nil {
 		return fmt.Errorf("listing interfaces: %w", err)
 	}
+	x.set(all)
+	return nil
+}
+
+// set notes what all interfaces are.
+func (x *ifIndex) set(all []*interfaces_api.SwInterfaceDetails) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.byName)
@@ -106,13 +146,13 @@ func (x *ifIndex) learn(ctx context.Context) error {
 			x.byName[name], x.names[d.SwIfIndex] = d.SwIfIndex, name
 		}
 	}
-	return nil
+	x.learned = true
 }
 
 // logicalName returns the tag; that of existing devices without a tag is the name that
 // VPP gave them.
-func logicalName(d *interfaces.SwInterfaceDetails) string {
+func logicalName(d *interfaces_api.SwInterfaceDetails) string {
 	return strings.TrimRight(d.Tag, "\x00")
 }
 
-var ifModule = newModule("", "interfaces", &interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceDetails{})
+var ifModule = newModule("", "interfaces", &interfaces_api.SwInterfaceDump{}, &interfaces_api.SwInterfaceDetails{})

@@ -12,9 +12,10 @@ import (
 // state is what a VPP process has configured; a part for each area.
 type state struct {
 	pid uint32
+	ifs ifState
 }
 
-func newState() *state { return &state{} }
+func newState() *state { return &state{ifs: newIfState()} }
 
 // call is a request being handled.
 type call struct {

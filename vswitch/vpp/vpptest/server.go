@@ -30,6 +30,7 @@ type Server struct {
 	lacking  map[string]bool            // packages of messages that are not there
 	crcs     map[string]string          // message name → CRC that it is said to have
 	refused  map[string]api.VPPApiError // message name → how it is refused
+	devices  map[string]bool            // of VPP's network namespace
 	silent   bool
 	listener net.Listener
 	clients  map[*client]struct{}
@@ -46,7 +47,7 @@ func New(t testing.TB) *Server {
 	}
 	s := &Server{
 		t: t, socket: filepath.Join(dir, "api.sock"), state: newState(),
-		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, clients: map[*client]struct{}{},
+		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, devices: map[string]bool{}, clients: map[*client]struct{}{},
 	}
 	s.Start()
 	t.Cleanup(func() {

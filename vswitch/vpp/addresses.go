@@ -1,0 +1,203 @@
+package vpp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+var addressModule = newModule("", "addresses of interfaces",
+	&interfaces_api.SwInterfaceAddDelAddress{}, &interfaces_api.SwInterfaceAddDelAddressReply{},
+	&interfaces_api.SwInterfaceSetTable{}, &interfaces_api.SwInterfaceSetTableReply{},
+	&interfaces_api.SwInterfaceGetTable{}, &interfaces_api.SwInterfaceGetTableReply{},
+	&interfaces_api.SwInterfaceSetUnnumbered{}, &interfaces_api.SwInterfaceSetUnnumberedReply{},
+	&ip.IPAddressDump{}, &ip.IPAddressDetails{},
+	&ip.IPUnnumberedDump{}, &ip.IPUnnumberedDetails{},
+)
+
+func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Prefix) error {
+	i, err := v.ifs.index(ctx, iface)
+	if err == nil {
+		err = v.addDelAddress(ctx, i, addr, true)
+		// The codes for IPv4 and IPv6; the other interface with it may be this one.
+		if vppapi.Refused(err, api.ADDRESS_IN_USE, api.DUPLICATE_IF_ADDRESS) {
+			if has, dumpErr := v.hasAddress(ctx, i, addr); dumpErr == nil && has {
+				err = nil
+			} else if dumpErr == nil {
+				err = fmt.Errorf("it overlaps with the network of another address in the same VRF: %w", err)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
+	}
+	return nil
+}
+
+func (v interfaces) addDelAddress(ctx context.Context, i index, addr netip.Prefix, add bool) error {
+	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceAddDelAddress{
+		SwIfIndex: i, IsAdd: add,
+		Prefix: ip_types.AddressWithPrefix(prefixOf(addr)),
+	}, &interfaces_api.SwInterfaceAddDelAddressReply{})
+}
+
+func (v interfaces) hasAddress(ctx context.Context, i index, addr netip.Prefix) (bool, error) {
+	all, err := dump[ip.IPAddressDetails](ctx, v.VSwitch, addressModule, &ip.IPAddressDump{SwIfIndex: i, IsIPv6: addr.Addr().Is6()})
+	for _, a := range all {
+		if netipPrefix(ip_types.Prefix(a.Prefix)) == addr {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+func (v interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.Prefix) error {
+	err := v.onExisting(ctx, iface, func(i index) error {
+		err := v.addDelAddress(ctx, i, addr, false)
+		if vppapi.Refused(err, api.ADDRESS_NOT_FOUND_FOR_INTERFACE, api.ADDRESS_NOT_DELETABLE) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("removing address %s from interface %q: %w", addr, iface, err)
+	}
+	return nil
+}
+
+// onExisting calls fn if the interface exists. If VPP says that it does not, that is
+// fine.
+func (v interfaces) onExisting(ctx context.Context, iface string, fn func(index) error) error {
+	i, ok, err := v.ifs.known(ctx, iface)
+	if err != nil || !ok {
+		return err
+	}
+	if err := fn(i); !vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
+		return err
+	}
+	return nil
+}
+
+// SetVRF moves the interface into a VRF. VPP refuses that while it has addresses.
+func (v interfaces) SetVRF(ctx context.Context, iface string, vrf uint32, versions vswitch.IPVersions) error {
+	i, err := v.ifs.index(ctx, iface)
+	if err == nil {
+		err = v.setTables(ctx, i, vrf, versions)
+	}
+	if err != nil {
+		return fmt.Errorf("moving interface %q into VRF %d: %w", iface, vrf, err)
+	}
+	return nil
+}
+
+// setTables changes the tables that are others.
+func (v interfaces) setTables(ctx context.Context, i index, vrf uint32, versions vswitch.IPVersions) error {
+	l, err := v.use(addressModule)
+	if err != nil {
+		return err
+	}
+	type read struct {
+		v6 bool
+		p  *vppapi.Pending
+	}
+	var reads []read
+	for _, v6 := range []bool{false, true} {
+		if v6 && versions.V6 || !v6 && versions.V4 {
+			reads = append(reads, read{v6, l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: i, IsIPv6: v6})})
+		}
+	}
+	b := batch{l: l}
+	for _, r := range reads {
+		var now interfaces_api.SwInterfaceGetTableReply
+		if err := r.p.Wait(ctx, &now); err != nil {
+			return err
+		}
+		if now.VrfID != vrf {
+			b.add(ctx, "setting the table", &interfaces_api.SwInterfaceSetTable{SwIfIndex: i, IsIPv6: r.v6, VrfID: vrf}, &interfaces_api.SwInterfaceSetTableReply{})
+		}
+	}
+	return b.wait(ctx)
+}
+
+// UnsetVRF moves the interface back into VRF 0.
+func (v interfaces) UnsetVRF(ctx context.Context, iface string, _ uint32, versions vswitch.IPVersions) error {
+	err := v.onExisting(ctx, iface, func(i index) error { return v.setTables(ctx, i, 0, versions) })
+	if err != nil {
+		return fmt.Errorf("moving interface %q back into VRF 0: %w", iface, err)
+	}
+	return nil
+}
+
+// SetUnnumbered: VPP lets an interface borrow only in its own tables, so it follows the
+// lender into those first.
+func (v interfaces) SetUnnumbered(ctx context.Context, iface, lender string) error {
+	err := v.setUnnumbered(ctx, iface, lender)
+	if err != nil {
+		return fmt.Errorf("making interface %q use the address of %q: %w", iface, lender, err)
+	}
+	return nil
+}
+
+func (v interfaces) setUnnumbered(ctx context.Context, iface, lender string) error {
+	i, err := v.ifs.index(ctx, iface)
+	if err != nil {
+		return err
+	}
+	from, err := v.ifs.index(ctx, lender)
+	if err != nil {
+		return err
+	}
+	now, err := dump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: i})
+	if err != nil {
+		return err
+	}
+	if len(now) > 0 {
+		if err := v.unsetUnnumbered(ctx, i); err != nil { // tables cannot be changed before
+			return err
+		}
+	}
+	l, err := v.use(addressModule)
+	if err != nil {
+		return err
+	}
+	var tables [2]*vppapi.Pending
+	for n, v6 := range []bool{false, true} {
+		tables[n] = l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: from, IsIPv6: v6})
+	}
+	for n, p := range tables {
+		var table interfaces_api.SwInterfaceGetTableReply
+		if err := p.Wait(ctx, &table); err != nil {
+			return err
+		}
+		if err := v.setTables(ctx, i, table.VrfID, vswitch.IPVersions{V4: n == 0, V6: n == 1}); err != nil {
+			return err
+		}
+	}
+	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceSetUnnumbered{SwIfIndex: from, UnnumberedSwIfIndex: i, IsAdd: true},
+		&interfaces_api.SwInterfaceSetUnnumberedReply{})
+}
+
+func (v interfaces) unsetUnnumbered(ctx context.Context, i index) error {
+	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceSetUnnumbered{UnnumberedSwIfIndex: i}, &interfaces_api.SwInterfaceSetUnnumberedReply{})
+}
+
+// UnsetUnnumbered also moves the interface back into VRF 0.
+func (v interfaces) UnsetUnnumbered(ctx context.Context, iface string) error {
+	err := v.onExisting(ctx, iface, func(i index) error {
+		if err := v.unsetUnnumbered(ctx, i); err != nil {
+			return err
+		}
+		return v.setTables(ctx, i, 0, vswitch.IPVersions{V4: true, V6: true})
+	})
+	if err != nil {
+		return fmt.Errorf("making interface %q numbered: %w", iface, err)
+	}
+	return nil
+}

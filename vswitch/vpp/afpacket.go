@@ -1,0 +1,194 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"github.com/vishvananda/netlink"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/ethernet_types"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+)
+
+var afPacketModule = newModule("af_packet_plugin.so", "AF_PACKET interfaces",
+	&af_packet.AfPacketCreateV3{}, &af_packet.AfPacketCreateV3Reply{},
+	&af_packet.AfPacketDelete{}, &af_packet.AfPacketDeleteReply{},
+	&af_packet.AfPacketDump{}, &af_packet.AfPacketDetails{},
+)
+
+// hostPrefix starts the names that VPP gives to AF_PACKET interfaces.
+const hostPrefix = "host-"
+
+// makeAFPacket attaches to a device of the host. Its MAC is VPP's choice unless it is
+// requested: the device keeps its own.
+func (v interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
+	name := iface.GetAfpacket().GetHostIfName()
+	if linux := iface.GetAfpacket().GetLinuxInterface(); linux != "" {
+		h, err := v.host()
+		if err != nil {
+			return 0, err
+		}
+		defer h.close()
+		dev, err := h.deviceOfLinuxInterface(linux)
+		if err != nil {
+			return 0, err
+		}
+		if dev == nil {
+			return 0, fmt.Errorf("no device in VPP's network namespace is Linux interface %q", linux)
+		}
+		name = dev.Attrs().Name
+	}
+	mac, err := parseMAC(iface.GetPhysAddress())
+	return v.attach(ctx, name, mac, err != nil)
+}
+
+// attach makes an AF_PACKET interface; one that exists is taken.
+func (v interfaces) attach(ctx context.Context, device string, mac ethernet_types.MacAddress, randomMAC bool) (index, error) {
+	var reply af_packet.AfPacketCreateV3Reply
+	err := v.call(ctx, afPacketModule, &af_packet.AfPacketCreateV3{
+		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, HostIfName: device, HwAddr: mac, UseRandomHwAddr: randomMAC,
+		NumRxQueues: 1, NumTxQueues: 1,
+		// Veths pass on packets whose checksum is still to be computed, and larger ones
+		// than their MTU: VPP has to be told.
+		Flags: af_packet.AF_PACKET_API_FLAG_QDISC_BYPASS | af_packet.AF_PACKET_API_FLAG_CKSUM_GSO,
+	}, &reply)
+	switch {
+	case vppapi.Refused(err, api.INVALID_INTERFACE):
+		return 0, fmt.Errorf("there is no device %q in VPP's network namespace: check its name with `ip link`: %w", device, err)
+	case vppapi.Refused(err, api.IF_ALREADY_EXISTS):
+		return v.takeUntagged(ctx, reply.SwIfIndex, "device "+device)
+	case err != nil:
+		return 0, fmt.Errorf("attaching to device %q: %w", device, err)
+	}
+	return reply.SwIfIndex, nil
+}
+
+// takeUntagged takes an interface with the identity that was asked for: an earlier
+// attempt of ours that did not get as far as its tag.
+func (v interfaces) takeUntagged(ctx context.Context, i index, what string) (index, error) {
+	d, err := v.details(ctx, i)
+	switch {
+	case err != nil:
+		return 0, err
+	case d == nil:
+		return 0, fmt.Errorf("%s: the interface that VPP has for it has disappeared", what)
+	case logicalName(d) != "":
+		return 0, fmt.Errorf("%s is used by interface %q (%s in VPP): delete that", what, logicalName(d), d.InterfaceName)
+	}
+	return i, nil
+}
+
+// removeAFPacket lets the device go: it stays as it is, and is the host's again.
+func (v interfaces) removeAFPacket(ctx context.Context, i index) error {
+	name, err := v.hostNameOf(ctx, i)
+	if err != nil || name == "" {
+		return err
+	}
+	err = v.call(ctx, afPacketModule, &af_packet.AfPacketDelete{HostIfName: name}, &af_packet.AfPacketDeleteReply{})
+	if err != nil && !vppapi.Refused(err, api.SYSCALL_ERROR_1) { // there is none
+		return fmt.Errorf("detaching from device %q: %w", name, err)
+	}
+	h, err := v.host()
+	if err != nil || h == nil {
+		return nil //nolint:nilerr // then it was not shielded either
+	}
+	defer h.close()
+	return h.unshield(name)
+}
+
+// hostNameOf returns the device that an AF_PACKET interface is attached to; "" if it is
+// not one.
+func (v interfaces) hostNameOf(ctx context.Context, i index) (string, error) {
+	all, err := dump[af_packet.AfPacketDetails](ctx, v.VSwitch, afPacketModule, &af_packet.AfPacketDump{})
+	for _, d := range all {
+		if d.SwIfIndex == i {
+			return d.HostIfName, nil
+		}
+	}
+	return "", err
+}
+
+// withHostDevice calls fn with the device of an AF_PACKET interface, if it can be seen.
+func (v interfaces) withHostDevice(ctx context.Context, i index, fn func(*host, netlink.Link) error) error {
+	name, err := v.hostNameOf(ctx, i)
+	if err != nil || name == "" {
+		return err
+	}
+	h, err := v.host()
+	if err != nil {
+		v.log.Warn("The device of an AF_PACKET interface cannot be seen", "device", name, "error", err)
+		return nil
+	}
+	defer h.close()
+	dev, err := h.device(name)
+	if err != nil || dev == nil {
+		return err
+	}
+	return fn(h, dev)
+}
+
+// hostMTU returns the MTU of the device of an AF_PACKET interface, 0 if it cannot be seen.
+func (v interfaces) hostMTU(ctx context.Context, i index) (mtu uint32, err error) {
+	err = v.withHostDevice(ctx, i, func(_ *host, dev netlink.Link) error {
+		mtu = uint32(dev.Attrs().MTU)
+		return nil
+	})
+	return mtu, err
+}
+
+// raiseHostMTU makes the device take packets of that length.
+func (v interfaces) raiseHostMTU(ctx context.Context, i index, mtu uint32) error {
+	return v.withHostDevice(ctx, i, func(h *host, dev netlink.Link) error {
+		if dev.Attrs().MTU >= int(mtu) {
+			return nil
+		}
+		if err := h.LinkSetMTU(dev, int(mtu)); err != nil {
+			return fmt.Errorf("setting the MTU of device %s to %d: %w", dev.Attrs().Name, mtu, err)
+		}
+		return nil
+	})
+}
+
+// takeNIC takes an existing network card into use: one that VPP has, or else a device of
+// the host.
+func (v interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
+	name := iface.GetName()
+	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range all {
+		if d.InterfaceName == name || d.InterfaceName == hostPrefix+name && d.InterfaceDevType == classAFPacket {
+			return v.takeUntagged(ctx, d.SwIfIndex, "device "+name)
+		}
+	}
+	return v.takeOver(ctx, strings.TrimPrefix(name, hostPrefix))
+}
+
+// takeOver attaches to a device of the host and makes it VPP's alone. It keeps its MAC,
+// which the network knows.
+func (v interfaces) takeOver(ctx context.Context, name string) (index, error) {
+	h, err := v.host()
+	if err != nil {
+		return 0, err
+	}
+	defer h.close()
+	dev, err := h.device(name)
+	if err != nil {
+		return 0, err
+	}
+	mac := ethernet_types.NewMacAddress(macOf(dev))
+	i, err := v.attach(ctx, name, mac, macOf(dev) == nil)
+	if err != nil || dev == nil {
+		return i, err
+	}
+	if err := h.shield(name); err != nil {
+		return 0, errors.Join(err, v.removeIndex(ctx, i))
+	}
+	return i, nil
+}

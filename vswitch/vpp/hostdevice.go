@@ -1,0 +1,182 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// host is the network namespace of the VPP process, whose devices it attaches to. Close
+// it soon: VPP may be restarted elsewhere.
+type host struct {
+	*netlink.Handle
+	ns  netns.NsHandle
+	pid int
+}
+
+// host opens VPP's namespace. It is nil if VPP is this process: one that tests simulate
+// has no devices.
+func (v *VSwitch) host() (*host, error) {
+	l, err := v.session.link()
+	if err != nil {
+		return nil, err
+	}
+	pid, err := l.Peer()
+	if err != nil {
+		return nil, err
+	}
+	if pid == os.Getpid() {
+		return nil, nil
+	}
+	if pid == 0 {
+		return nil, errors.New("VPP's network namespace cannot be opened: run the agent in VPP's PID namespace, or in that of the host")
+	}
+	ns, err := netns.GetFromPid(pid)
+	if err != nil {
+		return nil, fmt.Errorf("opening VPP's network namespace: %w", err)
+	}
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		ns.Close()
+		return nil, fmt.Errorf("opening VPP's network namespace: %w", err)
+	}
+	return &host{h, ns, pid}, nil
+}
+
+func (h *host) close() {
+	if h != nil {
+		h.Delete()
+		h.ns.Close()
+	}
+}
+
+// device returns a device by its name; nil if there is none.
+func (h *host) device(name string) (netlink.Link, error) {
+	if h == nil {
+		return nil, nil
+	}
+	dev, err := h.LinkByName(name)
+	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up device %s: %w", name, err)
+	}
+	return dev, nil
+}
+
+// aliasLinux starts the aliases of devices that are Linux interfaces of the model.
+const aliasLinux = "contiv:linux/"
+
+// deviceOfLinuxInterface returns the device that is a Linux interface; nil if there is
+// none.
+func (h *host) deviceOfLinuxInterface(name string) (netlink.Link, error) {
+	if h == nil {
+		return nil, nil
+	}
+	devs, err := h.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("listing devices: %w", err)
+	}
+	for _, dev := range devs {
+		if dev.Attrs().Alias == aliasLinux+name {
+			return dev, nil
+		}
+	}
+	return nil, nil
+}
+
+// packetSockets returns the indexes of the devices that packet sockets of the namespace
+// are bound to.
+func (h *host) packetSockets() (map[int]bool, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/packet", h.pid))
+	if err != nil {
+		return nil, fmt.Errorf("reading which devices VPP is attached to: %w", err)
+	}
+	bound := map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			if i, err := strconv.Atoi(fields[4]); err == nil {
+				bound[i] = true
+			}
+		}
+	}
+	return bound, nil
+}
+
+// What VPP has taken over, the host's own stack must not handle as well: it would answer
+// for addresses that it has, and refuse connections to those it does not. A chain of
+// nftables, named like the device, drops what the device receives after packet sockets,
+// which come first, have seen it.
+const shieldTable = "contiv-vpp"
+
+func shieldChain(device string) *nftables.Chain {
+	return &nftables.Chain{
+		Name: device, Table: &nftables.Table{Family: nftables.TableFamilyNetdev, Name: shieldTable},
+		Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter,
+		Policy: new(nftables.ChainPolicyDrop), Device: device,
+	}
+}
+
+// shield keeps what a device receives from the host's stack.
+func (h *host) shield(device string) error {
+	if err := h.changeShield(device, true); err != nil {
+		return fmt.Errorf("keeping what device %s receives from the host's stack, by nftables: %w", device, err)
+	}
+	return nil
+}
+
+// unshield ends that.
+func (h *host) unshield(device string) error {
+	if err := h.changeShield(device, false); err != nil {
+		return fmt.Errorf("giving what device %s receives back to the host's stack: %w", device, err)
+	}
+	return nil
+}
+
+func (h *host) changeShield(device string, on bool) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(h.ns)))
+	if err != nil {
+		return err
+	}
+	chain := shieldChain(device)
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
+	if err != nil {
+		return err
+	}
+	left := 0
+	for _, old := range chains {
+		switch {
+		case old.Table.Name != shieldTable:
+		case old.Name == device:
+			c.DelChain(old)
+		default:
+			left++
+		}
+	}
+	switch {
+	case on:
+		c.AddTable(chain.Table)
+		c.AddChain(chain)
+	case left == 0:
+		c.AddTable(chain.Table) // so that there is one to delete
+		c.DelTable(chain.Table)
+	}
+	return c.Flush()
+}
+
+// macOf returns the hardware address of a device; nil for none.
+func macOf(dev netlink.Link) net.HardwareAddr {
+	if dev == nil || len(dev.Attrs().HardwareAddr) != 6 {
+		return nil
+	}
+	return dev.Attrs().HardwareAddr
+}

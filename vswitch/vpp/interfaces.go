@@ -1,0 +1,299 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+)
+
+var ifaceModule = newModule("", "interfaces",
+	&interfaces_api.SwInterfaceTagAddDel{}, &interfaces_api.SwInterfaceTagAddDelReply{},
+	&interfaces_api.SwInterfaceSetFlags{}, &interfaces_api.SwInterfaceSetFlagsReply{},
+	&interfaces_api.SwInterfaceSetMtu{}, &interfaces_api.SwInterfaceSetMtuReply{},
+	&interfaces_api.HwInterfaceSetMtu{}, &interfaces_api.HwInterfaceSetMtuReply{},
+	&interfaces_api.SwInterfaceSetMacAddress{}, &interfaces_api.SwInterfaceSetMacAddressReply{},
+)
+
+type interfaces struct{ *VSwitch }
+
+// Interfaces are known by their tags.
+func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }
+
+// Create makes an interface in three steps: the interface itself, its tag, its
+// parameters. What an earlier attempt left without a tag is found again if its kind has
+// an identity (a tunnel, an AF_PACKET socket), and removed at once if not.
+func (v interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface) error {
+	if err := v.create(ctx, iface); err != nil {
+		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
+	}
+	return nil
+}
+
+func (v interfaces) create(ctx context.Context, iface *vpp_interfaces.Interface) error {
+	if err := supported(iface); err != nil {
+		return err
+	}
+	if now, err := v.existing(ctx, iface.GetName()); err != nil {
+		return err
+	} else if now != nil {
+		same, err := v.isAsWanted(ctx, iface)
+		if err != nil {
+			return err
+		}
+		if same {
+			return v.adjust(ctx, now, iface)
+		}
+		if err := v.remove(ctx, now); err != nil {
+			return fmt.Errorf("removing the one that exists with other parameters: %w", err)
+		}
+	}
+	i, err := v.make(ctx, iface)
+	if err != nil {
+		return err
+	}
+	if err := v.setTag(ctx, i, iface.GetName()); err != nil {
+		return errors.Join(err, v.removeIndex(ctx, i))
+	}
+	v.ifs.put(iface.GetName(), i)
+	now, err := v.existing(ctx, iface.GetName())
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		return errors.New("it has disappeared")
+	}
+	return v.adjust(ctx, now, iface)
+}
+
+// supported says what VPP, or this driver, cannot do for an interface.
+func supported(iface *vpp_interfaces.Interface) error {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		return supportedTap(iface.GetTap())
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return supportedVXLAN(iface.GetVxlan())
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+		return nil
+	}
+	return vswitch.Unsupported("interfaces of type %v", iface.GetType())
+}
+
+// make makes the interface with its type-specific parameters.
+func (v interfaces) make(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+		return v.makeLoopback(ctx, iface)
+	case vpp_interfaces.Interface_TAP:
+		return v.makeTap(ctx, iface)
+	case vpp_interfaces.Interface_AF_PACKET:
+		return v.makeAFPacket(ctx, iface)
+	case vpp_interfaces.Interface_DPDK:
+		return v.takeNIC(ctx, iface)
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return v.makeVXLAN(ctx, iface)
+	}
+	return 0, vswitch.Unsupported("interfaces of type %v", iface.GetType())
+}
+
+// Names of VPP's device classes, by which it says what an interface is.
+const (
+	classLoopback = "Loopback"
+	classTap      = "virtio"
+	classAFPacket = "af-packet"
+	classVXLAN    = "VXLAN"
+)
+
+// remove removes an interface, whatever it is; a device that VPP had by itself is let go.
+func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
+	var err error
+	switch d.InterfaceDevType {
+	case classLoopback:
+		err = v.call(ctx, ifaceModule, &interfaces_api.DeleteLoopback{SwIfIndex: d.SwIfIndex}, &interfaces_api.DeleteLoopbackReply{})
+	case classTap:
+		err = v.removeTap(ctx, d.SwIfIndex)
+	case classAFPacket:
+		err = v.removeAFPacket(ctx, d.SwIfIndex)
+	case classVXLAN:
+		err = v.removeVXLAN(ctx, d.SwIfIndex)
+	default:
+		err = v.call(ctx, ifaceModule, &interfaces_api.SwInterfaceTagAddDel{SwIfIndex: d.SwIfIndex}, &interfaces_api.SwInterfaceTagAddDelReply{})
+	}
+	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
+		err = nil // it is gone
+	}
+	if err == nil {
+		v.ifs.remove(logicalName(d))
+	}
+	return err
+}
+
+// removeIndex removes an interface that has no tag.
+func (v interfaces) removeIndex(ctx context.Context, i index) error {
+	d, err := v.details(ctx, i)
+	if err != nil || d == nil || isNative(d) {
+		return err
+	}
+	return v.remove(ctx, d)
+}
+
+// isNative tells the devices that VPP had by itself.
+func isNative(d *interfaces_api.SwInterfaceDetails) bool {
+	typ, known := typeOf(d)
+	return known && typ == vpp_interfaces.Interface_DPDK
+}
+
+func (v interfaces) setTag(ctx context.Context, i index, name string) error {
+	err := v.call(ctx, ifaceModule, &interfaces_api.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: i, Tag: name}, &interfaces_api.SwInterfaceTagAddDelReply{})
+	if err != nil {
+		return fmt.Errorf("tagging it: %w", err)
+	}
+	return nil
+}
+
+// existing returns what VPP says about an interface of ours; nil if there is none of
+// that name.
+func (v interfaces) existing(ctx context.Context, name string) (*interfaces_api.SwInterfaceDetails, error) {
+	i, ok, err := v.ifs.known(ctx, name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	d, err := v.details(ctx, i)
+	if err != nil || d != nil && logicalName(d) == name {
+		return d, err
+	}
+	// Somebody else has deleted it, and may have made another one.
+	if err := v.ifs.learn(ctx); err != nil {
+		return nil, err
+	}
+	if i, ok, err = v.ifs.known(ctx, name); err != nil || !ok {
+		return nil, err
+	}
+	return v.details(ctx, i)
+}
+
+// details returns what VPP says about an interface; nil if there is none.
+func (v interfaces) details(ctx context.Context, i index) (*interfaces_api.SwInterfaceDetails, error) {
+	found, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: i})
+	for _, d := range found {
+		if d.SwIfIndex == i {
+			return d, err
+		}
+	}
+	return nil, err
+}
+
+// Update changes state, MAC and MTU.
+func (v interfaces) Update(ctx context.Context, _, new *vpp_interfaces.Interface) error {
+	err := supported(new)
+	if err == nil {
+		var now *interfaces_api.SwInterfaceDetails
+		if now, err = v.existing(ctx, new.GetName()); err == nil && now == nil {
+			err = &noInterfaceError{new.GetName()}
+		} else if err == nil {
+			err = v.adjust(ctx, now, new)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("updating interface %q: %w", new.GetName(), err)
+	}
+	return nil
+}
+
+// adjust makes state, MAC and MTU of an existing interface those of the value.
+func (v interfaces) adjust(ctx context.Context, now *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
+	l, err := v.use(ifaceModule)
+	if err != nil {
+		return err
+	}
+	b := batch{l: l}
+	if err := v.adjustMTU(ctx, &b, now, iface); err != nil {
+		return err
+	}
+	if mac, err := parseMAC(iface.GetPhysAddress()); err == nil && mac != now.L2Address {
+		b.add(ctx, "setting its MAC address", &interfaces_api.SwInterfaceSetMacAddress{SwIfIndex: now.SwIfIndex, MacAddress: mac}, &interfaces_api.SwInterfaceSetMacAddressReply{})
+	}
+	if up := now.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0; up != iface.GetEnabled() && (iface.GetEnabled() || !isNative(now)) {
+		flags := interface_types.IfStatusFlags(0)
+		if iface.GetEnabled() {
+			flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+		}
+		b.add(ctx, "setting its state", &interfaces_api.SwInterfaceSetFlags{SwIfIndex: now.SwIfIndex, Flags: flags}, &interfaces_api.SwInterfaceSetFlagsReply{})
+	}
+	return b.wait(ctx)
+}
+
+// adjustMTU: the MTU of the model is that of IP packets. VPP has it for each interface;
+// that of the hardware only has to be large enough.
+func (v interfaces) adjustMTU(ctx context.Context, b *batch, now *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
+	mtu := iface.GetMtu()
+	if mtu == 0 && now.InterfaceDevType == classAFPacket {
+		host, err := v.hostMTU(ctx, now.SwIfIndex)
+		if err != nil {
+			return err
+		}
+		mtu = host // what is longer, the host's device does not send
+	}
+	if mtu == 0 || len(now.Mtu) > 0 && now.Mtu[0] == mtu {
+		return nil
+	}
+	if now.InterfaceDevType == classAFPacket {
+		if err := v.raiseHostMTU(ctx, now.SwIfIndex, mtu); err != nil {
+			return err
+		}
+	} else if mtu > uint32(now.LinkMtu) && now.Type == interface_types.IF_API_TYPE_HARDWARE {
+		// Interfaces without hardware have no such thing.
+		b.add(ctx, "setting the MTU of the hardware", &interfaces_api.HwInterfaceSetMtu{SwIfIndex: now.SwIfIndex, Mtu: uint16(mtu)},
+			&interfaces_api.HwInterfaceSetMtuReply{}, api.UNSUPPORTED, api.FEATURE_DISABLED)
+	}
+	b.add(ctx, "setting its MTU", &interfaces_api.SwInterfaceSetMtu{SwIfIndex: now.SwIfIndex, Mtu: []uint32{mtu, 0, 0, 0}}, &interfaces_api.SwInterfaceSetMtuReply{})
+	return nil
+}
+
+// Delete removes the interface, or lets it go.
+func (v interfaces) Delete(ctx context.Context, iface *vpp_interfaces.Interface) error {
+	now, err := v.existing(ctx, iface.GetName())
+	if err == nil && now != nil {
+		err = v.remove(ctx, now)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting interface %q: %w", iface.GetName(), err)
+	}
+	return nil
+}
+
+// batch is requests under way whose replies say nothing but whether it went well.
+type batch struct {
+	l       *link
+	pending []pendingCall
+}
+
+type pendingCall struct {
+	doing string
+	p     *vppapi.Pending
+	reply api.Message
+	fine  []api.VPPApiError // codes that count as success
+}
+
+// add starts a request; doing says for errors what it is for.
+func (b *batch) add(ctx context.Context, doing string, req, reply api.Message, fine ...api.VPPApiError) {
+	b.pending = append(b.pending, pendingCall{doing, b.l.Start(ctx, req), reply, fine})
+}
+
+// wait waits for all replies.
+func (b *batch) wait(ctx context.Context) error {
+	var errs []error
+	for _, c := range b.pending {
+		if err := c.p.Wait(ctx, c.reply); err != nil && !vppapi.Refused(err, c.fine...) {
+			errs = append(errs, fmt.Errorf("%s: %w", c.doing, err))
+		}
+	}
+	b.pending = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,348 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/af_packet"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/tapv2"
+	"go.fd.io/govpp/binapi/vxlan"
+	"google.golang.org/protobuf/proto"
+)
+
+// unknownPrefix starts names that no value has: of what an interface is not attached to
+// any more.
+const unknownPrefix = "UNKNOWN-"
+
+// inventory is what the interfaces of the vswitch are read from.
+type inventory struct {
+	v        interfaces
+	details  []*interfaces_api.SwInterfaceDetails
+	expected map[string]*vpp_interfaces.Interface
+	names    map[index]string
+
+	taps      map[index]*tapv2.SwInterfaceTapV2Details
+	afPackets map[index]*af_packet.AfPacketDetails
+	tunnels   map[index]*vxlan.VxlanTunnelV2Details
+	lenders   map[index]index
+	addrs     map[index][]netip.Prefix
+	vrfs      map[index][2]uint32 // of IPv4 and IPv6
+	// attached tells if an AF_PACKET interface still has its device.
+	attached func(device string, linux string) bool
+}
+
+func (v interfaces) List(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
+	inv, err := v.takeInventory(ctx, expected)
+	if err != nil {
+		return nil, fmt.Errorf("listing interfaces: %w", err)
+	}
+	var list []*vpp_interfaces.Interface
+	for _, d := range inv.details {
+		if logicalName(d) != "" {
+			list = append(list, inv.describe(d))
+		}
+	}
+	slices.SortFunc(list, func(a, b *vpp_interfaces.Interface) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return list, nil
+}
+
+func (v interfaces) Find(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
+	return findIn(ctx, v.List, expected)
+}
+
+// findIn selects the expected values from a list of all.
+func findIn[V proto.Message](ctx context.Context, list func(context.Context, []V) ([]V, error), expected []V) ([]V, error) {
+	keys := make(map[string]bool, len(expected))
+	for _, v := range expected {
+		keys[models.Key(v)] = true
+	}
+	all, err := list(ctx, expected)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(v V) bool { return !keys[models.Key(v)] }), nil
+}
+
+// isAsWanted tells if an interface that exists has the type-specific parameters of the
+// value.
+func (v interfaces) isAsWanted(ctx context.Context, iface *vpp_interfaces.Interface) (bool, error) {
+	found, err := v.Find(ctx, []*vpp_interfaces.Interface{iface})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	return found[0].GetType() == iface.GetType() && sameLink(found[0], iface), nil
+}
+
+// byIndex waits for a dump, and returns the details by the index of their interface:
+// nothing if the plugin that has them is not loaded.
+func byIndex[D any, M interface {
+	*D
+	api.Message
+}](ctx context.Context, d *pendingDump[D, M], indexOf func(M) index) (map[index]M, error) {
+	all, err := d.wait(ctx)
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil, nil
+	}
+	m := make(map[index]M, len(all))
+	for _, d := range all {
+		m[indexOf(d)] = d
+	}
+	return m, err
+}
+
+// takeInventory reads everything in two rounds: what there is, and then what belongs to
+// each interface of ours.
+func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
+	l, err := v.use(ifModule)
+	if err != nil {
+		return nil, err
+	}
+	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, lenders: map[index]index{}}
+	for _, iface := range expected {
+		inv.expected[iface.GetName()] = iface
+	}
+	all := vppapi.StartDump[interfaces_api.SwInterfaceDetails](ctx, l.Conn, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	taps := startDump[tapv2.SwInterfaceTapV2Details](ctx, v.VSwitch, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: ^index(0)})
+	afPackets := startDump[af_packet.AfPacketDetails](ctx, v.VSwitch, afPacketModule, &af_packet.AfPacketDump{})
+	tunnels := startDump[vxlan.VxlanTunnelV2Details](ctx, v.VSwitch, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ^index(0)})
+	unnumbered := startDump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: ^index(0)})
+
+	if inv.details, err = all.Wait(ctx); err != nil {
+		return nil, err
+	}
+	v.ifs.set(inv.details)
+	for _, d := range inv.details {
+		inv.names[d.SwIfIndex] = logicalName(d)
+	}
+	if inv.taps, err = byIndex(ctx, taps, func(d *tapv2.SwInterfaceTapV2Details) index { return index(d.SwIfIndex) }); err != nil {
+		return nil, err
+	}
+	if inv.afPackets, err = byIndex(ctx, afPackets, func(d *af_packet.AfPacketDetails) index { return d.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	if inv.tunnels, err = byIndex(ctx, tunnels, func(d *vxlan.VxlanTunnelV2Details) index { return d.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	lenders, err := byIndex(ctx, unnumbered, func(d *ip.IPUnnumberedDetails) index { return d.SwIfIndex })
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range lenders {
+		inv.lenders[i] = d.IPSwIfIndex
+	}
+	if len(inv.afPackets) > 0 {
+		inv.attached = v.attachments()
+	}
+	return inv, inv.readAddresses(ctx, l)
+}
+
+// readAddresses reads addresses and tables of the interfaces that are ours.
+func (inv *inventory) readAddresses(ctx context.Context, l *link) error {
+	type reads struct {
+		addrs  [2]*vppapi.Dump[ip.IPAddressDetails, *ip.IPAddressDetails]
+		tables [2]*vppapi.Pending
+	}
+	under := map[index]reads{}
+	for _, d := range inv.details {
+		if logicalName(d) == "" {
+			continue
+		}
+		var r reads
+		for n, v6 := range []bool{false, true} {
+			r.addrs[n] = vppapi.StartDump[ip.IPAddressDetails](ctx, l.Conn, &ip.IPAddressDump{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
+			r.tables[n] = l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
+		}
+		under[d.SwIfIndex] = r
+	}
+	inv.addrs, inv.vrfs = make(map[index][]netip.Prefix, len(under)), make(map[index][2]uint32, len(under))
+	var failed error
+	for i, r := range under {
+		var vrfs [2]uint32
+		for n := range r.addrs {
+			found, err := r.addrs[n].Wait(ctx)
+			if err != nil {
+				failed = err
+			}
+			for _, a := range found {
+				inv.addrs[i] = append(inv.addrs[i], netipPrefix(ip_types.Prefix(a.Prefix)))
+			}
+			var table interfaces_api.SwInterfaceGetTableReply
+			err = r.tables[n].Wait(ctx, &table)
+			if err != nil && !vppapi.Refused(err, api.INVALID_SW_IF_INDEX) { // it is gone since then
+				failed = err
+			}
+			vrfs[n] = table.VrfID
+		}
+		inv.vrfs[i] = vrfs
+	}
+	return failed
+}
+
+func (inv *inventory) nameOf(i index) string {
+	if name := inv.names[i]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("%s%d", unknownPrefix, i)
+}
+
+// typeOf returns the type that VPP's device class stands for; not known ones are those
+// of devices that VPP has by itself.
+func typeOf(d *interfaces_api.SwInterfaceDetails) (vpp_interfaces.Interface_Type, bool) {
+	switch d.InterfaceDevType {
+	case classLoopback:
+		return vpp_interfaces.Interface_SOFTWARE_LOOPBACK, true
+	case classTap:
+		return vpp_interfaces.Interface_TAP, true
+	case classAFPacket:
+		return vpp_interfaces.Interface_AF_PACKET, true
+	case classVXLAN:
+		return vpp_interfaces.Interface_VXLAN_TUNNEL, true
+	}
+	return vpp_interfaces.Interface_DPDK, true
+}
+
+// describe returns the value of an interface.
+func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interfaces.Interface {
+	name := logicalName(d)
+	expected := inv.expected[name]
+	iface := &vpp_interfaces.Interface{
+		Name: name, Enabled: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, Vrf: inv.vrfOf(d.SwIfIndex, expected),
+	}
+	iface.Type, _ = typeOf(d)
+	if d.L2Address != [6]byte{} {
+		iface.PhysAddress = d.L2Address.String()
+	}
+	if len(d.Mtu) > 0 {
+		iface.Mtu = d.Mtu[0]
+	}
+	for _, addr := range inv.addrs[d.SwIfIndex] {
+		iface.IpAddresses = append(iface.IpAddresses, addr.String())
+	}
+	if lender, ok := inv.lenders[d.SwIfIndex]; ok {
+		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.nameOf(lender)}
+	}
+	inv.describeLink(iface, d, expected)
+	return iface
+}
+
+// describeLink sets what is specific to the type.
+func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interfaces_api.SwInterfaceDetails, expected *vpp_interfaces.Interface) {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		if tap := inv.taps[d.SwIfIndex]; tap != nil {
+			iface.Link = &vpp_interfaces.Interface_Tap{Tap: describeTap(tap, expected)}
+		} else {
+			iface.Type = vpp_interfaces.Interface_DPDK // virtio without a TAP is a device of the machine
+		}
+	case vpp_interfaces.Interface_AF_PACKET:
+		inv.describeAFPacket(iface, inv.afPackets[d.SwIfIndex], expected)
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		if t := inv.tunnels[d.SwIfIndex]; t != nil {
+			iface.Vrf = t.EncapVrfID
+			iface.Link = &vpp_interfaces.Interface_Vxlan{Vxlan: inv.describeVXLAN(t, expected.GetVxlan())}
+		}
+	case vpp_interfaces.Interface_DPDK:
+		// A device that was up is not put down.
+		iface.Enabled = iface.Enabled && (expected == nil || expected.GetEnabled())
+	}
+}
+
+// describeAFPacket: a device of the host that was taken over is a network card.
+func (inv *inventory) describeAFPacket(iface *vpp_interfaces.Interface, d *af_packet.AfPacketDetails, expected *vpp_interfaces.Interface) {
+	if d == nil {
+		return
+	}
+	isNIC := expected.GetType() == vpp_interfaces.Interface_DPDK && strings.TrimPrefix(expected.GetName(), hostPrefix) == d.HostIfName
+	linux := expected.GetAfpacket().GetLinuxInterface()
+	switch attached := inv.attached(d.HostIfName, linux); {
+	case isNIC && attached:
+		iface.Type = vpp_interfaces.Interface_DPDK
+		return
+	case attached && (linux != "" || expected.GetAfpacket().GetHostIfName() == d.HostIfName):
+		iface.Link = expected.GetLink()
+	case attached:
+		iface.Link = &vpp_interfaces.Interface_Afpacket{Afpacket: &vpp_interfaces.AfpacketLink{HostIfName: d.HostIfName}}
+	default:
+		iface.Link = &vpp_interfaces.Interface_Afpacket{Afpacket: &vpp_interfaces.AfpacketLink{HostIfName: unknownPrefix + d.HostIfName}}
+	}
+}
+
+// attachments returns a function that tells if a packet socket is bound to a device of
+// the host: not if it is another one that has got the name of one that is gone. linux is
+// the Linux interface that the device should be, "" for any.
+func (v interfaces) attachments() func(device, linux string) bool {
+	yes := func(string, string) bool { return true }
+	h, err := v.host()
+	if err != nil || h == nil {
+		return yes
+	}
+	defer h.close()
+	bound, err := h.packetSockets()
+	if err != nil || len(bound) == 0 {
+		return yes
+	}
+	devices, err := h.LinkList()
+	if err != nil {
+		return yes
+	}
+	alias := map[string]string{}
+	for _, dev := range devices {
+		if bound[dev.Attrs().Index] {
+			alias[dev.Attrs().Name] = dev.Attrs().Alias
+		}
+	}
+	return func(device, linux string) bool {
+		has, ok := alias[device]
+		return ok && (linux == "" || has == aliasLinux+linux)
+	}
+}
+
+// vrfOf returns the VRF of an interface: of those IP versions of which it has addresses.
+// If they differ, it is not the wanted one.
+func (inv *inventory) vrfOf(i index, expected *vpp_interfaces.Interface) uint32 {
+	tables := inv.vrfs[i]
+	var found []uint32
+	for n, v6 := range []bool{false, true} {
+		if slices.ContainsFunc(inv.addrs[i], func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }) {
+			found = append(found, tables[n])
+		}
+	}
+	if found == nil {
+		found = tables[:]
+	}
+	for _, vrf := range found {
+		if vrf != expected.GetVrf() {
+			return vrf
+		}
+	}
+	return found[0]
+}
+
+// sameLink compares the type-specific parameters; the found ones are written as the
+// wanted ones where they are the same.
+func sameLink(found, wanted *vpp_interfaces.Interface) bool {
+	return proto.Equal(&vpp_interfaces.Interface{Link: found.GetLink()}, &vpp_interfaces.Interface{Link: wanted.GetLink()}) &&
+		(wanted.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL || found.GetVrf() == wanted.GetVrf())
+}
+
+// addrText writes an address as it is written already, if that is the same one.
+func addrText(a ip_types.Address, written string) string {
+	addr := addrOf(a)
+	if was, err := netip.ParseAddr(written); err == nil && was == addr {
+		return written
+	}
+	return addr.String()
+}
