@@ -107,6 +107,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	nodeSync.ClaimedBy(claim)
+	nodeSync.HostAddresses(links.addresses)
 	ready := func() error { return cmp.Or(claim.Err(), sb.Connected(), loop.Ready()) }
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
@@ -268,6 +269,15 @@ func mainLinks(c ipnet.Capabilities, links hostLinks) contivconf.HostLinks {
 
 // hostLinks gives contivconf the links that package linux reads.
 type hostLinks struct{}
+
+// addresses are those of all links.
+func (l hostLinks) addresses() (list []netip.Prefix) {
+	links, _ := l.HostLinks()
+	for _, link := range links {
+		list = append(list, link.Addresses...)
+	}
+	return list
+}
 
 func (hostLinks) HostLinks() ([]contivconf.HostLink, error) {
 	links, err := linux.Links("")

@@ -43,8 +43,10 @@ type Config struct {
 type InterfaceConfig struct {
 	// MTUSize is the MTU of pods; 0: that of the main interface less what the
 	// overlay needs.
-	MTUSize                    uint32 `json:"mtuSize,omitempty"`
-	UseTAPInterfaces           bool   `json:"useTAPInterfaces"`
+	MTUSize uint32 `json:"mtuSize,omitempty"`
+	// UseTAPInterfaces connects pods and the host by TAPs, or (false) by VETH pairs; nil:
+	// as the vswitch can.
+	UseTAPInterfaces           *bool  `json:"useTAPInterfaces,omitempty"`
 	TAPInterfaceVersion        uint8  `json:"tapInterfaceVersion"`
 	TAPv2RxRingSize            uint16 `json:"tapv2RxRingSize,omitempty"`
 	TAPv2TxRingSize            uint16 `json:"tapv2TxRingSize,omitempty"`
@@ -133,7 +135,7 @@ type InterfaceWithIP struct {
 func Default() Config {
 	return Config{
 		InterfaceConfig: InterfaceConfig{
-			UseTAPInterfaces: true, TAPInterfaceVersion: 2, TCPChecksumOffloadDisabled: true,
+			TAPInterfaceVersion: 2, TCPChecksumOffloadDisabled: true,
 		},
 		RoutingConfig:                RoutingConfig{MainVRFID: 0, PodVRFID: 1, NodeToNodeTransport: VXLANTransport},
 		IPNeighborScanConfig:         IPNeighborScanConfig{ScanIPNeighbors: true, IPNeighborScanInterval: 1, IPNeighborStaleThreshold: 4},
@@ -197,7 +199,6 @@ func (c *Config) check() error {
 		name, hint string
 	}{
 		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", "remove it; the main interface is shared with the host"},
-		{!c.UseTAPInterfaces, "useTAPInterfaces: false", "set it to true"},
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
 		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},

@@ -2,6 +2,7 @@ package contivconf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -119,6 +120,9 @@ func (c *ContivConf) parse() error {
 	}
 	if err := c.config.check(); err != nil {
 		return err
+	}
+	if taps := c.config.UseTAPInterfaces; taps != nil && !*taps && c.links != nil {
+		return errors.New("option useTAPInterfaces is false, which is for vswitches with a network stack of their own (VPP): remove it")
 	}
 	subnets, err := parseSubnets(&c.config.IPAMConfig, c.config.NodeToNodeTransport)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 		"transport":    {c.Routing().NodeToNodeTransport, "vxlan"},
 		"main vrf":     {c.Routing().MainVRFID, uint32(0)},
 		"pod vrf":      {c.Routing().PodVRFID, uint32(1)},
-		"taps":         {c.Interfaces().UseTAPInterfaces, true},
+		"taps":         {c.Interfaces().UseTAPInterfaces == nil, true},
 		"tap version":  {c.Interfaces().TAPInterfaceVersion, uint8(2)},
 		"mtu":          {c.PodMTU(netip.MustParseAddr("10.0.0.1")), uint32(1450)},
 		"mtu v6":       {c.PodMTU(netip.MustParseAddr("fd00::1")), uint32(1430)},

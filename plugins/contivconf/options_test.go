@@ -26,7 +26,7 @@ var options = map[string][2]string{
 	"crdNodeConfigurationDisabled": {"true", "false"},
 
 	"mtuSize":                    {"", "1450"},
-	"useTAPInterfaces":           {"true", "false"},
+	"useTAPInterfaces":           {"", "false"},
 	"tapInterfaceVersion":        {"2", "1"},
 	"tapv2RxRingSize":            {"", "256"},
 	"tapv2TxRingSize":            {"", "512"},

@@ -7,14 +7,13 @@ import (
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
-	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
 )
 
 // addHostInterconnect connects the vswitch with the network stack of the host,
-// where it is not the same: tap-vpp2 in the vswitch, vpp1 in the host.
+// where it is not the same: tap-vpp2 (afpacket-vpp2) in the vswitch, vpp1 in the host.
 func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	var vppIPs, linuxIPs []netip.Prefix
 	for i := range node.families {
@@ -28,16 +27,13 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 			return err
 		}
 	}
-	config.add(
+	n.attach(config, n.hostAttachment(),
 		&vpp_interfaces.Interface{
-			Name: hostTapVPPName, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.mainVRF,
-			IpAddresses: texts(vppIPs), PhysAddress: hostInterconnectMAC(node.id), Mtu: node.podMTU,
-			RxModes: n.rxModes(), Link: n.tapLink(nil),
+			Enabled: true, Vrf: node.mainVRF, IpAddresses: texts(vppIPs), PhysAddress: hostInterconnectMAC(node.id),
+			Mtu: node.podMTU, RxModes: n.rxModes(),
 		},
 		&linux_interfaces.Interface{
-			Name: hostTapLinuxName, Type: linux_interfaces.Interface_TAP_TO_VPP, Enabled: true,
-			HostIfName: hostTapHostName, IpAddresses: texts(linuxIPs), Mtu: node.podMTU,
-			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: hostTapVPPName}},
+			Enabled: true, HostIfName: hostDeviceName, IpAddresses: texts(linuxIPs), Mtu: node.podMTU,
 		})
 	return nil
 }
@@ -50,14 +46,14 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	}
 	for _, ip := range hostIPs {
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
-			NextHopAddr: inLinux.String(), OutgoingInterface: hostTapVPPName})
+			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
 	}
 	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
 	if n.config.Routing().RouteServiceCIDRToVPP && f.plan.Subnets.Service.IsValid() {
 		toVPP = append(toVPP, f.plan.Subnets.Service)
 	}
 	for _, network := range toVPP {
-		config.add(&linux_l3.Route{OutgoingInterface: hostTapLinuxName, Scope: linux_l3.Route_GLOBAL,
+		config.add(&linux_l3.Route{OutgoingInterface: n.hostAttachment().linux, Scope: linux_l3.Route_GLOBAL,
 			DstNetwork: network.String(), GwAddr: inVPP.String()})
 	}
 	return nil
@@ -93,15 +89,4 @@ func hasAnyPrefix(text string, prefixes ...string) bool {
 		}
 	}
 	return false
-}
-
-// tapLink applies the configuration of TAP interfaces to one whose other end is in
-// the namespace; nil: in the agent's.
-func (n *IPNet) tapLink(netns *linux_namespace.NetNamespace) *vpp_interfaces.Interface_Tap {
-	c := n.config.Interfaces()
-	tap := &vpp_interfaces.TapLink{Version: uint32(c.TAPInterfaceVersion), EnableGso: c.EnableGSO, HostNamespace: netns}
-	if c.TAPInterfaceVersion == 2 {
-		tap.RxRingSize, tap.TxRingSize = uint32(c.TAPv2RxRingSize), uint32(c.TAPv2TxRingSize)
-	}
-	return &vpp_interfaces.Interface_Tap{Tap: tap}
 }

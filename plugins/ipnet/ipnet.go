@@ -127,7 +127,8 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 	if !wired {
 		return "", "", "", false
 	}
-	return podVPPName(pod.ContainerID), podLinuxName(pod.ContainerID), podLoopbackName(pod.ContainerID), true
+	a := n.podAttachment(pod.ContainerID)
+	return a.vpp, a.linux, podLoopbackName(pod.ContainerID), true
 }
 
 // PodInterfaces maps the logical names of the vswitch's interfaces to the pods of
@@ -135,7 +136,7 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 func (n *IPNet) PodInterfaces() map[string]podmanager.PodID {
 	owners := make(map[string]podmanager.PodID)
 	for id, pod := range n.pods.LocalPods() {
-		owners[podVPPName(pod.ContainerID)] = id
+		owners[n.podAttachment(pod.ContainerID).vpp] = id
 	}
 	return owners
 }

@@ -102,7 +102,11 @@ ipamConfig:
 nodeConfig:
 - {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: "192.168.16.1/24,fd16::1/64"}}
 `, Links: dualStackLinks, Caps: &plugintest.VPP},
-		"kernel-vxlan":     {State: others},
+		"kernel-vxlan": {State: others},
+		"kernel-beside-vpp": {State: plugintest.State(
+			vppNode(1, "node1", "192.168.16.1/24"), kubeNode("node1", "192.168.16.1"),
+			vppNode(2, "node2", "192.168.16.102/24"), kubeNode("node2", "192.168.16.2"),
+		)},
 		"kernel-nooverlay": {State: others, Conf: "nodeToNodeTransport: nooverlay"},
 		"kernel-ipv6":      {State: othersV6, Conf: ipv6, Links: plugintest.Links{plugintest.Link("eth0", "fe80::1/64", "fd16::1/64")}},
 		"kernel-configured": {State: others, Links: plugintest.Links{plugintest.Link("eth0", "10.0.0.1/24"), plugintest.Link("eth1")}, Conf: `
@@ -125,6 +129,14 @@ routeServiceCIDRToVPP: true
 ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.100}
 nodeConfig:
 - {nodeName: node1, mainVPPInterface: {interfaceName: eth0}}
+`},
+		"vpp-veth": {State: plugintest.State(
+			vppNode(1, "node1", "192.168.16.101/24"), kubeNode("node1", "192.168.16.1"),
+			vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"), // on the kernel
+			vppNode(3, "node3", "192.168.16.103/24"), kubeNode("node3", "192.168.16.3"),
+		), Caps: &plugintest.VPPWithoutTAPs, Conf: `
+nodeConfig:
+- {nodeName: node1, gateway: 192.168.16.254, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.101/24}}
 `},
 		"vpp-nooverlay": {State: others, Caps: &plugintest.VPP, Conf: `
 nodeToNodeTransport: nooverlay
@@ -158,6 +170,7 @@ func TestUpdatesAgreeWithResync(t *testing.T) {
 	for name, options := range map[string]plugintest.NodeOptions{
 		"kernel":     {},
 		"vpp":        {Caps: &plugintest.VPP, Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"},
+		"veth":       {Caps: &plugintest.VPPWithoutTAPs, Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"},
 		"nooverlay":  {Conf: "nodeToNodeTransport: nooverlay"},
 		"dual-stack": {Conf: `ipamConfig: {contivCIDR: "10.128.0.0/14,fd10::/64", nodeInterconnectDHCP: true}`},
 	} {
@@ -448,5 +461,47 @@ func TestExternalIPAM(t *testing.T) {
 	n.Change(withCIDR(kubeNode("node2", "192.168.16.2"), ""), withCIDR(kubeNode("node2", "192.168.16.2"), "10.1.60.0/24"))
 	if !route("10.1.60.0/24") || route("10.1.2.0/24") {
 		t.Error("the route did not follow the pod subnet that Kubernetes assigned")
+	}
+}
+
+// What the configuration says wins over what the vswitch can do.
+func TestHowPodsAreAttached(t *testing.T) {
+	const nic = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]\n"
+	for name, test := range map[string]struct {
+		caps      *ipnet.Capabilities
+		conf      string
+		vpp, host string
+	}{
+		"kernel":              {&plugintest.Kernel, "", "vpp-tap-0123456789abcdef", ""},
+		"VPP":                 {&plugintest.VPP, nic, "vpp-tap-0123456789abcdef", "tap-vpp2"},
+		"VPP without TAPs":    {&plugintest.VPPWithoutTAPs, nic, "afpacketveth2-0123456789abcdef", "afpacket-vpp2"},
+		"VPP, no TAPs wanted": {&plugintest.VPP, nic + "useTAPInterfaces: false", "afpacketveth2-0123456789abcdef", "afpacket-vpp2"},
+		"VPP, TAPs wanted":    {&plugintest.VPPWithoutTAPs, nic + "useTAPInterfaces: true", "vpp-tap-0123456789abcdef", "tap-vpp2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := plugintest.StartNode(t, plugintest.NodeOptions{Caps: test.caps, Conf: test.conf})
+			add(t, n, "web", "0123456789abcdef")
+			if vpp, _, _, _ := n.IPNet.GetPodIfNames(podmanager.PodID{Namespace: "default", Name: "web"}); vpp != test.vpp {
+				t.Errorf("the pod is behind %s, want %s", vpp, test.vpp)
+			}
+			values := n.Scheduler.Values()
+			if _, found := values["config/vpp/v2/interfaces/"+test.vpp]; !found {
+				t.Errorf("there is no interface %s", test.vpp)
+			}
+			if _, found := values["config/vpp/v2/interfaces/"+test.host]; found != (test.host != "") {
+				t.Errorf("the host is connected by %q: %v", test.host, found)
+			}
+		})
+	}
+}
+
+// The devices of VETH pairs are named after the first characters of container IDs.
+func TestDevicesOfPodsMustDiffer(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Caps: &plugintest.VPPWithoutTAPs,
+		Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"})
+	add(t, n, "one", "0123456789abcde-1")
+	reply, err := n.Server.Add(ctx, request("two", "0123456789abcde-2"))
+	if err != nil || reply.Result == 0 || !strings.Contains(reply.Error, "first 15 characters") {
+		t.Errorf("%v, %v", reply, err)
 	}
 }

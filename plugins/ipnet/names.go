@@ -13,14 +13,13 @@ import (
 
 // Logical names of interfaces and bridge domains. Users know them.
 const (
-	podGatewayName   = "podGwLoop"
-	vxlanBVIName     = "vxlanBVI"
-	vxlanBDName      = "vxlanBD"
-	loopbackNICName  = "loopbackNIC"
-	hostTapVPPName   = "tap-vpp2"
-	hostTapLinuxName = "tap-vpp1"
-	hostTapHostName  = "vpp1"
-	defaultNetwork   = "default"
+	podGatewayName  = "podGwLoop"
+	vxlanBVIName    = "vxlanBVI"
+	vxlanBDName     = "vxlanBD"
+	loopbackNICName = "loopbackNIC"
+	// hostDeviceName is the host's device of its connection to the vswitch.
+	hostDeviceName = "vpp1"
+	defaultNetwork = "default"
 )
 
 // maxLogicalName is the longest logical name that all vswitches can store.
@@ -28,8 +27,12 @@ const maxLogicalName = 63
 
 func trim(name string) string { return name[:min(len(name), maxLogicalName)] }
 
-func podVPPName(containerID string) string      { return trim("vpp-tap-" + containerID) }
-func podLinuxName(containerID string) string    { return trim("linux-tap-" + containerID) }
+// maxDeviceName is the longest name that Linux gives a device.
+const maxDeviceName = 15
+
+// vethDevice is the device on the node of a pod that is connected by a VETH pair.
+func vethDevice(containerID string) string { return containerID[:min(len(containerID), maxDeviceName)] }
+
 func podLoopbackName(containerID string) string { return trim("linux-loop-" + containerID) }
 
 func tunnelName(nodeID uint32) string { return fmt.Sprintf("vxlan-%s-%d", defaultNetwork, nodeID) }

@@ -33,7 +33,7 @@ func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 // wiring computes the network of a pod that has addresses.
 //
 //	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
-//	vswitch   vpp-tap-<cid>, borrows the gateway's address; ARP of and route to the pod
+//	vswitch   vpp-tap-<cid> (afpacketveth2-<cid>), borrows the gateway's address; ARP of and route to the pod
 //
 // All but the interfaces is there once for each IP version.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
@@ -42,9 +42,10 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 		return nil, fmt.Errorf("pod %v has no IP address", pod.ID)
 	}
 	inPod, inVPP := podMACs(pod.ContainerID, "")
+	attachment := n.podAttachment(pod.ContainerID)
 	w := &wiring{
 		config: make(values), container: pod.ContainerID,
-		vpp: podVPPName(pod.ContainerID), linux: podLinuxName(pod.ContainerID), loopback: podLoopbackName(pod.ContainerID),
+		vpp: attachment.vpp, linux: attachment.linux, loopback: podLoopbackName(pod.ContainerID),
 		iface: podmanager.PodInterface{HostName: pod.IfName, MAC: inPod, MTU: node.podMTU},
 	}
 	for _, ip := range ips {
@@ -62,19 +63,16 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 			&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
 		)
 	}
-	w.config.add(
-		PodLoopback(pod),
+	w.config.add(PodLoopback(pod))
+	n.attach(w.config, attachment,
 		&vpp_interfaces.Interface{
-			Name: w.vpp, Type: vpp_interfaces.Interface_TAP, Enabled: true, Vrf: node.podVRF,
-			PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(), Link: n.tapLink(namespaceOf(pod)),
+			Enabled: true, Vrf: node.podVRF, PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(),
 			Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName},
 		},
 		&linux_interfaces.Interface{
-			Name: w.linux, Type: linux_interfaces.Interface_TAP_TO_VPP, Namespace: namespaceOf(pod), Enabled: true,
-			HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs), PhysAddress: inPod, Mtu: node.podMTU,
-			Link: &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: w.vpp}},
-		},
-	)
+			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs),
+			PhysAddress: inPod, Mtu: node.podMTU,
+		})
 	return w, nil
 }
 
@@ -120,6 +118,10 @@ func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 		if id != pod.ID && podLoopbackName(other.ContainerID) == podLoopbackName(pod.ContainerID) {
 			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters: the runtime must use IDs that do",
 				pod.ContainerID, pod.ID, other.ContainerID, id, maxLogicalName-len(podLoopbackName("")))
+		}
+		if id != pod.ID && !n.useTAPs() && vethDevice(other.ContainerID) == vethDevice(pod.ContainerID) {
+			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters, which name devices of the node: the runtime must use IDs that do",
+				pod.ContainerID, pod.ID, other.ContainerID, id, maxDeviceName)
 		}
 	}
 	return nil

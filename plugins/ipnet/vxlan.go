@@ -106,6 +106,13 @@ func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	return r, nil
 }
 
+// hasOwnStack tells if the vswitch of another node seems to have a network stack beside
+// the host's. Then the host sends to pods from its address on the connection to the
+// vswitch. If it does not, the way to that address leads nowhere, and nobody asks for it.
+func hasOwnStack(other *nodesync.Node) bool {
+	return len(other.MgmtIPs) > 0 && !slices.ContainsFunc(other.VPPIPs, func(p netip.Prefix) bool { return slices.Contains(other.MgmtIPs, p.Addr()) })
+}
+
 func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily, err error) {
 	f.ip = ofVersion(other.VPPIPs, own.isIPv6()).Addr()
 	podSubnet, err := n.ipam.PodSubnet(&own.plan, other)
@@ -120,7 +127,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		}
 		f.vxlanIP = vxlanIP.Addr()
 	}
-	if n.caps.HostStackShared {
+	if n.caps.HostStackShared && (!hasOwnStack(other) || !own.plan.Subnets.VPPHost.IsValid()) {
 		return f, nil
 	}
 	hostSubnet, err := own.plan.VPPHostSubnet(other.ID)
@@ -128,6 +135,9 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		return f, err
 	}
 	f.destinations = append(f.destinations, hostSubnet)
+	if n.caps.HostStackShared {
+		return f, nil // the host reaches other hosts by itself
+	}
 	for _, ip := range other.MgmtIPs {
 		if ip.Is6() == own.isIPv6() {
 			f.mgmtIPs = append(f.mgmtIPs, ip)

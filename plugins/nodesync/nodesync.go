@@ -32,6 +32,8 @@ type NodeSync struct {
 	// identified says that this agent has published addresses: the name is its own.
 	// Used by the event loop only.
 	identified bool
+	// hostIPs returns addresses that this machine has beside the published ones.
+	hostIPs func() []netip.Prefix
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
@@ -41,8 +43,13 @@ type NodeSync struct {
 
 // New returns the plugin of the node. The IDs are kept in db.
 func New(nodeName string, db store.Broker, loop controller.EventLoop, log *slog.Logger) *NodeSync {
-	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log, claim: func() error { return nil }}
+	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log, claim: func() error { return nil }, hostIPs: func() []netip.Prefix { return nil }}
 }
+
+// HostAddresses tells by what this machine is known beside the addresses that are
+// published: where the vswitch has a network stack of its own, those of the host. It must
+// be called before the first event.
+func (n *NodeSync) HostAddresses(list func() []netip.Prefix) { n.hostIPs = list }
 
 // ClaimedBy makes the plugin publish nothing while the claim of the node's name is
 // another agent's. It must be called before the first event.

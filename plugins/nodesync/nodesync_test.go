@@ -205,6 +205,25 @@ func TestPublishNodeIPs(t *testing.T) {
 	})
 }
 
+// A node that gets a vswitch with a network stack of its own stays the same node.
+func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
+	db := memory.New()
+	before := vppNode(4, "node1", "192.168.16.9/24")
+	data, err := protojson.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, 4), data); err != nil {
+		t.Fatal(err)
+	}
+	n := nodesync.New("node1", db, nil, plugintest.Logger())
+	n.HostAddresses(func() []netip.Prefix { return prefixes("192.168.16.9/24") })
+	resync(t, n, state(before, kubeNode("node1", "192.168.16.9")))
+	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.109/24"), false); err != nil {
+		t.Error(err)
+	}
+}
+
 // seed 001: when NodeUpdate is triggered, and when not.
 // An agent of another machine must not take over the identity of a node.
 func TestNameOfAnotherNode(t *testing.T) {

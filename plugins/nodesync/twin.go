@@ -27,6 +27,7 @@ func (n *NodeSync) identifyBy(own *Node, addresses []netip.Prefix) error {
 	if n.identified {
 		return nil
 	}
+	addresses = append(slices.Clone(addresses), n.hostIPs()...)
 	var owner []netip.Addr
 	for _, text := range n.stored.GetIpAddresses() {
 		p, err := netip.ParsePrefix(text)

@@ -74,8 +74,10 @@ type Node struct {
 
 // Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
 var (
-	Kernel = ipnet.Capabilities{HostStackShared: true}
-	VPP    = ipnet.Capabilities{MultipleVRFs: true}
+	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true}
+	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true}
+	// VPPWithoutTAPs runs on a machine without vhost-net.
+	VPPWithoutTAPs = ipnet.Capabilities{MultipleVRFs: true}
 )
 
 // Timeout bounds what a test waits for.

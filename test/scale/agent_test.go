@@ -92,7 +92,7 @@ func (m *machine) start() *agent {
 	namespaces := func(path string) (string, error) { return "id of " + path, nil }
 	a.pods = podmanager.New(a.local, namespaces, log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
-	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
+	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true, TAPs: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
 	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, log)
 	a.loop.Start()
