@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,6 +300,31 @@ func TestClientsAreKeptApart(t *testing.T) {
 	if err != nil || len(merged) != 2 {
 		t.Errorf("merged: %v, %v", merged, err)
 	}
+}
+
+// What is removed from etcd may stay, because another source gives it.
+func TestDeletionOfWhatOthersGiveToo(t *testing.T) {
+	r := overEtcd(t)
+	r.put(tap("tap1"))
+	_, err := r.dial("other").Txn().Put(tap("tap1", "10.0.0.1/24")).Commit(t.Context())
+	r.ok(err)
+	_, err = r.Txn().Delete(tap("tap1")).Commit(t.Context())
+	r.ok(err)
+	statuses, err := r.Status(t.Context(), models.Key(tap("tap1")))
+	r.ok(err)
+	if s := statuses[0]; client.Explain(s) != "CONFIGURED" || s.GetRevision() != 0 || !slices.Equal(s.GetSources(), []string{"contiv-grpc/other"}) {
+		t.Errorf("status %v", s)
+	}
+}
+
+// A value may be as large as etcd takes requests.
+func TestLargeValue(t *testing.T) {
+	overBoth(t, func(r *rig) {
+		large := tap("large")
+		large.Link = &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{HostIfName: strings.Repeat("x", 1<<20)}}
+		r.put(large)
+		r.want(map[string]string{models.Key(large): "CONFIGURED"})
+	})
 }
 
 func TestNobodyThere(t *testing.T) {

@@ -51,12 +51,7 @@ func (e expected) met(s *Status) bool {
 	if revision, ok := e.revisions[keyOf(s)]; ok {
 		return s.GetRevision() >= revision
 	}
-	return isGone(s) || s.GetRevision() > e.asOf
-}
-
-func isGone(s *Status) bool {
-	state := s.GetValue().GetState()
-	return s.GetRevision() == 0 && (state == pb.ValueState_NONEXISTENT || state == pb.ValueState_REMOVED)
+	return s.GetRevision() == 0 || s.GetRevision() > e.asOf // not in etcd, or there again; others may give it all the same
 }
 
 // await follows the statuses of single keys until done says so of each.
