@@ -19,7 +19,6 @@ func (v *VSwitch) VRFs() vswitch.VRFs                                  { return 
 func (v *VSwitch) NAT() vswitch.NAT                                    { return nil }
 func (v *VSwitch) NAT66() vswitch.NAT66                                { return nil }
 func (v *VSwitch) ACLs() vswitch.ACLs                                  { return nil }
-func (v *VSwitch) SRv6() vswitch.SRv6                                  { return nil }
 func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair]     { return nil }
 func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span]         { return nil }
 func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect]     { return nil }

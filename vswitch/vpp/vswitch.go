@@ -32,6 +32,7 @@ type VSwitch struct {
 	session *session
 	stats   statsSegment
 	ifs     *ifIndex
+	sr      srLock
 
 	mu       sync.Mutex
 	watchers map[chan string]struct{} // told why everything may have changed

@@ -13,6 +13,7 @@ import (
 type state struct {
 	pid uint32
 	ifs ifState
+	sr  segments
 }
 
 func newState() *state { return &state{ifs: newIfState()} }
@@ -52,6 +53,9 @@ var (
 	handlers = map[string]func(*call, api.Message){}
 	messages = map[string]api.Message{}
 )
+
+// commands are what the command line knows.
+var commands = map[string]func(*call) string{}
 
 // on registers the handler of a request that is answered by one reply. retval 0 is
 // success; with others VPP sends the reply as it is then.
@@ -140,8 +144,12 @@ func init() {
 		reply.Program, reply.Version = "vpe", "25.10-vpptest"
 		return 0
 	})
-	// There is no command line: commands are unknown, which VPP says in words.
-	on(func(_ *call, req *vlib.CliInband, reply *vlib.CliInbandReply) api.VPPApiError {
+	// Most commands are unknown, which VPP says in words.
+	on(func(c *call, req *vlib.CliInband, reply *vlib.CliInbandReply) api.VPPApiError {
+		if run := commands[req.Cmd]; run != nil {
+			reply.Reply = run(c)
+			return 0
+		}
 		reply.Reply = "unknown input `" + req.Cmd + "'\n"
 		return api.INVALID_VALUE
 	})
