@@ -38,7 +38,7 @@ func addressDescriptor(port Interfaces, alloc *netalloc.Resolver) kvscheduler.De
 		},
 		Dependencies: func(key string, _ *emptypb.Empty) []kvscheduler.Dependency {
 			iface, text, _ := parseAddressKey(key)
-			return append([]kvscheduler.Dependency{inSomeVRF(iface)}, netalloc.Dependency("address", text, iface)...)
+			return append([]kvscheduler.Dependency{inVRFOf(iface, text)}, netalloc.Dependency("address", text, iface)...)
 		},
 	}
 }
@@ -57,6 +57,19 @@ func withAddress(key string, alloc *netalloc.Resolver, do func(iface string, add
 		return err
 	}
 	return do(iface, addr)
+}
+
+// inVRFOf waits until the interface is assigned to a VRF of the IP version of the
+// address.
+func inVRFOf(iface, addr string) kvscheduler.Dependency {
+	dep := inSomeVRF(iface)
+	if prefix, err := netip.ParsePrefix(addr); err == nil {
+		dep.AnyOf.KeySelector = func(key string) bool {
+			k, err := parseVRFKey(key)
+			return err == nil && (k.lender != "" || prefix.Addr().Is4() && k.versions.V4 || prefix.Addr().Is6() && k.versions.V6)
+		}
+	}
+	return dep
 }
 
 // inSomeVRF waits until the interface is assigned to a VRF.
