@@ -247,7 +247,7 @@ func (p nat) ListVRFRoutes(ctx context.Context, _ []*vpp_nat.Nat44VrfRoute) ([]*
 
 func natVRFs(n *Node) error {
 	if !n.caps.MultipleVRFs {
-		return vswitch.Unsupported("NAT between VRFs: this vswitch has only VRF 0")
+		return vswitch.Unsupported("NAT between VRFs: this vswitch translates in VRF 0 only")
 	}
 	return natIsOn(n)
 }

@@ -9,7 +9,6 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -170,12 +169,7 @@ type vrfs struct{ v *VSwitch }
 func vrfTable(n *Node) map[string]*vpp_l3.VrfTable { return n.vrfs }
 
 func (p vrfs) Create(ctx context.Context, t *vpp_l3.VrfTable) error {
-	return put(ctx, p.v, t, vrfTable, func(n *Node) error {
-		if t.GetId() != 0 && !n.caps.MultipleVRFs {
-			return vswitch.Unsupported("VRF %d: this vswitch has only VRF 0", t.GetId())
-		}
-		return nil
-	})
+	return put(ctx, p.v, t, vrfTable, func(*Node) error { return nil })
 }
 
 func (p vrfs) Update(ctx context.Context, _, t *vpp_l3.VrfTable) error { return p.Create(ctx, t) }

@@ -77,9 +77,10 @@ const maxHops = 64
 // the node itself sends) through the vswitches of the network. Access lists
 // decide wherever it enters and leaves an interface.
 //
-//  1. Another destination, if a mapping of NAT says so. An address of the node: Local.
-//  2. The longest matching route, connected networks included, of the VRF that the
-//     packet is in; DROP routes drop, INTER_VRF routes repeat it in another VRF.
+//  1. Another destination, if a mapping of NAT says so. An address of the node in the
+//     VRF that the packet is in: Local.
+//  2. The longest matching route, connected networks included, of that VRF; DROP routes
+//     drop, INTER_VRF routes repeat it, and Local, in another VRF.
 //  3. Source translation, when the packet is forwarded to an interface with the
 //     output feature, or as twice-NAT asks for.
 //  4. The neighbour. Behind a bridged virtual interface it must be configured, and
@@ -130,9 +131,7 @@ func (t *tracer) enter(n *Node, in string) {
 		}
 	}
 	t.translateDestination(n, in)
-	if owner := n.ownerOf(t.dst); owner != "" {
-		t.hop(n, "%s is an address of %s", t.dst, owner)
-		t.end(n, Local, owner)
+	if t.local(n, n.vrf(in, t.dst.Is6())) {
 		return
 	}
 	if t.segment(n, in, n.vrf(in, t.dst.Is6())) {
@@ -145,7 +144,30 @@ func (t *tracer) enter(n *Node, in string) {
 	t.forward(n, in, path)
 }
 
-// ownerOf returns the interface that has the address.
+// local ends the trace if the destination is an address of the node in the VRF.
+func (t *tracer) local(n *Node, vrf uint32) bool {
+	owner := n.ownerIn(vrf, t.dst)
+	if owner == "" {
+		return false
+	}
+	t.hop(n, "%s is an address of %s", t.dst, owner)
+	t.end(n, Local, owner)
+	return true
+}
+
+// ownerIn returns the interface in the VRF that has the address.
+func (n *Node) ownerIn(vrf uint32, addr netip.Addr) string {
+	for name, i := range n.all() {
+		for prefix := range i.addrs {
+			if prefix.Addr() == addr && n.vrf(name, addr.Is6()) == vrf {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// ownerOf returns the interface that has the address, in whichever VRF.
 func (n *Node) ownerOf(addr netip.Addr) string {
 	for name, i := range n.all() {
 		for prefix := range i.addrs {
@@ -195,8 +217,10 @@ func (t *tracer) route(n *Node, vrf uint32, addr netip.Addr) (path, bool) {
 		case best.GetType() == vpp_l3.Route_INTER_VRF:
 			t.hop(n, "route to %s leads to VRF %d", best.GetDstNetwork(), best.GetViaVrfId())
 			vrf = best.GetViaVrfId()
-			if best.GetNextHopAddr() != "" && best.GetOutgoingInterface() == "" {
-				addr, _ = netip.ParseAddr(best.GetNextHopAddr())
+			if hop, err := netip.ParseAddr(best.GetNextHopAddr()); err == nil && !hop.IsUnspecified() {
+				addr = hop
+			} else if t.local(n, vrf) {
+				return path{}, false
 			}
 		case best.GetOutgoingInterface() == "":
 			t.hop(n, "route to %s via %s", best.GetDstNetwork(), best.GetNextHopAddr())

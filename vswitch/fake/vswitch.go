@@ -150,13 +150,10 @@ func (n *Node) iface(name string) (*iface, error) {
 	return nil, fmt.Errorf("interface %q does not exist", name)
 }
 
-// checkVRF refuses VRFs that the vswitch cannot have or does not have.
+// checkVRF refuses VRFs that do not exist.
 func (n *Node) checkVRF(id uint32, ipv6 bool) error {
 	if id == 0 {
 		return nil
-	}
-	if !n.caps.MultipleVRFs {
-		return vswitch.Unsupported("VRF %d: this vswitch has only VRF 0", id)
 	}
 	if n.vrfs[models.VRFTableKey(id, ipv6)] == nil {
 		return fmt.Errorf("VRF %d does not exist", id)
