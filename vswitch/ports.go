@@ -16,7 +16,8 @@ type Capabilities struct {
 	// HostStackShared: the interfaces of the vswitch live in the network stack
 	// of the host, so no interconnect between the two is needed.
 	HostStackShared bool
-	// MultipleVRFs: tables other than 0 exist, for interfaces, routes and NAT.
+	// MultipleVRFs: pods are to have a VRF of their own, and NAT works between
+	// VRFs. Tables other than 0 exist for interfaces and routes whatever it says.
 	MultipleVRFs bool
 	// IPv6NAT: sources of IPv6 packets can be translated (NAT66).
 	IPv6NAT bool

@@ -37,10 +37,29 @@ func (v *VSwitch) addOwnAddress(iface string, index int, addr netip.Prefix) erro
 	if addr.Addr().Is6() && v.made(iface) {
 		a.flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
 	}
-	if err := v.raw.addAddress(a); err != nil && !exists(err) {
+	vrf, err := v.vrfOf(index, a.family())
+	if err != nil {
 		return err
 	}
-	return nil
+	a.flags |= withoutRoute(vrf)
+	if err := v.raw.addAddress(a); exists(err) {
+		if vrf != 0 && !v.isAssigned(a) {
+			return fmt.Errorf("somebody else has assigned it, in VRF 0: remove it (`ip address delete`), so that it can be assigned in VRF %d", vrf)
+		}
+		return v.settleAddresses(index, a.family())
+	} else if err != nil {
+		return err
+	}
+	if vrf == 0 {
+		return nil
+	}
+	return errors.Join(v.settleAddresses(index, a.family()), v.confineNew(a))
+}
+
+// isAssigned tells if we have assigned the address.
+func (v *VSwitch) isAssigned(a address) bool {
+	addrs, err := v.raw.addresses(a.index)
+	return err == nil && slices.ContainsFunc(addrs, func(have address) bool { return have.prefix == a.prefix && have.proto == protoOurs })
 }
 
 // made tells if the device of the interface was made by us.
@@ -64,7 +83,7 @@ func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Pr
 				if err := v.raw.delAddress(a); err != nil {
 					return err
 				}
-				return errors.Join(v.afterAddressRemoval(iface, index, addr.Addr()), v.lend(iface))
+				return errors.Join(v.settleAddresses(index, a.family()), v.afterAddressRemoval(iface, index, addr.Addr()), v.lend(iface))
 			}
 		}
 		return nil
@@ -85,6 +104,9 @@ func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error
 	v.reg.withdraw(iface, netip.Prefix{}, false)
 	lent, err := v.ownAddresses(lender)
 	if err == nil {
+		err = v.joinVRFs(iface, lender)
+	}
+	if err == nil {
 		err = v.withDevice(iface, func(index int) error { return v.setBorrowed(index, lent) })
 	}
 	if err != nil {
@@ -97,23 +119,30 @@ func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error
 // any address left there is nothing to follow: then they are about to be unset.
 func (v interfaces) lend(lender string) error {
 	var errs []error
+	for _, borrower := range v.borrowers(lender) {
+		lent, err := v.ownAddresses(lender)
+		if err != nil {
+			return nil
+		}
+		err = v.withDevice(borrower, func(index int) error { return v.setBorrowed(index, lent) })
+		errs = append(errs, ignoreGone(err))
+	}
+	return errors.Join(errs...)
+}
+
+// borrowers returns the interfaces that use the addresses of the lender.
+func (v *VSwitch) borrowers(lender string) (names []string) {
 	for _, key := range v.reg.keysOf(lender) {
 		value, _ := v.reg.get(key)
 		borrower, ok := value.(*vpp_interfaces.Interface)
 		if !ok || borrower.GetUnnumbered().GetInterfaceWithIp() != lender {
 			continue
 		}
-		if _, borrows := v.reg.assigned(borrower.GetName()); !borrows {
-			continue
+		if _, borrows := v.reg.assigned(borrower.GetName()); borrows {
+			names = append(names, borrower.GetName())
 		}
-		lent, err := v.ownAddresses(lender)
-		if err != nil {
-			return nil
-		}
-		err = v.withDevice(borrower.GetName(), func(index int) error { return v.setBorrowed(index, lent) })
-		errs = append(errs, ignoreGone(err))
 	}
-	return errors.Join(errs...)
+	return names
 }
 
 // UnsetUnnumbered gives the borrowed addresses back.
@@ -125,6 +154,9 @@ func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
 		}
 		return v.afterAddressRemoval(iface, index, netip.IPv4Unspecified())
 	})
+	if ignoreGone(err) == nil {
+		err = v.moveTo(iface, map[int]uint32{unix.AF_INET: 0, unix.AF_INET6: 0})
+	}
 	if ignoreGone(err) != nil {
 		return fmt.Errorf("making interface %q numbered: %w", iface, err)
 	}
@@ -151,6 +183,13 @@ func (v *VSwitch) setBorrowed(index int, lent []netip.Addr) error {
 		if err := v.raw.addAddress(a); err != nil && !exists(err) {
 			return err
 		}
+		if vrf, err := v.vrfOf(index, a.family()); err != nil {
+			return err
+		} else if vrf != 0 {
+			if err := v.confineNew(a); err != nil {
+				return err
+			}
+		}
 	}
 	for _, a := range have {
 		if a.proto == protoBorrowed && !slices.Contains(lent, a.prefix.Addr()) {
@@ -159,7 +198,7 @@ func (v *VSwitch) setBorrowed(index int, lent []netip.Addr) error {
 			}
 		}
 	}
-	return nil
+	return v.restoreVRF(index)
 }
 
 // ownAddresses returns the addresses that the interface lends: those that we

@@ -110,6 +110,9 @@ func (n *node) Foreign(t testing.TB) func() []string {
 		"bridge fdb add 02:00:00:00:00:08 dev foreign1 master static",
 		"ip link add name foreignvx type vxlan id 99 dstport 4790 local 10.200.0.1",
 		"bridge fdb append 00:00:00:00:00:00 dev foreignvx dst 10.200.0.2",
+		"ip rule add pref 50 from 10.200.0.0/24 lookup 77", "ip -6 rule add pref 90 iif foreign0 lookup 77",
+		"ip rule add pref 1100500000 fwmark 0x7 lookup 77", "ip rule add pref 110 lookup 77 protocol 121",
+		"ip route add 10.204.0.0/16 via 10.201.0.9 table 77", "ip route add 10.204.0.0/16 via 10.201.0.9 table 121000005",
 		"nft add table ip contiv2", "nft add chain ip contiv2 c", "nft add rule ip contiv2 c counter",
 	} {
 		n.Exec(t, command)
@@ -121,6 +124,7 @@ func (n *node) Foreign(t testing.TB) func() []string {
 			"ip route show 10.202.0.0/16", "ip route show 10.203.0.0/16", "ip neigh show dev eth0 nud permanent 10.201.0.9",
 			"bridge fdb show dev foreign1", "bridge fdb show dev foreignvx", "ip -o -d link show dev foreignbr", "nft list table ip contiv2",
 			"ip -4 -o addr show dev eth0 to 10.201.0.0/24",
+			"ip rule", "ip -6 rule", "ip route show table 77", "ip route show table 121000005",
 		} {
 			// Multicast entries come and go by themselves.
 			for line := range strings.Lines(n.Exec(t, command)) {

@@ -90,6 +90,9 @@ func (v interfaces) SetDHCPClient(_ context.Context, iface string) error {
 	if !v.marks {
 		return vswitch.Unsupported("set_dhcp_client needs a kernel that can mark addresses (Linux 5.18): let the DHCP client of the host configure the device")
 	}
+	if err := onlyMain(v.reg.iface(iface).GetVrf(), "set_dhcp_client"); err != nil {
+		return err
+	}
 	device := &leaseDevice{VSwitch: v.VSwitch, iface: iface}
 	if _, err := v.link(iface); err != nil {
 		return fmt.Errorf("starting a DHCP client on interface %q: %w", iface, err)

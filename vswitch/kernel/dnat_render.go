@@ -209,7 +209,7 @@ func translatable(v *vpp_nat.DNat44) error {
 		if vrf == vswitch.AllVRFs {
 			return nil
 		}
-		return noVRF(vrf)
+		return onlyMain(vrf, "NAT")
 	}
 	for _, m := range v.GetStMappings() {
 		if m.GetProtocol() == vpp_nat.DNat44_ICMP && m.GetExternalPort() != 0 {

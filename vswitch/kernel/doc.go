@@ -27,6 +27,10 @@
 //	                    the addresses and neighbours that we marked
 //	address, neighbour  protocol 121; protocol 122: address borrowed (unnumbered)
 //	route               protocol 121
+//	VRF table           policy rules of protocol 121 that lead to table 121000000 + id
+//	interface in a VRF  policy rules of protocol 121 with the name of its device; the
+//	                    routes of its addresses have protocol 125; nftables tables
+//	                    "inet contiv-vrf" and "arp contiv-vrf" (vrf_rules.go)
 //	L2 FIB entry        static entry on a port of one of our bridges
 //	NAT                 nftables tables "ip contiv" and "ip6 contiv"
 //	access list         nftables tables "inet contiv-acl" and "bridge contiv-acl"

@@ -63,7 +63,8 @@ func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inven
 		}
 		inv.addAddresses(addrs)
 	}
-	if v.readIP6ND(inv) != nil {
+	var err error
+	if inv.vrfs, err = v.viewVRFs(); err != nil || v.readIP6ND(inv) != nil {
 		return nil
 	}
 	for _, index := range lenders {
@@ -113,7 +114,7 @@ func (v routes) routeTo(want *vpp_l3.Route) *vpp_l3.Route {
 		return nil
 	}
 	gw, _ := netip.ParseAddr(want.GetNextHopAddr())
-	wanted := map[routeID]*vpp_l3.Route{{dst.Masked(), gw, want.GetOutgoingInterface()}: want}
+	wanted := map[routeID]*vpp_l3.Route{{0, dst.Masked(), gw, want.GetOutgoingInterface()}: want}
 	paths := describePaths(r, wanted, func(int) string { return want.GetOutgoingInterface() })
 	if len(paths) != 1 || models.Key(paths[0]) != models.Key(want) || paths[0].GetPreference() != want.GetPreference() {
 		return nil

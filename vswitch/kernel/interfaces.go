@@ -24,18 +24,9 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 	// The registry has to know the value first: it says what kind of device to
 	// look for.
 	v.reg.put(iface)
-	var err error
-	switch iface.GetType() {
-	case vpp_interfaces.Interface_TAP:
-		err = v.createTap(iface)
-	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-		err = v.createLoopback(iface)
-	case vpp_interfaces.Interface_VXLAN_TUNNEL:
-		err = v.createTunnel(iface)
-	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
-		err = v.adopt(iface)
-	default:
-		err = v.createKind(iface)
+	err := v.isolateAs(iface.GetName())
+	if err == nil {
+		err = v.createDevice(iface)
 	}
 	if err != nil {
 		v.reg.remove(iface)
@@ -43,6 +34,20 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 	}
 	v.reportInterface(iface)
 	return nil
+}
+
+func (v interfaces) createDevice(iface *vpp_interfaces.Interface) error {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		return v.createTap(iface)
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+		return v.createLoopback(iface)
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return v.createTunnel(iface)
+	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
+		return v.adopt(iface)
+	}
+	return v.createKind(iface)
 }
 
 // supported says what the kernel cannot do for an interface.
@@ -71,11 +76,10 @@ func supported(iface *vpp_interfaces.Interface) error {
 			return err
 		}
 	}
-	switch {
-	case iface.GetVrf() != 0:
-		return noVRF(iface.GetVrf())
+	if iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		return onlyMain(iface.GetVrf(), "a VXLAN tunnel")
 	}
-	return nil
+	return vrfInRange(iface.GetVrf())
 }
 
 func (v interfaces) Update(_ context.Context, old, new *vpp_interfaces.Interface) error {
@@ -87,7 +91,11 @@ func (v interfaces) Update(_ context.Context, old, new *vpp_interfaces.Interface
 		return v.createTunnel(new)
 	}
 	defer v.reportInterface(new)
-	err := v.withDevice(new.GetName(), func(index int) error {
+	err := v.isolateAs(new.GetName())
+	if err != nil {
+		return fmt.Errorf("updating interface %q: %w", new.GetName(), err)
+	}
+	err = v.withDevice(new.GetName(), func(index int) error {
 		link, err := v.nl.LinkByIndex(index)
 		if err != nil {
 			return err
@@ -135,7 +143,11 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 }
 
 func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) error {
+	device := v.deviceOf(iface.GetName())
 	err := v.reg.during(iface, func() error {
+		if err := v.forgetVRFs(device); err != nil {
+			return err
+		}
 		switch iface.GetType() {
 		case vpp_interfaces.Interface_VXLAN_TUNNEL:
 			return v.deleteTunnel(iface)
@@ -189,22 +201,6 @@ func (v interfaces) adopt(iface *vpp_interfaces.Interface) error {
 	}
 	v.dev.put(iface.GetName(), link.Attrs().Index)
 	return nil
-}
-
-// SetVRF: everything is in VRF 0.
-func (v interfaces) SetVRF(_ context.Context, _ string, vrf uint32, _ vswitch.IPVersions) error {
-	return noVRF(vrf)
-}
-
-// UnsetVRF has nothing to do.
-func (v interfaces) UnsetVRF(context.Context, string, uint32, vswitch.IPVersions) error { return nil }
-
-// noVRF is nil for VRF 0, the main table.
-func noVRF(vrf uint32) error {
-	if vrf == 0 {
-		return nil
-	}
-	return vswitch.Unsupported("VRF %d: this vswitch has only VRF 0, the main table of the Linux kernel", vrf)
 }
 
 // parseMAC returns nil for an unset address.

@@ -29,6 +29,9 @@ type inventory struct {
 	hostSides map[int]string
 	// lenders: interfaces that have an address of their own, by address.
 	lenders map[netip.Addr][]string
+	vrfs    vrfView
+	// names of devices with addresses, by logical name.
+	names map[string]string
 }
 
 func (v interfaces) List(_ context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
@@ -76,6 +79,9 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 	if err := v.readIP6ND(inv); err != nil {
 		return nil, err
 	}
+	if inv.vrfs, err = v.viewVRFs(); err != nil {
+		return nil, err
+	}
 	for _, link := range devs.byIndex {
 		if _, ok := parseVXLANAlias(link.Attrs().Alias); ok {
 			inv.tunnels, err = v.fdb(0)
@@ -88,7 +94,7 @@ func (v interfaces) takeInventory(expected []*vpp_interfaces.Interface) (*invent
 func (v *VSwitch) newInventory(devs *devices, expected []*vpp_interfaces.Interface) *inventory {
 	inv := &inventory{
 		devices: devs, wireGuard: v.wireGuardDevice, clients: v.dhcp.running(), addrs: map[int][]address{},
-		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{},
+		expected: map[string]*vpp_interfaces.Interface{}, hostSides: map[int]string{}, lenders: map[netip.Addr][]string{}, names: map[string]string{},
 	}
 	for _, iface := range expected {
 		inv.expected[iface.GetName()] = iface
@@ -99,7 +105,11 @@ func (v *VSwitch) newInventory(devs *devices, expected []*vpp_interfaces.Interfa
 func (inv *inventory) addAddresses(addrs []address) {
 	for _, a := range addrs {
 		inv.addrs[a.index] = append(inv.addrs[a.index], a)
-		if name, ok := inv.nameOf(a.index); ok && (a.proto == protoLeased || a.isOf(addressTexts(inv.expected[name]))) {
+		name, ok := inv.nameOf(a.index)
+		if link := inv.byIndex[a.index]; ok && link != nil {
+			inv.names[name] = link.Attrs().Name
+		}
+		if ok && (a.proto == protoLeased || a.isOf(addressTexts(inv.expected[name]))) {
 			inv.lenders[a.prefix.Addr()] = append(inv.lenders[a.prefix.Addr()], name)
 		}
 	}
@@ -155,10 +165,13 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 		PhysAddress: hardwareAddr(attrs), Mtu: uint32(attrs.MTU),
 		SetDhcpClient: inv.clients[name], Ip6Nd: inv.ip6nd[attrs.Index],
 	}
+	iface.Vrf = inv.vrfs.of(attrs.Name)
 	wanted := addressTexts(expected)
 	var borrowed []netip.Addr
 	for _, a := range inv.addrs[attrs.Index] {
 		switch {
+		case a.isOf(wanted) && expected != nil && !inv.vrfs.intact(link, a):
+			// it is assigned again
 		case a.isOf(wanted):
 			iface.IpAddresses = append(iface.IpAddresses, a.prefix.String())
 		case a.proto == protoBorrowed:
@@ -168,7 +181,11 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 		}
 	}
 	if len(borrowed) > 0 {
-		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.lender(name, borrowed)}
+		lender := inv.lender(name, borrowed)
+		if !inv.vrfs.together(attrs.Name, inv.names[lender]) {
+			lender = "" // it is set again
+		}
+		iface.Vrf, iface.Unnumbered = 0, &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: lender}
 	}
 	return iface
 }

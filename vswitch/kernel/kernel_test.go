@@ -162,9 +162,13 @@ func TestUnsupported(t *testing.T) {
 		return v.Interfaces().Create(ctx, iface)
 	}
 	for name, err := range map[string]error{
-		"VRF":        with(func(i *vpp_interfaces.Interface) { i.Vrf = 1 }),
-		"VRF table":  v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1}),
-		"inter-VRF":  v.Routes().Create(ctx, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.0.0.0/8"}),
+		"VRF":       with(func(i *vpp_interfaces.Interface) { i.Vrf = maxVRF + 1 }),
+		"VRF table": v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: maxVRF + 1}),
+		"flow hash": v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1, FlowHashSettings: &vpp_l3.VrfTable_FlowHashSettings{}}),
+		"VXLAN in a VRF": with(func(i *vpp_interfaces.Interface) {
+			i.Type, i.Vrf, i.Link = vpp_interfaces.Interface_VXLAN_TUNNEL, 1, &vpp_interfaces.Interface_Vxlan{
+				Vxlan: &vpp_interfaces.VxlanLink{SrcAddress: "10.0.0.1", DstAddress: "10.0.0.2", Vni: 1}}
+		}),
 		"FIB drop":   v.FIB().Create(ctx, &vpp_l2.FIBEntry{Action: vpp_l2.FIBEntry_DROP}),
 		"no forward": v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd"}),
 		"ARP term":   v.Bridges().Create(ctx, &vpp_l2.BridgeDomain{Name: "bd", Forward: true, ArpTermination: true}),

@@ -87,6 +87,9 @@ func (v l3xconnects) Create(_ context.Context, x *vpp_l3.L3XConnect) error {
 			return vswitch.Unsupported("preference %d: use at most %d", p.GetPreference(), math.MaxInt32)
 		}
 	}
+	if v.reg.iface(x.GetInterface()).GetVrf() != 0 {
+		return crossConnectInVRF()
+	}
 	link, err := v.link(x.GetInterface())
 	if err == nil {
 		err = v.apply(x, link)

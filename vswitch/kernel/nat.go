@@ -167,7 +167,7 @@ func (v nat) AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error 
 func (v nat) setPool(p natPool) error {
 	switch {
 	case p.vrf != 0 && p.vrf != vswitch.AllVRFs:
-		return noVRF(p.vrf)
+		return onlyMain(p.vrf, "NAT")
 	case !fitsComment(p.name):
 		return vswitch.Unsupported("NAT pools with such a name: use letters, digits and -_./: only")
 	}

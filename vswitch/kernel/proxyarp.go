@@ -30,8 +30,9 @@ type addrSet map[netip.Addr]bool
 func proxiedBy(p *vpp_l3.ProxyARP) (addrSet, error) {
 	set := addrSet{}
 	for _, r := range p.GetRanges() {
-		if err := noVRF(r.GetVrfId()); err != nil {
-			return nil, err
+		if r.GetVrfId() != 0 {
+			return nil, vswitch.Unsupported("ranges.vrf_id: the Linux kernel answers on the interfaces of the value, " +
+				"for what it has routes to in the VRF that each is in: leave it out")
 		}
 		first, err := netip.ParseAddr(r.GetFirstIpAddr())
 		last, lastErr := netip.ParseAddr(r.GetLastIpAddr())

@@ -20,7 +20,7 @@ import (
 // restore puts back routes, neighbours and addresses of an interface, as far as
 // they exist according to the registry.
 func (v *VSwitch) restore(iface string, index int) error {
-	return errors.Join(v.restoreAddresses(iface, index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index), v.resolveRoutes(),
+	return errors.Join(v.restoreAddresses(iface, index), v.restoreVRF(index), v.restoreNeighbours(iface, index), v.restoreRoutes(iface, index), v.resolveRoutes(),
 		v.restoreProxyARP(iface, index), v.restoreL3XConnects(iface))
 }
 
@@ -77,7 +77,7 @@ func (v *VSwitch) resolveRoutes() error {
 	for _, key := range v.reg.keysOf("") {
 		value, _ := v.reg.get(key)
 		route, ok := value.(*vpp_l3.Route)
-		if !ok || route.GetType() == vpp_l3.Route_DROP {
+		if !ok || route.GetType() == vpp_l3.Route_DROP || leadsAway(route) {
 			continue
 		}
 		if err := (routes{v}).add(route, 0); err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) {

@@ -26,6 +26,14 @@ func (v routes) Create(_ context.Context, route *vpp_l3.Route) error {
 	if err := routeSupported(route); err != nil {
 		return err
 	}
+	if err := v.routeTableExists(route); err != nil {
+		return fmt.Errorf("adding route to %s: %w", describeRoute(route), err)
+	}
+	if leadsAway(route) {
+		if err := v.leadAway(route); err != nil {
+			return fmt.Errorf("adding route to %s: %w", describeRoute(route), err)
+		}
+	}
 	err := v.withRouteDevice(route, func(index int) error {
 		err := v.add(route, index)
 		if errors.Is(err, unix.ENETDOWN) && v.bringUp(route.GetOutgoingInterface()) {
@@ -49,7 +57,11 @@ func (v routes) bringUp(iface string) bool {
 }
 
 func (v routes) add(route *vpp_l3.Route, index int) error {
-	err := v.nl.RouteAdd(kernelRoute(route, index))
+	index, err := v.inItsVRF(route, index)
+	if err != nil {
+		return err
+	}
+	err = v.nl.RouteAdd(kernelRoute(route, index))
 	if exists(err) {
 		err = v.addPath(route, index)
 	}
@@ -58,10 +70,8 @@ func (v routes) add(route *vpp_l3.Route, index int) error {
 
 func routeSupported(route *vpp_l3.Route) error {
 	switch {
-	case route.GetVrfId() != 0:
-		return noVRF(route.GetVrfId())
-	case route.GetType() == vpp_l3.Route_INTER_VRF:
-		return vswitch.Unsupported("routes between VRFs: this vswitch has only VRF 0, the main table of the Linux kernel")
+	case max(route.GetVrfId(), route.GetViaVrfId()) > maxVRF:
+		return vrfInRange(max(route.GetVrfId(), route.GetViaVrfId()))
 	case route.GetWeight() > maxWeight:
 		return vswitch.Unsupported("weight %d: use at most %d", route.GetWeight(), maxWeight)
 	}
@@ -83,12 +93,15 @@ func describeRoute(route *vpp_l3.Route) string {
 	if name := route.GetOutgoingInterface(); name != "" {
 		text += fmt.Sprintf(" out of interface %q", name)
 	}
+	if vrf := route.GetVrfId(); vrf != 0 {
+		text += fmt.Sprintf(" in VRF %d", vrf)
+	}
 	return text
 }
 
 // withRouteDevice calls fn with the index of the outgoing device; 0: none.
 func (v routes) withRouteDevice(route *vpp_l3.Route, fn func(index int) error) error {
-	if route.GetOutgoingInterface() == "" || route.GetType() == vpp_l3.Route_DROP {
+	if route.GetOutgoingInterface() == "" || route.GetType() == vpp_l3.Route_DROP || leadsAway(route) {
 		return fn(0)
 	}
 	return v.withDevice(route.GetOutgoingInterface(), fn)
@@ -98,12 +111,15 @@ func (v routes) withRouteDevice(route *vpp_l3.Route, fn func(index int) error) e
 func kernelRoute(route *vpp_l3.Route, index int) *netlink.Route {
 	dst := netip.MustParsePrefix(route.GetDstNetwork()).Masked()
 	r := &netlink.Route{
-		Family: family(dst.Addr()), Table: unix.RT_TABLE_MAIN, Protocol: protoOurs,
-		Dst:      &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(dst.Bits(), dst.Addr().BitLen())},
+		Family: family(dst.Addr()), Table: int(tableOf(route.GetVrfId())), Protocol: protoOurs, Dst: ipNet(dst),
 		Priority: metric(route), Type: unix.RTN_UNICAST, LinkIndex: index,
 	}
-	if route.GetType() == vpp_l3.Route_DROP {
+	switch {
+	case route.GetType() == vpp_l3.Route_DROP:
 		r.Type = unix.RTN_BLACKHOLE
+		return r
+	case leadsAway(route):
+		r.Type = unix.RTN_THROW
 		return r
 	}
 	gw, err := netip.ParseAddr(route.GetNextHopAddr())
@@ -117,6 +133,10 @@ func kernelRoute(route *vpp_l3.Route, index int) *netlink.Route {
 		r.Gw = gw.AsSlice()
 	}
 	return r
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 func metric(route *vpp_l3.Route) int {
@@ -240,7 +260,7 @@ func (v routes) weigh(paths []path, other *vpp_l3.Route) {
 	dst := netip.MustParsePrefix(other.GetDstNetwork()).Masked()
 	for _, known := range v.reg.routesTo(dst) {
 		gw, _ := netip.ParseAddr(known.GetNextHopAddr())
-		if gw == paths[0].gw && known.GetPreference() == other.GetPreference() {
+		if gw == paths[0].gw && known.GetPreference() == other.GetPreference() && known.GetVrfId() == other.GetVrfId() {
 			paths[0].weight = max(known.GetWeight(), 1)
 		}
 	}
@@ -256,7 +276,11 @@ func foreignRoute(r *netlink.Route) string {
 
 func (v routes) Delete(_ context.Context, route *vpp_l3.Route) error {
 	err := v.reg.during(route, func() error {
-		return ignoreGone(v.withRouteDevice(route, func(index int) error { return v.deletePath(route, index) }))
+		err := ignoreGone(v.withRouteDevice(route, func(index int) error { return v.deletePath(route, index) }))
+		if err == nil && leadsAway(route) {
+			err = v.leadBack(route)
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("deleting route to %s: %w", describeRoute(route), err)

@@ -13,6 +13,7 @@ import (
 
 // routeID is what distinguishes routes, apart from how addresses are written.
 type routeID struct {
+	vrf   uint32
 	dst   netip.Prefix
 	gw    netip.Addr
 	iface string
@@ -28,19 +29,34 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 	for _, r := range expected {
 		dst, _ := netip.ParsePrefix(r.GetDstNetwork())
 		gw, _ := netip.ParseAddr(r.GetNextHopAddr())
-		if r.GetVrfId() == 0 {
-			wanted[routeID{dst.Masked(), gw, r.GetOutgoingInterface()}] = r
+		if leadsAway(r) {
+			gw = netip.Addr{}
 		}
+		wanted[routeID{r.GetVrfId(), dst.Masked(), gw, r.GetOutgoingInterface()}] = r
+	}
+	inter, err := v.interRoutes()
+	if err != nil {
+		return nil, err
 	}
 	var list []*vpp_l3.Route
 	for _, fam := range []int{unix.AF_INET, unix.AF_INET6} {
 		found, err := dump(func() ([]netlink.Route, error) {
-			return v.nl.RouteListFiltered(fam, &netlink.Route{Protocol: protoOurs}, netlink.RT_FILTER_PROTOCOL)
+			return v.nl.RouteListFiltered(fam, &netlink.Route{Protocol: protoOurs}, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("reading routes: %w", err)
 		}
 		for _, r := range found {
+			vrf, ok := vrfOfTable(uint32(r.Table))
+			if !ok {
+				continue // of an L3 cross-connect
+			}
+			if r.Type == unix.RTN_THROW {
+				if route := inter.describeThrow(&r, vrf, wanted); route != nil {
+					list = append(list, route)
+				}
+				continue
+			}
 			list = append(list, describePaths(&r, wanted, func(index int) string {
 				if name, ok := hostSides[index]; ok {
 					return name
@@ -49,6 +65,7 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 			})...)
 		}
 	}
+	list = append(list, inter.rest(wanted)...)
 	settle(v.reg, expected, list)
 	return list, nil
 }
@@ -81,9 +98,10 @@ func (v *VSwitch) hostSides(devs *devices) map[int]string {
 // describePaths makes a value of each path of a route.
 func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf func(int) string) (list []*vpp_l3.Route) {
 	dst := destination(r)
+	vrf, _ := vrfOfTable(uint32(r.Table))
 	paths := pathsOf(r)
 	for _, p := range paths {
-		route := &vpp_l3.Route{DstNetwork: dst.String(), Preference: preference(r)}
+		route := &vpp_l3.Route{VrfId: vrf, DstNetwork: dst.String(), Preference: preference(r)}
 		switch {
 		case r.Type == unix.RTN_BLACKHOLE:
 			route.Type = vpp_l3.Route_DROP
@@ -94,9 +112,9 @@ func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf fu
 				route.NextHopAddr = p.gw.String()
 			}
 		}
-		want := wanted[routeID{dst, p.gw, route.OutgoingInterface}]
+		want := wanted[routeID{vrf, dst, p.gw, route.OutgoingInterface}]
 		if want == nil {
-			want = wanted[routeID{dst, p.gw, ""}] // the kernel found the device
+			want = wanted[routeID{vrf, dst, p.gw, ""}] // the kernel found the device
 		}
 		route.Weight = p.weight
 		if want != nil {
@@ -113,6 +131,10 @@ func complete(route, want *vpp_l3.Route, paths int) {
 	route.DstNetwork = want.GetDstNetwork()
 	route.NextHopAddr = want.GetNextHopAddr()
 	route.OutgoingInterface = want.GetOutgoingInterface()
+	if want.GetType() == vpp_l3.Route_INTER_VRF && route.GetType() == vpp_l3.Route_INTRA_VRF {
+		// The next hop says it all.
+		route.Type, route.ViaVrfId = want.GetType(), want.GetViaVrfId()
+	}
 	if paths == 1 {
 		route.Weight = want.GetWeight()
 	}

@@ -204,6 +204,8 @@ type address struct {
 	valid  time.Duration // until it expires; 0: for ever
 }
 
+func (a address) family() int { return family(a.prefix.Addr()) }
+
 func (r *rtnl) addAddress(a address) error {
 	return r.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a)
 }
@@ -271,6 +273,8 @@ func parseAddress(m []byte) (a address, ok bool) {
 			addr, _ = netip.AddrFromSlice(value)
 		case ifaProto:
 			a.proto = value[0]
+		case unix.IFA_FLAGS:
+			a.flags = binary.NativeEndian.Uint32(value)
 		case unix.IFA_CACHEINFO:
 			if seconds := binary.NativeEndian.Uint32(value[4:8]); seconds != forever {
 				a.valid = time.Duration(seconds) * time.Second

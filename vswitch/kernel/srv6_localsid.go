@@ -86,7 +86,7 @@ func localSIDSupported(s *vpp_srv6.LocalSID) error {
 			"let the service handle segments, or steer to it with END.DX4 or END.DX6 and back with a steering")
 	}
 	if vrf != 0 {
-		return noVRF(vrf)
+		return onlyMain(vrf, "segment routing")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type srPolicies srv6
 func policySupported(p *vpp_srv6.Policy) error {
 	switch {
 	case p.GetInstallationVrfId() != 0:
-		return noVRF(p.GetInstallationVrfId())
+		return onlyMain(p.GetInstallationVrfId(), "segment routing")
 	case p.GetSprayBehaviour():
 		return vswitch.Unsupported("spray_behaviour: the Linux kernel sends no copies: it chooses a way for each flow by its weight")
 	case len(p.GetSegmentLists()) >= maxWays/2:

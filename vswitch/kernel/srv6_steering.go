@@ -19,7 +19,7 @@ func (v srSteerings) Create(_ context.Context, s *vpp_srv6.Steering) error {
 		return vswitch.Unsupported("l2_traffic: the Linux kernel puts packets into segments, not frames: steer the networks behind with l3_traffic, " +
 			"or bridge the interface with a VXLAN tunnel")
 	case s.GetL3Traffic().GetInstallationVrfId() != 0:
-		return noVRF(s.GetL3Traffic().GetInstallationVrfId())
+		return onlyMain(s.GetL3Traffic().GetInstallationVrfId(), "segment routing")
 	}
 	if err := v.set(s); err != nil {
 		return fmt.Errorf("steering %s into policy %s: %w", s.GetL3Traffic().GetPrefixAddress(), s.GetPolicyBsid(), srError(err))

@@ -10,7 +10,8 @@ import (
 )
 
 // Uninstall removes what no northbound value stands for and what therefore stays
-// when the last value is gone: our nftables tables. What is left by then of
+// when the last value is gone: our nftables tables, and policy rules that were left
+// behind. What is left by then of
 // devices, addresses, routes and neighbours with our marks is an error that names
 // it. Sysctls stay as they are: others may have come to rely on them.
 func (v *VSwitch) Uninstall(ctx context.Context) error {
@@ -27,7 +28,7 @@ func (v *VSwitch) Uninstall(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("removing nftables tables %q: %w", natTable, err)
 	}
-	return errors.Join(err, v.dropACLs(ctx), v.sweepSegments(), v.leftovers())
+	return errors.Join(err, v.dropACLs(ctx), v.sweepSegments(), v.dropVRFs(), v.leftovers())
 }
 
 func dropTable(ctx context.Context, family knftables.Family) error {

@@ -2,19 +2,57 @@ package kernel
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"golang.org/x/sys/unix"
 )
 
-// vrfs: only tables 0, which are the main table, and always there.
+// vrfs: tables 0 are the main table, and always there. The others are the rules that
+// lead to them (vrf_rules.go). The kernel has no place for labels.
 type vrfs struct{ *VSwitch }
 
 func (v vrfs) Create(_ context.Context, table *vpp_l3.VrfTable) error {
-	if table.GetId() != 0 {
-		return noVRF(table.GetId())
+	if err := errors.Join(noFlowHash(table), vrfInRange(table.GetId())); err != nil || table.GetId() == 0 {
+		return err
 	}
-	return noFlowHash(table)
+	family := familyOfVRF(table)
+	err := v.answerInVRFs(family)
+	if err == nil {
+		err = v.editVRFs(family, func(s *vrfState) error { s.tables[table.GetId()] = true; return nil })
+	}
+	if err != nil {
+		return fmt.Errorf("creating %v table of VRF %d: %w", table.GetProtocol(), table.GetId(), err)
+	}
+	v.reg.put(table)
+	return nil
+}
+
+func familyOfVRF(table *vpp_l3.VrfTable) int {
+	if table.GetProtocol() == vpp_l3.VrfTable_IPV6 {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+// vrfInRange is nil for numbers that the kernel's numbers have room for.
+func vrfInRange(vrf uint32) error {
+	if vrf <= maxVRF {
+		return nil
+	}
+	return vswitch.Unsupported("VRF %d: use a number up to %d", vrf, maxVRF)
+}
+
+// onlyMain is nil for VRF 0.
+func onlyMain(vrf uint32, what string) error {
+	if vrf == 0 {
+		return nil
+	}
+	return vswitch.Unsupported("%s in VRF %d: on the Linux kernel it works in VRF 0, the main table, only", what, vrf)
 }
 
 func (v vrfs) Update(_ context.Context, _, new *vpp_l3.VrfTable) error { return noFlowHash(new) }
@@ -26,14 +64,84 @@ func noFlowHash(table *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// Delete has nothing to reset.
-func (v vrfs) Delete(context.Context, *vpp_l3.VrfTable) error { return nil }
+// Delete has nothing to reset in tables 0.
+func (v vrfs) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
+	if table.GetId() == 0 || !v.usesVRFs() {
+		return nil
+	}
+	family := familyOfVRF(table)
+	err := v.reg.during(table, func() error {
+		err := v.editVRFs(family, func(s *vrfState) error {
+			delete(s.tables, table.GetId())
+			for device, vrf := range s.members {
+				if vrf == table.GetId() {
+					delete(s.members, device)
+				}
+			}
+			return nil
+		})
+		placed, listErr := v.placedRoutes(0, family)
+		err = errors.Join(err, listErr)
+		for r, route := range placed {
+			if r.table == tableOf(table.GetId()) {
+				err = errors.Join(err, ignoreGone(v.nl.RouteDel(&route)))
+			}
+		}
+		return errors.Join(err, v.writeMarks())
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %v table of VRF %d: %w", table.GetProtocol(), table.GetId(), err)
+	}
+	return nil
+}
 
 func (v vrfs) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_l3.VrfTable, err error) {
+	wanted := map[string]*vpp_l3.VrfTable{}
 	for _, table := range expected {
+		wanted[models.Key(table)] = table
 		if table.GetId() == 0 && table.GetFlowHashSettings() == nil {
 			list = append(list, table)
 		}
 	}
+	for _, protocol := range []vpp_l3.VrfTable_Protocol{vpp_l3.VrfTable_IPV4, vpp_l3.VrfTable_IPV6} {
+		s, rules, err := v.readVRFs(familyOfVRF(&vpp_l3.VrfTable{Protocol: protocol}))
+		if err != nil {
+			return nil, err
+		}
+		for id := range s.tables {
+			table := &vpp_l3.VrfTable{Id: id, Protocol: protocol}
+			switch want := wanted[models.Key(table)]; {
+			case want == nil:
+				list = append(list, table)
+			case s.complete(id, rules) && want.GetFlowHashSettings() == nil:
+				list = append(list, want)
+			}
+		}
+	}
+	settle(v.reg, expected, list)
 	return list, nil
+}
+
+// complete tells if a table has all of its rules, and nothing is in their way.
+func (s *vrfState) complete(vrf uint32, rules []rule) bool {
+	for _, r := range append(s.base(), s.block(vrf)...) {
+		if !slices.Contains(rules, r) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(rules, func(r rule) bool { return r.isLocal() && r.pref <= prefIsolated })
+}
+
+// dropVRFs removes all rules, and what they are with.
+func (v *VSwitch) dropVRFs() error {
+	var errs []error
+	for _, family := range ipFamilies {
+		errs = append(errs, v.editVRFs(family, func(s *vrfState) error { *s = *newVRFState(family); return nil }))
+		placed, err := v.placedRoutes(0, family)
+		errs = append(errs, err)
+		for _, route := range placed {
+			errs = append(errs, ignoreGone(v.nl.RouteDel(&route)))
+		}
+	}
+	return errors.Join(append(errs, v.dropMarks())...)
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -32,6 +33,7 @@ type VSwitch struct {
 	dev            *deviceCache
 	nat            natDriver
 	acl            aclCache
+	vrf            vrfDriver
 	srMu           sync.Mutex // changes of segment routing
 	strictRPFilter bool
 	receiveBuffer  int
@@ -57,7 +59,7 @@ func New(opts Options) (*VSwitch, error) {
 		v.release()
 		return nil, err
 	}
-	if err := v.enableForwarding(); err != nil {
+	if err := errors.Join(v.enableForwarding(), v.openVRFs()); err != nil {
 		v.release()
 		return nil, err
 	}
@@ -124,8 +126,7 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Capabilities: pods' interfaces are in the node's own stack, and all traffic is
-// in the main table.
+// Capabilities: pods' interfaces are in the node's own stack, and in its main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
 	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6NAT: true, TAPs: true}
 }

@@ -43,12 +43,15 @@ type notice struct {
 	ports      bool   // bridge ports
 	generation uint32 // of the nftables ruleset
 	external   string // interface whose addresses NAT may stand for
+	rules      bool   // policy rules
+	confine    int    // device by index whose addresses the kernel may have given to VRF 0
 }
 
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	route, err := v.subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
-		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_TC)
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_TC,
+		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
 	if err != nil {
 		return fmt.Errorf("subscribing to netlink events: %w", err)
 	}
@@ -130,6 +133,8 @@ type batch struct {
 	ports       bool
 	generations []uint32
 	externals   map[string]struct{}
+	rules       bool
+	confine     map[int]struct{}
 }
 
 func (b *batch) add(n notice) {
@@ -143,6 +148,10 @@ func (b *batch) add(n notice) {
 		b.addresses[n.addresses] = struct{}{}
 	}
 	b.ports = b.ports || n.ports
+	b.rules = b.rules || n.rules
+	if n.confine != 0 {
+		b.confine[n.confine] = struct{}{}
+	}
 	if n.generation != 0 {
 		b.generations = append(b.generations, n.generation)
 	}
@@ -170,7 +179,8 @@ func (b *batch) text() string {
 }
 
 func newBatch() *batch {
-	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}, addresses: map[int]struct{}{}, externals: map[string]struct{}{}}
+	return &batch{keys: map[string]struct{}{}, links: map[int]struct{}{}, addresses: map[int]struct{}{}, externals: map[string]struct{}{},
+		confine: map[int]struct{}{}}
 }
 
 func (v *VSwitch) collect(ctx context.Context, notices <-chan notice, report func(reason string, keys ...string)) {

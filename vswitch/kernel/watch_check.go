@@ -20,8 +20,17 @@ func (v *VSwitch) checkSuspicions(b *batch) {
 	for index := range b.links {
 		v.checkLink(b, index)
 	}
+	for index := range b.confine {
+		if err := v.restoreVRF(index); ignoreGone(err) != nil {
+			v.log.Warn("keeping addresses out of VRF 0", "error", err)
+		}
+	}
 	for index := range b.addresses {
 		v.checkAddresses(b, index)
+		v.checkPlaced(b, index)
+	}
+	if b.rules {
+		v.checkRules(b)
 	}
 	if b.ports {
 		v.checkPorts(b)
@@ -136,6 +145,7 @@ func (v *VSwitch) checkRuleset(b *batch) {
 	if !foreign {
 		return
 	}
+	v.checkMarks(b)
 	var keys []string
 	for _, g := range all[*vpp_nat.Nat44Global](v.reg) {
 		keys = append(keys, models.Key(g))
@@ -171,7 +181,7 @@ func (e *nftEvents) notice(m syscall.NetlinkMessage, send func(notice)) {
 	switch m.Header.Type & 0xff {
 	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule, nftMsgNewSetElem, nftMsgDelSetElem:
 		for attr, value := range attributes(m.Data[sizeofNfgenmsg:]) {
-			if name := strings.TrimRight(string(value), "\x00"); attr == nftaTableName && (name == natTable || name == aclTableName) {
+			if name := strings.TrimRight(string(value), "\x00"); attr == nftaTableName && (name == natTable || name == aclTableName || name == vrfTableName) {
 				e.touched = true
 			}
 		}

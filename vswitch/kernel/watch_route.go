@@ -30,6 +30,8 @@ func (v *VSwitch) noticeRoute(m syscall.NetlinkMessage, send func(notice)) {
 		v.noticeExternal(m.Data, send)
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		v.noticeRouteChange(m, send)
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		v.noticeRule(m.Data, send)
 	case unix.RTM_DELTFILTER:
 		v.noticeFilter(m.Data, send)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
@@ -165,8 +167,11 @@ func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice))
 	if m.Data[0] == unix.AF_INET6 {
 		addr = netip.IPv6Unspecified()
 	}
+	device := 0
 	for attr, value := range attributes(m.Data[sizeofRtMsg:]) {
 		switch attr {
+		case unix.RTA_OIF:
+			device = int(binary.NativeEndian.Uint32(value))
 		case unix.RTA_DST:
 			addr, _ = netip.AddrFromSlice(value)
 		case unix.RTA_TABLE:
@@ -174,12 +179,19 @@ func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice))
 		}
 	}
 	dst := netip.PrefixFrom(addr, bits)
+	vrf, inVRF := vrfOfTable(table)
 	what := "deleted"
 	switch {
 	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoSegments:
 		send(notice{reason: fmt.Sprintf("route %s was deleted", dst), keys: v.srKeys(dst)})
 		return
-	case table != unix.RT_TABLE_MAIN:
+	case table == unix.RT_TABLE_LOCAL && m.Header.Type == unix.RTM_NEWROUTE:
+		v.noticeLocal(device, send)
+		return
+	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoVRF:
+		send(notice{addresses: device})
+		return
+	case !inVRF:
 		return
 	case m.Header.Type == unix.RTM_DELROUTE && protocol == protoLeased:
 		v.dhcp.checkAll()
@@ -192,13 +204,15 @@ func (v *VSwitch) noticeRouteChange(m syscall.NetlinkMessage, send func(notice))
 		}
 		what = "replaced"
 	}
-	send(notice{reason: fmt.Sprintf("route %s was %s", dst, what), keys: keysOfValues(v.reg.routesTo(dst))})
+	send(notice{reason: fmt.Sprintf("route %s was %s", dst, what), keys: keysOfValues(vrf, v.reg.routesTo(dst))})
 }
 
-func keysOfValues(routes []*vpp_l3.Route) []string {
-	keys := make([]string, len(routes))
-	for i, r := range routes {
-		keys[i] = models.Key(r)
+// keysOfValues returns the keys of those in the VRF.
+func keysOfValues(vrf uint32, routes []*vpp_l3.Route) (keys []string) {
+	for _, r := range routes {
+		if r.GetVrfId() == vrf {
+			keys = append(keys, models.Key(r))
+		}
 	}
 	return keys
 }

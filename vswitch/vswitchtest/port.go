@@ -3,6 +3,7 @@ package vswitchtest
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
@@ -89,11 +90,7 @@ func runPort(t *testing.T, c Config) {
 		if vs.Capabilities().MultipleVRFs {
 			t.Skip("this vswitch can")
 		}
-		err := vs.Routes().Create(t.Context(), &vpp_l3.Route{VrfId: 1, DstNetwork: "10.0.0.0/8", NextHopAddr: "10.1.1.1"})
-		if !errors.Is(err, kvscheduler.ErrUnsupported) {
-			t.Errorf("route in VRF 1: got %v, want %v", err, kvscheduler.ErrUnsupported)
-		}
-		err = vs.Interfaces().Create(t.Context(), &vpp_interfaces.Interface{Name: "m", Type: vpp_interfaces.Interface_MEMIF})
+		err := vs.Interfaces().Create(t.Context(), &vpp_interfaces.Interface{Name: "m", Type: vpp_interfaces.Interface_MEMIF})
 		if !errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Errorf("memif: got %v, want %v", err, kvscheduler.ErrUnsupported)
 		}
@@ -106,6 +103,18 @@ func runPort(t *testing.T, c Config) {
 			t.Errorf("got %v, want an error that may go away", err)
 		}
 	})
+}
+
+// versionsOf returns the IP versions that the interface has addresses of.
+func versionsOf(iface *vpp_interfaces.Interface) (v vswitch.IPVersions) {
+	for _, addr := range iface.GetIpAddresses() {
+		if strings.Contains(addr, ":") {
+			v.V6 = true
+		} else {
+			v.V4 = true
+		}
+	}
+	return v
 }
 
 // port calls a driver as the descriptors do.
@@ -121,6 +130,9 @@ func (p port) create(v proto.Message) {
 	switch v := v.(type) {
 	case *vpp_interfaces.Interface:
 		err = p.vs.Interfaces().Create(ctx, v)
+		if v.GetVrf() != 0 {
+			err = errors.Join(err, p.vs.Interfaces().SetVRF(ctx, v.GetName(), v.GetVrf(), versionsOf(v)))
+		}
 		for _, addr := range v.GetIpAddresses() {
 			err = errors.Join(err, p.vs.Interfaces().AddAddress(ctx, v.GetName(), netip.MustParsePrefix(addr)))
 		}
@@ -167,6 +179,9 @@ func (p port) delete(v proto.Message) {
 		}
 		for _, addr := range v.GetIpAddresses() {
 			err = errors.Join(err, p.vs.Interfaces().DeleteAddress(ctx, v.GetName(), netip.MustParsePrefix(addr)))
+		}
+		if v.GetVrf() != 0 {
+			err = errors.Join(err, p.vs.Interfaces().UnsetVRF(ctx, v.GetName(), v.GetVrf(), versionsOf(v)))
 		}
 		err = errors.Join(err, p.vs.Interfaces().Delete(ctx, v))
 	case *vpp_l2.BridgeDomain:

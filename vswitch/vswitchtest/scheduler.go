@@ -164,7 +164,7 @@ func runScheduler(t *testing.T, c Config) {
 				site := c.NewSite(t)
 				for _, own := range site.Accidents() {
 					if own.Name == accident.Name {
-						testAccident(t, site, own)
+						testAccident(t, site, own, topology(t, site, 2).Values())
 					}
 				}
 			})
@@ -202,8 +202,7 @@ func wantSomethingExecuted(t testing.TB, when string, ops []kvscheduler.Recorded
 	}
 }
 
-func testAccident(t *testing.T, site Site, accident Accident) {
-	values := topology(t, site, 2).Values()
+func testAccident(t *testing.T, site Site, accident Accident, values []proto.Message) {
 	a := startAgent(t, site)
 	a.resync(values...)
 	a.wantConfigured(values)

@@ -42,6 +42,12 @@ type PacketSite interface {
 	Self() *Host
 }
 
+// VRFSite knows ways to damage what VRFValues ask for.
+type VRFSite interface {
+	Site
+	VRFAccidents() []Accident
+}
+
 // Config says what to run on.
 type Config struct {
 	// NewSite returns a new site that is cleaned up with the test.
@@ -58,6 +64,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("states", func(t *testing.T) { runStates(t, c) })
 	t.Run("links", func(t *testing.T) { runLinks(t, c) })
 	t.Run("NAT", func(t *testing.T) { runNAT(t, c) })
+	t.Run("VRFs", func(t *testing.T) { runVRFs(t, c) })
 }
 
 func open(t testing.TB, s Site) vswitch.VSwitch {
