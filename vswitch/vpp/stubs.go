@@ -16,15 +16,13 @@ func (v *VSwitch) FIB() vswitch.FIB                                    { return 
 func (v *VSwitch) Routes() vswitch.Routes                              { return nil }
 func (v *VSwitch) Neighbours() vswitch.Neighbours                      { return nil }
 func (v *VSwitch) VRFs() vswitch.VRFs                                  { return nil }
-func (v *VSwitch) NAT() vswitch.NAT                                    { return nil }
 func (v *VSwitch) NAT66() vswitch.NAT66                                { return nil }
-func (v *VSwitch) ACLs() vswitch.ACLs                                  { return nil }
 func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair]     { return nil }
 func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span]         { return nil }
 func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect]     { return nil }
 func (v *VSwitch) ProxyARP() vswitch.ProxyARP                          { return nil }
 func (v *VSwitch) Lacks(string) string                                 { return "" }
-func (v *VSwitch) States() vswitch.States                              { return nil }
+func (v *VSwitch) States() vswitch.States                              { return noStates{} }
 func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return nil }
 
 func (v interfaces) SetDHCPClient(context.Context, string) error {
@@ -42,3 +40,8 @@ func (v interfaces) SetIP6ND(context.Context, string, *vpp_interfaces.Interface_
 	return vswitch.Unsupported("ip6_nd")
 }
 func (v interfaces) UnsetIP6ND(context.Context, string) error { return nil }
+
+type noStates struct{}
+
+func (noStates) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return nil, nil }
+func (noStates) Watch(func(...*vpp_interfaces.InterfaceState))                  {}

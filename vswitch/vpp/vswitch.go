@@ -33,6 +33,9 @@ type VSwitch struct {
 	stats   statsSegment
 	ifs     *ifIndex
 	sr      srLock
+	abfMu   sync.Mutex
+	aclIDs  aclIDs
+	nat     natNotes
 
 	mu       sync.Mutex
 	watchers map[chan string]struct{} // told why everything may have changed
@@ -68,6 +71,7 @@ func Open(opts Options) *VSwitch {
 	v.stats.socket = opts.StatsSocket
 	v.session = newSession(opts.Socket, v.log)
 	v.ifs = newIfIndex(v)
+	v.nat = newNATNotes()
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
 	v.session.start()
@@ -84,10 +88,10 @@ func (v *VSwitch) Connected() error {
 }
 
 // opened prepares a new connection: what was known of VPP may not be true any more.
-func (v *VSwitch) opened(_ context.Context, _ *link) error {
+func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	v.ifs.forget()
 	v.stats.forget()
-	return nil
+	return v.prepareACLs(ctx, l)
 }
 
 // Close ends the connection; VPP goes on as it is configured.

@@ -13,10 +13,12 @@ import (
 type state struct {
 	pid uint32
 	ifs ifState
+	acl aclState
+	nat natState
 	sr  segments
 }
 
-func newState() *state { return &state{ifs: newIfState()} }
+func newState() *state { return &state{ifs: newIfState(), acl: newACLState(), nat: newNATState()} }
 
 // call is a request being handled.
 type call struct {
