@@ -1,29 +1,70 @@
-// Package startup writes VPP's start-up configuration.
+// Package startup writes VPP's start-up configuration, and reads where the sockets are
+// in one that somebody else wrote.
 package startup
 
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Config is what of VPP is decided when it starts. RuntimeDir must be set.
+// Config is what of VPP is decided when it starts. New has the defaults.
 type Config struct {
 	// RuntimeDir is the directory of the sockets: api.sock, cli.sock, stats.sock. The
 	// directory exists.
-	RuntimeDir string
+	RuntimeDir string `json:"-"`
 	// PluginPath is the directory of the plugins; "": where VPP itself looks.
-	PluginPath string
-	// HeapMiB is the size of the main heap, in MiB.
-	HeapMiB int
+	PluginPath string `json:"pluginPath,omitempty"`
+	// HeapMiB is the size of the main heap, in MiB, in which VPP keeps its tables.
+	HeapMiB int `json:"heapMiB,omitempty"`
+	// StatsMiB is the size of the segment of counters, in MiB.
+	StatsMiB int `json:"statsMiB,omitempty"`
 	// Buffers is how many packets VPP can hold, per NUMA node.
-	Buffers int
+	Buffers int `json:"buffers,omitempty"`
+	// Hugepages is the size of the pages of heap and buffers: "2M" or "1G", which must
+	// be reserved on the machine; "": ordinary pages.
+	Hugepages string `json:"hugepages,omitempty"`
+	// Workers is how many threads forward packets beside the main one, which does it if
+	// there are none.
+	Workers int `json:"workers,omitempty"`
+	// PollSleepMicros is how long VPP sleeps between two looks at its interfaces, in
+	// microseconds. 0: never, and a CPU is always busy.
+	PollSleepMicros int `json:"pollSleepMicros"`
+	// DPDKDevices are the PCI addresses (0000:00:08.0) of the NICs that VPP drives
+	// itself. Without, the plugin dpdk is not loaded.
+	DPDKDevices []string `json:"dpdkDevices,omitempty"`
+	// Plugins are to be loaded (true) or not, by their names (acl, nat44_ei). VPP decides on
+	// those that are not named.
+	Plugins map[string]bool `json:"plugins,omitempty"`
+	// APITrace is how many messages of the API VPP remembers; 0: none.
+	APITrace int `json:"apiTrace,omitempty"`
+	// CoreDumps makes VPP dump all of its memory when it crashes.
+	CoreDumps bool `json:"-"`
+}
+
+// New returns the configuration of a VPP that shares the machine with others.
+func New(runtimeDir string, m Machine) Config {
+	return Config{
+		RuntimeDir: runtimeDir, HeapMiB: m.heapMiB(), StatsMiB: 64, Buffers: m.buffers(),
+		PollSleepMicros: 100, APITrace: 5000,
+	}
 }
 
 // Sockets of a runtime directory.
 func (c Config) APISocket() string   { return filepath.Join(c.RuntimeDir, "api.sock") }
 func (c Config) CLISocket() string   { return filepath.Join(c.RuntimeDir, "cli.sock") }
 func (c Config) StatsSocket() string { return filepath.Join(c.RuntimeDir, "stats.sock") }
+
+// prefix tells the shared memory of VPPs on one machine apart.
+func (c Config) prefix() string {
+	return strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-")
+}
+
+// SharedMemory returns the files that a VPP leaves behind that could not end in order.
+func (c Config) SharedMemory() []string {
+	return []string{"/dev/shm/" + c.prefix() + "-global_vm", "/dev/shm/" + c.prefix() + "-vpe-api"}
+}
 
 // String is the configuration in VPP's syntax.
 func (c Config) String() string {
@@ -37,16 +78,83 @@ func (c Config) String() string {
 		}
 		b.WriteString("}\n")
 	}
-	section("unix", "nodaemon", "nobanner", "cli-no-pager", "cli-listen "+c.CLISocket(), "runtime-dir "+c.RuntimeDir, "poll-sleep-usec 100")
+	section("unix", append([]string{
+		"nodaemon", "nosyslog", "nocolor", "nobanner", "cli-no-pager",
+		"cli-listen " + c.CLISocket(), "runtime-dir " + c.RuntimeDir,
+		unless(c.PollSleepMicros == 0, "poll-sleep-usec %d", c.PollSleepMicros),
+	}, c.coreDumps()...)...)
+	section("logging", "default-syslog-log-level notice")
 	section("socksvr", "socket-name "+c.APISocket())
-	section("statseg", "socket-name "+c.StatsSocket(), "size 64M", "page-size default", "per-node-counters on")
-	section("api-segment", "prefix "+strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-"))
-	section("memory", fmt.Sprintf("main-heap-size %dM", c.HeapMiB), "main-heap-page-size default")
-	section("buffers", fmt.Sprintf("buffers-per-numa %d", c.Buffers), "page-size default")
-	path := ""
-	if c.PluginPath != "" {
-		path = "path " + c.PluginPath
+	section("statseg", "socket-name "+c.StatsSocket(), fmt.Sprintf("size %dM", c.StatsMiB), "page-size default")
+	section("api-segment", "prefix "+c.prefix())
+	if c.APITrace > 0 {
+		section("api-trace", "on", fmt.Sprintf("nitems %d", c.APITrace))
 	}
-	section("plugins", path, "plugin dpdk_plugin.so { disable }")
+	pages := c.Hugepages
+	if pages == "" {
+		pages = "default"
+	}
+	section("memory", fmt.Sprintf("main-heap-size %dM", c.HeapMiB), "main-heap-page-size "+pages)
+	section("buffers", fmt.Sprintf("buffers-per-numa %d", c.Buffers), "page-size "+pages)
+	if c.Workers > 0 {
+		section("cpu", fmt.Sprintf("workers %d", c.Workers))
+	}
+	section("plugins", c.plugins()...)
+	if len(c.DPDKDevices) > 0 {
+		var devices []string
+		for _, address := range c.DPDKDevices {
+			devices = append(devices, "dev "+address)
+		}
+		section("dpdk", devices...)
+	}
+	// To merge tuples makes the lookup in large access lists faster, and its changes slow.
+	if enabled, named := c.Plugins["acl"]; enabled || !named {
+		section("acl-plugin", "use tuple merge 0")
+	}
 	return b.String()
+}
+
+func unless(no bool, format string, args ...any) string {
+	if no {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+func (c Config) coreDumps() []string {
+	if !c.CoreDumps {
+		return nil
+	}
+	return []string{"coredump-size unlimited", "full-coredump"}
+}
+
+func (c Config) plugins() (lines []string) {
+	lines = append(lines, unless(c.PluginPath == "", "path %s", c.PluginPath))
+	wanted := map[string]bool{"dpdk": len(c.DPDKDevices) > 0}
+	for name, load := range c.Plugins {
+		wanted[name] = load
+	}
+	var names []string
+	for name := range wanted {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		what := "disable"
+		if wanted[name] {
+			what = "enable"
+		}
+		lines = append(lines, fmt.Sprintf("plugin %s_plugin.so { %s }", name, what))
+	}
+	return lines
+}
+
+// PluginPath returns the directory of the plugins that belong to a binary which is not
+// installed, "" if VPP finds them itself.
+func PluginPath(binary string) string {
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(binary), "../lib/*/vpp_plugins"))
+	if len(found) == 0 || strings.HasPrefix(found[0], "/usr/lib") {
+		return ""
+	}
+	return found[0]
 }

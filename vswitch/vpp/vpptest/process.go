@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,8 +40,9 @@ func NewProcess(t testing.TB, netns string) *Process {
 	}
 	p := &Process{
 		t: t, netns: netns, binary: binary, file: filepath.Join(dir, "startup.conf"),
-		config: startup.Config{RuntimeDir: dir, PluginPath: PluginPath(binary), HeapMiB: 512, Buffers: 8192},
+		config: startup.New(dir, startup.ThisMachine()),
 	}
+	p.config.PluginPath, p.config.HeapMiB, p.config.Buffers = startup.PluginPath(binary), 512, 8192
 	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +55,6 @@ func NewProcess(t testing.TB, netns string) *Process {
 	})
 	p.Start()
 	return p
-}
-
-// PluginPath returns the directory of the plugins that belong to a binary which is not
-// installed, "" if VPP finds them itself.
-func PluginPath(binary string) string {
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(binary), "../lib/*/vpp_plugins"))
-	if len(found) == 0 || strings.HasPrefix(found[0], "/usr/lib") {
-		return ""
-	}
-	return found[0]
 }
 
 // Socket is the path of the API socket.
@@ -96,6 +86,9 @@ func (p *Process) Stop() {
 	p.cmd = nil
 	os.Remove(p.config.CLISocket())
 	os.Remove(p.config.APISocket())
+	for _, file := range p.config.SharedMemory() {
+		os.Remove(file)
+	}
 }
 
 // Restart is Stop and Start.

@@ -1,0 +1,52 @@
+package startup
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxSocketPath is the longest path that a socket can have.
+const maxSocketPath = 107
+
+var (
+	pciAddress = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
+	pluginName = regexp.MustCompile(`^[a-z0-9_]+$`)
+)
+
+// Check says what is wrong with the configuration, for a machine, and what to change.
+func (c Config) Check(m Machine) error {
+	var errs []error
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for option, path := range map[string]string{"runtime directory": c.RuntimeDir, "pluginPath": c.PluginPath} {
+		wrong(path != "" && !filepath.IsAbs(path), "%s %q: give an absolute path", option, path)
+		wrong(strings.ContainsAny(path, " \t\n{}#"), "%s %q: VPP cannot read paths with spaces, braces or #", option, path)
+	}
+	wrong(c.RuntimeDir == "", "there is no runtime directory")
+	wrong(len(c.StatsSocket()) > maxSocketPath, "runtime directory %s: choose one whose sockets have at most %d characters", c.RuntimeDir, maxSocketPath)
+	wrong(c.HeapMiB < minHeapMiB || c.HeapMiB > m.MemoryMiB, "heapMiB is %d: use %d to %d, the memory of this machine or container", c.HeapMiB, minHeapMiB, m.MemoryMiB)
+	wrong(c.StatsMiB < 16 || c.StatsMiB > 4096, "statsMiB is %d: use 16 to 4096", c.StatsMiB)
+	wrong(c.Buffers < 4096 || c.Buffers > 1<<22, "buffers is %d: use 4096 to %d", c.Buffers, 1<<22)
+	wrong(!slices.Contains([]string{"", "2M", "1G"}, c.Hugepages), "hugepages is %q: use 2M or 1G, or leave it out for ordinary pages", c.Hugepages)
+	wrong(c.Workers < 0 || c.Workers >= max(m.CPUs, 1), "workers is %d: this machine has %d CPUs, of which one is for the main thread; use 0 to %d", c.Workers, m.CPUs, max(m.CPUs-1, 0))
+	wrong(c.PollSleepMicros < 0 || c.PollSleepMicros > 1e6, "pollSleepMicros is %d: use 0 (never sleep) to 1000000", c.PollSleepMicros)
+	wrong(c.APITrace < 0 || c.APITrace > 1e6, "apiTrace is %d: use 0 (none) to 1000000", c.APITrace)
+	for i, address := range c.DPDKDevices {
+		wrong(!pciAddress.MatchString(address), "dpdkDevices: %q is no PCI address: give it as lspci -D does, such as 0000:00:08.0", address)
+		wrong(slices.Contains(c.DPDKDevices[:i], address), "dpdkDevices: %s is there twice", address)
+	}
+	for name := range c.Plugins {
+		wrong(!pluginName.MatchString(name), "plugins: %q: give the name without _plugin.so, such as nat44_ei", name)
+	}
+	if load, named := c.Plugins["dpdk"]; named && !load {
+		wrong(len(c.DPDKDevices) > 0, "plugins: dpdk is not to be loaded, but needed for dpdkDevices: drop one of them")
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,132 @@
+package startup
+
+import (
+	"strings"
+	"testing"
+)
+
+var machine = Machine{MemoryMiB: 8192, CPUs: 4}
+
+func TestConfigurationOfEveryOption(t *testing.T) {
+	c := New("/run/vpp", machine)
+	c.DPDKDevices, c.Workers, c.Hugepages, c.CoreDumps = []string{"0000:00:08.0", "0000:00:09.0"}, 2, "2M", true
+	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", 0
+	if err := c.Check(machine); err != nil {
+		t.Fatal(err)
+	}
+	want := `unix {
+  nodaemon
+  nosyslog
+  nocolor
+  nobanner
+  cli-no-pager
+  cli-listen /run/vpp/cli.sock
+  runtime-dir /run/vpp
+  coredump-size unlimited
+  full-coredump
+}
+logging {
+  default-syslog-log-level notice
+}
+socksvr {
+  socket-name /run/vpp/api.sock
+}
+statseg {
+  socket-name /run/vpp/stats.sock
+  size 64M
+  page-size default
+}
+api-segment {
+  prefix run-vpp
+}
+api-trace {
+  on
+  nitems 5000
+}
+memory {
+  main-heap-size 512M
+  main-heap-page-size 2M
+}
+buffers {
+  buffers-per-numa 26214
+  page-size 2M
+}
+cpu {
+  workers 2
+}
+plugins {
+  path /opt/plugins
+  plugin abf_plugin.so { enable }
+  plugin acl_plugin.so { disable }
+  plugin dpdk_plugin.so { enable }
+}
+dpdk {
+  dev 0000:00:08.0
+  dev 0000:00:09.0
+}
+`
+	if got := c.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	plain := New("/run/vpp", machine).String()
+	for _, line := range []string{"poll-sleep-usec 100", "plugin dpdk_plugin.so { disable }", "use tuple merge 0", "page-size default"} {
+		if !strings.Contains(plain, line) {
+			t.Errorf("%q is not in\n%s", line, plain)
+		}
+	}
+}
+
+func TestMemoryIsSizedToTheMachine(t *testing.T) {
+	for mib, want := range map[int][2]int{1024: {128, 8192}, 8192: {512, 26214}, 24 << 10: {1024, 52428}, 1 << 20: {1024, 52428}} {
+		c := New("/run/vpp", Machine{MemoryMiB: mib, CPUs: 1})
+		if got := [2]int{c.HeapMiB, c.Buffers}; got != want {
+			t.Errorf("%d MiB: heap and buffers are %v, want %v", mib, got, want)
+		}
+	}
+	if m := ThisMachine(); m.MemoryMiB < 256 || m.CPUs < 1 {
+		t.Errorf("this machine is %+v", m)
+	}
+}
+
+func TestMistakesSayWhatToChange(t *testing.T) {
+	for want, spoil := range map[string]func(*Config){
+		"give an absolute path":    func(c *Config) { c.RuntimeDir = "run" },
+		"paths with spaces":        func(c *Config) { c.PluginPath = "/opt/my plugins" },
+		"at most 107 characters":   func(c *Config) { c.RuntimeDir = "/" + strings.Repeat("x", 100) },
+		"use 128 to 8192":          func(c *Config) { c.HeapMiB = 9000 },
+		"use 16 to 4096":           func(c *Config) { c.StatsMiB = 1 },
+		"buffers is 1":             func(c *Config) { c.Buffers = 1 },
+		"use 2M or 1G":             func(c *Config) { c.Hugepages = "4K" },
+		"use 0 to 3":               func(c *Config) { c.Workers = 4 },
+		"use 0 (never sleep)":      func(c *Config) { c.PollSleepMicros = -1 },
+		"use 0 (none)":             func(c *Config) { c.APITrace = -1 },
+		"as lspci -D does":         func(c *Config) { c.DPDKDevices = []string{"eth0"} },
+		"is there twice":           func(c *Config) { c.DPDKDevices = []string{"0000:00:08.0", "0000:00:08.0"} },
+		"without _plugin.so":       func(c *Config) { c.Plugins = map[string]bool{"acl_plugin.so": true} },
+		"drop one of them":         func(c *Config) { c.DPDKDevices, c.Plugins = []string{"0000:00:08.0"}, map[string]bool{"dpdk": false} },
+		"there is no runtime dire": func(c *Config) { c.RuntimeDir = "" },
+	} {
+		c := New("/run/vpp", machine)
+		spoil(&c)
+		if err := c.Check(machine); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestAPISocketOfAnotherConfiguration(t *testing.T) {
+	for text, want := range map[string]string{
+		New("/run/x", machine).String():                             "/run/x/api.sock",
+		"unix { nodaemon }\nsocksvr{default}":                       "/run/vpp/api.sock",
+		"socksvr { # socket-name /no\n default }":                   "/run/vpp/api.sock",
+		"unix {runtime-dir /a\n}\nsocksvr {\n default\n}":           "/a/api.sock",
+		"plugins { plugin x { enable } }\nsocksvr {socket-name /b}": "/b",
+	} {
+		if got, err := APISocketOf(text); got != want || err != nil {
+			t.Errorf("%s:\ngot %s, %v, want %s", text, got, err, want)
+		}
+	}
+	if _, err := APISocketOf("plugins { plugin socksvr { enable } }"); err == nil || !strings.Contains(err.Error(), "socksvr { default }") {
+		t.Errorf("without socksvr: %v", err)
+	}
+}
