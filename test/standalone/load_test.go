@@ -7,19 +7,25 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/rpc"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/controller/dbwatcher"
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/northbound"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/grpc"
@@ -33,9 +39,12 @@ const loadValues = 10000
 type agent struct {
 	scheduler *kvscheduler.Scheduler
 	client    rpc.DataChangeServiceClient
+	// address serves gRPC.
+	address string
 }
 
-func newAgent(b *testing.B) *agent {
+// newAgent starts an agent, on an etcd if there is one.
+func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 	b.Helper()
 	ok := func(err error) {
 		b.Helper()
@@ -57,17 +66,42 @@ func newAgent(b *testing.B) *agent {
 		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
 	})
 	server := northbound.NewServer(nil, log)
-	contivgrpc.NewService(source, loop, scheduler, log).Register(server)
+	service := contivgrpc.NewService(source, loop, scheduler, log)
+	service.Register(server)
+	northbound.NewLigato(northbound.Options{
+		Clients: service, Items: source.Items, External: loop.ExternalValues, Scheduler: scheduler, Log: log,
+	}).Register(server)
+	northbound.NewStatusService(scheduler, b.Context().Done()).Register(server)
 	l, err := listener.Unix(filepath.Join(dir, "grpc.sock"))
 	ok(err)
 	var serving sync.WaitGroup
 	serving.Go(func() { server.Serve(l) })
-	loop.Start()
-	ok(loop.PushEvent(context.Background(), &controller.DBResync{}))
-	conn, err := grpc.NewClient("unix://"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	stopWatching := func() {}
+	if remote == nil {
+		loop.Start()
+		ok(loop.PushEvent(context.Background(), &controller.DBResync{}))
+	} else {
+		mirror, err := bolt.Open(filepath.Join(dir, "bolt.db"), 0)
+		ok(err)
+		db := remote.Store()
+		publisher := feedback.Start(feedback.Options{Node: loadNode, Store: db, Scheduler: scheduler, Config: controller.DefaultConfig(), Log: log})
+		loop.ObserveExternal(publisher.GivenOutside)
+		loop.Start()
+		watcher := dbwatcher.Start(dbwatcher.Options{
+			Node: loadNode, Remote: db, Local: mirror, Loop: loop, Standalone: true, Feedback: publisher, Config: controller.DefaultConfig(), Log: log,
+		})
+		stopWatching = func() {
+			watcher.Close()
+			publisher.Close()
+			mirror.Close()
+		}
+	}
+	address := "unix://" + l.Addr().String()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	ok(err)
 	b.Cleanup(func() {
 		conn.Close()
+		stopWatching()
 		server.Server.Stop()
 		serving.Wait()
 		loop.Close(context.Background())
@@ -76,7 +110,7 @@ func newAgent(b *testing.B) *agent {
 		vs.Close()
 		file.Close()
 	})
-	return &agent{scheduler, rpc.NewDataChangeServiceClient(conn)}
+	return &agent{scheduler, rpc.NewDataChangeServiceClient(conn), address}
 }
 
 func loadValue(i int) *vpp_interfaces.Interface {
@@ -90,7 +124,7 @@ func BenchmarkPut(b *testing.B) {
 		b.Run(fmt.Sprintf("clients=%d/values-per-request=%d", load.clients, load.perRequest), func(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
-				a := newAgent(b)
+				a := newAgent(b, nil)
 				before := heap()
 				b.StartTimer()
 				start := time.Now()
@@ -132,6 +166,74 @@ func (a *agent) put(b *testing.B, clients, perRequest int) {
 	}
 	close(next)
 	group.Wait()
+}
+
+// BenchmarkClient puts 10 000 values through the Go client: time until all transactions
+// are handed over, until the client knows that all values are settled, and memory in
+// use then, by agent and client, over etcd also by etcd.
+func BenchmarkClient(b *testing.B) {
+	for _, via := range []string{"grpc", "etcd"} {
+		for _, each := range []int{1, 100} {
+			b.Run(fmt.Sprintf("via=%s/values-per-transaction=%d", via, each), func(b *testing.B) {
+				for range b.N {
+					b.StopTimer()
+					c, before := newClient(b, via), heap()
+					b.StartTimer()
+					start := time.Now()
+					keys := putThrough(b, c, each)
+					returned := time.Since(start)
+					statuses, err := c.Wait(b.Context(), keys...)
+					settled := time.Since(start)
+					b.StopTimer()
+					if err != nil || len(statuses) != loadValues || slices.ContainsFunc(statuses, client.Failed) {
+						b.Fatalf("%d statuses, %v", len(statuses), err)
+					}
+					b.ReportMetric(loadValues/returned.Seconds(), "values/s")
+					b.ReportMetric(float64(settled.Milliseconds()), "settled-ms")
+					b.ReportMetric(float64(heap()-before)/loadValues, "B/value")
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
+const loadNode = "alone"
+
+// newClient returns a client of a new agent.
+func newClient(b *testing.B, via string) (c *client.Client) {
+	b.Helper()
+	var err error
+	if via == "grpc" {
+		c, err = client.DialGRPC(newAgent(b, nil).address, client.GRPC{Name: "load"})
+	} else {
+		server := etcdtest.Start(b)
+		newAgent(b, server)
+		c, err = client.NewEtcd(loadNode, etcd.Config{Endpoints: []string{server.Endpoint()}})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return c
+}
+
+// putThrough puts all values, so many in each transaction, and returns their keys. Over
+// etcd, it does not wait for the agent in between.
+func putThrough(b *testing.B, c *client.Client, each int) (keys []string) {
+	b.Helper()
+	for i := 0; i < loadValues; i += each {
+		txn := c.Txn().Async()
+		for j := i; j < min(i+each, loadValues); j++ {
+			txn.Put(loadValue(j))
+		}
+		result, err := txn.Commit(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		keys = append(keys, result.Keys...)
+	}
+	return keys
 }
 
 func (a *agent) settle(b *testing.B) {
