@@ -124,7 +124,7 @@ func (n *node) Foreign(t testing.TB) func() []string {
 			"ip route show 10.202.0.0/16", "ip route show 10.203.0.0/16", "ip neigh show dev eth0 nud permanent 10.201.0.9",
 			"bridge fdb show dev foreign1", "bridge fdb show dev foreignvx", "ip -o -d link show dev foreignbr", "nft list table ip contiv2",
 			"ip -4 -o addr show dev eth0 to 10.201.0.0/24",
-			"ip rule", "ip -6 rule", "ip route show table 77", "ip route show table 121000005",
+			"ip -4 route show table local to 10.201.0.0/24", "ip rule", "ip -6 rule", "ip route show table 77", "ip route show table 121000005",
 		} {
 			// Multicast entries come and go by themselves.
 			for line := range strings.Lines(n.Exec(t, command)) {

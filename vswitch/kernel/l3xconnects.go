@@ -87,7 +87,11 @@ func (v l3xconnects) Create(_ context.Context, x *vpp_l3.L3XConnect) error {
 			return vswitch.Unsupported("preference %d: use at most %d", p.GetPreference(), math.MaxInt32)
 		}
 	}
-	if v.reg.iface(x.GetInterface()).GetVrf() != 0 {
+	vrfs, err := v.vrfsOf(x.GetInterface())
+	if err != nil {
+		return err
+	}
+	if vrf := v.reg.iface(x.GetInterface()).GetVrf(); vrf != 0 || vrfs[familyOf(x.GetProtocol())] != 0 {
 		return crossConnectInVRF()
 	}
 	link, err := v.link(x.GetInterface())

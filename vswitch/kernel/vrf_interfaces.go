@@ -424,9 +424,13 @@ func (v *VSwitch) placedRoutes(index, family int) (map[placedRoute]netlink.Route
 	return list, nil
 }
 
-// confine removes what the kernel adds to the table local for a device in a VRF: its
-// addresses are none of VRF 0.
+// confine removes what the kernel adds to the table local for our addresses of a
+// device in a VRF: they are none of VRF 0.
 func (v *VSwitch) confine(index, family int) (removed []netip.Addr, err error) {
+	addrs, err := v.raw.addresses(index)
+	if err != nil {
+		return nil, err
+	}
 	found, err := dump(func() ([]netlink.Route, error) {
 		return v.nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_LOCAL, LinkIndex: index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 	})
@@ -434,8 +438,7 @@ func (v *VSwitch) confine(index, family int) (removed []netip.Addr, err error) {
 		return nil, fmt.Errorf("reading the table local: %w", err)
 	}
 	for _, r := range found {
-		if dst := destination(&r).Addr(); !slices.Contains([]int{unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST}, r.Type) ||
-			dst.IsLinkLocalUnicast() || dst.IsMulticast() {
+		if !slices.ContainsFunc(addrs, func(a address) bool { return a.isPlaced() && a.makes(r) }) {
 			continue
 		}
 		if err := ignoreGone(v.nl.RouteDel(&r)); err != nil {
@@ -444,6 +447,22 @@ func (v *VSwitch) confine(index, family int) (removed []netip.Addr, err error) {
 		removed = append(removed, destination(&r).Addr())
 	}
 	return removed, nil
+}
+
+// isPlaced tells if an address is in the VRF of its device; those of others are not.
+func (a address) isPlaced() bool { return a.proto == protoOurs || a.proto == protoBorrowed }
+
+// makes tells if the kernel adds the route to the table local for the address.
+func (a address) makes(r netlink.Route) bool {
+	switch r.Type {
+	case unix.RTN_LOCAL:
+		return destination(&r).Addr() == a.prefix.Addr()
+	case unix.RTN_BROADCAST:
+		return addrOf(r.Src) == a.prefix.Addr()
+	case unix.RTN_ANYCAST:
+		return destination(&r).Addr() == a.prefix.Masked().Addr()
+	}
+	return false
 }
 
 // confineNew removes what the kernel adds for a new address. For one of IPv6 it does

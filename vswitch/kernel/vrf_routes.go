@@ -102,6 +102,9 @@ type interRoutes map[int]map[interRoute]uint32
 
 func (v *VSwitch) interRoutes() (interRoutes, error) {
 	all := interRoutes{}
+	if !v.usesVRFs() {
+		return all, nil
+	}
 	for _, family := range ipFamilies {
 		s, _, err := v.readVRFs(family)
 		if err != nil {

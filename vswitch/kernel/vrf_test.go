@@ -1,14 +1,21 @@
 package kernel
 
 import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"golang.org/x/sys/unix"
 )
 
 func (n *node) VRFAccidents() []vswitchtest.Accident {
@@ -77,4 +84,130 @@ func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Errorf("in the table local for 5 s: %s", local())
+}
+
+// Uninstall leaves policy rules as they were found, also if values are left.
+func TestUninstallRemovesVRFs(t *testing.T) {
+	n := newNode(t)
+	rules := func() string { return n.Exec(t, "ip rule") + n.Exec(t, "ip -6 rule") }
+	before := rules()
+	v := openKernel(t, n)
+	ctx := t.Context()
+	for _, protocol := range []vpp_l3.VrfTable_Protocol{vpp_l3.VrfTable_IPV4, vpp_l3.VrfTable_IPV6} {
+		check(t, v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 5, Protocol: protocol}))
+	}
+	iface := tap("a")
+	iface.Vrf, iface.IpAddresses = 5, []string{"10.50.0.9/24", "fd00:50::9/64"}
+	check(t, v.Interfaces().Create(ctx, iface))
+	check(t, v.Interfaces().SetVRF(ctx, "a", 5, vswitch.IPVersions{V4: true, V6: true}))
+	for _, addr := range iface.GetIpAddresses() {
+		check(t, v.Interfaces().AddAddress(ctx, "a", mustPrefix(addr)))
+	}
+	check(t, v.Routes().Create(ctx, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: 5, DstNetwork: "0.0.0.0/0"}))
+	v.Close()
+
+	v = openKernel(t, n)
+	err := v.Uninstall(ctx)
+	for _, left := range []string{"device c-a", "route to 0.0.0.0/0"} {
+		if err == nil || !strings.Contains(err.Error(), left) {
+			t.Errorf("got %v, want an error that names %s", err, left)
+		}
+	}
+	if after := rules(); after != before {
+		t.Errorf("rules were\n%sand are\n%s", before, after)
+	}
+	if out := n.Exec(t, "ip route show table all proto 125") + n.Exec(t, "nft list tables"); out != "" {
+		t.Errorf("left: %s", out)
+	}
+}
+
+// An address of somebody else on an existing device stays in VRF 0.
+func TestForeignAddressOfADeviceInAVRF(t *testing.T) {
+	n := newNode(t)
+	n.Exec(t, "ip link set dev eth0 up")
+	n.Exec(t, "ip addr add 10.7.0.1/24 dev eth0")
+	before := n.Exec(t, "ip route show table local")
+	v := openKernel(t, n)
+	ctx := t.Context()
+	check(t, v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 5}))
+	dev := &vpp_interfaces.Interface{
+		Name: nic, Type: vpp_interfaces.Interface_DPDK, Enabled: true, Vrf: 5, IpAddresses: []string{"10.7.0.1/24", "10.7.0.2/24"},
+	}
+	check(t, v.Interfaces().Create(ctx, dev))
+	check(t, v.Interfaces().SetVRF(ctx, nic, 5, vswitch.IPVersions{V4: true}))
+	check(t, v.Interfaces().AddAddress(ctx, nic, mustPrefix("10.7.0.2/24")))
+	if err := v.Interfaces().AddAddress(ctx, nic, mustPrefix("10.7.0.1/24")); err == nil || !strings.Contains(err.Error(), "somebody else") {
+		t.Errorf("got %v, want an error that says whose address it is", err)
+	}
+	if after := n.Exec(t, "ip route show table local"); after != before {
+		t.Errorf("the table local was\n%sand is\n%s", before, after)
+	}
+	if out := n.Exec(t, "ip route show table 121000005"); !strings.Contains(out, "local 10.7.0.2") || strings.Contains(out, "10.7.0.1 ") {
+		t.Errorf("the table of the VRF is %s", out)
+	}
+}
+
+// What does not work in a VRF is refused, in whichever order it is asked for.
+func TestUnsupportedInVRFs(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	ctx := t.Context()
+	check(t, v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 5}))
+	inVRF, other := tap("a"), tap("b")
+	inVRF.Vrf = 5
+	check(t, v.Interfaces().Create(ctx, inVRF))
+	check(t, v.Interfaces().Create(ctx, other))
+	check(t, v.Interfaces().SetVRF(ctx, "a", 5, vswitch.IPVersions{V4: true}))
+	crossConnect := func(name string) error {
+		return v.L3XConnects().Create(ctx, &vpp_l3.L3XConnect{Interface: name, Paths: []*vpp_l3.L3XConnect_Path{{OutgoingInterface: "b"}}})
+	}
+	check(t, crossConnect("b"))
+	for name, err := range map[string]error{
+		"cross-connect in a VRF":       crossConnect("a"),
+		"VRF of a cross-connected one": v.Interfaces().SetVRF(ctx, "b", 5, vswitch.IPVersions{V4: true}),
+		"DHCP client":                  v.Interfaces().SetDHCPClient(ctx, "a"),
+		"route in VRF 16384":           v.Routes().Create(ctx, &vpp_l3.Route{VrfId: maxVRF + 1, DstNetwork: "10.0.0.0/8", OutgoingInterface: "a"}),
+		"range of proxy ARP": v.ProxyARP().Create(ctx, &vpp_l3.ProxyARP{Ranges: []*vpp_l3.ProxyARP_Range{
+			{FirstIpAddr: "10.0.0.1", LastIpAddr: "10.0.0.2", VrfId: 5}}}),
+	} {
+		if !errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Errorf("%s: got %v, want %v", name, err, kvscheduler.ErrUnsupported)
+		}
+	}
+	err := v.Interfaces().SetVRF(ctx, "a", 6, vswitch.IPVersions{V4: true})
+	if err == nil || errors.Is(err, kvscheduler.ErrUnsupported) {
+		t.Errorf("a VRF that does not exist: got %v, want an error that may go away", err)
+	}
+}
+
+// The order of the rules of routes between VRFs is that of the longest match.
+func TestRulesBetweenVRFs(t *testing.T) {
+	s := newVRFState(unix.AF_INET)
+	s.tables = map[uint32]bool{5: true, 6: true, 7: true}
+	s.inter = map[interRoute]uint32{
+		{5, mustPrefix("0.0.0.0/0")}: 0, {5, mustPrefix("10.1.0.0/16")}: 6,
+		{0, mustPrefix("10.0.0.0/8")}: 6, {0, mustPrefix("10.1.2.0/24")}: 7, {6, mustPrefix("10.0.0.0/8")}: 7, {6, mustPrefix("10.1.0.0/15")}: 5,
+	}
+	rules := s.render()
+	if back := parseVRFs(unix.AF_INET, rules); !maps.Equal(back.inter, s.inter) || !maps.Equal(back.tables, s.tables) {
+		t.Errorf("read back as %v and %v", back.inter, back.tables)
+	}
+	slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(a.pref, b.pref) })
+	var block []string
+	for _, r := range rules {
+		if r.pref <= blockOf(5) || r.pref >= blockOf(6) || r.pref == blockOf(5)+blockEnd {
+			continue
+		}
+		to := map[uint32]string{unix.RT_TABLE_LOCAL: "local", unix.RT_TABLE_MAIN: "main", tableOf(6): "6", tableOf(7): "7", 0: "unreachable"}[r.table]
+		block = append(block, s.networkOf(r).String()+" "+to)
+	}
+	want := []string{
+		// From VRF 6 it would go back to VRF 5.
+		"10.1.0.0/16 6", "10.1.0.0/16 unreachable",
+		"0.0.0.0/0 local", "0.0.0.0/0 main", "10.1.2.0/24 7", "10.1.2.0/24 unreachable", "10.0.0.0/8 6", "10.0.0.0/8 unreachable",
+		"0.0.0.0/0 unreachable",
+	}
+	if !slices.Equal(block, want) {
+		t.Errorf("have %q,\nwant %q", block, want)
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -99,6 +102,7 @@ func runVRFPackets(t *testing.T, c Config) {
 	t.Run("routes between VRFs", func(t *testing.T) { testInterVRF(t, newVRFBench(t, c)) })
 	t.Run("routes in a VRF", func(t *testing.T) { testRoutesInVRF(t, newVRFBench(t, c)) })
 	t.Run("interfaces of all kinds", func(t *testing.T) { testVRFInterfaces(t, newVRFBench(t, c), c.NewSite(t).(PacketSite)) })
+	t.Run("features of interfaces", func(t *testing.T) { testVRFFeatures(t, newVRFBench(t, c), c.NewSite(t).(PacketSite)) })
 	t.Run("changes", func(t *testing.T) { testVRFMoves(t, newVRFBench(t, c)) })
 }
 
@@ -291,6 +295,41 @@ func testVRFInterfaces(t *testing.T, v *vrfBench, peer PacketSite) {
 	v.wantAsked(t, "out of an AF_PACKET interface", v.b, "10.57.0.2", h)
 	wantRefused(t, "to an AF_PACKET interface from VRF 0", v.m, "10.57.0.1")
 	wantRefused(t, "to an AF_PACKET interface from the other VRF", v.a, "10.57.0.2")
+}
+
+func testVRFFeatures(t *testing.T, v *vrfBench, peer PacketSite) {
+	v.with(list("stop", "a out", reflect(everything()), deny(everything())), list("go", "a in", reflect(everything())))
+	for i, addr := range both("51", "2") {
+		v.wantAsked(t, "what is asked by a host behind an access list", v.a, addr, v.c, v.d)
+		wantPing(t, "in the other VRF", v.d, both("50", "2")[i])
+	}
+	v.with(list("stop", "a out", deny(everything())))
+	wantNoPing(t, "a host behind an access list", v.c, "10.50.0.2")
+	wantPing(t, "the one with its address in the other VRF", v.d, "10.50.0.2")
+
+	v.with(inVRF(5, tap("e", "10.63.0.9/24")), routeIn(5, "10.50.0.77/32", "", "e"), answerFor("10.50.0.70-10.50.0.80", "a", "b"))
+	e := v.host("e", "10.50.0.77/24")
+	e.Exec(t, "ip route add default dev eth0")
+	e.Exec(t, "ip neigh replace 10.50.0.2 lladdr "+v.macOf("e")+" dev eth0 nud permanent")
+	wantPing(t, "an address that the vswitch answers for", v.a, "10.50.0.77")
+	wantNoPing(t, "that address in the other VRF", v.b, "10.50.0.77")
+
+	nic := v.site.NIC()
+	v.with(
+		&vpp_interfaces.Interface{Name: nic, Type: vpp_interfaces.Interface_DPDK, Enabled: true, IpAddresses: []string{"192.168.16.1/24"}},
+		interVRF(5, "0.0.0.0/0", 0), interVRF(0, "10.50.0.0/24", 5),
+		&vpp_nat.Nat44Global{Forwarding: true}, &vpp_nat.Nat44Interface{Name: nic, NatOutside: true, OutputFeature: true},
+		&vpp_nat.Nat44AddressPool{FirstIp: "192.168.16.1", VrfId: vswitch.AllVRFs},
+	)
+	v.site.Connect(t, peer)
+	outside := peer.Self()
+	outside.Exec(t, "ip link set dev "+peer.NIC()+" up")
+	outside.Exec(t, "ip addr add 192.168.16.77/24 dev "+peer.NIC())
+	seen, err := v.a.Ask("192.168.16.77", outside.Serve(t, "192.168.16.77"))
+	if err != nil || seen != "192.168.16.1" {
+		t.Errorf("the outside saw %q (%v), want 192.168.16.1", seen, err)
+	}
+	wantRefused(t, "from the other VRF", v.b, "192.168.16.77")
 }
 
 func testVRFMoves(t *testing.T, v *vrfBench) {
