@@ -1,0 +1,353 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+)
+
+// The tests run this program as contiv-init.
+const asInit = "CONTIV_INIT_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asInit) != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// timeout bounds what a test waits for.
+const timeout = 20 * time.Second
+
+// initProcess is a contiv-init that runs.
+type initProcess struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	ended chan error
+
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{} // closed when there are more lines, or none any more
+	eof   bool
+}
+
+func command(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], append([]string{"--vpp-runtime-dir", filepath.Join(dir, "run")}, args...)...)
+	cmd.Env = append(os.Environ(), asInit+"=1")
+	return cmd
+}
+
+func start(t *testing.T, dir string, args ...string) *initProcess {
+	t.Helper()
+	p := &initProcess{t: t, cmd: command(dir, args...), ended: make(chan error, 1), more: make(chan struct{})}
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			p.lines = append(p.lines, lines.Text())
+			close(p.more)
+			p.more = make(chan struct{})
+			p.mu.Unlock()
+		}
+		p.mu.Lock()
+		p.eof = true
+		close(p.more)
+		p.mu.Unlock()
+		p.ended <- p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		if t.Failed() {
+			p.mu.Lock()
+			t.Logf("contiv-init said:\n%s", strings.Join(p.lines, "\n"))
+			p.mu.Unlock()
+		}
+	})
+	return p
+}
+
+// await returns what the group in the pattern matched in the n-th line (from 1) that
+// the pattern matches.
+func (p *initProcess) await(pattern string, n int) string {
+	p.t.Helper()
+	re, deadline := regexp.MustCompile(pattern), time.After(timeout)
+	for {
+		p.mu.Lock()
+		more, found := p.more, 0
+		for _, line := range p.lines {
+			if match := re.FindStringSubmatch(line); match != nil {
+				if found++; found == n {
+					p.mu.Unlock()
+					return match[len(match)-1]
+				}
+			}
+		}
+		eof := p.eof
+		p.mu.Unlock()
+		if eof {
+			p.t.Fatalf("it ended with %d lines of %d like %q", found, n, pattern)
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			p.t.Fatalf("%d of %d lines like %q", found, n, pattern)
+		}
+	}
+}
+
+// end sends the signal and returns the exit code.
+func (p *initProcess) end(s os.Signal) int {
+	p.t.Helper()
+	p.cmd.Process.Signal(s)
+	select {
+	case <-p.ended:
+	case <-time.After(timeout):
+		p.t.Fatal("it does not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *initProcess) index(pattern string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, line := range p.lines {
+		if regexp.MustCompile(pattern).MatchString(line) {
+			return i
+		}
+	}
+	return -1
+}
+
+// standIn is a program that tells its number and arguments, and ends when it is told to.
+func standIn(t *testing.T, dir, name, onTerm string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	script := fmt.Sprintf("#!/bin/sh\ntrap %q TERM\necho up $$ args \"$@\"\nwhile :; do sleep 0.05; done\n", onTerm)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// unitOf makes stand-ins for both, and returns the flags that name them.
+func unitOf(t *testing.T) (dir string, flags []string) {
+	t.Helper()
+	dir = t.TempDir()
+	return dir, []string{"--vpp-bin", standIn(t, dir, "vpp", "echo bye; exit 0"), "--agent-bin", standIn(t, dir, "agent", "echo bye; exit 0")}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestTheAgentEndsBeforeVPP(t *testing.T) {
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		dir, flags := unitOf(t)
+		p := start(t, dir, append(flags, "--", "--node-name", "n1")...)
+		p.await(`^vpp: up (\d+) args -c `+filepath.Join(dir, "run", "startup.conf")+`$`, 1)
+		p.await(`^agent: up (\d+) args --vswitch vpp --vpp-socket `+filepath.Join(dir, "run", "api.sock")+` --node-name n1$`, 1)
+		if code := p.end(s); code != 0 {
+			t.Errorf("%v: exit code %d", s, code)
+		}
+		if agent, vpp := p.index(`^agent: bye$`), p.index(`^vpp: bye$`); agent < 0 || vpp < agent {
+			t.Errorf("%v: the agent ended in line %d, VPP in line %d", s, agent, vpp)
+		}
+	}
+}
+
+func TestEitherComesBackAlone(t *testing.T) {
+	dir, flags := unitOf(t)
+	p := start(t, dir, flags...)
+	vpp, agent := number(t, p.await(`^vpp: up (\d+)`, 1)), number(t, p.await(`^agent: up (\d+)`, 1))
+	syscall.Kill(vpp, syscall.SIGKILL)
+	p.await(`^init: .*"signal: killed".* in=(\S+)`, 1)
+	vpp = number(t, p.await(`^vpp: up (\d+)`, 2))
+	if !alive(agent) {
+		t.Error("the agent ended with VPP")
+	}
+	syscall.Kill(agent, syscall.SIGKILL)
+	agent = number(t, p.await(`^agent: up (\d+)`, 2))
+	if !alive(vpp) {
+		t.Error("VPP ended with the agent")
+	}
+	p.cmd.Process.Signal(syscall.SIGUSR1)
+	p.await(`^agent: bye`, 1)
+	p.await(`^agent: up (\d+)`, 3)
+	if !alive(vpp) || alive(agent) {
+		t.Errorf("after SIGUSR1: VPP runs: %v, the agent of before runs: %v", alive(vpp), alive(agent))
+	}
+	p.cmd.Process.Signal(syscall.SIGUSR2)
+	p.await(`^vpp: bye`, 1)
+	p.await(`^vpp: up (\d+)`, 3)
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestWhatEndsAgainAndAgainIsStartedLessOften(t *testing.T) {
+	dir, flags := unitOf(t)
+	if err := os.WriteFile(filepath.Join(dir, "vpp"+"-broken"), []byte("#!/bin/sh\nprintf 'unknown input'\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	flags[1] += "-broken"
+	p := start(t, dir, flags...)
+	for i, want := range []string{"100ms", "200ms", "400ms"} {
+		if got := p.await(`^init: .*process=vpp error="exit status 1".* in=(\S+)`, i+1); got != want {
+			t.Errorf("attempt %d follows after %s, want %s", i+1, got, want)
+		}
+	}
+	p.await(`^vpp: unknown input$`, 3)
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestWhoDoesNotEndIsKilled(t *testing.T) {
+	dir, flags := unitOf(t)
+	flags[3] = standIn(t, dir, "stubborn", "echo no")
+	p := start(t, dir, append(flags, "--agent-grace", "200ms")...)
+	p.await(`^agent: up`, 1)
+	p.await(`^vpp: up`, 1)
+	if code := p.end(syscall.SIGTERM); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	p.await(`agent did not end within 200ms and was killed`, 1)
+	p.await(`^vpp: bye`, 1)
+}
+
+func TestNobodyIsLeftOfAUnitThatWasKilled(t *testing.T) {
+	dir, flags := unitOf(t)
+	p := start(t, dir, flags...)
+	p.await(`^agent: up`, 1)
+	p.await(`^vpp: up`, 1)
+	p.end(syscall.SIGKILL)
+	for _, name := range []string{"vpp", "agent"} {
+		pid := number(t, p.await(`^`+name+`: up (\d+)`, 1))
+		for deadline := time.Now().Add(timeout); alive(pid); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s still runs", name)
+			}
+		}
+	}
+}
+
+func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
+	dir, flags := unitOf(t)
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for want, extra := range map[string][]string{
+		"--vpp-bin: ":           {"--vpp-bin", "/nowhere/vpp"},
+		"--agent-bin: ":         {"--agent-bin", "/nowhere/agent"},
+		"add socksvr":           {"--vpp-config", file("startup.conf", "unix { nodaemon }\n")},
+		"--vpp-config: ":        {"--vpp-config", "/nowhere/startup.conf"},
+		"heapMiB is 1":          {"--vpp-options", file("a.yaml", "heapMiB: 1\n")},
+		"heapMiB":               {"--vpp-options", file("b.yaml", "heapMib: 512\n")},
+		"unknown flag: --bogus": {"--bogus"},
+	} {
+		cmd := command(dir, append(append([]string{}, flags...), extra...)...)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), want) || strings.Contains(string(out), "up ") {
+			t.Errorf("%v: %v, %s, want %q", extra, err, out, want)
+		}
+	}
+}
+
+func TestAnotherConfigurationIsPassedAsItIs(t *testing.T) {
+	dir, flags := unitOf(t)
+	path, text := filepath.Join(dir, "my.conf"), "unix { nodaemon }\nsocksvr { socket-name /tmp/x.sock }\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, append(flags, "--vpp-config", path)...)
+	p.await(`^vpp: up \d+ args -c `+path+`$`, 1)
+	p.await(`^agent: up \d+ args --vswitch vpp --vpp-socket /tmp/x.sock$`, 1)
+	if after, err := os.ReadFile(path); err != nil || string(after) != text {
+		t.Errorf("%s, %v", after, err)
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestRealVPPComesBack(t *testing.T) {
+	binary := os.Getenv(vpptest.BinaryVariable)
+	if binary == "" {
+		t.Skip("needs VPP 25.10: make test-vpp " + vpptest.BinaryVariable + "=/usr/bin/vpp")
+	}
+	dir, flags := unitOf(t)
+	options := filepath.Join(dir, "vpp.yaml")
+	if err := os.WriteFile(options, []byte("heapMiB: 256\nstatsMiB: 32\nbuffers: 8192\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtimeDir := filepath.Join(dir, "vpp-run")
+	flags[1] = binary
+	p := start(t, dir, append(flags, "--vpp-options", options, "--vpp-runtime-dir", runtimeDir)...)
+	answers := func() {
+		t.Helper()
+		for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			conn, err := vppapi.Dial(ctx, filepath.Join(runtimeDir, "api.sock"), "test")
+			cancel()
+			if err == nil {
+				conn.Close()
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+	}
+	answers()
+	agent := number(t, p.await(`^agent: up (\d+)`, 1))
+	vpp := number(t, p.await(`^init: .*process=vpp pid=(\d+)`, 1))
+	begun := time.Now()
+	syscall.Kill(vpp, syscall.SIGKILL)
+	p.await(`^init: .*process=vpp pid=(\d+)`, 2)
+	answers()
+	t.Logf("VPP answers again %v after it was killed", time.Since(begun).Round(time.Millisecond))
+	if !alive(agent) {
+		t.Error("the agent ended with VPP")
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, file := range append((startup.Config{RuntimeDir: runtimeDir}).SharedMemory(), filepath.Join(runtimeDir, "api.sock")) {
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is left", file)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"github.com/spf13/pflag"
+)
+
+type options struct {
+	vppBin, agentBin string
+	// vppConfig is a start-up configuration that is not ours; vppOptions what ours is
+	// written from.
+	vppConfig, vppOptions string
+	runtimeDir            string
+	coreDumps             string
+	agentGrace, vppGrace  time.Duration
+}
+
+func (o *options) register(f *pflag.FlagSet) {
+	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "VPP's program")
+	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent beside this one)")
+	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used as it is (default: /etc/vpp/contiv-vswitch.conf if it exists)")
+	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, if there is no --vpp-config (default: /etc/contiv/vpp.conf if it exists)")
+	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets, and of the configuration that is written")
+	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for dumps of what crashes (default: no dumps)")
+	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "how long the agent may take to end before it is killed")
+	f.DurationVar(&o.vppGrace, "vpp-grace", 10*time.Second, "how long VPP may take to end before it is killed")
+}
+
+// unit checks the options, and writes VPP's configuration.
+func (o *options) unit(agentFlags []string) (*unit, error) {
+	if err := o.programs(); err != nil {
+		return nil, err
+	}
+	o.vppConfig = existing(o.vppConfig, "/etc/vpp/contiv-vswitch.conf")
+	o.vppOptions = existing(o.vppOptions, "/etc/contiv/vpp.conf")
+	u := &unit{options: *o}
+	var err error
+	if o.coreDumps != "" {
+		if u.coreDumps, err = filepath.Abs(o.coreDumps); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(u.coreDumps, 0o700); err != nil {
+			return nil, fmt.Errorf("--core-dumps: %w", err)
+		}
+	}
+	if o.vppConfig != "" {
+		text, err := os.ReadFile(o.vppConfig)
+		if err != nil {
+			return nil, fmt.Errorf("--vpp-config: %w", err)
+		}
+		if u.socket, err = startup.APISocketOf(string(text)); err != nil {
+			return nil, fmt.Errorf("--vpp-config %s: %w", o.vppConfig, err)
+		}
+		u.sockets = []string{u.socket}
+	} else if err := u.writeConfig(); err != nil {
+		return nil, err
+	}
+	u.agentFlags = append([]string{"--vswitch", "vpp", "--vpp-socket", u.socket}, agentFlags...)
+	return u, nil
+}
+
+func (o *options) programs() error {
+	if o.agentBin == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("--agent-bin: %w", err)
+		}
+		o.agentBin = filepath.Join(filepath.Dir(own), "contiv-agent")
+	}
+	for _, program := range []struct {
+		flag string
+		path *string
+	}{{"--vpp-bin", &o.vppBin}, {"--agent-bin", &o.agentBin}} {
+		path, err := exec.LookPath(*program.path)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", program.flag, err)
+		}
+		*program.path = path
+	}
+	return nil
+}
+
+// writeConfig writes the start-up configuration into the runtime directory.
+func (u *unit) writeConfig() error {
+	dir, err := filepath.Abs(u.runtimeDir)
+	if err != nil {
+		return err
+	}
+	machine := startup.ThisMachine()
+	c := startup.New(dir, machine)
+	c.PluginPath, c.CoreDumps = startup.PluginPath(u.vppBin), u.coreDumps != ""
+	if u.vppOptions != "" {
+		if err := config.LoadFile(u.vppOptions, &c); err != nil {
+			return fmt.Errorf("--vpp-options: %w", err)
+		}
+	}
+	if err := c.Check(machine); err != nil {
+		return fmt.Errorf("options of VPP%s: %w", in(u.vppOptions), err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("--vpp-runtime-dir: %w", err)
+	}
+	u.vppConfig = filepath.Join(dir, "startup.conf")
+	if err := os.WriteFile(u.vppConfig, []byte("# Written by contiv-init, which replaces it.\n"+c.String()), 0o600); err != nil {
+		return err
+	}
+	u.socket, u.sockets = c.APISocket(), []string{c.APISocket(), c.CLISocket(), c.StatsSocket()}
+	u.leftovers = c.SharedMemory()
+	return nil
+}
+
+func in(file string) string {
+	if file == "" {
+		return ""
+	}
+	return " in " + file
+}
+
+// existing returns path, or the standard one if that file exists.
+func existing(path, standard string) string {
+	if path != "" {
+		return path
+	}
+	if _, err := os.Stat(standard); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return standard
+}

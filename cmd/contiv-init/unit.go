@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// unit is VPP with the agent.
+type unit struct {
+	options
+	agentFlags []string
+	// socket is that of VPP's API; sockets are all that are known.
+	socket  string
+	sockets []string
+	// leftovers are other files of a VPP that was killed.
+	leftovers []string
+}
+
+// run runs both until ctx ends; then the agent ends before VPP, lest it sees VPP go.
+func (u *unit) run(ctx context.Context) error {
+	out := newLog(os.Stderr)
+	log := slog.New(slog.NewTextHandler(out.lines("init"), nil))
+	if err := u.alone(); err != nil {
+		return failedError{err}
+	}
+	if u.coreDumps != "" {
+		if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
+			return failedError{fmt.Errorf("permitting core dumps: %w", err)}
+		}
+	}
+	children := &processes{}
+	vpp := &child{
+		name: "vpp", command: []string{u.vppBin, "-c", u.vppConfig}, dir: u.coreDumps, grace: u.vppGrace,
+		out: out, log: log, all: children, restart: make(chan struct{}, 1), prepare: u.tidy,
+	}
+	agent := &child{
+		name: "agent", command: append([]string{u.agentBin}, u.agentFlags...), dir: u.coreDumps, grace: u.agentGrace,
+		out: out, log: log, all: children, restart: make(chan struct{}, 1),
+	}
+	if u.coreDumps != "" {
+		agent.environment = []string{"GOTRACEBACK=crash"}
+	}
+	log.Info("Started", "vpp", u.vppBin, "config", u.vppConfig, "agent", u.agentBin)
+	stopSignals := restartOn(map[os.Signal]*child{syscall.SIGUSR1: agent, syscall.SIGUSR2: vpp}, log)
+	defer stopSignals()
+	stopReaper := children.reapOthers()
+	defer stopReaper()
+
+	stopVPP := vpp.start(context.WithoutCancel(ctx))
+	stopAgent := agent.start(context.WithoutCancel(ctx))
+	<-ctx.Done()
+	log.Info("Ending: the agent, then VPP")
+	err := stopAgent()
+	err = errors.Join(err, stopVPP())
+	u.tidy()
+	if err != nil {
+		return failedError{err}
+	}
+	log.Info("Ended")
+	return nil
+}
+
+// alone returns an error if another VPP has the sockets.
+func (u *unit) alone() error {
+	for _, socket := range u.sockets {
+		if conn, err := net.Dial("unix", socket); err == nil {
+			conn.Close()
+			return fmt.Errorf("another process listens on %s: end it, or choose another --vpp-runtime-dir", socket)
+		}
+	}
+	return nil
+}
+
+// tidy removes what a VPP that was killed could not remove.
+func (u *unit) tidy() {
+	for _, file := range append(u.sockets, u.leftovers...) {
+		os.Remove(file)
+	}
+}
+
+// restartOn restarts children when signals come, until stop is called.
+func restartOn(children map[os.Signal]*child, log *slog.Logger) (stop func()) {
+	signals := make(chan os.Signal, 4)
+	done := make(chan struct{})
+	for s := range children {
+		signal.Notify(signals, s)
+	}
+	go func() {
+		defer close(done)
+		for s := range signals {
+			log.Info("Restarting", "process", children[s].name, "signal", s)
+			select {
+			case children[s].restart <- struct{}{}:
+			default: // it is about to be
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+	}
+}
