@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
@@ -50,6 +51,7 @@ type link struct {
 	pid     uint32
 	version string
 	lacks   map[*module]error
+	sources atomic.Pointer[fibSources] // nil: not asked for yet
 }
 
 func newSession(socket string, log *slog.Logger) *session {

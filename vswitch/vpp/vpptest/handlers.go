@@ -2,6 +2,7 @@ package vpptest
 
 import (
 	"reflect"
+	"strings"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
@@ -16,9 +17,17 @@ type state struct {
 	acl aclState
 	nat natState
 	sr  segments
+	ipState
+	l2 l2State
+	l3 l3Features
 }
 
-func newState() *state { return &state{ifs: newIfState(), acl: newACLState(), nat: newNATState()} }
+func newState() *state {
+	return &state{
+		ifs: newIfState(), ipState: newIPState(), l2: newL2State(), l3: newL3Features(),
+		acl: newACLState(), nat: newNATState(),
+	}
+}
 
 // call is a request being handled.
 type call struct {
@@ -151,6 +160,12 @@ func init() {
 		if run := commands[req.Cmd]; run != nil {
 			reply.Reply = run(c)
 			return 0
+		}
+		for prefix, run := range commandsAbout {
+			if args, ok := strings.CutPrefix(req.Cmd, prefix); ok {
+				reply.Reply = run(c, args)
+				return 0
+			}
 		}
 		reply.Reply = "unknown input `" + req.Cmd + "'\n"
 		return api.INVALID_VALUE

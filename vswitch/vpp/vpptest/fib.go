@@ -1,0 +1,336 @@
+package vpptest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// fibSourceNames are those of VPP's sources, by number; the lower, the stronger.
+var fibSourceNames = []string{
+	"invalid", "special", "classify", "proxy", "interface", "SR", "BIER", "6RD", "API", "CLI", "LISP", "MAP", "DHCP", "IPv6-proxy-nd",
+	"IPv6-nd", "adjacency", "mpls", "attached_export", "recursive-resolution", "urpf-exempt", "default-route", "interpose",
+}
+
+// FIB sources.
+const (
+	SourceSpecial   = 1
+	SourceInterface = 4
+	SourceAPI       = 8
+	SourceCLI       = 9
+	sourceAdjacency = 15
+	sourceDefault   = 20
+)
+
+// ipState is the VRF tables and the neighbours.
+type ipState struct {
+	tables     map[tableID]*ipTable
+	neighbours map[neighbourID]ip_neighbor.IPNeighbor
+}
+
+func newIPState() ipState {
+	return ipState{newIPTables(), map[neighbourID]ip_neighbor.IPNeighbor{}}
+}
+
+// commandsAbout are those of the command line that end in an argument, by how they
+// begin.
+var commandsAbout = map[string]func(c *call, args string) string{}
+
+type tableID struct {
+	id   uint32
+	ipv6 bool
+}
+
+// ipTable is a VRF table of one IP version.
+type ipTable struct {
+	name     string
+	locked   bool // somebody made it by the API
+	flowHash ip.IPFlowHashConfigV2
+	entries  map[netip.Prefix]map[uint8][]fib_types.FibPath // by source
+}
+
+const defaultFlowHash ip.IPFlowHashConfigV2 = 0x9f
+
+func newIPTables() map[tableID]*ipTable {
+	tables := map[tableID]*ipTable{}
+	for _, ipv6 := range []bool{false, true} {
+		newIPTable(tables, tableID{0, ipv6}, "")
+	}
+	return tables
+}
+
+func newIPTable(tables map[tableID]*ipTable, id tableID, name string) *ipTable {
+	version, special := "ipv4", []string{"0.0.0.0/32", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"}
+	if id.ipv6 {
+		version, special = "ipv6", []string{"fe80::/10"}
+	}
+	if name == "" {
+		name = fmt.Sprintf("%s-VRF:%d", version, id.id)
+	}
+	t := &ipTable{name: name, flowHash: defaultFlowHash, entries: map[netip.Prefix]map[uint8][]fib_types.FibPath{}}
+	for _, text := range special {
+		t.put(netip.MustParsePrefix(text), SourceSpecial, drop(id.ipv6))
+	}
+	t.put(everything(id.ipv6), sourceDefault, drop(id.ipv6))
+	tables[id] = t
+	return t
+}
+
+func everything(ipv6 bool) netip.Prefix {
+	if ipv6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+}
+
+func drop(ipv6 bool) []fib_types.FibPath {
+	p := fib_types.FibPath{Type: fib_types.FIB_API_PATH_TYPE_DROP, SwIfIndex: ^uint32(0), Weight: 1}
+	if ipv6 {
+		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
+	}
+	return []fib_types.FibPath{p}
+}
+
+// put sets what a source says; no paths: nothing.
+func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath) {
+	if t.entries[dst] == nil {
+		t.entries[dst] = map[uint8][]fib_types.FibPath{}
+	}
+	t.entries[dst][source] = paths
+	if len(paths) == 0 {
+		delete(t.entries[dst], source)
+	}
+	if len(t.entries[dst]) == 0 {
+		delete(t.entries, dst)
+	}
+}
+
+// best returns what the strongest source says of a destination; source 0: there is
+// none.
+func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_types.FibPath) {
+	said := maps.Clone(c.tables[id].entries[dst])
+	if said == nil {
+		said = map[uint8][]fib_types.FibPath{}
+	}
+	c.sayInterfaces(id, dst, said)
+	for _, s := range slices.Sorted(maps.Keys(said)) {
+		return s, said[s]
+	}
+	return 0, nil
+}
+
+// sayInterfaces adds what VPP itself says because of addresses and neighbours.
+func (c *call) sayInterfaces(id tableID, dst netip.Prefix, said map[uint8][]fib_types.FibPath) {
+	c.ifs.all(func(i *swInterface) {
+		table := i.tables[0]
+		if id.ipv6 {
+			table = i.tables[1]
+		}
+		if table != id.id {
+			return
+		}
+		for _, a := range i.addrs {
+			if a.Masked() == dst || a.Addr() == dst.Addr() && dst.IsSingleIP() {
+				said[SourceInterface] = []fib_types.FibPath{{SwIfIndex: uint32(i.SwIfIndex), Weight: 1}}
+			}
+			if _, known := c.neighbours[neighbourID{i.SwIfIndex, dst.Addr()}]; known && dst.IsSingleIP() && a.Contains(dst.Addr()) {
+				said[sourceAdjacency] = []fib_types.FibPath{{SwIfIndex: uint32(i.SwIfIndex), Weight: 1}}
+			}
+		}
+	})
+}
+
+func prefix(p ip_types.Prefix) netip.Prefix { return netip.PrefixFrom(addr(p.Address), int(p.Len)) }
+
+func addr(a ip_types.Address) netip.Addr {
+	if a.Af == ip_types.ADDRESS_IP6 {
+		return netip.AddrFrom16(a.Un.GetIP6())
+	}
+	return netip.AddrFrom4(a.Un.GetIP4())
+}
+
+func apiPrefix(p netip.Prefix) ip_types.Prefix {
+	if p.Addr().Is6() {
+		return ip_types.Prefix{Len: uint8(p.Bits()), Address: ip_types.Address{Af: ip_types.ADDRESS_IP6, Un: ip_types.AddressUnionIP6(p.Addr().As16())}}
+	}
+	return ip_types.Prefix{Len: uint8(p.Bits()), Address: ip_types.Address{Un: ip_types.AddressUnionIP4(p.Addr().As4())}}
+}
+
+// samePath: weights and preferences do not count.
+func samePath(a, b fib_types.FibPath) bool {
+	a.Weight, a.Preference, a.RpfID = b.Weight, b.Preference, b.RpfID
+	return a == b
+}
+
+// normalPath returns a path as VPP shows it.
+func (c *call) normalPath(p fib_types.FibPath, ipv6 bool) (fib_types.FibPath, api.VPPApiError) {
+	p.Weight = max(p.Weight, 1)
+	p.RpfID = ^uint32(0)
+	switch {
+	case p.Type == fib_types.FIB_API_PATH_TYPE_DROP:
+		p.SwIfIndex, p.TableID = ^uint32(0), 0
+	case p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL:
+	case p.SwIfIndex == ^uint32(0):
+		if c.tables[tableID{p.TableID, p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6}] == nil {
+			return p, api.NO_SUCH_FIB
+		}
+	case c.ifs.iface(index(p.SwIfIndex)) == nil:
+		return p, api.NO_MATCHING_INTERFACE
+	default:
+		p.TableID = 0
+	}
+	return p, 0
+}
+
+func init() {
+	onDump(func(_ *call, _ *fib.FibSourceDump, send func(*fib.FibSourceDetails)) {
+		for id, name := range fibSourceNames {
+			send(&fib.FibSourceDetails{Src: fib.FibSource{ID: uint8(id), Priority: uint8(id), Name: name}})
+		}
+	})
+	on(func(c *call, req *ip.IPTableAddDelV2, _ *ip.IPTableAddDelV2Reply) api.VPPApiError {
+		id := tableID{req.Table.TableID, req.Table.IsIP6}
+		t := c.tables[id]
+		switch {
+		case id.id == 0:
+		case req.IsAdd && t == nil:
+			newIPTable(c.tables, id, strings.TrimRight(req.Table.Name, "\x00")).locked = true
+		case t != nil:
+			t.locked = req.IsAdd
+		}
+		c.freeTables()
+		return 0
+	})
+	onDump(func(c *call, _ *ip.IPTableDump, send func(*ip.IPTableDetails)) {
+		c.freeTables()
+		ids := slices.SortedFunc(maps.Keys(c.tables), func(a, b tableID) int {
+			if a.ipv6 != b.ipv6 {
+				return map[bool]int{false: -1, true: 1}[a.ipv6]
+			}
+			return cmp.Compare(a.id, b.id)
+		})
+		for _, id := range ids {
+			send(&ip.IPTableDetails{Table: ip.IPTable{TableID: id.id, IsIP6: id.ipv6, Name: c.tables[id].name}})
+		}
+	})
+	on(func(c *call, req *ip.SetIPFlowHashV3, _ *ip.SetIPFlowHashV3Reply) api.VPPApiError {
+		t := c.tables[tableID{req.TableID, req.Af == ip_types.ADDRESS_IP6}]
+		if t == nil {
+			return api.NO_SUCH_FIB
+		}
+		t.flowHash = req.FlowHashConfig
+		return 0
+	})
+	for _, version := range []string{"ip", "ip6"} {
+		commandsAbout["show "+version+" fib table "] = func(c *call, args string) string {
+			var id tableID
+			_, _ = fmt.Sscan(args, &id.id)
+			id.ipv6 = version == "ip6"
+			t := c.tables[id]
+			if t == nil {
+				return ""
+			}
+			words := ""
+			for i, word := range []string{"src", "dst", "sport", "dport", "proto", "reverse", "symmetric", "flowlabel"} {
+				if t.flowHash&(1<<i) != 0 {
+					words += word + " "
+				}
+			}
+			return fmt.Sprintf("%s, fib_index:1, flow hash:[%s] epoch:0 flags:none locks:[API:1, ]\n", t.name, words)
+		}
+	}
+	on(addDelRoute)
+	on(func(c *call, req *ip.IPRouteLookupV2, reply *ip.IPRouteLookupV2Reply) api.VPPApiError {
+		dst := prefix(req.Prefix).Masked()
+		id := tableID{req.TableID, dst.Addr().Is6()}
+		if c.tables[id] == nil {
+			return api.NO_SUCH_FIB
+		}
+		source, paths := c.best(id, dst)
+		if source == 0 {
+			return api.NO_SUCH_ENTRY
+		}
+		reply.Route = ip.IPRouteV2{TableID: id.id, Prefix: apiPrefix(dst), Src: source, Paths: paths}
+		return 0
+	})
+	onDump(func(c *call, req *ip.IPRouteV2Dump, send func(*ip.IPRouteV2Details)) {
+		id := tableID{req.Table.TableID, req.Table.IsIP6}
+		t := c.tables[id]
+		if t == nil {
+			return
+		}
+		for dst := range t.entries {
+			source, paths := c.best(id, dst)
+			if req.Src == 0 || source == req.Src {
+				send(&ip.IPRouteV2Details{Route: ip.IPRouteV2{TableID: id.id, Prefix: apiPrefix(dst), Src: source, Paths: paths}})
+			}
+		}
+	})
+	tableExists = func(c *call, id uint32, v6 bool) bool { return c.tables[tableID{id, v6}] != nil }
+}
+
+// freeTables removes tables that nobody uses any more.
+func (c *call) freeTables() {
+	used := map[tableID]bool{}
+	c.ifs.all(func(i *swInterface) { used[tableID{i.tables[0], false}], used[tableID{i.tables[1], true}] = true, true })
+	for id, t := range c.tables {
+		routes := false
+		for _, said := range t.entries {
+			routes = routes || said[SourceAPI] != nil || said[SourceCLI] != nil
+		}
+		if id.id != 0 && !t.locked && !routes && !used[id] {
+			delete(c.tables, id)
+		}
+	}
+}
+
+func addDelRoute(c *call, req *ip.IPRouteAddDelV2, _ *ip.IPRouteAddDelV2Reply) api.VPPApiError {
+	dst := prefix(req.Route.Prefix).Masked()
+	id := tableID{req.Route.TableID, dst.Addr().Is6()}
+	t := c.tables[id]
+	if t == nil {
+		return api.NO_SUCH_FIB
+	}
+	source := req.Route.Src
+	if source == 0 {
+		source = SourceAPI
+	}
+	var paths []fib_types.FibPath
+	for _, p := range req.Route.Paths {
+		p, code := c.normalPath(p, id.ipv6)
+		if code != 0 {
+			return code
+		}
+		paths = append(paths, p)
+	}
+	have := slices.Clone(t.entries[dst][source])
+	switch {
+	case (req.IsMultipath || req.IsAdd) && len(paths) == 0:
+		return -52 // no paths specified in route
+	case !req.IsAdd && !req.IsMultipath:
+		paths = nil
+	case req.IsAdd && req.IsMultipath:
+		for _, p := range paths {
+			if !slices.ContainsFunc(have, func(h fib_types.FibPath) bool { return samePath(h, p) }) {
+				have = append(have, p)
+			}
+		}
+		paths = have
+	case req.IsMultipath:
+		paths = slices.DeleteFunc(have, func(h fib_types.FibPath) bool {
+			return slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return samePath(h, p) })
+		})
+	}
+	t.put(dst, source, paths)
+	return 0
+}
