@@ -50,30 +50,22 @@ func labelsOf(values []*vpp_nat.DNat44) string {
 	return fmt.Sprintf("%d values of DNAT", len(values))
 }
 
+// namesOfDNAT also knows the labels of tags with details, which may be hashed.
 func namesOfDNAT(values []*vpp_nat.DNat44) tagNames {
-	return namesOf(values, (*vpp_nat.DNat44).GetLabel)
-}
-
-// owners of tags: the labels of expected values, and others as far as tags tell.
-func labelOf(names tagNames, pools map[string]string, tag string) string {
-	if label, ok := pools[tag]; ok {
-		return label
-	}
-	label, _ := names.dnatLabel(tag)
-	return label
-}
-
-// poolTags returns the labels of tags with addresses of pools, which may be hashed.
-func poolTags(values []*vpp_nat.DNat44) map[string]string {
-	labels := map[string]string{}
+	names := namesOf(values, (*vpp_nat.DNat44).GetLabel)
 	for _, value := range values {
 		for _, m := range value.GetStMappings() {
-			if addr, err := parseAddr(m.GetTwiceNatPoolIp()); err == nil {
-				labels[dnatTag(value.GetLabel(), addr.String())] = value.GetLabel()
+			if mapping, err := staticMapping(value.GetLabel(), m); err == nil && isLongTag(mapping.tag) {
+				names[mapping.tag] = value.GetLabel()
 			}
 		}
 	}
-	return labels
+	return names
+}
+
+func (n tagNames) label(tag string) string {
+	label, _ := n.dnatLabel(tag)
+	return label
 }
 
 // replaceDNAT makes the wanted mappings those of the values.
@@ -86,8 +78,8 @@ func (v nat) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted m
 	for _, value := range values {
 		labels[value.GetLabel()] = true
 	}
-	names, pools := namesOfDNAT(values), poolTags(values)
-	ours := func(m *natMapping) bool { return isDNATTag(m.tag) && labels[labelOf(names, pools, m.tag)] }
+	names := namesOfDNAT(values)
+	ours := func(m *natMapping) bool { return isDNATTag(m.tag) && labels[names.label(m.tag)] }
 	var steps []natStep
 	for key, now := range all {
 		if wanted[key] == nil && ours(now) {
@@ -100,7 +92,7 @@ func (v nat) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted m
 		case now == nil:
 			steps = append(steps, addMapping(key, m)...)
 		case !ours(now):
-			whose := fmt.Sprintf("DNAT %q", labelOf(names, pools, now.tag))
+			whose := fmt.Sprintf("DNAT %q", names.label(now.tag))
 			if !isDNATTag(now.tag) {
 				whose = fmt.Sprintf("somebody else (tag %q)", now.tag)
 			}
@@ -135,13 +127,13 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_n
 	if err != nil {
 		return nil, err
 	}
-	names, pools := namesOfDNAT(expected), poolTags(expected)
+	names := namesOfDNAT(expected)
 	byLabel := map[string]map[natKey]*natMapping{}
 	for key, m := range all {
 		if !isDNATTag(m.tag) {
 			continue
 		}
-		label := labelOf(names, pools, m.tag)
+		label := names.label(m.tag)
 		if byLabel[label] == nil {
 			byLabel[label] = map[natKey]*natMapping{}
 		}
@@ -161,13 +153,13 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_n
 		delete(byLabel, value.GetLabel())
 	}
 	for label, mappings := range byLabel {
-		found = append(found, northboundDNAT(label, names, mappings))
+		found = append(found, northboundDNAT(label, mappings))
 	}
 	return found, nil
 }
 
 // northboundDNAT describes mappings as found.
-func northboundDNAT(label string, names tagNames, mappings map[natKey]*natMapping) *vpp_nat.DNat44 {
+func northboundDNAT(label string, mappings map[natKey]*natMapping) *vpp_nat.DNat44 {
 	value := &vpp_nat.DNat44{Label: label}
 	for key, m := range mappings {
 		proto := natProtocol(key.proto)
@@ -179,10 +171,10 @@ func northboundDNAT(label string, names tagNames, mappings map[natKey]*natMappin
 			}
 			continue
 		}
-		static := &vpp_nat.DNat44_StaticMapping{
-			ExternalIp: key.addr.String(), ExternalPort: uint32(key.port), Protocol: proto, TwiceNat: m.mode, SessionAffinity: m.affinity,
+		static := &vpp_nat.DNat44_StaticMapping{ExternalIp: key.addr.String(), ExternalPort: uint32(key.port), Protocol: proto, TwiceNat: m.mode, SessionAffinity: m.affinity}
+		if m.pool.IsValid() {
+			static.TwiceNatPoolIp = m.pool.String()
 		}
-		_, static.TwiceNatPoolIp = names.dnatLabel(m.tag)
 		for _, l := range m.locals {
 			if l != placeholder {
 				static.LocalIps = append(static.LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{

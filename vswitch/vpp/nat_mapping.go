@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/vswitch"
@@ -45,9 +46,10 @@ const (
 // natMapping is a mapping as VPP has it.
 type natMapping struct {
 	kind     natKind
-	tag      string
+	tag      string // tells affinity and pool, too
 	mode     vpp_nat.DNat44_StaticMapping_TwiceNatMode
-	affinity uint32
+	affinity uint32     // in seconds; of a mapping that was read, as far as the tag tells
+	pool     netip.Addr // for twice-NAT; the same
 	locals   []natLocal // in order; an identity has VRFs only
 }
 
@@ -65,7 +67,17 @@ var placeholder = natLocal{addr: netip.IPv4Unspecified()}
 const maxLocals = 255
 
 func (m *natMapping) equal(o *natMapping) bool {
-	return m.kind == o.kind && m.tag == o.tag && m.mode == o.mode && m.affinity == o.affinity && slices.Equal(m.locals, o.locals)
+	return m.kind == o.kind && m.tag == o.tag && m.mode == o.mode && slices.Equal(m.locals, o.locals)
+}
+
+// readTag takes what VPP does not tell from the tag.
+func (m *natMapping) readTag() {
+	_, detail := tagNames{}.dnatLabel(m.tag)
+	if affinity, err := strconv.ParseUint(detail, 10, 32); err == nil {
+		m.affinity = uint32(affinity)
+	} else if pool, err := netip.ParseAddr(detail); err == nil {
+		m.pool = pool
+	}
 }
 
 func (m *natMapping) sort() {
@@ -158,19 +170,21 @@ func (v nat) natKeys(ctx context.Context, iface, addr string, port uint32, proto
 }
 
 func staticMapping(label string, m *vpp_nat.DNat44_StaticMapping) (*natMapping, error) {
-	mapping := &natMapping{kind: natBalanced, mode: m.GetTwiceNat(), affinity: m.GetSessionAffinity()}
-	if m.GetExternalPort() == 0 || m.GetTwiceNatPoolIp() != "" {
-		mapping.kind, mapping.affinity = natStatic, 0
-	}
-	pool := ""
-	if m.GetTwiceNatPoolIp() != "" {
-		addr, err := parseAddr(m.GetTwiceNatPoolIp())
+	mapping := &natMapping{kind: natBalanced, mode: m.GetTwiceNat()}
+	detail := ""
+	switch affinity := m.GetSessionAffinity(); {
+	case m.GetTwiceNatPoolIp() != "":
+		pool, err := parseAddr(m.GetTwiceNatPoolIp())
 		if err != nil {
 			return nil, err
 		}
-		pool = addr.String()
+		mapping.kind, mapping.pool, detail = natStatic, pool, pool.String()
+	case m.GetExternalPort() == 0:
+		mapping.kind = natStatic
+	case affinity > 0:
+		mapping.affinity, detail = affinity, fmt.Sprint(affinity)
 	}
-	mapping.tag = dnatTag(label, pool)
+	mapping.tag = dnatTag(label, detail)
 	weights, err := natWeights(m.GetLocalIps())
 	if err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func changeMapping(key natKey, now, wanted *natMapping) []natStep {
 	}
 	sameBut := *now
 	sameBut.locals = wanted.locals
-	if now.kind != natBalanced || !sameBut.equal(wanted) || now.affinity > 0 && len(gone) > 0 || !slices.Contains(now.locals, placeholder) {
+	if now.kind != natBalanced || !sameBut.equal(wanted) || wanted.affinity > 0 && len(gone) > 0 || !slices.Contains(now.locals, placeholder) {
 		return append(removeMapping(key, now), addMapping(key, wanted)...)
 	}
 	local := func(l natLocal) func(add bool) api.Message {
@@ -157,15 +157,14 @@ func mappingSteps(phase int, add bool, key natKey, m *natMapping) []natStep {
 			}
 		})}
 	case natStatic:
-		_, pool := tagNames{}.dnatLabel(m.tag)
-		var poolAddr ip_types.IP4Address
-		if a, err := netip.ParseAddr(pool); err == nil {
-			poolAddr = ip_types.IP4Address(a.As4())
+		var pool ip_types.IP4Address
+		if m.pool.IsValid() {
+			pool = ip_types.IP4Address(m.pool.As4())
 		}
 		l := m.locals[0]
 		return []natStep{natStepOf[nat44_ed.Nat44AddDelStaticMappingV2Reply](phase, add, what, func(add bool) api.Message {
 			return &nat44_ed.Nat44AddDelStaticMappingV2{
-				IsAdd: add, Flags: flags, MatchPool: poolAddr != ip_types.IP4Address{}, PoolIPAddress: poolAddr,
+				IsAdd: add, Flags: flags, MatchPool: m.pool.IsValid(), PoolIPAddress: pool,
 				LocalIPAddress: ip_types.IP4Address(l.addr.As4()), LocalPort: l.port, VrfID: l.vrf,
 				ExternalIPAddress: addr, ExternalPort: key.port, Protocol: key.proto, ExternalSwIfIndex: ^index(0), Tag: m.tag,
 			}
@@ -198,16 +197,19 @@ func (v nat) readDNAT(ctx context.Context) (map[natKey]*natMapping, error) {
 		if d.ExternalSwIfIndex != ^index(0) { // of somebody else, who wants an interface's address; that mapping is there as well
 			continue
 		}
-		all[natKey{netip.AddrFrom4(d.ExternalIPAddress), d.ExternalPort, d.Protocol}] = &natMapping{
+		m := &natMapping{
 			kind: natStatic, tag: d.Tag, mode: twiceNAT(d.Flags), locals: []natLocal{{addr: netip.AddrFrom4(d.LocalIPAddress), port: d.LocalPort, vrf: d.VrfID}},
 		}
+		m.readTag()
+		all[natKey{netip.AddrFrom4(d.ExternalIPAddress), d.ExternalPort, d.Protocol}] = m
 	}
 	for _, d := range balanced {
-		m := &natMapping{kind: natBalanced, tag: d.Tag, mode: twiceNAT(d.Flags), affinity: d.Affinity}
+		m := &natMapping{kind: natBalanced, tag: d.Tag, mode: twiceNAT(d.Flags)}
 		for _, l := range d.Locals {
 			m.locals = append(m.locals, natLocal{netip.AddrFrom4(l.Addr), l.Port, l.VrfID, l.Probability})
 		}
 		m.sort()
+		m.readTag()
 		all[natKey{netip.AddrFrom4(d.ExternalAddr), d.ExternalPort, d.Protocol}] = m
 	}
 	for _, d := range identities {

@@ -56,29 +56,33 @@ func (n tagNames) name(tag string) string {
 	return strings.TrimPrefix(tag, ownTag)
 }
 
-// poolTag is ownTag of mappings that choose the source of twice-NAT, which VPP does not
-// tell: the address and a slash follow.
-const poolTag = "contiv@"
+// detailTag is ownTag of mappings with something that VPP does not tell: the source that
+// twice-NAT uses, or for how long clients stay with a local address. That and a slash
+// follow.
+const detailTag = "contiv@"
 
 // dnatTag is the tag of a mapping of a DNAT value.
-func dnatTag(label, pool string) string {
-	if pool == "" || isLongTag(label) {
+func dnatTag(label, detail string) string {
+	if detail == "" || isLongTag(label) {
 		return tagOf(label)
 	}
-	if tag := poolTag + pool + "/" + label; len(tag) <= maxTag {
+	if tag := detailTag + detail + "/" + label; len(tag) <= maxTag {
 		return tag
 	}
-	return hashTag(pool + "/" + label)
+	return hashTag(detail + "/" + label)
 }
 
-func isDNATTag(tag string) bool { return isOwnTag(tag) || strings.HasPrefix(tag, poolTag) }
+func isDNATTag(tag string) bool { return isOwnTag(tag) || strings.HasPrefix(tag, detailTag) }
 
-// dnatLabel returns the label and the pool's address, if the tag has one.
-func (n tagNames) dnatLabel(tag string) (label, pool string) {
-	rest, ok := strings.CutPrefix(tag, poolTag)
+// dnatLabel returns the label, and the detail if the tag tells it.
+func (n tagNames) dnatLabel(tag string) (label, detail string) {
+	if label, ok := n[tag]; ok {
+		return label, ""
+	}
+	rest, ok := strings.CutPrefix(tag, detailTag)
 	if !ok {
 		return n.name(tag), ""
 	}
-	pool, label, _ = strings.Cut(rest, "/")
-	return label, pool
+	detail, label, _ = strings.Cut(rest, "/")
+	return label, detail
 }

@@ -30,7 +30,6 @@ type natMapping struct {
 	flags    nat_types.NatConfigFlags
 	tag      string
 	identity bool
-	affinity uint32
 	local    ip_types.IP4Address
 	lport    uint16
 	vrf      uint32

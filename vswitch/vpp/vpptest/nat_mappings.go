@@ -126,7 +126,7 @@ func initNATBalanced() {
 			return api.NO_SUCH_ENTRY
 		}
 		c.nat.mappings = append(c.nat.mappings, &natMapping{
-			addr: req.ExternalAddr, port: req.ExternalPort, proto: req.Protocol, flags: req.Flags, tag: req.Tag, affinity: req.Affinity,
+			addr: req.ExternalAddr, port: req.ExternalPort, proto: req.Protocol, flags: req.Flags, tag: req.Tag,
 			locals: req.Locals, balanced: true,
 		})
 		return 0
@@ -161,8 +161,8 @@ func initNATBalanced() {
 	onDump(func(c *call, _ *nat44_ed.Nat44LbStaticMappingDump, send func(*nat44_ed.Nat44LbStaticMappingDetails)) {
 		for _, m := range c.nat.mappings {
 			if m.balanced {
-				send(&nat44_ed.Nat44LbStaticMappingDetails{
-					ExternalAddr: m.addr, ExternalPort: m.port, Protocol: m.proto, Flags: m.flags, Affinity: m.affinity, Tag: m.tag,
+				send(&nat44_ed.Nat44LbStaticMappingDetails{ // without the affinity
+					ExternalAddr: m.addr, ExternalPort: m.port, Protocol: m.proto, Flags: m.flags, Tag: m.tag,
 					LocalNum: uint32(len(m.locals)), Locals: m.locals,
 				})
 			}
