@@ -125,13 +125,15 @@ func (c *Conn) end(err error) {
 		return
 	}
 	c.err = err
-	pending := c.pending
-	c.pending = nil
 	c.mu.Unlock()
 	close(c.done)
 	c.nc.Close()
 	c.handling.Lock()
 	defer c.handling.Unlock()
+	c.mu.Lock()
+	pending := c.pending
+	c.pending = nil
+	c.mu.Unlock()
 	for _, handle := range pending {
 		handle(0, nil, err)
 	}
