@@ -79,10 +79,25 @@ func supported(iface *vpp_interfaces.Interface) error {
 		return supportedTap(iface.GetTap())
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		return supportedVXLAN(iface.GetVxlan())
-	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
-		return nil
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		return supportedSub(iface.GetSub())
+	case vpp_interfaces.Interface_MEMIF:
+		return supportedMemif(iface.GetMemif())
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		return supportedGRE(iface.GetGre())
 	}
-	return vswitch.Unsupported("interfaces of type %v", iface.GetType())
+	if reason := lackedTypes[iface.GetType()]; reason != "" {
+		return vswitch.Unsupported("interfaces of type %v: %s", iface.GetType(), reason)
+	}
+	return nil
+}
+
+// lackedTypes are those that this driver does not make, and what to use instead.
+var lackedTypes = map[vpp_interfaces.Interface_Type]string{
+	vpp_interfaces.Interface_IPSEC_TUNNEL:      "use a WireGuard tunnel",
+	vpp_interfaces.Interface_GTPU_TUNNEL:       "use a VXLAN, GRE or IPIP tunnel",
+	vpp_interfaces.Interface_VMXNET3_INTERFACE: "let VPP's start-up configuration bind the device, and use it as an interface of type DPDK",
+	vpp_interfaces.Interface_RDMA:              "let VPP's start-up configuration make the device, and use it as an interface of type DPDK",
 }
 
 // make makes the interface with its type-specific parameters.
@@ -98,30 +113,83 @@ func (v interfaces) make(ctx context.Context, iface *vpp_interfaces.Interface) (
 		return v.takeNIC(ctx, iface)
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		return v.makeVXLAN(ctx, iface)
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		return v.makeSub(ctx, iface)
+	case vpp_interfaces.Interface_MEMIF:
+		return v.makeMemif(ctx, iface)
+	case vpp_interfaces.Interface_BOND_INTERFACE:
+		return v.makeBond(ctx, iface)
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		return v.makeGRE(ctx, iface)
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		return v.makeIPIP(ctx, iface)
+	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
+		return v.makeWireGuard(ctx, iface)
 	}
 	return 0, vswitch.Unsupported("interfaces of type %v", iface.GetType())
 }
 
 // Names of VPP's device classes, by which it says what an interface is.
 const (
-	classLoopback = "Loopback"
-	classTap      = "virtio"
-	classAFPacket = "af-packet"
-	classVXLAN    = "VXLAN"
+	classLoopback  = "Loopback"
+	classTap       = "virtio"
+	classAFPacket  = "af-packet"
+	classVXLAN     = "VXLAN"
+	classMemif     = "memif"
+	classBond      = "bond"
+	classGRE       = "GRE tunnel device"
+	classIPIP      = "IPIP tunnel device"
+	classWireGuard = "Wireguard Tunnel"
 )
+
+var classTypes = map[string]vpp_interfaces.Interface_Type{
+	classLoopback:  vpp_interfaces.Interface_SOFTWARE_LOOPBACK,
+	classTap:       vpp_interfaces.Interface_TAP,
+	classAFPacket:  vpp_interfaces.Interface_AF_PACKET,
+	classVXLAN:     vpp_interfaces.Interface_VXLAN_TUNNEL,
+	classMemif:     vpp_interfaces.Interface_MEMIF,
+	classBond:      vpp_interfaces.Interface_BOND_INTERFACE,
+	classGRE:       vpp_interfaces.Interface_GRE_TUNNEL,
+	classIPIP:      vpp_interfaces.Interface_IPIP_TUNNEL,
+	classWireGuard: vpp_interfaces.Interface_WIREGUARD_TUNNEL,
+}
+
+// typeOf returns the type of an interface; others are those of devices that VPP has by
+// itself.
+func typeOf(d *interfaces_api.SwInterfaceDetails) vpp_interfaces.Interface_Type {
+	if isSub(d) {
+		return vpp_interfaces.Interface_SUB_INTERFACE
+	}
+	if t, ok := classTypes[d.InterfaceDevType]; ok {
+		return t
+	}
+	return vpp_interfaces.Interface_DPDK
+}
 
 // remove removes an interface, whatever it is; a device that VPP had by itself is let go.
 func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
 	var err error
-	switch d.InterfaceDevType {
-	case classLoopback:
-		err = v.call(ctx, ifaceModule, &interfaces_api.DeleteLoopback{SwIfIndex: d.SwIfIndex}, &interfaces_api.DeleteLoopbackReply{})
-	case classTap:
+	switch typeOf(d) {
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		err = v.removeSub(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+		err = v.call(ctx, loopbackModule, &interfaces_api.DeleteLoopback{SwIfIndex: d.SwIfIndex}, &interfaces_api.DeleteLoopbackReply{})
+	case vpp_interfaces.Interface_TAP:
 		err = v.removeTap(ctx, d.SwIfIndex)
-	case classAFPacket:
+	case vpp_interfaces.Interface_AF_PACKET:
 		err = v.removeAFPacket(ctx, d.SwIfIndex)
-	case classVXLAN:
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		err = v.removeVXLAN(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_MEMIF:
+		err = v.removeMemif(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_BOND_INTERFACE:
+		err = v.removeBond(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		err = v.removeGRE(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		err = v.removeIPIP(ctx, d.SwIfIndex)
+	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
+		err = v.removeWireGuard(ctx, d.SwIfIndex)
 	default:
 		err = v.call(ctx, ifaceModule, &interfaces_api.SwInterfaceTagAddDel{SwIfIndex: d.SwIfIndex}, &interfaces_api.SwInterfaceTagAddDelReply{})
 	}
@@ -145,8 +213,7 @@ func (v interfaces) removeIndex(ctx context.Context, i index) error {
 
 // isNative tells the devices that VPP had by itself.
 func isNative(d *interfaces_api.SwInterfaceDetails) bool {
-	typ, known := typeOf(d)
-	return known && typ == vpp_interfaces.Interface_DPDK
+	return typeOf(d) == vpp_interfaces.Interface_DPDK
 }
 
 func (v interfaces) setTag(ctx context.Context, i index, name string) error {

@@ -14,12 +14,17 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/bond"
+	"go.fd.io/govpp/binapi/gre"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/ipip"
+	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vxlan"
+	"go.fd.io/govpp/binapi/wireguard"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -37,6 +42,14 @@ type inventory struct {
 	taps      map[index]*tapv2.SwInterfaceTapV2Details
 	afPackets map[index]*af_packet.AfPacketDetails
 	tunnels   map[index]*vxlan.VxlanTunnelV2Details
+	gres      map[index]*gre.GreTunnelDetails
+	ipips     map[index]*ipip.IpipTunnelDetails
+	wgs       map[index]*wireguard.WireguardInterfaceDetails
+	memifs    map[index]*memif.MemifDetails
+	sockets   map[uint32]string
+	bonds     map[index]*bond.SwBondInterfaceDetails
+	members   map[index][]*bond.SwMemberInterfaceDetails // by the index of the bond
+	bondOf    map[index]index                            // of members
 	lenders   map[index]index
 	addrs     map[index][]netip.Prefix
 	vrfs      map[index][2]uint32 // of IPv4 and IPv6
@@ -110,7 +123,7 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 	if err != nil {
 		return nil, err
 	}
-	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, lenders: map[index]index{}}
+	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, lenders: map[index]index{}, sockets: map[uint32]string{}}
 	for _, iface := range expected {
 		inv.expected[iface.GetName()] = iface
 	}
@@ -118,6 +131,12 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 	taps := startDump[tapv2.SwInterfaceTapV2Details](ctx, v.VSwitch, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: ^index(0)})
 	afPackets := startDump[af_packet.AfPacketDetails](ctx, v.VSwitch, afPacketModule, &af_packet.AfPacketDump{})
 	tunnels := startDump[vxlan.VxlanTunnelV2Details](ctx, v.VSwitch, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ^index(0)})
+	gres := startDump[gre.GreTunnelDetails](ctx, v.VSwitch, greModule, &gre.GreTunnelDump{SwIfIndex: ^index(0)})
+	ipips := startDump[ipip.IpipTunnelDetails](ctx, v.VSwitch, ipipModule, &ipip.IpipTunnelDump{SwIfIndex: ^index(0)})
+	wgs := startDump[wireguard.WireguardInterfaceDetails](ctx, v.VSwitch, wireGuardModule, &wireguard.WireguardInterfaceDump{SwIfIndex: ^index(0)})
+	memifs := startDump[memif.MemifDetails](ctx, v.VSwitch, memifModule, &memif.MemifDump{})
+	sockets := startDump[memif.MemifSocketFilenameDetails](ctx, v.VSwitch, memifModule, &memif.MemifSocketFilenameDump{})
+	bonds := startDump[bond.SwBondInterfaceDetails](ctx, v.VSwitch, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: ^index(0)})
 	unnumbered := startDump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: ^index(0)})
 
 	if inv.details, err = all.Wait(ctx); err != nil {
@@ -136,6 +155,31 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 	if inv.tunnels, err = byIndex(ctx, tunnels, func(d *vxlan.VxlanTunnelV2Details) index { return d.SwIfIndex }); err != nil {
 		return nil, err
 	}
+	if inv.gres, err = byIndex(ctx, gres, func(d *gre.GreTunnelDetails) index { return d.Tunnel.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	if inv.ipips, err = byIndex(ctx, ipips, func(d *ipip.IpipTunnelDetails) index { return d.Tunnel.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	if inv.wgs, err = byIndex(ctx, wgs, func(d *wireguard.WireguardInterfaceDetails) index { return d.Interface.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	if inv.memifs, err = byIndex(ctx, memifs, func(d *memif.MemifDetails) index { return d.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	files, err := byIndex(ctx, sockets, func(d *memif.MemifSocketFilenameDetails) index { return index(d.SocketID) })
+	if err != nil {
+		return nil, err
+	}
+	for id, d := range files {
+		inv.sockets[uint32(id)] = d.SocketFilename
+	}
+	if inv.bonds, err = byIndex(ctx, bonds, func(d *bond.SwBondInterfaceDetails) index { return d.SwIfIndex }); err != nil {
+		return nil, err
+	}
+	if err := inv.readMembers(ctx); err != nil {
+		return nil, err
+	}
 	lenders, err := byIndex(ctx, unnumbered, func(d *ip.IPUnnumberedDetails) index { return d.SwIfIndex })
 	if err != nil {
 		return nil, err
@@ -147,6 +191,26 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 		inv.attached = v.attachments()
 	}
 	return inv, inv.readAddresses(ctx, l)
+}
+
+// readMembers reads the members of all bonds.
+func (inv *inventory) readMembers(ctx context.Context) error {
+	under := map[index]*pendingDump[bond.SwMemberInterfaceDetails, *bond.SwMemberInterfaceDetails]{}
+	for i := range inv.bonds {
+		under[i] = startDump[bond.SwMemberInterfaceDetails](ctx, inv.v.VSwitch, bondModule, &bond.SwMemberInterfaceDump{SwIfIndex: i})
+	}
+	inv.members, inv.bondOf = map[index][]*bond.SwMemberInterfaceDetails{}, map[index]index{}
+	for i, d := range under {
+		members, err := d.wait(ctx)
+		if err != nil {
+			return err
+		}
+		inv.members[i] = members
+		for _, m := range members {
+			inv.bondOf[m.SwIfIndex] = i
+		}
+	}
+	return nil
 }
 
 // readAddresses reads addresses and tables of the interfaces that are ours.
@@ -198,22 +262,6 @@ func (inv *inventory) nameOf(i index) string {
 	return fmt.Sprintf("%s%d", unknownPrefix, i)
 }
 
-// typeOf returns the type that VPP's device class stands for; not known ones are those
-// of devices that VPP has by itself.
-func typeOf(d *interfaces_api.SwInterfaceDetails) (vpp_interfaces.Interface_Type, bool) {
-	switch d.InterfaceDevType {
-	case classLoopback:
-		return vpp_interfaces.Interface_SOFTWARE_LOOPBACK, true
-	case classTap:
-		return vpp_interfaces.Interface_TAP, true
-	case classAFPacket:
-		return vpp_interfaces.Interface_AF_PACKET, true
-	case classVXLAN:
-		return vpp_interfaces.Interface_VXLAN_TUNNEL, true
-	}
-	return vpp_interfaces.Interface_DPDK, true
-}
-
 // describe returns the value of an interface.
 func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interfaces.Interface {
 	name := logicalName(d)
@@ -221,9 +269,12 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 	iface := &vpp_interfaces.Interface{
 		Name: name, Enabled: d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, Vrf: inv.vrfOf(d.SwIfIndex, expected),
 	}
-	iface.Type, _ = typeOf(d)
+	iface.Type = typeOf(d)
 	if d.L2Address != [6]byte{} {
 		iface.PhysAddress = d.L2Address.String()
+	}
+	if _, member := inv.bondOf[d.SwIfIndex]; member && expected.GetPhysAddress() != "" {
+		iface.PhysAddress = expected.GetPhysAddress() // it has that of the bond meanwhile
 	}
 	if len(d.Mtu) > 0 {
 		iface.Mtu = d.Mtu[0]
@@ -253,6 +304,29 @@ func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interface
 		if t := inv.tunnels[d.SwIfIndex]; t != nil {
 			iface.Vrf = t.EncapVrfID
 			iface.Link = &vpp_interfaces.Interface_Vxlan{Vxlan: inv.describeVXLAN(t, expected.GetVxlan())}
+		}
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		iface.Link = &vpp_interfaces.Interface_Sub{Sub: inv.describeSub(d, expected.GetSub())}
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		if t := inv.gres[d.SwIfIndex]; t != nil {
+			iface.Link = &vpp_interfaces.Interface_Gre{Gre: describeGRE(t, expected.GetGre())}
+		}
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		if t := inv.ipips[d.SwIfIndex]; t != nil {
+			iface.Vrf = t.Tunnel.TableID
+			iface.Link = &vpp_interfaces.Interface_Ipip{Ipip: describeIPIP(t, expected.GetIpip())}
+		}
+	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
+		if t := inv.wgs[d.SwIfIndex]; t != nil {
+			iface.Link = &vpp_interfaces.Interface_Wireguard{Wireguard: describeWireGuard(t, expected.GetWireguard())}
+		}
+	case vpp_interfaces.Interface_MEMIF:
+		if m := inv.memifs[d.SwIfIndex]; m != nil {
+			iface.Link = &vpp_interfaces.Interface_Memif{Memif: inv.describeMemif(m, expected.GetMemif())}
+		}
+	case vpp_interfaces.Interface_BOND_INTERFACE:
+		if b := inv.bonds[d.SwIfIndex]; b != nil {
+			iface.Link = &vpp_interfaces.Interface_Bond{Bond: inv.describeBond(b, expected.GetBond())}
 		}
 	case vpp_interfaces.Interface_DPDK:
 		// A device that was up is not put down.
@@ -334,8 +408,19 @@ func (inv *inventory) vrfOf(i index, expected *vpp_interfaces.Interface) uint32 
 // sameLink compares the type-specific parameters; the found ones are written as the
 // wanted ones where they are the same.
 func sameLink(found, wanted *vpp_interfaces.Interface) bool {
-	return proto.Equal(&vpp_interfaces.Interface{Link: found.GetLink()}, &vpp_interfaces.Interface{Link: wanted.GetLink()}) &&
-		(wanted.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL || found.GetVrf() == wanted.GetVrf())
+	a, b := &vpp_interfaces.Interface{Link: found.GetLink()}, &vpp_interfaces.Interface{Link: wanted.GetLink()}
+	switch wanted.GetType() {
+	case vpp_interfaces.Interface_VXLAN_TUNNEL, vpp_interfaces.Interface_IPIP_TUNNEL:
+		a.Vrf, b.Vrf = found.GetVrf(), wanted.GetVrf()
+	case vpp_interfaces.Interface_BOND_INTERFACE: // members come and go
+		a, b = proto.CloneOf(a), proto.CloneOf(b)
+		for _, iface := range []*vpp_interfaces.Interface{a, b} {
+			if link := iface.GetBond(); link != nil {
+				link.BondedInterfaces = nil
+			}
+		}
+	}
+	return proto.Equal(a, b)
 }
 
 // addrText writes an address as it is written already, if that is the same one.

@@ -19,12 +19,6 @@ func (v interfaces) SetDHCPClient(context.Context, string) error {
 }
 func (v interfaces) UnsetDHCPClient(context.Context, string) error               { return nil }
 func (v interfaces) Leases(context.Context) ([]*vpp_interfaces.DHCPLease, error) { return nil, nil }
-func (v interfaces) AddBondMember(context.Context, string, *vpp_interfaces.BondLink_BondedInterface) error {
-	return vswitch.Unsupported("bonds")
-}
-func (v interfaces) RemoveBondMember(context.Context, string, *vpp_interfaces.BondLink_BondedInterface) error {
-	return nil
-}
 func (v interfaces) SetIP6ND(context.Context, string, *vpp_interfaces.Interface_IP6ND) error {
 	return vswitch.Unsupported("ip6_nd")
 }

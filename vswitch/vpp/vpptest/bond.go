@@ -1,0 +1,212 @@
+package vpptest
+
+import (
+	"path/filepath"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/bond"
+	"go.fd.io/govpp/binapi/ethernet_types"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/memif"
+)
+
+type (
+	bondIf struct {
+		bond.SwBondInterfaceDetails
+		custom bool // its MAC
+	}
+	memifIf struct{ memif.MemifDetails }
+)
+
+// membership is what an interface has as a member of a bond.
+type membership struct {
+	bond          index
+	passive, long bool
+	own           ethernet_types.MacAddress
+}
+
+func init() {
+	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
+		c.ifs.all(func(m *swInterface) {
+			if m.member != nil && (m.member.bond == i || m.SwIfIndex == i) {
+				c.detach(m)
+			}
+		})
+	})
+	on(func(c *call, req *bond.BondCreate2, reply *bond.BondCreate2Reply) api.VPPApiError {
+		reply.SwIfIndex = noIndex
+		if req.Mode < bond.BOND_API_MODE_ROUND_ROBIN || req.Mode > bond.BOND_API_MODE_LACP || req.Lb > bond.BOND_API_LB_ALGO_L23 {
+			return api.INVALID_ARGUMENT
+		}
+		n, ok := c.ifs.instanceOf("BondEthernet", req.ID)
+		if !ok {
+			return api.INSTANCE_IN_USE
+		}
+		mac := req.MacAddress
+		if !req.UseCustomMac {
+			mac = c.ifs.randomMAC()
+		}
+		i := c.addInterface(&swInterface{prefix: "BondEthernet", instance: n, SwInterfaceDetails: interfaces.SwInterfaceDetails{
+			InterfaceName: name("BondEthernet", n), InterfaceDevType: "bond", L2Address: mac, Flags: linkUp,
+		}})
+		d := bond.SwBondInterfaceDetails{SwIfIndex: i.SwIfIndex, ID: n, Mode: req.Mode, Lb: req.Lb, NumaOnly: req.NumaOnly, InterfaceName: i.InterfaceName}
+		switch req.Mode {
+		case bond.BOND_API_MODE_ROUND_ROBIN:
+			d.Lb = bond.BOND_API_LB_ALGO_RR
+		case bond.BOND_API_MODE_BROADCAST:
+			d.Lb = bond.BOND_API_LB_ALGO_BC
+		case bond.BOND_API_MODE_ACTIVE_BACKUP:
+			d.Lb = bond.BOND_API_LB_ALGO_AB
+		}
+		i.kind = bondIf{d, req.UseCustomMac}
+		reply.SwIfIndex = i.SwIfIndex
+		return 0
+	})
+	onInterface(func(r *bond.BondDelete) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, _ *bond.BondDelete, _ *bond.BondDeleteReply) api.VPPApiError {
+			if _, ok := i.kind.(bondIf); !ok {
+				return api.INVALID_SW_IF_INDEX
+			}
+			c.deleteInterface(i)
+			return 0
+		})
+	onInterface(func(r *bond.BondAddMember) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, req *bond.BondAddMember, _ *bond.BondAddMemberReply) api.VPPApiError {
+			at := c.ifs.iface(req.BondSwIfIndex)
+			if at == nil {
+				return api.INVALID_INTERFACE
+			}
+			b, ok := at.kind.(bondIf)
+			_, isBond := i.kind.(bondIf)
+			switch {
+			case !ok, isBond:
+				return api.INVALID_INTERFACE
+			case i.member != nil:
+				return api.VALUE_EXIST
+			}
+			i.member = &membership{bond: req.BondSwIfIndex, passive: req.IsPassive, long: req.IsLongTimeout, own: i.L2Address}
+			if !b.custom && c.members(at.SwIfIndex) == 1 {
+				at.L2Address = i.L2Address
+			}
+			i.L2Address = at.L2Address
+			return 0
+		})
+	onInterface(func(r *bond.BondDetachMember) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, _ *bond.BondDetachMember, _ *bond.BondDetachMemberReply) api.VPPApiError {
+			if i.member == nil {
+				return api.INVALID_INTERFACE
+			}
+			c.detach(i)
+			return 0
+		})
+	onDump(func(c *call, req *bond.SwBondInterfaceDump, send func(*bond.SwBondInterfaceDetails)) {
+		c.ifs.all(func(i *swInterface) {
+			if b, ok := i.kind.(bondIf); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
+				b.Members = c.members(i.SwIfIndex)
+				send(&b.SwBondInterfaceDetails)
+			}
+		})
+	})
+	onDump(func(c *call, req *bond.SwMemberInterfaceDump, send func(*bond.SwMemberInterfaceDetails)) {
+		c.ifs.all(func(i *swInterface) {
+			if m := i.member; m != nil && m.bond == req.SwIfIndex {
+				send(&bond.SwMemberInterfaceDetails{SwIfIndex: i.SwIfIndex, InterfaceName: i.InterfaceName, IsPassive: m.passive, IsLongTimeout: m.long})
+			}
+		})
+	})
+
+	on(func(c *call, req *memif.MemifSocketFilenameAddDelV2, reply *memif.MemifSocketFilenameAddDelV2Reply) api.VPPApiError {
+		reply.SocketID = req.SocketID
+		if req.SocketID == 0 {
+			return api.INVALID_ARGUMENT
+		}
+		if !req.IsAdd {
+			if c.ifs.sockets[req.SocketID] == "" {
+				return api.INVALID_ARGUMENT
+			}
+			if c.memifsOf(req.SocketID, func(memif.MemifDetails) bool { return true }) {
+				return api.UNEXPECTED_INTF_STATE
+			}
+			delete(c.ifs.sockets, req.SocketID)
+			return 0
+		}
+		file := strings.TrimRight(req.SocketFilename, "\x00")
+		if !filepath.IsAbs(file) && !strings.HasPrefix(file, "abstract:") {
+			file = filepath.Join("/run/vpp", file)
+		}
+		if req.SocketID == ^uint32(0) {
+			for reply.SocketID = 1; c.ifs.sockets[reply.SocketID] != ""; reply.SocketID++ {
+			}
+		}
+		if was := c.ifs.sockets[reply.SocketID]; was != "" && was != file {
+			return api.ENTRY_ALREADY_EXISTS
+		}
+		c.ifs.sockets[reply.SocketID] = file
+		return 0
+	})
+	onDump(func(c *call, _ *memif.MemifSocketFilenameDump, send func(*memif.MemifSocketFilenameDetails)) {
+		for id, file := range c.ifs.sockets {
+			send(&memif.MemifSocketFilenameDetails{SocketID: id, SocketFilename: file})
+		}
+	})
+	on(func(c *call, req *memif.MemifCreateV2, reply *memif.MemifCreateV2Reply) api.VPPApiError {
+		reply.SwIfIndex = noIndex
+		conflict := c.memifsOf(req.SocketID, func(d memif.MemifDetails) bool { return d.Role != req.Role || d.ID == req.ID })
+		switch {
+		case req.RingSize&(req.RingSize-1) != 0, c.ifs.sockets[req.SocketID] == "":
+			return api.INVALID_ARGUMENT
+		case conflict:
+			return api.SUBIF_ALREADY_EXISTS
+		}
+		mac := req.HwAddr
+		if (mac == ethernet_types.MacAddress{}) && req.Mode == memif.MEMIF_MODE_API_ETHERNET {
+			mac = c.ifs.randomMAC()
+		}
+		i := c.addInterface(&swInterface{prefix: name("memif", req.SocketID) + "/", instance: req.ID, SwInterfaceDetails: interfaces.SwInterfaceDetails{
+			InterfaceName: name(name("memif", req.SocketID)+"/", req.ID), InterfaceDevType: "memif", L2Address: mac,
+		}})
+		// Sizes are those of a connection, which there is none of.
+		i.kind = memifIf{memif.MemifDetails{
+			SwIfIndex: i.SwIfIndex, HwAddr: mac, ID: req.ID, Role: req.Role, Mode: req.Mode, SocketID: req.SocketID, RingSize: 1, IfName: i.InterfaceName,
+		}}
+		reply.SwIfIndex = i.SwIfIndex
+		return 0
+	})
+	onInterface(func(r *memif.MemifDelete) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, _ *memif.MemifDelete, _ *memif.MemifDeleteReply) api.VPPApiError {
+			if _, ok := i.kind.(memifIf); !ok {
+				return api.INVALID_SW_IF_INDEX
+			}
+			c.deleteInterface(i)
+			return 0
+		})
+	onDump(func(c *call, _ *memif.MemifDump, send func(*memif.MemifDetails)) {
+		c.ifs.all(func(i *swInterface) {
+			if m, ok := i.kind.(memifIf); ok {
+				send(&m.MemifDetails)
+			}
+		})
+	})
+}
+
+// members counts those of a bond.
+func (c *call) members(b index) (n uint32) {
+	c.ifs.all(func(i *swInterface) {
+		if i.member != nil && i.member.bond == b {
+			n++
+		}
+	})
+	return n
+}
+
+func (c *call) detach(i *swInterface) { i.L2Address, i.member = i.member.own, nil }
+
+// memifsOf tells if any memif of the socket is like that.
+func (c *call) memifsOf(socket uint32, like func(memif.MemifDetails) bool) (found bool) {
+	c.ifs.all(func(i *swInterface) {
+		m, ok := i.kind.(memifIf)
+		found = found || ok && m.SocketID == socket && like(m.MemifDetails)
+	})
+	return found
+}
