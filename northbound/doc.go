@@ -6,6 +6,7 @@
 //	agentctl       ──configurator.Configurator… ───┴─> contivgrpc.Apply ──────┘
 //	               ──generic.MetaService ─────────────> models
 //	               <─Get, Notify, Dump, Subscribe ────── event loop, KVScheduler
+//	               <─Notify, StatsPollerService ──────── states of interfaces (ifstate)
 //
 // rpc.StatusService tells the states of all values, and their changes, to clients of
 // both kinds. Ligato's services behave as those of the vpp-agent, with these differences: changes

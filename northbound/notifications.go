@@ -56,7 +56,7 @@ func (n *notifications) from(number uint32) (batch []*configurator.NotifyRespons
 	return batch, n.changed
 }
 
-// Run collects notifications until ctx ends, and so do the streams of Notify and
+// Run collects notifications of Linux interfaces until ctx ends, and so do the streams of Notify and
 // Subscribe. It is called once.
 func (l *Ligato) Run(ctx context.Context) error {
 	defer close(l.ended)
@@ -80,39 +80,24 @@ func (l *Ligato) Run(ctx context.Context) error {
 	}
 }
 
-// notification is what a change of a value says of an interface, nil for others.
+// notification is what a change of a value says of a Linux interface, nil for others.
 func (l *Ligato) notification(ctx context.Context, st *pb.ValueStatus) *configurator.Notification {
 	key := st.GetKey()
-	isLinux := models.LinuxInterface.Matches(key)
-	if !isLinux && !models.VPPInterface.Matches(key) {
+	if !models.LinuxInterface.Matches(key) {
 		return nil
 	}
 	var value proto.Message
 	if values, err := l.Scheduler.Dump(ctx, kvscheduler.NBView, kvscheduler.DumpFilter{KeyPrefix: key}); err == nil && len(values) > 0 && values[0].Key == key {
 		value = values[0].Value
 	}
-	if isLinux {
-		return linuxNotification(key, value, st)
-	}
-	return l.vppNotification(key, value, st)
+	return linuxNotification(key, value, st)
 }
 
-func (l *Ligato) vppNotification(key string, value proto.Message, st *pb.ValueStatus) *configurator.Notification {
-	id, _ := idOf(key)
-	iface, _ := value.(*vpp_interfaces.Interface)
-	state := &vpp_interfaces.InterfaceState{
-		Name: id.GetName(), Type: iface.GetType(), Mtu: iface.GetMtu(), PhysAddress: iface.GetPhysAddress(), LastChange: time.Now().Unix(),
-		AdminStatus: vpp_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), true, st)),
-		OperStatus:  vpp_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), false, st)),
-	}
-	if l.Device != nil {
-		if name, mac, ok := l.Device(id.GetName()); ok {
-			state.InternalName, state.PhysAddress = name, mac
-		}
-	}
-	return &configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{
+// InterfaceChanged tells clients of Notify the state of an interface of the vswitch.
+func (l *Ligato) InterfaceChanged(state *vpp_interfaces.InterfaceState) {
+	l.notifications.add(&configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{
 		Interface: &vpp_interfaces.InterfaceNotification{Type: vpp_interfaces.InterfaceNotification_UPDOWN, State: state},
-	}}}
+	}}})
 }
 
 func linuxNotification(key string, value proto.Message, st *pb.ValueStatus) *configurator.Notification {
@@ -121,24 +106,23 @@ func linuxNotification(key string, value proto.Message, st *pb.ValueStatus) *con
 	state := &linux_interfaces.InterfaceState{
 		Name: id.GetName(), InternalName: iface.GetHostIfName(), Type: iface.GetType(), Mtu: iface.GetMtu(),
 		PhysAddress: iface.GetPhysAddress(), LastChange: time.Now().Unix(),
-		AdminStatus: linux_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), true, st)),
-		OperStatus:  linux_interfaces.InterfaceState_Status(statusOf(iface.GetEnabled(), false, st)),
+		AdminStatus: statusOf(iface.GetEnabled(), true, st), OperStatus: statusOf(iface.GetEnabled(), false, st),
 	}
 	return &configurator.Notification{Notification: &configurator.Notification_LinuxNotification{LinuxNotification: &linux.Notification{
 		Interface: &linux_interfaces.InterfaceNotification{Type: linux_interfaces.InterfaceNotification_UPDOWN, State: state},
 	}}}
 }
 
-// statusOf returns the number of a status, which is the same in both messages. The
-// administrative one is what was requested, the operational one what came of it.
-func statusOf(enabled, administrative bool, st *pb.ValueStatus) int32 {
+// statusOf returns a status. The administrative one is what was requested, the
+// operational one what came of it.
+func statusOf(enabled, administrative bool, st *pb.ValueStatus) linux_interfaces.InterfaceState_Status {
 	switch {
 	case st.GetState() == pb.ValueState_REMOVED:
-		return int32(vpp_interfaces.InterfaceState_DELETED)
+		return linux_interfaces.InterfaceState_DELETED
 	case enabled && (administrative || st.GetState() == pb.ValueState_CONFIGURED):
-		return int32(vpp_interfaces.InterfaceState_UP)
+		return linux_interfaces.InterfaceState_UP
 	}
-	return int32(vpp_interfaces.InterfaceState_DOWN)
+	return linux_interfaces.InterfaceState_DOWN
 }
 
 // passes tells if a notification agrees with one of the filters in all fields that the

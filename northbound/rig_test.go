@@ -38,6 +38,10 @@ type rig struct {
 	meta      generic.MetaServiceClient
 	config    configurator.ConfiguratorServiceClient
 	status    rpc.StatusServiceClient
+	stats     configurator.StatsPollerServiceClient
+	// states are what the vswitch tells of its interfaces; report changes one.
+	states []*vpp_interfaces.InterfaceState
+	report func(name string, status vpp_interfaces.InterfaceState_Status)
 	// stop ends Run.
 	stop func()
 }
@@ -107,7 +111,11 @@ func newRig(t *testing.T) *rig {
 	service := contivgrpc.NewService(source, loop, r.scheduler, plugintest.Logger())
 	ligato := northbound.NewLigato(northbound.Options{
 		Clients: service, Items: source.Items, External: loop.ExternalValues, Scheduler: r.scheduler, Log: plugintest.Logger(),
+		States: func(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return r.states, nil },
 	})
+	r.report = func(name string, status vpp_interfaces.InterfaceState_Status) {
+		ligato.InterfaceChanged(&vpp_interfaces.InterfaceState{Name: name, AdminStatus: status, OperStatus: status})
+	}
 	server := northbound.NewServer(nil, plugintest.Logger())
 	ligato.Register(server)
 	running, stop := context.WithCancel(context.Background())
@@ -132,6 +140,7 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	r.manager, r.meta, r.config = generic.NewManagerServiceClient(conn), generic.NewMetaServiceClient(conn), configurator.NewConfiguratorServiceClient(conn)
+	r.stats = configurator.NewStatsPollerServiceClient(conn)
 	r.status = rpc.NewStatusServiceClient(conn)
 	return r
 }

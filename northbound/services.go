@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/api/ligato/configurator"
 	"github.com/contiv/contiv/api/ligato/generic"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/plugins/contivgrpc"
@@ -30,8 +31,8 @@ type Options struct {
 	// External are the values of all external sources, merged.
 	External  func() controller.ExternalConfig
 	Scheduler *kvscheduler.Scheduler
-	// Device tells name and hardware address of the device behind a logical name.
-	Device func(logical string) (name, mac string, ok bool)
+	// States reads the states of the interfaces of the vswitch, with counters.
+	States func(context.Context) ([]*vpp_interfaces.InterfaceState, error)
 	Log    *slog.Logger
 }
 
@@ -58,6 +59,7 @@ func (l *Ligato) Register(server grpc.ServiceRegistrar) {
 	generic.RegisterManagerServiceServer(server, &manager{Ligato: l})
 	generic.RegisterMetaServiceServer(server, &meta{})
 	configurator.RegisterConfiguratorServiceServer(server, &configService{Ligato: l})
+	configurator.RegisterStatsPollerServiceServer(server, &statsPoller{Ligato: l})
 }
 
 // newChange begins the change that a call requests.

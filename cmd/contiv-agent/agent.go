@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -167,6 +168,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
 	clients.handle(mux)
+	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
+	mux.Handle(ifstate.URL, states.Handler())
 	sb.handle(mux)
 	handleHealth(mux, loop.Alive, ready, watcher.Connected, contivConf.NodeConfigError, registry)
 
@@ -189,7 +192,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return cniServer.Serve(cniListener) })
-	clients.serve(serve, group, loop, sb, log)
+	clients.serve(serve, group, loop, sb, states, log)
 	group.Go(func() error { return fatal(serve, loop) })
 	log.Info("Agent started", "version", version.Version, "etcd", etcdConfig.Endpoints, "sockets", o.runDir)
 	<-serve.Done()

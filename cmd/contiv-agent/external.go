@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dirwatch"
 	"github.com/contiv/contiv/northbound"
+	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/store/bolt"
@@ -73,18 +74,20 @@ func (g *external) handle(mux *http.ServeMux) {
 
 // serve serves clients until the server is stopped, and follows the directory until ctx
 // ends. What it tells clients of interfaces and states ends with ctx, too.
-func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, log *slog.Logger) {
+func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, states *ifstate.Keeper, log *slog.Logger) {
 	service := contivgrpc.NewService(g.source, loop, sb.scheduler, log)
 	service.Register(g.server)
 	ligato := northbound.NewLigato(northbound.Options{
 		Clients: service, Items: g.source.Items, External: loop.ExternalValues,
-		Scheduler: sb.scheduler, Device: sb.Device, Log: log,
+		Scheduler: sb.scheduler, States: sb.vs.States().List, Log: log,
 	})
+	states.Observe(ligato.InterfaceChanged)
 	ligato.Register(g.server)
 	northbound.NewStatusService(sb.scheduler, ctx.Done()).Register(g.server)
 	listeners := g.listeners
 	g.listeners = nil
 	group.Go(func() error { return ligato.Run(ctx) })
+	group.Go(func() error { states.Run(ctx); return nil })
 	group.Go(func() error { return g.server.Serve(listeners...) })
 	if g.directory != nil {
 		group.Go(func() error { g.directory.Run(ctx, loop); return nil })

@@ -11,8 +11,10 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +68,8 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		mux.Handle(feedback.URL, db.publisher.Handler())
 	}
 	clients.handle(mux)
+	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, db.remote, controllerConfig, log)
+	mux.Handle(ifstate.URL, states.Handler())
 	sb.handle(mux)
 	handleHealth(mux, loop.Alive, func() error { return cmp.Or(sb.Connected(), loop.Ready()) }, db.connected, func() error { return nil }, registry)
 
@@ -74,7 +78,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group, serve := errgroup.WithContext(serve)
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	clients.serve(serve, group, loop, sb, log)
+	clients.serve(serve, group, loop, sb, states, log)
 	group.Go(func() error { return fatal(serve, loop) })
 	group.Go(func() error {
 		if err := sb.await(serve); err != nil {
@@ -103,6 +107,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 // database is the etcd of an agent without Kubernetes, which may have none.
 type database struct {
 	endpoints []string
+	remote    store.Broker        // nil: no etcd
 	watcher   *dbwatcher.Watcher  // nil: no etcd
 	publisher *feedback.Publisher // nil: no etcd
 	loop      *controller.Controller
@@ -126,7 +131,7 @@ func openDatabase(o options, config controller.Config, loop *controller.Controll
 	if err != nil {
 		return nil, errors.Join(err, remote.Close())
 	}
-	d.endpoints, d.closers = etcdConfig.Endpoints, []interface{ Close() error }{remote, mirror}
+	d.endpoints, d.remote, d.closers = etcdConfig.Endpoints, remote, []interface{ Close() error }{remote, mirror}
 	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
 	loop.ObserveExternal(d.publisher.GivenOutside)
 	d.watcher = dbwatcher.New(dbwatcher.Options{

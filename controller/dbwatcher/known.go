@@ -80,7 +80,8 @@ func (k *known) item(fullKey string) (i item, ok bool) {
 		return item{key, &resource}, ok
 	}
 	key, isNode := strings.CutPrefix(fullKey, k.nodePrefix)
-	if !isNode || strings.HasPrefix(key, models.StatusPrefix) || strings.HasPrefix(key, models.ResyncPrefix) || strings.HasPrefix(key, "check/") {
+	if !isNode || strings.HasPrefix(key, models.StatusPrefix) || strings.HasPrefix(key, models.InterfaceStatePrefix) ||
+		strings.HasPrefix(key, models.ResyncPrefix) || strings.HasPrefix(key, "check/") {
 		return item{}, false
 	}
 	return item{key: key}, true

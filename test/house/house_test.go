@@ -42,7 +42,7 @@ var rooms = map[string][]string{
 	"linux":               {"api", "models", "kvscheduler", "netalloc"},
 	"controller":          {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":             {"dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
-	"northbound":          {"store", "listener", "api", "models", "controller", "kvscheduler", "plugins"},
+	"northbound":          {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"ksr":                 {"dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
 	"cni":                 {"listener", "api"},
 	"client":              {"api", "models", "store", "etcdserver"},

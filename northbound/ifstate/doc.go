@@ -1,0 +1,17 @@
+// Package ifstate knows the states of the interfaces of the vswitch, and tells them:
+//
+//	vswitch ──Changed──> Keeper ──┬──> observers (Notify of ligato's configurator)
+//	        <──Read─────          ├──> etcd: <node>/vpp/status/v2/interface/<name>
+//	                              └──> REST: GET /contiv/v1/interfaces
+//
+// The vswitch reports changes; every PollPeriod, all states are read as well, so that
+// what was there before is known, and what got lost is found.
+//
+// Promises:
+//
+//   - The last state of an interface always arrives in etcd; states between may be left
+//     out. Counters are those of the time of the change: they alone are no change.
+//   - What etcd holds of interfaces that are not there, also of a former run, is
+//     removed, but not before the agent knows what there is.
+//   - Nobody waits for etcd: what cannot be written now is written later.
+package ifstate

@@ -1,0 +1,154 @@
+package ifstate
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+const (
+	// maxBatch is how many states are written in one transaction of etcd.
+	maxBatch = 100
+	// gather is the time between two transactions: changes that follow each other
+	// faster become one.
+	gather = 100 * time.Millisecond
+	// firstRetry is the delay before the second attempt; it doubles up to lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// publish is the goroutine that writes to etcd.
+func (k *Keeper) publish(ctx context.Context) {
+	w := &writer{Keeper: k, prefix: models.NodePrefix(k.Node) + models.InterfaceStatePrefix, limiter: rate.NewLimiter(rate.Limit(k.Rate), max(maxBatch, k.Rate))}
+	delay, failing := firstRetry, false
+	for {
+		select {
+		case <-k.news:
+		case <-ctx.Done():
+			return
+		}
+		for {
+			more, err := w.flush(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if err == nil && failing {
+				k.Log.Info("States of interfaces are published in etcd again")
+				delay, failing = firstRetry, false
+			}
+			if err == nil && !more {
+				break
+			}
+			if err == nil {
+				continue
+			}
+			if !failing {
+				k.Log.Warn("States of interfaces cannot be published in etcd now", "error", err)
+			}
+			failing, w.swept, w.cleaned = true, false, false // some may have been written
+			if !pause(ctx, delay) {
+				return
+			}
+			delay = min(2*delay, lastRetry)
+		}
+		if !pause(ctx, gather) {
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// writer belongs to the goroutine of publish.
+type writer struct {
+	*Keeper
+	prefix  string
+	limiter *rate.Limiter
+	// swept: all states are queued since the last failure; cleaned: so is what etcd
+	// holds of other interfaces.
+	swept, cleaned bool
+}
+
+// flush writes one batch, and tells if there is more.
+func (w *writer) flush(ctx context.Context) (more bool, err error) {
+	w.mu.Lock()
+	complete := w.complete
+	w.mu.Unlock()
+	if !w.swept || complete && !w.cleaned {
+		if err := w.sweep(ctx, complete); err != nil {
+			return true, err
+		}
+	}
+	names, changes := w.take()
+	if len(changes) == 0 {
+		return false, nil
+	}
+	if err := w.limiter.WaitN(ctx, len(changes)); err != nil {
+		return false, err
+	}
+	err = store.Apply(ctx, w.Store, changes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		for _, name := range names {
+			w.dirty[name] = true
+		}
+	}
+	return len(w.dirty) > 0, err
+}
+
+// sweep queues all interfaces, and, if all are known, what etcd holds of others.
+func (w *writer) sweep(ctx context.Context, complete bool) error {
+	kvs, _, err := w.Store.List(ctx, w.prefix)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kv := range kvs {
+		if complete {
+			w.dirty[strings.TrimPrefix(kv.Key, w.prefix)] = true
+		}
+	}
+	for name := range w.states {
+		w.dirty[name] = true
+	}
+	w.swept, w.cleaned = true, complete
+	return nil
+}
+
+// take returns the next batch of changes, and the names that they are about.
+func (w *writer) take() (names []string, changes []store.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names = slices.Sorted(maps.Keys(w.dirty))
+	names = names[:min(len(names), maxBatch)]
+	for _, name := range names {
+		delete(w.dirty, name)
+		change := store.Change{KV: store.KV{Key: w.prefix + name}, Deleted: true}
+		if state := w.states[name]; state != nil {
+			data, err := protojson.Marshal(state)
+			if err != nil {
+				w.Log.Error("State of an interface cannot be encoded", "interface", name, "error", err)
+				continue
+			}
+			change.Value, change.Deleted = data, false
+		}
+		changes = append(changes, change)
+	}
+	return names, changes
+}

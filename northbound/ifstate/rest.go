@@ -1,0 +1,43 @@
+package ifstate
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/contiv/contiv/rest"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// URL is where Handler serves.
+const URL = "/contiv/v1/interfaces"
+
+// Report is the answer: an InterfaceState of ligato's API for each interface, sorted by
+// name, as protojson.
+type Report struct {
+	Interfaces []json.RawMessage `json:"interfaces"`
+}
+
+// Handler serves GET /contiv/v1/interfaces: states as they are now, with counters.
+func (k *Keeper) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		if err := k.poll(r.Context()); err != nil {
+			rest.Error(w, http.StatusInternalServerError, err)
+			return
+		}
+		report := Report{Interfaces: []json.RawMessage{}}
+		for _, s := range k.States() {
+			data, err := protojson.Marshal(s)
+			if err != nil {
+				rest.Error(w, http.StatusInternalServerError, err)
+				return
+			}
+			report.Interfaces = append(report.Interfaces, data)
+		}
+		rest.JSON(w, report)
+	})
+}
