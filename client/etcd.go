@@ -232,7 +232,11 @@ func (e *etcdTransport) watch(ctx context.Context, selected selection, follow bo
 // decodeStatus reads a status; one that is none says so.
 func decodeStatus(key string, data []byte) *Status {
 	s := &Status{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, s); err != nil {
+	err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, s)
+	if is := keyOf(s); err == nil && is != key {
+		err = fmt.Errorf("it is about %q", is)
+	}
+	if err != nil {
 		return &Status{Value: &pb.ValueStatus{Key: key, Error: fmt.Sprintf("the status in etcd is not understood: %v", err)}}
 	}
 	return s

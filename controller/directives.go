@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -131,6 +132,9 @@ func removeItems(m protoreflect.Message, path, item string) error {
 // matcher returns a predicate for the items of a list. The JSON of the item is
 // read as that of a list of one, in a message that has nothing else.
 func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect.Value) bool, error) {
+	if item != "" && !json.Valid([]byte(item)) {
+		return nil, errors.New(`it is no JSON: texts have quotes, as in "10.0.0.1/24"`)
+	}
 	holder := dynamicpb.NewMessage(field.ContainingMessage())
 	err := protojson.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, field.Name(), item), holder)
 	if err != nil {

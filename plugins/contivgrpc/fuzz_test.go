@@ -47,3 +47,21 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// Whatever is in the file is refused, or a value that belongs to its key.
+func FuzzStored(f *testing.F) {
+	const key = "config/vpp/v2/interfaces/a"
+	data, err := encodeStored(Item{Value: &vpp_interfaces.Interface{Name: "a"}, Labels: map[string]string{"x": "y"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(storeKey("router", key), data)
+	f.Add(storeKey("", key), data[:len(data)/2])
+	f.Add("client/", []byte("\xff"))
+	f.Fuzz(func(t *testing.T, stored string, data []byte) {
+		client, key, item, err := decodeStored(store.KV{Key: stored, Value: data})
+		if err == nil && (models.Key(item.Value) != key || storeKey(client, key) != stored) {
+			t.Errorf("%q is read as %q of %q: %v", stored, key, client, item.Value)
+		}
+	})
+}
