@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
@@ -27,6 +28,8 @@ import (
 type fixture struct {
 	nodes nodesync.NodesReport
 	pods  ipnet.PodsReport
+	// interfaces are InterfaceStates, as JSON.
+	interfaces []json.RawMessage
 	// ipam is nil for a node without an address.
 	ipam *ipnet.IPAMReport
 	// notReady is why the agent is not ready, database why it has no etcd.
@@ -78,6 +81,12 @@ var fixtures = map[string]*fixture{
 			{ID: 2, Name: "node2", VPPIPs: []string{}, MgmtIPs: []string{"192.168.16.2"}},
 			{Name: "node3", VPPIPs: []string{}, MgmtIPs: []string{}},
 		}},
+		interfaces: []json.RawMessage{
+			[]byte(`{"name":"GigabitEthernet0/8/0","type":"DPDK","internalName":"GigabitEthernet0/8/0","adminStatus":"UP","operStatus":"DOWN","mtu":9000,"lastChange":"1767225600"}`),
+			[]byte(`{"name":"tap1","type":"TAP","internalName":"c-tap1","ifIndex":7,"adminStatus":"UP","operStatus":"UP","lastChange":"1767225661",` +
+				`"physAddress":"02:fe:00:00:00:01","speed":"10000000000","mtu":1450,"statistics":{"inPackets":"12","outPackets":"34","dropPackets":"5"}}`),
+			[]byte(`{"name":"tap2","type":"TAP","adminStatus":"DOWN","operStatus":"DOWN","mtu":1450,"speed":"100000000","later":1}`),
+		},
 		pods: ipnet.PodsReport{Node: "node1", Pods: []ipnet.PodReport{
 			{Name: "web", Namespace: "default", ContainerID: container, IPs: []string{"10.1.1.2/32", "fd00::2/128"}, MTU: 1450, VPPInterface: "vpp-tap-" + container},
 			{Name: "db", Namespace: "prod", ContainerID: "short", IPs: []string{"10.1.1.3/32"}, MTU: 1450, VPPInterface: "vpp-tap-short"},
@@ -212,6 +221,8 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rest.JSON(w, f.nodes)
 	case ipnet.PodsURL:
 		rest.JSON(w, f.pods)
+	case ifstate.URL:
+		rest.JSON(w, ifstate.Report{Interfaces: f.interfaces})
 	case ipnet.IPAMURL:
 		if f.ipam == nil {
 			rest.Error(w, http.StatusInternalServerError, errors.New("this node has no IP address yet"))

@@ -47,7 +47,7 @@ var rooms = map[string][]string{
 	"cni":                 {"listener", "api"},
 	"client":              {"api", "models", "store", "etcdserver"},
 	"client/clienttest":   {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
-	"ctl":                 {"client", "listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
+	"ctl":                 {"client", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
 	"hack":                {},
 	"cmd":                 {"*"},
 	"test":                {"*"},
