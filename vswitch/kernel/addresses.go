@@ -53,7 +53,7 @@ func (v *VSwitch) addOwnAddress(iface string, index int, addr netip.Prefix) erro
 	if vrf == 0 {
 		return nil
 	}
-	return errors.Join(v.settleAddresses(index, a.family()), v.confineNew(a))
+	return errors.Join(v.confineNew(a), v.settleAddresses(index, a.family()))
 }
 
 // isAssigned tells if we have assigned the address.

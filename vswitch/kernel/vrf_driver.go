@@ -1,8 +1,10 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -50,7 +52,7 @@ func (v *VSwitch) usesVRFs() bool {
 }
 
 // readVRFs returns the state, and all rules of the IP version.
-func (v *VSwitch) readVRFs(family int) (*vrfState, []rule, error) {
+func (v *VSwitch) readVRFs(family int) (*vrfState, ruleSet, error) {
 	rules, err := v.raw.rules(family)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return newVRFState(family), nil, nil // no policy routing, or no IPv6
@@ -59,7 +61,33 @@ func (v *VSwitch) readVRFs(family int) (*vrfState, []rule, error) {
 		return nil, nil, fmt.Errorf("reading policy rules: %w", err)
 	}
 	ours := slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return !r.isVRFRule() })
-	return parseVRFs(family, ours), rules, nil
+	return parseVRFs(family, ours), newRuleSet(rules), nil
+}
+
+// ruleSet is what rules there are.
+type ruleSet map[rule]bool
+
+func newRuleSet(rules []rule) ruleSet {
+	set := make(ruleSet, len(rules))
+	for _, r := range rules {
+		set[r] = true
+	}
+	return set
+}
+
+// missing returns the wanted rules that are not there.
+func (have ruleSet) missing(want []rule) []rule {
+	return slices.DeleteFunc(slices.Clone(want), func(r rule) bool { return have[r] })
+}
+
+// localFirst tells if addresses of VRF 0 are looked for before VRFs have their turn.
+func (have ruleSet) localFirst() bool {
+	for r := range have {
+		if r.isLocal() && r.pref <= prefIsolated {
+			return true
+		}
+	}
+	return false
 }
 
 // editVRFs changes the rules of one IP version. edit may refuse.
@@ -74,7 +102,7 @@ func (v *VSwitch) editVRFsLocked(family int, edit func(*vrfState) error) error {
 	if err != nil {
 		return err
 	}
-	v.vrf.lost = append(v.vrf.lost, missing(v.vrf.last[family].render(), have)...)
+	v.vrf.lost = append(v.vrf.lost, have.missing(v.vrf.last[family].render())...)
 	if err := edit(s); err != nil {
 		return err
 	}
@@ -90,14 +118,11 @@ func (v *VSwitch) editVRFsLocked(family int, edit func(*vrfState) error) error {
 
 // writeRules adds what is missing, that which leads to others last, and then deletes
 // what is too much, that which leads to others first.
-func (v *VSwitch) writeRules(family int, want, have []rule) error {
+func (v *VSwitch) writeRules(family int, want []rule, have ruleSet) error {
 	if err := checkLocal(want, have); err != nil {
 		return err
 	}
-	for _, r := range want {
-		if slices.Contains(have, r) {
-			continue
-		}
+	for _, r := range have.missing(want) {
 		if err := v.raw.addRule(r); err != nil && !exists(err) {
 			return fmt.Errorf("adding policy rule %d: %w", r.pref, err)
 		}
@@ -105,11 +130,14 @@ func (v *VSwitch) writeRules(family int, want, have []rule) error {
 	if err := v.moveLocal(family, len(want) > 0, have); err != nil {
 		return err
 	}
-	for _, r := range have {
-		if r.isVRFRule() && !slices.Contains(want, r) {
-			if err := ignoreGone(v.raw.delRule(r)); err != nil {
-				return fmt.Errorf("deleting policy rule %d: %w", r.pref, err)
-			}
+	wanted := newRuleSet(want)
+	tooMany := slices.SortedFunc(maps.Keys(have), func(a, b rule) int { return cmp.Compare(a.pref, b.pref) })
+	for _, r := range tooMany {
+		if !r.isVRFRule() || wanted[r] {
+			continue
+		}
+		if err := ignoreGone(v.raw.delRule(r)); err != nil {
+			return fmt.Errorf("deleting policy rule %d: %w", r.pref, err)
 		}
 	}
 	return nil
@@ -121,11 +149,11 @@ func (v *VSwitch) writeRules(family int, want, have []rule) error {
 
 // checkLocal refuses to go on if somebody else has already moved it to where it is in
 // the way.
-func checkLocal(want, have []rule) error {
+func checkLocal(want []rule, have ruleSet) error {
 	if len(want) == 0 {
 		return nil
 	}
-	for _, r := range have {
+	for r := range have {
 		if r.isLocal() && r.pref != 0 && r.pref <= prefIsolated {
 			return fmt.Errorf("the policy rule %d leads to the table local before VRFs have their turn: move it behind %d", r.pref, prefIsolated)
 		}
@@ -134,10 +162,10 @@ func checkLocal(want, have []rule) error {
 }
 
 // moveLocal removes the first rule, or brings it back.
-func (v *VSwitch) moveLocal(family int, away bool, have []rule) error {
+func (v *VSwitch) moveLocal(family int, away bool, have ruleSet) error {
 	first := rule{family: family, action: ruleLookup, table: unix.RT_TABLE_LOCAL, proto: unix.RTPROT_KERNEL}
 	there, ours, others := false, false, false
-	for _, r := range have {
+	for r := range have {
 		switch {
 		case !r.isLocal():
 		case r.pref == 0:

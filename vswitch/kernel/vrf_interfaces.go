@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"time"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// protoVRF marks the routes that addresses have in the table of their VRF. For those
-// in VRF 0 the kernel makes them.
-const protoVRF = 125
 
 // SetVRF leads what the device receives to the table of the VRF.
 func (v interfaces) SetVRF(_ context.Context, iface string, vrf uint32, versions vswitch.IPVersions) error {
@@ -277,9 +270,9 @@ func (v *VSwitch) settleAddresses(index, family int) error {
 	if err != nil {
 		return err
 	}
-	have, err := v.placedRoutes(index, family)
+	have, err := v.raw.placed(family, index, 0, protoVRF)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the routes of addresses in VRFs: %w", err)
 	}
 	addrs, err := v.raw.addresses(index)
 	if err != nil {
@@ -297,18 +290,19 @@ func (v *VSwitch) settleAddresses(index, family int) error {
 			wanted = append(wanted, routesOfAddress(index, a.prefix, vrf)...)
 		}
 	}
-	for r, route := range have {
-		if !slices.Contains(wanted, r) {
-			if err := ignoreGone(v.nl.RouteDel(&route)); err != nil {
-				return fmt.Errorf("deleting the route to %s from the table of the VRF: %w", r.dst, err)
-			}
+	for _, r := range have {
+		if slices.Contains(wanted, r) {
+			continue
+		}
+		if err := ignoreGone(v.raw.delPlaced(r)); err != nil {
+			return fmt.Errorf("deleting the route to %s from the table of the VRF: %w", r.dst, err)
 		}
 	}
 	for _, r := range wanted {
-		if _, ok := have[r]; ok {
+		if slices.Contains(have, r) {
 			continue
 		}
-		err := v.nl.RouteAppend(r.route())
+		err := v.raw.addPlaced(r)
 		if err != nil && !exists(err) && !errors.Is(err, unix.ENETDOWN) { // made when the device is enabled
 			return fmt.Errorf("adding the route to %s to the table of VRF %d: %w", r.dst, vrf, err)
 		}
@@ -347,130 +341,43 @@ func withoutRoute(vrf uint32) uint32 {
 	return unix.IFA_F_NOPREFIXROUTE
 }
 
-// placedRoute is a route that an address has in the table of its VRF.
-type placedRoute struct {
-	index int
-	table uint32
-	typ   int // RTN_…
-	dst   netip.Prefix
-	src   netip.Addr // of IPv4
-}
-
-// routesOfAddress are the ones that the kernel makes in VRF 0.
-func routesOfAddress(index int, addr netip.Prefix, vrf uint32) []placedRoute {
-	table, ip := tableOf(vrf), addr.Addr()
-	list := []placedRoute{{index: index, table: table, typ: unix.RTN_LOCAL, dst: hostPrefix(ip)}}
-	if addr.Bits() < ip.BitLen() {
-		connected := placedRoute{index: index, table: table, typ: unix.RTN_UNICAST, dst: addr.Masked()}
-		if ip.Is4() {
-			connected.src = ip
-		}
-		list = append(list, connected)
-	}
-	if ip.Is4() && addr.Bits() < 31 {
-		list = append(list, placedRoute{index: index, table: table, typ: unix.RTN_BROADCAST, dst: hostPrefix(lastOf(addr)), src: ip})
-	}
-	return list
-}
-
-// lastOf returns the last address of an IPv4 network.
-func lastOf(network netip.Prefix) netip.Addr {
-	last := network.Masked().Addr().As4()
-	for i, b := range net.CIDRMask(network.Bits(), 32) {
-		last[i] |= ^b
-	}
-	return netip.AddrFrom4(last)
-}
-
-func (r placedRoute) route() *netlink.Route {
-	route := &netlink.Route{
-		Family: family(r.dst.Addr()), Table: int(r.table), Protocol: protoVRF, Type: r.typ, LinkIndex: r.index, Dst: ipNet(r.dst),
-	}
-	if r.dst.Addr().Is4() {
-		route.Scope = netlink.SCOPE_LINK
-		if r.typ == unix.RTN_LOCAL {
-			route.Scope = netlink.SCOPE_HOST
-		}
-		if r.src.IsValid() {
-			route.Src = r.src.AsSlice()
-		}
-	} else if r.typ == unix.RTN_UNICAST {
-		route.Priority = 256 // as the kernel has it
-	}
-	return route
-}
-
-// placedRoutes returns the routes of addresses in tables of VRFs; of all devices with
-// index 0.
-func (v *VSwitch) placedRoutes(index, family int) (map[placedRoute]netlink.Route, error) {
-	mask := uint64(netlink.RT_FILTER_PROTOCOL | netlink.RT_FILTER_TABLE)
-	if index != 0 {
-		mask |= netlink.RT_FILTER_OIF
-	}
-	found, err := dump(func() ([]netlink.Route, error) {
-		return v.nl.RouteListFiltered(family, &netlink.Route{Protocol: protoVRF, LinkIndex: index}, mask)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the routes of addresses in VRFs: %w", err)
-	}
-	list := map[placedRoute]netlink.Route{}
-	for _, r := range found {
-		placed := placedRoute{index: r.LinkIndex, table: uint32(r.Table), typ: r.Type, dst: destination(&r)}
-		if r.Src != nil {
-			placed.src = addrOf(r.Src)
-		}
-		list[placed] = r
-	}
-	return list, nil
-}
-
 // confine removes what the kernel adds to the table local for our addresses of a
 // device in a VRF: they are none of VRF 0.
-func (v *VSwitch) confine(index, family int) (removed []netip.Addr, err error) {
+func (v *VSwitch) confine(index, family int) (removed []placedRoute, err error) {
 	addrs, err := v.raw.addresses(index)
 	if err != nil {
 		return nil, err
 	}
-	found, err := dump(func() ([]netlink.Route, error) {
-		return v.nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_LOCAL, LinkIndex: index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
-	})
+	addrs = slices.DeleteFunc(addrs, func(a address) bool { return a.proto != protoOurs && a.proto != protoBorrowed })
+	found, err := v.raw.placed(family, index, unix.RT_TABLE_LOCAL, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading the table local: %w", err)
 	}
 	for _, r := range found {
-		if !slices.ContainsFunc(addrs, func(a address) bool { return a.isPlaced() && a.makes(r) }) {
+		if !slices.ContainsFunc(addrs, r.madeFor) {
 			continue
 		}
-		if err := ignoreGone(v.nl.RouteDel(&r)); err != nil {
-			return removed, fmt.Errorf("deleting %s from the table local: %w", destination(&r), err)
+		if err := ignoreGone(v.raw.delPlaced(r)); err != nil {
+			return removed, fmt.Errorf("deleting %s from the table local: %w", r.dst, err)
 		}
-		removed = append(removed, destination(&r).Addr())
+		removed = append(removed, r)
 	}
 	return removed, nil
 }
 
-// isPlaced tells if an address is in the VRF of its device; those of others are not.
-func (a address) isPlaced() bool { return a.proto == protoOurs || a.proto == protoBorrowed }
-
-// makes tells if the kernel adds the route to the table local for the address.
-func (a address) makes(r netlink.Route) bool {
-	switch r.Type {
-	case unix.RTN_LOCAL:
-		return destination(&r).Addr() == a.prefix.Addr()
-	case unix.RTN_BROADCAST:
-		return addrOf(r.Src) == a.prefix.Addr()
-	case unix.RTN_ANYCAST:
-		return destination(&r).Addr() == a.prefix.Masked().Addr()
-	}
-	return false
-}
-
 // confineNew removes what the kernel adds for a new address. For one of IPv6 it does
-// so a moment later; where it looks for duplicates before, Watch sees it.
+// so a moment later, if the device is up and nobody is asked for duplicates before;
+// else Watch sees it.
 func (v *VSwitch) confineNew(a address) error {
+	own := func(r placedRoute) bool { return r.typ == unix.RTN_LOCAL && r.dst.Addr() == a.prefix.Addr() }
+	link, err := v.nl.LinkByIndex(a.index)
+	if err != nil {
+		return err
+	}
+	soon := a.prefix.Addr().Is6() && a.flags&unix.IFA_F_NODAD != 0 && link.Attrs().RawFlags&unix.IFF_UP != 0
 	for attempt := 0; ; attempt++ {
 		removed, err := v.confine(a.index, a.family())
-		if err != nil || slices.Contains(removed, a.prefix.Addr()) || attempt == 50 {
+		if err != nil || !soon || slices.ContainsFunc(removed, own) || attempt == 50 {
 			return err
 		}
 		time.Sleep(2 * time.Millisecond)

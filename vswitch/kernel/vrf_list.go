@@ -1,9 +1,7 @@
 package kernel
 
 import (
-	"maps"
 	"net"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -14,25 +12,27 @@ import (
 type vrfView struct {
 	used   bool
 	states map[int]*vrfState
-	rules  map[int][]rule // by IP version, nil: there are none at all
+	rules  map[int]ruleSet // by IP version, nil: there are none at all
 	marks  markState
-	placed map[placedRoute]netlink.Route
+	placed map[placedRoute]bool
 }
 
 func (v *VSwitch) viewVRFs() (view vrfView, err error) {
 	if !v.usesVRFs() {
 		return view, nil
 	}
-	view = vrfView{used: true, states: map[int]*vrfState{}, rules: map[int][]rule{}, placed: map[placedRoute]netlink.Route{}}
+	view = vrfView{used: true, states: map[int]*vrfState{}, rules: map[int]ruleSet{}, placed: map[placedRoute]bool{}}
 	for _, family := range ipFamilies {
 		if view.states[family], view.rules[family], err = v.readVRFs(family); err != nil {
 			return view, err
 		}
-		placed, err := v.placedRoutes(0, family)
+		placed, err := v.raw.placed(family, 0, 0, protoVRF)
 		if err != nil {
 			return view, err
 		}
-		maps.Copy(view.placed, placed)
+		for _, r := range placed {
+			view.placed[r] = true
+		}
 	}
 	view.marks, err = v.readMarks()
 	return view, err
@@ -64,7 +64,7 @@ func (w vrfView) intact(link netlink.Link, a address) bool {
 		return false
 	}
 	for _, r := range routesOfAddress(link.Attrs().Index, a.prefix, vrf) {
-		if _, there := w.placed[r]; !there && (up || r.typ == unix.RTN_LOCAL) {
+		if !w.placed[r] && (up || r.typ == unix.RTN_LOCAL) {
 			return false
 		}
 	}
@@ -78,7 +78,7 @@ func (w vrfView) leads(family int, device string, vrf uint32) bool {
 		return false
 	}
 	for _, r := range s.into(device) {
-		if !slices.Contains(w.rules[family], r) {
+		if !w.rules[family][r] {
 			return false
 		}
 	}

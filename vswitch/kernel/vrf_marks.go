@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/contiv/contiv/vswitch"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -66,6 +67,10 @@ func (v *VSwitch) writeMarks() error {
 		}
 		return v.nat.gen.own(c.Flush)
 	})
+	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return vswitch.Unsupported("interfaces in VRFs: this Linux kernel refuses to mark their packets (%v): "+
+			"it needs the options CONFIG_NF_TABLES_INET and CONFIG_NF_TABLES_ARP", err)
+	}
 	if err != nil {
 		return fmt.Errorf("writing nftables table %q: %w", vrfTableName, err)
 	}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"fmt"
-	"slices"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
@@ -39,11 +38,6 @@ func (v *VSwitch) rulesOf(device string) (vrfs []uint32) {
 	return vrfs
 }
 
-// missing returns the rules that are wanted and not there.
-func missing(want, have []rule) []rule {
-	return slices.DeleteFunc(slices.Clone(want), func(r rule) bool { return slices.Contains(have, r) })
-}
-
 // checkRules reports what lacks a rule that we left.
 func (v *VSwitch) checkRules(b *batch) {
 	v.vrf.mu.Lock()
@@ -57,8 +51,8 @@ func (v *VSwitch) checkRules(b *batch) {
 			continue
 		}
 		want := v.vrf.last[family].render()
-		lost = append(lost, missing(want, have)...)
-		inTheWay[family] = len(want) > 0 && slices.ContainsFunc(have, func(r rule) bool { return r.isLocal() && r.pref <= prefIsolated })
+		lost = append(lost, have.missing(want)...)
+		inTheWay[family] = len(want) > 0 && have.localFirst()
 	}
 	v.vrf.mu.Unlock()
 	for _, r := range lost {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
@@ -80,12 +79,10 @@ func (v vrfs) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
 			}
 			return nil
 		})
-		placed, listErr := v.placedRoutes(0, family)
+		placed, listErr := v.raw.placed(family, 0, tableOf(table.GetId()), protoVRF)
 		err = errors.Join(err, listErr)
-		for r, route := range placed {
-			if r.table == tableOf(table.GetId()) {
-				err = errors.Join(err, ignoreGone(v.nl.RouteDel(&route)))
-			}
+		for _, r := range placed {
+			err = errors.Join(err, ignoreGone(v.raw.delPlaced(r)))
 		}
 		return errors.Join(err, v.writeMarks())
 	})
@@ -123,13 +120,13 @@ func (v vrfs) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_
 }
 
 // complete tells if a table has all of its rules, and nothing is in their way.
-func (s *vrfState) complete(vrf uint32, rules []rule) bool {
+func (s *vrfState) complete(vrf uint32, rules ruleSet) bool {
 	for _, r := range append(s.base(), s.block(vrf)...) {
-		if !slices.Contains(rules, r) {
+		if !rules[r] {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(rules, func(r rule) bool { return r.isLocal() && r.pref <= prefIsolated })
+	return !rules.localFirst()
 }
 
 // dropVRFs removes all rules, and what they are with.
@@ -137,10 +134,10 @@ func (v *VSwitch) dropVRFs() error {
 	var errs []error
 	for _, family := range ipFamilies {
 		errs = append(errs, v.editVRFs(family, func(s *vrfState) error { *s = *newVRFState(family); return nil }))
-		placed, err := v.placedRoutes(0, family)
+		placed, err := v.raw.placed(family, 0, 0, protoVRF)
 		errs = append(errs, err)
-		for _, route := range placed {
-			errs = append(errs, ignoreGone(v.nl.RouteDel(&route)))
+		for _, r := range placed {
+			errs = append(errs, ignoreGone(v.raw.delPlaced(r)))
 		}
 	}
 	return errors.Join(append(errs, v.dropMarks())...)
