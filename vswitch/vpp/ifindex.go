@@ -106,6 +106,14 @@ func (x *ifIndex) known(ctx context.Context, name string) (i index, ok bool, err
 	return i, err == nil, err
 }
 
+// cached returns the index of an interface as it was last seen.
+func (x *ifIndex) cached(name string) (i index, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i, ok = x.byName[name]
+	return i, ok
+}
+
 // name returns the logical name of an interface, "" if it is not ours.
 func (x *ifIndex) name(ctx context.Context, i index) (string, error) {
 	x.mu.Lock()

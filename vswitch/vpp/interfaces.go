@@ -33,7 +33,16 @@ func (v interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface)
 	if err := v.create(ctx, iface); err != nil {
 		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
 	}
+	v.expect(iface)
 	return nil
+}
+
+// expect notes how an interface of ours should be from now on.
+func (v interfaces) expect(iface *vpp_interfaces.Interface) {
+	v.events.expect(iface.GetName(), iface)
+	if i, ok := v.ifs.cached(iface.GetName()); ok {
+		v.events.touched(i)
+	}
 }
 
 func (v interfaces) create(ctx context.Context, iface *vpp_interfaces.Interface) error {
@@ -196,8 +205,9 @@ func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDet
 	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
 		err = nil // it is gone
 	}
-	if err == nil {
-		v.ifs.remove(logicalName(d))
+	if name := logicalName(d); err == nil && name != "" {
+		v.ifs.remove(name)
+		v.events.note(func() { v.events.gone[name] = struct{}{} })
 	}
 	return err
 }
@@ -258,6 +268,7 @@ func (v interfaces) details(ctx context.Context, i index) (*interfaces_api.SwInt
 
 // Update changes state, MAC and MTU.
 func (v interfaces) Update(ctx context.Context, _, new *vpp_interfaces.Interface) error {
+	v.events.expect(new.GetName(), new)
 	err := supported(new)
 	if err == nil {
 		var now *interfaces_api.SwInterfaceDetails
@@ -270,6 +281,7 @@ func (v interfaces) Update(ctx context.Context, _, new *vpp_interfaces.Interface
 	if err != nil {
 		return fmt.Errorf("updating interface %q: %w", new.GetName(), err)
 	}
+	v.expect(new)
 	return nil
 }
 
@@ -325,6 +337,7 @@ func (v interfaces) adjustMTU(ctx context.Context, b *batch, now *interfaces_api
 
 // Delete removes the interface, or lets it go.
 func (v interfaces) Delete(ctx context.Context, iface *vpp_interfaces.Interface) error {
+	v.events.expect(iface.GetName(), nil)
 	now, err := v.existing(ctx, iface.GetName())
 	if err == nil && now != nil {
 		err = v.remove(ctx, now)

@@ -69,6 +69,7 @@ func (v interfaces) List(ctx context.Context, expected []*vpp_interfaces.Interfa
 		}
 	}
 	slices.SortFunc(list, func(a, b *vpp_interfaces.Interface) int { return strings.Compare(a.GetName(), b.GetName()) })
+	v.events.settle(expected, list)
 	return list, nil
 }
 

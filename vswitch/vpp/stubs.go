@@ -11,7 +11,6 @@ import (
 func (v *VSwitch) WatchLeases(func(string, *vpp_interfaces.DHCPLease)) {}
 func (v *VSwitch) NAT66() vswitch.NAT66                                { return nil }
 func (v *VSwitch) Lacks(string) string                                 { return "" }
-func (v *VSwitch) States() vswitch.States                              { return noStates{} }
 func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return nil }
 
 func (v interfaces) SetDHCPClient(context.Context, string) error {
@@ -23,8 +22,3 @@ func (v interfaces) SetIP6ND(context.Context, string, *vpp_interfaces.Interface_
 	return vswitch.Unsupported("ip6_nd")
 }
 func (v interfaces) UnsetIP6ND(context.Context, string) error { return nil }
-
-type noStates struct{}
-
-func (noStates) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return nil, nil }
-func (noStates) Watch(func(...*vpp_interfaces.InterfaceState))                  {}

@@ -32,13 +32,15 @@ type VSwitch struct {
 	session *session
 	stats   statsSegment
 	ifs     *ifIndex
+	events  *ifEvents
+	states  ifStates
 	sr      srLock
 	abfMu   sync.Mutex
 	aclIDs  aclIDs
 	nat     natNotes
 
 	mu       sync.Mutex
-	watchers map[chan string]struct{} // told why everything may have changed
+	watchers map[*mailbox]struct{} // told what somebody else has changed
 
 	close sync.Once
 }
@@ -58,7 +60,7 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // Open is New without waiting for VPP. That VPP is there for the first time is no
 // change that Watch reports. Close the VSwitch.
 func Open(opts Options) *VSwitch {
-	v := &VSwitch{log: opts.Logger, watchers: map[chan string]struct{}{}}
+	v := &VSwitch{log: opts.Logger, watchers: map[*mailbox]struct{}{}, events: newIfEvents()}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -74,6 +76,7 @@ func Open(opts Options) *VSwitch {
 	v.nat = newNATNotes()
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
+	v.session.beside = v.watchInterfaces
 	v.session.start()
 	return v
 }
@@ -91,6 +94,9 @@ func (v *VSwitch) Connected() error {
 func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	v.ifs.forget()
 	v.stats.forget()
+	if err := v.subscribe(ctx, l); err != nil {
+		return err
+	}
 	return v.prepareACLs(ctx, l)
 }
 

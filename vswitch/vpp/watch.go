@@ -1,18 +1,67 @@
 package vpp
 
-import "context"
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+)
 
-// Watch reports that everything may have changed when VPP is connected to again.
+// drift is what a watcher has not been told yet.
+type drift struct {
+	reasons []string
+	keys    []string
+	all     bool // everything may have changed, whatever the keys
+}
+
+// mailbox collects what has changed until its watcher takes it.
+type mailbox struct {
+	mu    sync.Mutex
+	drift drift
+	full  chan struct{} // has room for one
+}
+
+func (b *mailbox) put(reason string, keys ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.drift.reasons, reason) {
+		b.drift.reasons = append(b.drift.reasons, reason)
+	}
+	for _, key := range keys {
+		if !slices.Contains(b.drift.keys, key) {
+			b.drift.keys = append(b.drift.keys, key)
+		}
+	}
+	b.drift.all = b.drift.all || len(keys) == 0
+	select {
+	case b.full <- struct{}{}:
+	default:
+	}
+}
+
+func (b *mailbox) take() (reason string, keys []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.drift
+	b.drift = drift{}
+	if !d.all {
+		keys = d.keys
+	}
+	return strings.Join(d.reasons, "; "), keys
+}
+
+// Watch reports interfaces that somebody else has removed, put up or down, and, without
+// keys, that everything may have changed when VPP is connected to again.
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
-	reasons := make(chan string, 1)
+	b := &mailbox{full: make(chan struct{}, 1)}
 	v.mu.Lock()
-	v.watchers[reasons] = struct{}{}
+	v.watchers[b] = struct{}{}
 	v.mu.Unlock()
 	go func() {
 		defer func() {
 			v.mu.Lock()
 			defer v.mu.Unlock()
-			delete(v.watchers, reasons)
+			delete(v.watchers, b)
 		}()
 		for {
 			select {
@@ -20,23 +69,22 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 				return
 			case <-v.session.ended:
 				return
-			case reason := <-reasons:
-				report(reason)
+			case <-b.full:
+				reason, keys := b.take()
+				report(reason, keys...)
 			}
 		}
 	}()
 	return nil
 }
 
-// everythingChanged tells the watchers. What one has not reported yet is replaced.
-func (v *VSwitch) everythingChanged(reason string) {
+// drifted tells the watchers what somebody else has changed; without keys: everything.
+func (v *VSwitch) drifted(reason string, keys ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for reasons := range v.watchers {
-		select {
-		case <-reasons:
-		default:
-		}
-		reasons <- reason
+	for b := range v.watchers {
+		b.put(reason, keys...)
 	}
 }
+
+func (v *VSwitch) everythingChanged(reason string) { v.drifted(reason) }

@@ -1,0 +1,149 @@
+package vpp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"google.golang.org/protobuf/proto"
+)
+
+// ifStates are who is told of states of interfaces, and what they were told last.
+type ifStates struct {
+	mu        sync.Mutex
+	observers []func(...*vpp_interfaces.InterfaceState)
+	last      map[string]*vpp_interfaces.InterfaceState
+}
+
+// States are those of the interfaces that are ours.
+func (v *VSwitch) States() vswitch.States { return states{v} }
+
+type states struct{ *VSwitch }
+
+func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) {
+	v.VSwitch.states.mu.Lock()
+	defer v.VSwitch.states.mu.Unlock()
+	v.VSwitch.states.observers = append(v.VSwitch.states.observers, report)
+}
+
+// List has no counters if VPP's statistics cannot be read.
+func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, error) {
+	list, err := v.readStates(ctx, func(i index, s *vpp_interfaces.InterfaceState) { s.IfIndex = uint32(i) })
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of the interfaces: %w", err)
+	}
+	counted, err := v.statistics()
+	if err != nil {
+		v.log.Warn("States of interfaces have no counters", "error", err)
+	}
+	for _, s := range list {
+		s.Statistics = counted[index(s.GetIfIndex())]
+	}
+	return list, nil
+}
+
+// readStates reads the states of all interfaces of ours, sorted by name.
+func (v *VSwitch) readStates(ctx context.Context, each func(index, *vpp_interfaces.InterfaceState)) (list []*vpp_interfaces.InterfaceState, err error) {
+	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	for _, d := range all {
+		if name := logicalName(d); name != "" {
+			s := describeState(d, v.events.want(name))
+			if each != nil {
+				each(d.SwIfIndex, s)
+			}
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b *vpp_interfaces.InterfaceState) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return list, err
+}
+
+func isUp(d *interfaces_api.SwInterfaceDetails) bool {
+	return d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0
+}
+
+// describeState returns the state of an interface, without counters. The type of a device
+// that was taken over is that of the wanted value.
+func describeState(d *interfaces_api.SwInterfaceDetails, wanted *vpp_interfaces.Interface) *vpp_interfaces.InterfaceState {
+	status := func(up bool) vpp_interfaces.InterfaceState_Status {
+		if up {
+			return vpp_interfaces.InterfaceState_UP
+		}
+		return vpp_interfaces.InterfaceState_DOWN
+	}
+	s := &vpp_interfaces.InterfaceState{
+		Name: logicalName(d), InternalName: d.InterfaceName, IfIndex: uint32(d.SwIfIndex), Type: typeOf(d),
+		AdminStatus: status(isUp(d)), OperStatus: status(isUp(d) && d.Flags&interface_types.IF_STATUS_API_FLAG_LINK_UP != 0),
+		Speed: uint64(d.LinkSpeed) * 1000,
+	}
+	if wanted.GetType() == vpp_interfaces.Interface_DPDK {
+		s.Type = wanted.GetType()
+	}
+	if len(d.Mtu) > 0 {
+		s.Mtu = d.Mtu[0]
+	}
+	if d.L2Address != [6]byte{} {
+		s.PhysAddress = d.L2Address.String()
+	}
+	switch d.LinkDuplex {
+	case interface_types.LINK_DUPLEX_API_HALF:
+		s.Duplex = vpp_interfaces.InterfaceState_HALF
+	case interface_types.LINK_DUPLEX_API_FULL:
+		s.Duplex = vpp_interfaces.InterfaceState_FULL
+	}
+	return s
+}
+
+// gone tells of an interface that is not there any more.
+func (r *ifStates) gone(name string) {
+	r.tell(&vpp_interfaces.InterfaceState{
+		Name: name, AdminStatus: vpp_interfaces.InterfaceState_DELETED, OperStatus: vpp_interfaces.InterfaceState_DELETED,
+	})
+}
+
+// replace tells of all states: others are gone.
+func (r *ifStates) replace(all []*vpp_interfaces.InterfaceState) {
+	r.mu.Lock()
+	left := map[string]bool{}
+	for name := range r.last {
+		left[name] = true
+	}
+	r.mu.Unlock()
+	for _, s := range all {
+		delete(left, s.GetName())
+	}
+	for name := range left {
+		r.gone(name)
+	}
+	r.tell(all...)
+}
+
+// tell reports what is new.
+func (r *ifStates) tell(found ...*vpp_interfaces.InterfaceState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[string]*vpp_interfaces.InterfaceState{}
+	}
+	found = slices.DeleteFunc(slices.Clone(found), func(s *vpp_interfaces.InterfaceState) bool {
+		was := r.last[s.GetName()]
+		if s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED {
+			delete(r.last, s.GetName())
+			return was == nil
+		}
+		r.last[s.GetName()] = s
+		return proto.Equal(was, s)
+	})
+	if len(found) == 0 {
+		return
+	}
+	for _, report := range r.observers {
+		report(found...)
+	}
+}
