@@ -161,14 +161,14 @@ var aclCases = []aclCase{
 	{name: "a list without rules denies everything, but not elsewhere", lists: []*vpp_acl.ACL{
 		list("none", "left in"),
 	}, probes: []probe{{"left", "tcp", "right", 80, false}, {"left", "ping6", "right", 0, false}}},
-	{name: "the node itself", routedOnly: true, lists: []*vpp_acl.ACL{
+	{name: "the node itself", node: true, lists: []*vpp_acl.ACL{
 		list("in", "left in", deny(to("10.21.0.1/32")), deny(to("fd21::1/128")), permit(everything())),
 		list("out", "left out", permit(tcp(80, 80)), deny(from("10.21.0.1/32")), permit(everything())),
 	}, probes: []probe{
 		{"left", "tcp", "node", 80, false}, {"left", "udp6", "node", 80, false}, {"left", "ping", "node", 0, false},
 		{"left", "tcp", "right", 80, true}, {"node", "udp", "left", 80, false}, {"right", "ping", "left", 0, true},
 	}},
-	{name: "the node itself, reflected", routedOnly: true, lists: []*vpp_acl.ACL{
+	{name: "the node itself, reflected", node: true, lists: []*vpp_acl.ACL{
 		list("in", "left in", deny(everything())), list("out", "left out", reflect(everything())),
 	}, probes: []probe{
 		{"node", "tcp", "left", 80, true}, {"node", "udp6", "left", 80, true}, {"node", "ping", "left", 0, true}, {"left", "tcp", "node", 80, false},
