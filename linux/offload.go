@@ -72,9 +72,29 @@ func describeOffloading(ns *netNS, device string, veth, want *linux_interfaces.V
 	}
 }
 
-// ethtool executes a command that has one number, and returns the number that the
-// kernel leaves there.
+// DisableChecksumOffloading makes a device of the calling thread's network namespace
+// compute the checksums of what it sends, and check those of what it receives.
+func DisableChecksumOffloading(device string) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	for _, command := range []uint32{ethtoolSetRxChecksum, ethtoolSetTxChecksum} {
+		if _, err := ethtool(socket, device, command, 0); err != nil {
+			return fmt.Errorf("switch checksum offloading of %s off: %w", device, err)
+		}
+	}
+	return nil
+}
+
 func (ns *netNS) ethtool(device string, command, number uint32) (uint32, error) {
+	return ethtool(ns.raw[unix.NETLINK_ROUTE].Socket.GetFd(), device, command, number)
+}
+
+// ethtool executes a command that has one number, and returns the number that the
+// kernel leaves there. socket is any of the namespace.
+func ethtool(socket int, device string, command, number uint32) (uint32, error) {
 	value := [2]uint32{command, number} // struct ethtool_value
 	request := struct {
 		name [unix.IFNAMSIZ]byte
@@ -82,7 +102,6 @@ func (ns *netNS) ethtool(device string, command, number uint32) (uint32, error) 
 		_    [16]byte
 	}{data: &value}
 	copy(request.name[:unix.IFNAMSIZ-1], device)
-	socket := ns.raw[unix.NETLINK_ROUTE].Socket.GetFd() // any of the namespace
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return 0, errno
 	}

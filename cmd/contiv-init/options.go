@@ -27,7 +27,7 @@ type options struct {
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "VPP's program")
 	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent beside this one)")
-	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used as it is (default: /etc/vpp/contiv-vswitch.conf if it exists)")
+	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used as it is (default: /etc/vpp/contiv-vswitch.conf if it exists and there are no --vpp-options)")
 	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, if there is no --vpp-config (default: /etc/contiv/vpp.conf if it exists)")
 	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets, and of the configuration that is written")
 	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for dumps of what crashes (default: no dumps)")
@@ -40,7 +40,9 @@ func (o *options) unit(agentFlags []string) (*unit, error) {
 	if err := o.programs(); err != nil {
 		return nil, err
 	}
-	o.vppConfig = existing(o.vppConfig, "/etc/vpp/contiv-vswitch.conf")
+	if o.vppOptions == "" {
+		o.vppConfig = existing(o.vppConfig, "/etc/vpp/contiv-vswitch.conf")
+	}
 	o.vppOptions = existing(o.vppOptions, "/etc/contiv/vpp.conf")
 	u := &unit{options: *o}
 	var err error

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -22,10 +23,16 @@ func (c *cli) upCommand() *cobra.Command {
 		Long: `Makes a lab and returns when its agents are ready. The lab survives this
 command and its terminal. What a crashed lab of the same name left is removed first.
 
+With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel,vpp that of
+every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin.
+
 With --kubernetes, the nodes run a real kubelet and container runtime, with a control
 plane beside them. The programs are built at the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if k.wanted && len(c.opts.VSwitches) > 0 {
+				return errors.New("--vswitch is for labs without --kubernetes")
+			}
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)
 			}
@@ -42,6 +49,8 @@ plane beside them. The programs are built at the first time, which takes minutes
 		},
 	}
 	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
+	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes, in turn: kernel, vpp (default kernel)")
+	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
 	c.binDirFlag(cmd)
 	k.register(cmd)
 	return cmd
@@ -156,9 +165,13 @@ func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", h.Role, h.Process.PID, state, time.Since(h.Process.Started).Round(time.Second), h.Process.Log)
 	}
-	fmt.Fprintln(w, "\nNODE\tADDRESS\tNETNS\tPODS\t")
+	fmt.Fprintln(w, "\nNODE\tADDRESS\tVSWITCH\tNETNS\tPODS\t")
 	for _, n := range st.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t\n", n.Name, n.Address, n.Netns, len(st.PodsOf(n.Name)))
+		vswitch := lab.KernelVSwitch
+		if n.OnVPP() {
+			vswitch = "vpp " + n.VPPAddress.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t\n", n.Name, n.Address, vswitch, n.Netns, len(st.PodsOf(n.Name)))
 	}
 	fmt.Fprintln(w, "\nPOD\tADDRESS\tNODE\tNETNS\t")
 	for _, p := range slices.Clone(st.Pods) {

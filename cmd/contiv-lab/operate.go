@@ -133,14 +133,11 @@ func (c *cli) nodeCommand() *cobra.Command {
 	})
 	action("del", "remove a node with its pods", func(ctx context.Context, l *lab.Lab, name string) error { return l.DelNode(ctx, name) })
 	action("kill", "end the agent of a node with SIGKILL", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillAgent(ctx, name) })
-	action("stop", "end the agent of a node with SIGTERM", func(ctx context.Context, l *lab.Lab, name string) error { return l.StopAgent(ctx, name) })
+	action("stop", "end the agent of a node with SIGTERM, and its VPP", func(ctx context.Context, l *lab.Lab, name string) error { return l.StopAgent(ctx, name) })
 	action("start", "start the agent of a node, if it does not run", func(ctx context.Context, l *lab.Lab, name string) error { return l.StartAgent(ctx, name) })
-	action("restart", "end the agent of a node with SIGTERM, and start it", func(ctx context.Context, l *lab.Lab, name string) error {
-		if err := l.StopAgent(ctx, name); err != nil {
-			return err
-		}
-		return l.StartAgent(ctx, name)
-	})
+	action("restart", "end the agent of a node with SIGTERM, and start it", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartAgent(ctx, name) })
+	action("kill-vpp", "end the VPP of a node with SIGKILL; contiv-init starts it again", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillVPP(ctx, name) })
+	action("restart-vpp", "end the VPP of a node with SIGTERM; contiv-init starts it again", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartVPP(ctx, name) })
 	return node
 }
 

@@ -33,6 +33,10 @@ type Options struct {
 	Root string
 	// Bare labs have networks only: others run etcd, KSR and agents.
 	Bare bool
+	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
+	VSwitches []string
+	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
+	VPPBin string
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
 	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
@@ -140,7 +144,10 @@ func Up(ctx context.Context, opts Options) (*Lab, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	if err := requirePrograms(opts.BinDir); err != nil {
+	if err := opts.checkVSwitches(); err != nil {
+		return nil, err
+	}
+	if err := requirePrograms(opts); err != nil {
 		return nil, err
 	}
 	l := newLab(opts)
@@ -197,7 +204,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, VPPBin: l.opts.VPPBin, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
@@ -305,6 +312,7 @@ func (l *Lab) remove(st *State) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	l.removeVPPLeftovers(st.Nodes...)
 	return os.RemoveAll(l.dir)
 }
 
@@ -359,9 +367,13 @@ func (l *Lab) Program(name string) string { return filepath.Join(l.opts.BinDir, 
 // programs that a lab runs.
 var programs = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl"}
 
-func requirePrograms(dir string) error {
+func requirePrograms(opts Options) error {
+	dir, needed := opts.BinDir, programs
+	if slices.Contains(opts.VSwitches, VPPVSwitch) {
+		needed = append(slices.Clone(programs), "contiv-init")
+	}
 	var missing []string
-	for _, name := range programs {
+	for _, name := range needed {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode()&0o111 == 0 {
 			missing = append(missing, name)
 		}

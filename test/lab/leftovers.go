@@ -14,7 +14,8 @@ import (
 func Leftovers(opts Options) ([]string, error) {
 	opts = opts.withDefaults()
 	var left []string
-	for _, pattern := range []string{NetnsPath(opts.Name + "-*"), filepath.Join(opts.Root, opts.Name), filepath.Join(opts.Root, opts.Name+".*")} {
+	for _, pattern := range []string{NetnsPath(opts.Name + "-*"), filepath.Join(opts.Root, opts.Name), filepath.Join(opts.Root, opts.Name+".*"),
+		filepath.Join("/dev/shm", strings.Trim(strings.ReplaceAll(filepath.Join(opts.Root, opts.Name), "/", "-"), "-")+"-nodes-*")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err

@@ -132,6 +132,9 @@ func (c *Cell) checkSource(st *State) error {
 	}
 	if c.To.Node != c.From.Node && c.To.Kind != PodEndpoint {
 		allowed = append(allowed, node.Address.Addr())
+		if node.OnVPP() {
+			allowed = append(allowed, node.VPPAddress.Addr())
+		}
 	}
 	if !slices.Contains(allowed, c.Source) {
 		return fmt.Errorf("the server saw the client as %s, not as %v", c.Source, allowed)

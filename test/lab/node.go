@@ -98,6 +98,9 @@ func reserveNode(st *State, name string) (Node, error) {
 	if err := checkUnused(node.Netns); err != nil {
 		return Node{}, err
 	}
+	if err := st.setVSwitch(&node); err != nil {
+		return Node{}, err
+	}
 	st.Nodes = append(st.Nodes, node)
 	return node, nil
 }
@@ -109,6 +112,9 @@ func (l *Lab) makeNode(st *State, node Node) error {
 		return err
 	}
 	if err := l.plugNode(st, node); err != nil {
+		return err
+	}
+	if err := l.plugVPP(st, node); err != nil {
 		return err
 	}
 	if err := l.writeNodeFiles(node); err != nil {
@@ -144,6 +150,7 @@ func (l *Lab) removeNode(st *State, node Node) error {
 	if err := l.writeCtlConfig(st); err != nil {
 		return err
 	}
+	l.removeVPPLeftovers(node)
 	return os.RemoveAll(l.Path("nodes", node.Name))
 }
 
@@ -161,8 +168,12 @@ func (l *Lab) writeNodeFiles(n Node) error {
   ]
 }
 `, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))
+	if n.OnVPP() {
+		contiv += vppConfig(n)
+	}
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
+		"vpp.conf":               "# Written by contiv-lab.\n" + vppOptions,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {
@@ -175,14 +186,19 @@ func (l *Lab) writeNodeFiles(n Node) error {
 
 // startAgent starts the node's agent and returns at once.
 func (l *Lab) startAgent(st *State, n Node) error {
-	return l.start(st, agentRole(n.Name), n.Netns, "contiv-agent",
+	program, args := "contiv-agent", []string{
 		"--node-name", n.Name,
 		"--etcd-endpoints", etcdURL,
 		"--run-dir", l.RunDir(n.Name),
 		"--bolt", l.nodePath(n.Name, "bolt.db"),
 		"--contiv-config", l.nodePath(n.Name, "contiv.conf"),
 		"--controller-config", l.nodePath(n.Name, "controller.conf"),
-		"--http", "127.0.0.1:9999")
+		"--http", "127.0.0.1:9999",
+	}
+	if n.OnVPP() {
+		program, args = "contiv-init", l.initArgs(st, n, args)
+	}
+	return l.start(st, agentRole(n.Name), n.Netns, program, args...)
 }
 
 func (l *Lab) awaitAgent(ctx context.Context, st *State, n Node) error {
@@ -208,13 +224,22 @@ func (l *Lab) StartAgent(ctx context.Context, node string) error {
 	})
 }
 
-// StopAgent ends a node's agent with SIGTERM.
+// StopAgent ends a node's agent with SIGTERM, and VPP with it, if the node has it.
 func (l *Lab) StopAgent(ctx context.Context, node string) error {
 	return l.endAgent(ctx, node, func(p Process) error { return p.stop(stopGrace) })
 }
 
-// KillAgent ends a node's agent with SIGKILL, as a crash would.
+// KillAgent ends a node's agent with SIGKILL, as a crash would. On a node with VPP,
+// contiv-init starts it again.
 func (l *Lab) KillAgent(ctx context.Context, node string) error {
+	if st, err := l.State(); err == nil {
+		if n, err := st.Node(node); err == nil && n.OnVPP() {
+			return l.endAgent(ctx, node, func(Process) error {
+				p, err := childOf(n, agentThread)
+				return errors.Join(err, p.kill())
+			})
+		}
+	}
 	return l.endAgent(ctx, node, Process.kill)
 }
 

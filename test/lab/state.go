@@ -24,6 +24,9 @@ type State struct {
 	BinDir string `json:"binDir"`
 	// Bare labs run what others start in them.
 	Bare bool `json:"bare,omitempty"`
+	// VSwitches of the nodes, in turn, and VPP's program.
+	VSwitches []string `json:"vswitches,omitempty"`
+	VPPBin    string   `json:"vppBin,omitempty"`
 	// Namespaces of the lab, by name, each noted before it is made.
 	Namespaces []string `json:"namespaces"`
 	// Processes by role: "etcd", "ksr", "agent/<node>".
@@ -53,6 +56,9 @@ type Node struct {
 	Address netip.Prefix `json:"address"`
 	// Netns is the name of the network namespace.
 	Netns string `json:"netns"`
+	// VSwitch is "vpp" if it is not the kernel, and VPPAddress VPP's on the underlay.
+	VSwitch    string       `json:"vswitch,omitempty"`
+	VPPAddress netip.Prefix `json:"vppAddress,omitzero"`
 }
 
 // Pod is one pod of a lab.

@@ -85,15 +85,17 @@ func nodePort(n Node) string { return fmt.Sprintf("port%d", n.Index) }
 // would go, too, but some time later. A missing port is no error.
 func unplugNode(st *State, n Node) error {
 	return withHandle(st.Underlay(), func(h *netlink.Handle) error {
-		link, err := h.LinkByName(nodePort(n))
-		if errors.As(err, &netlink.LinkNotFoundError{}) {
-			return nil
-		}
-		if err == nil {
-			err = h.LinkDel(link)
-		}
-		if err != nil {
-			return fmt.Errorf("unplugging node %s: %w", n.Name, err)
+		for _, port := range []string{nodePort(n), vppPort(n)} {
+			link, err := h.LinkByName(port)
+			if errors.As(err, &netlink.LinkNotFoundError{}) {
+				continue
+			}
+			if err == nil {
+				err = h.LinkDel(link)
+			}
+			if err != nil {
+				return fmt.Errorf("unplugging node %s: %w", n.Name, err)
+			}
 		}
 		return nil
 	})
@@ -101,9 +103,25 @@ func unplugNode(st *State, n Node) error {
 
 // plugNode gives the node's namespace a NIC on the underlay.
 func (l *Lab) plugNode(st *State, n Node) error {
-	port := nodePort(n)
+	if err := l.plug(st, n, nodePort(n), nodeNIC, n.Address); err != nil {
+		return err
+	}
+	err := withHandle(n.Netns, func(h *netlink.Handle) error {
+		return errors.Join(
+			configure(h, "lo"),
+			addRoute(h, netip.MustParsePrefix("0.0.0.0/0"), RouterAddress.Addr()),
+		)
+	})
+	if err != nil {
+		return fmt.Errorf("configuring node %s: %w", n.Name, err)
+	}
+	return setForwarding(n.Netns)
+}
+
+// plug gives the node a NIC, with addresses, that is connected with a port of the switch.
+func (l *Lab) plug(st *State, n Node, port, nic string, addresses ...netip.Prefix) error {
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
-		if err := addVeth(h, port, n.Netns, nodeNIC); err != nil {
+		if err := addVeth(h, port, n.Netns, nic); err != nil {
 			return err
 		}
 		bridge, err := h.LinkByName(nodeBridge)
@@ -119,23 +137,19 @@ func (l *Lab) plugNode(st *State, n Node) error {
 	if err != nil {
 		return fmt.Errorf("connecting node %s to the underlay: %w", n.Name, err)
 	}
-	err = withHandle(n.Netns, func(h *netlink.Handle) error {
-		return errors.Join(
-			configure(h, "lo"),
-			configure(h, nodeNIC, n.Address),
-			addRoute(h, netip.MustParsePrefix("0.0.0.0/0"), RouterAddress.Addr()),
-		)
-	})
+	err = withHandle(n.Netns, func(h *netlink.Handle) error { return configure(h, nic, addresses...) })
 	if err != nil {
-		return fmt.Errorf("configuring the NIC of node %s: %w", n.Name, err)
+		return fmt.Errorf("configuring the NIC %s of node %s: %w", nic, n.Name, err)
+	}
+	if st.hasVPP() {
+		if err := errors.Join(likeAWire(st.Underlay(), port), likeAWire(n.Netns, nic)); err != nil {
+			return err
+		}
 	}
 	if err := awaitUp(st.Underlay(), port); err != nil {
 		return err
 	}
-	if err := awaitUp(n.Netns, nodeNIC); err != nil {
-		return err
-	}
-	return setForwarding(n.Netns)
+	return awaitUp(n.Netns, nic)
 }
 
 // awaitUp returns when packets pass the link. The kernel notices that a veth has

@@ -1,0 +1,250 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"golang.org/x/sys/unix"
+)
+
+// A node with VPP has a second NIC on the underlay, which VPP takes; the first one stays
+// the host's, with the address that Kubernetes knows. contiv-init runs VPP and the agent:
+//
+//	eth0 192.168.16.1   eth1, in VPP 192.168.16.101
+//	┌───┴───────────────────┴────────────────────────────┐
+//	│ contiv-init ── contiv-agent, vpp                   │
+//	│ host ── vpp1 ══ vpp2 ── VPP ── veth ══ eth0 of pod │
+//	└────────────────────────────────────────────────────┘
+
+// Values of Options.VSwitches.
+const (
+	KernelVSwitch = "kernel"
+	VPPVSwitch    = "vpp"
+)
+
+// BinaryVariable is the environment variable with the path of VPP's program.
+const BinaryVariable = "VPP_BIN"
+
+const (
+	// vppNIC is the NIC of a node that VPP takes.
+	vppNIC = "eth1"
+	// vppAddressOffset is how far the address of VPP is from that of the host.
+	vppAddressOffset = 100
+	// vppThread is what VPP calls its main thread.
+	vppThread = "vpp_main"
+)
+
+// checkVSwitches completes and checks what is said about vswitches.
+func (o *Options) checkVSwitches() error {
+	if len(o.VSwitches) == 0 {
+		o.VSwitches = []string{KernelVSwitch}
+	}
+	for _, v := range o.VSwitches {
+		if v != KernelVSwitch && v != VPPVSwitch {
+			return fmt.Errorf("vswitch %q: use %s or %s, or several, separated by commas: node1 gets the first one, node2 the second, and so on in turn", v, KernelVSwitch, VPPVSwitch)
+		}
+	}
+	if !slices.Contains(o.VSwitches, VPPVSwitch) {
+		return nil
+	}
+	if o.Nodes > vppAddressOffset {
+		return fmt.Errorf("a lab with VPP has 1 to %d nodes, not %d", vppAddressOffset, o.Nodes)
+	}
+	if o.VPPBin == "" {
+		o.VPPBin = os.Getenv(BinaryVariable)
+	}
+	if o.VPPBin == "" {
+		return fmt.Errorf("nodes with VPP need VPP 25.10: name its program, such as %s=/usr/bin/vpp in the environment or --vpp-bin", BinaryVariable)
+	}
+	path, err := exec.LookPath(o.VPPBin)
+	if err == nil {
+		o.VPPBin, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return fmt.Errorf("VPP's program: %w; %s or --vpp-bin names it", err, BinaryVariable)
+	}
+	return nil
+}
+
+// OnVPP tells if the node's vswitch is VPP.
+func (n Node) OnVPP() bool { return n.VSwitch == VPPVSwitch }
+
+// hasVPP tells if any node of the lab may have VPP.
+func (s *State) hasVPP() bool { return slices.Contains(s.VSwitches, VPPVSwitch) }
+
+// setVSwitch gives a new node its vswitch.
+func (s *State) setVSwitch(n *Node) error {
+	if !s.hasVPP() {
+		return nil
+	}
+	if n.Index > vppAddressOffset {
+		return fmt.Errorf("lab %s has %d nodes already, more have no address", s.Name, vppAddressOffset)
+	}
+	n.VSwitch = s.VSwitches[(n.Index-1)%len(s.VSwitches)]
+	if n.OnVPP() {
+		a := n.Address.Addr().As4()
+		a[3] += vppAddressOffset
+		n.VPPAddress = netip.PrefixFrom(netip.AddrFrom4(a), n.Address.Bits())
+	}
+	return nil
+}
+
+// vppDir is the directory of the sockets of a node's VPP.
+func (l *Lab) vppDir(node string) string { return l.nodePath(node, "vpp") }
+
+// vppConfig is what the contiv.conf of a node with VPP must say.
+func vppConfig(n Node) string {
+	return fmt.Sprintf("nodeConfig:\n- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
+		n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
+}
+
+// vppOptions make a VPP that has the machine to share with many.
+const vppOptions = "heapMiB: 256\nstatsMiB: 32\nbuffers: 8192\n"
+
+// initArgs run the agent below contiv-init.
+func (l *Lab) initArgs(st *State, n Node, agent []string) []string {
+	return append([]string{
+		"--vpp-bin", st.VPPBin, "--agent-bin", l.Program("contiv-agent"),
+		"--vpp-runtime-dir", l.vppDir(n.Name), "--vpp-options", l.nodePath(n.Name, "vpp.conf"), "--",
+	}, agent...)
+}
+
+// VPPCommand runs a command of the command line of a node's VPP, with the vppctl that is
+// beside VPP's program.
+func (l *Lab) VPPCommand(ctx context.Context, node string, command ...string) (string, error) {
+	st, err := l.State()
+	if err != nil {
+		return "", err
+	}
+	vppctl := filepath.Join(filepath.Dir(st.VPPBin), "vppctl")
+	args := append([]string{"-s", filepath.Join(l.vppDir(node), "cli.sock")}, command...)
+	out, err := exec.CommandContext(ctx, vppctl, args...).CombinedOutput()
+	if err != nil {
+		return string(out), commandError(vppctl, args, out, err)
+	}
+	return strings.ReplaceAll(string(out), "\r", ""), nil
+}
+
+// KillVPP ends a node's VPP with SIGKILL, as a crash would; contiv-init starts it again.
+func (l *Lab) KillVPP(ctx context.Context, node string) error {
+	return l.endVPP(ctx, node, unix.SIGKILL)
+}
+
+// RestartVPP ends a node's VPP with SIGTERM; contiv-init starts it again.
+func (l *Lab) RestartVPP(ctx context.Context, node string) error {
+	return l.endVPP(ctx, node, unix.SIGTERM)
+}
+
+// endVPP returns when the agent is connected to the next VPP.
+func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
+	return l.change(ctx, func(st *State) error {
+		n, err := st.Node(node)
+		if err != nil {
+			return err
+		}
+		p, err := childOf(n, vppThread)
+		if err != nil {
+			return err
+		}
+		l.progress("node %s: ending VPP", node)
+		if err := endChild(ctx, p, s); err != nil {
+			return err
+		}
+		return l.awaitAgent(ctx, st, n)
+	})
+}
+
+// childOf returns a process that contiv-init started.
+func childOf(n Node, name string) (Process, error) {
+	if !n.OnVPP() {
+		return Process{}, fmt.Errorf("the vswitch of node %s is not VPP, but the kernel", n.Name)
+	}
+	found := ProcessesIn(n.Netns, name)
+	if len(found) != 1 {
+		return Process{}, fmt.Errorf("node %s has %d processes %s, not 1: does contiv-init run?", n.Name, len(found), name)
+	}
+	return found[0], nil
+}
+
+func endChild(ctx context.Context, p Process, s unix.Signal) error {
+	if err := p.signal(s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	if err := p.wait(ctx); err != nil {
+		return errors.Join(fmt.Errorf("process %d does not end: %w", p.PID, err), p.kill())
+	}
+	return nil
+}
+
+// RestartAgent ends a node's agent with SIGTERM and returns when the next one is ready;
+// VPP, if the node has it, goes on.
+func (l *Lab) RestartAgent(ctx context.Context, node string) error {
+	st, err := l.State()
+	if err != nil {
+		return err
+	}
+	n, err := st.Node(node)
+	if err != nil {
+		return err
+	}
+	if !n.OnVPP() {
+		return errors.Join(l.StopAgent(ctx, node), l.StartAgent(ctx, node))
+	}
+	err = l.change(ctx, func(*State) error {
+		p, err := childOf(n, agentThread)
+		if err != nil {
+			return err
+		}
+		return endChild(ctx, p, unix.SIGTERM)
+	})
+	if err != nil {
+		return err
+	}
+	return l.StartAgent(ctx, node)
+}
+
+// agentThread is the name of the agent's process.
+const agentThread = "contiv-agent"
+
+// plugVPP gives a node the NIC that VPP takes.
+func (l *Lab) plugVPP(st *State, n Node) error {
+	if !n.OnVPP() {
+		return nil
+	}
+	return l.plug(st, n, vppPort(n), vppNIC)
+}
+
+// vppPort is the name of the switch's port that VPP's NIC is plugged into.
+func vppPort(n Node) string { return fmt.Sprintf("vpp%d", n.Index) }
+
+// likeAWire makes a VETH pair compute checksums as a NIC does before it sends: a VPP at
+// its far end does not.
+func likeAWire(netns, device string) error {
+	err := InNetns(NetnsPath(netns), func() error { return linux.DisableChecksumOffloading(device) })
+	if err != nil {
+		return fmt.Errorf("device %s in %s: %w", device, netns, err)
+	}
+	return nil
+}
+
+// removeVPPLeftovers removes the shared memory of a VPP that was killed.
+func (l *Lab) removeVPPLeftovers(nodes ...Node) {
+	for _, n := range nodes {
+		if n.OnVPP() {
+			for _, file := range (startup.Config{RuntimeDir: l.vppDir(n.Name)}).SharedMemory() {
+				os.Remove(file)
+			}
+		}
+	}
+}
