@@ -1,12 +1,15 @@
 package vswitchtest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -135,6 +138,11 @@ func runVRFs(t *testing.T, c Config) {
 			})
 		}
 	})
+	t.Run("values come and go in any order", func(t *testing.T) {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { testVRFOrders(t, c, seed) })
+		}
+	})
 	t.Run("what others break is reported, and repaired", func(t *testing.T) {
 		site, ok := c.NewSite(t).(VRFSite)
 		if !ok {
@@ -152,6 +160,46 @@ func runVRFs(t *testing.T, c Config) {
 		}
 	})
 	t.Run("packets", func(t *testing.T) { runVRFPackets(t, c) })
+}
+
+// testVRFOrders changes some of the values in any order, in transactions of several, and
+// then requests all or none of them. A restarted agent finds it so.
+func testVRFOrders(t *testing.T, c Config, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	site := c.NewSite(t)
+	for _, all := range []bool{true, false, true} {
+		a := startAgent(t, site)
+		values := VRFValues(site.NIC())
+		a.resync() // so that the engine knows what there is
+		put := func(wanted func() bool) {
+			random.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
+			for batch := range slices.Chunk(values, 1+random.IntN(5)) {
+				txn := a.NewTransaction()
+				for _, v := range batch {
+					if wanted() {
+						txn.Put(models.Key(v), v)
+					} else {
+						txn.Delete(models.Key(v))
+					}
+				}
+				if _, err := txn.Commit(t.Context(), retry); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		put(func() bool { return random.IntN(3) > 0 })
+		put(func() bool { return random.IntN(2) > 0 })
+		put(func() bool { return all })
+		a.stop()
+		b := startAgent(t, site)
+		if all {
+			wantNothingExecuted(t, "resync after a restart", b.resync(values...))
+			b.wantConfigured(values)
+		} else {
+			wantNothingExecuted(t, "resync without values after a restart", b.resync())
+		}
+		b.stop()
+	}
 }
 
 // inOrder puts interfaces before bridge domains, which their ports must exist for.
