@@ -16,10 +16,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 )
 
 // cniTimeout is how long a runtime waits for one CNI call.
 const cniTimeout = 30 * time.Second
+
+// quitDelay is how long a plugin may take to say where it is, before it is killed.
+const quitDelay = 5 * time.Second
 
 // cniCall calls the CNI of one pod, as a runtime on the pod's node would.
 type cniCall struct {
@@ -212,6 +216,9 @@ func (e *nodeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Stdin = strings.NewReader(string(stdin))
 	cmd.Env = append(environ, "CONTIV_CNI_TIMING="+e.timing)
+	// One that takes too long says where it is: a Go program prints its stacks.
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) }
+	cmd.WaitDelay = quitDelay
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	start := time.Now()

@@ -3,8 +3,10 @@ package lab
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -70,5 +72,24 @@ func TestPercentile(t *testing.T) {
 		if got := Percentile(d, p); got != want {
 			t.Errorf("p%d: got %d, want %d", p, got, want)
 		}
+	}
+}
+
+// A plugin that hangs is asked where.
+func TestHangingPluginSaysWhereItIs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("plugins are run in a network namespace, which needs root")
+	}
+	plugin := filepath.Join(t.TempDir(), "plugin")
+	script := "#!/bin/sh\ntrap 'echo waiting for nothing >&2; exit 2' QUIT\nwhile :; do sleep 0.02; done\n"
+	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	e := &nodeExec{netns: "/proc/self/ns/net", timing: filepath.Join(t.TempDir(), "timing")}
+	_, err := e.ExecPlugin(ctx, plugin, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "waiting for nothing") {
+		t.Errorf("error %v", err)
 	}
 }
