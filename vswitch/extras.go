@@ -36,6 +36,7 @@ type Extras interface {
 	DHCPProxies() Values[*vpp_l3.DHCPProxy]
 	// TEIBs say where the peers of multipoint tunnels are.
 	TEIBs() Values[*vpp_l3.TeibEntry]
+	RxQueues() RxQueues
 }
 
 // NoExtras has none of the Extras.
@@ -51,6 +52,7 @@ func (NoExtras) IPRedirects() Values[*vpp_punt.IPRedirect]       { return nil }
 func (NoExtras) IPScanNeighbors() Values[*vpp_l3.IPScanNeighbor] { return nil }
 func (NoExtras) DHCPProxies() Values[*vpp_l3.DHCPProxy]          { return nil }
 func (NoExtras) TEIBs() Values[*vpp_l3.TeibEntry]                { return nil }
+func (NoExtras) RxQueues() RxQueues                              { return nil }
 
 // registerExtras registers descriptors of the Extras.
 func registerExtras(r *registrar, f Features) {
@@ -66,6 +68,9 @@ func registerExtras(r *registrar, f Features) {
 	extraValues(r, f, f.IPScanNeighbors(), ipScanNeighborDescriptor())
 	extraValues(r, f, f.DHCPProxies(), dhcpProxyDescriptor())
 	extraValues(r, f, f.TEIBs(), teibDescriptor())
+	queues := f.RxQueues()
+	extra(r, f, queues != nil, rxModesDescriptor(queues))
+	extra(r, f, queues != nil, rxPlacementDescriptor(queues))
 }
 
 // extra registers a descriptor whose callbacks use a port that the vswitch may not have.

@@ -1,29 +1,78 @@
 package vswitch
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"google.golang.org/protobuf/proto"
 )
 
-// registerInterfaceOptions registers options of interfaces that some vswitches have
-// nothing for. They are values of their own, so that the interface works without.
-func registerInterfaceOptions(r *registrar, f Features) {
-	option[*vpp_interfaces.Interface](r, f, RxModesDescriptor, kvscheduler.KeySpace{
-		Prefix: derivedPrefix, Match: isRxModesKey, Example: models.RxModesKey("if"),
-	})
-	option[*vpp_interfaces.Interface_RxPlacement](r, f, RxPlacementDescriptor, kvscheduler.KeySpace{
-		Prefix: derivedPrefix, Match: isRxPlacementKey, Example: models.RxPlacementKey("if", 0),
-	})
+// RxQueues are how interfaces get packets from their queues.
+type RxQueues interface {
+	// SetModes makes queues polled, or not. A mode for all queues may be among them;
+	// that of a queue counts more.
+	SetModes(ctx context.Context, iface string, modes []*vpp_interfaces.Interface_RxMode) error
+	// UnsetModes makes all modes those that the device has by default.
+	UnsetModes(ctx context.Context, iface string) error
+	// Place gives a queue to a thread; it stays there until it is placed elsewhere.
+	Place(ctx context.Context, iface string, p *vpp_interfaces.Interface_RxPlacement) error
 }
 
-// option registers an option that no vswitch has a port for; others are extras.
-func option[V proto.Message](r *registrar, f Features, name string, keys kvscheduler.KeySpace) {
-	extra(r, f, false, kvscheduler.Descriptor[V, noMeta]{Name: name, Keys: keys})
+// linkIsUp: queues are there when the link is up.
+func linkIsUp(iface string) []kvscheduler.Dependency {
+	return []kvscheduler.Dependency{{Label: "interface-link-is-UP", Key: models.LinkStateKey(iface, true)}}
+}
+
+// rxModesDescriptor handles vpp/interface/{if}/rx-modes, derived from interfaces with
+// rx_modes.
+func rxModesDescriptor(port RxQueues) kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta] {
+	set := func(ctx context.Context, iface *vpp_interfaces.Interface) (noMeta, error) {
+		return noMeta{}, port.SetModes(ctx, iface.GetName(), iface.GetRxModes())
+	}
+	return kvscheduler.Descriptor[*vpp_interfaces.Interface, noMeta]{
+		Name: RxModesDescriptor,
+		Keys: kvscheduler.KeySpace{Prefix: derivedPrefix, Match: isRxModesKey, Example: models.RxModesKey("if")},
+		Create: func(ctx context.Context, _ string, iface *vpp_interfaces.Interface) (noMeta, error) {
+			return set(ctx, iface)
+		},
+		Update: func(ctx context.Context, _ string, _, iface *vpp_interfaces.Interface, _ noMeta) (noMeta, error) {
+			return set(ctx, iface)
+		},
+		Delete: func(ctx context.Context, _ string, iface *vpp_interfaces.Interface, _ noMeta) error {
+			return port.UnsetModes(ctx, iface.GetName())
+		},
+		Dependencies: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+			return linkIsUp(iface.GetName())
+		},
+	}
+}
+
+// rxPlacementDescriptor handles vpp/interface/{if}/rx-placement/queue/{queue}, derived
+// from interfaces with rx_placements.
+func rxPlacementDescriptor(port RxQueues) kvscheduler.Descriptor[*vpp_interfaces.Interface_RxPlacement, noMeta] {
+	place := func(ctx context.Context, key string, p *vpp_interfaces.Interface_RxPlacement) (noMeta, error) {
+		return noMeta{}, port.Place(ctx, ifaceOfRxPlacement(key), p)
+	}
+	return kvscheduler.Descriptor[*vpp_interfaces.Interface_RxPlacement, noMeta]{
+		Name:   RxPlacementDescriptor,
+		Keys:   kvscheduler.KeySpace{Prefix: derivedPrefix, Match: isRxPlacementKey, Example: models.RxPlacementKey("if", 0)},
+		Create: place,
+		Update: func(ctx context.Context, key string, _, p *vpp_interfaces.Interface_RxPlacement, _ noMeta) (noMeta, error) {
+			return place(ctx, key, p)
+		},
+		Delete: noopDelete[*vpp_interfaces.Interface_RxPlacement],
+		Dependencies: func(key string, _ *vpp_interfaces.Interface_RxPlacement) []kvscheduler.Dependency {
+			return linkIsUp(ifaceOfRxPlacement(key))
+		},
+	}
+}
+
+func ifaceOfRxPlacement(key string) string {
+	iface, _, _ := cutLast(key, "/rx-placement/queue/")
+	return strings.TrimPrefix(iface, derivedPrefix)
 }
 
 // optionsOfInterface derives a value of each option that is set.

@@ -45,7 +45,6 @@ func registerLacking(r *registrar, f Features) {
 	lacking(r, f, IPFIXDescriptor, models.IPFIX, validateIPFIX)
 	lacking(r, f, FlowProbeParamsDescriptor, models.FlowProbeParams, validateFlowProbeParams)
 	lacking(r, f, FlowProbeFeatureDescriptor, models.FlowProbeFeature, validateFlowProbeFeature)
-	registerInterfaceOptions(r, f)
 }
 
 // lacking registers a model whose values nobody configures, see Extras.

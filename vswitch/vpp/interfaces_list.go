@@ -15,6 +15,7 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
 	"go.fd.io/govpp/binapi/bond"
+	"go.fd.io/govpp/binapi/dhcp"
 	"go.fd.io/govpp/binapi/gre"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -51,6 +52,7 @@ type inventory struct {
 	members   map[index][]*bond.SwMemberInterfaceDetails // by the index of the bond
 	bondOf    map[index]index                            // of members
 	lenders   map[index]index
+	clients   map[index]*dhcp.DHCPClientDetails
 	addrs     map[index][]netip.Prefix
 	vrfs      map[index][2]uint32 // of IPv4 and IPv6
 	// attached tells if an AF_PACKET interface still has its device.
@@ -138,6 +140,7 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 	memifs := startDump[memif.MemifDetails](ctx, v.VSwitch, memifModule, &memif.MemifDump{})
 	sockets := startDump[memif.MemifSocketFilenameDetails](ctx, v.VSwitch, memifModule, &memif.MemifSocketFilenameDump{})
 	bonds := startDump[bond.SwBondInterfaceDetails](ctx, v.VSwitch, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: ^index(0)})
+	clients := startDump[dhcp.DHCPClientDetails](ctx, v.VSwitch, dhcpModule, &dhcp.DHCPClientDump{})
 	unnumbered := startDump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: ^index(0)})
 
 	if inv.details, err = all.Wait(ctx); err != nil {
@@ -179,6 +182,9 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 		return nil, err
 	}
 	if err := inv.readMembers(ctx); err != nil {
+		return nil, err
+	}
+	if inv.clients, err = byIndex(ctx, clients, func(d *dhcp.DHCPClientDetails) index { return d.Client.SwIfIndex }); err != nil {
 		return nil, err
 	}
 	lenders, err := byIndex(ctx, unnumbered, func(d *ip.IPUnnumberedDetails) index { return d.SwIfIndex })
@@ -280,14 +286,30 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 	if len(d.Mtu) > 0 {
 		iface.Mtu = d.Mtu[0]
 	}
+	iface.Ip6Nd = expected.GetIp6Nd() // VPP does not tell
+	if client := inv.clients[d.SwIfIndex]; client != nil {
+		iface.SetDhcpClient = true
+		inv.v.leases.set(name, true)
+	}
 	for _, addr := range inv.addrs[d.SwIfIndex] {
-		iface.IpAddresses = append(iface.IpAddresses, addr.String())
+		if text := addr.String(); slices.Contains(expected.GetIpAddresses(), text) || !inv.isObtained(d.SwIfIndex, addr, expected) {
+			iface.IpAddresses = append(iface.IpAddresses, text)
+		}
 	}
 	if lender, ok := inv.lenders[d.SwIfIndex]; ok {
 		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.nameOf(lender)}
 	}
 	inv.describeLink(iface, d, expected)
 	return iface
+}
+
+// isObtained tells the addresses that VPP assigned by itself: leased ones, and those that
+// routers advertised.
+func (inv *inventory) isObtained(i index, addr netip.Prefix, expected *vpp_interfaces.Interface) bool {
+	if client := inv.clients[i]; client != nil && leasedAddress(client) == addr {
+		return true
+	}
+	return addr.Addr().Is6() && expected.GetIp6Nd() != nil
 }
 
 // describeLink sets what is specific to the type.

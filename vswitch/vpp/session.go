@@ -35,8 +35,8 @@ type session struct {
 	opened func(context.Context, *link) error
 	// changed is called after a connection was lost and found again.
 	changed func(reason string)
-	// beside runs as long as the session.
-	beside func(context.Context)
+	// beside run as long as the session.
+	beside []func(context.Context)
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -62,7 +62,6 @@ func newSession(socket string, log *slog.Logger) *session {
 		because: errors.New("the first connection is not there yet"),
 		opened:  func(context.Context, *link) error { return nil },
 		changed: func(string) {},
-		beside:  func(context.Context) {},
 	}
 }
 
@@ -73,7 +72,9 @@ func (s *session) start() {
 	go func() {
 		defer close(s.ended)
 		var beside sync.WaitGroup
-		beside.Go(func() { s.beside(ctx) })
+		for _, run := range s.beside {
+			beside.Go(func() { run(ctx) })
+		}
 		s.run(ctx)
 		beside.Wait()
 	}()

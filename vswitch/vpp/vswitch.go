@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,6 +35,7 @@ type VSwitch struct {
 	ifs     *ifIndex
 	events  *ifEvents
 	states  ifStates
+	leases  *dhcpLeases
 	sr      srLock
 	abfMu   sync.Mutex
 	aclIDs  aclIDs
@@ -60,7 +62,7 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // Open is New without waiting for VPP. That VPP is there for the first time is no
 // change that Watch reports. Close the VSwitch.
 func Open(opts Options) *VSwitch {
-	v := &VSwitch{log: opts.Logger, watchers: map[*mailbox]struct{}{}, events: newIfEvents()}
+	v := &VSwitch{log: opts.Logger, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -76,7 +78,7 @@ func Open(opts Options) *VSwitch {
 	v.nat = newNATNotes()
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
-	v.session.beside = v.watchInterfaces
+	v.session.beside = []func(context.Context){v.watchInterfaces, v.watchLeases}
 	v.session.start()
 	return v
 }
@@ -94,7 +96,7 @@ func (v *VSwitch) Connected() error {
 func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	v.ifs.forget()
 	v.stats.forget()
-	if err := v.subscribe(ctx, l); err != nil {
+	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l)); err != nil {
 		return err
 	}
 	return v.prepareACLs(ctx, l)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/dhcp"
 	"go.fd.io/govpp/binapi/ethernet_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -35,6 +36,7 @@ type swInterface struct {
 	prefix    string // of its name
 	kind      any    // what else its kind has
 	member    *membership
+	dhcp      *dhcp.DHCPClientDetails
 }
 
 const adminUp, linkUp = interface_types.IF_STATUS_API_FLAG_ADMIN_UP, interface_types.IF_STATUS_API_FLAG_LINK_UP

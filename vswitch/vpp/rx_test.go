@@ -1,0 +1,60 @@
+package vpp
+
+import (
+	"errors"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+func TestRxQueues(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		s.addDevice(t, "v1rx")
+		v := open(t, s)
+		create(t, v, afPacket("port", "v1rx"))
+		type mode = vpp_interfaces.Interface_RxMode
+		const interrupt, polling = vpp_interfaces.Interface_RxMode_INTERRUPT, vpp_interfaces.Interface_RxMode_POLLING
+		for _, modes := range [][]*mode{{{Mode: interrupt, DefaultMode: true}}, {{Mode: polling}}, {{Mode: polling}, {Mode: interrupt, DefaultMode: true}}} {
+			if err := v.RxQueues().SetModes(t.Context(), "port", modes); err != nil {
+				t.Errorf("%v: %v", modes, err)
+			}
+		}
+		if err := v.RxQueues().SetModes(t.Context(), "port", []*mode{{Mode: polling, Queue: 9}}); !errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Errorf("queue 9: got %v, want %v", err, kvscheduler.ErrUnsupported)
+		}
+		if err := v.RxQueues().UnsetModes(t.Context(), "port"); err != nil {
+			t.Error(err)
+		}
+		if err := v.RxQueues().UnsetModes(t.Context(), "nothing"); err != nil {
+			t.Error(err)
+		}
+		if err := v.RxQueues().Place(t.Context(), "port", &vpp_interfaces.Interface_RxPlacement{MainThread: true}); err != nil {
+			t.Error(err)
+		}
+		if err := v.RxQueues().Place(t.Context(), "port", &vpp_interfaces.Interface_RxPlacement{Worker: 7}); !errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Errorf("a worker that VPP has not: got %v, want %v", err, kvscheduler.ErrUnsupported)
+		}
+	})
+}
+
+func TestIP6NDIsSetAndUnset(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		s.addDevice(t, "v1nd")
+		v := open(t, s)
+		port := afPacket("port", "v1nd")
+		create(t, v, port)
+		port.Ip6Nd = &vpp_interfaces.Interface_IP6ND{AddressAutoconfig: true, InstallDefaultRoutes: true}
+		for range 2 {
+			if err := v.Interfaces().SetIP6ND(t.Context(), "port", port.GetIp6Nd()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantInterfaces(t, v, port)
+		for range 2 {
+			if err := v.Interfaces().UnsetIP6ND(t.Context(), "port"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
