@@ -56,6 +56,9 @@ func (c Config) APISocket() string   { return filepath.Join(c.RuntimeDir, "api.s
 func (c Config) CLISocket() string   { return filepath.Join(c.RuntimeDir, "cli.sock") }
 func (c Config) StatsSocket() string { return filepath.Join(c.RuntimeDir, "stats.sock") }
 
+// PuntSocket is where VPP gets answers to the packets that it hands to processes.
+func (c Config) PuntSocket() string { return filepath.Join(c.RuntimeDir, "punt.sock") }
+
 // prefix tells the shared memory of VPPs on one machine apart.
 func (c Config) prefix() string {
 	return strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-")
@@ -86,6 +89,7 @@ func (c Config) String() string {
 	section("logging", "default-syslog-log-level notice")
 	section("socksvr", "socket-name "+c.APISocket())
 	section("statseg", "socket-name "+c.StatsSocket(), fmt.Sprintf("size %dM", c.StatsMiB), "page-size default")
+	section("punt", "socket "+c.PuntSocket())
 	section("api-segment", "prefix "+c.prefix())
 	if c.APITrace > 0 {
 		section("api-trace", "on", fmt.Sprintf("nitems %d", c.APITrace))

@@ -36,6 +36,9 @@ statseg {
   size 64M
   page-size default
 }
+punt {
+  socket /run/vpp/punt.sock
+}
 api-segment {
   prefix run-vpp
 }

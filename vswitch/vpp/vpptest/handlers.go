@@ -17,6 +17,7 @@ type state struct {
 	acl aclState
 	nat natState
 	sr  segments
+	extras
 	ipState
 	l2 l2State
 	l3 l3Features
