@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -36,7 +37,7 @@ func TestKilledAgentComesBackAndLosesNoPacket(t *testing.T) {
 	if err := cluster.KillAgent("node1"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "kubelet has restarted the agent", func() error {
+	await.That(t, "kubelet has restarted the agent", func() error {
 		if now := restarts(agentPod(t, "node1")); now == before {
 			return fmt.Errorf("%d restarts", now)
 		}

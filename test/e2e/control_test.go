@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/contiv/ksr"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -84,7 +85,7 @@ func TestEtcdPodIsReplacedOnItsDataAndNobodyNotices(t *testing.T) {
 	stop := startStream(t, first, second)
 	began := time.Now()
 	kubectl(t, "delete", "pod", "-n", "kube-system", "contiv-etcd-0", "--wait")
-	eventually(t, "a new pod of etcd is ready", func() error {
+	await.That(t, "a new pod of etcd is ready", func() error {
 		var pod corev1.Pod
 		if err := cluster.Get(t.Context(), &pod, "pod", "-n", "kube-system", "contiv-etcd-0"); err != nil {
 			return err
@@ -133,7 +134,7 @@ func TestKSRThatIsCutOffFromTheAPIServerLeavesToAnotherOne(t *testing.T) {
 	}
 	awaitRole := func(node string, want ksr.Role) {
 		t.Helper()
-		eventually(t, "KSR of "+node+" is "+string(want), func() error {
+		await.That(t, "KSR of "+node+" is "+string(want), func() error {
 			got, err := role(t, netns[node])
 			if err == nil && got != want {
 				err = fmt.Errorf("it is %s", got)

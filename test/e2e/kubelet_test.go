@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/test/await"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -21,7 +22,7 @@ func TestExecLogsAndPortForward(t *testing.T) {
 		t.Errorf("logs: %q", out)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	forward := cluster.KubectlCommand(ctx, "--namespace", n.name, "port-forward", "pod/web", ":8080")
 	stdout, err := forward.StdoutPipe()
@@ -55,7 +56,7 @@ metadata: {name: web}
 spec:` + strings.Replace(webPod, "readinessProbe:", "livenessProbe: {httpGet: {port: 8080, path: /index.html}, periodSeconds: 1, failureThreshold: 1}\n    readinessProbe:", 1))
 	before := n.ready("web")
 	n.kubectl("exec", "web", "--", "rm", "/tmp/index.html")
-	eventually(t, "the container is restarted", func() error {
+	await.That(t, "the container is restarted", func() error {
 		var pod corev1.Pod
 		get(t, &pod, "pod", "web", "--namespace", n.name)
 		if s := pod.Status.ContainerStatuses; len(s) != 1 || s[0].RestartCount == 0 {
@@ -81,7 +82,7 @@ func TestStatefulSetPodsAreRecreatedUnderTheSameName(t *testing.T) {
 		var old corev1.Pod
 		get(t, &old, "pod", "db-0", "--namespace", n.name)
 		n.kubectl("delete", "pod", "db-0")
-		eventually(t, "db-0 is another pod", func() error {
+		await.That(t, "db-0 is another pod", func() error {
 			var pods corev1.PodList
 			get(t, &pods, "pods", "--namespace", n.name)
 			for _, p := range pods.Items {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -162,7 +163,7 @@ func TestDeletedPodsLeaveNothing(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "the pods of earlier tests are gone", func() error {
+	await.That(t, "the pods of earlier tests are gone", func() error {
 		if left := kubectl(t, "get", "pods", "-A", "-o", "name", "--field-selector", "metadata.namespace!=kube-system"); left != "" {
 			return errors.New(left)
 		}
@@ -175,7 +176,7 @@ func TestDeletedPodsLeaveNothing(t *testing.T) {
 	n.kubectl("delete", "deployment/web")
 	n.kubectl("wait", "pods", "-l", "app=web", "--for=delete", "--timeout=60s")
 	for _, pod := range pods {
-		eventually(t, pod.Name+" is forgotten", func() error {
+		await.That(t, pod.Name+" is forgotten", func() error {
 			if held := allocation(t, pod); held != "" {
 				return fmt.Errorf("%s is still allocated", held)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -108,7 +109,7 @@ func TestRemovedCNIConfigurationIsPutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the configuration is back", func() error {
+	await.That(t, "the configuration is back", func() error {
 		after, err := os.ReadFile(path)
 		if err == nil && string(after) != string(before) {
 			err = fmt.Errorf("it is %s", after)

@@ -10,13 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"
 )
-
-// patience bounds what a test waits for; only a failing test waits that long.
-const patience = 90 * time.Second
 
 func needCluster(t *testing.T) {
 	t.Helper()
@@ -41,7 +39,7 @@ func newNamespace(t *testing.T, name string) namespace {
 	n := namespace{t, name}
 	n.kubectl("create", "namespace", name)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if _, err := cluster.Kubectl(ctx, "delete", "namespace", name, "--wait=false"); err != nil {
 			t.Error(err)
@@ -144,7 +142,7 @@ func (n namespace) pods() []corev1.Pod {
 
 func get(t *testing.T, into any, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := cluster.Get(ctx, into, args...); err != nil {
 		t.Fatal(err)
@@ -213,21 +211,5 @@ func startStream(t *testing.T, from, to corev1.Pod) (stop func()) {
 		if report.Lost > 0 || report.Sent == 0 {
 			t.Errorf("%s: %s", s.Path, report)
 		}
-	}
-}
-
-// eventually polls what no event tells.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) || t.Context().Err() != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }

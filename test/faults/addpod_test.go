@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -65,7 +66,7 @@ func reached(t *testing.T, from, to lab.Pod) {
 		t.Fatal(err)
 	}
 	defer stream.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := stream.Await(ctx, 3); err != nil {
 		t.Error(err)

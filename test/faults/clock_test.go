@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/contiv/test/await"
 )
 
 // TestClock moves the clock of the agents, not of the machine: time.Now of an
@@ -76,7 +78,7 @@ func (f *fault) jumped(t *testing.T, jump time.Duration) {
 		t.Fatal(err)
 	}
 	want := time.Now().Add(jump)
-	eventually(t, "an event has a time near "+want.Format(time.DateOnly), func() error {
+	await.That(t, "an event has a time near "+want.Format(time.DateOnly), func() error {
 		if err := f.Agent("node1").Get(t.Context(), "/controller/event-history", &events); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -69,7 +70,7 @@ func downAtStart(t *testing.T, s *site, p *proxy) {
 	}
 	p.set(pass, 0)
 	back := time.Now()
-	eventually(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
+	await.That(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
 	f.row.Kept = fmt.Sprintf("When etcd is back, the agent follows it again after %v.", round(time.Since(back)))
 	f.end()
 }
@@ -135,7 +136,7 @@ func hangsAtStart(t *testing.T, s *site, p *proxy) {
 	}
 	p.set(pass, 0)
 	back := time.Now()
-	eventually(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
+	await.That(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
 	f.row.Kept = fmt.Sprintf("When etcd answers, the agent follows it again after %v.", round(time.Since(back)))
 	f.end()
 }
@@ -193,7 +194,7 @@ func slow(t *testing.T, s *site, p *proxy) {
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
+	await.That(t, "the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
 	f.row.Kept += fmt.Sprintf(" Its Kubernetes object had arrived after %v.", round(time.Since(began)))
 	s.kill(t, "node1")
 	f.heal()
@@ -216,7 +217,7 @@ func compacted(t *testing.T, s *site, p *proxy) {
 	etcd := s.etcd(t)
 	key := models.KSRPrefix + "k8s/pod/late/namespace/default"
 	var revision int64
-	eventually(t, "etcd has the late pod with its address", func() error {
+	await.That(t, "etcd has the late pod with its address", func() error {
 		r, err := etcd.Get(t.Context(), key)
 		if err == nil && (len(r.Kvs) == 0 || !strings.Contains(string(r.Kvs[0].Value), late.Address.String())) {
 			return errors.New("not yet")

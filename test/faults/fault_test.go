@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -52,7 +53,7 @@ func begin(t *testing.T, s *site, name, what string) *fault {
 // flow awaits n further packets of each stream.
 func (f *fault) flow(n int) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), await.Patience)
 	defer cancel()
 	for _, s := range f.streams {
 		if err := s.Await(ctx, n); err != nil {
@@ -79,7 +80,7 @@ func (f *fault) heal() { f.healing = time.Now() }
 // healed awaits what the agents do by themselves, and notes how long it took.
 func (f *fault) healed(what string, check func() error) {
 	f.t.Helper()
-	eventually(f.t, what, check)
+	await.That(f.t, what, check)
 	f.row.Healed = time.Since(f.healing)
 }
 
@@ -92,7 +93,7 @@ func (f *fault) sees(where, text string) {
 func (f *fault) seesHealth(node, want string) {
 	f.t.Helper()
 	var text string
-	eventually(f.t, "the health of "+node+" says "+want, func() error {
+	await.That(f.t, "the health of "+node+" says "+want, func() error {
 		if text = f.health(f.t.Context(), node); !strings.Contains(text, want) {
 			return fmt.Errorf("it says %q", text)
 		}
@@ -119,7 +120,7 @@ func statusOf(node, table string) string {
 // seesLog awaits and notes a line in the log of an agent since the begin.
 func (f *fault) seesLog(node, want string) {
 	f.t.Helper()
-	eventually(f.t, "the log of "+node+" says "+want, func() error {
+	await.That(f.t, "the log of "+node+" says "+want, func() error {
 		for line := range bytes.Lines(f.readLog(node)[f.logs[node]:]) {
 			if strings.Contains(string(line), want) {
 				f.sees("log", logTime.ReplaceAllString(string(line), ""))

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +83,7 @@ func otherVersion(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	f.row.Kept = "The network is as before; pods are added. What is wrong is replaced when etcd is back."
-	eventually(t, "etcd is followed", func() error { return s.settled(t, "node1") })
+	await.That(t, "etcd is followed", func() error { return s.settled(t, "node1") })
 	f.end()
 }
 

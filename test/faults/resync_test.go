@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -40,7 +41,7 @@ func TestResync(t *testing.T) {
 			}
 			f.heal()
 			s.start(t, "node1")
-			eventually(t, "the extra interfaces are as wanted", func() error { return s.extraInterfaces(t, wanted) })
+			await.That(t, "the extra interfaces are as wanted", func() error { return s.extraInterfaces(t, wanted) })
 			f.row.Healed = max(f.row.Healed, time.Since(f.healing))
 			f.flow(3)
 		}
@@ -108,7 +109,7 @@ func (s *site) killAtStep(t *testing.T, node string, step int) (interrupted bool
 	p := s.process(t, node)
 	became := make(chan error, 1)
 	go func() { became <- ready() }()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	interrupted = true
 	for seen := 0; seen < step; {
@@ -127,7 +128,7 @@ func (s *site) killAtStep(t *testing.T, node string, step int) (interrupted bool
 		}
 	}
 	if step == socketStep {
-		eventually(t, "the socket of the agent is there", func() error {
+		await.That(t, "the socket of the agent is there", func() error {
 			_, err := os.Stat(s.AgentSocket(node))
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
@@ -130,7 +131,7 @@ func (s *site) starting(t *testing.T, node string) (ready func() error) {
 	before := s.process(t, node).PID
 	result := make(chan error, 1)
 	go func() { result <- s.StartAgent(context.Background(), node) }()
-	eventually(t, "the agent of "+node+" is started", func() error {
+	await.That(t, "the agent of "+node+" is started", func() error {
 		if p := s.process(t, node); p.PID == before || !p.Alive() {
 			return errors.New("not yet")
 		}
@@ -206,9 +207,9 @@ func (s *site) connected(t *testing.T, pods ...lab.Pod) error {
 // and the Kubernetes object of each of their pods, and that nothing is left to do.
 func (s *site) settle(t *testing.T) {
 	t.Helper()
-	eventually(t, "everybody reaches everybody", func() error { return s.connected(t) })
+	await.That(t, "everybody reaches everybody", func() error { return s.connected(t) })
 	for _, n := range s.state(t).Nodes {
-		eventually(t, n.Name+" is settled", func() error { return s.settled(t, n.Name) })
+		await.That(t, n.Name+" is settled", func() error { return s.settled(t, n.Name) })
 		ops, err := s.Agent(n.Name).Drift(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -264,23 +265,4 @@ func dialIn(ctx context.Context, netns, address string) (conn net.Conn, err erro
 		return err
 	})
 	return conn, err
-}
-
-// patience bounds what a test waits for; faults heal much faster.
-const patience = 90 * time.Second
-
-// eventually awaits what other processes do in their own time.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s: %v", patience, what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }

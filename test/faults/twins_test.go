@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -55,7 +56,7 @@ func (w *twin) kill() {
 // words.
 func (w *twin) end(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	select {
 	case err := <-w.ended:
@@ -127,7 +128,7 @@ func sameName(t *testing.T, s *site) {
 		return remark, nil
 	}
 	var remark string
-	eventually(t, "the second agent is refused", func() error {
+	await.That(t, "the second agent is refused", func() error {
 		remark, err = refused()
 		return err
 	})
@@ -182,7 +183,7 @@ func (s *site) setInternalIP(t *testing.T, node, address string) {
 	}
 	t.Cleanup(func() { write(before) })
 	write(bytes.ReplaceAll(before, []byte(was), []byte(address)))
-	eventually(t, "node2 knows "+node+" by the address "+address, func() error {
+	await.That(t, "node2 knows "+node+" by the address "+address, func() error {
 		var report nodesync.NodesReport
 		if err := s.Agent("node2").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -28,7 +29,7 @@ func TestNodeAddressChanges(t *testing.T) {
 	// Without an address for a moment, as between two leases.
 	in(t, node1, "ip address flush dev eth0")
 	in(t, node1, "ip address add 192.168.16.77/24 dev eth0; ip route add default via 192.168.16.254")
-	eventually(t, "node2 knows the new address of node1", func() error {
+	await.That(t, "node2 knows the new address of node1", func() error {
 		var report nodesync.NodesReport
 		if err := l.Agent("node2").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 			return err
@@ -40,7 +41,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		}
 		return errors.New("it does not")
 	})
-	eventually(t, "packets between the nodes' pods", func() error { return ping(t, added[0], added[1]) })
+	await.That(t, "packets between the nodes' pods", func() error { return ping(t, added[0], added[1]) })
 	_, err = lab.Ping(t.Context(), added[0].Endpoint(), lab.Endpoint{Address: lab.OutsideAddress.Addr()})
 	if err != nil {
 		t.Errorf("the pod does not reach the outside, by the new address: %v", err)
@@ -48,7 +49,7 @@ func TestNodeAddressChanges(t *testing.T) {
 
 	// A smaller MTU of the NIC is a smaller MTU of pods.
 	in(t, node1, "ip link set eth0 mtu 1400")
-	eventually(t, "the pod's MTU follows", func() error {
+	await.That(t, "the pod's MTU follows", func() error {
 		if out := in(t, added[0].Netns, "ip link show eth0"); !strings.Contains(out, "mtu 1350 ") {
 			return errors.New(out)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -440,11 +441,11 @@ func TestStatus(t *testing.T) {
 		agent.Process.Kill()
 		agent.Wait()
 	})
-	eventually(t, "the agent listens", func() error {
+	await.That(t, "the agent listens", func() error {
 		_, err := os.Stat(socket)
 		return err
 	})
-	eventually(t, "STATUS tells of the startup resync", func() error {
+	await.That(t, "STATUS tells of the startup resync", func() error {
 		err := status()
 		if code(err) == types.ErrPluginNotAvailable && strings.Contains(err.Error(), "startup resync") {
 			return nil

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -140,7 +141,7 @@ func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 			if err := cmd.Wait(); err == nil {
 				t.Error("the demo reports success")
 			}
-			eventually(t, "nothing is left of the lab", func() error {
+			await.That(t, "nothing is left of the lab", func() error {
 				left, err := lab.Leftovers(opts)
 				if err == nil && len(left) > 0 {
 					err = errors.New(strings.Join(left, ", "))

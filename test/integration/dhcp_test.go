@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
@@ -40,7 +41,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	}
 	follows := func(address string) {
 		t.Helper()
-		eventually(t, "node2 knows node1 by "+address, func() error {
+		await.That(t, "node2 knows node1 by "+address, func() error {
 			var report nodesync.NodesReport
 			if err := l.Agent("node2").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 				return err
@@ -52,7 +53,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 			}
 			return errors.New("it does not")
 		})
-		eventually(t, "packets between the nodes' pods", func() error { return ping(t, added[0], added[1]) })
+		await.That(t, "packets between the nodes' pods", func() error { return ping(t, added[0], added[1]) })
 		if _, err = lab.Ping(t.Context(), added[0].Endpoint(), lab.Endpoint{Address: lab.OutsideAddress.Addr()}); err != nil {
 			t.Errorf("the pod does not reach the outside, by the leased default route: %v", err)
 		}

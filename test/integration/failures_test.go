@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"golang.org/x/sync/errgroup"
 )
@@ -184,7 +185,7 @@ func TestEtcdStopsAndStarts(t *testing.T) {
 	start()
 	flow(20)
 	end()
-	eventually(t, "what changed without etcd arrives at the agent", func() error {
+	await.That(t, "what changed without etcd arrives at the agent", func() error {
 		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
 			return fmt.Errorf("the address of pod late is held by %v", held)
 		}
@@ -215,7 +216,7 @@ func TestAgentStartsWithoutEtcd(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what changed without etcd arrives at the agent", func() error {
+	await.That(t, "what changed without etcd arrives at the agent", func() error {
 		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
 			return fmt.Errorf("the address of pod late is held by %v", held)
 		}
@@ -252,13 +253,13 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 		}
 		newcomer := pod(t, l, "newcomer", node.Name)
 		requireNodes(t, l, "node1 node2 node3")
-		eventually(t, "the newcomer is reached", func() error { return connected(t, l, old, newcomer) })
+		await.That(t, "the newcomer is reached", func() error { return connected(t, l, old, newcomer) })
 		requireQuiet(t, l)
 		if err := l.DelNode(t.Context(), node.Name); err != nil {
 			t.Fatal(err)
 		}
 		requireNodes(t, l, "node1 node2")
-		eventually(t, "node1 forgets the configuration for node3", func() error {
+		await.That(t, "node1 forgets the configuration for node3", func() error {
 			if after := values(t, l, "node1"); len(after) != len(before) {
 				return fmt.Errorf("%d values, %d before", len(after), len(before))
 			}
@@ -277,7 +278,7 @@ func requireNodes(t *testing.T, l *lab.Lab, want string) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		eventually(t, n.Name+" knows "+want, func() error {
+		await.That(t, n.Name+" knows "+want, func() error {
 			var report nodesync.NodesReport
 			if err := l.Agent(n.Name).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 				return err
@@ -326,7 +327,7 @@ func TestDeletedRoutesComeBack(t *testing.T) {
 // requireRepair awaits the record of a repair of the key on node1.
 func requireRepair(t *testing.T, l *lab.Lab, since time.Time, key string) {
 	t.Helper()
-	eventually(t, "the repair of "+key+" is recorded", func() error {
+	await.That(t, "the repair of "+key+" is recorded", func() error {
 		txns, err := l.Agent("node1").Transactions(t.Context(), since)
 		if err != nil {
 			return err
@@ -358,7 +359,7 @@ func TestDamageIsRepaired(t *testing.T) {
 			if _, err := l.Exec(t.Context(), test.where, "sh", "-ec", test.command); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "repaired", func() error {
+			await.That(t, "repaired", func() error {
 				if err := connected(t, l, p, far); err != nil {
 					return err
 				}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -79,7 +80,7 @@ ipamConfig:
 	a1 := pod(t, l, "a1", "node1")
 	awaitAddresses(t, l)
 	outside := netip.MustParseAddr("fd20::1")
-	eventually(t, "the pod reaches the outside over IPv6", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
+	await.That(t, "the pod reaches the outside over IPv6", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
 	if err := pingIn(t.Context(), a1.Netns, lab.OutsideAddress.Addr(), 1400); err != nil {
 		t.Errorf("over IPv4: %v", err)
 	}
@@ -87,7 +88,7 @@ ipamConfig:
 	requireRestartWithoutOperations(t, l, "node1")
 
 	in(t, st.Nodes[0].Netns, "nft delete table ip6 contiv")
-	eventually(t, "the agent notices that the rules are gone", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
+	await.That(t, "the agent notices that the rules are gone", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
 
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"),
 		os.WriteFile(l.Path("nodes", "node1", "contiv.conf"), []byte(config), 0o600), l.StartAgent(t.Context(), "node1")); err != nil {
@@ -130,7 +131,7 @@ func awaitAddresses(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		eventually(t, n.Name+" uses its addresses", func() error {
+		await.That(t, n.Name+" uses its addresses", func() error {
 			out, err := exec.Command("ip", "-n", n.Netns, "-6", "address", "show", "tentative").Output()
 			if err == nil && len(out) > 0 {
 				err = fmt.Errorf("tentative: %s", out)

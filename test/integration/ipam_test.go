@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -33,7 +34,7 @@ func TestExternalIPAM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the agent of "+node+" knows its pod subnet", func() error {
+		await.That(t, "the agent of "+node+" knows its pod subnet", func() error {
 			var report struct{ PodSubnetThisNode string }
 			if err := l.Agent(node).Get(t.Context(), "/contiv/v1/ipam", &report); err != nil || report.PodSubnetThisNode != subnets[node] {
 				return fmt.Errorf("it is %q: %w", report.PodSubnetThisNode, err)
@@ -44,7 +45,7 @@ func TestExternalIPAM(t *testing.T) {
 	}
 	ping := func() {
 		t.Helper()
-		eventually(t, "the pods reach each other", func() error {
+		await.That(t, "the pods reach each other", func() error {
 			_, there := lab.Ping(t.Context(), sandboxes["node1"].endpoint(), sandboxes["node2"].endpoint())
 			_, back := lab.Ping(t.Context(), sandboxes["node2"].endpoint(), sandboxes["node1"].endpoint())
 			return errors.Join(there, back)
@@ -101,7 +102,7 @@ ipamConfig:
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the agent of "+node+" knows its pod subnets", func() error {
+		await.That(t, "the agent of "+node+" knows its pod subnets", func() error {
 			var report nodesync.NodesReport
 			if err := l.Agent(node).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 				return err
@@ -129,7 +130,7 @@ ipamConfig:
 			all = append(all, e)
 		}
 	}
-	eventually(t, "the pods reach each other by both addresses", func() error {
+	await.That(t, "the pods reach each other by both addresses", func() error {
 		var errs []error
 		for i, from := range all {
 			errs = append(errs, pingIn(t.Context(), from.Netns, all[(i+2)%len(all)].Address, 1400))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -176,7 +177,7 @@ func requireQuiet(t *testing.T, l *lab.Lab) {
 	for _, n := range nodes {
 		agent := l.Agent(n.Name)
 		var unsettled []string
-		eventually(t, n.Name+" has configured all values", func() error {
+		await.That(t, n.Name+" has configured all values", func() error {
 			if unsettled, err = agent.NotConfigured(t.Context()); err != nil {
 				return err
 			}
@@ -192,21 +193,5 @@ func requireQuiet(t *testing.T, l *lab.Lab) {
 		for _, op := range ops {
 			t.Errorf("%s: a resync with the kernel, where nothing had changed, executed %v %s: %v → %v, error %v", n.Name, op.Operation, op.Key, op.PrevValue, op.NewValue, op.NewErr)
 		}
-	}
-}
-
-// eventually awaits what other processes do in their own time.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 60 s: %s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -45,7 +46,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 
 	n.put(`{"other_vpp_interfaces": [{"interface_name": "eth1", "ip": "10.50.0.1/24"}], "gateway": "10.50.0.254"}`)
 	n.awaitNICs("the second NIC and the gateway are configured", contivconf.FromNodeConfig, "10.50.0.1/24", "192.168.16.1/24", true)
-	eventually(t, "the pod reaches what is behind the second NIC", n.outside)
+	await.That(t, "the pod reaches what is behind the second NIC", n.outside)
 	n.requireWorking()
 
 	// A write that fails makes KSR sweep what it did not write; not what the CRD
@@ -57,7 +58,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "KSR writes to etcd again", func() error {
+	await.That(t, "KSR writes to etcd again", func() error {
 		return n.requireKey(models.KSRPrefix + dbresources.PodKey("late", "default"))
 	})
 	if err := n.requireKey(nodeConfigKey); err != nil {
@@ -80,14 +81,14 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	n.put(`{"otherVppInterfaces": [{"interfaceName": "eth1", "ip": "10.50.0.2/24"}], "gateway": "10.50.0.254",
 		"mainVppInterface": {"interfaceName": "eth0", "ip": "192.168.16.77/24"}}`)
 	n.awaitNICs("other addresses", contivconf.FromNodeConfig, "10.50.0.2/24", "192.168.16.77/24", true)
-	eventually(t, "the pod reaches what is behind the second NIC, by its new address", n.outside)
+	await.That(t, "the pod reaches what is behind the second NIC, by its new address", n.outside)
 	n.requireWorking()
 
 	if _, err := n.etcd.Delete(t.Context(), nodeConfigKey); err != nil {
 		t.Fatal(err)
 	}
 	n.awaitNICs("without the NodeConfig", contivconf.FromFile, "", "192.168.16.1/24", false)
-	eventually(t, "the address that was assigned is taken away", func() error {
+	await.That(t, "the address that was assigned is taken away", func() error {
 		if out := in(t, node1, "ip -br address show eth0"); strings.Contains(out, "192.168.16.77") {
 			return errors.New(out)
 		}
@@ -143,7 +144,7 @@ func (n *nodeConfigSite) requireKey(key string) error {
 // node, of node1, and for the default route through the second NIC.
 func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, nodeIP string, gateway bool) {
 	n.Helper()
-	eventually(n.T, what, func() error {
+	await.That(n.T, what, func() error {
 		var report contivconf.Report
 		if err := n.lab.Agent("node1").Get(n.Context(), contivconf.URL, &report); err != nil {
 			return err
@@ -178,7 +179,7 @@ func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, no
 // awaitRefusal waits until the agent, which stays ready, says what is wrong.
 func (n *nodeConfigSite) awaitRefusal(want string) {
 	n.Helper()
-	eventually(n.T, "the NodeConfig is refused", func() error {
+	await.That(n.T, "the NodeConfig is refused", func() error {
 		var health struct{ Error, NodeConfig string }
 		if err := n.lab.Agent("node1").Get(n.Context(), "/readiness", &health); err != nil {
 			return err
@@ -192,7 +193,7 @@ func (n *nodeConfigSite) awaitRefusal(want string) {
 
 func (n *nodeConfigSite) requireWorking() {
 	n.Helper()
-	eventually(n.T, "packets between the nodes' pods", func() error { return ping(n.T, n.pods[0], n.pods[1]) })
+	await.That(n.T, "packets between the nodes' pods", func() error { return ping(n.T, n.pods[0], n.pods[1]) })
 	requireQuiet(n.T, n.lab)
 }
 

@@ -10,6 +10,7 @@ import (
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -38,7 +39,7 @@ func newOperator(t *testing.T, l *lab.Lab, node string) *operator {
 				t.Error(err)
 			}
 		}
-		eventually(t, "all statuses are removed", func() error {
+		await.That(t, "all statuses are removed", func() error {
 			answer, err := etcd.Get(context.Background(), o.prefix+models.StatusPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 			if err == nil && answer.Count > 0 {
 				err = fmt.Errorf("%d are there, e.g. %s", answer.Count, answer.Kvs[0].Key)
@@ -69,7 +70,7 @@ func (o *operator) put(pairs ...string) (revision int64) {
 func (o *operator) await(key string, revision int64, want string) *feedbackpb.ValueStatus {
 	o.Helper()
 	status := &feedbackpb.ValueStatus{}
-	eventually(o.T, key+" is "+want, func() error {
+	await.That(o.T, key+" is "+want, func() error {
 		answer, err := o.etcd.Get(o.Context(), o.prefix+models.StatusPrefix+key)
 		if err != nil {
 			return err
@@ -166,7 +167,7 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.await(loop, rev, "CONFIGURED")
-	eventually(t, "the status of what is deleted is removed", func() error {
+	await.That(t, "the status of what is deleted is removed", func() error {
 		answer, err := o.etcd.Get(t.Context(), o.prefix+models.StatusPrefix+tap)
 		if err == nil && answer.Count > 0 {
 			err = fmt.Errorf("it is %s", answer.Kvs[0].Value)
@@ -193,7 +194,7 @@ func TestResyncThroughEtcd(t *testing.T) {
 	for _, kind := range []string{"full", "upstream", "downstream"} {
 		rev := o.put("resync/nb", `{"type":"`+kind+`"}`)
 		var status feedbackpb.ResyncStatus
-		eventually(t, kind+" is answered", func() error {
+		await.That(t, kind+" is answered", func() error {
 			answer, err := o.etcd.Get(t.Context(), o.prefix+models.StatusPrefix+"resync/nb")
 			if err != nil || answer.Count == 0 {
 				return fmt.Errorf("no answer: %v", err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/test/await"
 )
 
 // The end of a pod's TAP that somebody takes away comes back to the pod, also if
@@ -44,7 +46,7 @@ func TestPodInterfaceIsMovedAway(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, "repaired", func() error {
+			await.That(t, "repaired", func() error {
 				_, check := l.CNI(t.Context(), "CHECK", p.ID())
 				return errors.Join(check, ping(t, p, peer))
 			})

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -35,18 +37,6 @@ func requireNothingLeft(t testing.TB, opts lab.Options) {
 	t.Helper()
 	for _, what := range leftovers(t, opts) {
 		t.Errorf("left behind: %s", what)
-	}
-}
-
-// eventually polls for what another process does in its own time.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 60 s: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -126,7 +116,12 @@ func TestUpAfterACrash(t *testing.T) {
 	if err := maker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an agent runs", func() bool { return len(processesOf(t, opts)) >= 3 })
+	await.That(t, "an agent runs", func() error {
+		if n := len(processesOf(t, opts)); n < 3 {
+			return fmt.Errorf("%d processes run", n)
+		}
+		return nil
+	})
 	maker.Process.Kill()
 	maker.Wait()
 	os.Remove(filepath.Join(opts.BinDir, "contiv-agent.unready"))
@@ -209,7 +204,12 @@ func TestGuardRemovesTheLabOfAKilledProgram(t *testing.T) {
 	}
 	program.Process.Signal(syscall.SIGKILL)
 	program.Wait()
-	eventually(t, "the guard removes the lab", func() bool { return len(leftovers(t, opts)) == 0 })
+	await.That(t, "the guard removes the lab", func() error {
+		if left := leftovers(t, opts); len(left) > 0 {
+			return fmt.Errorf("left are %q", left)
+		}
+		return nil
+	})
 }
 
 func TestReleasedGuardLeavesTheLab(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/test/await"
 )
 
 // startEtcd starts an etcd on the node.
@@ -32,7 +33,7 @@ func (s *site) startEtcd() store.Broker {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { db.Close() })
-	s.eventually("etcd answers", func() error {
+	await.That(s.t, "etcd answers", func() error {
 		_, _, err := db.Get(s.t.Context(), "/x")
 		return err
 	})
@@ -56,7 +57,7 @@ func TestEtcdIsOptional(t *testing.T) {
 	if err := db.Put(t.Context(), models.NodePrefix("alone")+key, data); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the value in etcd is configured", func() error {
+	await.That(s.t, "the value in etcd is configured", func() error {
 		status, _, err := db.Get(t.Context(), models.NodePrefix("alone")+"status/"+key)
 		if err == nil && !strings.Contains(string(status.Value), "CONFIGURED") {
 			err = errors.New("status: " + string(status.Value))
@@ -71,7 +72,7 @@ func TestEtcdIsOptional(t *testing.T) {
 	if err := db.Delete(t.Context(), models.NodePrefix("alone")+key); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the value is removed", func() error {
+	await.That(s.t, "the value is removed", func() error {
 		if addresses := s.ip("-br", "addr"); strings.Contains(addresses, "10.61.0.1") {
 			return errors.New(addresses)
 		}

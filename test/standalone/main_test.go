@@ -18,6 +18,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/test/await"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -131,7 +132,7 @@ func (s *site) start() {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("run/agent.sock"))
 	}}}
-	s.eventually("the agent is ready", func() error {
+	await.That(s.t, "the agent is ready", func() error {
 		response, err := client.Get("http://agent/readiness")
 		if err != nil {
 			return err
@@ -170,22 +171,6 @@ func (s *site) put(r *rpc.DataRequest) {
 	s.t.Helper()
 	if _, err := s.change().Put(s.t.Context(), r); err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-// eventually awaits what other processes do in their own time.
-func (s *site) eventually(what string, check func() error) {
-	s.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within 60 s: %s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/rpc"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/listener/listenertest"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -44,7 +45,7 @@ func TestConfigurationTakesEffect(t *testing.T) {
 	}
 
 	s.run("ip", "-n", far, "link", "del", "eth0")
-	s.eventually("drift is repaired", func() error { return s.ping(far) })
+	await.That(s.t, "drift is repaired", func() error { return s.ping(far) })
 
 	s.stop()
 	if err := s.ping(far); err != nil {
@@ -104,7 +105,7 @@ func TestSIGKILLWhileClientsWrite(t *testing.T) {
 			}
 		})
 	}
-	s.eventually("some requests are confirmed", func() error {
+	await.That(s.t, "some requests are confirmed", func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(confirmed) < 10 {
