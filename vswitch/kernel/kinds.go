@@ -68,6 +68,7 @@ func supportedKind(iface *vpp_interfaces.Interface) error {
 		if iface.GetIpip().GetTunnelMode() != vpp_interfaces.IPIPLink_POINT_TO_POINT {
 			return vswitch.Unsupported("ipip.tunnel_mode POINT_TO_MULTIPOINT: make a tunnel to each peer")
 		}
+		return onlyMain(iface.GetVrf(), "an IPIP tunnel")
 	case vpp_interfaces.Interface_SUB_INTERFACE:
 		return supportedVLAN(iface.GetSub())
 	case vpp_interfaces.Interface_BOND_INTERFACE:

@@ -43,7 +43,7 @@ func (l newLink) write(req *nl.NetlinkRequest) {
 		req.AddData(nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(l.lower))))
 	}
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(l.kind))
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.ZeroTerminated(l.kind))
 	if len(l.options) > 0 {
 		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
 		for _, o := range l.options {
