@@ -12,18 +12,21 @@ type drift struct {
 	queued  bool
 	reasons []string
 	keys    map[string]struct{}
+	all     bool // of everything
 }
 
 // ReportDrift queues a downstream resync of the given keys, because their
 // southbound state is suspected to have changed behind our back. Keys that are
-// not requested, and keys already queued, are ignored. The transaction is recorded only if
+// not requested, and keys already queued, are ignored. Without keys, everything may have
+// changed: the whole southbound is read. The transaction is recorded only if
 // something differed; its description then contains the reason. Never blocks.
 func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	d := &s.drift
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	view := s.view()
-	fresh := false
+	fresh := len(keys) == 0 && !d.all
+	d.all = d.all || fresh
 	for _, key := range keys {
 		if _, dup := d.keys[key]; dup {
 			continue
@@ -57,8 +60,9 @@ func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	return nil
 }
 
-// take returns what was collected, and begins anew.
-func (d *drift) take() (reason string, keys []string) {
+// take returns what was collected, and begins anew. Keys do not count if all of them
+// are meant.
+func (d *drift) take() (reason string, all bool, keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range d.keys {
@@ -68,8 +72,9 @@ func (d *drift) take() (reason string, keys []string) {
 	if reason == "" {
 		reason = "unknown reason"
 	}
-	d.queued, d.reasons, d.keys = false, nil, nil
-	return reason, keys
+	all = d.all
+	d.queued, d.reasons, d.keys, d.all = false, nil, nil, false
+	return reason, all, keys
 }
 
 // driftKeys returns the base keys among those given that the northbound requests.

@@ -2,6 +2,8 @@ package kvscheduler
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +25,43 @@ func TestDriftIsRepairedAndRecordedWithItsReason(t *testing.T) {
 		t.Fatal(r)
 	}
 	wantCalls(t, sb, "RETRIEVE a/1", "CREATE a/1")
+}
+
+func TestDriftWithoutKeysIsThatOfEverything(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
+	sb.register(s, "b", parts{prefix: "b/", retrieve: true})
+	mustCommit(t, s, "a/1=x a/2=x b/1=x")
+	sb.take()
+	sb.unset("a/1")
+	sb.unset("b/1")
+	sb.set("a/9", "x")
+	sb.foreign["a/9"] = FromNB
+	_ = s.ReportDrift("link deleted", "a/1")
+	if err := s.ReportDrift("restarted"); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, s)
+	var resyncs []string
+	for _, r := range s.History(time.Time{}, time.Time{})[1:] {
+		resyncs = append(resyncs, r.Description)
+		if r.Resync != DownstreamResync {
+			t.Error(r)
+		}
+	}
+	if all := strings.Join(resyncs, " "); !strings.Contains(all, "restarted") {
+		t.Errorf("recorded %q, want the reason", resyncs)
+	}
+	for _, key := range []string{"a/1", "a/2", "b/1"} {
+		wantState(t, s, key, pb.ValueState_CONFIGURED)
+	}
+	if slices.ContainsFunc(sb.content(), func(line string) bool { return strings.HasPrefix(line, "a/9") }) {
+		t.Error("what is not wanted is still there")
+	}
+	sb.take()
+	_ = s.ReportDrift("restarted")
+	settle(t, s)
+	wantCalls(t, sb, "RETRIEVE a", "RETRIEVE b")
 }
 
 func TestSuspicionWithoutDifferenceIsNotRecorded(t *testing.T) {

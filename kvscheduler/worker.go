@@ -143,11 +143,13 @@ func (s *Scheduler) stillNeeded(j *job) bool {
 	case j.typ == RetryUnimplOps:
 		return len(x.nowImplemented()) > 0
 	default:
-		reason, keys := s.drift.take()
+		reason, all, keys := s.drift.take()
 		j.drift = reason
-		j.opts.keys = x.driftKeys(keys)
 		j.opts.description = "drift: " + reason
-		return len(j.opts.keys) > 0
+		if !all {
+			j.opts.keys = x.driftKeys(keys)
+		}
+		return all || len(j.opts.keys) > 0
 	}
 }
 

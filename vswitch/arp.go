@@ -10,7 +10,7 @@ import (
 // arpDescriptor handles config/vpp/v2/arp/{if}/{addr}.
 func arpDescriptor(port Neighbours, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta] {
 	entries := allocatedARPs(alloc)
-	return kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta]{
+	return inBulk(kvscheduler.Descriptor[*vpp_l3.ARPEntry, noMeta]{
 		Name: ARPDescriptor,
 		Keys: kvscheduler.KeySpace{Prefix: models.VPPARP.KeyPrefix()},
 		NB:   true,
@@ -38,5 +38,5 @@ func arpDescriptor(port Neighbours, alloc *netalloc.Resolver) kvscheduler.Descri
 			deps := []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}
 			return append(deps, netalloc.Dependency("ip_address", e.GetIpAddress(), "")...)
 		},
-	}
+	}, port, entries)
 }

@@ -8,7 +8,7 @@ import (
 
 // fibDescriptor handles config/vpp/l2/v2/fib/{bd}/mac/{mac}.
 func fibDescriptor(port FIB) kvscheduler.Descriptor[*vpp_l2.FIBEntry, noMeta] {
-	return kvscheduler.Descriptor[*vpp_l2.FIBEntry, noMeta]{
+	return inBulk(kvscheduler.Descriptor[*vpp_l2.FIBEntry, noMeta]{
 		Name:     FIBDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: models.L2FIB.KeyPrefix()},
 		NB:       true,
@@ -33,7 +33,7 @@ func fibDescriptor(port FIB) kvscheduler.Descriptor[*vpp_l2.FIBEntry, noMeta] {
 				Label: "bridged-interface", Key: models.BDInterfaceKey(e.GetBridgeDomain(), e.GetOutgoingInterface()),
 			}}
 		},
-	}
+	}, port, unallocated[*vpp_l2.FIBEntry]())
 }
 
 func validateFIB(e *vpp_l2.FIBEntry) error {

@@ -12,7 +12,7 @@ import (
 // routeDescriptor handles config/vpp/v2/route/….
 func routeDescriptor(port Routes, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_l3.Route, noMeta] {
 	routes := allocatedRoutes(alloc)
-	return kvscheduler.Descriptor[*vpp_l3.Route, noMeta]{
+	return inBulk(kvscheduler.Descriptor[*vpp_l3.Route, noMeta]{
 		Name:          RouteDescriptor,
 		Keys:          kvscheduler.KeySpace{Prefix: models.VPPRoute.KeyPrefix()},
 		NB:            true,
@@ -24,7 +24,7 @@ func routeDescriptor(port Routes, alloc *netalloc.Resolver) kvscheduler.Descript
 		RetrieveKeys:  routes.retrieve(port.Find),
 		RetrieveAfter: []string{netalloc.Descriptor, InterfaceDescriptor, VRFTableDescriptor},
 		Dependencies:  func(_ string, r *vpp_l3.Route) []kvscheduler.Dependency { return dependenciesOfRoute(r) },
-	}
+	}, port, routes)
 }
 
 func validateRoute(r *vpp_l3.Route) error {

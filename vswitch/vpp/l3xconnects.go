@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/l3xc"
 )
 
@@ -56,7 +57,7 @@ func (v l3xconnects) set(ctx context.Context, i index, x *vpp_l3.L3XConnect) err
 	}
 	for _, d := range all {
 		switch have := pathsOf(d.L3xc.Paths); {
-		case d.L3xc.IsIP6 != ipv6:
+		case crossesIPv6(d) != ipv6:
 		case len(have) == len(paths) && !slices.ContainsFunc(have, func(p path) bool { return !slices.Contains(paths, p) }):
 			return nil
 		default:
@@ -70,6 +71,11 @@ func (v l3xconnects) set(ctx context.Context, i index, x *vpp_l3.L3XConnect) err
 		req.L3xc.Paths = append(req.L3xc.Paths, p.encode(ipv6))
 	}
 	return v.call(ctx, l3xcModule, req, &l3xc.L3xcUpdateReply{})
+}
+
+// crossesIPv6: VPP does not say what a cross-connect is for, but its paths do.
+func crossesIPv6(d *l3xc.L3xcDetails) bool {
+	return slices.ContainsFunc(d.L3xc.Paths, func(p fib_types.FibPath) bool { return p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6 })
 }
 
 func (v l3xconnects) Delete(ctx context.Context, x *vpp_l3.L3XConnect) error {
@@ -107,7 +113,7 @@ func (v l3xconnects) List(ctx context.Context, expected []*vpp_l3.L3XConnect) ([
 			continue
 		}
 		x := &vpp_l3.L3XConnect{Interface: name}
-		if d.L3xc.IsIP6 {
+		if crossesIPv6(d) {
 			x.Protocol = vpp_l3.L3XConnect_IPV6
 		}
 		for _, p := range pathsOf(d.L3xc.Paths) {

@@ -166,8 +166,8 @@ func apiPrefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Len: uint8(p.Bits()), Address: ip_types.Address{Un: ip_types.AddressUnionIP4(p.Addr().As4())}}
 }
 
-// samePath: weights and preferences do not count.
-func samePath(a, b fib_types.FibPath) bool {
+// sameFIBPath: weights and preferences do not count.
+func sameFIBPath(a, b fib_types.FibPath) bool {
 	a.Weight, a.Preference, a.RpfID = b.Weight, b.Preference, b.RpfID
 	return a == b
 }
@@ -321,14 +321,14 @@ func addDelRoute(c *call, req *ip.IPRouteAddDelV2, _ *ip.IPRouteAddDelV2Reply) a
 		paths = nil
 	case req.IsAdd && req.IsMultipath:
 		for _, p := range paths {
-			if !slices.ContainsFunc(have, func(h fib_types.FibPath) bool { return samePath(h, p) }) {
+			if !slices.ContainsFunc(have, func(h fib_types.FibPath) bool { return sameFIBPath(h, p) }) {
 				have = append(have, p)
 			}
 		}
 		paths = have
 	case req.IsMultipath:
 		paths = slices.DeleteFunc(have, func(h fib_types.FibPath) bool {
-			return slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return samePath(h, p) })
+			return slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return sameFIBPath(h, p) })
 		})
 	}
 	t.put(dst, source, paths)
