@@ -143,7 +143,10 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 }
 
 func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) error {
-	device := v.deviceOf(iface.GetName())
+	device := ""
+	if v.usesVRFs() {
+		device = v.deviceOf(iface.GetName()) // as long as the registry knows it
+	}
 	err := v.reg.during(iface, func() error {
 		if err := v.forgetVRFs(device); err != nil {
 			return err

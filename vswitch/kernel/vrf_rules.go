@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -115,10 +114,6 @@ type interRoute struct {
 func newVRFState(family int) *vrfState {
 	return &vrfState{family: family, tables: map[uint32]bool{}, members: map[string]uint32{},
 		isolated: map[string]uint32{}, inter: map[interRoute]uint32{}}
-}
-
-func (s *vrfState) clone() *vrfState {
-	return &vrfState{s.family, maps.Clone(s.tables), maps.Clone(s.members), maps.Clone(s.isolated), maps.Clone(s.inter)}
 }
 
 func (s *vrfState) empty() bool {
