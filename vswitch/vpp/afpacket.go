@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -83,21 +84,34 @@ func (v interfaces) takeUntagged(ctx context.Context, i index, what string) (ind
 	return i, nil
 }
 
-// removeAFPacket lets the device go: it stays as it is, and is the host's again.
+// removeAFPacket lets the device go: it is the host's again, and up if it was.
 func (v interfaces) removeAFPacket(ctx context.Context, i index) error {
 	name, err := v.hostNameOf(ctx, i)
 	if err != nil || name == "" {
+		return err
+	}
+	h, err := v.host()
+	if err != nil {
+		v.log.Warn("The device of an AF_PACKET interface cannot be seen", "device", name, "error", err)
+		h = nil
+	}
+	defer h.close()
+	before, err := h.device(name)
+	if err != nil {
 		return err
 	}
 	err = v.call(ctx, afPacketModule, &af_packet.AfPacketDelete{HostIfName: name}, &af_packet.AfPacketDeleteReply{})
 	if err != nil && !vppapi.Refused(err, api.SYSCALL_ERROR_1) { // there is none
 		return fmt.Errorf("detaching from device %q: %w", name, err)
 	}
-	h, err := v.host()
-	if err != nil || h == nil {
-		return nil //nolint:nilerr // then it was not shielded either
+	if before == nil {
+		return nil
 	}
-	defer h.close()
+	if before.Attrs().Flags&net.FlagUp != 0 {
+		if err := h.LinkSetUp(before); err != nil { // VPP has put it down
+			return fmt.Errorf("putting device %q up again: %w", name, err)
+		}
+	}
 	return h.unshield(name)
 }
 

@@ -38,9 +38,7 @@ func onEachVPP(t *testing.T, test func(t *testing.T, s *site)) {
 		test(t, &site{VPP: s, server: s})
 	})
 	t.Run("process", func(t *testing.T) {
-		if os.Getenv(vpptest.BinaryVariable) == "" {
-			t.Skip("needs VPP 25.10: make test-vpp " + vpptest.BinaryVariable + "=/usr/bin/vpp")
-		}
+		vpptest.Need(t)
 		h := newNamespace(t)
 		test(t, &site{VPP: vpptest.NewProcess(t, h.NetNS), host: h})
 	})
@@ -213,7 +211,7 @@ func TestInterfacesAreReadBackAsCreated(t *testing.T) {
 
 func remove(t testing.TB, v *VSwitch, iface *vpp_interfaces.Interface) {
 	t.Helper()
-	ctx, port := t.Context(), v.Interfaces()
+	ctx, port := context.Background(), v.Interfaces() // also when the test has ended
 	if iface.GetUnnumbered() != nil {
 		if err := port.UnsetUnnumbered(ctx, iface.GetName()); err != nil {
 			t.Error(err)

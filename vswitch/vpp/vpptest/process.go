@@ -26,14 +26,21 @@ type Process struct {
 	output bytes.Buffer
 }
 
-// NewProcess starts a real VPP in a network namespace (a path), and skips the test if
-// there is none. It ends with the test.
-func NewProcess(t testing.TB, netns string) *Process {
+// Need returns the path of VPP's program, and skips the test if there is none.
+func Need(t testing.TB) string {
 	t.Helper()
 	binary := os.Getenv(BinaryVariable)
 	if binary == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + BinaryVariable + "=/usr/bin/vpp")
 	}
+	return binary
+}
+
+// NewProcess starts a real VPP in a network namespace (a path), and skips the test if
+// there is none. It ends with the test.
+func NewProcess(t testing.TB, netns string) *Process {
+	t.Helper()
+	binary := Need(t)
 	dir, err := os.MkdirTemp("", "vpptest")
 	if err != nil {
 		t.Fatal(err)

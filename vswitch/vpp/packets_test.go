@@ -1,0 +1,227 @@
+package vpp
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	"google.golang.org/protobuf/proto"
+)
+
+// pingTime is how long a ping may take that has to work: VPP resolves addresses first,
+// and tunnels shake hands.
+const pingTime = 10 * time.Second
+
+// newRealSite starts a real VPP in a namespace of its own.
+func newRealSite(t testing.TB) (*site, *VSwitch) {
+	t.Helper()
+	vpptest.Need(t)
+	h := newNamespace(t)
+	s := &site{VPP: vpptest.NewProcess(t, h.NetNS), host: h}
+	return s, open(t, s)
+}
+
+// attach makes a new host, whose default gateway is VPP, at an AF_PACKET interface.
+func (s *site) attach(t testing.TB, v *VSwitch, name, addr, gateway string) *vswitchtest.Host {
+	t.Helper()
+	h := newNamespace(t)
+	s.addTo(t, h, "v1"+name, addr)
+	h.Exec(t, "ip route add default via "+gateway)
+	iface := afPacket(name, "v1"+name)
+	iface.IpAddresses = []string{gateway + "/24"}
+	create(t, v, iface)
+	return h
+}
+
+func routeVia(t testing.TB, v *VSwitch, dst, via, out string) *vpp_l3.Route {
+	t.Helper()
+	r := &vpp_l3.Route{DstNetwork: dst, NextHopAddr: via, OutgoingInterface: out}
+	if err := v.Routes().Create(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func ping(t testing.TB, h *vswitchtest.Host, dst string) {
+	t.Helper()
+	if err := h.Ping(dst, 56, pingTime); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPacketsBetweenPods(t *testing.T) {
+	s, v := newRealSite(t)
+	a := s.attach(t, v, "a", "10.1.0.2/24", "10.1.0.1")
+	b := s.attach(t, v, "b", "10.2.0.2/24", "10.2.0.1")
+	ping(t, a, "10.2.0.2")
+	if out, err := a.Try("ping -n -c 1 -W 2 10.2.0.1"); err != nil {
+		t.Errorf("the gateway does not answer: %v %s", err, out)
+	}
+
+	t.Run("longer than the MTU", func(t *testing.T) {
+		old := afPacket("b", "v1b")
+		small := proto.CloneOf(old)
+		small.Mtu = 1400
+		if err := v.Interfaces().Update(t.Context(), old, small); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Ping("10.2.0.2", 1300, pingTime); err != nil {
+			t.Errorf("a packet that is short enough: %v", err)
+		}
+		// Not again and again: the sender learns from what VPP answers.
+		out, err := a.Try("ping -n -M do -c 1 -W 2 -s 1380 10.2.0.2")
+		if err == nil || !strings.Contains(out, "1400") {
+			t.Errorf("a packet that is too long: %v, %q: want an answer that says so", err, out)
+		}
+	})
+	t.Run("unnumbered", func(t *testing.T) {
+		gateway, pod := loopback("gateway"), afPacket("c", "v1c")
+		gateway.IpAddresses = []string{"10.3.0.1/24"}
+		pod.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "gateway"}
+		c := newNamespace(t)
+		s.addTo(t, c, "v1c", "10.3.0.2/32")
+		c.Exec(t, "ip route add 10.3.0.1 dev eth0")
+		c.Exec(t, "ip route add default via 10.3.0.1")
+		create(t, v, gateway, pod)
+		routeVia(t, v, "10.3.0.2/32", "10.3.0.2", "c")
+		ping(t, c, "10.1.0.2")
+		ping(t, a, "10.3.0.2")
+	})
+	t.Run("made again", func(t *testing.T) {
+		iface := afPacket("b", "v1b")
+		iface.IpAddresses = []string{"10.2.0.1/24"}
+		// The pod has got another device of the same name: VPP's socket is of the old one.
+		s.host.Exec(t, "ip link del dev v1b")
+		s.addTo(t, b, "v1b", "10.2.0.2/24")
+		b.Exec(t, "ip route add default via 10.2.0.1")
+		found, err := v.Interfaces().Find(t.Context(), []*vpp_interfaces.Interface{iface})
+		if err != nil || len(found) != 1 || proto.Equal(found[0].GetAfpacket(), iface.GetAfpacket()) {
+			t.Errorf("found %v, error %v: want it without its device", found, err)
+		}
+		create(t, v, iface)
+		ping(t, a, "10.2.0.2")
+	})
+}
+
+func TestHostIsKeptFromWhatVPPHasTakenOver(t *testing.T) {
+	s, v := newRealSite(t)
+	peer := newNamespace(t)
+	s.addTo(t, peer, "v1nic", "10.7.0.2/24")
+	s.host.Exec(t, "ip addr add 10.7.0.9/24 dev v1nic")
+	s.host.Exec(t, "ip link set dev v1nic up")
+	ping(t, peer, "10.7.0.9")
+	_, mac, _ := strings.Cut(s.host.Exec(t, "ip -o link show dev v1nic"), "link/ether ")
+	mac, _, _ = strings.Cut(mac, " ")
+
+	port := nic("v1nic")
+	port.IpAddresses = []string{"10.7.0.1/24"}
+	for range 2 {
+		create(t, v, port)
+		ping(t, peer, "10.7.0.1")
+		if err := peer.Ping("10.7.0.9", 56, time.Second); err == nil {
+			t.Error("the host answers as well")
+		}
+	}
+	found, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{port})
+	if err != nil || len(found) != 1 || found[0].GetPhysAddress() != mac {
+		t.Errorf("found %v, error %v: want the MAC of the device, %s", found, err, mac)
+	}
+	remove(t, v, port)
+	ping(t, peer, "10.7.0.9")
+	if out := s.host.Exec(t, "nft list ruleset"); strings.Contains(out, shieldTable) {
+		t.Errorf("left over: %s", out)
+	}
+}
+
+// TestPacketsThroughTunnels joins two VPPs by each kind of interface in turn.
+func TestPacketsThroughTunnels(t *testing.T) {
+	type iface = vpp_interfaces.Interface
+	sa, a := newRealSite(t)
+	sb, b := newRealSite(t)
+	for _, wire := range []string{"v1wire", "v1wire2"} {
+		sa.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s netns %s", wire, wire, nsName(sb.host)))
+	}
+	ha := sa.attach(t, a, "pod", "10.1.0.2/24", "10.1.0.1")
+	sb.attach(t, b, "pod", "10.2.0.2/24", "10.2.0.1")
+	outer := []string{"192.168.16.1", "192.168.16.2"}
+	keys := make([]wgtypes.Key, 2)
+	for i, v := range []*VSwitch{a, b} {
+		wire := nic("v1wire")
+		wire.IpAddresses = []string{outer[i] + "/24"}
+		create(t, v, wire, afPacket("second", "v1wire2"))
+		keys[i], _ = wgtypes.GeneratePrivateKey()
+	}
+	socket := filepath.Join(t.TempDir(), "memif.sock")
+	peer := func(end int) string { return outer[1-end] }
+
+	for name, test := range map[string]func(end int, x *iface){
+		"GRE": func(end int, x *iface) {
+			x.Type = vpp_interfaces.Interface_GRE_TUNNEL
+			x.Link = &vpp_interfaces.Interface_Gre{Gre: &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_L3, SrcAddr: outer[end], DstAddr: peer(end)}}
+		},
+		"GRE with frames": func(end int, x *iface) {
+			x.Type = vpp_interfaces.Interface_GRE_TUNNEL
+			x.Link = &vpp_interfaces.Interface_Gre{Gre: &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_TEB, SrcAddr: outer[end], DstAddr: peer(end)}}
+			x.PhysAddress = fmt.Sprintf("02:00:00:00:99:%02x", end) // VPP gives the same one to both
+		},
+		"IPIP": func(end int, x *iface) {
+			x.Type = vpp_interfaces.Interface_IPIP_TUNNEL
+			x.Link = &vpp_interfaces.Interface_Ipip{Ipip: &vpp_interfaces.IPIPLink{SrcAddr: outer[end], DstAddr: peer(end)}}
+		},
+		"WireGuard": func(end int, x *iface) {
+			x.Type = vpp_interfaces.Interface_WIREGUARD_TUNNEL
+			x.Link = &vpp_interfaces.Interface_Wireguard{Wireguard: &vpp_interfaces.WireguardLink{PrivateKey: keys[end].String(), Port: 51820, SrcAddr: outer[end]}}
+		},
+		"VLAN": func(_ int, x *iface) {
+			x.Type = vpp_interfaces.Interface_SUB_INTERFACE
+			x.Link = &vpp_interfaces.Interface_Sub{Sub: &vpp_interfaces.SubInterface{ParentName: "second", SubId: 5}}
+		},
+		"memif": func(end int, x *iface) {
+			x.Type = vpp_interfaces.Interface_MEMIF
+			x.Link = &vpp_interfaces.Interface_Memif{Memif: &vpp_interfaces.MemifLink{Master: end == 0, SocketFilename: socket, Id: 1}}
+		},
+		"bond": func(_ int, x *iface) {
+			x.Type = vpp_interfaces.Interface_BOND_INTERFACE
+			x.Link = &vpp_interfaces.Interface_Bond{Bond: &vpp_interfaces.BondLink{Mode: vpp_interfaces.BondLink_ACTIVE_BACKUP}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for end, v := range []*VSwitch{a, b} {
+				x := &iface{Name: "x", Enabled: true, IpAddresses: []string{fmt.Sprintf("10.99.0.%d/24", end+1)}}
+				test(end, x)
+				create(t, v, x)
+				t.Cleanup(func() { remove(t, v, x) })
+				if name == "bond" {
+					member := &vpp_interfaces.BondLink_BondedInterface{Name: "second"}
+					if err := v.Interfaces().AddBondMember(t.Context(), "x", member); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if name == "WireGuard" {
+					p := &vpp_wireguard.Peer{
+						WgIfName: "x", PublicKey: keys[1-end].PublicKey().String(), Endpoint: peer(end), Port: 51820, AllowedIps: []string{"10.0.0.0/8"},
+					}
+					if err := v.WireGuardPeers().Create(t.Context(), p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r := routeVia(t, v, fmt.Sprintf("10.%d.0.0/24", 2-end), fmt.Sprintf("10.99.0.%d", 2-end), "x")
+				t.Cleanup(func() {
+					if err := v.Routes().Delete(context.Background(), r); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			ping(t, ha, "10.2.0.2")
+		})
+	}
+}
