@@ -291,3 +291,30 @@ func TestVRFTables(t *testing.T) {
 		wantListed(t, v.VRFs().List, nil)
 	})
 }
+
+func TestWhatOthersDoToNeighboursIsReported(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := withLoopbacks(t, s, "a")
+		got := watchDrift(t, v)
+		ours := &vpp_l3.ARPEntry{Interface: "a", IpAddress: "10.1.0.9", PhysAddress: "02:00:00:00:00:09", Static: true}
+		gone := &vpp_l3.ARPEntry{Interface: "a", IpAddress: "10.1.0.10", PhysAddress: "02:00:00:00:00:0a", Static: true}
+		must(t, neighbours{v}.CreateAll(t.Context(), []*vpp_l3.ARPEntry{ours, gone})...)
+		must(t, v.Neighbours().Delete(t.Context(), gone))
+		must(t, v.learn("a", "10.1.0.77", "02:00:00:00:00:77"))
+		i, err := v.ifs.index(t.Context(), "a")
+		must(t, err)
+		addr, _ := parseAddr("10.1.0.9")
+		other, _ := parseMAC("02:00:00:00:00:99")
+		somebody := open(t, s)
+		change := &ip_neighbor.IPNeighborAddDel{IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{
+			SwIfIndex: i, IPAddress: addressOf(addr), MacAddress: other, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC,
+		}}
+		for _, want := range []string{"changed", "removed"} {
+			must(t, somebody.call(t.Context(), neighbourModule, change, &ip_neighbor.IPNeighborAddDelReply{}))
+			if r := <-got; !strings.Contains(r.reason, want) || !slices.Equal(r.keys, []string{models.Key(ours)}) {
+				t.Errorf("reported %v, want that %s was %s", r, models.Key(ours), want)
+			}
+			change.IsAdd = false
+		}
+	})
+}

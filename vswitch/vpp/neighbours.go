@@ -37,9 +37,13 @@ func (v neighbours) Delete(ctx context.Context, e *vpp_l3.ARPEntry) error {
 }
 
 func (v neighbours) CreateAll(ctx context.Context, all []*vpp_l3.ARPEntry) []error {
+	for _, e := range all {
+		v.neighbours.put(e)
+	}
 	errs := v.setAll(ctx, all, true)
 	for i, e := range all {
 		if errs[i] != nil {
+			v.neighbours.drop(e)
 			errs[i] = fmt.Errorf("adding neighbour %s of interface %q: %w", e.GetIpAddress(), e.GetInterface(), errs[i])
 		}
 	}
@@ -48,6 +52,9 @@ func (v neighbours) CreateAll(ctx context.Context, all []*vpp_l3.ARPEntry) []err
 
 // DeleteAll: neighbours are gone with their interface.
 func (v neighbours) DeleteAll(ctx context.Context, all []*vpp_l3.ARPEntry) []error {
+	for _, e := range all {
+		v.neighbours.drop(e)
+	}
 	errs := v.setAll(ctx, all, false)
 	for i, e := range all {
 		var none *noInterfaceError
@@ -162,6 +169,7 @@ func (v neighbours) list(ctx context.Context, expected []*vpp_l3.ARPEntry, on ..
 			e := &vpp_l3.ARPEntry{Interface: name, IpAddress: ip.String(), PhysAddress: d.Neighbor.MacAddress.String(), Static: true}
 			if want := wanted[id{name, ip}]; want != nil {
 				e.IpAddress, e.Static = want.GetIpAddress(), want.GetStatic()
+				v.neighbours.put(want)
 			}
 			list = append(list, e)
 		}

@@ -41,6 +41,8 @@ type VSwitch struct {
 	aclIDs  aclIDs
 	nat     natNotes
 
+	neighbours neighbourNotes
+
 	mu       sync.Mutex
 	watchers map[*mailbox]struct{} // told what somebody else has changed
 
@@ -96,7 +98,7 @@ func (v *VSwitch) Connected() error {
 func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	v.ifs.forget()
 	v.stats.forget()
-	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l)); err != nil {
+	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l), v.subscribeNeighbours(ctx, l)); err != nil {
 		return err
 	}
 	return v.prepareACLs(ctx, l)

@@ -26,7 +26,7 @@ func init() {
 		case !req.IsAdd && !exists:
 			return api.NO_SUCH_ENTRY
 		case !req.IsAdd:
-			delete(c.neighbours, id)
+			c.forgetNeighbour(id)
 			return 0
 		case exists && have.Flags&staticNeighbour != 0 && req.Neighbor.Flags&staticNeighbour == 0:
 			if have.MacAddress == req.Neighbor.MacAddress {
@@ -35,8 +35,14 @@ func init() {
 			return -2
 		}
 		c.neighbours[id] = req.Neighbor
+		c.notify(&ip_neighbor.IPNeighborEventV2{Flags: ip_neighbor.IP_NEIGHBOR_API_EVENT_FLAG_ADDED, Neighbor: req.Neighbor})
 		return 0
 	})
+	on(func(c *call, req *ip_neighbor.WantIPNeighborEventsV2, _ *ip_neighbor.WantIPNeighborEventsV2Reply) api.VPPApiError {
+		c.want(&ip_neighbor.IPNeighborEventV2{}, req.Enable)
+		return 0
+	})
+	register(&ip_neighbor.IPNeighborEventV2{})
 	onDump(func(c *call, req *ip_neighbor.IPNeighborDump, send func(*ip_neighbor.IPNeighborDetails)) {
 		for id, n := range c.neighbours {
 			if id.ip.Is6() == (req.Af == ip_types.ADDRESS_IP6) && (req.SwIfIndex == noIndex || req.SwIfIndex == id.on) {
@@ -47,8 +53,14 @@ func init() {
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		for id := range c.neighbours {
 			if id.on == i {
-				delete(c.neighbours, id)
+				c.forgetNeighbour(id)
 			}
 		}
 	})
+}
+
+func (c *call) forgetNeighbour(id neighbourID) {
+	event := &ip_neighbor.IPNeighborEventV2{Flags: ip_neighbor.IP_NEIGHBOR_API_EVENT_FLAG_REMOVED, Neighbor: c.neighbours[id]}
+	delete(c.neighbours, id)
+	c.notify(event)
 }
