@@ -30,8 +30,8 @@ func newRealSite(t testing.TB) (*site, *VSwitch) {
 	return s, open(t, s)
 }
 
-// attach makes a new host, whose default gateway is VPP, at an AF_PACKET interface.
-func (s *site) attach(t testing.TB, v *VSwitch, name, addr, gateway string) *vswitchtest.Host {
+// attachPod makes a new host, whose default gateway is VPP, at an AF_PACKET interface.
+func (s *site) attachPod(t testing.TB, v *VSwitch, name, addr, gateway string) *vswitchtest.Host {
 	t.Helper()
 	h := newNamespace(t)
 	s.addTo(t, h, "v1"+name, addr)
@@ -60,8 +60,8 @@ func ping(t testing.TB, h *vswitchtest.Host, dst string) {
 
 func TestPacketsBetweenPods(t *testing.T) {
 	s, v := newRealSite(t)
-	a := s.attach(t, v, "a", "10.1.0.2/24", "10.1.0.1")
-	b := s.attach(t, v, "b", "10.2.0.2/24", "10.2.0.1")
+	a := s.attachPod(t, v, "a", "10.1.0.2/24", "10.1.0.1")
+	b := s.attachPod(t, v, "b", "10.2.0.2/24", "10.2.0.1")
 	ping(t, a, "10.2.0.2")
 	if out, err := a.Try("ping -n -c 1 -W 2 10.2.0.1"); err != nil {
 		t.Errorf("the gateway does not answer: %v %s", err, out)
@@ -150,8 +150,8 @@ func TestPacketsThroughTunnels(t *testing.T) {
 	for _, wire := range []string{"v1wire", "v1wire2"} {
 		sa.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s netns %s", wire, wire, nsName(sb.host)))
 	}
-	ha := sa.attach(t, a, "pod", "10.1.0.2/24", "10.1.0.1")
-	sb.attach(t, b, "pod", "10.2.0.2/24", "10.2.0.1")
+	ha := sa.attachPod(t, a, "pod", "10.1.0.2/24", "10.1.0.1")
+	sb.attachPod(t, b, "pod", "10.2.0.2/24", "10.2.0.1")
 	outer := []string{"192.168.16.1", "192.168.16.2"}
 	keys := make([]wgtypes.Key, 2)
 	for i, v := range []*VSwitch{a, b} {
