@@ -38,6 +38,7 @@ func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pre
 	if err != nil {
 		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
 	}
+	v.addressesChanged(iface)
 	return nil
 }
 
@@ -69,6 +70,7 @@ func (v interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.
 	if err != nil {
 		return fmt.Errorf("removing address %s from interface %q: %w", addr, iface, err)
 	}
+	v.addressesChanged(iface)
 	return nil
 }
 
@@ -142,6 +144,7 @@ func (v interfaces) SetUnnumbered(ctx context.Context, iface, lender string) err
 	if err != nil {
 		return fmt.Errorf("making interface %q use the address of %q: %w", iface, lender, err)
 	}
+	v.addressesChanged(iface)
 	return nil
 }
 
@@ -199,5 +202,6 @@ func (v interfaces) UnsetUnnumbered(ctx context.Context, iface string) error {
 	if err != nil {
 		return fmt.Errorf("making interface %q numbered: %w", iface, err)
 	}
+	v.addressesChanged(iface)
 	return nil
 }

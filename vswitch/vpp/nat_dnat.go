@@ -86,10 +86,12 @@ func (v nat) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted m
 			steps = append(steps, removeMapping(key, now)...)
 		}
 	}
+	added := map[natKey]*natMapping{}
 	for key, m := range wanted {
 		now := all[key]
 		switch {
 		case now == nil:
+			added[key] = m
 			steps = append(steps, addMapping(key, m)...)
 		case !ours(now):
 			whose := fmt.Sprintf("DNAT %q", names.label(now.tag))
@@ -103,7 +105,10 @@ func (v nat) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted m
 	}
 	// What goes is gone before what comes: two mappings may have the same identity for VPP.
 	slices.SortStableFunc(steps, func(a, b natStep) int { return a.phase - b.phase })
-	return v.run(ctx, steps)
+	if err := v.run(ctx, steps); err != nil {
+		return err
+	}
+	return natError("ending connections from before", v.endSessions(ctx, added))
 }
 
 // removeAllBalanced removes the load-balanced mappings of everybody.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch"
 )
 
@@ -18,6 +19,9 @@ type Options struct {
 	// StatsSocket is the path of the socket of VPP's statistics; "": stats.sock beside
 	// Socket.
 	StatsSocket string
+	// XDPDevices are the devices of VPP's network namespace that it takes over by AF_XDP
+	// when they are asked for as existing network cards; others by AF_PACKET.
+	XDPDevices []string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -33,6 +37,9 @@ type VSwitch struct {
 	session *session
 	stats   statsSegment
 	ifs     *ifIndex
+
+	xdpDevices []string
+
 	events  *ifEvents
 	states  ifStates
 	leases  *dhcpLeases
@@ -64,7 +71,7 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // Open is New without waiting for VPP. That VPP is there for the first time is no
 // change that Watch reports. Close the VSwitch.
 func Open(opts Options) *VSwitch {
-	v := &VSwitch{log: opts.Logger, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
+	v := &VSwitch{log: opts.Logger, xdpDevices: opts.XDPDevices, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -78,6 +85,7 @@ func Open(opts Options) *VSwitch {
 	v.session = newSession(opts.Socket, v.log)
 	v.ifs = newIfIndex(v)
 	v.nat = newNATNotes()
+	v.WatchLeases(func(iface string, _ *vpp_interfaces.DHCPLease) { v.addressesChanged(iface) })
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
 	v.session.beside = []func(context.Context){v.watchInterfaces, v.watchLeases}
@@ -113,10 +121,10 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Capabilities: VPP has a stack of its own, and tables. It makes TAPs through the
-// machine's vhost-net.
+// Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
+// makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: true, TAPs: vhostNet()}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: false, TAPs: vhostNet()}
 }
 
 // vhostNet tells if the machine, which is also VPP's, has what VPP needs for TAPs. To

@@ -3,6 +3,7 @@ package vswitchtest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -31,6 +32,8 @@ type natLab struct {
 	keys   []string // of the values of a test
 	pods   []*Host  // by number; 0: none
 	world  *Host
+	// sessions: see Config.SessionsOfDNAT.
+	sessions bool
 }
 
 const (
@@ -136,7 +139,16 @@ func (h *Host) answerAll(t testing.TB, name string) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	t.Cleanup(func() { l.Close(); p.Close(); running.Wait() })
+	var mu sync.Mutex
+	open := []io.Closer{l, p}
+	t.Cleanup(func() {
+		mu.Lock()
+		for _, c := range open { // some never hear that their client has gone
+			c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
 	answer := func(to net.Addr) []byte {
 		client, _, _ := net.SplitHostPort(to.String())
 		return []byte(name + " " + client)
@@ -159,6 +171,9 @@ func (h *Host) answerAll(t testing.TB, name string) {
 			if err != nil {
 				return
 			}
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
 			running.Go(func() {
 				defer c.Close()
 				buffer := make([]byte, 2048)

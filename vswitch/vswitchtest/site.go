@@ -52,6 +52,9 @@ type VRFSite interface {
 type Config struct {
 	// NewSite returns a new site that is cleaned up with the test.
 	NewSite func(t testing.TB) Site
+	// SessionsOfDNAT: whatever goes to a local address ends with it, TCP too, and keeps
+	// its client there as long as the vswitch remembers the connection.
+	SessionsOfDNAT bool
 }
 
 // Run runs the suite.

@@ -118,6 +118,16 @@ func init() {
 	initNATAddresses()
 	initNATVRFs()
 	initNATMappings()
+	initNATSessions()
+}
+
+// There are no packets, so there are no sessions.
+func initNATSessions() {
+	onDump(func(*call, *nat44_ed.Nat44UserDump, func(*nat44_ed.Nat44UserDetails)) {})
+	onDump(func(*call, *nat44_ed.Nat44UserSessionV3Dump, func(*nat44_ed.Nat44UserSessionV3Details)) {})
+	on(func(*call, *nat44_ed.Nat44DelSession, *nat44_ed.Nat44DelSessionReply) api.VPPApiError {
+		return api.NO_SUCH_ENTRY
+	})
 }
 
 func initNATInterfaces() {
