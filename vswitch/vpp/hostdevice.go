@@ -39,16 +39,26 @@ func (v *VSwitch) host() (*host, error) {
 	if pid == 0 {
 		return nil, errors.New("VPP's network namespace cannot be opened: run the agent in VPP's PID namespace, or in that of the host")
 	}
-	ns, err := netns.GetFromPid(pid)
+	h, err := openHost(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
 		return nil, fmt.Errorf("opening VPP's network namespace: %w", err)
+	}
+	h.pid = pid
+	return h, nil
+}
+
+// openHost opens the namespace at a path.
+func openHost(path string) (*host, error) {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, err
 	}
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		ns.Close()
-		return nil, fmt.Errorf("opening VPP's network namespace: %w", err)
+		return nil, err
 	}
-	return &host{h, ns, pid}, nil
+	return &host{Handle: h, ns: ns}, nil
 }
 
 func (h *host) close() {

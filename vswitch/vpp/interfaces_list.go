@@ -55,6 +55,7 @@ type inventory struct {
 	clients   map[index]*dhcp.DHCPClientDetails
 	addrs     map[index][]netip.Prefix
 	vrfs      map[index][2]uint32 // of IPv4 and IPv6
+	dead      map[string]bool     // TAPs without far ends, by VPP's names
 	// attached tells if an AF_PACKET interface still has its device.
 	attached func(device string, linux string) bool
 }
@@ -197,6 +198,9 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 	if len(inv.afPackets) > 0 {
 		inv.attached = v.attachments()
 	}
+	if len(inv.taps) > 0 {
+		inv.dead = v.deadTaps(ctx)
+	}
 	return inv, inv.readAddresses(ctx, l)
 }
 
@@ -317,7 +321,7 @@ func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interface
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
 		if tap := inv.taps[d.SwIfIndex]; tap != nil {
-			iface.Link = &vpp_interfaces.Interface_Tap{Tap: describeTap(tap, expected)}
+			iface.Link = &vpp_interfaces.Interface_Tap{Tap: inv.describeTap(tap, expected)}
 		} else {
 			iface.Type = vpp_interfaces.Interface_DPDK // virtio without a TAP is a device of the machine
 		}

@@ -76,7 +76,39 @@ func (v interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interface
 	case err != nil:
 		return 0, fmt.Errorf("making a TAP whose far end is %s: %w", name, err)
 	}
+	if err := v.putFarEndDown(ns, name); err != nil {
+		return 0, errors.Join(err, v.removeTap(ctx, reply.SwIfIndex))
+	}
 	return reply.SwIfIndex, nil
+}
+
+// putFarEndDown makes the far end wait, which VPP has put up: it would get addresses, and
+// devices that are up cannot be renamed. VPP's paths of namespaces are ours.
+func (v interfaces) putFarEndDown(ns, name string) error {
+	h, err := v.host()
+	if err != nil {
+		return fmt.Errorf("putting the far end %s down: %w", name, err)
+	}
+	defer h.close()
+	if h == nil {
+		return nil
+	}
+	if ns != "" {
+		there, err := openHost(ns)
+		if err != nil {
+			return fmt.Errorf("putting the far end %s down in %s: %w", name, ns, err)
+		}
+		defer there.close()
+		h = there
+	}
+	dev, err := h.device(name)
+	if err != nil || dev == nil {
+		return err
+	}
+	if err := h.LinkSetDown(dev); err != nil {
+		return fmt.Errorf("putting the far end %s down: %w", name, err)
+	}
+	return nil
 }
 
 func ring(size uint32) uint16 {
@@ -115,8 +147,8 @@ func (v interfaces) removeTap(ctx context.Context, i index) error {
 }
 
 // describeTap returns the parameters of a TAP. What VPP has by default is as wanted if
-// nothing else was.
-func describeTap(d *tapv2.SwInterfaceTapV2Details, expected *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
+// nothing else was. One whose far end is gone is another one than any that is wanted.
+func (inv *inventory) describeTap(d *tapv2.SwInterfaceTapV2Details, expected *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
 	tap := proto.CloneOf(expected.GetTap())
 	if tap == nil {
 		tap = &vpp_interfaces.TapLink{Version: 2, HostIfName: d.HostIfName}
@@ -135,6 +167,9 @@ func describeTap(d *tapv2.SwInterfaceTapV2Details, expected *vpp_interfaces.Inte
 	}
 	if ring(tap.GetTxRingSize()) != d.TxRingSz {
 		tap.TxRingSize = uint32(d.TxRingSz)
+	}
+	if inv.dead[d.DevName] {
+		tap.HostIfName = unknownPrefix + d.HostIfName
 	}
 	tap.EnableGso = d.TapFlags&tapv2.TAP_API_FLAG_GSO != 0
 	tap.EnableTunnel = d.TapFlags&tapv2.TAP_API_FLAG_TUN != 0
