@@ -418,3 +418,23 @@ func TestValueGoesIfWhatItNeedsWentMeanwhile(t *testing.T) {
 		wantState(t, s, key, pb.ValueState_CONFIGURED)
 	}
 }
+
+// A value that goes because of what it needs does not come back for a moment if the
+// transaction is about to delete it: derived values of k/0 are still there when r/2,
+// which needs any, goes.
+func TestPostponedValueThatIsAboutToBeDeletedDoesNotComeBack(t *testing.T) {
+	_, w, commit := newWorld(t)
+	for _, values := range []map[string]*spec{
+		{"k/0": {V: 2, Deps: []string{"k/0"}, Items: []string{"a", "b"}}, "k/2": {Deps: []string{"any:d/"}}, "r/2": {Deps: []string{"any:d/"}, Items: []string{"b"}}}, // b needs k/0
+		{"r/1": {Deps: []string{"any:d/", "r/2"}}},
+		{"k/0": nil, "k/1": {Deps: []string{"k/2"}, Items: []string{"a"}}, "r/2": nil},
+	} {
+		w.ops = nil
+		if err := commit(values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.Contains(w.ops, "CREATE r/2") {
+		t.Errorf("calls %q", w.ops)
+	}
+}

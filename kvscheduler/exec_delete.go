@@ -95,10 +95,27 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 		n.info.derives = derives()
 	}
 	// What was looked at because of that may have led to what n waits for.
-	if err != nil || x.abort || len(x.missing(n)) > 0 || n.base != "" && !x.isAvailable(n.base) {
+	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.stands(n) {
 		return err
 	}
 	return x.create(n, wasOf(n), false)
+}
+
+// stands tells if what a value needs, and is derived from, is available, and does not
+// go together with a base value that is about to be deleted.
+func (x *exec) stands(n *node) bool {
+	lasts := func(n *node) bool { return n.base == "" || x.isAvailable(n.base) }
+	for i := range n.deps {
+		met := false
+		x.candidates(&n.deps[i], func(t *node) bool {
+			met = t.available() && lasts(t)
+			return !met
+		})
+		if !met {
+			return false
+		}
+	}
+	return lasts(n)
 }
 
 // deleted takes over that a value was deleted.
