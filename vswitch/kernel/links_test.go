@@ -29,16 +29,6 @@ func createOrSkip(t *testing.T, v *VSwitch, iface *vpp_interfaces.Interface) {
 	}
 }
 
-func openNode(t *testing.T, n *node) *VSwitch {
-	t.Helper()
-	v, err := New(Options{NetNS: n.NetNS})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { v.Close() })
-	return v
-}
-
 func greTunnel(name string) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{
 		Name: name, Type: vpp_interfaces.Interface_GRE_TUNNEL, Enabled: true,
@@ -49,11 +39,11 @@ func greTunnel(name string) *vpp_interfaces.Interface {
 // A device that was made before is taken over if it is as wanted, and made anew if not.
 func TestCreateOverADeviceThatExists(t *testing.T) {
 	n := newNode(t)
-	v := openNode(t, n)
+	v := openKernel(t, n)
 	createOrSkip(t, v, greTunnel("a"))
 	index := func() string { return strings.Fields(n.Exec(t, "ip -o link show dev c-a"))[0] }
 	first := index()
-	again := openNode(t, n)
+	again := openKernel(t, n)
 	if err := again.Interfaces().Create(t.Context(), greTunnel("a")); err != nil || index() != first {
 		t.Errorf("the same: %v, device %s, was %s", err, index(), first)
 	}
@@ -116,7 +106,7 @@ func wantReport(t *testing.T, reports <-chan []string, key string) {
 
 func TestAccidentsOfTunnels(t *testing.T) {
 	n := newNode(t)
-	v := openNode(t, n)
+	v := openKernel(t, n)
 	iface := greTunnel("a")
 	createOrSkip(t, v, iface)
 	reports := watch(t, v)
@@ -136,7 +126,7 @@ func TestAccidentsOfTunnels(t *testing.T) {
 // the other one takes over.
 func TestBondSurvivesTheLossOfALink(t *testing.T) {
 	n := newNode(t)
-	v := openNode(t, n)
+	v := openKernel(t, n)
 	bond := &vpp_interfaces.Interface{
 		Name: "bond", Type: vpp_interfaces.Interface_BOND_INTERFACE, Enabled: true,
 		Link: &vpp_interfaces.Interface_Bond{Bond: &vpp_interfaces.BondLink{Mode: vpp_interfaces.BondLink_ACTIVE_BACKUP, BondedInterfaces: []*vpp_interfaces.BondLink_BondedInterface{
@@ -218,7 +208,7 @@ func TestBondSurvivesTheLossOfALink(t *testing.T) {
 func TestWireGuardPeers(t *testing.T) {
 	const private, public = "sBNOn07hMmOP826SC+QxwhfpVfehZQ31P5SC4P4sE2E=", "tOW9x/ri8O/kAJyYZjY5Wvca2rdviJ4KKY+y0jYdGDw="
 	n := newNode(t)
-	v := openNode(t, n)
+	v := openKernel(t, n)
 	iface := &vpp_interfaces.Interface{
 		Name: "wg", Type: vpp_interfaces.Interface_WIREGUARD_TUNNEL, Enabled: true,
 		Link: &vpp_interfaces.Interface_Wireguard{Wireguard: &vpp_interfaces.WireguardLink{PrivateKey: private, Port: 51820, SrcAddr: "10.60.0.1"}},
@@ -232,7 +222,7 @@ func TestWireGuardPeers(t *testing.T) {
 	if err := v.WireGuardPeers().Create(t.Context(), same); err == nil || !strings.Contains(err.Error(), "same public key") {
 		t.Errorf("a second peer with the key: %v", err)
 	}
-	again := openNode(t, n)
+	again := openKernel(t, n)
 	list, err := again.WireGuardPeers().List(t.Context(), nil)
 	if err == nil && len(list) == 0 {
 		t.Error("no peer is found")
@@ -303,7 +293,7 @@ func router(t *testing.T, h *vswitchtest.Host, device string) {
 
 func TestRouterAdvertisements(t *testing.T) {
 	n := newNode(t)
-	v := openNode(t, n)
+	v := openKernel(t, n)
 	tap := &vpp_interfaces.Interface{
 		Name: "a", Type: vpp_interfaces.Interface_TAP, Enabled: true,
 		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2, HostIfName: "far-a"}},
@@ -333,7 +323,7 @@ func TestRouterAdvertisements(t *testing.T) {
 		}
 		await(fmt.Sprint(nd), addrs, "fd00:80:", nd.GetAddressAutoconfig())
 		await(fmt.Sprint(nd), routes, "via fe80::99", nd.GetInstallDefaultRoutes())
-		list, err := openNode(t, n).Interfaces().List(t.Context(), nil)
+		list, err := openKernel(t, n).Interfaces().List(t.Context(), nil)
 		if err != nil || len(list) != 1 || list[0].GetIp6Nd().String() != nd.String() {
 			t.Errorf("a restarted driver finds %v, %v", list, err)
 		}

@@ -154,6 +154,22 @@ func (v *VSwitch) reportDevices(indexes ...int) {
 	v.reports.tell(found)
 }
 
+// reportAll tells of all interfaces whose states the observers do not know.
+func (v *VSwitch) reportAll(ctx context.Context) {
+	if !v.reports.wanted() {
+		return
+	}
+	found, err := states{v}.List(ctx)
+	if err != nil {
+		v.log.Warn("States of interfaces are not reported", "error", err)
+		return
+	}
+	for _, s := range found {
+		s.Statistics = nil // they are no change
+	}
+	v.reports.tell(found)
+}
+
 // reportInterface tells of an interface that was made or changed.
 func (v *VSwitch) reportInterface(iface *vpp_interfaces.Interface) {
 	if !v.reports.wanted() {

@@ -105,6 +105,7 @@ func (v *VSwitch) receive(ctx context.Context, s *nl.NetlinkSocket, send func(no
 			return
 		case errors.Is(err, unix.ENOBUFS):
 			send(notice{reason: "kernel events were lost", keys: v.reg.keys()})
+			v.reportAll(ctx)
 			continue
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue
