@@ -22,6 +22,9 @@ import (
 //
 // Changes of rules count for the next packet, also of connections that exist. All
 // changes are atomic: each packet meets the rules before or those after.
+//
+// VPP does not tell who opened a connection, and MAC-IP lists there decide on senders
+// of ARP, too; see docs/vpp.md.
 type ACLs interface {
 	// Create makes the list, bound to no interface; one that exists gets the rules.
 	Create(ctx context.Context, acl *vpp_acl.ACL) error

@@ -66,7 +66,8 @@ type NAT interface {
 	// Connections to local addresses that stay go on when a mapping changes. Those
 	// of TCP go on in any case; all others to what is no local address any more end,
 	// and so do those that began when there was no mapping: the next packet of the
-	// client meets the mappings.
+	// client meets the mappings. (VPP: TCP ends as well; docs/vpp.md has all that
+	// is different there.)
 	SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
 	// RemoveDNAT removes the mappings of values, by their labels.
 	RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error

@@ -55,6 +55,9 @@ type Config struct {
 	// SessionsOfDNAT: whatever goes to a local address ends with it, TCP too, and keeps
 	// its client there as long as the vswitch remembers the connection.
 	SessionsOfDNAT bool
+	// NoICMPErrors: those that inside hosts send do not leave through an interface with
+	// the output feature of NAT.
+	NoICMPErrors bool
 }
 
 // Run runs the suite.
