@@ -40,6 +40,14 @@ e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernet
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
 	CONTIV_E2E_CACHE='$(E2E_CACHE)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
+VPP_RUN ?= .
+
+.PHONY: test-vpp
+test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VPP_BIN=/usr/bin/vpp
+	@[[ -x "$${VPP_BIN:-}" ]] || { echo "VPP_BIN must name the program of VPP 25.10, with vppctl beside it: make test-vpp VPP_BIN=/usr/bin/vpp"; exit 1; }
+	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run '$(VPP_RUN)' ./vswitch/vpp/... ./cmd/contiv-init
+	VPP_BIN="$$VPP_BIN" go test -count=1 -v -timeout 20m -run '$(VPP_RUN)' ./test/vpp
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $(GO_SOURCES)); \
