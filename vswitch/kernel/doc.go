@@ -17,6 +17,8 @@
 // How a restarted agent recognises what is ours, and under which name:
 //
 //	TAP, loopback       alias "contiv:vpp/<name>" of the near end of a veth pair
+//	GRE, IPIP, bond,    the same alias of the device; members of our bonds and peers of
+//	sub-interface, …    our WireGuard devices are ours
 //	parked far end      alias "contiv:vpp-port/<name>" (loopbacks only)
 //	bridge domain       alias "contiv:vpp-bd[<parameters>]/<name>" of a bridge
 //	VXLAN tunnel        an all-zero FDB entry on the device of its source and VNI,
