@@ -34,6 +34,7 @@ type options struct {
 	listener                       listener.Options
 	interfaceStats                 bool
 	vswitch, vppSocket             string
+	vppXDPDevices                  []string
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides
@@ -67,6 +68,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
 	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
+	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "device of the host that VPP takes over by AF_XDP when it is the main interface or another NIC (default: by AF_PACKET); several: repeat or separate by commas")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
@@ -29,6 +30,8 @@ type southbound struct {
 	lin       *linux.Plugin
 	scheduler *kvscheduler.Scheduler
 	log       *slog.Logger
+	// restoring is why the vswitch is being made what was requested; nil: it is not.
+	restoring atomic.Pointer[string]
 }
 
 // What not every vswitch has beside its ports.
@@ -55,7 +58,7 @@ type (
 // openVSwitch does not wait for a vswitch that is not there yet.
 func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
-		return vpp.Open(vpp.Options{Socket: o.vppSocket, Logger: log}), nil
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Logger: log}), nil
 	}
 	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
 }
@@ -110,10 +113,16 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 	return "", "", false
 }
 
-// Connected returns why the vswitch cannot be configured now, nil if it can.
-func (s *southbound) Connected() error {
+// Err returns why the vswitch does not forward as requested, nil if it may: it cannot be
+// reached, or has just come back.
+func (s *southbound) Err() error {
 	if r, is := s.vs.(remote); is {
-		return r.Connected()
+		if err := r.Connected(); err != nil {
+			return err
+		}
+	}
+	if reason := s.restoring.Load(); reason != nil {
+		return fmt.Errorf("the vswitch is being configured anew: %s", *reason)
 	}
 	return nil
 }
@@ -142,6 +151,7 @@ func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
 	everything := make(chan string, 1)
 	report := func(reason string, keys ...string) {
 		if len(keys) == 0 {
+			s.restoring.Store(&reason)
 			select {
 			case everything <- reason:
 			default: // it is about to be read anyhow
@@ -161,6 +171,9 @@ func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
 				return nil
 			case reason := <-everything:
 				s.restore(ctx, reason)
+				if len(everything) == 0 {
+					s.restoring.Store(nil)
+				}
 			}
 		}
 	})

@@ -48,12 +48,18 @@ func (v interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Inte
 	return v.attach(ctx, name, mac, err != nil)
 }
 
+// txFrames is how many frames VPP can hand to the kernel at once, out of an AF_PACKET
+// interface. As each may be of 64 KiB, and is memory that nobody else can use, what VPP
+// takes by itself (1024) would be 66 MiB for each pod. The kernel sends them while VPP
+// hands them over, so that the ring is as long as bursts are.
+const txFrames = 128
+
 // attach makes an AF_PACKET interface; one that exists is taken.
 func (v interfaces) attach(ctx context.Context, device string, mac ethernet_types.MacAddress, randomMAC bool) (index, error) {
 	var reply af_packet.AfPacketCreateV3Reply
 	err := v.call(ctx, afPacketModule, &af_packet.AfPacketCreateV3{
 		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, HostIfName: device, HwAddr: mac, UseRandomHwAddr: randomMAC,
-		NumRxQueues: 1, NumTxQueues: 1,
+		NumRxQueues: 1, NumTxQueues: 1, TxFramesPerBlock: txFrames,
 		// Veths pass on packets whose checksum is still to be computed, and larger ones
 		// than their MTU: VPP has to be told.
 		Flags: af_packet.AF_PACKET_API_FLAG_QDISC_BYPASS | af_packet.AF_PACKET_API_FLAG_CKSUM_GSO,
@@ -180,6 +186,9 @@ func (v interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interface
 		if d.InterfaceName == name || d.InterfaceName == hostPrefix+name && d.InterfaceDevType == classAFPacket {
 			return v.takeUntagged(ctx, d.SwIfIndex, "device "+name)
 		}
+	}
+	if v.isXDP(name) {
+		return v.takeOverXDP(ctx, name)
 	}
 	return v.takeOver(ctx, strings.TrimPrefix(name, hostPrefix))
 }

@@ -200,7 +200,7 @@ func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDet
 	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
 		err = v.removeWireGuard(ctx, d.SwIfIndex)
 	default:
-		err = v.call(ctx, ifaceModule, &interfaces_api.SwInterfaceTagAddDel{SwIfIndex: d.SwIfIndex}, &interfaces_api.SwInterfaceTagAddDelReply{})
+		err = v.removeNative(ctx, d)
 	}
 	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
 		err = nil // it is gone

@@ -19,7 +19,7 @@ const (
 	clientName = "contiv"
 	// firstRetry and lastRetry bound how long after a failed attempt to connect the
 	// next one follows.
-	firstRetry, lastRetry = 50 * time.Millisecond, 2 * time.Second
+	firstRetry, lastRetry = 50 * time.Millisecond, 250 * time.Millisecond
 	// A VPP that does not answer for so long is given up, and connected to anew.
 	pingInterval, pingTimeout = time.Second, 10 * time.Second
 )

@@ -47,7 +47,11 @@ func TestRealVPPIsTheOneWeKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for m, why := range l.lacks {
-		t.Errorf("%s: %v", m.name, why)
+		if strings.Contains(why.Error(), "not loaded") { // VPP may be built without
+			t.Logf("%s: %v", m.name, why)
+		} else {
+			t.Errorf("%s: %v", m.name, why)
+		}
 	}
 }
 

@@ -40,13 +40,13 @@ type VSwitch struct {
 
 	xdpDevices []string
 
-	events  *ifEvents
-	states  ifStates
-	leases  *dhcpLeases
-	sr      srLock
-	abfMu   sync.Mutex
-	aclIDs  aclIDs
-	nat     natNotes
+	events *ifEvents
+	states ifStates
+	leases *dhcpLeases
+	sr     srLock
+	abfMu  sync.Mutex
+	aclIDs aclIDs
+	nat    natNotes
 
 	neighbours neighbourNotes
 

@@ -1,0 +1,87 @@
+package vpp
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+)
+
+func openXDP(t testing.TB, s vpptest.VPP, device string) *VSwitch {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	v, err := New(ctx, Options{Socket: s.Socket(), XDPDevices: []string{device}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close() })
+	return v
+}
+
+func TestDeviceTakenOverByXDP(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		s.addDevice(t, "eth0")
+		v := openXDP(t, s, "eth0")
+		if _, err := v.use(afXDPModule); err != nil {
+			t.Skip(err)
+		}
+		iface := nic("eth0")
+		create(t, v, iface, iface)
+		names := func(v *VSwitch) (names []string) {
+			found, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{iface})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range found {
+				names = append(names, i.GetName()+" "+i.GetType().String())
+			}
+			return names
+		}
+		want := []string{"eth0 DPDK"}
+		if got := names(v); !slices.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
+		v.Close()
+		v = openXDP(t, s, "eth0")
+		if got := names(v); !slices.Equal(got, want) {
+			t.Errorf("another agent found %v, want %v", got, want)
+		}
+		for range 2 {
+			if err := v.Interfaces().Delete(t.Context(), iface); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := names(v); len(got) > 0 {
+			t.Errorf("deleted, but found: %v", got)
+		}
+		// The device is free, as soon as the kernel has cleaned up.
+		err := v.Interfaces().Create(t.Context(), iface)
+		for end := time.Now().Add(pingTime); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			err = v.Interfaces().Create(t.Context(), iface)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPacketsByXDP(t *testing.T) {
+	s, v := newRealSite(t)
+	if _, err := v.use(afXDPModule); err != nil {
+		t.Skip(err)
+	}
+	v.Close()
+	v = openXDP(t, s, "eth0")
+	peer := newNamespace(t)
+	s.addTo(t, peer, "eth0", "10.3.0.2/24")
+	create(t, v, nic("eth0"))
+	if err := v.Interfaces().AddAddress(t.Context(), "eth0", netip.MustParsePrefix("10.3.0.1/24")); err != nil {
+		t.Fatal(err)
+	}
+	ping(t, peer, "10.3.0.1")
+}
