@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"google.golang.org/protobuf/proto"
 )
@@ -224,4 +229,73 @@ func TestPacketsThroughTunnels(t *testing.T) {
 			ping(t, ha, "10.2.0.2")
 		})
 	}
+}
+
+// completeChecksums makes a host compute the checksums of what it sends by its veth,
+// as a network card would. With those of the outer header missing, VPP (25.10) mixes up
+// which header the checksum is of when it has taken packets out of a tunnel.
+func completeChecksums(t testing.TB, h *vswitchtest.Host) {
+	t.Helper()
+	errs := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with the goroutine
+		errs <- func() error {
+			ns, err := netns.GetFromPath(h.NetNS)
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if err := netns.Set(ns); err != nil {
+				return err
+			}
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			value := [2]uint32{unix.ETHTOOL_STXCSUM, 0}
+			request := struct {
+				name [unix.IFNAMSIZ]byte
+				data *[2]uint32
+				_    [16]byte
+			}{data: &value}
+			copy(request.name[:], "eth0")
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+				return errno
+			}
+			return nil
+		}()
+	}()
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPacketsThroughVXLANToTheKernel(t *testing.T) {
+	s, v := newRealSite(t)
+	pod := s.attachPod(t, v, "pod", "10.1.0.2/24", "10.1.0.1")
+	peer := newNamespace(t)
+	s.addTo(t, peer, "v1nic", "192.168.16.2/24")
+	completeChecksums(t, peer)
+	for _, command := range []string{
+		"ip link add name vx type vxlan id 10 dstport 4789 local 192.168.16.2 remote 192.168.16.1", "ip link set dev vx up",
+		"ip addr add 192.168.30.2/24 dev vx", "ip route add 10.1.0.0/24 via 192.168.30.1",
+	} {
+		peer.Exec(t, command)
+	}
+	port, bvi := nic("v1nic"), loopback("bvi")
+	port.IpAddresses, bvi.IpAddresses = []string{"192.168.16.1/24"}, []string{"192.168.30.1/24"}
+	bvi.PhysAddress = "12:2b:00:00:00:01"
+	create(t, v, port, bvi, vxlanTunnel("tunnel", "192.168.16.1", "192.168.16.2", 10))
+	bd := &vpp_l2.BridgeDomain{Name: "bd", Forward: true, Learn: true, Flood: true, UnknownUnicastFlood: true}
+	if err := v.Bridges().Create(t.Context(), bd); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range []*vpp_l2.BridgeDomain_Interface{{Name: "bvi", BridgedVirtualInterface: true}, {Name: "tunnel"}} {
+		if err := v.Bridges().Bind(t.Context(), "bd", member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ping(t, peer, "10.1.0.2")
+	ping(t, pod, "192.168.30.2")
 }
