@@ -109,7 +109,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	nodeSync.ClaimedBy(claim)
 	nodeSync.HostAddresses(links.addresses)
-	ready := func() error { return cmp.Or(claim.Err(), sb.Connected(), loop.Ready()) }
+	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
 	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)

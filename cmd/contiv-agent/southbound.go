@@ -74,7 +74,11 @@ func openSouthbound(o options, netns string, metrics prometheus.Registerer, log 
 		return nil, errors.Join(err, vs.Close())
 	}
 	s.vs = vs
-	if err := vswitch.Register(s.scheduler, vs); err != nil {
+	err = vswitch.Register(s.scheduler, vs)
+	if own, counts := vs.(prometheus.Collector); counts && err == nil {
+		err = metrics.Register(own)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
