@@ -90,11 +90,11 @@ func (v srv6) encapSource(ctx context.Context) (netip.Addr, error) {
 
 // Segment routing has codes of its own for what it refuses, which are others' by name.
 const (
+	srExists       api.VPPApiError = -1
 	srNotThere     api.VPPApiError = -2
 	srNoTable      api.VPPApiError = -3
 	srAddressTaken api.VPPApiError = -4
 	srNoSteering   api.VPPApiError = -4
-	srInserts      api.VPPApiError = -5
 	srNoPolicy     api.VPPApiError = -1
 	srBSIDTaken    api.VPPApiError = -12
 	srNoBSIDTable  api.VPPApiError = -13

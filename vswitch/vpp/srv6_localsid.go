@@ -33,23 +33,11 @@ func (v localSIDs) Create(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	return nil
 }
 
+// set tries to make the SID before it looks if there is one: mostly, there is none.
 func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	want, err := v.functionOf(ctx, s)
 	if err != nil {
 		return err
-	}
-	v.sr.Lock()
-	defer v.sr.Unlock()
-	now, err := v.find(ctx, s)
-	if err != nil {
-		return err
-	}
-	var reqs []api.Message
-	if now != nil {
-		if parseFunction(now) == want {
-			return nil
-		}
-		reqs = append(reqs, deleteSID(now))
 	}
 	add := &sr.SrLocalsidAddDel{
 		Localsid: address6(s.GetSid()), Behavior: want.behavior, EndPsp: want.psp, FibTable: want.table,
@@ -57,6 +45,20 @@ func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	}
 	if want.nextHop.IsValid() {
 		add.NhAddr = addressOf(want.nextHop)
+	}
+	v.sr.Lock()
+	defer v.sr.Unlock()
+	err = v.call(ctx, srModule, add, &sr.SrLocalsidAddDelReply{})
+	if !vppapi.Refused(err, srExists) {
+		return err
+	}
+	now, err := v.find(ctx, s)
+	if err != nil || now != nil && parseFunction(now) == want {
+		return err
+	}
+	var reqs []api.Message
+	if now != nil {
+		reqs = append(reqs, deleteSID(now))
 	}
 	_, errs := callAll[sr.SrLocalsidAddDelReply](ctx, v.VSwitch, srModule, append(reqs, add))
 	return firstError(errs)

@@ -73,19 +73,23 @@ func (v srPolicies) Create(ctx context.Context, p *vpp_srv6.Policy) error {
 // set makes the policy; of one that exists it adds and removes what differs, in this
 // order, so that there is always a way.
 func (v srPolicies) set(ctx context.Context, p *vpp_srv6.Policy) error {
-	v.sr.Lock()
-	defer v.sr.Unlock()
-	state, err := srv6(v).read(ctx)
-	if err != nil {
-		return err
-	}
 	bsid, want := address6(p.GetBsid()), make([]way, 0, len(p.GetSegmentLists()))
 	for _, list := range p.GetSegmentLists() {
 		want = append(want, wayOf(list))
 	}
+	v.sr.Lock()
+	defer v.sr.Unlock()
+	taken := v.make(ctx, p, want)
+	if !vppapi.Refused(taken, srBSIDTaken) {
+		return taken
+	}
+	state, err := srv6(v).read(ctx)
+	if err != nil {
+		return err
+	}
 	now := state.policies[netip.AddrFrom16(bsid)]
 	if now == nil {
-		return v.make(ctx, p, want, state.source)
+		return taken
 	}
 	if now.IsEncap != p.GetSrhEncapsulation() || now.Type != policyType(p) || now.FibTable != p.GetInstallationVrfId() {
 		return v.replace(ctx, p, want, now, state)
@@ -93,17 +97,18 @@ func (v srPolicies) set(ctx context.Context, p *vpp_srv6.Policy) error {
 	return v.setWays(ctx, now, want, state.source)
 }
 
-// make makes a policy that is not there.
-func (v srPolicies) make(ctx context.Context, p *vpp_srv6.Policy, want []way, source netip.Addr) error {
+// make makes a policy that is not there. Without a source given, VPP takes the one that
+// is set.
+func (v srPolicies) make(ctx context.Context, p *vpp_srv6.Policy, want []way) error {
 	bsid := address6(p.GetBsid())
 	add := &sr.SrPolicyAddV2{
 		BsidAddr: bsid, Weight: want[0].Weight, IsEncap: p.GetSrhEncapsulation(), Type: policyType(p),
-		FibTable: p.GetInstallationVrfId(), Sids: want[0], EncapSrc: source.As16(),
+		FibTable: p.GetInstallationVrfId(), Sids: want[0],
 	}
 	if err := v.call(ctx, srModule, add, &sr.SrPolicyAddV2Reply{}); err != nil {
 		return err
 	}
-	return v.modify(ctx, addWays(bsid, want[1:], source))
+	return v.modify(ctx, addWays(bsid, want[1:]))
 }
 
 // replace makes the policy anew, with the steering into it.
@@ -111,7 +116,7 @@ func (v srPolicies) replace(ctx context.Context, p *vpp_srv6.Policy, want []way,
 	if err := v.remove(ctx, now, state); err != nil {
 		return err
 	}
-	if err := v.make(ctx, p, want, state.source); err != nil {
+	if err := v.make(ctx, p, want); err != nil {
 		return err
 	}
 	var reqs []api.Message
@@ -137,13 +142,13 @@ func (v srPolicies) setWays(ctx context.Context, now *srPolicy, want []way, sour
 		}
 		reqs = append(reqs, &sr.SrPolicyModV2{BsidAddr: now.Bsid, Operation: sr_types.SR_POLICY_OP_API_DEL, SlIndex: list.SlIndex})
 	}
-	return v.modify(ctx, append(addWays(now.Bsid, rest, source), reqs...))
+	return v.modify(ctx, append(addWays(now.Bsid, rest), reqs...))
 }
 
-func addWays(bsid [16]byte, ways []way, source netip.Addr) (reqs []api.Message) {
+func addWays(bsid [16]byte, ways []way) (reqs []api.Message) {
 	for _, w := range ways {
 		reqs = append(reqs, &sr.SrPolicyModV2{
-			BsidAddr: bsid, Operation: sr_types.SR_POLICY_OP_API_ADD, Sids: w, EncapSrc: source.As16(),
+			BsidAddr: bsid, Operation: sr_types.SR_POLICY_OP_API_ADD, Sids: w,
 		})
 	}
 	return reqs

@@ -69,6 +69,7 @@ func (v srSteerings) Create(ctx context.Context, s *vpp_srv6.Steering) error {
 	return nil
 }
 
+// set checks what VPP checks only of steering that is new.
 func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	t, err := v.trafficOf(ctx, s)
 	if err != nil {
@@ -79,26 +80,22 @@ func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	if other := v.sr.names[t]; other != "" && other != s.GetName() {
 		return fmt.Errorf("steering %q is for the same traffic: remove one of them", other)
 	}
-	state, err := srv6(v).read(ctx)
+	policies, err := dump[sr.SrPoliciesV2Details](ctx, v.VSwitch, srModule, &sr.SrPoliciesV2Dump{})
 	if err != nil {
 		return err
 	}
-	policy := state.policies[netip.AddrFrom16(address6(s.GetPolicyBsid()))]
+	bsid := address6(s.GetPolicyBsid())
+	i := slices.IndexFunc(policies, func(p *sr.SrPoliciesV2Details) bool { return p.Bsid == bsid })
 	switch {
-	case policy == nil:
+	case i < 0:
 		return fmt.Errorf("there is no such policy")
-	case !policy.IsEncap && !t.network.IsValid():
+	case !policies[i].IsEncap && !t.network.IsValid():
 		return vswitch.Unsupported("frames in a policy that adds a header to packets: set its srh_encapsulation")
-	case !policy.IsEncap && t.network.Addr().Is4():
+	case !policies[i].IsEncap && t.network.Addr().Is4():
 		return vswitch.Unsupported("IPv4 packets in a policy that adds a header to IPv6 packets: set its srh_encapsulation")
 	}
-	there := slices.ContainsFunc(state.steerings, func(d *sr.SrSteeringPolDetails) bool {
-		return parseTraffic(d) == t && d.Bsid == policy.Bsid
-	})
-	if !there {
-		if err := v.call(ctx, srModule, t.request(policy.Bsid, false), &sr.SrSteeringAddDelReply{}); err != nil {
-			return err
-		}
+	if err := v.call(ctx, srModule, t.request(bsid, false), &sr.SrSteeringAddDelReply{}); err != nil {
+		return err
 	}
 	v.note(t, s.GetName())
 	return nil
