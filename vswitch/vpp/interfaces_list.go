@@ -2,63 +2,23 @@ package vpp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch/vpp/vppapi"
-	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
-	"go.fd.io/govpp/binapi/bond"
-	"go.fd.io/govpp/binapi/dhcp"
-	"go.fd.io/govpp/binapi/gre"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
-	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
-	"go.fd.io/govpp/binapi/ipip"
-	"go.fd.io/govpp/binapi/memif"
-	"go.fd.io/govpp/binapi/tapv2"
-	"go.fd.io/govpp/binapi/vxlan"
-	"go.fd.io/govpp/binapi/wireguard"
 	"google.golang.org/protobuf/proto"
 )
 
 // unknownPrefix starts names that no value has: of what an interface is not attached to
 // any more.
 const unknownPrefix = "UNKNOWN-"
-
-// inventory is what the interfaces of the vswitch are read from.
-type inventory struct {
-	v        interfaces
-	details  []*interfaces_api.SwInterfaceDetails
-	expected map[string]*vpp_interfaces.Interface
-	names    map[index]string
-
-	taps      map[index]*tapv2.SwInterfaceTapV2Details
-	afPackets map[index]*af_packet.AfPacketDetails
-	tunnels   map[index]*vxlan.VxlanTunnelV2Details
-	gres      map[index]*gre.GreTunnelDetails
-	ipips     map[index]*ipip.IpipTunnelDetails
-	wgs       map[index]*wireguard.WireguardInterfaceDetails
-	memifs    map[index]*memif.MemifDetails
-	sockets   map[uint32]string
-	bonds     map[index]*bond.SwBondInterfaceDetails
-	members   map[index][]*bond.SwMemberInterfaceDetails // by the index of the bond
-	bondOf    map[index]index                            // of members
-	lenders   map[index]index
-	clients   map[index]*dhcp.DHCPClientDetails
-	addrs     map[index][]netip.Prefix
-	vrfs      map[index][2]uint32 // of IPv4 and IPv6
-	dead      map[string]bool     // TAPs without far ends, by VPP's names
-	// attached tells if an AF_PACKET interface still has its device.
-	attached func(device string, linux string) bool
-}
 
 func (v interfaces) List(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
 	inv, err := v.takeInventory(ctx, expected)
@@ -103,169 +63,6 @@ func (v interfaces) isAsWanted(ctx context.Context, iface *vpp_interfaces.Interf
 	return found[0].GetType() == iface.GetType() && sameLink(found[0], iface), nil
 }
 
-// byIndex waits for a dump, and returns the details by the index of their interface:
-// nothing if the plugin that has them is not loaded.
-func byIndex[D any, M interface {
-	*D
-	api.Message
-}](ctx context.Context, d *pendingDump[D, M], indexOf func(M) index) (map[index]M, error) {
-	all, err := d.wait(ctx)
-	if errors.Is(err, kvscheduler.ErrUnsupported) {
-		return nil, nil
-	}
-	m := make(map[index]M, len(all))
-	for _, d := range all {
-		m[indexOf(d)] = d
-	}
-	return m, err
-}
-
-// takeInventory reads everything in two rounds: what there is, and then what belongs to
-// each interface of ours.
-func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
-	l, err := v.use(ifModule)
-	if err != nil {
-		return nil, err
-	}
-	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, lenders: map[index]index{}, sockets: map[uint32]string{}}
-	for _, iface := range expected {
-		inv.expected[iface.GetName()] = iface
-	}
-	all := vppapi.StartDump[interfaces_api.SwInterfaceDetails](ctx, l.Conn, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
-	taps := startDump[tapv2.SwInterfaceTapV2Details](ctx, v.VSwitch, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: ^index(0)})
-	afPackets := startDump[af_packet.AfPacketDetails](ctx, v.VSwitch, afPacketModule, &af_packet.AfPacketDump{})
-	tunnels := startDump[vxlan.VxlanTunnelV2Details](ctx, v.VSwitch, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ^index(0)})
-	gres := startDump[gre.GreTunnelDetails](ctx, v.VSwitch, greModule, &gre.GreTunnelDump{SwIfIndex: ^index(0)})
-	ipips := startDump[ipip.IpipTunnelDetails](ctx, v.VSwitch, ipipModule, &ipip.IpipTunnelDump{SwIfIndex: ^index(0)})
-	wgs := startDump[wireguard.WireguardInterfaceDetails](ctx, v.VSwitch, wireGuardModule, &wireguard.WireguardInterfaceDump{SwIfIndex: ^index(0)})
-	memifs := startDump[memif.MemifDetails](ctx, v.VSwitch, memifModule, &memif.MemifDump{})
-	sockets := startDump[memif.MemifSocketFilenameDetails](ctx, v.VSwitch, memifModule, &memif.MemifSocketFilenameDump{})
-	bonds := startDump[bond.SwBondInterfaceDetails](ctx, v.VSwitch, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: ^index(0)})
-	clients := startDump[dhcp.DHCPClientDetails](ctx, v.VSwitch, dhcpModule, &dhcp.DHCPClientDump{})
-	unnumbered := startDump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: ^index(0)})
-
-	if inv.details, err = all.Wait(ctx); err != nil {
-		return nil, err
-	}
-	v.ifs.set(inv.details)
-	for _, d := range inv.details {
-		inv.names[d.SwIfIndex] = logicalName(d)
-	}
-	if inv.taps, err = byIndex(ctx, taps, func(d *tapv2.SwInterfaceTapV2Details) index { return index(d.SwIfIndex) }); err != nil {
-		return nil, err
-	}
-	if inv.afPackets, err = byIndex(ctx, afPackets, func(d *af_packet.AfPacketDetails) index { return d.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if inv.tunnels, err = byIndex(ctx, tunnels, func(d *vxlan.VxlanTunnelV2Details) index { return d.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if inv.gres, err = byIndex(ctx, gres, func(d *gre.GreTunnelDetails) index { return d.Tunnel.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if inv.ipips, err = byIndex(ctx, ipips, func(d *ipip.IpipTunnelDetails) index { return d.Tunnel.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if inv.wgs, err = byIndex(ctx, wgs, func(d *wireguard.WireguardInterfaceDetails) index { return d.Interface.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if inv.memifs, err = byIndex(ctx, memifs, func(d *memif.MemifDetails) index { return d.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	files, err := byIndex(ctx, sockets, func(d *memif.MemifSocketFilenameDetails) index { return index(d.SocketID) })
-	if err != nil {
-		return nil, err
-	}
-	for id, d := range files {
-		inv.sockets[uint32(id)] = d.SocketFilename
-	}
-	if inv.bonds, err = byIndex(ctx, bonds, func(d *bond.SwBondInterfaceDetails) index { return d.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	if err := inv.readMembers(ctx); err != nil {
-		return nil, err
-	}
-	if inv.clients, err = byIndex(ctx, clients, func(d *dhcp.DHCPClientDetails) index { return d.Client.SwIfIndex }); err != nil {
-		return nil, err
-	}
-	lenders, err := byIndex(ctx, unnumbered, func(d *ip.IPUnnumberedDetails) index { return d.SwIfIndex })
-	if err != nil {
-		return nil, err
-	}
-	for i, d := range lenders {
-		inv.lenders[i] = d.IPSwIfIndex
-	}
-	if len(inv.afPackets) > 0 {
-		inv.attached = v.attachments()
-	}
-	if len(inv.taps) > 0 {
-		inv.dead = v.deadTaps(ctx)
-	}
-	return inv, inv.readAddresses(ctx, l)
-}
-
-// readMembers reads the members of all bonds.
-func (inv *inventory) readMembers(ctx context.Context) error {
-	under := map[index]*pendingDump[bond.SwMemberInterfaceDetails, *bond.SwMemberInterfaceDetails]{}
-	for i := range inv.bonds {
-		under[i] = startDump[bond.SwMemberInterfaceDetails](ctx, inv.v.VSwitch, bondModule, &bond.SwMemberInterfaceDump{SwIfIndex: i})
-	}
-	inv.members, inv.bondOf = map[index][]*bond.SwMemberInterfaceDetails{}, map[index]index{}
-	for i, d := range under {
-		members, err := d.wait(ctx)
-		if err != nil {
-			return err
-		}
-		inv.members[i] = members
-		for _, m := range members {
-			inv.bondOf[m.SwIfIndex] = i
-		}
-	}
-	return nil
-}
-
-// readAddresses reads addresses and tables of the interfaces that are ours.
-func (inv *inventory) readAddresses(ctx context.Context, l *link) error {
-	type reads struct {
-		addrs  [2]*vppapi.Dump[ip.IPAddressDetails, *ip.IPAddressDetails]
-		tables [2]*vppapi.Pending
-	}
-	under := map[index]reads{}
-	for _, d := range inv.details {
-		if logicalName(d) == "" {
-			continue
-		}
-		var r reads
-		for n, v6 := range []bool{false, true} {
-			r.addrs[n] = vppapi.StartDump[ip.IPAddressDetails](ctx, l.Conn, &ip.IPAddressDump{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
-			r.tables[n] = l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
-		}
-		under[d.SwIfIndex] = r
-	}
-	inv.addrs, inv.vrfs = make(map[index][]netip.Prefix, len(under)), make(map[index][2]uint32, len(under))
-	var failed error
-	for i, r := range under {
-		var vrfs [2]uint32
-		for n := range r.addrs {
-			found, err := r.addrs[n].Wait(ctx)
-			if err != nil {
-				failed = err
-			}
-			for _, a := range found {
-				inv.addrs[i] = append(inv.addrs[i], netipPrefix(ip_types.Prefix(a.Prefix)))
-			}
-			var table interfaces_api.SwInterfaceGetTableReply
-			err = r.tables[n].Wait(ctx, &table)
-			if err != nil && !vppapi.Refused(err, api.INVALID_SW_IF_INDEX) { // it is gone since then
-				failed = err
-			}
-			vrfs[n] = table.VrfID
-		}
-		inv.vrfs[i] = vrfs
-	}
-	return failed
-}
-
 func (inv *inventory) nameOf(i index) string {
 	if name := inv.names[i]; name != "" {
 		return name
@@ -301,7 +98,7 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 		}
 	}
 	if lender, ok := inv.lenders[d.SwIfIndex]; ok {
-		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.nameOf(lender)}
+		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.nameOf(lender.IPSwIfIndex)}
 	}
 	inv.describeLink(iface, d, expected)
 	return iface

@@ -132,7 +132,11 @@ func (inv *inventory) describeMemif(d *memif.MemifDetails, expected *vpp_interfa
 		link = &vpp_interfaces.MemifLink{}
 	}
 	link.Mode, link.Master, link.Id = vpp_interfaces.MemifLink_MemifMode(d.Mode), d.Role == memif.MEMIF_ROLE_API_MASTER, d.ID
-	if file := inv.sockets[d.SocketID]; d.SocketID == 0 && link.GetSocketFilename() != "" || d.SocketID != 0 && !isSocket(file, link.GetSocketFilename()) {
+	file := ""
+	if s := inv.sockets[index(d.SocketID)]; s != nil {
+		file = s.SocketFilename
+	}
+	if d.SocketID == 0 && link.GetSocketFilename() != "" || d.SocketID != 0 && !isSocket(file, link.GetSocketFilename()) {
 		link.SocketFilename = file
 	}
 	return link
