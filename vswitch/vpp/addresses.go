@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
@@ -20,6 +21,7 @@ var addressModule = newModule("", "addresses of interfaces",
 	&interfaces_api.SwInterfaceSetUnnumbered{}, &interfaces_api.SwInterfaceSetUnnumberedReply{},
 	&ip.IPAddressDump{}, &ip.IPAddressDetails{},
 	&ip.IPUnnumberedDump{}, &ip.IPUnnumberedDetails{},
+	&ip.SwInterfaceIP6GetLinkLocalAddress{}, &ip.SwInterfaceIP6GetLinkLocalAddressReply{},
 )
 
 func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Prefix) error {
@@ -42,7 +44,14 @@ func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pre
 	return nil
 }
 
+// isLinkLocal tells the addresses of which VPP has one for each interface, whatever the
+// length of its prefix, and which it does not list.
+func isLinkLocal(addr netip.Addr) bool { return addr.Is6() && addr.IsLinkLocalUnicast() }
+
 func (v interfaces) addDelAddress(ctx context.Context, i index, addr netip.Prefix, add bool) error {
+	if isLinkLocal(addr.Addr()) {
+		addr = netip.PrefixFrom(addr.Addr(), 128)
+	}
 	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceAddDelAddress{
 		SwIfIndex: i, IsAdd: add,
 		Prefix: ip_types.AddressWithPrefix(prefixOf(addr)),
@@ -59,10 +68,15 @@ func (v interfaces) hasAddress(ctx context.Context, i index, addr netip.Prefix) 
 	return false, err
 }
 
+// DeleteAddress leaves link-local addresses: VPP refuses to delete those that there are,
+// and crashes (25.10) at those of interfaces that have no other IPv6 address any more.
 func (v interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.Prefix) error {
+	if isLinkLocal(addr.Addr()) {
+		return nil
+	}
 	err := v.onExisting(ctx, iface, func(i index) error {
 		err := v.addDelAddress(ctx, i, addr, false)
-		if vppapi.Refused(err, api.ADDRESS_NOT_FOUND_FOR_INTERFACE, api.ADDRESS_NOT_DELETABLE) {
+		if vppapi.Refused(err, api.ADDRESS_NOT_FOUND_FOR_INTERFACE) {
 			return nil
 		}
 		return err
@@ -72,6 +86,25 @@ func (v interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.
 	}
 	v.addressesChanged(iface)
 	return nil
+}
+
+// linkLocal returns the link-local address of an interface among those that are wanted
+// of it: VPP gives one to each interface, which is not of interest.
+func linkLocal(wanted []string, has ip_types.IP6Address) (text string, ok bool) {
+	for _, text := range wanted {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Addr() == netip.AddrFrom16(has) {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// wantsLinkLocal tells if there is a link-local address among the wanted ones.
+func wantsLinkLocal(wanted []string) bool {
+	return slices.ContainsFunc(wanted, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && isLinkLocal(p.Addr())
+	})
 }
 
 // onExisting calls fn if the interface exists. If VPP says that it does not, that is

@@ -63,7 +63,7 @@ func openHost(path string) (*host, error) {
 
 func (h *host) close() {
 	if h != nil {
-		h.Delete()
+		h.Close()
 		h.ns.Close()
 	}
 }

@@ -44,8 +44,9 @@ type inventory struct {
 	lenders   map[index]*ip.IPUnnumberedDetails
 	clients   map[index]*dhcp.DHCPClientDetails
 	addrs     map[index][]netip.Prefix
-	vrfs      map[index][2]uint32 // of IPv4 and IPv6
-	dead      map[string]bool     // TAPs without far ends, by VPP's names
+	vrfs      map[index][2]uint32           // of IPv4 and IPv6
+	locals    map[index]ip_types.IP6Address // if wanted
+	dead      map[string]bool               // TAPs without far ends, by VPP's names
 	// attached tells if an AF_PACKET interface still has its device.
 	attached func(device string, linux string) bool
 }
@@ -82,7 +83,7 @@ func reading[D any, M interface {
 // takeInventory reads everything in rounds: what there is, and then what belongs to each
 // interface of ours.
 func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
-	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}}
+	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, locals: map[index]ip_types.IP6Address{}}
 	for _, iface := range expected {
 		inv.expected[iface.GetName()] = iface
 	}
@@ -172,6 +173,7 @@ func (inv *inventory) readAddresses(ctx context.Context) error {
 	type reads struct {
 		addrs  [2]*vppapi.Dump[ip.IPAddressDetails, *ip.IPAddressDetails]
 		tables [2]*vppapi.Pending
+		local  *vppapi.Pending // nil: no link-local address is wanted
 	}
 	under := map[index]reads{}
 	for _, d := range inv.details {
@@ -182,6 +184,9 @@ func (inv *inventory) readAddresses(ctx context.Context) error {
 		for n, v6 := range []bool{false, true} {
 			r.addrs[n] = vppapi.StartDump[ip.IPAddressDetails](ctx, l.Conn, &ip.IPAddressDump{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
 			r.tables[n] = l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: d.SwIfIndex, IsIPv6: v6})
+		}
+		if wantsLinkLocal(inv.expected[logicalName(d)].GetIpAddresses()) {
+			r.local = l.Start(ctx, &ip.SwInterfaceIP6GetLinkLocalAddress{SwIfIndex: d.SwIfIndex})
 		}
 		under[d.SwIfIndex] = r
 	}
@@ -205,6 +210,13 @@ func (inv *inventory) readAddresses(ctx context.Context) error {
 			vrfs[n] = table.VrfID
 		}
 		inv.vrfs[i] = vrfs
+		if r.local == nil {
+			continue
+		}
+		var local ip.SwInterfaceIP6GetLinkLocalAddressReply
+		if err := r.local.Wait(ctx, &local); err == nil { // else it has none
+			inv.locals[i] = local.IP
+		}
 	}
 	return failed
 }

@@ -97,6 +97,9 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 			iface.IpAddresses = append(iface.IpAddresses, text)
 		}
 	}
+	if text, ok := linkLocal(expected.GetIpAddresses(), inv.locals[d.SwIfIndex]); ok {
+		iface.IpAddresses = append(iface.IpAddresses, text)
+	}
 	if lender, ok := inv.lenders[d.SwIfIndex]; ok {
 		iface.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: inv.nameOf(lender.IPSwIfIndex)}
 	}

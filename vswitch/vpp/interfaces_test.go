@@ -81,15 +81,6 @@ func (s *site) addTo(t testing.TB, h *vswitchtest.Host, name, addr string) {
 	}
 }
 
-func (s *site) removeDevice(t testing.TB, name string) {
-	t.Helper()
-	if s.server != nil {
-		s.server.RemoveDevice(name)
-		return
-	}
-	s.host.Exec(t, "ip link del dev "+name)
-}
-
 func loopback(name string) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
 }
@@ -169,7 +160,7 @@ func wantInterfaces(t testing.TB, v *VSwitch, want ...*vpp_interfaces.Interface)
 // /dev/vhost-net.
 func basics() []*vpp_interfaces.Interface {
 	gateway, bvi, pod, port := loopback("gateway"), loopback("bvi"), afPacket("pod", "v1pod"), nic("v1nic")
-	gateway.IpAddresses = []string{"10.1.1.1/24", "fd00:1::1/64"}
+	gateway.IpAddresses = []string{"10.1.1.1/24", "fd00:1::1/64", "fe80::1/64"}
 	bvi.Mtu, bvi.PhysAddress, bvi.Enabled = 1450, "12:2b:00:00:00:01", false
 	pod.Mtu, pod.PhysAddress = 1450, "02:01:00:00:00:01"
 	pod.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "gateway"}

@@ -14,7 +14,7 @@ import (
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 )
 
-var eventModule = newModule("", "events of interfaces",
+var _ = newModule("", "events of interfaces",
 	&interfaces_api.WantInterfaceEvents{}, &interfaces_api.WantInterfaceEventsReply{}, &interfaces_api.SwInterfaceEvent{})
 
 // collectFor is how long events are collected before they are looked at: changes come in

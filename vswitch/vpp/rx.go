@@ -66,7 +66,7 @@ func refusedRx(err error) error {
 
 // UnsetModes makes them those of the device's driver again.
 func (v rxQueues) UnsetModes(ctx context.Context, iface string) error {
-	err := (interfaces{v.VSwitch}).onExisting(ctx, iface, func(i index) error {
+	err := interfaces(v).onExisting(ctx, iface, func(i index) error {
 		return v.setModes(ctx, i, []*vpp_interfaces.Interface_RxMode{{Mode: vpp_interfaces.Interface_RxMode_DEFAULT, DefaultMode: true}})
 	})
 	if err != nil {

@@ -138,6 +138,14 @@ func init() {
 		borrower.borrows = req.SwIfIndex
 		return 0
 	})
+	onInterface(func(r *ip.SwInterfaceIP6GetLinkLocalAddress) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, _ *ip.SwInterfaceIP6GetLinkLocalAddress, reply *ip.SwInterfaceIP6GetLinkLocalAddressReply) api.VPPApiError {
+			if !i.linkLocal.IsValid() {
+				return api.IP6_NOT_ENABLED
+			}
+			reply.IP = i.linkLocal.As16()
+			return 0
+		})
 	onDump(func(c *call, req *ip.IPAddressDump, send func(*ip.IPAddressDetails)) {
 		i := c.ifs.iface(req.SwIfIndex)
 		if i == nil {
