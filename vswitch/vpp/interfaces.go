@@ -177,7 +177,10 @@ func typeOf(d *interfaces_api.SwInterfaceDetails) vpp_interfaces.Interface_Type 
 
 // remove removes an interface, whatever it is; a device that VPP had by itself is let go.
 func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
-	var err error
+	err := v.clearFeatures(ctx, d.SwIfIndex)
+	if err != nil {
+		return err
+	}
 	switch typeOf(d) {
 	case vpp_interfaces.Interface_SUB_INTERFACE:
 		err = v.removeSub(ctx, d.SwIfIndex)

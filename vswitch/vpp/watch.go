@@ -70,8 +70,10 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 			case <-v.session.ended:
 				return
 			case <-b.full:
-				reason, keys := b.take()
-				report(reason, keys...)
+				// What came in while the last report was being taken was in it.
+				if reason, keys := b.take(); reason != "" {
+					report(reason, keys...)
+				}
 			}
 		}
 	}()

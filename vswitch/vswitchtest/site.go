@@ -42,6 +42,13 @@ type PacketSite interface {
 	Self() *Host
 }
 
+// OutsideSite can be asked for a host on the network of its NIC, with an address: after
+// Connect. Without, the NIC of another site stands for one.
+type OutsideSite interface {
+	PacketSite
+	Outside(t testing.TB, addr string) *Host
+}
+
 // VRFSite knows ways to damage what VRFValues ask for.
 type VRFSite interface {
 	Site
