@@ -126,6 +126,9 @@ func runVRFs(t *testing.T, c Config) {
 				a := startAgent(t, site)
 				a.resync(values...)
 				changed := edit(values, change.edit)
+				if change.name == "interface into VRF 0" && !a.vs.Capabilities().HostStackShared {
+					t.Skip("the route between VRFs to the network of the interface is then one to its own network, which such vswitches refuse")
+				}
 				if ops := a.put(changed...); len(ops) == 0 {
 					t.Error("the change executed nothing")
 				}
