@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"golang.org/x/sys/unix"
@@ -144,7 +146,19 @@ func (l *Lab) RestartVPP(ctx context.Context, node string) error {
 	return l.endVPP(ctx, node, unix.SIGTERM)
 }
 
-// endVPP returns when the agent is connected to the next VPP.
+// restored returns nil when the agent has configured a VPP that came back since then.
+func (l *Lab) restored(ctx context.Context, node string, since time.Time) error {
+	txns, err := l.Agent(node).Transactions(ctx, since)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(txns, func(t *kvscheduler.RecordedTxn) bool { return strings.Contains(t.Description, "VPP was restarted") }) {
+		return errors.New("the agent has not configured the new VPP yet")
+	}
+	return l.Agent(node).Ready(ctx)
+}
+
+// endVPP returns when the agent has configured the next VPP.
 func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 	return l.change(ctx, func(st *State) error {
 		n, err := st.Node(node)
@@ -156,10 +170,13 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 			return err
 		}
 		l.progress("node %s: ending VPP", node)
+		begun := time.Now()
 		if err := endChild(ctx, p, s); err != nil {
 			return err
 		}
-		return l.awaitAgent(ctx, st, n)
+		return l.await(ctx, "the VPP of "+n.Name, st.Processes[agentRole(n.Name)], func(ctx context.Context) error {
+			return l.restored(ctx, node, begun)
+		})
 	})
 }
 

@@ -131,6 +131,10 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 				continue
 			}
 			route.OutgoingInterface = id.out
+			// VPP takes the destination for the next hop of a host route that has none.
+			if e.dst.IsSingleIP() && p.gw == e.dst.Addr() && d.expected[id] == nil {
+				p.gw, id.gw = netip.Addr{}, netip.Addr{}
+			}
 		case p.table != e.table || !p.gw.IsValid():
 			route.Type, route.ViaVrfId = vpp_l3.Route_INTER_VRF, p.table
 		}

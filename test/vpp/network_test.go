@@ -1,0 +1,98 @@
+package vpp
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// fourPods are two on each of two nodes.
+var fourPods = []lab.PodSpec{{Name: "a", Node: "node1"}, {Name: "b", Node: "node1"}, {Name: "c", Node: "node2"}, {Name: "d", Node: "node2"}}
+
+// Everybody reaches everybody: pods, hosts and the world, whatever forwards on the nodes.
+func TestWhoReachesWhom(t *testing.T) {
+	for _, vswitches := range [][]string{{"vpp"}, {"vpp", "kernel"}} {
+		t.Run(strings.Join(vswitches, " and "), func(t *testing.T) {
+			l := up(t, vswitches...)
+			addPods(t, l, fourPods...)
+			requireConnected(t, l)
+			requireQuiet(t, l)
+			if err := l.DelPods(t.Context(), "a", "b", "c", "d"); err != nil {
+				t.Fatal(err)
+			}
+			requireQuiet(t, l)
+			if out, err := l.VPPCommand(t.Context(), "node1", "show", "interface"); err != nil || strings.Count(out, "host-") != 2 {
+				t.Errorf("VPP has interfaces of pods that are gone: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// Both sorts of nodes send the same packets to each other: as large, in the same tunnel.
+func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
+	l := up(t, "vpp", "kernel")
+	pods := addPods(t, l, fourPods...)
+	a, c := pods[0], pods[2]
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packets := sniff(t, st.Underlay(), "port2", func() {
+		for _, pair := range [][2]lab.Pod{{a, c}, {c, a}} {
+			if _, err := lab.Ping(t.Context(), pair[0].Endpoint(), pair[1].Endpoint()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	const mac1, mac2 = "12:2b:00:00:00:01", "12:2b:00:00:00:02"
+	for _, want := range []overlayPacket{
+		{"192.168.16.101", "192.168.16.2", 4789, 10, mac1, mac2, a.Address.String(), c.Address.String()},
+		{"192.168.16.2", "192.168.16.101", 4789, 10, mac2, mac1, c.Address.String(), a.Address.String()},
+	} {
+		if packets[want] == 0 {
+			t.Errorf("there was no packet %+v, but %+v", want, packets)
+		}
+	}
+	// 1500 bytes less what VXLAN adds (50), IP (20) and ICMP (8) take.
+	for _, pair := range [][2]lab.Pod{{a, c}, {c, a}} {
+		for size, fits := range map[int]bool{1422: true, 1423: false} {
+			out, err := l.Exec(t.Context(), pair[0].ID(), "ping", "-n", "-c1", "-W2", "-M", "do", "-s", fmt.Sprint(size), pair[1].Address.String())
+			if (err == nil) != fits {
+				t.Errorf("%s to %s, %d bytes: %v\n%s", pair[0].Name, pair[1].Name, size, err, out)
+			}
+		}
+	}
+}
+
+// As many pods as a node may have.
+func TestManyPods(t *testing.T) {
+	const count = 250
+	l := up(t, "vpp", "kernel")
+	far := addPods(t, l, lab.PodSpec{Name: "far", Node: "node2"})[0]
+	specs := make([]lab.PodSpec, count)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprintf("p%d", i), Node: "node1"}
+	}
+	begun := time.Now()
+	pods := addPods(t, l, specs...)
+	t.Logf("%d pods were added within %v", count, time.Since(begun).Round(time.Millisecond))
+	reachable := func() {
+		t.Helper()
+		for _, p := range pods {
+			if _, err := lab.Ping(t.Context(), far.Endpoint(), p.Endpoint()); err != nil {
+				t.Errorf("%s: %v", p.ID(), err)
+			}
+		}
+	}
+	reachable()
+	requireQuiet(t, l)
+	begun = time.Now()
+	if err := l.KillVPP(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("VPP forwards for %d pods %v after it was killed", count, time.Since(begun).Round(time.Millisecond))
+	reachable()
+}
