@@ -2,8 +2,13 @@ package vswitch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
@@ -52,31 +57,69 @@ func isUp(s *vpp_interfaces.InterfaceState) bool {
 	return s.GetOperStatus() == vpp_interfaces.InterfaceState_UP
 }
 
-// notifyLinkStates returns the observer that makes link states known to the scheduler,
-// when they change. What it does not take is found by the next resync.
+// linkStates makes link states known to a scheduler, when they change. What the scheduler
+// has no place for, as when thousands of interfaces are made at once, is told a little
+// later, in one notification.
+type linkStates struct {
+	s *kvscheduler.Scheduler
+
+	mu     sync.Mutex
+	known  map[string]vpp_interfaces.InterfaceState_Status
+	unsaid map[string]kvscheduler.Notification // by key
+	timer  *time.Timer                         // nil: nothing waits
+}
+
+// laterLinkStates is how long a scheduler with too much to do is left alone.
+const laterLinkStates = 100 * time.Millisecond
+
 func notifyLinkStates(s *kvscheduler.Scheduler) func(...*vpp_interfaces.InterfaceState) {
-	known := map[string]vpp_interfaces.InterfaceState_Status{}
-	return func(states ...*vpp_interfaces.InterfaceState) {
-		var changes []kvscheduler.Notification
-		for _, state := range states {
-			name, status := state.GetName(), state.GetOperStatus()
-			if known[name] == status {
-				continue
-			}
-			if known[name] = status; status == vpp_interfaces.InterfaceState_DELETED {
-				delete(known, name)
-			}
-			for _, up := range []bool{true, false} {
-				n := kvscheduler.Notification{Key: models.LinkStateKey(name, up)}
-				if status != vpp_interfaces.InterfaceState_DELETED && up == isUp(state) {
-					n.Value = empty()
-				}
-				changes = append(changes, n)
-			}
+	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, unsaid: map[string]kvscheduler.Notification{}}
+	return l.observe
+}
+
+func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, state := range states {
+		name, status := state.GetName(), state.GetOperStatus()
+		if l.known[name] == status {
+			continue
 		}
-		if err := s.PushSBNotification(changes...); err != nil {
-			slog.Warn("Link states are not known to the scheduler before the next resync", "error", err)
+		if l.known[name] = status; status == vpp_interfaces.InterfaceState_DELETED {
+			delete(l.known, name)
 		}
+		for _, up := range []bool{true, false} {
+			n := kvscheduler.Notification{Key: models.LinkStateKey(name, up)}
+			if status != vpp_interfaces.InterfaceState_DELETED && up == isUp(state) {
+				n.Value = empty()
+			}
+			l.unsaid[n.Key] = n
+		}
+	}
+	if l.timer == nil {
+		l.say()
+	}
+}
+
+// say tells the scheduler what is unsaid; l.mu is held.
+func (l *linkStates) say() {
+	if len(l.unsaid) == 0 {
+		return
+	}
+	changes := slices.SortedFunc(maps.Values(l.unsaid), func(a, b kvscheduler.Notification) int { return strings.Compare(a.Key, b.Key) })
+	err := l.s.PushSBNotification(changes...)
+	if errors.Is(err, kvscheduler.ErrQueueFull) {
+		l.timer = time.AfterFunc(laterLinkStates, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.timer = nil
+			l.say()
+		})
+		return
+	}
+	clear(l.unsaid)
+	if err != nil && !errors.Is(err, kvscheduler.ErrClosed) {
+		slog.Error("Link states are not known to the scheduler before the next resync", "error", err)
 	}
 }
 
