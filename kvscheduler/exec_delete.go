@@ -148,7 +148,7 @@ func (x *exec) stay(n *node, p was, why purpose, err error) error {
 	if x.abort {
 		return errAborted
 	}
-	if why == postponing {
+	if why == postponing || !x.mayBeLeft(n) {
 		// It exists although its dependencies are not met.
 		return x.fail(n, p, pb.TxnOperation_DELETE, fmt.Errorf("not deleted, because of what depends on it: %w", err), false)
 	}
@@ -158,6 +158,15 @@ func (x *exec) stay(n *node, p was, why purpose, err error) error {
 		err = errors.Join(err, x.updateDependents(n.key))
 	}
 	return err
+}
+
+// mayBeLeft tells if what a value that is still there needs is there as well, or comes
+// back with it. Nothing does with a value that nobody wants.
+func (x *exec) mayBeLeft(n *node) bool {
+	if n.want == nil {
+		return len(x.missing(n)) == 0
+	}
+	return x.mayStay(n)
 }
 
 // deleteAllDerived deletes the derived values of a base value.

@@ -1,0 +1,74 @@
+package kvscheduler
+
+import (
+	"slices"
+	"testing"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// A derived value that could not go because of r/2, which failed, has failed, too, if
+// what it needs went because of it: d/k1/b needs k/0, which needs any of d/.
+func TestDerivedValueThatCouldNotGoFailsIfWhatItNeedsDid(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "CREATE r/2" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/1": {}, "r/2": {Deps: []string{"d/k1/b"}}}); err == nil {
+		t.Error("no error")
+	}
+	wantState(t, s, "k/0", pb.ValueState_PENDING, "0 any:d/")
+	wantState(t, s, "d/k1/b", pb.ValueState_FAILED)
+	w.outcome = nil
+	if err := commit(nil, WithResync(DownstreamResync)); err != nil {
+		t.Error(err)
+	}
+	wantState(t, s, "k/1", pb.ValueState_CONFIGURED)
+	wantState(t, s, "r/2", pb.ValueState_PENDING, "0 d/k1/b")
+	if got := content(w.exists); !slices.Equal(got, []string{`k/1 {"V":0}`}) {
+		t.Errorf("there are %q", got)
+	}
+}
+
+// A value whose re-creation was stopped by the failure of its derived value has failed,
+// too, if it counted on a member of its cycle that is about to become another value.
+func TestValueThatCouldNotBeRecreatedFailsIfItsCycleBroke(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/2": {Deps: []string{"r/0"}, Items: []string{"a"}}, "r/0": {Deps: []string{"any:k/"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "DELETE d/k2/a" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	w.ops = nil
+	w.between = func(op, key string) {
+		if n, _ := s.graph.Get("k/2"); op+" "+key == "CREATE r/0" && n.State() != pb.ValueState_FAILED {
+			t.Errorf("k/2 is %v without r/0", n.State())
+		}
+	}
+	change := map[string]*spec{"k/2": {V: 1}, "r/0": {V: 1}}
+	if err := commit(change); err == nil {
+		t.Error("no error")
+	}
+	if !slices.Contains(w.ops, "CREATE r/0") {
+		t.Errorf("calls %q", w.ops)
+	}
+	w.outcome = nil
+	if err := commit(change); err != nil {
+		t.Error(err)
+	}
+	wantState(t, s, "r/0", pb.ValueState_CONFIGURED)
+	wantState(t, s, "k/2", pb.ValueState_CONFIGURED)
+	if got := content(w.exists); !slices.Equal(got, []string{`k/2 {"V":1}`, `r/0 {"V":1}`}) {
+		t.Errorf("there are %q", got)
+	}
+}
