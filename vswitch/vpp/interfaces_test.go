@@ -324,6 +324,21 @@ func TestVRFsOfInterfaces(t *testing.T) {
 	})
 }
 
+func TestTunnelToAGroupOutlivesItsInterface(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		tunnel := vxlanTunnel("group", "10.0.0.1", "239.1.1.1", 7)
+		tunnel.GetVxlan().Multicast = "via"
+		create(t, v, loopback("via"), tunnel)
+		wantInterfaces(t, v, loopback("via"), tunnel)
+		remove(t, v, loopback("via"))
+		remove(t, v, tunnel)
+		wantInterfaces(t, v)
+		create(t, v, loopback("via"), tunnel)
+		wantInterfaces(t, v, loopback("via"), tunnel)
+	})
+}
+
 func TestOverlappingAddressesAreRefused(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

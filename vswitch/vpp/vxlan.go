@@ -82,7 +82,9 @@ func (v interfaces) removeVXLAN(ctx context.Context, i index) error {
 	t := found[0]
 	err = v.call(ctx, vxlanModule, &vxlan.VxlanAddDelTunnelV3{
 		SrcAddress: t.SrcAddress, DstAddress: t.DstAddress, SrcPort: t.SrcPort, DstPort: t.DstPort, Vni: t.Vni,
-		EncapVrfID: t.EncapVrfID, McastSwIfIndex: t.McastSwIfIndex, Instance: t.Instance, DecapNextIndex: t.DecapNextIndex,
+		EncapVrfID: t.EncapVrfID, Instance: t.Instance, DecapNextIndex: t.DecapNextIndex,
+		// The interface of a group only has to exist; its own may be gone. local0 always does.
+		McastSwIfIndex: 0,
 	}, &vxlan.VxlanAddDelTunnelV3Reply{})
 	if vppapi.Refused(err, api.NO_SUCH_ENTRY) {
 		return nil
