@@ -1,4 +1,4 @@
-package vswitch_test
+package fake_test
 
 import (
 	"context"
