@@ -22,7 +22,10 @@ func TestConformanceOfVPP(t *testing.T) {
 	if os.Getenv(vpptest.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + vpptest.BinaryVariable + "=/usr/bin/vpp")
 	}
-	vswitchtest.Run(t, vswitchtest.Config{NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) }})
+	vswitchtest.Run(t, vswitchtest.Config{
+		SessionsOfDNAT: true, NoICMPErrors: true,
+		NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) },
+	})
 }
 
 // processSite is a VPP in a network namespace, with one end of a veth as its NIC.
