@@ -49,8 +49,16 @@ func (x *exec) isAvailable(key string) bool {
 // values that this transaction is about.
 func (x *exec) updateDependent(key string, gained bool) error {
 	n := x.get(key)
-	if n == nil || n.want == nil || n.is(fromSB) || n.is(leaving) {
+	if n == nil || n.is(fromSB|leaving) {
 		return nil
+	}
+	if n.want == nil {
+		// Its deletion was stopped: it goes before what it needs does.
+		if gained || n.have == nil || n.State() != pb.ValueState_CONFIGURED || len(x.missing(n)) == 0 {
+			return nil
+		}
+		p := wasOf(n)
+		return x.inherit(n, x.delete(x.mut(n), p, removing))
 	}
 	if _, busy := x.branch[key]; busy {
 		return nil

@@ -72,3 +72,36 @@ func TestValueThatCouldNotBeRecreatedFailsIfItsCycleBroke(t *testing.T) {
 		t.Errorf("there are %q", got)
 	}
 }
+
+// A derived value whose deletion was stopped by the failure of k/1 goes before what it
+// needs does: d/r2/b needs k/0.
+func TestDerivedValueThatCouldNotGoGoesBeforeWhatItNeeds(t *testing.T) {
+	s, w, commit := newWorld(t)
+	if err := commit(map[string]*spec{"k/0": {}, "r/2": {Items: []string{"a", "b"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.outcome = func(op, key string) outcome {
+		if op+" "+key == "CREATE k/1" {
+			return failsBefore
+		}
+		return succeeds
+	}
+	if err := commit(map[string]*spec{"k/1": {Deps: []string{"d/r2/b"}}, "r/2": {}}); err == nil {
+		t.Error("no error")
+	}
+	if _, ok := w.exists["d/r2/b"]; !ok {
+		t.Fatalf("there are %q", content(w.exists))
+	}
+	w.outcome, w.ops = nil, nil
+	if err := commit(map[string]*spec{"k/0": nil}); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"DELETE d/r2/b", "DELETE k/0"}; !slices.Equal(w.ops, want) {
+		t.Errorf("calls %q, want %q", w.ops, want)
+	}
+	wantState(t, s, "k/1", pb.ValueState_PENDING, "0 d/r2/b")
+	if err := commit(map[string]*spec{"r/2": {}}); err != nil {
+		t.Error(err)
+	}
+	wantState(t, s, "r/2", pb.ValueState_CONFIGURED)
+}
