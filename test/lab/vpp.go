@@ -110,7 +110,7 @@ func vppConfig(n Node) string {
 }
 
 // vppOptions make a VPP that has the machine to share with many.
-const vppOptions = "heapMiB: 256\nstatsMiB: 32\nbuffers: 8192\n"
+const vppOptions = "heapMiB: 1024\nstatsMiB: 32\nbuffers: 8192\n"
 
 // initArgs run the agent below contiv-init.
 func (l *Lab) initArgs(st *State, n Node, agent []string) []string {

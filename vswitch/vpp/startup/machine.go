@@ -45,11 +45,11 @@ func memTotal(file string) (kib int, err error) {
 	return 0, fmt.Errorf("%s has no MemTotal", file)
 }
 
-const minHeapMiB = 128
+const minHeapMiB = 256
 
-// heapMiB is a sixteenth of the memory, within what a node can need: 10 000 routes and
-// as many sessions of NAT take some 100 MiB.
-func (m Machine) heapMiB() int { return min(max(m.MemoryMiB/16, minHeapMiB), 1024) }
+// heapMiB is an eighth of the memory, within what a node can need: VPP by itself takes
+// 100 MiB, and more than 1 MiB for each pod. What is not needed is not taken.
+func (m Machine) heapMiB() int { return min(max(m.MemoryMiB/8, minHeapMiB), 2048) }
 
-// buffers, of 2.5 KiB each, are an eighth of what the heap takes.
-func (m Machine) buffers() int { return min(max(m.heapMiB()/8*1024/5*2, 8192), 65536) }
+// buffers, of 2.5 KiB each, are a sixteenth of what the heap may take.
+func (m Machine) buffers() int { return min(max(m.heapMiB()/16*1024/5*2, 8192), 65536) }

@@ -47,7 +47,7 @@ api-trace {
   nitems 5000
 }
 memory {
-  main-heap-size 512M
+  main-heap-size 1024M
   main-heap-page-size 2M
 }
 buffers {
@@ -80,7 +80,7 @@ dpdk {
 }
 
 func TestMemoryIsSizedToTheMachine(t *testing.T) {
-	for mib, want := range map[int][2]int{1024: {128, 8192}, 8192: {512, 26214}, 24 << 10: {1024, 52428}, 1 << 20: {1024, 52428}} {
+	for mib, want := range map[int][2]int{1024: {256, 8192}, 8192: {1024, 26214}, 24 << 10: {2048, 52428}, 1 << 20: {2048, 52428}} {
 		c := New("/run/vpp", Machine{MemoryMiB: mib, CPUs: 1})
 		if got := [2]int{c.HeapMiB, c.Buffers}; got != want {
 			t.Errorf("%d MiB: heap and buffers are %v, want %v", mib, got, want)
@@ -96,7 +96,7 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		"give an absolute path":    func(c *Config) { c.RuntimeDir = "run" },
 		"paths with spaces":        func(c *Config) { c.PluginPath = "/opt/my plugins" },
 		"at most 107 characters":   func(c *Config) { c.RuntimeDir = "/" + strings.Repeat("x", 100) },
-		"use 128 to 8192":          func(c *Config) { c.HeapMiB = 9000 },
+		"use 256 to 8192":          func(c *Config) { c.HeapMiB = 9000 },
 		"use 16 to 4096":           func(c *Config) { c.StatsMiB = 1 },
 		"buffers is 1":             func(c *Config) { c.Buffers = 1 },
 		"use 2M or 1G":             func(c *Config) { c.Hugepages = "4K" },
