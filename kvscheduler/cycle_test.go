@@ -438,3 +438,43 @@ func TestPostponedValueThatIsAboutToBeDeletedDoesNotComeBack(t *testing.T) {
 		t.Errorf("calls %q", w.ops)
 	}
 }
+
+// A value that exists and changes to be in a cycle has the rest of it tried again: k/0,
+// which failed. If that cannot come now either, the value goes.
+func TestUpdateIntoCycleHasFailedMemberTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		again outcome
+		want  []string
+		state pb.ValueState
+	}{
+		"comes":       {succeeds, []string{"UPDATE r/1", "CREATE k/0", "CREATE k/1"}, pb.ValueState_CONFIGURED},
+		"fails again": {failsBefore, []string{"UPDATE r/1", "CREATE k/0", "DELETE r/1"}, pb.ValueState_PENDING},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w, commit := newWorld(t)
+			fate := failsBefore
+			w.outcome = func(op, key string) outcome {
+				if op+" "+key == "CREATE k/0" {
+					return fate
+				}
+				return succeeds
+			}
+			if err := commit(map[string]*spec{"k/0": {Deps: []string{"r/1", "k/1"}}, "k/1": {Deps: []string{"k/0"}}, "r/1": {V: 1}}); err == nil {
+				t.Fatal("no error")
+			}
+			fate, w.ops = tc.again, nil
+			err := commit(map[string]*spec{"r/1": {V: 2, Deps: []string{"k/1"}}})
+			if (err == nil) != (tc.again == succeeds) {
+				t.Errorf("error %v", err)
+			}
+			if !slices.Equal(w.ops, tc.want) {
+				t.Errorf("calls %q, want %q", w.ops, tc.want)
+			}
+			for _, key := range []string{"k/1", "r/1"} {
+				if st := s.ValueStatus(key).Value.State; st != tc.state {
+					t.Errorf("%s is %v", key, st)
+				}
+			}
+		})
+	}
+}

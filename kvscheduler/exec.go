@@ -247,12 +247,12 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 	return x.follow(n, derived)
 }
 
-// follow has those looked at who may have waited for n, which was created, and then
-// makes what it derives.
+// follow has those looked at who may have waited for n, which came to exist or to need
+// something else, and then makes what it derives.
 func (x *exec) follow(n *node, derived []KeyValue) error {
 	err := x.updateDependents(n.key)
 	if !x.abort && n.have != nil && !n.is(leaving) && len(x.missing(n)) > 0 && !x.mayStay(n) {
-		// What it needs went while it was being created.
+		// What it needs went meanwhile, or did not come.
 		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
 	}
 	return errors.Join(err, x.applyDerived(n, derived))
@@ -332,10 +332,10 @@ func (x *exec) update(n *node, p was) error {
 	} else if p.state != n.State() && p.state != pb.ValueState_DISCOVERED {
 		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{noop: true})
 	}
-	if !p.available {
-		err = x.updateDependents(n.key)
+	if !p.available || !stillMet && len(x.missing(n)) > 0 { // the rest of its cycle is yet to come
+		return x.follow(n, derived)
 	}
-	return errors.Join(err, x.applyDerived(n, derived))
+	return x.applyDerived(n, derived)
 }
 
 // exists marks the value as existing and right.
