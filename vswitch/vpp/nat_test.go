@@ -271,11 +271,15 @@ func TestExternalInterfacesStandForTheirAddresses(t *testing.T) {
 
 func TestNATIsReadBackAsConfigured(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
-		global := &vpp_nat.Nat44Global{
-			Forwarding: true, VirtualReassembly: &vpp_nat.VirtualReassembly{Timeout: 5, MaxReassemblies: 2048, MaxFragments: 7},
-			NatInterfaces: []*vpp_nat.Nat44Global_Interface{{Name: "d", IsInside: true}, {Name: "d"}, {Name: "e", OutputFeature: true}},
-			AddressPool:   []*vpp_nat.Nat44Global_Address{{Address: "10.3.0.1"}, {Address: "10.3.0.2", TwiceNat: true}},
+		listed := []*vpp_nat.Nat44Global_Interface{{Name: "d", IsInside: true}, {Name: "d"}, {Name: "e", OutputFeature: true}}
+		addrs := []*vpp_nat.Nat44Global_Address{{Address: "10.3.0.1"}, {Address: "10.3.0.2", TwiceNat: true}}
+		globalOf := func() *vpp_nat.Nat44Global {
+			return &vpp_nat.Nat44Global{
+				Forwarding: true, VirtualReassembly: &vpp_nat.VirtualReassembly{Timeout: 5, MaxReassemblies: 2048, MaxFragments: 7},
+				NatInterfaces: listed, AddressPool: addrs,
+			}
 		}
+		global := globalOf()
 		ifaces := []*vpp_nat.Nat44Interface{
 			{Name: "a", NatInside: true, NatOutside: true}, {Name: "b", NatInside: true}, {Name: "c", NatOutside: true, OutputFeature: true},
 		}
@@ -303,10 +307,10 @@ func TestNATIsReadBackAsConfigured(t *testing.T) {
 		}
 		for range 2 {
 			must(v.NAT().Enable(ctx, global))
-			for _, i := range global.NatInterfaces { //nolint:staticcheck // some still use them
+			for _, i := range listed {
 				must(v.NAT().AddGlobalInterface(ctx, i))
 			}
-			for _, a := range global.AddressPool { //nolint:staticcheck // some still use them
+			for _, a := range addrs {
 				must(v.NAT().AddGlobalAddress(ctx, a))
 			}
 			for _, i := range ifaces {
@@ -350,9 +354,10 @@ func TestNATIsReadBackAsConfigured(t *testing.T) {
 			ifaces[0] = sides
 			check()
 		}
-		must(v.NAT().RemoveGlobalInterface(ctx, global.NatInterfaces[0])) //nolint:staticcheck // some still use them
-		must(v.NAT().RemoveGlobalAddress(ctx, global.AddressPool[1]))     //nolint:staticcheck // some still use them
-		global.NatInterfaces, global.AddressPool = global.NatInterfaces[1:], global.AddressPool[:1]
+		must(v.NAT().RemoveGlobalInterface(ctx, listed[0]))
+		must(v.NAT().RemoveGlobalAddress(ctx, addrs[1]))
+		listed, addrs = listed[1:], addrs[:1]
+		global = globalOf()
 		check()
 		for range 2 {
 			must(v.NAT().RemoveInterface(ctx, ifaces[0]))

@@ -14,7 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_neighbor"
 )
 
-var neighbourEvents = newModule("", "events of neighbours",
+var _ = newModule("", "events of neighbours",
 	&ip_neighbor.WantIPNeighborEventsV2{}, &ip_neighbor.WantIPNeighborEventsV2Reply{}, &ip_neighbor.IPNeighborEventV2{})
 
 // neighbourNotes are the neighbours that there should be: events of others, and of what
