@@ -79,6 +79,14 @@ func (c *child) run(ctx context.Context) error {
 	}
 }
 
+// askForRestart makes the child end and start again, unless it is about to.
+func (c *child) askForRestart() {
+	select {
+	case c.restart <- struct{}{}:
+	default:
+	}
+}
+
 // ending is why a process ended.
 type ending int
 

@@ -22,6 +22,7 @@ type options struct {
 	runtimeDir            string
 	coreDumps             string
 	agentGrace, vppGrace  time.Duration
+	vppWatchdog           time.Duration
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -33,12 +34,16 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for dumps of what crashes (default: no dumps)")
 	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "how long the agent may take to end before it is killed")
 	f.DurationVar(&o.vppGrace, "vpp-grace", 10*time.Second, "how long VPP may take to end before it is killed")
+	f.DurationVar(&o.vppWatchdog, "vpp-watchdog", 30*time.Second, "how long VPP may not answer over its API before it is started again; 0: for ever")
 }
 
 // unit checks the options, and writes VPP's configuration.
 func (o *options) unit(agentFlags []string) (*unit, error) {
 	if err := o.programs(); err != nil {
 		return nil, err
+	}
+	if o.vppWatchdog != 0 && o.vppWatchdog < time.Second {
+		return nil, fmt.Errorf("--vpp-watchdog %v: use 1s or more, or 0 for none", o.vppWatchdog)
 	}
 	if o.vppOptions == "" {
 		o.vppConfig = existing(o.vppConfig, "/etc/vpp/contiv-vswitch.conf")

@@ -56,6 +56,12 @@ func (u *unit) run(ctx context.Context) error {
 
 	stopVPP := vpp.start(context.WithoutCancel(ctx))
 	stopAgent := agent.start(context.WithoutCancel(ctx))
+	if u.vppWatchdog > 0 {
+		go watchdog(ctx, u.socket, u.vppWatchdog, func() {
+			log.Error("VPP does not answer, starting it again", "for", u.vppWatchdog)
+			vpp.askForRestart()
+		})
+	}
 	<-ctx.Done()
 	log.Info("Ending: the agent, then VPP")
 	err := stopAgent()
@@ -97,10 +103,7 @@ func restartOn(children map[os.Signal]*child, log *slog.Logger) (stop func()) {
 		defer close(done)
 		for s := range signals {
 			log.Info("Restarting", "process", children[s].name, "signal", s)
-			select {
-			case children[s].restart <- struct{}{}:
-			default: // it is about to be
-			}
+			children[s].askForRestart()
 		}
 	}()
 	return func() {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+)
+
+func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {
+	vpp := vpptest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	hung, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		watchdog(ctx, vpp.Socket(), 100*time.Millisecond, func() {
+			select {
+			case hung <- struct{}{}:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	vpp.Stop() // is not to hang
+	vpp.Start()
+	for range 2 {
+		vpp.Silence(true)
+		<-hung
+		vpp.Silence(false)
+	}
+}
+
+func TestHungVPPIsStartedAgain(t *testing.T) {
+	vpptest.Need(t)
+	dir := t.TempDir()
+	p := start(t, dir, "--vpp-bin", os.Getenv(vpptest.BinaryVariable), "--agent-bin", "/bin/cat", "--vpp-watchdog", "1s", "--vpp-grace", "1s")
+	pid, err := strconv.Atoi(p.await(`Process started" process=vpp pid=(\d+)`, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(dir + "/run/api.sock"); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.await("VPP does not answer", 1)
+	p.await(`Process started" process=vpp pid=(\d+)`, 2)
+	if code := p.end(syscall.SIGTERM); code > 1 {
+		t.Errorf("exit code %d", code)
+	}
+}
