@@ -192,11 +192,15 @@ func childOf(n Node, name string) (Process, error) {
 	return found[0], nil
 }
 
+// childGrace is how long the kernel may take to clean up after a VPP: some 50 ms for each
+// packet socket.
+const childGrace = time.Minute
+
 func endChild(ctx context.Context, p Process, s unix.Signal) error {
 	if err := p.signal(s); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	ctx, cancel := context.WithTimeout(ctx, childGrace)
 	defer cancel()
 	if err := p.wait(ctx); err != nil {
 		return errors.Join(fmt.Errorf("process %d does not end: %w", p.PID, err), p.kill())
