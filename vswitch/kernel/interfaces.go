@@ -163,7 +163,7 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 		return fmt.Errorf("deleting interface %q: %w", iface.GetName(), err)
 	}
 	v.dev.forget(iface.GetName())
-	v.reportGone(iface.GetName())
+	v.reports.Gone(iface.GetName())
 	return nil
 }
 

@@ -6,31 +6,18 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 )
-
-// stateReports are who is told of states, and what they were told last.
-type stateReports struct {
-	mu        sync.Mutex
-	observers []func(...*vpp_interfaces.InterfaceState)
-	last      map[string]*vpp_interfaces.InterfaceState
-}
 
 func (v *VSwitch) States() vswitch.States { return states{v} }
 
 type states struct{ *VSwitch }
 
-func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) {
-	v.reports.mu.Lock()
-	defer v.reports.mu.Unlock()
-	v.reports.observers = append(v.reports.observers, report)
-}
+func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) { v.reports.Watch(report) }
 
 // List reads all devices in one go. Tunnels that share a device have no counters.
 func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) {
@@ -137,7 +124,7 @@ func statistics(link netlink.Link) *vpp_interfaces.InterfaceState_Statistics {
 // reportDevices tells the observers of the devices whose state they do not know. A
 // device that is gone has an event of its own.
 func (v *VSwitch) reportDevices(indexes ...int) {
-	if len(indexes) == 0 || !v.reports.wanted() {
+	if len(indexes) == 0 || !v.reports.Wanted() {
 		return
 	}
 	var found []*vpp_interfaces.InterfaceState
@@ -151,12 +138,12 @@ func (v *VSwitch) reportDevices(indexes ...int) {
 	if err != nil {
 		v.log.Warn("States of interfaces are not reported", "error", err)
 	}
-	v.reports.tell(found)
+	v.reports.Tell(found...)
 }
 
 // reportAll tells of all interfaces whose states the observers do not know.
 func (v *VSwitch) reportAll(ctx context.Context) {
-	if !v.reports.wanted() {
+	if !v.reports.Wanted() {
 		return
 	}
 	found, err := states{v}.List(ctx)
@@ -167,12 +154,12 @@ func (v *VSwitch) reportAll(ctx context.Context) {
 	for _, s := range found {
 		s.Statistics = nil // they are no change
 	}
-	v.reports.tell(found)
+	v.reports.Tell(found...)
 }
 
 // reportInterface tells of an interface that was made or changed.
 func (v *VSwitch) reportInterface(iface *vpp_interfaces.Interface) {
-	if !v.reports.wanted() {
+	if !v.reports.Wanted() {
 		return
 	}
 	link, err := v.portOf(iface.GetName())
@@ -181,46 +168,5 @@ func (v *VSwitch) reportInterface(iface *vpp_interfaces.Interface) {
 	}
 	if err == nil {
 		v.reportDevices(link.Attrs().Index)
-	}
-}
-
-// reportGone tells of interfaces that are not there any more.
-func (v *VSwitch) reportGone(names ...string) {
-	var gone []*vpp_interfaces.InterfaceState
-	for _, name := range names {
-		gone = append(gone, &vpp_interfaces.InterfaceState{
-			Name: name, AdminStatus: vpp_interfaces.InterfaceState_DELETED, OperStatus: vpp_interfaces.InterfaceState_DELETED,
-		})
-	}
-	v.reports.tell(gone)
-}
-
-func (r *stateReports) wanted() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.observers) > 0
-}
-
-// tell reports what is new.
-func (r *stateReports) tell(found []*vpp_interfaces.InterfaceState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		r.last = map[string]*vpp_interfaces.InterfaceState{}
-	}
-	found = slices.DeleteFunc(found, func(s *vpp_interfaces.InterfaceState) bool {
-		was := r.last[s.GetName()]
-		if s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED {
-			delete(r.last, s.GetName())
-			return false
-		}
-		r.last[s.GetName()] = s
-		return proto.Equal(was, s)
-	})
-	if len(found) == 0 {
-		return
-	}
-	for _, report := range r.observers {
-		report(found...)
 	}
 }

@@ -38,7 +38,7 @@ type VSwitch struct {
 	strictRPFilter bool
 	receiveBuffer  int
 	dhcp           *dhcpClients
-	reports        stateReports
+	reports        vswitch.StateReports
 	marks          bool // the kernel stores the protocol of addresses
 
 	watchers sync.WaitGroup

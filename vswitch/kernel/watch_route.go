@@ -63,7 +63,7 @@ func (v *VSwitch) noticeLink(m syscall.NetlinkMessage, send func(notice)) {
 	}
 	if m.Header.Type == unix.RTM_DELLINK {
 		for _, state := range v.statesOf(link, noSettings) {
-			v.reportGone(state.GetName())
+			v.reports.Gone(state.GetName())
 		}
 		send(notice{reason: fmt.Sprintf("device %s was deleted", attrs.Name), keys: v.keysOfDevice(link)})
 		return

@@ -142,7 +142,7 @@ func (v *VSwitch) look(ctx context.Context, changed map[index]struct{}, gone map
 	if lost {
 		states, err := v.readStates(ctx, nil)
 		if err == nil {
-			v.states.replace(states)
+			v.states.Replace(states)
 		}
 	}
 	for name := range gone {
@@ -153,7 +153,7 @@ func (v *VSwitch) look(ctx context.Context, changed map[index]struct{}, gone map
 		if v.events.want(name) != nil {
 			v.drifted(fmt.Sprintf("interface %s was deleted", name), models.VPPInterfaceKey(name))
 		}
-		v.states.gone(name)
+		v.states.Gone(name)
 	}
 	var found []*interfaces_api.SwInterfaceDetails
 	for i := range maps.Keys(changed) {
@@ -167,6 +167,6 @@ func (v *VSwitch) look(ctx context.Context, changed map[index]struct{}, gone map
 		if wanted != nil && isUp(d) != wanted.GetEnabled() && (wanted.GetEnabled() || !isNative(d)) {
 			v.drifted(fmt.Sprintf("interface %s was put up or down", name), models.VPPInterfaceKey(name))
 		}
-		v.states.tell(describeState(d, wanted))
+		v.states.Tell(describeState(d, wanted))
 	}
 }

@@ -5,32 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
-	"google.golang.org/protobuf/proto"
 )
-
-// ifStates are who is told of states of interfaces, and what they were told last.
-type ifStates struct {
-	mu        sync.Mutex
-	observers []func(...*vpp_interfaces.InterfaceState)
-	last      map[string]*vpp_interfaces.InterfaceState
-}
 
 // States are those of the interfaces that are ours.
 func (v *VSwitch) States() vswitch.States { return states{v} }
 
 type states struct{ *VSwitch }
 
-func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) {
-	v.VSwitch.states.mu.Lock()
-	defer v.VSwitch.states.mu.Unlock()
-	v.VSwitch.states.observers = append(v.VSwitch.states.observers, report)
-}
+func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) { v.VSwitch.states.Watch(report) }
 
 // List has no counters if VPP's statistics cannot be read.
 func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, error) {
@@ -98,52 +85,4 @@ func describeState(d *interfaces_api.SwInterfaceDetails, wanted *vpp_interfaces.
 		s.Duplex = vpp_interfaces.InterfaceState_FULL
 	}
 	return s
-}
-
-// gone tells of an interface that is not there any more.
-func (r *ifStates) gone(name string) {
-	r.tell(&vpp_interfaces.InterfaceState{
-		Name: name, AdminStatus: vpp_interfaces.InterfaceState_DELETED, OperStatus: vpp_interfaces.InterfaceState_DELETED,
-	})
-}
-
-// replace tells of all states: others are gone.
-func (r *ifStates) replace(all []*vpp_interfaces.InterfaceState) {
-	r.mu.Lock()
-	left := map[string]bool{}
-	for name := range r.last {
-		left[name] = true
-	}
-	r.mu.Unlock()
-	for _, s := range all {
-		delete(left, s.GetName())
-	}
-	for name := range left {
-		r.gone(name)
-	}
-	r.tell(all...)
-}
-
-// tell reports what is new.
-func (r *ifStates) tell(found ...*vpp_interfaces.InterfaceState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil {
-		r.last = map[string]*vpp_interfaces.InterfaceState{}
-	}
-	found = slices.DeleteFunc(slices.Clone(found), func(s *vpp_interfaces.InterfaceState) bool {
-		was := r.last[s.GetName()]
-		if s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED {
-			delete(r.last, s.GetName())
-			return was == nil
-		}
-		r.last[s.GetName()] = s
-		return proto.Equal(was, s)
-	})
-	if len(found) == 0 {
-		return
-	}
-	for _, report := range r.observers {
-		report(found...)
-	}
 }

@@ -41,7 +41,7 @@ type VSwitch struct {
 	xdpDevices []string
 
 	events *ifEvents
-	states ifStates
+	states vswitch.StateReports
 	leases *dhcpLeases
 	sr     srLock
 	abfMu  sync.Mutex
