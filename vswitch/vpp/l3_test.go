@@ -64,6 +64,24 @@ func route(dst, gw, out string) *vpp_l3.Route {
 	return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: gw, OutgoingInterface: out, Weight: 1}
 }
 
+// VPP takes the destination for the next hop of a host route that has none.
+func TestHostRouteWithoutNextHop(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := withLoopbacks(t, s, "a")
+		for _, r := range []*vpp_l3.Route{route("10.1.0.8/32", "", "a"), route("fd00:1::8/128", "", "a")} {
+			must(t, v.Routes().Create(t.Context(), r))
+			wantListed(t, v.Routes().List, []*vpp_l3.Route{r}, r)
+			wantListed(t, v.Routes().Find, []*vpp_l3.Route{r}, r)
+			left, err := v.Routes().List(t.Context(), nil)
+			must(t, err)
+			for _, l := range left { // as a resync removes what nobody wants
+				must(t, v.Routes().Delete(t.Context(), l))
+			}
+			wantListed(t, v.Routes().List, []*vpp_l3.Route{r})
+		}
+	})
+}
+
 func TestRoutesAreReadBackAsCreated(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a", "b")

@@ -132,8 +132,11 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 			}
 			route.OutgoingInterface = id.out
 			// VPP takes the destination for the next hop of a host route that has none.
-			if e.dst.IsSingleIP() && p.gw == e.dst.Addr() && d.expected[id] == nil {
-				p.gw, id.gw = netip.Addr{}, netip.Addr{}
+			if without := id; e.dst.IsSingleIP() && p.gw == e.dst.Addr() && d.expected[id] == nil {
+				without.gw = netip.Addr{}
+				if d.expected[without] != nil {
+					p.gw, id = netip.Addr{}, without
+				}
 			}
 		case p.table != e.table || !p.gw.IsValid():
 			route.Type, route.ViaVrfId = vpp_l3.Route_INTER_VRF, p.table
