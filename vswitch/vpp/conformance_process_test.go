@@ -116,9 +116,13 @@ func (s *processSite) Foreign(t testing.TB) func() []string {
 			"show bridge-domain 77 detail", "show l2fib bd_id 77",
 		} {
 			for line := range strings.Lines(s.CLI(command)) {
+				fields := strings.Fields(line)
+				if strings.HasPrefix(command, "show ip neighbors") && len(fields) > 1 {
+					fields = fields[1:] // the first one is the time
+				}
 				for _, foreign := range []string{"loop99", "loop98", "10.200", "CLI", "02:00:00:00:00:0"} {
 					if strings.Contains(line, foreign) && !strings.Contains(line, "to:[") {
-						now[command] += strings.Join(strings.Fields(line)[:1], " ") + foreign + "\n"
+						now[command] += fields[0] + foreign + "\n"
 					}
 				}
 			}
