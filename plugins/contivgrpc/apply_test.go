@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/rpc"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/bolt"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -59,6 +62,36 @@ func TestCallThatEndsLaterIsCompleted(t *testing.T) {
 	r.want(loop("x"), loop("y"))
 	r.restart()
 	r.want(loop("x"), loop("y"))
+}
+
+// A client that dies with its connection leaves all of its request, or nothing.
+func TestClientDiesInTheMiddleOfItsRequest(t *testing.T) {
+	r := newRig(t)
+	connections := make(chan net.Conn, 8)
+	dying := r.dial(func(ctx context.Context) (net.Conn, error) {
+		conn, err := r.listener.DialContext(ctx)
+		if err == nil {
+			connections <- conn
+		}
+		return conn, err
+	})
+	defer dying.Close()
+	holding, release := r.scheduler.hold()
+	result := make(chan error, 1)
+	go func() {
+		_, err := rpc.NewDataChangeServiceClient(dying).Put(t.Context(), interfaces(loop("x"), loop("x2")))
+		result <- err
+	}()
+	<-holding
+	(<-connections).Close()
+	if err := <-result; status.Code(err) != codes.Unavailable {
+		t.Errorf("the client got %v, want that the connection is gone", err)
+	}
+	release()
+	r.ok(r.put(interfaces(loop("y")))) // others are served
+	r.want(loop("x"), loop("x2"), loop("y"))
+	r.restart()
+	r.want(loop("x"), loop("x2"), loop("y"))
 }
 
 func TestFullQueueAndEnd(t *testing.T) {

@@ -38,6 +38,7 @@ type rig struct {
 	pushed    chan controller.Event
 	service   *contivgrpc.Service
 	server    *grpc.Server
+	listener  *bufconn.Listener
 	conn      *grpc.ClientConn
 	change    rpc.DataChangeServiceClient
 	resync    rpc.DataResyncServiceClient
@@ -149,13 +150,9 @@ func (r *rig) startWith(file store.Batcher) {
 	r.service = contivgrpc.NewService(r.source, observed{r.loop, r.pushed}, r.scheduler, plugintest.Logger())
 	r.server = grpc.NewServer()
 	r.service.Register(r.server)
-	listener := bufconn.Listen(1 << 20)
-	go r.server.Serve(listener)
-	r.conn, err = grpc.NewClient("passthrough:agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	r.listener = bufconn.Listen(1 << 20)
+	go r.server.Serve(r.listener)
+	r.conn = r.dial(r.listener.DialContext)
 	r.change, r.resync = rpc.NewDataChangeServiceClient(r.conn), rpc.NewDataResyncServiceClient(r.conn)
 	r.loop.Start()
 	started := make(chan struct{})
@@ -165,6 +162,17 @@ func (r *rig) startWith(file store.Batcher) {
 	}
 	<-started
 	r.stopped = false
+}
+
+// dial returns a client whose connections dial makes.
+func (r *rig) dial(dial func(context.Context) (net.Conn, error)) *grpc.ClientConn {
+	r.t.Helper()
+	conn, err := grpc.NewClient("passthrough:agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return conn
 }
 
 func (r *rig) stop() {
