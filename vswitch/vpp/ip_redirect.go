@@ -99,6 +99,14 @@ func (v ipRedirects) wanted(ctx context.Context, p *vpp_punt.IPRedirect) (want [
 	return want, nil
 }
 
+// wantedAndNow returns the redirections of a value, and all that VPP has.
+func (v ipRedirects) wantedAndNow(ctx context.Context, p *vpp_punt.IPRedirect) (want, now []redirection, err error) {
+	if want, err = v.wanted(ctx, p); err == nil {
+		now, err = v.read(ctx)
+	}
+	return want, now, err
+}
+
 func (v ipRedirects) Create(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	if err := v.set(ctx, p); err != nil {
 		return fmt.Errorf("redirecting %v packets to interface %q: %w", p.GetL3Protocol(), p.GetTxInterface(), err)
@@ -109,11 +117,7 @@ func (v ipRedirects) Create(ctx context.Context, p *vpp_punt.IPRedirect) error {
 // set replaces redirections to the same interface, and makes VPP punt also what it would
 // refuse with an ICMP message.
 func (v ipRedirects) set(ctx context.Context, p *vpp_punt.IPRedirect) error {
-	want, err := v.wanted(ctx, p)
-	if err != nil {
-		return err
-	}
-	now, err := v.read(ctx)
+	want, now, err := v.wantedAndNow(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -170,11 +174,7 @@ func (v ipRedirects) Delete(ctx context.Context, p *vpp_punt.IPRedirect) error {
 
 // unset leaves punting as it is while there are other redirections, or STN rules.
 func (v ipRedirects) unset(ctx context.Context, p *vpp_punt.IPRedirect) error {
-	want, err := v.wanted(ctx, p)
-	if err != nil {
-		return err
-	}
-	now, err := v.read(ctx)
+	want, now, err := v.wantedAndNow(ctx, p)
 	if err != nil {
 		return err
 	}
