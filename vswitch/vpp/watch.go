@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,7 +11,7 @@ import (
 // drift is what a watcher has not been told yet.
 type drift struct {
 	reasons []string
-	keys    []string
+	keys    map[string]struct{}
 	all     bool // everything may have changed, whatever the keys
 }
 
@@ -27,10 +28,11 @@ func (b *mailbox) put(reason string, keys ...string) {
 	if !slices.Contains(b.drift.reasons, reason) {
 		b.drift.reasons = append(b.drift.reasons, reason)
 	}
+	if b.drift.keys == nil {
+		b.drift.keys = map[string]struct{}{}
+	}
 	for _, key := range keys {
-		if !slices.Contains(b.drift.keys, key) {
-			b.drift.keys = append(b.drift.keys, key)
-		}
+		b.drift.keys[key] = struct{}{}
 	}
 	b.drift.all = b.drift.all || len(keys) == 0
 	select {
@@ -45,7 +47,7 @@ func (b *mailbox) take() (reason string, keys []string) {
 	d := b.drift
 	b.drift = drift{}
 	if !d.all {
-		keys = d.keys
+		keys = slices.Sorted(maps.Keys(d.keys))
 	}
 	return strings.Join(d.reasons, "; "), keys
 }
