@@ -2,18 +2,27 @@ package vpp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 )
 
 var cliModule = newModule("", "command line", &vlib.CliInband{}, &vlib.CliInbandReply{})
 
 // CLI runs a command of VPP's own command line, as vppctl does, and returns what it
-// prints. VPP says what is wrong with a command in that text, too.
+// prints. A command that fails is an error with what VPP says is wrong with it.
 func (v *VSwitch) CLI(ctx context.Context, command string) (string, error) {
 	var reply vlib.CliInbandReply
-	if err := v.call(ctx, cliModule, &vlib.CliInband{Cmd: command}, &reply); err != nil {
+	err := v.call(ctx, cliModule, &vlib.CliInband{Cmd: command}, &reply)
+	var refused *vppapi.ReplyError
+	switch says := strings.TrimSpace(reply.Reply); {
+	case errors.As(err, &refused) && says != "":
+		return reply.Reply, fmt.Errorf("VPP's answer to %q: %s", command, says)
+	case err != nil:
 		return reply.Reply, fmt.Errorf("running %q: %w", command, err)
 	}
 	return reply.Reply, nil

@@ -70,7 +70,13 @@ func TestCommandLine(t *testing.T) {
 	if err != nil || !strings.Contains(out, "vpp v25.10") {
 		t.Errorf("got %q, %v", out, err)
 	}
-	if out, err := v.CLI(t.Context(), "show nonsense"); err == nil && !strings.Contains(out, "unknown input") {
-		t.Errorf("got %q without an error", out)
-	}
+}
+
+func TestCommandThatFailsSaysWhy(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		out, err := open(t, s).CLI(t.Context(), "shwo version")
+		if err == nil || !strings.Contains(err.Error(), "unknown input `shwo version'") {
+			t.Errorf("got %q, %v, want an error with what VPP says", out, err)
+		}
+	})
 }
