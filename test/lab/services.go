@@ -117,7 +117,7 @@ func (l *Lab) await(ctx context.Context, what string, p Process, ready func(cont
 		err := ready(attempt)
 		cancelAttempt()
 		if err == nil {
-			l.progress("%s is ready after %s", what, time.Since(p.Started).Round(time.Millisecond))
+			l.progress("%s is ready after %s", what, time.Since(start).Round(time.Millisecond))
 			return nil
 		}
 		if ctx.Err() == nil {
