@@ -101,11 +101,9 @@ func init() {
 			return 0
 		})
 	onDump(func(c *call, req *bond.SwBondInterfaceDump, send func(*bond.SwBondInterfaceDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			if b, ok := i.kind.(bondIf); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
-				b.Members = c.members(i.SwIfIndex)
-				send(&b.SwBondInterfaceDetails)
-			}
+		dumpKind(c, req.SwIfIndex, func(i *swInterface, b bondIf) {
+			b.Members = c.members(i.SwIfIndex)
+			send(&b.SwBondInterfaceDetails)
 		})
 	})
 	onDump(func(c *call, req *bond.SwMemberInterfaceDump, send func(*bond.SwMemberInterfaceDetails)) {
@@ -182,10 +180,8 @@ func init() {
 			return 0
 		})
 	onDump(func(c *call, _ *memif.MemifDump, send func(*memif.MemifDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			if m, ok := i.kind.(memifIf); ok {
-				send(&m.MemifDetails)
-			}
+		dumpKind(c, noIndex, func(_ *swInterface, m memifIf) {
+			send(&m.MemifDetails)
 		})
 	})
 }

@@ -85,10 +85,8 @@ func init() {
 		return code
 	})
 	onDump(func(c *call, _ *af_packet.AfPacketDump, send func(*af_packet.AfPacketDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			if a, ok := i.kind.(afPacket); ok {
-				send(&af_packet.AfPacketDetails{SwIfIndex: i.SwIfIndex, HostIfName: a.device})
-			}
+		dumpKind(c, noIndex, func(i *swInterface, a afPacket) {
+			send(&af_packet.AfPacketDetails{SwIfIndex: i.SwIfIndex, HostIfName: a.device})
 		})
 	})
 
@@ -140,10 +138,8 @@ func init() {
 			return 0
 		})
 	onDump(func(c *call, req *tapv2.SwInterfaceTapV2Dump, send func(*tapv2.SwInterfaceTapV2Details)) {
-		c.ifs.all(func(i *swInterface) {
-			if t, ok := i.kind.(tap); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
-				send(&t.SwInterfaceTapV2Details)
-			}
+		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t tap) {
+			send(&t.SwInterfaceTapV2Details)
 		})
 	})
 
@@ -153,10 +149,8 @@ func init() {
 		return code
 	})
 	onDump(func(c *call, req *vxlan.VxlanTunnelV2Dump, send func(*vxlan.VxlanTunnelV2Details)) {
-		c.ifs.all(func(i *swInterface) {
-			if t, ok := i.kind.(vxlanIf); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
-				send(&t.VxlanTunnelV2Details)
-			}
+		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t vxlanIf) {
+			send(&t.VxlanTunnelV2Details)
 		})
 	})
 }

@@ -114,6 +114,16 @@ func (s *ifState) all(fn func(*swInterface)) {
 	}
 }
 
+// dumpKind calls send for the interfaces of a kind; one: for that one only, if it is of
+// the kind.
+func dumpKind[K any](c *call, one index, send func(*swInterface, K)) {
+	c.ifs.all(func(i *swInterface) {
+		if k, ok := i.kind.(K); ok && (one == noIndex || one == i.SwIfIndex) {
+			send(i, k)
+		}
+	})
+}
+
 // addInterface makes an interface known, and reports it.
 func (c *call) addInterface(i *swInterface) *swInterface {
 	c.ifs.add(i)

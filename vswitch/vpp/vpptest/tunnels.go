@@ -107,10 +107,8 @@ func init() {
 		return code
 	})
 	onDump(func(c *call, req *gre.GreTunnelDump, send func(*gre.GreTunnelDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			if t, ok := i.kind.(greIf); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
-				send(&gre.GreTunnelDetails{Tunnel: t.GreTunnel})
-			}
+		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t greIf) {
+			send(&gre.GreTunnelDetails{Tunnel: t.GreTunnel})
 		})
 	})
 	on(func(c *call, req *ipip.IpipAddTunnel, reply *ipip.IpipAddTunnelReply) (code api.VPPApiError) {
@@ -129,10 +127,8 @@ func init() {
 		return 0
 	})
 	onDump(func(c *call, req *ipip.IpipTunnelDump, send func(*ipip.IpipTunnelDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			if t, ok := i.kind.(ipipIf); ok && (req.SwIfIndex == noIndex || req.SwIfIndex == i.SwIfIndex) {
-				send(&ipip.IpipTunnelDetails{Tunnel: t.IpipTunnel})
-			}
+		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t ipipIf) {
+			send(&ipip.IpipTunnelDetails{Tunnel: t.IpipTunnel})
 		})
 	})
 
@@ -162,11 +158,7 @@ func init() {
 			return 0
 		})
 	onDump(func(c *call, req *wireguard.WireguardInterfaceDump, send func(*wireguard.WireguardInterfaceDetails)) {
-		c.ifs.all(func(i *swInterface) {
-			w, ok := i.kind.(wgIf)
-			if !ok || req.SwIfIndex != noIndex && req.SwIfIndex != i.SwIfIndex {
-				return
-			}
+		dumpKind(c, req.SwIfIndex, func(_ *swInterface, w wgIf) {
 			if !req.ShowPrivateKey {
 				w.PrivateKey = make([]byte, 32)
 			}
