@@ -63,7 +63,11 @@ func (v interfaces) create(ctx context.Context, iface *vpp_interfaces.Interface)
 			return fmt.Errorf("removing the one that exists with other parameters: %w", err)
 		}
 	}
-	i, err := v.make(ctx, iface)
+	build, _ := v.kind(iface.GetType())
+	if build == nil {
+		return vswitch.Unsupported("interfaces of type %v", iface.GetType())
+	}
+	i, err := build(ctx, iface)
 	if err != nil {
 		return err
 	}
@@ -109,33 +113,36 @@ var lackedTypes = map[vpp_interfaces.Interface_Type]string{
 	vpp_interfaces.Interface_RDMA:              "let VPP's start-up configuration make the device, and use it as an interface of type DPDK",
 }
 
-// make makes the interface with its type-specific parameters.
-func (v interfaces) make(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
-	switch iface.GetType() {
+// kind tells how interfaces of a type are built, with their type-specific parameters, and
+// removed; nil: they are not built, or exist before they are taken over.
+func (v interfaces) kind(t vpp_interfaces.Interface_Type) (
+	build func(context.Context, *vpp_interfaces.Interface) (index, error), remove func(context.Context, index) error,
+) {
+	switch t {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-		return v.makeLoopback(ctx, iface)
+		return v.makeLoopback, v.removeLoopback
 	case vpp_interfaces.Interface_TAP:
-		return v.makeTap(ctx, iface)
+		return v.makeTap, v.removeTap
 	case vpp_interfaces.Interface_AF_PACKET:
-		return v.makeAFPacket(ctx, iface)
+		return v.makeAFPacket, v.removeAFPacket
 	case vpp_interfaces.Interface_DPDK:
-		return v.takeNIC(ctx, iface)
+		return v.takeNIC, nil
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
-		return v.makeVXLAN(ctx, iface)
+		return v.makeVXLAN, v.removeVXLAN
 	case vpp_interfaces.Interface_SUB_INTERFACE:
-		return v.makeSub(ctx, iface)
+		return v.makeSub, v.removeSub
 	case vpp_interfaces.Interface_MEMIF:
-		return v.makeMemif(ctx, iface)
+		return v.makeMemif, v.removeMemif
 	case vpp_interfaces.Interface_BOND_INTERFACE:
-		return v.makeBond(ctx, iface)
+		return v.makeBond, v.removeBond
 	case vpp_interfaces.Interface_GRE_TUNNEL:
-		return v.makeGRE(ctx, iface)
+		return v.makeGRE, v.removeGRE
 	case vpp_interfaces.Interface_IPIP_TUNNEL:
-		return v.makeIPIP(ctx, iface)
+		return v.makeIPIP, v.removeIPIP
 	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
-		return v.makeWireGuard(ctx, iface)
+		return v.makeWireGuard, v.removeWireGuard
 	}
-	return 0, vswitch.Unsupported("interfaces of type %v", iface.GetType())
+	return nil, nil
 }
 
 // Names of VPP's device classes, by which it says what an interface is.
@@ -181,28 +188,9 @@ func (v interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDet
 	if err != nil {
 		return err
 	}
-	switch typeOf(d) {
-	case vpp_interfaces.Interface_SUB_INTERFACE:
-		err = v.removeSub(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-		err = v.call(ctx, loopbackModule, &interfaces_api.DeleteLoopback{SwIfIndex: d.SwIfIndex}, &interfaces_api.DeleteLoopbackReply{})
-	case vpp_interfaces.Interface_TAP:
-		err = v.removeTap(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_AF_PACKET:
-		err = v.removeAFPacket(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_VXLAN_TUNNEL:
-		err = v.removeVXLAN(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_MEMIF:
-		err = v.removeMemif(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_BOND_INTERFACE:
-		err = v.removeBond(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_GRE_TUNNEL:
-		err = v.removeGRE(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_IPIP_TUNNEL:
-		err = v.removeIPIP(ctx, d.SwIfIndex)
-	case vpp_interfaces.Interface_WIREGUARD_TUNNEL:
-		err = v.removeWireGuard(ctx, d.SwIfIndex)
-	default:
+	if _, remove := v.kind(typeOf(d)); remove != nil {
+		err = remove(ctx, d.SwIfIndex)
+	} else {
 		err = v.removeNative(ctx, d)
 	}
 	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {

@@ -19,3 +19,7 @@ func (v interfaces) makeLoopback(ctx context.Context, iface *vpp_interfaces.Inte
 	err := v.call(ctx, loopbackModule, &interfaces_api.CreateLoopback{MacAddress: mac}, &reply)
 	return reply.SwIfIndex, err
 }
+
+func (v interfaces) removeLoopback(ctx context.Context, i index) error {
+	return v.call(ctx, loopbackModule, &interfaces_api.DeleteLoopback{SwIfIndex: i}, &interfaces_api.DeleteLoopbackReply{})
+}
