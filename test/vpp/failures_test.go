@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // traffic sends from a pod on node1 to a pod beside it, to one on the other node and to
@@ -84,7 +85,7 @@ func TestAgentRestartsUnderTraffic(t *testing.T) {
 			t.Errorf("%s: %v", path, r)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // A VPP that crashed, or was restarted, comes back with all that was requested of it.
@@ -111,7 +112,7 @@ func TestVPPEndsUnderTraffic(t *testing.T) {
 				}
 			}
 			requireConnected(t, l)
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 		})
 	}
 }
@@ -144,5 +145,5 @@ func TestChangesByOthersAreUndone(t *testing.T) {
 		}
 	}
 	requireConnected(t, l)
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // fourPods are two on each of two nodes.
@@ -21,11 +22,11 @@ func TestWhoReachesWhom(t *testing.T) {
 			l := up(t, vswitches...)
 			addPods(t, l, fourPods...)
 			requireConnected(t, l)
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 			if err := l.DelPods(t.Context(), "a", "b", "c", "d"); err != nil {
 				t.Fatal(err)
 			}
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 			if out, err := l.VPPCommand(t.Context(), "node1", "show", "interface"); err != nil || strings.Count(out, "host-") != 2 {
 				t.Errorf("VPP has interfaces of pods that are gone: %v\n%s", err, out)
 			}
@@ -109,7 +110,7 @@ func TestManyPods(t *testing.T) {
 		}
 	}
 	reachable()
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	begun = time.Now()
 	if err := l.KillVPP(t.Context(), "node1"); err != nil {
 		t.Fatal(err)

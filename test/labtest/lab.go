@@ -1,0 +1,120 @@
+package labtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// Up makes a lab that is removed when the test ends, or when its process dies. The test
+// fails if anything of the lab is left; if it has failed, it shows the lab's logs.
+func Up(t testing.TB, opts lab.Options) *lab.Lab {
+	t.Helper()
+	guard, err := lab.NewGuard(filepath.Join(opts.BinDir, "contiv-lab"), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(Down(opts), guard.Release()); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := lab.Up(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(Logs(l))
+		}
+	})
+	return l
+}
+
+// Down removes a lab; an error tells what is left of it.
+func Down(opts lab.Options) error {
+	if err := lab.Down(context.Background(), opts); err != nil {
+		return err
+	}
+	left, err := lab.Leftovers(opts)
+	if len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("the lab left behind: %s", strings.Join(left, ", ")))
+	}
+	return err
+}
+
+// Logs returns the ends of all logs of a lab.
+func Logs(l *lab.Lab) string {
+	const size = 12 << 10 // bytes
+	var text strings.Builder
+	files, err := l.Logs()
+	if err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			fmt.Fprintln(&text, err)
+		}
+		fmt.Fprintf(&text, "\n===== %s (last %d bytes)\n%s\n", file, size, strings.ToValidUTF8(string(data[max(len(data)-size, 0):]), ""))
+	}
+	return text.String()
+}
+
+// AddPods adds pods that are removed when the test ends, unless it has removed them.
+func AddPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
+	t.Helper()
+	added, err := l.AddPods(t.Context(), 4, specs...)
+	t.Cleanup(func() {
+		st, err := l.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range added {
+			if _, err := st.Pod(p.ID()); err != nil {
+				continue // the test removed it
+			}
+			if err := l.DelPod(context.Background(), p.ID()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+// RequireQuiet demands that all agents have nothing left to do: their schedulers' values
+// are configured, and reading the vswitch back finds nothing that was not as it should be.
+func RequireQuiet(t testing.TB, l *lab.Lab) {
+	t.Helper()
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		agent := l.Agent(n.Name)
+		await.That(t, n.Name+" has configured all values", func() error {
+			unsettled, err := agent.NotConfigured(t.Context())
+			if err == nil && len(unsettled) > 0 {
+				err = errors.New(strings.Join(unsettled, "\n"))
+			}
+			return err
+		})
+		ops, err := agent.Drift(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range ops {
+			t.Errorf("%s: a resync with the vswitch, where nothing had changed, executed %v %s: %v → %v, error %v", n.Name, op.Operation, op.Key, op.PrevValue, op.NewValue, op.NewErr)
+		}
+	}
+}
