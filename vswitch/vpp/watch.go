@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,9 +11,21 @@ import (
 
 // drift is what a watcher has not been told yet.
 type drift struct {
-	reasons []string
+	reasons []string // the first maxReasons, and those for everything
+	others  int      // how many more there were
 	keys    map[string]struct{}
 	all     bool // everything may have changed, whatever the keys
+}
+
+// maxReasons are told in full: a burst can be about thousands of objects.
+const maxReasons = 4
+
+func (d *drift) reason() string {
+	text := strings.Join(d.reasons, "; ")
+	if d.others > 0 {
+		text += fmt.Sprintf("; and %d more", d.others)
+	}
+	return text
 }
 
 // mailbox collects what has changed until its watcher takes it.
@@ -25,8 +38,14 @@ type mailbox struct {
 func (b *mailbox) put(reason string, keys ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !slices.Contains(b.drift.reasons, reason) {
-		b.drift.reasons = append(b.drift.reasons, reason)
+	switch d := &b.drift; {
+	case slices.Contains(d.reasons, reason):
+	case len(keys) == 0: // what matters most comes first
+		d.reasons = slices.Insert(d.reasons, 0, reason)
+	case len(d.reasons) < maxReasons:
+		d.reasons = append(d.reasons, reason)
+	default:
+		d.others++
 	}
 	if b.drift.keys == nil {
 		b.drift.keys = map[string]struct{}{}
@@ -49,7 +68,7 @@ func (b *mailbox) take() (reason string, keys []string) {
 	if !d.all {
 		keys = slices.Sorted(maps.Keys(d.keys))
 	}
-	return strings.Join(d.reasons, "; "), keys
+	return d.reason(), keys
 }
 
 // Watch reports interfaces that somebody else has removed, put up or down, and, without
