@@ -1,6 +1,7 @@
 package kvscheduler
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -103,5 +104,47 @@ func TestW2NotificationsAreFilteredPerValue(t *testing.T) {
 	wantState(t, s, "a/2", pb.ValueState_OBTAINED)
 	if calls := sb.take(); !slices.Equal(calls, []string{"CREATE a/1"}) {
 		t.Fatal(calls)
+	}
+}
+
+// Notifications that are fetched when it is their turn, even if the queue is full: what
+// came in while others were executed is one transaction.
+func TestNotificationsAreTakenInTheirTurn(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/"})
+	sb.register(s, "b", parts{prefix: "b/", sbOnly: true})
+	started, release := make(chan struct{}), make(chan struct{})
+	sb.hook = func(call string) {
+		if call == "CREATE a/1" {
+			close(started)
+			<-release
+		}
+	}
+	_, _ = s.NewTransaction().Put("a/1", val("x")).Commit(t.Context(), WithoutBlocking())
+	<-started
+	for range queueCapacity {
+		_, _ = s.NewTransaction().Put("a/2", val("x")).Commit(t.Context(), WithoutBlocking())
+	}
+	pending := []Notification{{Key: "b/1", Value: val("x")}}
+	if err := s.PushSBNotifications(func() []Notification { return pending }); err != nil {
+		t.Fatal(err)
+	}
+	pending = append(pending, Notification{Key: ""}, Notification{Key: "b/\xff"}, Notification{Key: "b/2", Value: val("x")}, Notification{Key: "b/1"})
+	close(release)
+	wantOps(t, last(t, s), "CREATE b/1 [OBTAINED]", "CREATE b/2 [OBTAINED]", "DELETE b/1 [WAS-OBTAINED]")
+	wantState(t, s, "b/1", pb.ValueState_NONEXISTENT)
+	wantState(t, s, "b/2", pb.ValueState_OBTAINED)
+
+	before := len(s.History(time.Time{}, time.Time{}))
+	if err := s.PushSBNotifications(func() []Notification { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, s)
+	if h := s.History(time.Time{}, time.Time{}); len(h) != before {
+		t.Errorf("a transaction about nothing: %v", h[len(h)-1])
+	}
+	_ = s.Close()
+	if err := s.PushSBNotifications(nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ type job struct {
 	opts   txnOptions
 
 	notifications []Notification
+	take          func() []Notification // returns them when the job begins; else nil
 
 	retryOf   uint64 // retries: the transaction that failed
 	attempt   int

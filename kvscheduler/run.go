@@ -213,6 +213,9 @@ func (x *exec) applyAll(values []KeyValue) {
 
 // runNotification takes over what the southbound reports.
 func (x *exec) runNotification() {
+	if x.job.take != nil {
+		x.job.takeNotifications(x.log)
+	}
 	for _, nf := range x.job.notifications {
 		x.about[nf.Key] = applied
 		n := x.get(nf.Key)

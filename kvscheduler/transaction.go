@@ -142,14 +142,8 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 	}
 	n = slices.Clone(n)
 	for i := range n {
-		if n[i].Key == "" {
-			return ErrEmptyKey
-		}
-		if !utf8.ValidString(n[i].Key) {
-			return fmt.Errorf("%w: %q", ErrInvalidKey, n[i].Key)
-		}
-		if isNil(n[i].Value) {
-			n[i].Value = nil
+		if err := n[i].check(); err != nil {
+			return err
 		}
 	}
 	err := s.queue.put(context.Background(), &job{typ: SBNotification, notifications: n}, false)
@@ -157,4 +151,19 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 		s.metrics.dropped.Inc()
 	}
 	return err
+}
+
+// PushSBNotifications is PushSBNotification of what take returns when it is the
+// transaction's turn, so that a source of many changes has one transaction for those
+// that came while others were executed: it calls this for the first of them only, and
+// begins anew when take was called. There is always a place in the queue for it.
+//
+// take must not call the scheduler. What it returns belongs to the scheduler; a
+// notification with a wrong key is left out.
+func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
+	if !s.queue.push(&job{typ: SBNotification, take: take}) {
+		s.metrics.dropped.Inc()
+		return ErrClosed
+	}
+	return nil
 }

@@ -1,9 +1,8 @@
 package vswitch
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -57,29 +56,38 @@ func isUp(s *vpp_interfaces.InterfaceState) bool {
 	return s.GetOperStatus() == vpp_interfaces.InterfaceState_UP
 }
 
-// linkStates makes link states known to a scheduler, when they change. What the scheduler
-// has no place for, as when thousands of interfaces are made at once, is told a little
-// later, in one notification.
+// linkStates makes link states known to a scheduler, when they change: those that change
+// together, or while the scheduler is busy, in one transaction, which has the last state
+// of each link, in the order of the changes.
+//
+//	observe ──> untold ──100ms after the first──> place in the scheduler's queue ──its turn──> take
 type linkStates struct {
 	s *kvscheduler.Scheduler
 
 	mu     sync.Mutex
-	known  map[string]vpp_interfaces.InterfaceState_Status
-	unsaid map[string]kvscheduler.Notification // by key
-	timer  *time.Timer                         // nil: nothing waits
+	known  map[string]vpp_interfaces.InterfaceState_Status // by interface
+	untold map[string]linkChange                           // by interface
+	count  int                                             // of the changes
 }
 
-// laterLinkStates is how long a scheduler with too much to do is left alone.
-const laterLinkStates = 100 * time.Millisecond
+type linkChange struct {
+	status vpp_interfaces.InterfaceState_Status
+	number int
+}
+
+// collectLinkStates is how long changes are collected: a new interface has several of
+// them, and interfaces come in bursts.
+const collectLinkStates = 100 * time.Millisecond
 
 func notifyLinkStates(s *kvscheduler.Scheduler) func(...*vpp_interfaces.InterfaceState) {
-	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, unsaid: map[string]kvscheduler.Notification{}}
+	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, untold: map[string]linkChange{}}
 	return l.observe
 }
 
 func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	waiting := len(l.untold) > 0
 	for _, state := range states {
 		name, status := state.GetName(), state.GetOperStatus()
 		if l.known[name] == status {
@@ -88,39 +96,30 @@ func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 		if l.known[name] = status; status == vpp_interfaces.InterfaceState_DELETED {
 			delete(l.known, name)
 		}
-		for _, up := range []bool{true, false} {
-			n := kvscheduler.Notification{Key: models.LinkStateKey(name, up)}
-			if status != vpp_interfaces.InterfaceState_DELETED && up == isUp(state) {
-				n.Value = empty()
-			}
-			l.unsaid[n.Key] = n
-		}
+		l.count++
+		l.untold[name] = linkChange{status, l.count}
 	}
-	if l.timer == nil {
-		l.say()
+	if !waiting && len(l.untold) > 0 {
+		time.AfterFunc(collectLinkStates, func() { _ = l.s.PushSBNotifications(l.take) }) // else it is closed
 	}
 }
 
-// say tells the scheduler what is unsaid; l.mu is held.
-func (l *linkStates) say() {
-	if len(l.unsaid) == 0 {
-		return
+// take returns what the scheduler is to be told.
+func (l *linkStates) take() (list []kvscheduler.Notification) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	names := slices.SortedFunc(maps.Keys(l.untold), func(a, b string) int { return cmp.Compare(l.untold[a].number, l.untold[b].number) })
+	for _, name := range names {
+		status := l.untold[name].status
+		is := kvscheduler.Notification{Key: models.LinkStateKey(name, status == vpp_interfaces.InterfaceState_UP)}
+		isNot := kvscheduler.Notification{Key: models.LinkStateKey(name, status != vpp_interfaces.InterfaceState_UP)}
+		if status != vpp_interfaces.InterfaceState_DELETED {
+			is.Value = empty()
+		}
+		list = append(list, isNot, is)
 	}
-	changes := slices.SortedFunc(maps.Values(l.unsaid), func(a, b kvscheduler.Notification) int { return strings.Compare(a.Key, b.Key) })
-	err := l.s.PushSBNotification(changes...)
-	if errors.Is(err, kvscheduler.ErrQueueFull) {
-		l.timer = time.AfterFunc(laterLinkStates, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.timer = nil
-			l.say()
-		})
-		return
-	}
-	clear(l.unsaid)
-	if err != nil && !errors.Is(err, kvscheduler.ErrClosed) {
-		slog.Error("Link states are not known to the scheduler before the next resync", "error", err)
-	}
+	clear(l.untold)
+	return list
 }
 
 // isLinkStateKey: vpp/interface/{if}/link-state/{UP|DOWN}

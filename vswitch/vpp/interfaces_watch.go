@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,7 +146,8 @@ func (v *VSwitch) look(ctx context.Context, changed map[index]struct{}, gone map
 			v.states.Replace(states)
 		}
 	}
-	for name := range gone {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		if i, ok, err := v.ifs.known(ctx, name); err == nil && ok {
 			changed[i] = struct{}{} // it is there again
 			continue
@@ -153,20 +155,21 @@ func (v *VSwitch) look(ctx context.Context, changed map[index]struct{}, gone map
 		if v.events.want(name) != nil {
 			v.drifted(fmt.Sprintf("interface %s was deleted", name), models.VPPInterfaceKey(name))
 		}
-		v.states.Gone(name)
+		names = append(names, name)
 	}
-	var found []*interfaces_api.SwInterfaceDetails
-	for i := range maps.Keys(changed) {
-		if d, err := port.details(ctx, i); err == nil && d != nil && logicalName(d) != "" {
-			found = append(found, d)
+	v.states.Gone(names...)
+	var states []*vpp_interfaces.InterfaceState
+	for _, i := range slices.Sorted(maps.Keys(changed)) {
+		d, err := port.details(ctx, i)
+		if err != nil || d == nil || logicalName(d) == "" {
+			continue
 		}
-	}
-	for _, d := range found {
 		name := logicalName(d)
 		wanted := v.events.want(name)
 		if wanted != nil && isUp(d) != wanted.GetEnabled() && (wanted.GetEnabled() || !isNative(d)) {
 			v.drifted(fmt.Sprintf("interface %s was put up or down", name), models.VPPInterfaceKey(name))
 		}
-		v.states.Tell(describeState(d, wanted))
+		states = append(states, describeState(d, wanted))
 	}
+	v.states.Tell(states...)
 }
