@@ -1,6 +1,7 @@
 package kvscheduler
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,21 +13,33 @@ type drift struct {
 	queued  bool
 	reasons []string
 	keys    map[string]struct{}
-	all     bool // of everything
+	all     string // why everything is suspected; "": it is not
+	// restoring is why everything is being read; "": it is not.
+	restoring string
 }
 
 // ReportDrift queues a downstream resync of the given keys, because their
 // southbound state is suspected to have changed behind our back. Keys that are
-// not requested, and keys already queued, are ignored. Without keys, everything may have
-// changed: the whole southbound is read. The transaction is recorded only if
-// something differed; its description then contains the reason. Never blocks.
+// not requested, and keys already queued, are ignored. The transaction is recorded
+// only if something differed; its description then contains the reason.
+//
+// Without keys, everything may have changed, as when a vswitch was restarted: the
+// whole southbound is read, what fails is repeated as DefaultRetry says, the
+// transaction is always recorded, and Restoring tells when it is over.
+//
+// ReportDrift never blocks.
 func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
+	if reason == "" {
+		reason = "unknown reason"
+	}
 	d := &s.drift
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	view := s.view()
-	fresh := len(keys) == 0 && !d.all
-	d.all = d.all || fresh
+	fresh := len(keys) == 0 && d.all == ""
+	if fresh {
+		d.all = reason
+	}
 	for _, key := range keys {
 		if _, dup := d.keys[key]; dup {
 			continue
@@ -60,8 +73,20 @@ func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	return nil
 }
 
-// take returns what was collected, and begins anew. Keys do not count if all of them
-// are meant.
+// Restoring returns why the southbound as a whole may not be as requested: the reason
+// of a ReportDrift without keys whose transaction has not ended. "": there is none.
+func (s *Scheduler) Restoring() (reason string) {
+	d := &s.drift
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return cmp.Or(d.restoring, d.all)
+}
+
+// restores tells if the job is there because everything may have changed.
+func (j *job) restores() bool { return j.drift != "" && j.opts.keys == nil }
+
+// take returns what was collected, and begins anew; what is being restored is so until
+// end is called. Keys do not count if all of them are meant.
 func (d *drift) take() (reason string, all bool, keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,12 +94,15 @@ func (d *drift) take() (reason string, all bool, keys []string) {
 		keys = append(keys, key)
 	}
 	reason = strings.Join(d.reasons, "; ")
-	if reason == "" {
-		reason = "unknown reason"
-	}
-	all = d.all
-	d.queued, d.reasons, d.keys, d.all = false, nil, nil, false
-	return reason, all, keys
+	d.restoring = d.all
+	d.queued, d.reasons, d.keys, d.all = false, nil, nil, ""
+	return reason, d.restoring != "", keys
+}
+
+func (d *drift) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.restoring = ""
 }
 
 // driftKeys returns the base keys among those given that the northbound requests.

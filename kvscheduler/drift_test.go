@@ -2,9 +2,11 @@ package kvscheduler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -62,6 +64,62 @@ func TestDriftWithoutKeysIsThatOfEverything(t *testing.T) {
 	_ = s.ReportDrift("restarted")
 	settle(t, s)
 	wantCalls(t, sb, "RETRIEVE a", "RETRIEVE b")
+}
+
+func TestRestoringLastsUntilEverythingWasRead(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
+	mustCommit(t, s, "a/1=x")
+	sb.unset("a/1")
+	started, release := make(chan struct{}), make(chan struct{})
+	sb.hook = func(call string) {
+		if call == "RETRIEVE a" {
+			started <- struct{}{}
+			<-release
+		}
+	}
+	restoring := func(when, want string) {
+		t.Helper()
+		if got := s.Restoring(); got != want {
+			t.Errorf("%s: restoring %q, want %q", when, got, want)
+		}
+	}
+	restoring("at first", "")
+	_ = s.ReportDrift("link deleted", "a/9")
+	settle(t, s)
+	restoring("after a report of keys", "")
+	_ = s.ReportDrift("restarted")
+	<-started
+	restoring("while it is read", "restarted")
+	_ = s.ReportDrift("restarted again")
+	release <- struct{}{}
+	<-started
+	restoring("while it is read again", "restarted again")
+	release <- struct{}{}
+	settle(t, s)
+	restoring("at the end", "")
+
+	history := s.History(time.Time{}, time.Time{})
+	wantOps(t, history[1], "CREATE a/1 [WAS-MISSING]")
+	if len(history) != 3 || history[2].Description != "drift: restarted again" || len(history[2].Executed) > 0 {
+		t.Errorf("recorded %v, want the transaction that found nothing to do, too", history)
+	}
+}
+
+func TestWhatIsNotRestoredIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sb := newScheduler(t), newSouthbound(t)
+		sb.register(s, "a", parts{prefix: "a/", retrieve: true})
+		mustCommit(t, s, "a/1=x")
+		sb.unset("a/1")
+		sb.failNext("CREATE a/1", errors.New("busy"))
+		_ = s.ReportDrift("restarted")
+		settle(t, s)
+		wantState(t, s, "a/1", pb.ValueState_RETRYING)
+		time.Sleep(DefaultRetry.Period)
+		settle(t, s)
+		wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
+	})
 }
 
 func TestSuspicionWithoutDifferenceIsNotRecorded(t *testing.T) {

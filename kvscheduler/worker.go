@@ -69,6 +69,9 @@ func (s *Scheduler) emptySets() *sets {
 // process executes a transaction: plan and operations, publication of the
 // result, record, retries.
 func (s *Scheduler) process(j *job) (seq uint64, err error) {
+	if j.drift != "" {
+		defer s.drift.end()
+	}
 	if j.typ == RetryFailedOps || j.drift != "" || j.typ == RetryUnimplOps {
 		if !s.stillNeeded(j) {
 			return NoSeqNum, nil
@@ -99,7 +102,7 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	}
 	stop := time.Now()
 	s.metrics.processed(j, start, stop)
-	if len(x.ops) == 0 && len(x.errs) == 0 && (j.drift != "" || j.typ == SBNotification) {
+	if len(x.ops) == 0 && len(x.errs) == 0 && (j.drift != "" && !j.restores() || j.typ == SBNotification) {
 		if !s.history.limits.Disabled {
 			s.unrecorded = append(s.unrecorded, x.changes...)
 		}
@@ -112,6 +115,8 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 	if len(x.errs) > 0 {
 		err = &TransactionError{SeqNum: x.seq, Errors: x.errs, Reverted: reverted}
 		s.log.Warn("transaction failed in part", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
+	} else if j.restores() {
+		s.log.Info("southbound restored", "seq", x.seq, "because", j.drift, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
 	} else if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
 	}
@@ -146,10 +151,12 @@ func (s *Scheduler) stillNeeded(j *job) bool {
 		reason, all, keys := s.drift.take()
 		j.drift = reason
 		j.opts.description = "drift: " + reason
-		if !all {
-			j.opts.keys = x.driftKeys(keys)
+		if all {
+			j.opts.retry = &DefaultRetry
+			return true
 		}
-		return all || len(j.opts.keys) > 0
+		j.opts.keys = x.driftKeys(keys)
+		return len(j.opts.keys) > 0
 	}
 }
 

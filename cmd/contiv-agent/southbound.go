@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
@@ -30,8 +29,6 @@ type southbound struct {
 	lin       *linux.Plugin
 	scheduler *kvscheduler.Scheduler
 	log       *slog.Logger
-	// restoring is why the vswitch is being made what was requested; nil: it is not.
-	restoring atomic.Pointer[string]
 }
 
 // What not every vswitch has beside its ports.
@@ -125,8 +122,8 @@ func (s *southbound) Err() error {
 			return err
 		}
 	}
-	if reason := s.restoring.Load(); reason != nil {
-		return fmt.Errorf("the vswitch is being configured anew: %s", *reason)
+	if reason := s.scheduler.Restoring(); reason != "" {
+		return fmt.Errorf("the vswitch is being configured anew: %s", reason)
 	}
 	return nil
 }
@@ -152,46 +149,11 @@ func (s *southbound) awaitFor(ctx context.Context, timeout time.Duration) error 
 
 // watch tells the scheduler of drift until ctx ends.
 func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
-	everything := make(chan string, 1)
 	report := func(reason string, keys ...string) {
-		if len(keys) == 0 {
-			s.restoring.Store(&reason)
-			select {
-			case everything <- reason:
-			default: // it is about to be read anyhow
-			}
-			return
-		}
 		if err := s.scheduler.ReportDrift(reason, keys...); err != nil {
 			s.log.Warn("Drift could not be reported", "reason", reason, "error", err)
 		}
 	}
 	group.Go(func() error { return notCanceled(s.vs.Watch(ctx, report)) })
 	group.Go(func() error { return notCanceled(s.lin.Watch(ctx, report)) })
-	group.Go(func() error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case reason := <-everything:
-				s.restore(ctx, reason)
-				if len(everything) == 0 {
-					s.restoring.Store(nil)
-				}
-			}
-		}
-	})
-}
-
-// restore reads all of the southbound, and makes it what was requested.
-func (s *southbound) restore(ctx context.Context, reason string) {
-	seq, err := s.scheduler.NewTransaction().Commit(ctx, kvscheduler.WithResync(kvscheduler.DownstreamResync),
-		kvscheduler.WithDefaultRetry(), kvscheduler.WithDescription(reason))
-	record := s.scheduler.RecordedTxn(seq)
-	if record == nil {
-		s.log.Warn("The vswitch is not restored", "reason", reason, "error", err)
-		return
-	}
-	s.log.Info("The vswitch is restored", "reason", reason, "transaction", seq, "operations", len(record.Executed),
-		"took", fmt.Sprint(record.Stop.Sub(record.Start)), "error", err)
 }
