@@ -101,6 +101,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		contivConf.LeaseChanged(ctx, iface, address)
 	})
 	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
+	nodeSync.OwnStack(!forNetwork.HostStackShared)
 	claim, err := nodesync.NewClaim(o.nodeName, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
 		return remote.NewClaim(key, value, mine, ttl)
 	})

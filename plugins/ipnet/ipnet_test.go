@@ -36,6 +36,12 @@ func vppNode(id uint32, name string, ips ...string) *vppnode.VppNode {
 	return &vppnode.VppNode{Id: id, Name: name, IpAddresses: ips}
 }
 
+// ownStack is a node whose agent says what network stack its vswitch has.
+func ownStack(own bool, v *vppnode.VppNode) *vppnode.VppNode {
+	v.OwnNetworkStack = &own
+	return v
+}
+
 func kubeNode(name string, ips ...string) *node.Node {
 	n := &node.Node{Name: name}
 	for _, ip := range ips {
@@ -132,8 +138,8 @@ nodeConfig:
 `},
 		"vpp-veth": {State: plugintest.State(
 			vppNode(1, "node1", "192.168.16.101/24"), kubeNode("node1", "192.168.16.1"),
-			vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"), // on the kernel
-			vppNode(3, "node3", "192.168.16.103/24"), kubeNode("node3", "192.168.16.3"),
+			ownStack(false, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "192.168.16.2", "10.0.0.2"),
+			ownStack(true, vppNode(3, "node3", "192.168.16.103/24")), kubeNode("node3", "192.168.16.3"),
 		), Caps: &plugintest.VPPWithoutTAPs, Conf: `
 nodeConfig:
 - {nodeName: node1, gateway: 192.168.16.254, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.101/24}}
@@ -234,6 +240,47 @@ type upstreamResync struct{ controller.NonBlocking }
 func (*upstreamResync) Name() string                   { return "Test Resync" }
 func (*upstreamResync) String() string                 { return "Test Resync" }
 func (*upstreamResync) Method() controller.EventMethod { return controller.UpstreamResync }
+
+// The network between another host and its vswitch is reached where there is one.
+func TestRouteToTheHostNetworkOfAnotherNode(t *testing.T) {
+	const vpp = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.101/24}}]"
+	unknown, known := vppNode(2, "node2", "192.168.16.102/24"), vppNode(2, "node2", "192.168.16.2/24")
+	for name, test := range map[string]struct {
+		other   *vppnode.VppNode // Kubernetes knows it as 192.168.16.2
+		options plugintest.NodeOptions
+		want    bool
+	}{
+		"kernel to VPP":                          {ownStack(true, proto.CloneOf(unknown)), plugintest.NodeOptions{}, true},
+		"kernel to VPP with a known address":     {ownStack(true, proto.CloneOf(known)), plugintest.NodeOptions{}, true},
+		"kernel to kernel":                       {ownStack(false, proto.CloneOf(known)), plugintest.NodeOptions{}, false},
+		"kernel to kernel with an unknown one":   {ownStack(false, proto.CloneOf(unknown)), plugintest.NodeOptions{}, false},
+		"kernel to one that does not say":        {known, plugintest.NodeOptions{}, false},
+		"kernel to one that seems to be another": {unknown, plugintest.NodeOptions{}, true},
+		"VPP to VPP":                             {ownStack(true, proto.CloneOf(known)), plugintest.NodeOptions{Caps: &plugintest.VPP, Conf: vpp}, true},
+		"VPP to kernel":                          {ownStack(false, proto.CloneOf(known)), plugintest.NodeOptions{Caps: &plugintest.VPP, Conf: vpp}, false},
+		"VPP to one that does not say":           {known, plugintest.NodeOptions{Caps: &plugintest.VPP, Conf: vpp}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.State = plugintest.State(test.other, kubeNode("node2", "192.168.16.2"))
+			n := plugintest.StartNode(t, test.options)
+			route := func() bool {
+				for key := range n.Scheduler.Values() {
+					if strings.HasSuffix(key, "/dst/172.30.2.0/24/gw/192.168.30.2") {
+						return true
+					}
+				}
+				return false
+			}
+			if route() != test.want {
+				t.Errorf("route to 172.30.2.0/24: %v, want %v", route(), test.want)
+			}
+			n.Change(test.other, ownStack(!test.want, proto.CloneOf(test.other)))
+			if route() == test.want {
+				t.Errorf("route to 172.30.2.0/24 when the node says that it is otherwise: %v", route())
+			}
+		})
+	}
+}
 
 func TestBridgeDomainListsReachableNodesInOrder(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(

@@ -106,10 +106,21 @@ func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	return r, nil
 }
 
-// hasOwnStack tells if the vswitch of another node seems to have a network stack beside
-// the host's. Then the host sends to pods from its address on the connection to the
-// vswitch. If it does not, the way to that address leads nowhere, and nobody asks for it.
-func hasOwnStack(other *nodesync.Node) bool {
+// hostBehind tells if the host of another node is reached through its vswitch, which has a
+// network stack of its own: the host then sends to pods from its address on the connection
+// between the two. If it is not, the way to that address leads nowhere, and nobody asks
+// for it.
+//
+// A node that does not say it is taken by a vswitch like itself to have the same; the
+// host's own stack tells a node with another one by its addresses, none of which
+// Kubernetes knows.
+func (n *IPNet) hostBehind(other *nodesync.Node) bool {
+	switch {
+	case other.OwnStack != nil:
+		return *other.OwnStack
+	case !n.caps.HostStackShared:
+		return true
+	}
 	return len(other.MgmtIPs) > 0 && !slices.ContainsFunc(other.VPPIPs, func(p netip.Prefix) bool { return slices.Contains(other.MgmtIPs, p.Addr()) })
 }
 
@@ -127,14 +138,13 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		}
 		f.vxlanIP = vxlanIP.Addr()
 	}
-	if n.caps.HostStackShared && (!hasOwnStack(other) || !own.plan.Subnets.VPPHost.IsValid()) {
-		return f, nil
+	if n.hostBehind(other) && own.plan.Subnets.VPPHost.IsValid() {
+		hostSubnet, err := own.plan.VPPHostSubnet(other.ID)
+		if err != nil {
+			return f, err
+		}
+		f.destinations = append(f.destinations, hostSubnet)
 	}
-	hostSubnet, err := own.plan.VPPHostSubnet(other.ID)
-	if err != nil {
-		return f, err
-	}
-	f.destinations = append(f.destinations, hostSubnet)
 	if n.caps.HostStackShared {
 		return f, nil // the host reaches other hosts by itself
 	}

@@ -20,6 +20,9 @@ type Node struct {
 	// VPPIPs are the addresses of the vswitch, with the prefix length of their
 	// network. The first is the one to send to.
 	VPPIPs []netip.Prefix
+	// OwnStack tells if the vswitch has a network stack of its own, which the host is
+	// connected to; nil if the agent of the node does not say it.
+	OwnStack *bool
 	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
 	MgmtIPs []netip.Addr
 	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one of each IP
@@ -37,12 +40,22 @@ func (n *Node) String() string {
 	if n == nil {
 		return "none"
 	}
-	return fmt.Sprintf("ID %d, vswitch %v, management %v", n.ID, n.VPPIPs, n.MgmtIPs)
+	stack := ""
+	if n.OwnStack != nil {
+		stack = map[bool]string{true: ", own network stack", false: ", the host's network stack"}[*n.OwnStack]
+	}
+	return fmt.Sprintf("ID %d, vswitch %v%s, management %v", n.ID, n.VPPIPs, stack, n.MgmtIPs)
 }
 
 func (n *Node) setVPPNode(v *vppnode.VppNode) {
-	n.ID, n.VPPIPs = v.GetId(), vppAddresses(v)
+	n.ID, n.VPPIPs, n.OwnStack = v.GetId(), vppAddresses(v), nil
+	if v != nil {
+		n.OwnStack = v.OwnNetworkStack
+	}
 }
+
+// sameStack tells if the same is known of the stacks of two nodes.
+func sameStack(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func (n *Node) setKubeNode(k *node.Node) {
 	n.MgmtIPs, n.PodCIDRs, n.inKube = mgmtAddresses(k), PodCIDRs(k), k != nil
@@ -100,7 +113,7 @@ func (n Nodes) sorted() []*Node {
 }
 
 // NodeUpdate says that a node joined or left the cluster, or that its addresses
-// changed; of this node, only that its management addresses changed.
+// or its network stack changed; of this node, only that its management addresses changed.
 type NodeUpdate struct {
 	controller.NonBlocking
 	NodeName string

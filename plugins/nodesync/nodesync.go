@@ -32,6 +32,8 @@ type NodeSync struct {
 	// identified says that this agent has published addresses: the name is its own.
 	// Used by the event loop only.
 	identified bool
+	// ownStack is what the others are told of this node's vswitch.
+	ownStack *bool
 	// hostIPs returns addresses that this machine has beside the published ones.
 	hostIPs func() []netip.Prefix
 
@@ -50,6 +52,10 @@ func New(nodeName string, db store.Broker, loop controller.EventLoop, log *slog.
 // published: where the vswitch has a network stack of its own, those of the host. It must
 // be called before the first event.
 func (n *NodeSync) HostAddresses(list func() []netip.Prefix) { n.hostIPs = list }
+
+// OwnStack makes the plugin tell the others, with the addresses, whether the vswitch has a
+// network stack of its own, or that of the host. It must be called before the first event.
+func (n *NodeSync) OwnStack(own bool) { n.ownStack = &own }
 
 // ClaimedBy makes the plugin publish nothing while the claim of the node's name is
 // another agent's. It must be called before the first event.
@@ -124,9 +130,9 @@ func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix,
 		}
 	}
 	slices.SortStableFunc(merged, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
-	if !slices.Equal(own.VPPIPs, merged) {
+	if !slices.Equal(own.VPPIPs, merged) || !sameStack(own.OwnStack, n.ownStack) {
 		next := *own
-		own, next.VPPIPs = &next, merged
+		own, next.VPPIPs, next.OwnStack = &next, merged, n.ownStack
 		n.replace(own)
 	}
 	n.mu.Unlock()
@@ -134,7 +140,7 @@ func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix,
 }
 
 func (n *Node) vppNode() *vppnode.VppNode {
-	v := &vppnode.VppNode{Id: n.ID, Name: n.Name}
+	v := &vppnode.VppNode{Id: n.ID, Name: n.Name, OwnNetworkStack: n.OwnStack}
 	for _, p := range n.VPPIPs {
 		v.IpAddresses = append(v.IpAddresses, p.String())
 	}
@@ -216,7 +222,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	n.mu.RUnlock()
 	switch {
 	case known != nil && known.ID != 0:
-		own.ID, own.VPPIPs = known.ID, known.VPPIPs
+		own.ID, own.VPPIPs, own.OwnStack = known.ID, known.VPPIPs, known.OwnStack
 		if stored != nil && stored.GetId() != own.ID {
 			stored = nil
 		}
@@ -335,13 +341,13 @@ func (n *NodeSync) vppNodeChanged(ctx context.Context, change *controller.KubeSt
 	if prev != nil && prev.GetName() != next.GetName() {
 		left = n.change(prev.GetName(), func(node *Node) {
 			if node.ID == prev.GetId() { // else it has got another ID meanwhile
-				node.ID, node.VPPIPs = 0, nil
+				node.setVPPNode(nil)
 			}
 		}, func(prev, next *Node) bool { return prev.ID != 0 && next.ID == 0 })
 	}
 	if next.GetId() != 0 && next.GetName() != "" {
 		joined = n.change(next.GetName(), func(node *Node) { node.setVPPNode(next) }, func(prev, next *Node) bool {
-			return prev.ID != next.ID || !slices.Equal(prev.VPPIPs, next.VPPIPs)
+			return prev.ID != next.ID || !slices.Equal(prev.VPPIPs, next.VPPIPs) || !sameStack(prev.OwnStack, next.OwnStack)
 		})
 	}
 	return updates(left, joined), nil

@@ -419,3 +419,61 @@ func TestREST(t *testing.T) {
 }
 
 func etcdBroker(t testing.TB) store.Broker { return etcdtest.Start(t).Store() }
+
+// The other nodes learn whether a vswitch has a network stack of its own: with the
+// addresses, also if they were published by an agent that did not say it, or by one with
+// another vswitch.
+func TestOwnStackIsPublished(t *testing.T) {
+	db := memory.New()
+	const before = `{"id":1,"name":"node1","ip_addresses":["192.168.16.1/24"]}`
+	if err := db.Put(ctx, nodesync.IDPrefix+"1", []byte(before)); err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []bool{true, false} {
+		n := nodesync.New("node1", db, nil, plugintest.Logger())
+		n.OwnStack(own)
+		resync(t, n, state(stored(t, db, 1), kubeNode("node1", "192.168.16.1")))
+		if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
+			t.Fatal(err)
+		}
+		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
+			t.Errorf("stored: %v, want %v", v, own)
+		}
+		resync(t, n, state(kubeNode("node1", "192.168.16.1"))) // as if the store were not up to date
+		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
+			t.Errorf("stored after a resync: %v, want %v", v, own)
+		}
+		if report, _ := n.Report(); report.Nodes[0].OwnStack == nil || *report.Nodes[0].OwnStack != own {
+			t.Errorf("reported: %+v, want %v", report.Nodes[0], own)
+		}
+	}
+}
+
+// A node that changes its vswitch is announced, even if its addresses stay. Nothing is
+// known of one whose agent does not say it.
+func TestOwnStackOfOthers(t *testing.T) {
+	says := func(own *bool) *vppnode.VppNode {
+		v := vppNode(2, "node2", "192.168.16.2/24")
+		v.OwnNetworkStack = own
+		return v
+	}
+	loop := &plugintest.Loop{}
+	n := nodesync.New("node1", memory.New(), loop, plugintest.Logger())
+	prev := says(nil)
+	resync(t, n, state(vppNode(1, "node1"), prev))
+	for _, own := range []*bool{nil, proto.Bool(true), proto.Bool(true), proto.Bool(false), nil} {
+		next := says(own)
+		changed := (prev.OwnNetworkStack == nil) != (own == nil) || prev.GetOwnNetworkStack() != next.GetOwnNetworkStack()
+		change := &controller.KubeStateChange{Resource: "vppnode", Key: "allocatedIDs/2", PrevValue: prev, NewValue: next}
+		if _, err := n.Update(ctx, change, nil); err != nil {
+			t.Fatal(err)
+		}
+		if events := loop.Take(); (len(events) == 1) != changed {
+			t.Errorf("%v, then %v: announced %v", prev, next, events)
+		}
+		if got := n.GetAllNodes()["node2"].OwnStack; (got == nil) != (own == nil) || got != nil && *got != *own {
+			t.Errorf("%v: known is %v", next, got)
+		}
+		prev = next
+	}
+}

@@ -23,7 +23,10 @@ type NodeReport struct {
 	ID   uint32 `json:"id"`
 	Name string `json:"name"`
 	// VPPIPs are addresses with prefix length.
-	VPPIPs  []string `json:"vppIPs"`
+	VPPIPs []string `json:"vppIPs"`
+	// OwnStack tells if the vswitch has a network stack of its own; nil: it is not known.
+	OwnStack *bool `json:"ownStack,omitempty"`
+
 	MgmtIPs []string `json:"mgmtIPs"`
 	// PodCIDRs are the pod subnets that Kubernetes assigned.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
@@ -35,7 +38,7 @@ func (n *NodeSync) Report() (NodesReport, bool) {
 	defer n.mu.RUnlock()
 	report := NodesReport{ThisNode: n.nodeName, Nodes: []NodeReport{}}
 	for _, node := range n.nodes.sorted() {
-		r := NodeReport{ID: node.ID, Name: node.Name, PodCIDRs: node.PodCIDRs, VPPIPs: []string{}, MgmtIPs: []string{}}
+		r := NodeReport{ID: node.ID, Name: node.Name, OwnStack: node.OwnStack, PodCIDRs: node.PodCIDRs, VPPIPs: []string{}, MgmtIPs: []string{}}
 		for _, p := range node.VPPIPs {
 			r.VPPIPs = append(r.VPPIPs, p.String())
 		}

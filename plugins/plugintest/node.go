@@ -103,6 +103,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 		t.Fatal(err)
 	}
 	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
+	n.NodeSync.OwnStack(!o.Caps.HostStackShared)
 	n.PodManager = podmanager.New(o.Local, o.Namespaces, Logger())
 	n.PodManager.MissedDels(o.MissedDels)
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())

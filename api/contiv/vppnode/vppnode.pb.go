@@ -34,9 +34,13 @@ type VppNode struct {
 	// Obsolete form of ip_addresses; still honoured when read.
 	IpAddress string `protobuf:"bytes,3,opt,name=ip_address,json=ipAddress,proto3" json:"ip_address,omitempty"`
 	// Addresses of the vswitch with prefix length, e.g. "192.168.16.1/24".
-	IpAddresses   []string `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	IpAddresses []string `protobuf:"bytes,5,rep,name=ip_addresses,json=ipAddresses,proto3" json:"ip_addresses,omitempty"`
+	// The vswitch has a network stack of its own (VPP), which has a connection to the
+	// host's; otherwise it is the host's (the kernel). Not set by agents that are older
+	// than the field.
+	OwnNetworkStack *bool `protobuf:"varint,1000,opt,name=own_network_stack,json=ownNetworkStack,proto3,oneof" json:"own_network_stack,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *VppNode) Reset() {
@@ -97,17 +101,26 @@ func (x *VppNode) GetIpAddresses() []string {
 	return nil
 }
 
+func (x *VppNode) GetOwnNetworkStack() bool {
+	if x != nil && x.OwnNetworkStack != nil {
+		return *x.OwnNetworkStack
+	}
+	return false
+}
+
 var File_contiv_vppnode_vppnode_proto protoreflect.FileDescriptor
 
 const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\x8c\x01\n" +
+	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xd4\x01\n" +
 	"\aVppNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"ip_address\x18\x03 \x01(\tR\tipAddress\x12!\n" +
-	"\fip_addresses\x18\x05 \x03(\tR\vipAddressesJ\x04\b\x04\x10\x05R\x15management_ip_addressB-Z+github.com/contiv/contiv/api/contiv/vppnodeb\x06proto3"
+	"\fip_addresses\x18\x05 \x03(\tR\vipAddresses\x120\n" +
+	"\x11own_network_stack\x18\xe8\a \x01(\bH\x00R\x0fownNetworkStack\x88\x01\x01B\x14\n" +
+	"\x12_own_network_stackJ\x04\b\x04\x10\x05R\x15management_ip_addressB-Z+github.com/contiv/contiv/api/contiv/vppnodeb\x06proto3"
 
 var (
 	file_contiv_vppnode_vppnode_proto_rawDescOnce sync.Once
@@ -138,6 +151,7 @@ func file_contiv_vppnode_vppnode_proto_init() {
 	if File_contiv_vppnode_vppnode_proto != nil {
 		return
 	}
+	file_contiv_vppnode_vppnode_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
