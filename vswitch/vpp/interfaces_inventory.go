@@ -46,7 +46,8 @@ type inventory struct {
 	addrs     map[index][]netip.Prefix
 	vrfs      map[index][2]uint32           // of IPv4 and IPv6
 	locals    map[index]ip_types.IP6Address // if wanted
-	dead      map[string]bool               // TAPs without far ends, by VPP's names
+	queues    map[index][]*rxQueue
+	dead      map[string]bool // TAPs without far ends, by VPP's names
 	// attached tells if an AF_PACKET interface still has its device.
 	attached func(device string, linux string) bool
 }
@@ -83,7 +84,7 @@ func reading[D any, M interface {
 // takeInventory reads everything in rounds: what there is, and then what belongs to each
 // interface of ours.
 func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
-	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, locals: map[index]ip_types.IP6Address{}}
+	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[index]string{}, locals: map[index]ip_types.IP6Address{}, queues: map[index][]*rxQueue{}}
 	for _, iface := range expected {
 		inv.expected[iface.GetName()] = iface
 	}
@@ -107,6 +108,7 @@ func (inv *inventory) readKinds(ctx context.Context) (err error) {
 	const all = ^index(0)
 	v := inv.v.VSwitch
 	interfaces := startDump[interfaces_api.SwInterfaceDetails](ctx, v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: all})
+	queues := startReadingRxQueues(ctx, v)
 	var errs []error
 	for _, wait := range []func() error{
 		reading(ctx, v, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: all}, &inv.taps,
@@ -141,7 +143,11 @@ func (inv *inventory) readKinds(ctx context.Context) (err error) {
 	for _, d := range inv.details {
 		inv.names[d.SwIfIndex] = logicalName(d)
 	}
-	return errors.Join(errs...)
+	rx, err := queues.wait(ctx)
+	for _, q := range rx {
+		inv.queues[q.SwIfIndex] = append(inv.queues[q.SwIfIndex], q)
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // readMembers reads the members of all bonds.

@@ -88,6 +88,8 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 		iface.Mtu = d.Mtu[0]
 	}
 	iface.Ip6Nd = expected.GetIp6Nd() // VPP does not tell
+	iface.RxModes = rxModesOf(inv.queues[d.SwIfIndex], expected.GetRxModes())
+	iface.RxPlacements = rxPlacementsOf(inv.queues[d.SwIfIndex], expected.GetRxPlacements())
 	if client := inv.clients[d.SwIfIndex]; client != nil {
 		iface.SetDhcpClient = true
 		inv.v.leases.set(name, true)

@@ -16,7 +16,11 @@ import (
 var rxModule = newModule("", "RX queues of interfaces",
 	&interfaces_api.SwInterfaceSetRxMode{}, &interfaces_api.SwInterfaceSetRxModeReply{},
 	&interfaces_api.SwInterfaceSetRxPlacement{}, &interfaces_api.SwInterfaceSetRxPlacementReply{},
+	&interfaces_api.SwInterfaceRxPlacementDump{}, &interfaces_api.SwInterfaceRxPlacementDetails{},
 )
+
+// rxQueue is how VPP gets packets from a queue now.
+type rxQueue = interfaces_api.SwInterfaceRxPlacementDetails
 
 type rxQueues struct{ *VSwitch }
 
@@ -88,4 +92,58 @@ func (v rxQueues) Place(ctx context.Context, iface string, p *vpp_interfaces.Int
 		return fmt.Errorf("placing queue %d of interface %q: %w", p.GetQueue(), iface, err)
 	}
 	return nil
+}
+
+// startReadingRxQueues asks for the queues of all interfaces.
+func startReadingRxQueues(ctx context.Context, v *VSwitch) *pendingDump[rxQueue, *rxQueue] {
+	return startDump[rxQueue](ctx, v, rxModule, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ^index(0)})
+}
+
+// rxModesOf returns the modes that are expected if the queues have them, else those that
+// the queues have. VPP does not tell which one is that of the device by default: nothing
+// expected is nothing found.
+func rxModesOf(queues []*rxQueue, expected []*vpp_interfaces.Interface_RxMode) (modes []*vpp_interfaces.Interface_RxMode) {
+	if len(expected) == 0 {
+		return nil
+	}
+	wanted, all := map[uint32]vpp_interfaces.Interface_RxMode_Type{}, vpp_interfaces.Interface_RxMode_DEFAULT
+	for _, m := range expected {
+		if m.GetDefaultMode() {
+			all = m.GetMode()
+		} else {
+			wanted[m.GetQueue()] = m.GetMode()
+		}
+	}
+	asWanted := len(queues) > 0
+	for _, q := range queues {
+		has := vpp_interfaces.Interface_RxMode_Type(q.Mode)
+		modes = append(modes, &vpp_interfaces.Interface_RxMode{Queue: q.QueueID, Mode: has})
+		mode, ok := wanted[q.QueueID]
+		if delete(wanted, q.QueueID); !ok {
+			mode = all
+		}
+		asWanted = asWanted && (mode == has || mode == vpp_interfaces.Interface_RxMode_DEFAULT)
+	}
+	if asWanted && len(wanted) == 0 {
+		return expected
+	}
+	return modes
+}
+
+// rxPlacementsOf returns where the queues are whose place is expected.
+func rxPlacementsOf(queues []*rxQueue, expected []*vpp_interfaces.Interface_RxPlacement) (places []*vpp_interfaces.Interface_RxPlacement) {
+	for _, p := range expected {
+		for _, q := range queues {
+			switch thread := q.WorkerID; { // 0 is the main thread
+			case q.QueueID != p.GetQueue():
+			case p.GetMainThread() && thread == 0, !p.GetMainThread() && thread == p.GetWorker()+1:
+				places = append(places, p)
+			case thread == 0:
+				places = append(places, &vpp_interfaces.Interface_RxPlacement{Queue: q.QueueID, MainThread: true})
+			default:
+				places = append(places, &vpp_interfaces.Interface_RxPlacement{Queue: q.QueueID, Worker: thread - 1})
+			}
+		}
+	}
+	return places
 }

@@ -38,6 +38,46 @@ func TestRxQueues(t *testing.T) {
 	})
 }
 
+func TestRxQueuesAreReadBack(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		s.addDevice(t, "v1rd")
+		v := open(t, s)
+		port := afPacket("port", "v1rd")
+		create(t, v, port)
+		type mode = vpp_interfaces.Interface_RxMode
+		const interrupt, polling = vpp_interfaces.Interface_RxMode_INTERRUPT, vpp_interfaces.Interface_RxMode_POLLING
+		port.RxModes = []*mode{{Mode: polling, DefaultMode: true}}
+		port.RxPlacements = []*vpp_interfaces.Interface_RxPlacement{{MainThread: true}}
+		set := func(modes ...*mode) {
+			t.Helper()
+			if err := v.RxQueues().SetModes(t.Context(), "port", modes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(port.GetRxModes()...)
+		wantInterfaces(t, v, port)
+
+		set(&mode{Mode: interrupt}) // as somebody else might
+		found := func() *vpp_interfaces.Interface {
+			t.Helper()
+			all, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{port})
+			if err != nil || len(all) != 1 {
+				t.Fatalf("found %v, %v", all, err)
+			}
+			return all[0]
+		}
+		if got := found().GetRxModes(); len(got) != 1 || got[0].GetMode() != interrupt {
+			t.Errorf("found %v after the mode was changed", got)
+		}
+		port.RxModes = []*mode{{Mode: polling, DefaultMode: true}, {Mode: interrupt}}
+		wantInterfaces(t, v, port)
+		port.RxPlacements = []*vpp_interfaces.Interface_RxPlacement{{Worker: 3}}
+		if got := found().GetRxPlacements(); len(got) != 1 || !got[0].GetMainThread() {
+			t.Errorf("found %v, want the main thread", got)
+		}
+	})
+}
+
 func TestIP6NDIsSetAndUnset(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		s.addDevice(t, "v1nd")

@@ -42,11 +42,34 @@ func (c Config) Check(m Machine) error {
 		wrong(!pciAddress.MatchString(address), "dpdkDevices: %q is no PCI address: give it as lspci -D does, such as 0000:00:08.0", address)
 		wrong(slices.Contains(c.DPDKDevices[:i], address), "dpdkDevices: %s is there twice", address)
 	}
+	for _, line := range c.DPDKOptions {
+		wrong(!isOption(line), "dpdkOptions: %q: give one option each, such as no-hugetlb, with all its braces", line)
+	}
 	for name := range c.Plugins {
 		wrong(!pluginName.MatchString(name), "plugins: %q: give the name without _plugin.so, such as nat44_ei", name)
 	}
 	if load, named := c.Plugins["dpdk"]; named && !load {
-		wrong(len(c.DPDKDevices) > 0, "plugins: dpdk is not to be loaded, but needed for dpdkDevices: drop one of them")
+		wrong(c.usesDPDK(), "plugins: dpdk is not to be loaded, but needed for dpdkDevices and dpdkOptions: drop one of them")
 	}
 	return errors.Join(errs...)
+}
+
+// isOption tells if a line is something that leaves the section of VPP's configuration
+// in which it is whole.
+func isOption(line string) bool {
+	depth := 0
+	for _, r := range line {
+		switch r {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '\n', '#':
+			return false
+		}
+		if depth < 0 {
+			return false
+		}
+	}
+	return depth == 0 && strings.TrimSpace(line) != ""
 }

@@ -32,8 +32,11 @@ type Config struct {
 	// microseconds. 0: never, and a CPU is always busy.
 	PollSleepMicros int `json:"pollSleepMicros"`
 	// DPDKDevices are the PCI addresses (0000:00:08.0) of the NICs that VPP drives
-	// itself. Without, the plugin dpdk is not loaded.
+	// itself. Without them and DPDKOptions, the plugin dpdk is not loaded.
 	DPDKDevices []string `json:"dpdkDevices,omitempty"`
+	// DPDKOptions are further lines of VPP's section dpdk, such as
+	// "dev default { num-rx-queues 2 }".
+	DPDKOptions []string `json:"dpdkOptions,omitempty"`
 	// Plugins are to be loaded (true) or not, by their names (acl, nat44_ei). VPP decides on
 	// those that are not named.
 	Plugins map[string]bool `json:"plugins,omitempty"`
@@ -104,12 +107,8 @@ func (c Config) String() string {
 		section("cpu", fmt.Sprintf("workers %d", c.Workers))
 	}
 	section("plugins", c.plugins()...)
-	if len(c.DPDKDevices) > 0 {
-		var devices []string
-		for _, address := range c.DPDKDevices {
-			devices = append(devices, "dev "+address)
-		}
-		section("dpdk", devices...)
+	if c.usesDPDK() {
+		section("dpdk", c.dpdk()...)
 	}
 	// To merge tuples makes the lookup in large access lists faster, and its changes slow.
 	if enabled, named := c.Plugins["acl"]; enabled || !named {
@@ -132,9 +131,20 @@ func (c Config) coreDumps() []string {
 	return []string{"coredump-size unlimited", "full-coredump"}
 }
 
+func (c Config) usesDPDK() bool { return len(c.DPDKDevices)+len(c.DPDKOptions) > 0 }
+
+func (c Config) dpdk() []string {
+	// Processes of DPDK with one prefix would share memory, and not start.
+	lines := []string{"file-prefix " + c.prefix()}
+	for _, address := range c.DPDKDevices {
+		lines = append(lines, "dev "+address)
+	}
+	return append(lines, c.DPDKOptions...)
+}
+
 func (c Config) plugins() (lines []string) {
 	lines = append(lines, unless(c.PluginPath == "", "path %s", c.PluginPath))
-	wanted := map[string]bool{"dpdk": len(c.DPDKDevices) > 0}
+	wanted := map[string]bool{"dpdk": c.usesDPDK()}
 	for name, load := range c.Plugins {
 		wanted[name] = load
 	}

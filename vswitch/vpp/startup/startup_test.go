@@ -10,6 +10,7 @@ var machine = Machine{MemoryMiB: 8192, CPUs: 4}
 func TestConfigurationOfEveryOption(t *testing.T) {
 	c := New("/run/vpp", machine)
 	c.DPDKDevices, c.Workers, c.Hugepages, c.CoreDumps = []string{"0000:00:08.0", "0000:00:09.0"}, 2, "2M", true
+	c.DPDKOptions = []string{"dev default { num-rx-queues 2 }", "no-hugetlb"}
 	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", 0
 	if err := c.Check(machine); err != nil {
 		t.Fatal(err)
@@ -64,8 +65,11 @@ plugins {
   plugin dpdk_plugin.so { enable }
 }
 dpdk {
+  file-prefix run-vpp
   dev 0000:00:08.0
   dev 0000:00:09.0
+  dev default { num-rx-queues 2 }
+  no-hugetlb
 }
 `
 	if got := c.String(); got != want {
@@ -105,6 +109,10 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		"use 0 (none)":             func(c *Config) { c.APITrace = -1 },
 		"as lspci -D does":         func(c *Config) { c.DPDKDevices = []string{"eth0"} },
 		"is there twice":           func(c *Config) { c.DPDKDevices = []string{"0000:00:08.0", "0000:00:08.0"} },
+		`"}": give one option`:     func(c *Config) { c.DPDKOptions = []string{"}"} },
+		`{": give one option`:      func(c *Config) { c.DPDKOptions = []string{"dev default {"} },
+		`" ": give one option`:     func(c *Config) { c.DPDKOptions = []string{" "} },
+		"dpdkOptions: drop one":    func(c *Config) { c.DPDKOptions, c.Plugins = []string{"no-pci"}, map[string]bool{"dpdk": false} },
 		"without _plugin.so":       func(c *Config) { c.Plugins = map[string]bool{"acl_plugin.so": true} },
 		"drop one of them":         func(c *Config) { c.DPDKDevices, c.Plugins = []string{"0000:00:08.0"}, map[string]bool{"dpdk": false} },
 		"there is no runtime dire": func(c *Config) { c.RuntimeDir = "" },

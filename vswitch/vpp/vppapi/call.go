@@ -108,11 +108,13 @@ func StartDump[D any, M interface {
 	api.Message
 }](ctx context.Context, c *Conn, req api.Message) *Dump[D, M] {
 	p := &Pending{c: c, req: req, done: make(chan struct{})}
-	var err error
-	p.request, err = c.send(ctx, req, func(id uint16, data []byte, err error) bool {
-		p.got = append(p.got, answer{id, data})
-		return true
-	})
+	err := c.expect(M(new(D)))
+	if err == nil {
+		p.request, err = c.send(ctx, req, func(id uint16, data []byte, err error) bool {
+			p.got = append(p.got, answer{id, data})
+			return true
+		})
+	}
 	if err != nil {
 		p.err, p.done = err, nil
 		return &Dump[D, M]{pending: p}
@@ -159,7 +161,7 @@ func GetAll[D any, M interface {
 	for {
 		p := &Pending{c: c, req: req, done: make(chan struct{})}
 		last, err := c.id(reply)
-		if err != nil {
+		if err := errors.Join(err, c.expect(M(new(D)))); err != nil {
 			return nil, err
 		}
 		p.request, err = c.send(ctx, req, func(id uint16, data []byte, err error) bool {

@@ -38,6 +38,8 @@ type Conn struct {
 	last    uint32
 	pending map[uint32]handler
 	events  map[uint16][]*subscription
+	// likeRequests are details whose header has an index of a client, too.
+	likeRequests map[uint16]bool
 }
 
 // Dial connects to VPP's API socket; client is the name by which VPP shows us. Close it.
@@ -50,7 +52,7 @@ func Dial(ctx context.Context, socket, client string) (*Conn, error) {
 	c := &Conn{
 		nc: nc, out: make(chan []byte, 256), done: make(chan struct{}),
 		ids: map[string]uint16{}, crcs: map[string]string{}, names: map[uint16]string{},
-		pending: map[uint32]handler{}, events: map[uint16][]*subscription{},
+		pending: map[uint32]handler{}, events: map[uint16][]*subscription{}, likeRequests: map[uint16]bool{},
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	reader := bufio.NewReaderSize(nc, 1<<16)
@@ -157,6 +159,17 @@ func (c *Conn) id(m api.Message) (uint16, error) {
 	return c.ids[m.GetMessageName()], nil
 }
 
+// expect prepares for details that a request will be answered with.
+func (c *Conn) expect(details api.Message) error {
+	id, err := c.id(details)
+	if err == nil && details.GetMessageType() == api.RequestMessage {
+		c.mu.Lock()
+		c.likeRequests[id] = true
+		c.mu.Unlock()
+	}
+	return err
+}
+
 // handler gets what answers a request, or the error that ended the connection. It
 // returns whether there is more to come. It must not block.
 type handler func(msgID uint16, data []byte, err error) (more bool)
@@ -253,6 +266,9 @@ func (c *Conn) dispatch(data []byte) {
 	c.handling.Lock()
 	defer c.handling.Unlock()
 	c.mu.Lock()
+	if c.likeRequests[id] && len(data) >= 10 {
+		request = binary.BigEndian.Uint32(data[6:])
+	}
 	handle, subscribers := c.pending[request], c.events[id]
 	c.mu.Unlock()
 	switch {

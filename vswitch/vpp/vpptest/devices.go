@@ -31,7 +31,7 @@ func (s *Server) RemoveDevice(name string) {
 func (s *Server) AddNIC(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.ifs.add(&swInterface{prefix: name, SwInterfaceDetails: interfaces.SwInterfaceDetails{
+	s.state.ifs.add(&swInterface{prefix: name, kind: dpdkNIC{}, SwInterfaceDetails: interfaces.SwInterfaceDetails{
 		InterfaceName: name, InterfaceDevType: "dpdk", L2Address: s.state.ifs.randomMAC(),
 	}})
 }
@@ -46,6 +46,7 @@ func (s *Server) InterfaceNames() (names []string) {
 
 type (
 	afPacket struct{ device string }
+	dpdkNIC  struct{}
 	tap      struct{ tapv2.SwInterfaceTapV2Details }
 	vxlanIf  struct{ vxlan.VxlanTunnelV2Details }
 )

@@ -6,8 +6,6 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/dhcp"
-	interfaces "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/rd_cp"
 )
 
@@ -73,33 +71,4 @@ func init() {
 		func(c *call, i *swInterface, req *rd_cp.IP6NdAddressAutoconfig, _ *rd_cp.IP6NdAddressAutoconfigReply) api.VPPApiError {
 			return 0
 		})
-	onInterface(func(r *interfaces.SwInterfaceSetRxMode) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, req *interfaces.SwInterfaceSetRxMode, _ *interfaces.SwInterfaceSetRxModeReply) api.VPPApiError {
-			switch {
-			case i.Type != interface_types.IF_API_TYPE_HARDWARE:
-				return api.INVALID_VALUE
-			case req.QueueIDValid && req.QueueID >= i.queues():
-				return api.UNIMPLEMENTED
-			}
-			return 0
-		})
-	onInterface(func(r *interfaces.SwInterfaceSetRxPlacement) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, req *interfaces.SwInterfaceSetRxPlacement, _ *interfaces.SwInterfaceSetRxPlacementReply) api.VPPApiError {
-			switch {
-			case i.Type != interface_types.IF_API_TYPE_HARDWARE:
-				return api.INVALID_VALUE
-			case !req.IsMain, req.QueueID >= i.queues(): // there are no workers
-				return api.UNIMPLEMENTED
-			}
-			return 0
-		})
-}
-
-// queues is the number of the RX queues of an interface.
-func (i *swInterface) queues() uint32 {
-	switch i.kind.(type) {
-	case afPacket, tap:
-		return 1
-	}
-	return 0
 }

@@ -249,7 +249,10 @@ func init() {
 			return fmt.Sprintf("%s, fib_index:1, flow hash:[%s] epoch:0 flags:none locks:[API:1, ]\n", t.name, words)
 		}
 	}
-	on(addDelRoute)
+	on(func(c *call, req *ip.IPRouteAddDelV2, reply *ip.IPRouteAddDelV2Reply) (code api.VPPApiError) {
+		c.adjacent(func() { code = addDelRoute(c, req, reply) })
+		return code
+	})
 	on(func(c *call, req *ip.IPRouteLookupV2, reply *ip.IPRouteLookupV2Reply) api.VPPApiError {
 		dst := prefix(req.Prefix).Masked()
 		id := tableID{req.TableID, dst.Addr().Is6()}

@@ -37,6 +37,7 @@ type swInterface struct {
 	kind      any    // what else its kind has
 	member    *membership
 	dhcp      *dhcp.DHCPClientDetails
+	rxModes   map[uint32]interface_types.RxMode // of queues, if they were set
 }
 
 const adminUp, linkUp = interface_types.IF_STATUS_API_FLAG_ADMIN_UP, interface_types.IF_STATUS_API_FLAG_LINK_UP
@@ -49,6 +50,9 @@ func newIfState() ifState {
 
 // interfaceDeleted are called before an interface disappears, so that other areas forget it.
 var interfaceDeleted []func(c *call, i index)
+
+// interfaceDown are called when an interface is put down.
+var interfaceDown []func(c *call, i index)
 
 // tableExists tells if there is an IP table; nil: there are all.
 var tableExists func(c *call, id uint32, v6 bool) bool
@@ -195,6 +199,10 @@ func init() {
 				i.Flags = was&^(adminUp|linkUp) | req.Flags&adminUp
 				if i.Flags&adminUp != 0 {
 					i.Flags |= linkUp
+				} else {
+					for _, forget := range interfaceDown {
+						forget(c, i.SwIfIndex)
+					}
 				}
 				c.event(i, false)
 			}

@@ -24,6 +24,7 @@ type Process struct {
 	file   string
 	cmd    *exec.Cmd
 	output bytes.Buffer
+	begun  func() // called when VPP has started
 }
 
 // Need returns the path of VPP's program, and skips the test if there is none.
@@ -40,19 +41,23 @@ func Need(t testing.TB) string {
 // there is none. It ends with the test.
 func NewProcess(t testing.TB, netns string) *Process {
 	t.Helper()
-	binary := Need(t)
+	p := newProcess(t, netns, Need(t))
+	p.Start()
+	return p
+}
+
+// newProcess prepares a VPP, which ends with the test.
+func newProcess(t testing.TB, netns, binary string) *Process {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "vpptest")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Process{
 		t: t, netns: netns, binary: binary, file: filepath.Join(dir, "startup.conf"),
-		config: startup.New(dir, startup.ThisMachine()),
+		config: startup.New(dir, startup.ThisMachine()), begun: func() {},
 	}
 	p.config.PluginPath, p.config.HeapMiB, p.config.Buffers = startup.PluginPath(binary), 512, 8192
-	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {
@@ -60,7 +65,6 @@ func NewProcess(t testing.TB, netns string) *Process {
 		}
 		os.RemoveAll(dir)
 	})
-	p.Start()
 	return p
 }
 
@@ -73,6 +77,9 @@ func (p *Process) StatsSocket() string { return p.config.StatsSocket() }
 // Start starts VPP again after Stop, without any configuration.
 func (p *Process) Start() {
 	p.t.Helper()
+	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
 	p.cmd = exec.Command("nsenter", "--net="+p.netns, p.binary, "-c", p.file)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
@@ -81,6 +88,7 @@ func (p *Process) Start() {
 	if _, err := p.TryCLI("show version"); err != nil {
 		p.t.Fatalf("VPP does not start: %v\n%s", err, p.output.String())
 	}
+	p.begun()
 }
 
 // Stop kills VPP.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
 )
@@ -31,6 +32,7 @@ type Server struct {
 	crcs     map[string]string          // message name → CRC that it is said to have
 	refused  map[string]api.VPPApiError // message name → how it is refused
 	devices  map[string]bool            // of VPP's network namespace
+	hosts    map[neighbourID]ethernet_types.MacAddress
 	silent   bool
 	listener net.Listener
 	clients  map[*client]struct{}
@@ -47,7 +49,7 @@ func New(t testing.TB) *Server {
 	}
 	s := &Server{
 		t: t, socket: filepath.Join(dir, "api.sock"), state: newState(),
-		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, devices: map[string]bool{}, clients: map[*client]struct{}{},
+		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, devices: map[string]bool{}, hosts: map[neighbourID]ethernet_types.MacAddress{}, clients: map[*client]struct{}{},
 	}
 	s.Start()
 	t.Cleanup(func() {
@@ -282,7 +284,11 @@ func (c *client) send(context uint32, m api.Message) {
 		c.server.t.Errorf("vpptest: encoding %s: %v", m.GetMessageName(), err)
 		return
 	}
-	binary.BigEndian.PutUint32(data[2:], context)
+	header := data[2:]
+	if m.GetMessageType() == api.RequestMessage { // some details have an index of a client, too
+		header = data[6:]
+	}
+	binary.BigEndian.PutUint32(header, context)
 	_ = vppapi.WriteFrame(c.w, data)
 }
 

@@ -92,7 +92,10 @@ func init() {
 		c.sr.source = req.EncapsSource
 		return 0
 	})
-	on(localSIDAddDel)
+	on(func(c *call, req *sr.SrLocalsidAddDel, reply *sr.SrLocalsidAddDelReply) (code api.VPPApiError) {
+		c.adjacent(func() { code = localSIDAddDel(c, req, reply) })
+		return code
+	})
 	onDump(func(c *call, _ *sr.SrLocalsidsDump, send func(*sr.SrLocalsidsDetails)) {
 		for _, d := range c.sr.sids {
 			send(d)
