@@ -71,13 +71,7 @@ func TestRestoringLastsUntilEverythingWasRead(t *testing.T) {
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
 	mustCommit(t, s, "a/1=x")
 	sb.unset("a/1")
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "RETRIEVE a" {
-			started <- struct{}{}
-			<-release
-		}
-	}
+	started, release := sb.hold("RETRIEVE a")
 	restoring := func(when, want string) {
 		t.Helper()
 		if got := s.Restoring(); got != want {
@@ -116,7 +110,7 @@ func TestWhatIsNotRestoredIsRetried(t *testing.T) {
 		_ = s.ReportDrift("restarted")
 		settle(t, s)
 		wantState(t, s, "a/1", pb.ValueState_RETRYING)
-		time.Sleep(DefaultRetry.Period)
+		time.Sleep(DefaultRetry.Period + time.Millisecond)
 		settle(t, s)
 		wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
 	})
@@ -142,13 +136,7 @@ func TestDriftReportsAreCoalesced(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true})
 	mustCommit(t, s, "a/1=x a/2=x")
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "CREATE a/3" {
-			close(started)
-			<-release
-		}
-	}
+	started, release := sb.hold("CREATE a/3")
 	_, _ = s.NewTransaction().Put("a/3", val("x")).Commit(context.Background(), WithoutBlocking())
 	<-started
 	sb.take()

@@ -278,13 +278,7 @@ func TestRevertOnlyForOwnValuesAndThoseThatWereFine(t *testing.T) {
 func TestCommitIsWithdrawnWhenItsContextEndsInTheQueue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "CREATE a/1" {
-			close(started)
-			<-release
-		}
-	}
+	started, release := sb.hold("CREATE a/1")
 	go func() { _, _ = s.NewTransaction().Put("a/1", val("x")).Commit(context.Background()) }()
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())
@@ -300,13 +294,7 @@ func TestCommitIsWithdrawnWhenItsContextEndsInTheQueue(t *testing.T) {
 func TestFullQueueAndClose(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "CREATE a/1" {
-			close(started)
-			<-release
-		}
-	}
+	started, release := sb.hold("CREATE a/1")
 	_, _ = s.NewTransaction().Put("a/1", val("x")).Commit(t.Context(), WithoutBlocking())
 	<-started
 	var err error
@@ -340,13 +328,7 @@ func TestFullQueueAndClose(t *testing.T) {
 func TestW8ReadersDoNotWaitForTheSouthbound(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "CREATE a/2" {
-			close(started)
-			<-release
-		}
-	}
+	started, release := sb.hold("CREATE a/2")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -91,6 +91,19 @@ func (sb *southbound) failNext(call string, err error) {
 	sb.fail[call] = append(sb.fail[call], err)
 }
 
+// hold has the scheduler, in each of these calls, send to started and then wait for
+// release.
+func (sb *southbound) hold(held string) (started <-chan struct{}, release chan<- struct{}) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	sb.hook = func(call string) {
+		if call == held {
+			begun <- struct{}{}
+			<-end
+		}
+	}
+	return begun, end
+}
+
 // take returns the calls since the last take.
 func (sb *southbound) take() []string {
 	sb.mu.Lock()

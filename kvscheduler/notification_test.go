@@ -113,13 +113,7 @@ func TestNotificationsAreTakenInTheirTurn(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
 	sb.register(s, "b", parts{prefix: "b/", sbOnly: true})
-	started, release := make(chan struct{}), make(chan struct{})
-	sb.hook = func(call string) {
-		if call == "CREATE a/1" {
-			close(started)
-			<-release
-		}
-	}
+	started, release := sb.hold("CREATE a/1")
 	_, _ = s.NewTransaction().Put("a/1", val("x")).Commit(t.Context(), WithoutBlocking())
 	<-started
 	for range queueCapacity {
