@@ -215,14 +215,20 @@ func (visits) Revert(context.Context, controller.Event) error { return nil }
 // Barrier waits until all events before it were processed, follow-ups included.
 func (n *Node) Barrier() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	Barrier(n.t, n.Loop, Timeout)
+}
+
+// Barrier waits, at most so long, until the loop has processed all events before it.
+func Barrier(t testing.TB, loop *controller.Controller, timeout time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	b := &barrier{Blocking: controller.NewBlocking()}
-	if err := n.Loop.PushEvent(ctx, b); err != nil {
-		n.t.Fatal(err)
+	if err := loop.PushEvent(ctx, b); err != nil {
+		t.Fatal(err)
 	}
 	if err := b.Wait(ctx); err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/store/bolt"
@@ -123,26 +124,8 @@ func (a *agent) stop() {
 // resync at least.
 func (a *agent) barrier() {
 	a.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	event := &barrier{controller.NewBlocking()}
-	if err := a.loop.PushEvent(ctx, event); err != nil {
-		a.tb.Fatal(err)
-	}
-	if err := event.Wait(ctx); err != nil {
-		a.tb.Fatal(err)
-	}
+	plugintest.Barrier(a.tb, a.loop, 5*time.Minute)
 }
-
-type barrier struct{ controller.Blocking }
-
-func (*barrier) Name() string                   { return "Barrier" }
-func (*barrier) String() string                 { return "Barrier" }
-func (*barrier) Method() controller.EventMethod { return controller.Update }
-func (*barrier) TransactionType() controller.TransactionType {
-	return controller.BestEffortIgnoreErrors
-}
-func (*barrier) Direction() controller.Direction { return controller.Forward }
 
 // changes is the last handler: it counts the changes of the Kubernetes state that
 // the others have seen.
@@ -251,20 +234,4 @@ func executed(txn *kvscheduler.RecordedTxn) (n int) {
 		}
 	}
 	return n
-}
-
-// await awaits what the agent does in its own time.
-func (a *agent) await(what string, check func() error) {
-	a.tb.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			a.tb.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/test/await"
 	"go.uber.org/goleak"
 )
 
@@ -137,7 +138,7 @@ func TestBurst(t *testing.T) {
 		changes = append(changes, c.joins(id)...)
 	}
 	c.write(changes...)
-	a.await("all nodes are connected", func() error {
+	await.That(t, "all nodes are connected", func() error {
 		if n := len(a.nodes.GetAllNodes()); n != 10+joining {
 			return fmt.Errorf("%d nodes", n)
 		}
