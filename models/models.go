@@ -91,6 +91,7 @@ var (
 	IPAllocation = model(&netalloc.IPAllocation{}, "netalloc", "v1", "ip", "network/{network_name}/interface/{interface_name}")
 
 	SourceNAT66 = model(&contiv_nat.SourceNAT66{}, "contiv.nat", "v1", "snat66", "{interface}")
+	DNAT66      = model(&contiv_nat.DNat66{}, "contiv.nat", "v1", "dnat66", "{label}")
 
 	// MergeDirectives are for the controller, not for the vswitch.
 	MergeDirectives = model(&merge.Directives{}, "contiv", "v1", "merge", "{key}")
@@ -102,7 +103,7 @@ var all = []*Model{
 	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
 	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
 	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
-	SourceNAT66, MergeDirectives,
+	SourceNAT66, DNAT66, MergeDirectives,
 }
 
 // model makes a Model of messages like msg; without pattern, a singleton.

@@ -14,6 +14,7 @@ const (
 	ProtocolTCP    = 6
 	ProtocolUDP    = 17
 	ProtocolICMPv6 = 58
+	ProtocolSCTP   = 132
 )
 
 // ACLRule is a rule of an access list in the form that drivers work with: it is

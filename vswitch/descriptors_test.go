@@ -252,6 +252,7 @@ type (
 	noVRFs       struct{ VRFs }
 	noNAT        struct{ NAT }
 	noNAT66      struct{ NAT66 }
+	noDNAT66     struct{ DNAT66 }
 	noACLs       struct{ ACLs }
 )
 
@@ -263,6 +264,7 @@ func (noVSwitch) Neighbours() Neighbours { return noNeighbours{} }
 func (noVSwitch) VRFs() VRFs             { return noVRFs{} }
 func (noVSwitch) NAT() NAT               { return noNAT{} }
 func (noVSwitch) NAT66() NAT66           { return noNAT66{} }
+func (noVSwitch) DNAT66() DNAT66         { return noDNAT66{} }
 func (noVSwitch) ACLs() ACLs             { return noACLs{} }
 
 type noStates struct{ States }

@@ -48,7 +48,7 @@ func dnatDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.DNat44, noMeta] {
 
 // natBatch does all at once, some hundred at a time; if that fails, one by one to
 // tell whose fault it is.
-func natBatch(ctx context.Context, values []*vpp_nat.DNat44, do func(context.Context, ...*vpp_nat.DNat44) error) []error {
+func natBatch[V any](ctx context.Context, values []V, do func(context.Context, ...V) error) []error {
 	const most = 256
 	errs := make([]error, 0, len(values))
 	for part := range slices.Chunk(values, most) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
@@ -149,5 +150,80 @@ func TestSlots(t *testing.T) {
 	}
 	if many := Slots(slices.Repeat([]uint32{3, 1 << 30}, 1000)); len(many) != 2000 {
 		t.Errorf("2000 backends share %d slots", len(many))
+	}
+}
+
+func oneMapping66(edit func(*staticMapping66)) *contiv_nat.DNat66 {
+	m := &staticMapping66{ExternalIp: "fd96::1", ExternalPort: 80, LocalIps: []*contiv_nat.DNat66_StaticMapping_LocalIP{
+		{LocalIp: "fd10::2", LocalPort: 8080, Probability: 1}, {LocalIp: "fd10::3", LocalPort: 8080, Probability: 1},
+	}}
+	edit(m)
+	return &contiv_nat.DNat66{Label: "l", StMappings: []*staticMapping66{m}}
+}
+
+func TestDNAT66Validation(t *testing.T) {
+	const at = "st_mappings[0]."
+	const self, always = contiv_nat.DNat66_StaticMapping_SELF, contiv_nat.DNat66_StaticMapping_ENABLED
+	for _, test := range []struct {
+		name, field string
+		edit        func(*staticMapping66)
+	}{
+		{"valid", "", func(*staticMapping66) {}},
+		{"SCTP", "", func(m *staticMapping66) { m.Protocol = contiv_nat.DNat66_SCTP }},
+		{"twice-NAT", "", func(m *staticMapping66) { m.TwiceNat, m.TwiceNatIp = self, "fd10::fffe" }},
+		{"no external address", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "" }},
+		{"IPv4", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "10.96.0.1" }},
+		{"IPv4 in IPv6", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "::ffff:10.96.0.1" }},
+		{"zone", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "fe80::1%eth0" }},
+		{"multicast", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "ff02::1" }},
+		{"prefix", at + "external_ip", func(m *staticMapping66) { m.ExternalIp = "fd96::/64" }},
+		{"no port", at + "external_port", func(m *staticMapping66) { m.ExternalPort = 0 }},
+		{"port", at + "external_port", func(m *staticMapping66) { m.ExternalPort = 65536 }},
+		{"protocol", at + "protocol", func(m *staticMapping66) { m.Protocol = 7 }},
+		{"mode", at + "twice_nat", func(m *staticMapping66) { m.TwiceNat = 7 }},
+		{"no local address", at + "local_ips", func(m *staticMapping66) { m.LocalIps = nil }},
+		{"local IPv4", at + "local_ips.local_ip", func(m *staticMapping66) { m.LocalIps[1].LocalIp = "10.1.1.2" }},
+		{"local port", at + "local_ips.local_port", func(m *staticMapping66) { m.LocalIps[1].LocalPort = 0 }},
+		{"local twice", at + "local_ips", func(m *staticMapping66) { m.LocalIps[1].LocalIp = "fd10:0::2" }},
+		{"no source", at + "twice_nat_ip", func(m *staticMapping66) { m.TwiceNat = always }},
+		{"source IPv4", at + "twice_nat_ip", func(m *staticMapping66) { m.TwiceNat, m.TwiceNatIp = always, "10.1.1.2" }},
+		{"source without twice-NAT", at + "twice_nat_ip", func(m *staticMapping66) { m.TwiceNatIp = "fd10::fffe" }},
+	} {
+		wantInvalid(t, test.name, validateDNAT66(oneMapping66(test.edit)), test.field)
+	}
+	value := oneMapping66(func(*staticMapping66) {})
+	again := proto.CloneOf(value.StMappings[0])
+	again.ExternalIp = "fd96:0::1"
+	value.StMappings = append(value.StMappings, again)
+	wantInvalid(t, "the same twice", validateDNAT66(value), "st_mappings[1].external_port")
+	wantInvalid(t, "no label", validateDNAT66(&contiv_nat.DNat66{}), "label")
+}
+
+func TestDNAT66Equivalence(t *testing.T) {
+	base := oneMapping66(func(*staticMapping66) {})
+	equivalent := dnat66Descriptor(struct{ DNAT66 }{}).Equivalent
+	for _, test := range []struct {
+		name string
+		edit func(*staticMapping66)
+		want bool
+	}{
+		{"order and form of addresses", func(m *staticMapping66) { slices.Reverse(m.LocalIps); m.ExternalIp = "fd96:0::1" }, true},
+		{"equal probabilities", func(m *staticMapping66) { m.LocalIps[0].Probability, m.LocalIps[1].Probability = 7, 7 }, true},
+		{"probability", func(m *staticMapping66) { m.LocalIps[0].Probability = 2 }, false},
+		{"protocol", func(m *staticMapping66) { m.Protocol = contiv_nat.DNat66_SCTP }, false},
+		{"affinity", func(m *staticMapping66) { m.SessionAffinity = 1 }, false},
+		{"twice-NAT", func(m *staticMapping66) {
+			m.TwiceNat, m.TwiceNatIp = contiv_nat.DNat66_StaticMapping_SELF, "fd10::fffe"
+		}, false},
+	} {
+		if got := equivalent("", base, oneMapping66(test.edit)); got != test.want {
+			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.want)
+		}
+	}
+	all := oneMapping66(func(m *staticMapping66) {
+		m.Protocol, m.SessionAffinity, m.TwiceNat, m.TwiceNatIp = contiv_nat.DNat66_SCTP, 9, contiv_nat.DNat66_StaticMapping_SELF, "fd10::fffe"
+	})
+	if got := DNAT66FromDNAT44(DNAT66AsDNAT44(all)); !proto.Equal(got, all) {
+		t.Errorf("there and back: %v, want %v", got, all)
 	}
 }

@@ -19,8 +19,10 @@ type Capabilities struct {
 	// MultipleVRFs: pods are to have a VRF of their own, and NAT works between
 	// VRFs. Tables other than 0 exist for interfaces and routes whatever it says.
 	MultipleVRFs bool
-	// IPv6NAT: sources of IPv6 packets can be translated (NAT66).
-	IPv6NAT bool
+	// IPv6SourceNAT: sources of IPv6 packets can be translated by interface (NAT66).
+	IPv6SourceNAT bool
+	// IPv6DNAT: destinations of IPv6 packets can be translated (DNAT66).
+	IPv6DNAT bool
 	// TAPs: interfaces of the type TAP can be made. Without, a VETH pair and AF_PACKET
 	// connect the vswitch with namespaces of the host.
 	TAPs bool
@@ -43,6 +45,7 @@ type VSwitch interface {
 	VRFs() VRFs
 	NAT() NAT
 	NAT66() NAT66
+	DNAT66() DNAT66
 	ACLs() ACLs
 
 	// Watch reports changes that others made to objects that were created or

@@ -31,6 +31,7 @@ const (
 	NATInterfaceDescriptor = "vpp-nat44-interface"
 	NATPoolDescriptor      = "vpp-nat44-address-pool"
 	NAT66Descriptor        = "contiv-snat66"
+	DNAT66Descriptor       = "contiv-dnat66"
 
 	NATGlobalInterfaceDescriptor   = "vpp-nat44-global-interface"
 	NATGlobalAddressDescriptor     = "vpp-nat44-global-address"
@@ -75,6 +76,7 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natVRFTableDescriptor(vs.NAT()))
 	register(&r, natVRFRouteDescriptor(vs.NAT()))
 	register(&r, nat66Descriptor(vs.NAT66()))
+	register(&r, dnat66Descriptor(vs.DNAT66()))
 	register(&r, aclDescriptor(vs.ACLs()))
 	register(&r, aclInterfaceDescriptor(vs.ACLs()))
 	if r.err == nil {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nic = "eth0"
 
-var kernelLike = vswitch.Capabilities{HostStackShared: true, IPv6NAT: true}
+var kernelLike = vswitch.Capabilities{HostStackShared: true, IPv6SourceNAT: true, IPv6DNAT: true}
 
 // site is a node for the conformance suite.
 type site struct{ *fake.Node }
@@ -41,7 +41,7 @@ func (s site) Foreign(testing.TB) func() []string {
 }
 
 func (s site) Accidents() (accidents []vswitchtest.Accident) {
-	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2, NAT66: true}
+	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2, NAT66: true, DNAT66: true}
 	for _, v := range topo.Values() {
 		if vrf, ok := v.(*vpp_l3.VrfTable); ok && vrf.GetId() == 0 {
 			continue // it always exists

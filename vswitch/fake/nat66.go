@@ -14,7 +14,7 @@ func nat66Table(n *Node) map[string]*contiv_nat.SourceNAT66 { return n.nat66 }
 
 func (p nat66) Create(ctx context.Context, s *contiv_nat.SourceNAT66) error {
 	return put(ctx, p.v, s, nat66Table, func(n *Node) error {
-		if !n.caps.IPv6NAT {
+		if !n.caps.IPv6SourceNAT {
 			return vswitch.Unsupported("NAT66: this vswitch does not translate IPv6 addresses")
 		}
 		_, err := n.iface(s.GetInterface())

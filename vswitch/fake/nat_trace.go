@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -34,6 +35,8 @@ func protocolNumber(p vpp_nat.DNat44_Protocol) uint8 {
 		return vswitch.ProtocolUDP
 	case vpp_nat.DNat44_ICMP:
 		return vswitch.ProtocolICMP
+	case vswitch.DNATProtocolSCTP:
+		return vswitch.ProtocolSCTP
 	}
 	return vswitch.ProtocolTCP
 }
@@ -82,7 +85,7 @@ func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uin
 func (t *tracer) translateDestination(n *Node, in string) {
 	t.twice = nil
 	part := n.nat.partOf(in)
-	if n.nat.global == nil || t.dst.Is6() || in != "" && !part.outside && !part.output || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort) {
+	if !t.dst.Is6() && (n.nat.global == nil || in != "" && !part.outside && !part.output || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort)) {
 		return
 	}
 	var best *staticMapping
@@ -97,7 +100,7 @@ func (t *tracer) translateDestination(n *Node, in string) {
 		}
 		return 1
 	}
-	for _, v := range n.nat.dnat {
+	for _, v := range n.dnatFor(t.dst) {
 		for _, m := range v.GetStMappings() {
 			if n.isExternal(m.GetExternalInterface(), m.GetExternalIp(), t.dst) &&
 				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && rank(m) > rank(best) {
@@ -118,6 +121,17 @@ func (t *tracer) translateDestination(n *Node, in string) {
 		t.packet.DstPort = backend.Port()
 	}
 	t.twice = &twiceNAT{best, backend.Addr()}
+}
+
+// dnatFor returns the values for addresses of the same IP version.
+func (n *Node) dnatFor(addr netip.Addr) (values []*vpp_nat.DNat44) {
+	if addr.Is4() {
+		return slices.Collect(maps.Values(n.nat.dnat))
+	}
+	for _, v := range n.dnat66 {
+		values = append(values, vswitch.DNAT66AsDNAT44(v))
+	}
+	return values
 }
 
 // pick returns the backend in the slot that the packet asks for, or that which the
@@ -150,7 +164,10 @@ func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
 // ends the trace and returns false when NAT without forwarding stops it.
 func (t *tracer) translateSource(n *Node, in, out string) bool {
 	if t.Src.Is6() {
-		if in != "" {
+		if addr, ok := n.twiceSource(t.twice, t.Src); ok {
+			t.hop(n, "source %s becomes %s", t.Src, addr)
+			t.Src = addr
+		} else if in != "" {
 			t.translate66(n, out)
 		}
 		return true
@@ -167,11 +184,9 @@ func (t *tracer) translateSource(n *Node, in, out string) bool {
 		t.hop(n, "source %s becomes %s", t.Src, addr)
 		t.Src = addr
 	}
-	if t.twice != nil {
-		if addr, ok := n.twiceSource(t.twice, t.Src); ok {
-			become(addr)
-			return true
-		}
+	if addr, ok := n.twiceSource(t.twice, t.Src); ok {
+		become(addr)
+		return true
 	}
 	if in == "" || n.ownerOf(t.Src) != "" || n.isIdentity(t.Src, t.packet.Protocol, t.packet.SrcPort) {
 		return true
@@ -182,14 +197,17 @@ func (t *tracer) translateSource(n *Node, in, out string) bool {
 	return true
 }
 
-// twiceSource returns the source of twice-NAT.
+// twiceSource returns the source of twice-NAT, if the packet is to have one.
 func (n *Node) twiceSource(t *twiceNAT, src netip.Addr) (netip.Addr, bool) {
+	if t == nil {
+		return netip.Addr{}, false
+	}
 	switch mode := t.mapping.GetTwiceNat(); {
-	case mode == vpp_nat.DNat44_StaticMapping_ENABLED && t.mapping.GetTwiceNatPoolIp() != "":
+	case mode == vpp_nat.DNat44_StaticMapping_DISABLED, mode == vpp_nat.DNat44_StaticMapping_SELF && t.backend != src:
+		return netip.Addr{}, false
+	case t.mapping.GetTwiceNatPoolIp() != "":
 		addr, err := netip.ParseAddr(t.mapping.GetTwiceNatPoolIp())
 		return addr, err == nil
-	case mode == vpp_nat.DNat44_StaticMapping_ENABLED, mode == vpp_nat.DNat44_StaticMapping_SELF && t.backend == src:
-		return n.nat.firstOfPool(true)
 	}
-	return netip.Addr{}, false
+	return n.nat.firstOfPool(true)
 }

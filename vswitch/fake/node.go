@@ -55,6 +55,7 @@ type Node struct {
 	vrfs       map[string]*vpp_l3.VrfTable
 	nat        natTables
 	nat66      map[string]*contiv_nat.SourceNAT66
+	dnat66     map[string]*contiv_nat.DNat66
 	acl        accessLists
 
 	features map[string]proto.Message
@@ -99,7 +100,7 @@ func (n *Node) reset() {
 	n.features = map[string]proto.Message{}
 	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
 	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, newNATTables()
-	n.nat66 = map[string]*contiv_nat.SourceNAT66{}
+	n.nat66, n.dnat66 = map[string]*contiv_nat.SourceNAT66{}, map[string]*contiv_nat.DNat66{}
 	n.acl = newAccessLists()
 	n.watchers = map[*watcher]bool{}
 }
@@ -159,6 +160,7 @@ func (n *Node) keys() map[string]bool {
 	addKeys(keys, n.vrfs)
 	n.nat.keys(keys)
 	addKeys(keys, n.nat66)
+	addKeys(keys, n.dnat66)
 	n.aclKeys(keys)
 	return keys
 }
@@ -192,6 +194,7 @@ func (n *Node) remove(key string) {
 		delete(n.vrfs, key)
 		n.nat.remove(key)
 		delete(n.nat66, key)
+		delete(n.dnat66, key)
 	}
 }
 

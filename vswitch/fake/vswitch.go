@@ -48,6 +48,7 @@ func (v *VSwitch) Neighbours() vswitch.Neighbours     { return neighbours{v} }
 func (v *VSwitch) VRFs() vswitch.VRFs                 { return vrfs{v} }
 func (v *VSwitch) NAT() vswitch.NAT                   { return nat{v} }
 func (v *VSwitch) NAT66() vswitch.NAT66               { return nat66{v} }
+func (v *VSwitch) DNAT66() vswitch.DNAT66             { return dnat66{v} }
 func (v *VSwitch) ACLs() vswitch.ACLs                 { return acls{v} }
 
 // Watch reports what Break removes.

@@ -201,6 +201,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("interface taken out of access lists", "nft delete element inet contiv-acl egress { "+tap+" }", models.ACL.KeyPrefix()+"table"),
 		accident("verdict of access lists changed", "nft flush chain bridge contiv-acl deny", models.ACL.KeyPrefix()+"table"),
 		accident("NAT66 rules flushed", "nft flush chain ip6 contiv "+chainNAT66, models.SourceNAT66.KeyPrefix()+nic),
+		accident("rules for services of IPv6 flushed", "nft flush chain ip6 contiv nat-services", models.DNAT66.KeyPrefix()+"default/web"),
 		accident("NAT rules flushed", "nft flush chain ip contiv nat-source", nat),
 		accident("NAT chain deleted", "nft flush chain ip contiv nat-postrouting;nft delete chain ip contiv nat-postrouting", nat),
 	}

@@ -7,20 +7,68 @@ import (
 	"net/netip"
 	"slices"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-// SetDNAT makes the kernel translate as the values say, all of them or none.
-func (v nat) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
+// dnat is the translation of destinations of an IP version. It works on DNat44 values;
+// those of IPv6 are turned into such with addresses of IPv6.
+type dnat struct {
+	*VSwitch
+	family *natFamily
+	state  *dnatState // the lock of the natDriver guards it
+}
+
+func (v *VSwitch) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat} }
+func (v *VSwitch) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6} }
+
+// northbound returns the value as it is registered.
+func (v dnat) northbound(value *vpp_nat.DNat44) proto.Message {
+	if v.family == nat6 {
+		return vswitch.DNAT66FromDNAT44(value)
+	}
+	return value
+}
+
+func (v dnat) registered(label string) *vpp_nat.DNat44 {
+	value, ok := v.reg.get(models.Key(v.northbound(&vpp_nat.DNat44{Label: label})))
+	if !ok {
+		return nil
+	}
+	if v.family == nat6 {
+		return vswitch.DNAT66AsDNAT44(value.(*contiv_nat.DNat66))
+	}
+	return value.(*vpp_nat.DNat44)
+}
+
+func (v nat) SetDNAT(_ context.Context, values ...*vpp_nat.DNat44) error {
+	return v.dnat4().set(values)
+}
+
+func (v nat) RemoveDNAT(_ context.Context, values ...*vpp_nat.DNat44) error {
+	return v.dnat4().remove(values)
+}
+
+func (v nat) ListDNAT(_ context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
+	list, err := v.dnat4().list(expected)
+	if err == nil {
+		settle(v.reg, expected, list)
+	}
+	return list, err
+}
+
+// set makes the kernel translate as the values say, all of them or none.
+func (v dnat) set(values []*vpp_nat.DNat44) error {
 	var changes []natChange
 	for _, value := range values {
-		if err := translatable(value); err != nil {
+		if err := v.translatable(value); err != nil {
 			return err
 		}
-		mappings, err := render(value, v.natAddresses)
+		mappings, err := v.render(value)
 		if err != nil {
 			return fmt.Errorf("DNAT %q: %w", value.GetLabel(), err)
 		}
@@ -32,8 +80,8 @@ func (v nat) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	return nil
 }
 
-// RemoveDNAT ends the translation that the values ask for.
-func (v nat) RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
+// remove ends the translation that the values ask for.
+func (v dnat) remove(values []*vpp_nat.DNat44) error {
 	var changes []natChange
 	for _, value := range values {
 		changes = append(changes, natChange{label: value.GetLabel()})
@@ -52,7 +100,7 @@ func labels(changes []natChange) string {
 }
 
 // changeDNAT applies changes and ends connections that they make wrong.
-func (v nat) changeDNAT(changes []natChange) error {
+func (v dnat) changeDNAT(changes []natChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -62,11 +110,11 @@ func (v nat) changeDNAT(changes []natChange) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(v.nat.forgetClients(stale.clients), v.endFlows(stale.flows))
+	return errors.Join(v.forgetClients(stale.clients), v.endFlows(stale.flows))
 }
 
 // natAddresses returns the IPv4 addresses of an interface; none if it does not exist.
-func (v nat) natAddresses(iface string) (list []netip.Addr, err error) {
+func (v *VSwitch) natAddresses(iface string) (list []netip.Addr, err error) {
 	link, err := v.link(iface)
 	if err != nil {
 		return nil, ignoreGone(err)
@@ -83,24 +131,25 @@ func (v nat) natAddresses(iface string) (list []netip.Addr, err error) {
 	return list, nil
 }
 
-// ListDNAT returns the values; of those that are not in working order, what is.
-func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err error) {
+// list returns the values; of those that are not in working order, what is.
+func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err error) {
 	v.nat.mu.Lock()
 	defer v.nat.mu.Unlock()
-	d := &v.nat.dnat
+	d := v.state
 	err = v.nat.doLocked(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c)
+		s, err := v.nat.readNAT(c, v.family)
 		if err != nil || !s.enabled {
 			*d = dnatState{}
 			return err
 		}
-		return v.nat.loadDNAT(c)
+		err = v.loadDNAT(c)
+		d.based = s.intact
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading nftables table %q: %w", natTable, err)
 	}
 	if !d.loaded {
-		settle(v.reg, expected, nil)
 		return nil, nil
 	}
 	if err := v.adopt(expected); err != nil {
@@ -111,7 +160,8 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*
 		if err != nil {
 			return nil, err
 		}
-		if found != nil {
+		// Without its rules nothing of IPv6 works; those of IPv4 are what is global.
+		if found != nil && (d.based || v.family == nat4) {
 			list = append(list, found)
 		}
 	}
@@ -121,24 +171,23 @@ func (v nat) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) (list []*
 	}
 	for label, elements := range d.known {
 		if !wanted[label] {
-			list = append(list, &vpp_nat.DNat44{Label: label, StMappings: strange(elements)})
+			list = append(list, &vpp_nat.DNat44{Label: label, StMappings: v.family.strange(elements)})
 		}
 	}
-	settle(v.reg, expected, list)
 	return list, nil
 }
 
 // adopt counts what has lost the claim that it belongs to as part of the expected
 // value that is to have that claim.
-func (v nat) adopt(expected []*vpp_nat.DNat44) error {
-	d := &v.nat.dnat
+func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
+	d := v.state
 	strays := d.known[strayLabel]
 	if len(strays) == 0 {
 		return nil
 	}
 	labels := map[string]string{}
 	for _, want := range expected {
-		mappings, err := render(want, v.natAddresses)
+		mappings, err := v.render(want)
 		if err != nil {
 			return fmt.Errorf("DNAT %q: %w", want.GetLabel(), err)
 		}
@@ -150,7 +199,7 @@ func (v nat) adopt(expected []*vpp_nat.DNat44) error {
 	}
 	delete(d.known, strayLabel)
 	for _, e := range strays {
-		label, ok := labels[e.key[:serviceLength]]
+		label, ok := labels[e.key[:v.family.serviceLength]]
 		if !ok {
 			label = strayLabel
 		}
@@ -163,10 +212,10 @@ func (v nat) adopt(expected []*vpp_nat.DNat44) error {
 }
 
 // describe returns an expected value as it is in the kernel, nil if nothing is.
-func (v nat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
-	d := &v.nat.dnat
+func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
+	d := v.state
 	actual, exists := d.known[want.GetLabel()]
-	mappings, err := render(want, v.natAddresses)
+	mappings, err := v.render(want)
 	if err != nil {
 		return nil, fmt.Errorf("DNAT %q: %w", want.GetLabel(), err)
 	}
@@ -194,7 +243,7 @@ func (v nat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 		}
 	}
 	_, extra := difference(full, actual)
-	if more := strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
+	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
 		found.StMappings = append(found.StMappings, more...)
 	} else {
 		// Parts that no mapping of its own stands for.
@@ -204,10 +253,10 @@ func (v nat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 }
 
 // strange describes claims that nobody expects.
-func strange(elements []natElement) (list []*vpp_nat.DNat44_StaticMapping) {
+func (f *natFamily) strange(elements []natElement) (list []*vpp_nat.DNat44_StaticMapping) {
 	for _, e := range elements {
 		if _, ok := e.claim(); ok {
-			addr, proto, port := claimed(e)
+			addr, proto, port := f.claimed(e)
 			list = append(list, &vpp_nat.DNat44_StaticMapping{ExternalIp: addr.String(), ExternalPort: uint32(port), Protocol: proto})
 		}
 	}
@@ -215,27 +264,27 @@ func strange(elements []natElement) (list []*vpp_nat.DNat44_StaticMapping) {
 }
 
 // claimed reads a claim: keys are an address and perhaps a protocol and a port.
-func claimed(e natElement) (addr netip.Addr, proto vpp_nat.DNat44_Protocol, port uint16) {
-	addr, _ = netip.AddrFromSlice([]byte(e.key[:4]))
-	if len(e.key) > 4 {
-		switch e.key[4] {
-		case unix.IPPROTO_UDP:
-			proto = vpp_nat.DNat44_UDP
-		case unix.IPPROTO_ICMP:
-			proto = vpp_nat.DNat44_ICMP
+func (f *natFamily) claimed(e natElement) (addr netip.Addr, proto vpp_nat.DNat44_Protocol, port uint16) {
+	n := f.addressLength()
+	addr, _ = netip.AddrFromSlice([]byte(e.key[:n]))
+	if len(e.key) > n {
+		for p, number := range protocolNumbers {
+			if number == e.key[n] {
+				proto = p
+			}
 		}
 	}
-	if len(e.key) > 8 {
-		port = uint16(e.key[8])<<8 | uint16(e.key[9])
+	if len(e.key) > n+4 {
+		port = uint16(e.key[n+4])<<8 | uint16(e.key[n+5])
 	}
 	return addr, proto, port
 }
 
-func claimText(e natElement) string {
-	addr, proto, port := claimed(e)
+func (f *natFamily) claimText(e natElement) string {
+	addr, proto, port := f.claimed(e)
 	switch {
 	case port != 0:
-		return fmt.Sprintf("%s port %d of %s", proto, port, addr)
+		return fmt.Sprintf("%s port %d of %s", vswitch.DNATProtocolName(proto), port, addr)
 	case proto == vpp_nat.DNat44_ICMP:
 		return fmt.Sprintf("ICMP of %s", addr)
 	}

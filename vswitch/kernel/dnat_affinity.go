@@ -22,19 +22,19 @@ func (s backendSets) add(service, backend string) {
 }
 
 // collect adds the backends of services with session affinity.
-func (s backendSets) collect(list []natElement) {
+func (s backendSets) collect(f *natFamily, list []natElement) {
 	for _, e := range list {
 		if class, ok := classNamed(e.set); ok && class.timeout != 0 {
-			s.add(e.key[:serviceLength], e.data[len(nothing):])
+			s.add(e.key[:f.serviceLength], e.data[len(f.nothing):])
 		}
 	}
 }
 
 // compare adds the backends that a value had and has not any more.
-func (s backendSets) compare(before, after []natElement) {
+func (s backendSets) compare(f *natFamily, before, after []natElement) {
 	was, is := backendSets{}, backendSets{}
-	was.collect(before)
-	is.collect(after)
+	was.collect(f, before)
+	is.collect(f, after)
 	for service, backends := range was {
 		for b := range backends {
 			if !is[service][b] {
@@ -45,13 +45,13 @@ func (s backendSets) compare(before, after []natElement) {
 }
 
 // readClients returns what the kernel remembers, if it is wanted.
-func (d *natDriver) readClients(wanted func(service, backend string) bool) (list []natElement, err error) {
-	elements, err := d.gen.elements(natTable, mapAffinity)
+func (v dnat) readClients(wanted func(service, backend string) bool) (list []natElement, err error) {
+	elements, err := v.nat.gen.elements(v.family, mapAffinity)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range elements {
-		if len(e.key) > serviceLength && wanted(e.key[:serviceLength], e.data) {
+		if len(e.key) > v.family.serviceLength && wanted(e.key[:v.family.serviceLength], e.data) {
 			list = append(list, e)
 		}
 	}
@@ -59,20 +59,20 @@ func (d *natDriver) readClients(wanted func(service, backend string) bool) (list
 }
 
 // forgetClients removes the clients of backends. The caller holds the lock.
-func (d *natDriver) forgetClients(gone backendSets) error {
+func (v dnat) forgetClients(gone backendSets) error {
 	if len(gone) == 0 {
 		return nil
 	}
 	var err error
 	for range 5 { // the kernel forgets as well, at any time
-		err = d.doLocked(func(*nftables.Conn) error {
-			list, err := d.readClients(func(service, backend string) bool { return gone[service][backend] })
+		err = v.nat.doLocked(func(*nftables.Conn) error {
+			list, err := v.readClients(func(service, backend string) bool { return gone[service][backend] })
 			if err != nil || len(list) == 0 {
 				return err
 			}
-			b := &nftBatch{table: natTable}
+			b := v.family.batch()
 			b.deleteElements(list)
-			return d.commit(b)
+			return v.nat.commit(b)
 		})
 		if !errors.Is(err, unix.ENOENT) {
 			break

@@ -25,32 +25,33 @@ type flowKey struct {
 }
 
 // flowOf reads an element that names a backend.
-func flowOf(e natElement) (key flowKey, backend netip.AddrPort, ok bool) {
+func (f *natFamily) flowOf(e natElement) (key flowKey, backend netip.AddrPort, ok bool) {
 	class, isClass := classNamed(e.set)
 	if !isClass && e.set != mapStatic && e.set != mapProtocol && e.set != mapAddress {
 		return key, backend, false
 	}
-	addr, _, port := claimed(e)
+	addr, _, port := f.claimed(e)
 	key = flowKey{external: addr, port: port}
-	if len(e.key) > 4 {
-		key.protocol = e.key[4]
+	n := f.addressLength()
+	if len(e.key) > n {
+		key.protocol = e.key[n]
 	}
 	data := e.data
 	if class.timeout != 0 {
-		data = strings.TrimPrefix(data, nothing)
+		data = strings.TrimPrefix(data, f.nothing)
 	}
-	to, _ := netip.AddrFromSlice([]byte(data[:4]))
-	if len(data) > 4 {
-		port = uint16(data[4])<<8 | uint16(data[5])
+	to, _ := netip.AddrFromSlice([]byte(data[:n]))
+	if len(data) > n {
+		port = uint16(data[n])<<8 | uint16(data[n+1])
 	}
 	return key, netip.AddrPortFrom(to, port), key.protocol != unix.IPPROTO_TCP
 }
 
 // compare adds what a value leaves behind when it changes.
-func (s staleFlows) compare(before, after []natElement) {
+func (s staleFlows) compare(f *natFamily, before, after []natElement) {
 	was, is := staleFlows{}, staleFlows{}
-	was.collect(before)
-	is.collect(after)
+	was.collect(f, before)
+	is.collect(f, after)
 	for key, backends := range was {
 		for _, b := range backends {
 			if !slices.Contains(is[key], b) {
@@ -65,16 +66,16 @@ func (s staleFlows) compare(before, after []natElement) {
 	}
 }
 
-func (s staleFlows) collect(list []natElement) {
+func (s staleFlows) collect(f *natFamily, list []natElement) {
 	for _, e := range list {
-		if key, backend, ok := flowOf(e); ok && !slices.Contains(s[key], backend) {
+		if key, backend, ok := f.flowOf(e); ok && !slices.Contains(s[key], backend) {
 			s[key] = append(s[key], backend)
 		}
 	}
 }
 
 // endFlows makes the kernel forget connections.
-func (v nat) endFlows(stale staleFlows) error {
+func (v dnat) endFlows(stale staleFlows) error {
 	if len(stale) == 0 {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (v nat) endFlows(stale staleFlows) error {
 		return fmt.Errorf("opening netlink for connections: %w", err)
 	}
 	defer h.Close()
-	if _, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, stale); err != nil {
+	if _, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(v.family.proto), stale); err != nil {
 		return fmt.Errorf("ending connections of mappings that changed: %w", err)
 	}
 	return nil
@@ -94,8 +95,9 @@ func (s staleFlows) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	if c.Forward.Protocol == unix.IPPROTO_TCP {
 		return false
 	}
-	external, _ := netip.AddrFromSlice(c.Forward.DstIP.To4())
-	target, _ := netip.AddrFromSlice(c.Reverse.SrcIP.To4())
+	external, _ := netip.AddrFromSlice(c.Forward.DstIP)
+	target, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
+	external, target = external.Unmap(), target.Unmap()
 	for _, key := range []flowKey{
 		{external, c.Forward.Protocol, c.Forward.DstPort}, {external, c.Forward.Protocol, 0}, {external, 0, 0},
 	} {

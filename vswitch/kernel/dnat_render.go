@@ -24,9 +24,13 @@ type mapping struct {
 // addressesOf returns the IPv4 addresses of an interface now.
 type addressesOf func(iface string) ([]netip.Addr, error)
 
+func (v dnat) render(value *vpp_nat.DNat44) ([]mapping, error) {
+	return v.family.render(value, v.natAddresses)
+}
+
 // render returns what the value is in the kernel, one by one: first static mappings,
 // then identities.
-func render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, error) {
+func (f *natFamily) render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, error) {
 	var list []mapping
 	for _, st := range v.GetStMappings() {
 		externals, err := externalsOf(st.GetExternalInterface(), st.GetExternalIp(), addrs)
@@ -35,7 +39,7 @@ func render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, error) {
 		}
 		var m mapping
 		for _, external := range externals {
-			if err := m.static(v.GetLabel(), external, st); err != nil {
+			if err := m.static(f, v.GetLabel(), external, st); err != nil {
 				return nil, err
 			}
 		}
@@ -63,11 +67,12 @@ func externalsOf(iface, addr string, addrs addressesOf) ([]netip.Addr, error) {
 	return []netip.Addr{a}, err
 }
 
-func protocolOf(p vpp_nat.DNat44_Protocol) uint8 {
-	return map[vpp_nat.DNat44_Protocol]uint8{
-		vpp_nat.DNat44_TCP: unix.IPPROTO_TCP, vpp_nat.DNat44_UDP: unix.IPPROTO_UDP, vpp_nat.DNat44_ICMP: unix.IPPROTO_ICMP,
-	}[p]
+var protocolNumbers = map[vpp_nat.DNat44_Protocol]uint8{
+	vpp_nat.DNat44_TCP: unix.IPPROTO_TCP, vpp_nat.DNat44_UDP: unix.IPPROTO_UDP, vpp_nat.DNat44_ICMP: unix.IPPROTO_ICMP,
+	vswitch.DNATProtocolSCTP: unix.IPPROTO_SCTP,
 }
+
+func protocolOf(p vpp_nat.DNat44_Protocol) uint8 { return protocolNumbers[p] }
 
 // Keys and data are registers in a row: four bytes each.
 
@@ -97,7 +102,7 @@ func identity(label string, addr netip.Addr, id *vpp_nat.DNat44_IdentityMapping)
 }
 
 // static adds what the mapping is for one external address.
-func (m *mapping) static(label string, external netip.Addr, st *vpp_nat.DNat44_StaticMapping) error {
+func (m *mapping) static(f *natFamily, label string, external netip.Addr, st *vpp_nat.DNat44_StaticMapping) error {
 	backends, weights, err := backendsOf(st)
 	if err != nil {
 		return err
@@ -116,18 +121,18 @@ func (m *mapping) static(label string, external netip.Addr, st *vpp_nat.DNat44_S
 	case len(backends) == 1:
 		claim(mapStatic, serviceKey(external, proto, p), backendKey(backends[0]))
 	default:
-		m.balanced(label, serviceKey(external, proto, p), backends, weights, st.GetSessionAffinity())
+		m.balanced(f, label, serviceKey(external, proto, p), backends, weights, st.GetSessionAffinity())
 	}
 	return m.twice(serviceKey(external, proto, p), backends, st)
 }
 
-func (m *mapping) balanced(label, service string, backends []netip.AddrPort, weights []uint32, timeout uint32) {
+func (m *mapping) balanced(f *natFamily, label, service string, backends []netip.AddrPort, weights []uint32, timeout uint32) {
 	slots := vswitch.Slots(weights)
 	class := natClass{slots: uint32(len(slots)), timeout: timeout}
 	m.classes = append(m.classes, class)
 	m.claims = append(m.claims, natElement{set: setBalanced, key: service, comment: label})
 	for slot, b := range slots {
-		m.parts = append(m.parts, natElement{set: class.name(), key: service + string(native32(uint32(slot))), data: class.data(backendKey(backends[b]))})
+		m.parts = append(m.parts, natElement{set: class.name(), key: service + string(native32(uint32(slot))), data: f.classData(class, backendKey(backends[b]))})
 	}
 	if timeout == 0 {
 		return
@@ -146,8 +151,16 @@ func (m *mapping) twice(service string, backends []netip.AddrPort, st *vpp_nat.D
 		m.parts = append(m.parts, natElement{set: mapTwiceIP, key: service, data: addrKey(source)})
 		return err
 	case vpp_nat.DNat44_StaticMapping_SELF:
+		set, data := setSelf, ""
+		if st.GetTwiceNatPoolIp() != "" {
+			source, err := netip.ParseAddr(st.GetTwiceNatPoolIp())
+			if err != nil {
+				return err
+			}
+			set, data = mapSelfIP, addrKey(source)
+		}
 		for _, b := range backends {
-			m.parts = append(m.parts, natElement{set: setSelf, key: service + addrKey(b.Addr()) + addrKey(b.Addr())})
+			m.parts = append(m.parts, natElement{set: set, key: service + addrKey(b.Addr()) + addrKey(b.Addr()), data: data})
 		}
 	}
 	return nil
@@ -201,9 +214,9 @@ func externalInterfaces(v *vpp_nat.DNat44) (names []string) {
 }
 
 // translatable says what of a value the kernel cannot do.
-func translatable(v *vpp_nat.DNat44) error {
-	if len(v.GetLabel()) > 120 {
-		return vswitch.Unsupported("DNat44 labels of more than 120 characters: nftables cannot store them")
+func (v dnat) translatable(value *vpp_nat.DNat44) error {
+	if len(value.GetLabel()) > 120 {
+		return vswitch.Unsupported("%s labels of more than 120 characters: nftables cannot store them", v.family.model)
 	}
 	inVRF := func(vrf uint32) error {
 		if vrf == vswitch.AllVRFs {
@@ -211,7 +224,7 @@ func translatable(v *vpp_nat.DNat44) error {
 		}
 		return onlyMain(vrf, "NAT")
 	}
-	for _, m := range v.GetStMappings() {
+	for _, m := range value.GetStMappings() {
 		if m.GetProtocol() == vpp_nat.DNat44_ICMP && m.GetExternalPort() != 0 {
 			return vswitch.Unsupported("mappings of ICMP identifiers (port %d): leave the ports 0, then all ICMP is mapped", m.GetExternalPort())
 		}
@@ -221,7 +234,7 @@ func translatable(v *vpp_nat.DNat44) error {
 			}
 		}
 	}
-	for _, m := range v.GetIdMappings() {
+	for _, m := range value.GetIdMappings() {
 		if m.GetProtocol() == vpp_nat.DNat44_ICMP && m.GetPort() != 0 {
 			return vswitch.Unsupported("identities of ICMP identifiers (port %d): leave the port 0, then all ICMP is meant", m.GetPort())
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
-	"github.com/contiv/contiv/models"
 	"github.com/google/nftables"
 )
 
@@ -15,6 +14,8 @@ import (
 // a value without reading any. Whether it is still true shows when a change fails;
 // then everything is read again. The lock of the natDriver guards it.
 type dnatState struct {
+	// based: chains and rules are there; only asked for with IPv6.
+	based bool
 	// loaded: the rest has been read.
 	loaded bool
 	// owners are the labels of claims.
@@ -43,10 +44,10 @@ func (e natElement) claim() ([2]string, bool) {
 const strayLabel = "UNTAGGED-DNAT"
 
 // loadDNAT reads all elements.
-func (d *natDriver) loadDNAT(c *nftables.Conn) error {
-	d.dnat = dnatState{}
+func (v dnat) loadDNAT(c *nftables.Conn) error {
+	*v.state = dnatState{}
 	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]natElement{}, classes: map[natClass]int{}}
-	sets, err := c.GetSets(natTableRef)
+	sets, err := c.GetSets(v.family.table)
 	if err != nil {
 		return err
 	}
@@ -56,15 +57,15 @@ func (d *natDriver) loadDNAT(c *nftables.Conn) error {
 		if isClass {
 			fresh.classes[class] += 0
 		}
-		if setNamed(s.Name) == nil || s.Name == setInside || s.Name == setOutside || s.Name == setOutput || s.Name == mapAffinity {
+		if !v.family.hasSet(s.Name) || slices.Contains(deviceSets, s.Name) || s.Name == mapAffinity {
 			continue
 		}
-		elements, err := d.gen.elements(natTable, s.Name)
+		elements, err := v.nat.gen.elements(v.family, s.Name)
 		if err != nil {
 			return err
 		}
 		for _, e := range elements {
-			if isClass && e.key[serviceLength:] == string(native32(0)) {
+			if isClass && v.family.isFirstSlot(e) {
 				fresh.classes[class]++
 			}
 			if claim, ok := e.claim(); ok {
@@ -76,13 +77,13 @@ func (d *natDriver) loadDNAT(c *nftables.Conn) error {
 		}
 	}
 	sticky := backendSets{}
-	sticky.collect(parts)
-	stale, err := d.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
+	sticky.collect(v.family, parts)
+	stale, err := v.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
 	if err != nil {
 		return err
 	}
 	for _, e := range append(parts, stale...) {
-		label, ok := fresh.owners[[2]string{setBalanced, e.key[:serviceLength]}]
+		label, ok := fresh.owners[[2]string{setBalanced, e.key[:v.family.serviceLength]}]
 		if !ok {
 			label = strayLabel
 		}
@@ -92,24 +93,29 @@ func (d *natDriver) loadDNAT(c *nftables.Conn) error {
 		slices.SortFunc(list, compareElements)
 	}
 	fresh.loaded = true
-	d.dnat = fresh
+	*v.state = fresh
 	return nil
 }
 
 // current returns what there is of a value in the kernel.
-func (v nat) current(label string) []natElement {
-	if list, ok := v.nat.dnat.known[label]; ok {
+func (v dnat) current(label string) []natElement {
+	if list, ok := v.state.known[label]; ok {
 		return list
 	}
-	value, ok := v.reg.get(models.Key(&vpp_nat.DNat44{Label: label}))
-	if !ok {
+	value := v.registered(label)
+	if value == nil {
 		return nil
 	}
-	mappings, err := render(value.(*vpp_nat.DNat44), v.natAddresses)
+	mappings, err := v.render(value)
 	if err != nil {
 		return nil
 	}
 	return content(mappings)
+}
+
+// isFirstSlot tells if an element of the map of a class is that of slot 0.
+func (f *natFamily) isFirstSlot(e natElement) bool {
+	return e.key[f.serviceLength:] == string(native32(0))
 }
 
 // natChange is a value with what it is to be in the kernel; without mappings it goes.
@@ -126,17 +132,20 @@ type leftBehind struct {
 }
 
 // apply makes changes in one transaction.
-func (v nat) apply(changes []natChange) (stale leftBehind, err error) {
+func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 	try := func(c *nftables.Conn) (err error) {
 		stale, err = v.tryApply(c, changes)
 		return err
+	}
+	if err := v.base(changes); err != nil {
+		return stale, err
 	}
 	if err = v.nat.doLocked(try); err == nil || errors.Is(err, errClaimed) {
 		return stale, err
 	}
 	// Perhaps the table is not as we believe.
 	return stale, v.nat.doLocked(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c)
+		s, err := v.nat.readNAT(c, v.family)
 		if err != nil {
 			return err
 		}
@@ -146,10 +155,10 @@ func (v nat) apply(changes []natChange) (stale leftBehind, err error) {
 					return errNATDisabled
 				}
 			}
-			v.nat.dnat = dnatState{}
+			*v.state = dnatState{}
 			return nil
 		}
-		if err := v.nat.loadDNAT(c); err != nil {
+		if err := v.loadDNAT(c); err != nil {
 			return err
 		}
 		return try(c)
@@ -158,10 +167,10 @@ func (v nat) apply(changes []natChange) (stale leftBehind, err error) {
 
 var errClaimed = errors.New("is mapped already")
 
-func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
-	d := &v.nat.dnat
+func (v dnat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
+	d := v.state
 	if !d.loaded {
-		if err := v.nat.loadDNAT(c); err != nil {
+		if err := v.loadDNAT(c); err != nil {
 			return leftBehind{}, err
 		}
 	}
@@ -170,8 +179,8 @@ func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error)
 	classes := map[natClass]int{}
 	claimed := map[[2]string]string{}
 	for _, change := range changes {
-		before, after := d.withClasses(v.current(change.label), classes, -1), content(change.mappings)
-		d.withClasses(after, classes, +1)
+		before, after := v.family.withClasses(v.current(change.label), classes, -1), content(change.mappings)
+		v.family.withClasses(after, classes, +1)
 		for _, e := range after {
 			claim, ok := e.claim()
 			if !ok {
@@ -179,22 +188,22 @@ func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error)
 			}
 			for _, owners := range []map[[2]string]string{d.owners, claimed} {
 				if owner, taken := owners[claim]; taken && owner != change.label {
-					return leftBehind{}, fmt.Errorf("%s %w by the DNat44 value %q: each address, port and protocol has one mapping", claimText(e), errClaimed, owner)
+					return leftBehind{}, fmt.Errorf("%s %w by the %s value %q: each address, port and protocol has one mapping", v.family.claimText(e), errClaimed, v.family.model, owner)
 				}
 			}
 			claimed[claim] = change.label
 		}
 		g, a := difference(before, after)
 		gone, added = append(gone, g...), append(added, a...)
-		stale.flows.compare(before, after)
-		stale.clients.compare(before, after)
+		stale.flows.compare(v.family, before, after)
+		stale.clients.compare(v.family, before, after)
 	}
 	if len(gone)+len(added) == 0 {
 		v.settleDNAT(changes, gone, classes)
 		return leftBehind{}, nil
 	}
-	b := &nftBatch{table: natTable}
-	d.makeClasses(b, classes)
+	b := v.family.batch()
+	d.makeClasses(v.family, b, classes)
 	b.deleteElements(gone)
 	b.addElements(added)
 	d.dropClasses(b, classes)
@@ -206,8 +215,8 @@ func (v nat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error)
 }
 
 // settleDNAT notes what has been done.
-func (v nat) settleDNAT(changes []natChange, gone []natElement, classes map[natClass]int) {
-	d := &v.nat.dnat
+func (v dnat) settleDNAT(changes []natChange, gone []natElement, classes map[natClass]int) {
+	d := v.state
 	for class, n := range classes {
 		if d.classes[class] += n; d.classes[class] <= 0 {
 			delete(d.classes, class)
@@ -227,20 +236,20 @@ func (v nat) settleDNAT(changes []natChange, gone []natElement, classes map[natC
 			}
 		}
 		if change.value == nil {
-			v.reg.remove(&vpp_nat.DNat44{Label: change.label})
+			v.reg.remove(v.northbound(&vpp_nat.DNat44{Label: change.label}))
 			continue
 		}
 		if len(externalInterfaces(change.value)) > 0 {
 			d.known[change.label] = list
 		}
-		v.reg.put(change.value)
+		v.reg.put(v.northbound(change.value))
 	}
 }
 
 // withClasses counts the services of classes in a list, which it returns.
-func (d *dnatState) withClasses(list []natElement, classes map[natClass]int, n int) []natElement {
+func (f *natFamily) withClasses(list []natElement, classes map[natClass]int, n int) []natElement {
 	for _, e := range list {
-		if class, ok := classNamed(e.set); ok && e.key[serviceLength:] == string(native32(0)) {
+		if class, ok := classNamed(e.set); ok && f.isFirstSlot(e) {
 			classes[class] += n
 		}
 	}
@@ -249,7 +258,7 @@ func (d *dnatState) withClasses(list []natElement, classes map[natClass]int, n i
 
 // makeClasses adds the sets of classes that there are none of, and all rules anew
 // that pick from them, if that changes.
-func (d *dnatState) makeClasses(b *nftBatch, change map[natClass]int) {
+func (d *dnatState) makeClasses(f *natFamily, b *nftBatch, change map[natClass]int) {
 	changed := false
 	after := maps.Clone(d.classes)
 	for class, n := range change {
@@ -257,7 +266,7 @@ func (d *dnatState) makeClasses(b *nftBatch, change map[natClass]int) {
 		after[class] += n
 		switch remain := after[class] > 0; {
 		case remain && !exists:
-			b.addSet(class.set())
+			b.addSet(f.classSet(class))
 			changed = true
 		case !remain:
 			delete(after, class)
@@ -267,7 +276,7 @@ func (d *dnatState) makeClasses(b *nftBatch, change map[natClass]int) {
 	if !changed {
 		return
 	}
-	s := &natState{classes: map[natClass]bool{}}
+	s := &natState{family: f, classes: map[natClass]bool{}}
 	for class := range after {
 		s.classes[class] = true
 	}

@@ -162,9 +162,9 @@ func TestChangeOfOneBackendIsSmall(t *testing.T) {
 	value := manyServices(1, 10)[0]
 	changed := proto.CloneOf(value)
 	changed.StMappings[0].LocalIps[9].LocalIp = "10.1.9.9"
-	before, err := render(value, nil)
+	before, err := nat4.render(value, nil)
 	check(t, err)
-	after, err := render(changed, nil)
+	after, err := nat4.render(changed, nil)
 	check(t, err)
 	gone, new := difference(content(before), content(after))
 	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
@@ -206,7 +206,7 @@ func TestAllElementsAreFoundWhileTheirSetGrows(t *testing.T) {
 	for part := range slices.Chunk(manyServices(4096, backends), 256) {
 		check(t, v.NAT().SetDNAT(t.Context(), part...))
 		want += len(part) * backends
-		list, err := v.nat.gen.elements(natTable, setSelf)
+		list, err := v.nat.gen.elements(nat4, setSelf)
 		check(t, err)
 		if len(list) != want {
 			t.Fatalf("found %d elements, there are %d", len(list), want)

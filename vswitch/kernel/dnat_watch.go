@@ -34,7 +34,7 @@ func isDNAT(value any) bool {
 
 // checkExternals reports values that stand for other addresses of an interface than
 // it has.
-func (v nat) checkExternals(b *batch, iface string) {
+func (v dnat) checkExternals(b *batch, iface string) {
 	v.nat.mu.Lock()
 	defer v.nat.mu.Unlock()
 	for _, key := range v.reg.keysOf(iface) {
@@ -43,8 +43,8 @@ func (v nat) checkExternals(b *batch, iface string) {
 		if !ok {
 			continue
 		}
-		mappings, err := render(value, v.natAddresses)
-		if err == nil && !slices.Equal(content(mappings), v.nat.dnat.known[value.GetLabel()]) {
+		mappings, err := v.render(value)
+		if err == nil && !slices.Equal(content(mappings), v.state.known[value.GetLabel()]) {
 			b.report(fmt.Sprintf("addresses of interface %q, which DNAT %q stands for, changed", iface, value.GetLabel()), []string{models.Key(value)})
 		}
 	}

@@ -26,19 +26,19 @@ const (
 	nftaDataValue       = 1
 )
 
-// dump calls each with every answer to a request for all there is of an IPv4 table.
+// dump calls each with every answer to a request for all there is of a table.
 //
 // The kernel fills buffers as large as those that it saw the reader use, up to 32
 // KiB, and goes through a set from its start for each of them. So nothing is peeked
 // at here: with small buffers, large sets would take forever.
-func (g *generations) dump(message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
+func (g *generations) dump(f *natFamily, message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
 	req := &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{
 			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
 		},
 		Sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: g.socket},
 	}
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.NFPROTO_IPV4})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: f.proto})
 	for _, a := range attrs {
 		req.AddData(a)
 	}
@@ -50,16 +50,16 @@ func (g *generations) dump(message uint16, each func([]byte), attrs ...*nl.RtAtt
 	})
 }
 
-// elements returns what is in a set of an IPv4 table, sorted.
+// elements returns what is in a set, sorted.
 //
 // While the kernel moves the elements of a set to a larger or smaller hash table,
 // which goes on for some time after it has grown or shrunk, it lists some twice and as
 // many others not at all. And others may change the ruleset at any time.
-func (g *generations) elements(table, set string) (list []natElement, err error) {
+func (g *generations) elements(f *natFamily, set string) (list []natElement, err error) {
 	for range 8 {
 		list = nil
-		err = g.dump(nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
-			nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		err = g.dump(f, nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
+			nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(natTable)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
 		listed := len(list)
 		if list = sorted(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
 			break
@@ -104,11 +104,11 @@ func dataValue(data []byte) string {
 	return ""
 }
 
-// rules returns the comments of all rules of an IPv4 table, by chain, in order. What
+// rules returns the comments of all rules, by chain, in order. What
 // the rules do is not read: only we make rules with these comments.
-func (g *generations) rules(table string) (map[string][]string, error) {
+func (g *generations) rules(f *natFamily) (map[string][]string, error) {
 	found := map[string][]string{}
-	err := g.dump(nftMsgGetRule, func(m []byte) {
+	err := g.dump(f, nftMsgGetRule, func(m []byte) {
 		var name, chain, comment string
 		for attr, value := range attributes(m) {
 			switch attr {
@@ -120,10 +120,10 @@ func (g *generations) rules(table string) (map[string][]string, error) {
 				comment, _ = userdata.GetString(value, userdata.TypeComment)
 			}
 		}
-		if name == table {
+		if name == natTable {
 			found[chain] = append(found[chain], comment)
 		}
-	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
+	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(natTable)))
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}

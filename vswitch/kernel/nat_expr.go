@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"net/netip"
 	"time"
 
 	"github.com/google/nftables"
@@ -24,22 +23,15 @@ func words(list ...expr.Any) []word {
 	return out
 }
 
-// Offsets in packets.
-const (
-	offsetSource, offsetDestination = 12, 16 // IPv4
-	offsetSourcePort, offsetDstPort = 0, 2   // TCP and UDP
-)
-
-func loadAddress(offset, r uint32) expr.Any {
-	return &expr.Payload{DestRegister: reg(r), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}
-}
+// Offsets of ports: TCP, UDP and SCTP.
+const offsetSourcePort, offsetDstPort = 0, 2
 
 func loadPort(offset, r uint32) expr.Any {
 	return &expr.Payload{DestRegister: reg(r), Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2}
 }
 
-// loadProtocol loads the number of the transport protocol. Ports of others than TCP
-// and UDP are nonsense then; no key in a set has both.
+// loadProtocol loads the number of the transport protocol. Ports of others than TCP,
+// UDP and SCTP are nonsense then; no key in a set has both.
 func loadProtocol(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(r)} }
 
 // in matches what is in a set.
@@ -71,38 +63,6 @@ func bits(r, bit uint32, op expr.CmpOp) []word {
 	return words(
 		&expr.Bitwise{SourceRegister: reg(r), DestRegister: reg(r), Len: 4, Mask: native32(bit), Xor: native32(0)},
 		&expr.Cmp{Op: op, Register: reg(r), Data: native32(0)},
-	)
-}
-
-// translate gives the connection another source or destination; withPort: the
-// register after the address holds the port.
-func translate(typ expr.NATType, r uint32, withPort bool) expr.Any {
-	n := &expr.NAT{Type: typ, Family: unix.NFPROTO_IPV4, RegAddrMin: reg(r)}
-	if withPort {
-		n.RegProtoMin, n.Specified = reg(r+1), true
-	}
-	return n
-}
-
-// sourceFrom translates sources to a range of addresses, the same for each source.
-func sourceFrom(first, last netip.Addr) []word {
-	n := &expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: reg(0)}
-	list := words(&expr.Immediate{Register: reg(0), Data: first.AsSlice()})
-	if last != first {
-		list = append(list, words(&expr.Immediate{Register: reg(1), Data: last.AsSlice()})...)
-		n.RegAddrMax, n.Persistent = reg(1), true
-	}
-	return append(list, known{n})
-}
-
-// sharedOut matches one of several equal parts of all sources. The seed is the
-// same in all rules: the parts do not overlap.
-func sharedOut(part, parts int) []word {
-	const seed = 0x636f6e74
-	return words(
-		loadAddress(offsetSource, 0),
-		&expr.Hash{SourceRegister: reg(0), DestRegister: reg(1), Length: 4, Modulus: uint32(parts), Seed: seed, Type: expr.HashTypeJenkins},
-		equal(1, native32(uint32(part))),
 	)
 }
 

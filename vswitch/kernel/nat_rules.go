@@ -43,30 +43,32 @@ const (
 	chainForward     = "nat-forward"
 )
 
-// natChains returns the chains, those first that others lead to.
-func natChains() []*nftables.Chain {
-	base := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-		return &nftables.Chain{Name: name, Table: natTableRef, Type: typ, Hooknum: hook, Priority: priority}
+// chains returns the chains, those first that others lead to. IPv6 has those for
+// services only.
+func (f *natFamily) chains() (list []*nftables.Chain) {
+	plain := func(names ...string) {
+		for _, name := range names {
+			list = append(list, &nftables.Chain{Name: name, Table: f.table})
+		}
 	}
-	plain := func(name string) *nftables.Chain { return &nftables.Chain{Name: name, Table: natTableRef} }
-	return []*nftables.Chain{
-		plain(chainSource), plain(chainIn), plain(chainTwiceSource), plain(chainTwice), plain(chainBalance), plain(chainServices),
-		base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource),
-		base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
-		base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
-		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter),
+	base := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) {
+		list = append(list, &nftables.Chain{Name: name, Table: f.table, Type: typ, Hooknum: hook, Priority: priority})
 	}
+	if f == nat4 {
+		plain(chainSource, chainIn, chainTwiceSource)
+		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
+	}
+	plain(chainTwice, chainBalance, chainServices)
+	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
+	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
+	base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)
+	return list
 }
 
 // natRule is a rule with the comment that it is known by.
 type natRule struct {
 	chain, comment string
 	words          []word
-}
-
-// service loads the key of the service that a packet is sent to.
-func service() []word {
-	return words(loadAddress(offsetDestination, 0), loadProtocol(1), loadPort(offsetDstPort, 2))
 }
 
 const (
@@ -80,19 +82,24 @@ func (s *natState) rules() (list []natRule) {
 		list = append(list, natRule{chain, comment, slices.Concat(parts...)})
 	}
 	to := func(chain string) []word { return words(verdict(expr.VerdictGoto, chain)) }
+	f := s.family
+	if f == nat6 {
+		s.rules6(add, to)
+		return list
+	}
 
 	add(chainPrerouting, "from outside", device(expr.MetaKeyIIFNAME, setOutside), to(chainServices))
 	add(chainPrerouting, "from output-feature interfaces", device(expr.MetaKeyIIFNAME, setOutput), to(chainServices))
 	add(chainOutput, "packets of the node itself", to(chainServices))
 
 	stay := words(verdict(expr.VerdictReturn, ""))
-	add(chainServices, "identity", service(), words(in(setIdentity, 0)), stay)
-	add(chainServices, "identity of a protocol", words(loadAddress(offsetDestination, 0), loadProtocol(1), in(setIdentityProto, 0)), stay)
-	add(chainServices, "identity of an address", words(loadAddress(offsetDestination, 0), in(setIdentityAddr, 0)), stay)
-	add(chainServices, "one backend", service(), words(mapped(mapStatic, 0, 0), translate(expr.NATTypeDestNAT, 0, true)))
-	add(chainServices, "several backends", service(), words(in(setBalanced, 0)), to(chainBalance))
-	add(chainServices, "protocol", words(loadAddress(offsetDestination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), translate(expr.NATTypeDestNAT, 0, false)))
-	add(chainServices, "address", words(loadAddress(offsetDestination, 0), mapped(mapAddress, 0, 0), translate(expr.NATTypeDestNAT, 0, false)))
+	add(chainServices, "identity", f.toService(), words(in(setIdentity, 0)), stay)
+	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), in(setIdentityProto, 0)), stay)
+	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), in(setIdentityAddr, 0)), stay)
+	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
+	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	add(chainServices, "protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
+	add(chainServices, "address", words(f.loadAddress(f.destination, 0), mapped(mapAddress, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
 
 	s.balance(add)
 
@@ -100,9 +107,9 @@ func (s *natState) rules() (list []natRule) {
 	source := func(set string, load ...expr.Any) []word {
 		return words(append(load, in(set, 0), verdict(expr.VerdictAccept, ""))...)
 	}
-	add(chainPostrouting, "identity", source(setIdentity, loadAddress(offsetSource, 0), loadProtocol(1), loadPort(offsetSourcePort, 2)))
-	add(chainPostrouting, "identity of a protocol", source(setIdentityProto, loadAddress(offsetSource, 0), loadProtocol(1)))
-	add(chainPostrouting, "identity of an address", source(setIdentityAddr, loadAddress(offsetSource, 0)))
+	add(chainPostrouting, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(in(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
+	add(chainPostrouting, "identity of a protocol", source(setIdentityProto, f.loadAddress(f.source, 0), loadProtocol(1)))
+	add(chainPostrouting, "identity of an address", source(setIdentityAddr, f.loadAddress(f.source, 0)))
 	add(chainPostrouting, "packets of the node itself", words(
 		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), verdict(expr.VerdictReturn, "")))
 	add(chainPostrouting, "to output-feature interfaces", device(expr.MetaKeyOIFNAME, setOutput), to(chainSource))
@@ -111,19 +118,19 @@ func (s *natState) rules() (list []natRule) {
 	add(chainIn, "from inside and outside", device(expr.MetaKeyIIFNAME, setOutside), stay)
 	add(chainIn, "from inside", device(expr.MetaKeyIIFNAME, setInside), to(chainSource))
 
-	opened := append([]word{openedTo{reg(0)}}, words(loadProtocol(1), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(2)})...)
-	add(chainTwice, "from an address", opened, words(mapped(mapTwiceIP, 0, 0), translate(expr.NATTypeSourceNAT, 0, false)))
+	opened := f.opened()
+	add(chainTwice, "from an address", opened, words(mapped(mapTwiceIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
 	add(chainTwice, "always", opened, words(in(setTwice, 0)), to(chainTwiceSource))
-	add(chainTwice, "to itself", opened, words(loadAddress(offsetSource, 3), loadAddress(offsetDestination, 4), in(setSelf, 0)), to(chainTwiceSource))
+	add(chainTwice, "to itself", opened, words(f.loadAddress(f.source, 3), f.loadAddress(f.destination, 4), in(setSelf, 0)), to(chainTwiceSource))
 
 	for _, chain := range []string{chainSource, chainTwiceSource} {
 		pools := s.poolsOf(chain)
 		for i, p := range pools {
 			var share []word
 			if len(pools) > 1 {
-				share = sharedOut(i, len(pools))
+				share = f.sharedOut(i, len(pools))
 			}
-			add(chain, p.comment(), share, sourceFrom(p.first, p.last))
+			add(chain, p.comment(), share, f.sourceFrom(p.first, p.last))
 		}
 	}
 	if s.enabled && !s.forwarding {
@@ -137,29 +144,50 @@ func (s *natState) rules() (list []natRule) {
 	return list
 }
 
+// rules6 adds those for IPv6: services only, on all interfaces.
+func (s *natState) rules6(add func(chain, comment string, parts ...[]word), to func(chain string) []word) {
+	f := s.family
+	add(chainPrerouting, "packets that enter", to(chainServices))
+	add(chainOutput, "packets of the node itself", to(chainServices))
+	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
+	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	s.balance(add)
+	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), has(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
+	source := words(f.translate(expr.NATTypeSourceNAT, 0, false))
+	add(chainTwice, "from an address", f.opened(), words(mapped(mapTwiceIP, 0, 0)), source)
+	add(chainTwice, "to itself", f.opened(), words(f.loadAddress(f.source, f.clientReg()), f.loadAddress(f.destination, f.backendReg()), mapped(mapSelfIP, 0, 0)), source)
+}
+
+// opened loads the key of the service that the connection was opened to.
+func (f *natFamily) opened() []word {
+	return append([]word{openedTo{reg(0), f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
+}
+
 // balance adds the rules that pick one of several backends.
 func (s *natState) balance(add func(chain, comment string, parts ...[]word)) {
-	client, there := words(loadAddress(offsetSource, 3)), words(translate(expr.NATTypeDestNAT, 4, true))
+	f := s.family
+	slot, backend := f.clientReg(), f.backendReg()
+	client, there := words(f.loadAddress(f.source, f.clientReg())), words(f.translate(expr.NATTypeDestNAT, backend, true))
 	sticky := false
 	// nft 1.0 cannot print that what a map says goes into another map: it aborts. So it
 	// is to believe that the destination does, which in a way is true: the map
-	// overwrites it, as the data of its elements begin with a register of nothing.
-	destination := words(loadAddress(offsetDestination, 4), loadPort(offsetDstPort, 5))
+	// overwrites it, as the data of its elements begin with registers of nothing.
+	destination := words(f.loadAddress(f.destination, backend), loadPort(offsetDstPort, backend+f.regs))
 	for _, c := range s.sortedClasses() {
 		if c.timeout != 0 {
 			sticky = true
-			add(chainBalance, c.name()+" for clients", service(), destination, words(draw(c.slots, 3), mapped(c.name(), 0, 3)),
-				client, words(remember(mapAffinity, 0, 4, time.Duration(c.timeout)*time.Second)))
+			add(chainBalance, c.name()+" for clients", f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)),
+				client, f.rememberBackend(time.Duration(c.timeout)*time.Second))
 		}
 	}
 	if sticky {
-		add(chainBalance, "clients", service(), words(in(setSticky, 0)), client, words(mapped(mapAffinity, 0, 4)), there)
+		add(chainBalance, "clients", f.toService(), words(in(setSticky, 0)), client, words(mapped(mapAffinity, 0, backend)), there)
 	}
 	for _, c := range s.sortedClasses() {
 		if c.timeout != 0 { // clients for which there is no more room
-			add(chainBalance, c.name(), service(), destination, words(draw(c.slots, 3), mapped(c.name(), 0, 3)), there)
+			add(chainBalance, c.name(), f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)), there)
 		} else {
-			add(chainBalance, c.name(), service(), words(draw(c.slots, 3), mapped(c.name(), 0, 4)), there)
+			add(chainBalance, c.name(), f.toService(), words(draw(c.slots, slot), mapped(c.name(), 0, backend)), there)
 		}
 	}
 }

@@ -2,23 +2,11 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
-)
-
-// Types of the keys of sets and maps. A service is an external address with
-// protocol and port.
-var (
-	serviceType   = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService)
-	protocolType  = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto)
-	backendType   = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)
-	stickyType    = nftables.MustConcatSetType(nftables.TypeMark, nftables.TypeIPAddr, nftables.TypeInetService)
-	balanceType   = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark)
-	affinityType  = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeIPAddr)
-	selfType      = nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeIPAddr, nftables.TypeIPAddr)
-	serviceLength = int(serviceType.Bytes)
 )
 
 // Names of sets and maps.
@@ -32,6 +20,7 @@ const (
 	mapAddress       = "nat-address"  // address -> address; comment: label
 	setTwice         = "nat-twice"    // services with twice-NAT
 	mapTwiceIP       = "nat-twice-ip" // likewise -> the source address
+	mapSelfIP        = "nat-self-ip"  // service, backend, backend -> the source address
 	setSticky        = "nat-sticky"   // services with session affinity
 	setSelf          = "nat-self"     // service, backend, backend
 	setIdentity      = "nat-identity" // address, protocol and port; comment: label
@@ -42,30 +31,35 @@ const (
 	prefixBalance = "nat-balance-" // maps of a natClass: service, slot -> backend
 )
 
-var natTableRef = &nftables.Table{Name: natTable, Family: nftables.TableFamilyIPv4}
-
-// newNATSet describes a set, or a map if there is a data type.
-func newNATSet(name string, key nftables.SetDatatype, data ...nftables.SetDatatype) *nftables.Set {
-	s := &nftables.Set{Table: natTableRef, Name: name, KeyType: key}
+// newSet describes a set, or a map if there is a data type.
+func (f *natFamily) newSet(name string, key nftables.SetDatatype, data ...nftables.SetDatatype) *nftables.Set {
+	s := &nftables.Set{Table: f.table, Name: name, KeyType: key}
 	if len(data) > 0 {
 		s.IsMap, s.DataType = true, data[0]
 	}
 	return s
 }
 
-// natSets returns the sets that always exist.
-func natSets() []*nftables.Set {
-	affinity := newNATSet(mapAffinity, affinityType, backendType)
+// sets returns the sets that always exist.
+func (f *natFamily) sets() []*nftables.Set {
+	affinity := f.newSet(mapAffinity, f.affinity, f.backend)
 	affinity.Dynamic, affinity.HasTimeout, affinity.Size = true, true, affinitySize
-	return []*nftables.Set{
-		newNATSet(setInside, nftables.TypeIFName), newNATSet(setOutside, nftables.TypeIFName), newNATSet(setOutput, nftables.TypeIFName),
-		newNATSet(mapStatic, serviceType, backendType), newNATSet(setBalanced, serviceType),
-		newNATSet(mapProtocol, protocolType, nftables.TypeIPAddr), newNATSet(mapAddress, nftables.TypeIPAddr, nftables.TypeIPAddr),
-		newNATSet(setTwice, serviceType), newNATSet(mapTwiceIP, serviceType, nftables.TypeIPAddr), newNATSet(setSelf, selfType), newNATSet(setSticky, serviceType),
-		newNATSet(setIdentity, serviceType), newNATSet(setIdentityProto, protocolType), newNATSet(setIdentityAddr, nftables.TypeIPAddr),
-		affinity,
+	list := []*nftables.Set{
+		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), f.newSet(setSticky, f.service), affinity,
 	}
+	if f == nat6 {
+		return append(list, f.newSet(mapSelfIP, f.self, f.addr))
+	}
+	for _, name := range deviceSets {
+		list = append(list, f.newSet(name, nftables.TypeIFName))
+	}
+	return append(list,
+		f.newSet(mapProtocol, f.protocol, f.addr), f.newSet(mapAddress, f.addr, f.addr), f.newSet(setTwice, f.service), f.newSet(setSelf, f.self),
+		f.newSet(setIdentity, f.service), f.newSet(setIdentityProto, f.protocol), f.newSet(setIdentityAddr, f.addr))
 }
+
+// deviceSets are those of interfaces, which only IPv4 has.
+var deviceSets = []string{setInside, setOutside, setOutput}
 
 // affinitySize bounds how many clients are remembered; those beyond are balanced
 // anew with each connection.
@@ -83,35 +77,25 @@ func (c natClass) name() string {
 	return fmt.Sprintf("%s%d-%d", prefixBalance, c.slots, c.timeout)
 }
 
-func (c natClass) set() *nftables.Set {
+func (f *natFamily) classSet(c natClass) *nftables.Set {
 	if c.timeout != 0 {
-		return newNATSet(c.name(), balanceType, stickyType)
+		return f.newSet(c.name(), f.balance, f.sticky)
 	}
-	return newNATSet(c.name(), balanceType, backendType)
+	return f.newSet(c.name(), f.balance, f.backend)
 }
 
-// data is what an element of the map says.
-func (c natClass) data(backend string) string {
+// classData is what an element of the map says.
+func (f *natFamily) classData(c natClass, backend string) string {
 	if c.timeout != 0 {
-		return nothing + backend
+		return f.nothing + backend
 	}
 	return backend
 }
 
-// nothing fills the register in front of a backend, see natState.balance.
-const nothing = "\x00\x00\x00\x00"
-
-// setNamed describes a set of ours by its name; nil: there is none of that name.
-func setNamed(name string) *nftables.Set {
-	for _, s := range natSets() {
-		if s.Name == name {
-			return s
-		}
-	}
-	if c, ok := classNamed(name); ok {
-		return c.set()
-	}
-	return nil
+// hasSet tells if a set of that name is one of ours.
+func (f *natFamily) hasSet(name string) bool {
+	_, isClass := classNamed(name)
+	return isClass || slices.ContainsFunc(f.sets(), func(s *nftables.Set) bool { return s.Name == name })
 }
 
 func classNamed(name string) (c natClass, ok bool) {

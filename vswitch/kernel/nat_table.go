@@ -18,13 +18,15 @@ import (
 )
 
 // natTable is the name of the nftables tables that hold NAT: one for IPv4, described
-// in nat_rules.go and nat_sets.go, and one for IPv6 (nat66.go). All our NAT state is
+// in nat_rules.go and nat_sets.go, and one for IPv6, which has the part of that for DNAT,
+// and what is in nat66.go. All our NAT state is
 // in them: rules and elements of sets carry the value that they stand for as a
 // comment.
 const natTable = "contiv"
 
 // natState is what the table says but for DNAT.
 type natState struct {
+	family  *natFamily
 	enabled bool
 	// intact: the rules are exactly those that the state asks for.
 	intact     bool
@@ -137,7 +139,8 @@ type natDriver struct {
 	writer *netlink.Conn
 	nft6   knftables.Interface
 	gen    generations
-	dnat   dnatState
+	// What is known of DNAT, by IP version.
+	dnat, dnat6 dnatState
 }
 
 // open returns the connection to the kernel. The caller holds the lock.
@@ -201,9 +204,9 @@ func (d *natDriver) commit(b *nftBatch) error {
 }
 
 // readNAT returns what the table says.
-func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
-	s := &natState{classes: map[natClass]bool{}}
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+func (d *natDriver) readNAT(c *nftables.Conn, f *natFamily) (*natState, error) {
+	s := &natState{family: f, classes: map[natClass]bool{}}
+	chains, err := c.ListChainsOfTableFamily(f.table.Family)
 	if err != nil {
 		return nil, err
 	}
@@ -217,11 +220,11 @@ func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
 		return s, nil
 	}
 	s.intact = true
-	for _, want := range natChains() {
+	for _, want := range s.family.chains() {
 		have := hooked[want.Name]
 		s.intact = s.intact && have != nil && (want.Hooknum == nil) == (have.Hooknum == nil)
 	}
-	sets, err := c.GetSets(natTableRef)
+	sets, err := c.GetSets(f.table)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +235,14 @@ func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
 			s.classes[class] = true
 		}
 	}
-	for _, set := range natSets() {
+	for _, set := range s.family.sets() {
 		s.intact = s.intact && exist[set.Name]
 	}
-	for _, name := range []string{setInside, setOutside, setOutput} {
+	for _, name := range deviceSets {
 		if !exist[name] {
 			continue
 		}
-		elements, err := d.gen.elements(natTable, name)
+		elements, err := d.gen.elements(f, name)
 		if err != nil {
 			return nil, err
 		}
@@ -252,7 +255,7 @@ func (d *natDriver) readNAT(c *nftables.Conn) (*natState, error) {
 
 // readRules learns pools and forwarding, and if all rules are there.
 func (s *natState) readRules(d *natDriver) error {
-	found, err := d.gen.rules(natTable)
+	found, err := d.gen.rules(s.family)
 	if err != nil {
 		return err
 	}
@@ -268,7 +271,7 @@ func (s *natState) readRules(d *natDriver) error {
 	for _, r := range s.rules() {
 		want[r.chain] = append(want[r.chain], r.comment)
 	}
-	for _, chain := range natChains() {
+	for _, chain := range s.family.chains() {
 		s.intact = s.intact && slices.Equal(found[chain.Name], want[chain.Name])
 	}
 	return nil
@@ -278,14 +281,16 @@ func (s *natState) readRules(d *natDriver) error {
 // devices stay.
 func (s *natState) write(b *nftBatch) {
 	b.addTable()
-	for _, set := range natSets() {
+	for _, set := range s.family.sets() {
 		b.addSet(set)
 	}
 	for _, class := range s.sortedClasses() {
-		b.addSet(class.set())
+		b.addSet(s.family.classSet(class))
 	}
-	for _, name := range []string{setInside, setOutside, setOutput} {
-		b.flushSet(name)
+	if s.family == nat4 {
+		for _, name := range deviceSets {
+			b.flushSet(name)
+		}
 	}
 	sortInterfaces(s.interfaces)
 	var devices []natElement
@@ -293,7 +298,7 @@ func (s *natState) write(b *nftBatch) {
 		devices = append(devices, i.element())
 	}
 	b.addElements(devices)
-	for _, chain := range natChains() {
+	for _, chain := range s.family.chains() {
 		b.addChain(chain)
 	}
 	for _, r := range s.rules() {
@@ -304,7 +309,7 @@ func (s *natState) write(b *nftBatch) {
 // change rewrites the rules with a changed state, if it did change.
 func (d *natDriver) change(edit func(*natState) error) error {
 	return d.do(func(c *nftables.Conn) error {
-		s, err := d.readNAT(c)
+		s, err := d.readNAT(c, nat4)
 		if err != nil {
 			return fmt.Errorf("reading nftables table %q: %w", natTable, err)
 		}
@@ -313,7 +318,7 @@ func (d *natDriver) change(edit func(*natState) error) error {
 		if err := edit(s); err != nil {
 			return err
 		}
-		b := &nftBatch{table: natTable}
+		b := nat4.batch()
 		sortInterfaces(was.interfaces)
 		sortInterfaces(s.interfaces)
 		switch {
@@ -339,7 +344,7 @@ func sortInterfaces(list []natInterface) {
 // read returns what the table says.
 func (d *natDriver) read() (s *natState, err error) {
 	err = d.do(func(c *nftables.Conn) error {
-		s, err = d.readNAT(c)
+		s, err = d.readNAT(c, nat4)
 		return err
 	})
 	if err != nil {

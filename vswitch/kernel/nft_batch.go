@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftBatch is a transaction of nftables on an IPv4 table, as netlink messages: a
+// nftBatch is a transaction of nftables on a table, as netlink messages: a
 // change of few elements costs what few elements cost.
 type nftBatch struct {
 	table    string
+	family   byte // NFPROTO_IPV4, …
 	messages []netlink.Message
 	sets     uint32
 	err      error
@@ -39,7 +40,7 @@ func (b *nftBatch) nested(typ uint16, attrs ...netlink.Attribute) netlink.Attrib
 func (b *nftBatch) add(typ netlink.HeaderType, flags netlink.HeaderFlags, attrs ...netlink.Attribute) {
 	b.messages = append(b.messages, netlink.Message{
 		Header: netlink.Header{Type: nfnlSubsysNFTables<<8 | typ, Flags: netlink.Request | flags},
-		Data:   append([]byte{unix.NFPROTO_IPV4, 0, 0, 0}, b.attributes(attrs...)...),
+		Data:   append([]byte{b.family, 0, 0, 0}, b.attributes(attrs...)...),
 	})
 }
 
@@ -187,19 +188,19 @@ type word interface {
 // known is a word that the library can write.
 type known struct{ expr.Any }
 
-func (w known) marshal(*nftBatch) ([]byte, error) { return expr.Marshal(unix.NFPROTO_IPV4, w.Any) }
+func (w known) marshal(b *nftBatch) ([]byte, error) { return expr.Marshal(b.family, w.Any) }
 
 // openedTo loads where the connection was first sent to: an address, which the
 // library cannot say in a way that nft can print.
-type openedTo struct{ register uint32 }
+type openedTo struct{ register, key uint32 }
 
 func (w openedTo) marshal(b *nftBatch) ([]byte, error) {
-	const keyDestinationIP, directionOriginal = 20, 0 // NFT_CT_DST_IP, IP_CT_DIR_ORIGINAL
+	const directionOriginal = 0 // IP_CT_DIR_ORIGINAL
 	return b.attributes(
 		netlink.Attribute{Type: unix.NFTA_EXPR_NAME, Data: text("ct")},
 		b.nested(unix.NFTA_EXPR_DATA,
 			netlink.Attribute{Type: unix.NFTA_CT_DREG, Data: big32(w.register)},
-			netlink.Attribute{Type: unix.NFTA_CT_KEY, Data: big32(keyDestinationIP)},
+			netlink.Attribute{Type: unix.NFTA_CT_KEY, Data: big32(w.key)},
 			netlink.Attribute{Type: unix.NFTA_CT_DIRECTION, Data: []byte{directionOriginal}},
 		)), nil
 }

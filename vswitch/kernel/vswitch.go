@@ -128,7 +128,7 @@ func (v *VSwitch) Close() error {
 
 // Capabilities: pods' interfaces are in the node's own stack, and in its main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6NAT: true, TAPs: true}
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, TAPs: true}
 }
 
 func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }

@@ -37,7 +37,7 @@ func (v *VSwitch) checkSuspicions(b *batch) {
 	}
 	v.checkRuleset(b)
 	for iface := range b.externals {
-		nat{v}.checkExternals(b, iface)
+		v.dnat4().checkExternals(b, iface)
 	}
 }
 
@@ -161,6 +161,9 @@ func (v *VSwitch) checkRuleset(b *batch) {
 	}
 	for _, s := range all[*contiv_nat.SourceNAT66](v.reg) {
 		keys = append(keys, models.Key(s))
+	}
+	for _, d := range all[*contiv_nat.DNat66](v.reg) {
+		keys = append(keys, models.Key(d))
 	}
 	for _, acl := range all[*vpp_acl.ACL](v.reg) {
 		keys = append(keys, models.Key(acl))

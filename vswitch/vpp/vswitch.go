@@ -124,7 +124,7 @@ func (v *VSwitch) Close() error {
 // Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
 // makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6NAT: false, TAPs: vhostNet()}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, TAPs: vhostNet()}
 }
 
 // vhostNet tells if the machine, which is also VPP's, has what VPP needs for TAPs. To

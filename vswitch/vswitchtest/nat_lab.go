@@ -126,12 +126,12 @@ const servicePort = 8080
 // answerAll answers on all addresses with a name and the address of the client.
 func (h *Host) answerAll(t testing.TB, name string) {
 	t.Helper()
-	at := fmt.Sprintf("0.0.0.0:%d", servicePort)
+	at := fmt.Sprintf(":%d", servicePort)
 	var l net.Listener
 	var p net.PacketConn
 	err := h.in(func() (err error) {
-		if l, err = net.Listen("tcp4", at); err == nil {
-			p, err = net.ListenPacket("udp4", at)
+		if l, err = net.Listen("tcp", at); err == nil {
+			p, err = net.ListenPacket("udp", at)
 		}
 		return err
 	})
@@ -198,9 +198,9 @@ func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller,
 	dialer := net.Dialer{Timeout: longWait}
 	if from != "" {
 		if network == "udp" {
-			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))
+			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(from, "0")))
 		} else {
-			dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))
+			dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(from, "0")))
 		}
 	}
 	var c net.Conn

@@ -160,6 +160,8 @@ func (p port) create(v proto.Message) {
 		err = p.vs.NAT().AddPool(ctx, v)
 	case *contiv_nat.SourceNAT66:
 		err = p.vs.NAT66().Create(ctx, v)
+	case *contiv_nat.DNat66:
+		err = p.vs.DNAT66().Set(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.createACL(v)
 	}
@@ -205,6 +207,8 @@ func (p port) delete(v proto.Message) {
 		err = p.vs.NAT().RemovePool(ctx, v)
 	case *contiv_nat.SourceNAT66:
 		err = p.vs.NAT66().Delete(ctx, v)
+	case *contiv_nat.DNat66:
+		err = p.vs.DNAT66().Remove(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.deleteACL(v)
 	}
@@ -244,6 +248,7 @@ func (p port) list(expected []proto.Message) map[string]proto.Message {
 		return p.vs.NAT().ListPools(ctx, e)
 	})
 	add(p.t, found, expected, func(e []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) { return p.vs.NAT66().List(ctx, e) })
+	add(p.t, found, expected, func(e []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error) { return p.vs.DNAT66().List(ctx, e) })
 	add(p.t, found, expected, func(e []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) { return p.vs.ACLs().List(ctx, e) })
 	return found
 }

@@ -62,6 +62,21 @@ type Config struct {
 	// SessionsOfDNAT: whatever goes to a local address ends with it, TCP too, and keeps
 	// its client there as long as the vswitch remembers the connection.
 	SessionsOfDNAT bool
+	// L3CrossConnectsAll: they also take what is for the vswitch itself.
+	L3CrossConnectsAll bool
+	// ForwardsByAddress: an interface sends and takes packets of an IP version only if it
+	// has an address of that version, or borrows one.
+	ForwardsByAddress bool
+	// ClientsOfDNAT66Move: with session affinity, some clients get another local address
+	// when there is one more or less.
+	ClientsOfDNAT66Move bool
+	// FlowsOfDNAT66Stay: what goes to a local address goes on when it is none any more.
+	FlowsOfDNAT66Stay bool
+	// SilentDrops: nobody is told that there is no route for what it has sent.
+	SilentDrops bool
+	// PeersOfGroups: a VXLAN tunnel to a group only sends. What is sent to the group is taken
+	// from those to whom there is a tunnel of the same VNI, too.
+	PeersOfGroups bool
 	// NoICMPErrors: those that inside hosts send do not leave through an interface with
 	// the output feature of NAT.
 	NoICMPErrors bool
@@ -77,6 +92,7 @@ func Run(t *testing.T, c Config) {
 	t.Run("states", func(t *testing.T) { runStates(t, c) })
 	t.Run("links", func(t *testing.T) { runLinks(t, c) })
 	t.Run("NAT", func(t *testing.T) { runNAT(t, c) })
+	t.Run("NAT of IPv6", func(t *testing.T) { runDNAT66(t, c) })
 	t.Run("VRFs", func(t *testing.T) { runVRFs(t, c) })
 }
 

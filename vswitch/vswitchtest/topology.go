@@ -21,8 +21,10 @@ type Topology struct {
 	NIC  string
 	// Pods is the number of pods.
 	Pods int
-	// NAT66: also what only a vswitch with the capability IPv6NAT can do.
+	// NAT66: also what only a vswitch with the capability IPv6SourceNAT can do.
 	NAT66 bool
+	// DNAT66: also what only a vswitch with the capability IPv6DNAT can do.
+	DNAT66 bool
 }
 
 // topology returns what node 1 asks of the site's vswitch.
@@ -30,7 +32,8 @@ func topology(t testing.TB, site Site, pods int) Topology {
 	t.Helper()
 	vs := site.Open(t)
 	defer vs.Close()
-	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: vs.Capabilities().IPv6NAT}
+	caps := vs.Capabilities()
+	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT}
 }
 
 // Names and addresses of a Topology.
@@ -93,6 +96,9 @@ func (t Topology) Values() []proto.Message {
 	}
 	if t.NAT66 {
 		add(&contiv_nat.SourceNAT66{Interface: t.NIC, Address: fmt.Sprintf("fd00:16::%d", t.Node)})
+	}
+	if t.DNAT66 {
+		add(dnat66("default/web", service6(service66, tcp66, 1, 2), service6(service66, udp66, 1)))
 	}
 	return values
 }

@@ -23,6 +23,108 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type DNat66_Protocol int32
+
+const (
+	DNat66_TCP  DNat66_Protocol = 0
+	DNat66_UDP  DNat66_Protocol = 1
+	DNat66_SCTP DNat66_Protocol = 2
+)
+
+// Enum value maps for DNat66_Protocol.
+var (
+	DNat66_Protocol_name = map[int32]string{
+		0: "TCP",
+		1: "UDP",
+		2: "SCTP",
+	}
+	DNat66_Protocol_value = map[string]int32{
+		"TCP":  0,
+		"UDP":  1,
+		"SCTP": 2,
+	}
+)
+
+func (x DNat66_Protocol) Enum() *DNat66_Protocol {
+	p := new(DNat66_Protocol)
+	*p = x
+	return p
+}
+
+func (x DNat66_Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat66_Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_nat_nat_proto_enumTypes[0].Descriptor()
+}
+
+func (DNat66_Protocol) Type() protoreflect.EnumType {
+	return &file_contiv_nat_nat_proto_enumTypes[0]
+}
+
+func (x DNat66_Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat66_Protocol.Descriptor instead.
+func (DNat66_Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0}
+}
+
+type DNat66_StaticMapping_TwiceNatMode int32
+
+const (
+	// Clients keep their address.
+	DNat66_StaticMapping_DISABLED DNat66_StaticMapping_TwiceNatMode = 0
+	// Local addresses see twice_nat_ip as the client: answers come back this way
+	// wherever the local address is.
+	DNat66_StaticMapping_ENABLED DNat66_StaticMapping_TwiceNatMode = 1
+	// They do if the client is the chosen local address itself.
+	DNat66_StaticMapping_SELF DNat66_StaticMapping_TwiceNatMode = 2
+)
+
+// Enum value maps for DNat66_StaticMapping_TwiceNatMode.
+var (
+	DNat66_StaticMapping_TwiceNatMode_name = map[int32]string{
+		0: "DISABLED",
+		1: "ENABLED",
+		2: "SELF",
+	}
+	DNat66_StaticMapping_TwiceNatMode_value = map[string]int32{
+		"DISABLED": 0,
+		"ENABLED":  1,
+		"SELF":     2,
+	}
+)
+
+func (x DNat66_StaticMapping_TwiceNatMode) Enum() *DNat66_StaticMapping_TwiceNatMode {
+	p := new(DNat66_StaticMapping_TwiceNatMode)
+	*p = x
+	return p
+}
+
+func (x DNat66_StaticMapping_TwiceNatMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat66_StaticMapping_TwiceNatMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_nat_nat_proto_enumTypes[1].Descriptor()
+}
+
+func (DNat66_StaticMapping_TwiceNatMode) Type() protoreflect.EnumType {
+	return &file_contiv_nat_nat_proto_enumTypes[1]
+}
+
+func (x DNat66_StaticMapping_TwiceNatMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat66_StaticMapping_TwiceNatMode.Descriptor instead.
+func (DNat66_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0, 0}
+}
+
 // SourceNAT66 gives IPv6 packets another source address when they leave through
 // an interface and the node itself did not send them. Answers are translated back.
 // Key: config/contiv/nat/v1/snat66/<interface>.
@@ -81,6 +183,221 @@ func (x *SourceNAT66) GetAddress() string {
 	return ""
 }
 
+// DNat66 sends connections to IPv6 addresses that stand for others, as those of
+// services, to one of several local addresses; answers are translated back. It is
+// about packets of all interfaces of the vswitch. Names are those of DNat44.
+// Key: config/contiv/nat/v1/dnat66/<label>.
+type DNat66 struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique name.
+	Label         string                  `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	StMappings    []*DNat66_StaticMapping `protobuf:"bytes,2,rep,name=st_mappings,json=stMappings,proto3" json:"st_mappings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DNat66) Reset() {
+	*x = DNat66{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DNat66) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DNat66) ProtoMessage() {}
+
+func (x *DNat66) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DNat66.ProtoReflect.Descriptor instead.
+func (*DNat66) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DNat66) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *DNat66) GetStMappings() []*DNat66_StaticMapping {
+	if x != nil {
+		return x.StMappings
+	}
+	return nil
+}
+
+type DNat66_StaticMapping struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address, port and protocol that connections are made to: they have one mapping.
+	ExternalIp   string          `protobuf:"bytes,1,opt,name=external_ip,json=externalIp,proto3" json:"external_ip,omitempty"`
+	ExternalPort uint32          `protobuf:"varint,2,opt,name=external_port,json=externalPort,proto3" json:"external_port,omitempty"`
+	Protocol     DNat66_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=contiv.nat.DNat66_Protocol" json:"protocol,omitempty"`
+	// At least one.
+	LocalIps []*DNat66_StaticMapping_LocalIP `protobuf:"bytes,4,rep,name=local_ips,json=localIps,proto3" json:"local_ips,omitempty"`
+	// For how many seconds after the last connection of a client others of it go to
+	// the same local address; 0: each goes to any.
+	SessionAffinity uint32                            `protobuf:"varint,5,opt,name=session_affinity,json=sessionAffinity,proto3" json:"session_affinity,omitempty"`
+	TwiceNat        DNat66_StaticMapping_TwiceNatMode `protobuf:"varint,6,opt,name=twice_nat,json=twiceNat,proto3,enum=contiv.nat.DNat66_StaticMapping_TwiceNatMode" json:"twice_nat,omitempty"`
+	// Needed by ENABLED and SELF.
+	TwiceNatIp    string `protobuf:"bytes,7,opt,name=twice_nat_ip,json=twiceNatIp,proto3" json:"twice_nat_ip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DNat66_StaticMapping) Reset() {
+	*x = DNat66_StaticMapping{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DNat66_StaticMapping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DNat66_StaticMapping) ProtoMessage() {}
+
+func (x *DNat66_StaticMapping) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DNat66_StaticMapping.ProtoReflect.Descriptor instead.
+func (*DNat66_StaticMapping) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *DNat66_StaticMapping) GetExternalIp() string {
+	if x != nil {
+		return x.ExternalIp
+	}
+	return ""
+}
+
+func (x *DNat66_StaticMapping) GetExternalPort() uint32 {
+	if x != nil {
+		return x.ExternalPort
+	}
+	return 0
+}
+
+func (x *DNat66_StaticMapping) GetProtocol() DNat66_Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return DNat66_TCP
+}
+
+func (x *DNat66_StaticMapping) GetLocalIps() []*DNat66_StaticMapping_LocalIP {
+	if x != nil {
+		return x.LocalIps
+	}
+	return nil
+}
+
+func (x *DNat66_StaticMapping) GetSessionAffinity() uint32 {
+	if x != nil {
+		return x.SessionAffinity
+	}
+	return 0
+}
+
+func (x *DNat66_StaticMapping) GetTwiceNat() DNat66_StaticMapping_TwiceNatMode {
+	if x != nil {
+		return x.TwiceNat
+	}
+	return DNat66_StaticMapping_DISABLED
+}
+
+func (x *DNat66_StaticMapping) GetTwiceNatIp() string {
+	if x != nil {
+		return x.TwiceNatIp
+	}
+	return ""
+}
+
+type DNat66_StaticMapping_LocalIP struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	LocalIp   string                 `protobuf:"bytes,1,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
+	LocalPort uint32                 `protobuf:"varint,2,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
+	// How often it is chosen, relative to the others; if all are 0, they are alike.
+	Probability   uint32 `protobuf:"varint,3,opt,name=probability,proto3" json:"probability,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DNat66_StaticMapping_LocalIP) Reset() {
+	*x = DNat66_StaticMapping_LocalIP{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DNat66_StaticMapping_LocalIP) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DNat66_StaticMapping_LocalIP) ProtoMessage() {}
+
+func (x *DNat66_StaticMapping_LocalIP) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DNat66_StaticMapping_LocalIP.ProtoReflect.Descriptor instead.
+func (*DNat66_StaticMapping_LocalIP) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0, 0}
+}
+
+func (x *DNat66_StaticMapping_LocalIP) GetLocalIp() string {
+	if x != nil {
+		return x.LocalIp
+	}
+	return ""
+}
+
+func (x *DNat66_StaticMapping_LocalIP) GetLocalPort() uint32 {
+	if x != nil {
+		return x.LocalPort
+	}
+	return 0
+}
+
+func (x *DNat66_StaticMapping_LocalIP) GetProbability() uint32 {
+	if x != nil {
+		return x.Probability
+	}
+	return 0
+}
+
 var File_contiv_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_nat_nat_proto_rawDesc = "" +
@@ -89,7 +406,34 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddressB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x96\x05\n" +
+	"\x06DNat66\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
+	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
+	"stMappings\x1a\x8a\x04\n" +
+	"\rStaticMapping\x12\x1f\n" +
+	"\vexternal_ip\x18\x01 \x01(\tR\n" +
+	"externalIp\x12#\n" +
+	"\rexternal_port\x18\x02 \x01(\rR\fexternalPort\x127\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2\x1b.contiv.nat.DNat66.ProtocolR\bprotocol\x12E\n" +
+	"\tlocal_ips\x18\x04 \x03(\v2(.contiv.nat.DNat66.StaticMapping.LocalIPR\blocalIps\x12)\n" +
+	"\x10session_affinity\x18\x05 \x01(\rR\x0fsessionAffinity\x12J\n" +
+	"\ttwice_nat\x18\x06 \x01(\x0e2-.contiv.nat.DNat66.StaticMapping.TwiceNatModeR\btwiceNat\x12 \n" +
+	"\ftwice_nat_ip\x18\a \x01(\tR\n" +
+	"twiceNatIp\x1ae\n" +
+	"\aLocalIP\x12\x19\n" +
+	"\blocal_ip\x18\x01 \x01(\tR\alocalIp\x12\x1d\n" +
+	"\n" +
+	"local_port\x18\x02 \x01(\rR\tlocalPort\x12 \n" +
+	"\vprobability\x18\x03 \x01(\rR\vprobability\"3\n" +
+	"\fTwiceNatMode\x12\f\n" +
+	"\bDISABLED\x10\x00\x12\v\n" +
+	"\aENABLED\x10\x01\x12\b\n" +
+	"\x04SELF\x10\x02\"&\n" +
+	"\bProtocol\x12\a\n" +
+	"\x03TCP\x10\x00\x12\a\n" +
+	"\x03UDP\x10\x01\x12\b\n" +
+	"\x04SCTP\x10\x02B)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
 
 var (
 	file_contiv_nat_nat_proto_rawDescOnce sync.Once
@@ -103,16 +447,26 @@ func file_contiv_nat_nat_proto_rawDescGZIP() []byte {
 	return file_contiv_nat_nat_proto_rawDescData
 }
 
-var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_contiv_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_contiv_nat_nat_proto_goTypes = []any{
-	(*SourceNAT66)(nil), // 0: contiv.nat.SourceNAT66
+	(DNat66_Protocol)(0),                   // 0: contiv.nat.DNat66.Protocol
+	(DNat66_StaticMapping_TwiceNatMode)(0), // 1: contiv.nat.DNat66.StaticMapping.TwiceNatMode
+	(*SourceNAT66)(nil),                    // 2: contiv.nat.SourceNAT66
+	(*DNat66)(nil),                         // 3: contiv.nat.DNat66
+	(*DNat66_StaticMapping)(nil),           // 4: contiv.nat.DNat66.StaticMapping
+	(*DNat66_StaticMapping_LocalIP)(nil),   // 5: contiv.nat.DNat66.StaticMapping.LocalIP
 }
 var file_contiv_nat_nat_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	4, // 0: contiv.nat.DNat66.st_mappings:type_name -> contiv.nat.DNat66.StaticMapping
+	0, // 1: contiv.nat.DNat66.StaticMapping.protocol:type_name -> contiv.nat.DNat66.Protocol
+	5, // 2: contiv.nat.DNat66.StaticMapping.local_ips:type_name -> contiv.nat.DNat66.StaticMapping.LocalIP
+	1, // 3: contiv.nat.DNat66.StaticMapping.twice_nat:type_name -> contiv.nat.DNat66.StaticMapping.TwiceNatMode
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_contiv_nat_nat_proto_init() }
@@ -125,13 +479,14 @@ func file_contiv_nat_nat_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_nat_nat_proto_rawDesc), len(file_contiv_nat_nat_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_contiv_nat_nat_proto_goTypes,
 		DependencyIndexes: file_contiv_nat_nat_proto_depIdxs,
+		EnumInfos:         file_contiv_nat_nat_proto_enumTypes,
 		MessageInfos:      file_contiv_nat_nat_proto_msgTypes,
 	}.Build()
 	File_contiv_nat_nat_proto = out.File
