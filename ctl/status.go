@@ -29,12 +29,17 @@ type Probe struct {
 	Database string `json:"database,omitempty"`
 	// NodeConfig is why the NodeConfig in etcd is not in force.
 	NodeConfig string `json:"nodeConfig,omitempty"`
+	// Warnings say what may keep the vswitch from working some day.
+	Warnings []string `json:"warnings,omitempty"`
 	// ConfigDir are the mistakes in the agent's directory of configuration.
 	ConfigDir []string `json:"configDir,omitempty"`
 }
 
 // health is what an agent answers to GET /readiness.
-type health struct{ Version, Error, Database, NodeConfig string }
+type health struct {
+	Version, Error, Database, NodeConfig string
+	Warnings                             []string
+}
 
 // probe asks an agent if it is ready; the error is for an agent that does not
 // answer.
@@ -83,12 +88,12 @@ func probeHealth(ctx context.Context, a *Agent) (Probe, error) {
 	var refused *statusError
 	if errors.As(err, &refused) {
 		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
-		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database, NodeConfig: h.NodeConfig}, nil
+		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
 	}
 	if err != nil {
 		return Probe{}, err
 	}
-	return Probe{State: ready, Version: h.Version, Database: h.Database, NodeConfig: h.NodeConfig}, nil
+	return Probe{State: ready, Version: h.Version, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
 }
 
 func (c *cli) statusCommand() *cobra.Command {
@@ -137,6 +142,9 @@ func writeProbes(p printer, probes []answer[Probe]) {
 		}
 		if a.value.NodeConfig != "" {
 			remarks = append(remarks, "refused: "+a.value.NodeConfig)
+		}
+		for _, warning := range a.value.Warnings {
+			remarks = append(remarks, "warning: "+warning)
 		}
 		for i, mistake := range a.value.ConfigDir {
 			if i == 3 {

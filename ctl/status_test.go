@@ -34,6 +34,17 @@ func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 	}
 }
 
+func TestStatusTellsWarnings(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, map[string]any{"Version": "1", "Warnings": []string{"too many of these", "too few of those"}})
+	}))
+	out, _, err := run(t, "--agent", "n=unix://"+socket, "status")
+	if want := "n ready 1 warning: too many of these; warning: too few of those"; err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
 // What the agent cannot use of its directory is told, whether or not it is ready.
 func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")

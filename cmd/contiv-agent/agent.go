@@ -96,6 +96,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	contivConf.NICs(sb.NICs)
 	sb.vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
 		address, _ := netip.ParsePrefix(lease.GetHostIpAddress()) // the zero Prefix without lease
 		contivConf.LeaseChanged(ctx, iface, address)
@@ -172,7 +173,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
 	sb.handle(mux)
-	handleHealth(mux, loop.Alive, ready, watcher.Connected, contivConf.NodeConfigError, registry)
+	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: sb.Warnings}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"runtime"
 
@@ -20,17 +21,27 @@ type Health struct {
 	// NodeConfig says why the NodeConfig in etcd is not in force; the agent works
 	// with what was before.
 	NodeConfig string `json:",omitempty"`
+	// Warnings say what may keep the vswitch from working some day.
+	Warnings []string `json:",omitempty"`
 }
 
-func handleHealth(mux *http.ServeMux, alive, ready func() error, connected, nodeConfig func() error, metrics prometheus.Gatherer) {
+// checks are what the agent answers from when it is asked how it is. nodeConfig may be nil.
+type checks struct {
+	alive, ready, connected, nodeConfig func() error
+	warnings                            func(context.Context) []string
+}
+
+func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	probe := func(check func() error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			health, status := Health{Version: version.Version}, http.StatusOK
-			if err := connected(); err != nil {
+		return func(w http.ResponseWriter, r *http.Request) {
+			health, status := Health{Version: version.Version, Warnings: c.warnings(r.Context())}, http.StatusOK
+			if err := c.connected(); err != nil {
 				health.Database = err.Error()
 			}
-			if err := nodeConfig(); err != nil {
-				health.NodeConfig = err.Error()
+			if c.nodeConfig != nil {
+				if err := c.nodeConfig(); err != nil {
+					health.NodeConfig = err.Error()
+				}
 			}
 			if err := check(); err != nil {
 				health.Error, status = err.Error(), http.StatusServiceUnavailable
@@ -38,8 +49,8 @@ func handleHealth(mux *http.ServeMux, alive, ready func() error, connected, node
 			rest.Answer(w, status, health)
 		}
 	}
-	mux.Handle("GET /liveness", probe(alive))
-	mux.Handle("GET /readiness", probe(ready))
+	mux.Handle("GET /liveness", probe(c.alive))
+	mux.Handle("GET /readiness", probe(c.ready))
 	mux.HandleFunc("GET /info/version", func(w http.ResponseWriter, _ *http.Request) { // for agentctl
 		rest.JSON(w, map[string]string{"App": "contiv-agent", "Version": version.Version,
 			"GoVersion": runtime.Version(), "OS": runtime.GOOS, "Arch": runtime.GOARCH})

@@ -42,9 +42,17 @@ type (
 		Ready(context.Context) error
 		Connected() error
 	}
+	// adviser: it knows what may keep it from working some day.
+	adviser interface {
+		Warnings(context.Context) ([]string, error)
+	}
 	// commandLine: it has one of its own.
 	commandLine interface {
 		CLI(ctx context.Context, command string) (string, error)
+	}
+	// nicOwner: it drives network cards by itself.
+	nicOwner interface {
+		NICs(context.Context) ([]string, error)
 	}
 	// uninstaller: it has more than northbound values stand for.
 	uninstaller interface {
@@ -114,6 +122,20 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 	return "", "", false
 }
 
+// nicsTimeout bounds how long the event loop waits for the list of network cards.
+const nicsTimeout = 5 * time.Second
+
+// NICs lists the network cards that the vswitch drives by itself.
+func (s *southbound) NICs() ([]string, error) {
+	owner, has := s.vs.(nicOwner)
+	if !has {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), nicsTimeout)
+	defer cancel()
+	return owner.NICs(ctx)
+}
+
 // Err returns why the vswitch does not forward as requested, nil if it may: it cannot be
 // reached, or has just come back.
 func (s *southbound) Err() error {
@@ -126,6 +148,22 @@ func (s *southbound) Err() error {
 		return fmt.Errorf("the vswitch is being configured anew: %s", reason)
 	}
 	return nil
+}
+
+// Warnings say what may keep the vswitch from working some day; nothing of one that cannot
+// be reached.
+func (s *southbound) Warnings(ctx context.Context) []string {
+	a, is := s.vs.(adviser)
+	if !is {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	warnings, err := a.Warnings(ctx)
+	if err != nil {
+		s.log.Debug("The vswitch does not tell warnings", "error", err)
+	}
+	return warnings
 }
 
 // await returns when the vswitch can be configured, or with an error when ctx ends.

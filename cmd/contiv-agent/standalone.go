@@ -71,7 +71,8 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, db.remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
 	sb.handle(mux)
-	handleHealth(mux, loop.Alive, func() error { return cmp.Or(sb.Err(), loop.Ready()) }, db.connected, func() error { return nil }, registry)
+	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
+	checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
