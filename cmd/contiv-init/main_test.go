@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"sigs.k8s.io/yaml"
 )
 
 // The tests run this program as contiv-init.
@@ -297,6 +298,36 @@ func TestAnotherConfigurationIsPassedAsItIs(t *testing.T) {
 	p.await(`^agent: up \d+ args --vswitch vpp --vpp-socket /tmp/x.sock$`, 1)
 	if after, err := os.ReadFile(path); err != nil || string(after) != text {
 		t.Errorf("%s, %v", after, err)
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestOptionsOfDPDK: what is written for it, VPP's plugin reads.
+func TestOptionsOfDPDK(t *testing.T) {
+	binary := vpptest.NeedDPDK(t)
+	dir, flags := unitOf(t)
+	file := filepath.Join(dir, "vpp.yaml")
+	// No machine has this device: VPP starts without. Others are not touched if one is named.
+	text, err := yaml.Marshal(map[string]any{"heapMiB": 256, "dpdkDevices": []string{"0000:ff:1f.7"}, "dpdkOptions": vpptest.NoHardware("contivdpdk0")[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtimeDir := filepath.Join(dir, "vpp-run")
+	flags[1] = binary
+	p := start(t, dir, append(flags, "--vpp-options", file, "--vpp-runtime-dir", runtimeDir)...)
+	p.await(`^vpp: .*EAL init args: .*-a 0000:ff:1f.7`, 1)
+	found := ""
+	for deadline := time.Now().Add(timeout); !strings.Contains(found, vpptest.DPDKName) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		out, _ := exec.Command(filepath.Join(filepath.Dir(binary), "vppctl"), "-s", filepath.Join(runtimeDir, "cli.sock"), "show interface").CombinedOutput()
+		found = string(out)
+	}
+	if !strings.Contains(found, vpptest.DPDKName) {
+		t.Errorf("VPP has no %s:\n%s", vpptest.DPDKName, found)
 	}
 	if code := p.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -17,18 +17,31 @@ type Machine struct {
 	CPUs      int
 }
 
-// ThisMachine asks the kernel.
+// ThisMachine asks the kernel. What a container sees of its limit depends on the version
+// of the machine's cgroups.
 func ThisMachine() Machine {
-	m := Machine{MemoryMiB: 4096, CPUs: runtime.NumCPU()}
-	if kib, err := memTotal("/proc/meminfo"); err == nil {
-		m.MemoryMiB = kib >> 10
+	return Machine{
+		MemoryMiB: memoryMiB("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+		CPUs:      runtime.NumCPU(),
 	}
-	if limit, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+}
+
+// memoryMiB returns the memory by /proc/meminfo, or the least of the limits that there are.
+func memoryMiB(meminfo string, limits ...string) int {
+	mib := 4096
+	if kib, err := memTotal(meminfo); err == nil {
+		mib = kib >> 10
+	}
+	for _, file := range limits {
+		limit, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
 		if bytes, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil { // "max": no limit
-			m.MemoryMiB = min(m.MemoryMiB, int(bytes>>20))
+			mib = min(mib, int(bytes>>20))
 		}
 	}
-	return m
+	return mib
 }
 
 func memTotal(file string) (kib int, err error) {

@@ -1,6 +1,9 @@
 package startup
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -92,6 +95,31 @@ func TestMemoryIsSizedToTheMachine(t *testing.T) {
 	}
 	if m := ThisMachine(); m.MemoryMiB < 256 || m.CPUs < 1 {
 		t.Errorf("this machine is %+v", m)
+	}
+}
+
+func TestMemoryOfAContainer(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		path := filepath.Join(dir, strconv.Itoa(len(text))+".txt")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	meminfo := file("MemFree:  1 kB\nMemTotal:       16777216 kB\n")
+	for want, limits := range map[int][]string{
+		16384: {file("max\n"), "/does/not/exist"},
+		2048:  {file("2147483648\n")},
+		1024:  {"/does/not/exist", file(" 1073741824 \n")},
+		16383: {file("9223372036854771712\n"), file("17178820608\n")}, // of cgroups v1: none; and another one
+	} {
+		if got := memoryMiB(meminfo, limits...); got != want {
+			t.Errorf("%v: got %d, want %d", limits, got, want)
+		}
+	}
+	if got := memoryMiB("/does/not/exist"); got != 4096 {
+		t.Errorf("nothing known: %d", got)
 	}
 }
 
