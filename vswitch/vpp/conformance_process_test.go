@@ -23,7 +23,7 @@ func TestConformanceOfVPP(t *testing.T) {
 		t.Skip("needs VPP 25.10: make test-vpp " + vpptest.BinaryVariable + "=/usr/bin/vpp")
 	}
 	vswitchtest.Run(t, vswitchtest.Config{
-		SessionsOfDNAT: true, NoICMPErrors: true,
+		SessionsOfDNAT: true, NoICMPErrors: true, L3CrossConnectsAll: true, ForwardsByAddress: true,
 		NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) },
 	})
 }
@@ -47,6 +47,7 @@ func newProcessSite(t testing.TB) *processSite {
 	s := &processSite{node: newNamespace(t), peer: newNamespace(t), taps: vhostNet()}
 	s.node.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s netns %s", nicDevice, uplink, nsName(s.peer)))
 	s.node.Exec(t, "ip link set dev "+nicDevice+" up")
+	completeChecksums(t, s.node)
 	s.peer.Exec(t, "ip link set dev "+uplink+" up")
 	s.Process = vpptest.NewProcess(t, s.node.NetNS)
 	return s

@@ -82,6 +82,9 @@ func (v *VSwitch) subscribeNeighbours(ctx context.Context, l *link) error {
 func (v *VSwitch) neighbourChanged(event *ip_neighbor.IPNeighborEventV2) {
 	name := v.ifs.seen(event.Neighbor.SwIfIndex)
 	ip := addrOf(event.Neighbor.IPAddress)
+	if event.Flags&ip_neighbor.IP_NEIGHBOR_API_EVENT_FLAG_REMOVED != 0 {
+		v.nextHops.lost(nextHop{event.Neighbor.SwIfIndex, ip})
+	}
 	w, ok := v.neighbours.get(neighbourID{name, ip})
 	switch {
 	case name == "" || !ok:

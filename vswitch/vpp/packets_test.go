@@ -231,9 +231,9 @@ func TestPacketsThroughTunnels(t *testing.T) {
 	}
 }
 
-// completeChecksums makes a host compute the checksums of what it sends by its veth,
-// as a network card would. With those of the outer header missing, VPP (25.10) mixes up
-// which header the checksum is of when it has taken packets out of a tunnel.
+// completeChecksums makes who sends by eth0, a veth, compute the checksums of packets, as a
+// network card would. VPP (25.10) mixes up which header a missing checksum is of when it
+// has taken packets out of a tunnel, or forwards them in one.
 func completeChecksums(t testing.TB, h *vswitchtest.Host) {
 	t.Helper()
 	errs := make(chan error)

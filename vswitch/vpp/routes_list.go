@@ -117,7 +117,7 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 	e := entry{r.TableID, netipPrefix(r.Prefix).Masked()}
 	for _, f := range r.Paths {
 		p, ok := decodePath(f)
-		if !ok {
+		if !ok || isQuestion(e, p) {
 			continue
 		}
 		route := &vpp_l3.Route{VrfId: e.table, DstNetwork: e.dst.String(), Weight: uint32(p.weight), Preference: uint32(p.preference)}

@@ -27,18 +27,18 @@ type function struct {
 }
 
 func (v localSIDs) Create(ctx context.Context, s *vpp_srv6.LocalSID) error {
-	if err := v.set(ctx, s); err != nil {
+	want, err := v.functionOf(ctx, s)
+	if err == nil {
+		err = v.set(ctx, s, want)
+	}
+	if err != nil {
 		return fmt.Errorf("making local SID %s: %w", s.GetSid(), srLocalSIDError(err))
 	}
 	return nil
 }
 
 // set tries to make the SID before it looks if there is one: mostly, there is none.
-func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID) error {
-	want, err := v.functionOf(ctx, s)
-	if err != nil {
-		return err
-	}
+func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID, want function) (err error) {
 	add := &sr.SrLocalsidAddDel{
 		Localsid: address6(s.GetSid()), Behavior: want.behavior, EndPsp: want.psp, FibTable: want.table,
 		SwIfIndex: index(want.target), VlanIndex: ^uint32(0),
@@ -48,6 +48,11 @@ func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	}
 	v.sr.Lock()
 	defer v.sr.Unlock()
+	defer func() {
+		if err == nil {
+			v.nextHops.put(add.Localsid, want)
+		}
+	}()
 	err = v.call(ctx, srModule, add, &sr.SrLocalsidAddDelReply{})
 	if !vppapi.Refused(err, srExists) {
 		return err
@@ -167,14 +172,22 @@ func (v localSIDs) Delete(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	if err != nil && !vppapi.Refused(err, srNotThere) {
 		return fmt.Errorf("deleting local SID %s: %w", s.GetSid(), err)
 	}
+	v.nextHops.put(address6(s.GetSid()), function{})
 	return nil
 }
 
 func (v localSIDs) List(ctx context.Context, expected []*vpp_srv6.LocalSID) ([]*vpp_srv6.LocalSID, error) {
+	v.sr.Lock()
+	defer v.sr.Unlock()
 	all, err := dump[sr.SrLocalsidsDetails](ctx, v.VSwitch, srModule, &sr.SrLocalsidsDump{})
 	if err != nil {
 		return nil, fmt.Errorf("listing local SIDs: %w", err)
 	}
+	functions := make(map[ip_types.IP6Address]function, len(all))
+	for _, d := range all {
+		functions[d.Addr] = parseFunction(d)
+	}
+	v.nextHops.replace(functions)
 	text := textsOf(expected, (*vpp_srv6.LocalSID).GetSid)
 	list := make([]*vpp_srv6.LocalSID, 0, len(all))
 	for _, d := range all {

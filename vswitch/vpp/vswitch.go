@@ -40,13 +40,14 @@ type VSwitch struct {
 
 	xdpDevices []string
 
-	events *ifEvents
-	states vswitch.StateReports
-	leases *dhcpLeases
-	sr     srLock
-	abfMu  sync.Mutex
-	aclIDs aclIDs
-	nat    natNotes
+	events   *ifEvents
+	states   vswitch.StateReports
+	leases   *dhcpLeases
+	sr       srLock
+	nextHops nextHops
+	abfMu    sync.Mutex
+	aclIDs   aclIDs
+	nat      natNotes
 
 	neighbours neighbourNotes
 
@@ -88,7 +89,7 @@ func Open(opts Options) *VSwitch {
 	v.WatchLeases(func(iface string, _ *vpp_interfaces.DHCPLease) { v.addressesChanged(iface) })
 	v.session.opened = v.opened
 	v.session.changed = v.everythingChanged
-	v.session.beside = []func(context.Context){v.watchInterfaces, v.watchLeases}
+	v.session.beside = []func(context.Context){v.watchInterfaces, v.watchLeases, v.askForNextHops}
 	v.session.start()
 	return v
 }

@@ -159,9 +159,22 @@ func answerFor(addrs string, interfaces ...string) *vpp_l3.ProxyARP {
 
 // Two hosts believe that they are on the same link.
 func testProxyARP(t *testing.T, c Config) {
+	borrowing := tap("b")
+	borrowing.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "a"}
+	t.Run("unnumbered interface", func(t *testing.T) { testProxyARPTo(t, c, borrowing) })
+	t.Run("interface without an address", func(t *testing.T) {
+		if c.ForwardsByAddress {
+			t.Skip("the vswitch forwards no packets to interfaces without an address")
+		}
+		testProxyARPTo(t, c, tap("b"))
+	})
+}
+
+// testProxyARPTo has a host behind "b" that the one behind "a" believes to be on its link.
+func testProxyARPTo(t *testing.T, c Config, there *vpp_interfaces.Interface) {
 	b := newBench(t, c)
 	base := []proto.Message{
-		tap("a", "10.50.0.9/24"), tap("b"),
+		tap("a", "10.50.0.9/24"), there,
 		&vpp_l3.Route{DstNetwork: "10.50.0.77/32", OutgoingInterface: "b"},
 	}
 	b.resync(base...)
@@ -214,8 +227,13 @@ func testL3XConnect(t *testing.T, c Config) {
 			}
 			b.resync(base...)
 			h1 := b.host("a", addr(family.net1, "1"))
-			h2 := b.host("b", addr(family.net2, "2"), family.target+map[int]string{24: "/32", 64: "/128"}[family.length])
-			h3 := b.host("c", addr(family.n, "2"), family.target+map[int]string{24: "/32", 64: "/128"}[family.length])
+			h2, h3 := b.host("b", addr(family.net2, "2")), b.host("c", addr(family.n, "2"))
+			for _, h := range []*Host{h2, h3} {
+				// Not of eth0: then hosts would ask for their gateway from it, and a router
+				// need not answer who is not on its link.
+				h.Exec(t, fmt.Sprintf("%s addr add %s dev lo", family.ip, family.target))
+				h.Exec(t, "ip link set dev lo up")
+			}
 			for h, gw := range map[*Host]string{h1: family.net1, h2: family.net2, h3: family.n} {
 				h.Exec(t, fmt.Sprintf("%s route add default via %s9 dev eth0", family.ip, gw))
 			}
@@ -233,7 +251,11 @@ func testL3XConnect(t *testing.T, c Config) {
 			x := crossConnectIP("a", family.protocol, family.n+"2@c")
 			b.resync(append(base, x)...)
 			seen("by the cross-connect", h3, h2, h3)
-			wantPing(t, "the vswitch itself", h1, family.net1+"9")
+			if c.L3CrossConnectsAll {
+				wantNoPing(t, "the vswitch itself, whose packets are cross-connected too,", h1, family.net1+"9")
+			} else {
+				wantPing(t, "the vswitch itself", h1, family.net1+"9")
+			}
 			down := proto.CloneOf(base[2].(*vpp_interfaces.Interface))
 			down.Enabled = false
 			b.put(down)

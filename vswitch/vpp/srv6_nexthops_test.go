@@ -1,0 +1,182 @@
+package vpp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"go.fd.io/govpp/api"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	ip_api "go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+)
+
+// farHost is what is behind an interface of VPP.
+type farHost struct {
+	t    testing.TB
+	s    *site
+	v    *VSwitch
+	name string
+	host *vswitchtest.Host // of a real VPP
+}
+
+// joinSilentHost joins a host without addresses by an interface of that name.
+func (s *site) joinSilentHost(t testing.TB, v *VSwitch, name string, addrs ...string) *farHost {
+	t.Helper()
+	h := &farHost{t: t, s: s, v: v, name: name}
+	if s.server != nil {
+		s.server.AddDevice(name)
+	} else {
+		h.host = newNamespace(t)
+		s.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name eth0 netns %s", name, nsName(h.host)))
+		h.host.Exec(t, "ip link set dev eth0 up")
+	}
+	iface := afPacket(name, name)
+	iface.IpAddresses = addrs
+	create(t, v, iface)
+	return h
+}
+
+func (h *farHost) index() index {
+	h.t.Helper()
+	i, err := h.v.ifs.index(h.t.Context(), h.name)
+	must(h.t, err)
+	return i
+}
+
+// take gives the host addresses, of which it tells nobody.
+func (h *farHost) take(addrs ...string) {
+	h.t.Helper()
+	for _, text := range addrs {
+		addr := netip.MustParsePrefix(text)
+		switch {
+		case h.host == nil:
+			mac, _ := parseMAC("02:00:00:00:00:77")
+			h.s.server.AddHost(uint32(h.index()), addr.Addr(), mac)
+		case addr.Addr().Is6():
+			h.host.Exec(h.t, "ip addr add "+text+" dev eth0 nodad")
+		default:
+			h.host.Exec(h.t, "ip addr add "+text+" dev eth0")
+		}
+	}
+}
+
+// wantKnown waits until VPP knows whether these are, or are not, neighbours.
+func (h *farHost) wantKnown(what string, known bool, addrs ...string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 8*time.Second)
+	defer cancel()
+	for _, text := range addrs {
+		ip := netip.MustParseAddr(text)
+		for {
+			unknown, err := h.v.unknown(ctx, []nextHop{{h.index(), ip}})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			if (len(unknown) == 0) == known {
+				break
+			}
+			if wait(ctx, 20*time.Millisecond) != nil {
+				h.t.Errorf("%s: VPP knows neighbour %s: %v, want %v", what, ip, !known, known)
+				break
+			}
+		}
+	}
+}
+
+func (h *farHost) setUp(up bool) {
+	h.t.Helper()
+	req := &interfaces_api.SwInterfaceSetFlags{SwIfIndex: h.index()}
+	if up {
+		req.Flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+	}
+	must(h.t, h.v.call(h.t.Context(), ifModule, req, &interfaces_api.SwInterfaceSetFlagsReply{}))
+}
+
+// VPP itself asks for such a neighbour only once.
+func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		far := s.joinSilentHost(t, v, "sid0", "10.52.0.9/24", "fd52::9/64")
+		sids := []*vpp_srv6.LocalSID{endDX4("fc00::d4", "sid0", "10.52.0.1"), endDX6("fc00::d6", "sid0", "fd52::1"), endX("fc00::a", "sid0", "fd52::2")}
+		createTwice(t, v.SRv6().LocalSIDs(), sids...)
+		all := []string{"10.52.0.1", "fd52::1", "fd52::2"}
+		far.wantKnown("before they are there", false, all...)
+		far.take("10.52.0.1/24", "fd52::1/64", "fd52::2/64")
+		far.wantKnown("when they are there", true, all...)
+
+		far.setUp(false)
+		far.wantKnown("while the interface is down", false, all...)
+		far.setUp(true)
+		far.wantKnown("after the interface was down", true, all...)
+
+		// Another driver learns of the SIDs when it reads them.
+		must(t, v.Close())
+		v = open(t, s)
+		far.v = v
+		wantValues(t, v.SRv6().LocalSIDs(), sids, sids...)
+		for _, text := range all {
+			n := ip_neighbor.IPNeighbor{SwIfIndex: far.index(), IPAddress: addressOf(netip.MustParseAddr(text))}
+			n.MacAddress, _ = parseMAC("02:00:00:00:00:77")
+			must(t, v.call(t.Context(), neighbourModule, &ip_neighbor.IPNeighborAddDel{Neighbor: n}, &ip_neighbor.IPNeighborAddDelReply{}))
+		}
+		far.wantKnown("after somebody deleted them", true, all...)
+	})
+}
+
+// A route by which VPP asks is none that anybody asked for.
+func TestRoutesForAskingAreNotListed(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		loopbacks(t, v, "a")
+		on, err := v.ifs.index(t.Context(), "a")
+		must(t, err)
+		for _, ip := range []string{"10.52.0.1", "fd52::1"} {
+			add := askingRoutes(nextHop{on, netip.MustParseAddr(ip)})[0]
+			must(t, v.call(t.Context(), routeModule, add, &ip_api.IPRouteAddDelV2Reply{}))
+			list, err := v.Routes().List(t.Context(), nil)
+			if err != nil || len(list) != 0 {
+				t.Errorf("asking for %s: listed %v, %v", ip, list, err)
+			}
+		}
+		v.askFor(t.Context(), []nextHop{{on, netip.MustParseAddr("10.52.0.1")}, {on, netip.MustParseAddr("fd52::1")}})
+		for _, dst := range []netip.Prefix{dummy4, dummy6} {
+			err := v.call(t.Context(), routeModule, entry{0, dst}.lookup(), &ip_api.IPRouteLookupV2Reply{})
+			if !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
+				t.Errorf("%s is still there after asking: %v", dst, err)
+			}
+		}
+	})
+}
+
+// Nobody asks for a neighbour that no SID leads to any more.
+func TestNeighboursOfDeletedLocalSIDsAreForgotten(t *testing.T) {
+	var n nextHops
+	hop := nextHop{1, netip.MustParseAddr("fd52::1")}
+	for _, sid := range []string{"fc00::1", "fc00::2"} {
+		n.put(address6(sid), function{target: 1, nextHop: hop.ip})
+	}
+	if list := n.take(); len(list) != 1 || list[0] != hop {
+		t.Errorf("took %v", list)
+	}
+	n.lost(nextHop{1, netip.MustParseAddr("fd52::2")})
+	if list := n.take(); list != nil {
+		t.Errorf("after another neighbour was lost: took %v", list)
+	}
+	n.put(address6("fc00::1"), function{})
+	n.lost(hop)
+	if list := n.take(); len(list) != 1 {
+		t.Errorf("of two SIDs one was deleted: took %v", list)
+	}
+	n.replace(nil)
+	n.doubt()
+	if list := n.take(); len(list) != 0 {
+		t.Errorf("without SIDs: took %v", list)
+	}
+}
