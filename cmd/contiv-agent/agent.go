@@ -52,6 +52,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	o.tracePackets = contivConfig.EnablePacketTrace
 
 	// What outlives the process, and what all nodes share.
 	local, err := openLocal(ctx, o, log)

@@ -35,6 +35,7 @@ type options struct {
 	interfaceStats                 bool
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
+	tracePackets                   bool // of contiv.conf
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides

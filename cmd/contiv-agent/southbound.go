@@ -63,7 +63,7 @@ type (
 // openVSwitch does not wait for a vswitch that is not there yet.
 func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
-		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Logger: log}), nil
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, TracePackets: o.tracePackets, Logger: log}), nil
 	}
 	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
 }

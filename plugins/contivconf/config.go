@@ -190,6 +190,9 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
+// stealHint says what to do without STN ("steal the NIC"), whatever the vswitch.
+const stealHint = "remove it, and name the interface in nodeConfig.mainVPPInterface; VPP needs one that the host can do without, the kernel vswitch shares the host's"
+
 // check checks the options that stand alone. Those whose effect does not exist are
 // refused: an agent that ignored them would build another network than the user
 // asked for.
@@ -198,7 +201,7 @@ func (c *Config) check() error {
 		set        bool
 		name, hint string
 	}{
-		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", "remove it; the main interface is shared with the host"},
+		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", stealHint},
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
 		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},
@@ -232,7 +235,7 @@ func (c *InterfaceConfig) check() error {
 		wrong(!slices.Contains([]string{"", "polling", "interrupt", "adaptive"}, c.InterfaceRxMode), "interfaceRxMode", c.InterfaceRxMode,
 			"use polling, interrupt or adaptive, or leave it out"),
 		wrong(c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216), "mtuSize", c.MTUSize, "use a value from 576 to 9216, or 0 for the main interface's"),
-		wrong(c.TAPInterfaceVersion != 1 && c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 1 or 2"),
+		wrong(c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 2, or leave it out; there are no others any more"),
 		wrong(!powerOfTwo(c.TAPv2RxRingSize), "tapv2RxRingSize", c.TAPv2RxRingSize, ring),
 		wrong(!powerOfTwo(c.TAPv2TxRingSize), "tapv2TxRingSize", c.TAPv2TxRingSize, ring),
 		wrong(!vmxnet3(c.Vmxnet3RxRingSize), "vmxnet3RxRingSize", c.Vmxnet3RxRingSize, vmxnet3Ring),

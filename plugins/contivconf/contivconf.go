@@ -88,6 +88,7 @@ type ContivConf struct {
 	log      *slog.Logger
 	saved    saved
 	leases   leases
+	nics     nics
 	// disabled says that there is a NodeConfig, which is not to be used.
 	disabled atomic.Bool
 	// misread says why the one in etcd cannot be decoded; may be nil.
@@ -102,7 +103,8 @@ type ContivConf struct {
 }
 
 // New checks the configuration. links is nil on a vswitch with a network stack
-// of its own; the main interface must then be configured. The last NodeConfig in
+// of its own; the main interface must then be configured, or be one of the network
+// cards of the vswitch (see NICs). The last NodeConfig in
 // force is kept in local, unless it is nil.
 func New(nodeName string, config Config, links HostLinks, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
 	c := &ContivConf{nodeName: nodeName, config: config, links: links, loop: loop, log: log, saved: saved{db: local}}
@@ -223,6 +225,13 @@ func (*ContivConf) Revert(context.Context, controller.Event) error { return nil 
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	static.RouteGateways = static.Gateways
 	if c.links == nil {
+		if static.Main.Name == "" {
+			name, err := c.nics.first(static.Other)
+			if err != nil {
+				return Resolved{}, nil, err
+			}
+			static.Main.Name = name
+		}
 		static.LinkAddress = c.leases.of(static.Main)
 		return static, nil, nil
 	}

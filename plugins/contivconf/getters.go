@@ -46,6 +46,9 @@ func (c *ContivConf) Interfaces() InterfaceConfig { return c.config.InterfaceCon
 // Routing returns how nodes and pods are connected.
 func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
 
+// IPNeighborScan returns how neighbours that went away are found out.
+func (c *ContivConf) IPNeighborScan() IPNeighborScanConfig { return c.config.IPNeighborScanConfig }
+
 // NatExternalTraffic tells whether pods appear outside of the cluster with the
 // address of their node.
 func (c *ContivConf) NatExternalTraffic() bool {

@@ -162,7 +162,8 @@ func optionNames(prefix string, typ reflect.Type) (names []string) {
 // Values that no vswitch could use are refused at the start.
 func TestOptionsOutOfRange(t *testing.T) {
 	for conf, want := range map[string]string{
-		"tapInterfaceVersion: 3":                              "tapInterfaceVersion is 3: use 1 or 2",
+		"tapInterfaceVersion: 3":                              "tapInterfaceVersion is 3: use 2",
+		"tapInterfaceVersion: 1":                              "tapInterfaceVersion is 1: use 2",
 		"tapv2RxRingSize: 1000":                               "tapv2RxRingSize is 1000: use a power of two",
 		"tapv2TxRingSize: 3":                                  "tapv2TxRingSize is 3: use a power of two",
 		"vmxnet3RxRingSize: 100":                              "vmxnet3RxRingSize is 100: use a multiple of 64 from 64 to 4096",
@@ -180,7 +181,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", conf, err, want)
 		}
 	}
-	for _, conf := range []string{"scanIPNeighbors: false\nipNeighborScanInterval: 0", "tapInterfaceVersion: 1", "tapv2RxRingSize: 256", "vmxnet3RxRingSize: 1024",
+	for _, conf := range []string{"scanIPNeighbors: false\nipNeighborScanInterval: 0", "tapInterfaceVersion: 2", "tapv2RxRingSize: 256", "vmxnet3RxRingSize: 1024",
 		"ipamConfig: {srv6: {sfcPolicyBSIDSubnetCIDR: '8eee::/16'}}"} {
 		if _, err := contivconf.New("node1", load(t, conf), nil, nil, nil, plugintest.Logger()); err != nil {
 			t.Errorf("%s: %v", conf, err)

@@ -34,7 +34,7 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	var r Resolved
 	if n.StealInterface != "" {
-		return r, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: remove it", n.NodeName)
+		return r, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: %s", n.NodeName, stealHint)
 	}
 	var err error
 	if r.Main, err = parseInterface("mainVPPInterface", n.MainVPPInterface); err != nil {

@@ -26,6 +26,9 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 		if err := n.addHostRoutes(config, node, f, inVPP.Addr(), inLinux.Addr()); err != nil {
 			return err
 		}
+		config.add(&linux_l3.ARPEntry{
+			Interface: n.hostAttachment().linux, IpAddress: inVPP.Addr().String(), HwAddress: hostInterconnectMAC(node.id),
+		})
 	}
 	n.attach(config, n.hostAttachment(),
 		&vpp_interfaces.Interface{
@@ -89,4 +92,23 @@ func hasAnyPrefix(text string, prefixes ...string) bool {
 		}
 	}
 	return false
+}
+
+// addNeighborScan makes a vswitch with a network stack of its own forget neighbours that
+// went away; the host's stack does that by rules of its own.
+func (n *IPNet) addNeighborScan(config values, node *thisNode) {
+	scan := n.config.IPNeighborScan()
+	if !scan.ScanIPNeighbors {
+		return
+	}
+	mode := vpp_l3.IPScanNeighbor_IPV4
+	switch {
+	case len(node.families) > 1:
+		mode = vpp_l3.IPScanNeighbor_BOTH
+	case !node.hasIPv4():
+		mode = vpp_l3.IPScanNeighbor_IPV6
+	}
+	config.add(&vpp_l3.IPScanNeighbor{
+		Mode: mode, ScanInterval: uint32(scan.IPNeighborScanInterval), StaleThreshold: uint32(scan.IPNeighborStaleThreshold),
+	})
 }

@@ -34,6 +34,7 @@ type Config interface {
 	Subnets() contivconf.Subnets
 	Interfaces() contivconf.InterfaceConfig
 	Routing() contivconf.RoutingConfig
+	IPNeighborScan() contivconf.IPNeighborScanConfig
 	EffectiveIPAMConfig() contivconf.IPAMConfig
 	PodMTU(nodeIP netip.Addr) uint32
 }
@@ -181,6 +182,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 		if err := n.addHostInterconnect(config, node); err != nil {
 			return err
 		}
+		n.addNeighborScan(config, node)
 	}
 	for id, pod := range n.pods.LocalPods() {
 		wiring, err := n.wiring(node, pod)

@@ -72,6 +72,15 @@ func TestConfiguration(t *testing.T) {
 		vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"),
 		vppNode(3, "node3"), kubeNode("node3", "192.168.16.3"), // not reachable yet
 	)
+	// The host has a NIC of its own; what is the runtime's or the vswitch's is not told to VPP.
+	hostLinks := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.0.0.1/24", "fe80::1/64", "fd00:10::1/64"),
+		plugintest.Link("docker0", "172.17.0.1/16"), plugintest.Link("virbr0", "192.168.122.1/24"), plugintest.Link("vpp1", "172.30.1.2/24")}
+	vppOthers := plugintest.State(
+		ownStack(true, vppNode(1, "node1", "192.168.16.1/24")), kubeNode("node1", "10.0.0.1"),
+		ownStack(true, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "10.0.0.2"),
+		ownStack(true, vppNode(3, "node3")), kubeNode("node3", "10.0.0.3"), // not reachable yet
+		ownStack(true, vppNode(4, "node4", "192.168.16.4/24")), // neither
+	)
 	othersV6 := plugintest.State(
 		vppNode(1, "node1", "fd16::1/64"), kubeNode("node1", "fd16::1"),
 		vppNode(2, "node2", "fd16::2/64"), kubeNode("node2", "fd16::2"),
@@ -106,8 +115,8 @@ ipamConfig:
 `},
 		"vpp-dualstack": {State: bothVersions, Conf: dualStack + `
 nodeConfig:
-- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: "192.168.16.1/24,fd16::1/64"}}
-`, Links: dualStackLinks, Caps: &plugintest.VPP},
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: "192.168.16.1/24,fd16::1/64"}}
+`, Links: hostLinks, Caps: &plugintest.VPP},
 		"kernel-vxlan": {State: others},
 		"kernel-beside-vpp": {State: plugintest.State(
 			vppNode(1, "node1", "192.168.16.1/24"), kubeNode("node1", "192.168.16.1"),
@@ -126,7 +135,7 @@ nodeConfig:
   otherVPPInterfaces:
   - {interfaceName: eth1, ip: 10.50.0.1/24}
 `},
-		"vpp-vxlan": {State: others, Caps: &plugintest.VPP, Conf: `
+		"vpp-vxlan": {State: vppOthers, Caps: &plugintest.VPP, Links: hostLinks, Conf: `
 interfaceRxMode: adaptive
 tapv2RxRingSize: 256
 tapv2TxRingSize: 256
@@ -134,7 +143,24 @@ enableGSO: true
 routeServiceCIDRToVPP: true
 ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.100}
 nodeConfig:
-- {nodeName: node1, mainVPPInterface: {interfaceName: eth0}}
+- {nodeName: node1, mainVPPInterface: {interfaceName: GigabitEthernet0/9/0}}
+`},
+		"vpp-options": {State: vppOthers, Caps: &plugintest.VPPWithoutTAPs, Links: hostLinks, Conf: `
+interfaceRxMode: polling
+mtuSize: 1400
+tcpChecksumOffloadDisabled: false
+scanIPNeighbors: false
+mainVRFID: 5
+podVRFID: 6
+nodeConfig:
+- nodeName: node1
+  mainVPPInterface: {interfaceName: GigabitEthernet0/9/0, useDHCP: true}
+  otherVPPInterfaces:
+  - {interfaceName: GigabitEthernet0/a/0, ip: 192.168.17.1/24}
+  - {interfaceName: GigabitEthernet0/b/0, useDHCP: true}
+`},
+		"vpp-loopback": {State: vppOthers, Caps: &plugintest.VPP, Links: hostLinks, Conf: `
+ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.100}
 `},
 		"vpp-veth": {State: plugintest.State(
 			vppNode(1, "node1", "192.168.16.101/24"), kubeNode("node1", "192.168.16.1"),
@@ -144,14 +170,17 @@ nodeConfig:
 nodeConfig:
 - {nodeName: node1, gateway: 192.168.16.254, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.101/24}}
 `},
-		"vpp-nooverlay": {State: others, Caps: &plugintest.VPP, Conf: `
+		"vpp-nooverlay": {State: vppOthers, Caps: &plugintest.VPP, Links: hostLinks, Conf: `
 nodeToNodeTransport: nooverlay
 nodeConfig:
-- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.1/24}}
 `},
-		"vpp-ipv6": {State: othersV6, Caps: &plugintest.VPP, Links: plugintest.Links{plugintest.Link("eth0", "fd16::1/64")}, Conf: ipv6 + `
+		"vpp-ipv6": {State: plugintest.State(
+			ownStack(true, vppNode(1, "node1", "fd16::1/64")), kubeNode("node1", "fd00:10::1"),
+			ownStack(true, vppNode(2, "node2", "fd16::2/64")), kubeNode("node2", "fd00:10::2"),
+		), Caps: &plugintest.VPP, Links: hostLinks, Conf: ipv6 + `
 nodeConfig:
-- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: "fd16::1/64"}}
+- {nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: "fd16::1/64"}}
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package ipnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -163,6 +164,8 @@ func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	case resolved.Main.UseDHCP && node.hasIPv4():
 		controller.Logger(ctx, n.log).Warn("Address of this node is not known before DHCP assigns it: other nodes are not connected yet")
 		return nil
+	case resolved.Main.Name == "":
+		return errors.New("this node has no main interface, and no IP address: name the interface in nodeConfig.mainVPPInterface.interfaceName, and set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR")
 	default:
 		return fmt.Errorf("main interface %s has no IP address: assign one to it, or set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR", resolved.Main.Name)
 	}

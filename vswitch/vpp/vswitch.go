@@ -22,6 +22,8 @@ type Options struct {
 	// XDPDevices are the devices of VPP's network namespace that it takes over by AF_XDP
 	// when they are asked for as existing network cards; others by AF_PACKET.
 	XDPDevices []string
+	// TracePackets makes VPP trace the first packets that it receives, for debugging.
+	TracePackets bool
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -39,6 +41,7 @@ type VSwitch struct {
 	ifs     *ifIndex
 
 	xdpDevices []string
+	traced     bool
 
 	events   *ifEvents
 	states   vswitch.StateReports
@@ -72,7 +75,7 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // Open is New without waiting for VPP. That VPP is there for the first time is no
 // change that Watch reports. Close the VSwitch.
 func Open(opts Options) *VSwitch {
-	v := &VSwitch{log: opts.Logger, xdpDevices: opts.XDPDevices, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
+	v := &VSwitch{log: opts.Logger, xdpDevices: opts.XDPDevices, traced: opts.TracePackets, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
 	if v.log == nil {
 		v.log = slog.Default()
 	}
@@ -110,6 +113,7 @@ func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l), v.subscribeNeighbours(ctx, l)); err != nil {
 		return err
 	}
+	v.tracePackets(ctx, l)
 	return v.prepareACLs(ctx, l)
 }
 
