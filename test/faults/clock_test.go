@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // TestClock moves the clock of the agents, not of the machine: time.Now of an
@@ -133,7 +134,7 @@ func buildWithClock(t *testing.T, dir string) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := goBuild("-overlay", file, "-o", dir+"/", "./cmd/contiv-agent"); err != nil {
+	if err := labtest.Build("-overlay", file, "-o", dir+"/", "./cmd/contiv-agent"); err != nil {
 		t.Fatal(err)
 	}
 }

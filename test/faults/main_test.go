@@ -3,14 +3,10 @@ package faults
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	"go.uber.org/goleak"
 )
 
@@ -30,51 +26,11 @@ func TestMain(m *testing.M) {
 		m.Run() // each test skips itself and says why
 		return
 	}
-	code, err := build(m)
-	if err == nil && code == 0 {
-		err = errors.Join(goleak.Find(), report.finish())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
-
-// build builds the binaries once for all tests.
-func build(m *testing.M) (code int, err error) {
-	if binaries, err = os.MkdirTemp("", "contiv-bin"); err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	if err := goBuild("-o", binaries+"/", "./cmd/..."); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
-}
-
-func goBuild(args ...string) error {
-	cmd := exec.Command("go", append([]string{"build"}, args...)...)
-	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the binaries: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// repository is the root of the repository, from here.
-var repository = filepath.Join("..", "..")
-
-// printLogs prints the ends of the logs of a lab in which a test failed.
-func printLogs(t *testing.T, l *lab.Lab) {
-	logs, err := l.Logs()
-	if err != nil {
-		t.Log(err)
-	}
-	for _, file := range logs {
-		const size = 12 << 10
-		data, err := os.ReadFile(file)
-		t.Logf("===== %s (last %d bytes) %v\n%s", file, size, err, strings.ToValidUTF8(string(data[max(len(data)-size, 0):]), ""))
-	}
+	labtest.Main(func(dir string) (int, error) {
+		binaries = dir
+		if code := m.Run(); code != 0 {
+			return code, nil
+		}
+		return 0, errors.Join(goleak.Find(), report.finish())
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // row is what was measured of one fault.
@@ -83,7 +85,7 @@ func (r *reporter) finish() error {
 	if len(r.rows) != len(order) {
 		return fmt.Errorf("the report would have %d faults of %d: run all tests, with -clock", len(r.rows), len(order))
 	}
-	return os.WriteFile(filepath.Join(repository, "docs", "faults.md"), []byte(r.markdown()), 0o644)
+	return os.WriteFile(filepath.Join(labtest.Root, "docs", "faults.md"), []byte(r.markdown()), 0o644)
 }
 
 func round(d time.Duration) time.Duration {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 )
@@ -38,28 +38,8 @@ func newSite(t *testing.T, name string) *site {
 // newSiteWith makes the lab of the programs in a directory.
 func newSiteWith(t *testing.T, name, bin string) *site {
 	t.Helper()
-	opts := lab.Options{Name: fmt.Sprintf("f%s%d", name, os.Getpid()), BinDir: bin, StartTimeout: time.Minute}
-	guard, err := lab.NewGuard(filepath.Join(binaries, "contiv-lab"), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := guard.Release(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { down(t, opts) })
-	l, err := lab.Up(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			printLogs(t, l)
-		}
-	})
-	s := &site{Lab: l}
-	pods, err := l.AddPods(t.Context(), 3,
+	s := &site{Lab: labtest.Up(t, lab.Options{Name: fmt.Sprintf("f%s%d", name, os.Getpid()), BinDir: bin, StartTimeout: time.Minute})}
+	pods, err := s.AddPods(t.Context(), 3,
 		lab.PodSpec{Name: "here", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
 	if err != nil {
 		t.Fatal(err)
@@ -71,17 +51,6 @@ func newSiteWith(t *testing.T, name, bin string) *site {
 	}
 	s.settle(t)
 	return s
-}
-
-// down removes the lab; nothing of it may be left.
-func down(t *testing.T, opts lab.Options) {
-	if err := lab.Down(context.Background(), opts); err != nil {
-		t.Error(err)
-	}
-	left, err := lab.Leftovers(opts)
-	if err != nil || len(left) > 0 {
-		t.Errorf("the lab left behind: %s (%v)", strings.Join(left, ", "), err)
-	}
 }
 
 func (s *site) state(t *testing.T) *lab.State {
@@ -173,21 +142,7 @@ func (s *site) bolt(node string) string { return s.Path("nodes", node, "bolt.db"
 // pod adds a pod that is removed when the test ends.
 func (s *site) pod(t *testing.T, name, node string) lab.Pod {
 	t.Helper()
-	p, err := s.AddPod(t.Context(), lab.PodSpec{Name: name, Node: node})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if st, err := s.State(); err != nil {
-			t.Error(err)
-		} else if _, err := st.Pod(p.ID()); err != nil {
-			return // the test removed it
-		}
-		if err := s.DelPod(context.Background(), p.ID()); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return labtest.AddPods(t, s.Lab, lab.PodSpec{Name: name, Node: node})[0]
 }
 
 // connected measures, once, between the pods and the outside.
@@ -210,14 +165,8 @@ func (s *site) settle(t *testing.T) {
 	await.That(t, "everybody reaches everybody", func() error { return s.connected(t) })
 	for _, n := range s.state(t).Nodes {
 		await.That(t, n.Name+" is settled", func() error { return s.settled(t, n.Name) })
-		ops, err := s.Agent(n.Name).Drift(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, op := range ops {
-			t.Errorf("%s: a resync with the kernel, where nothing had changed, executed %v %s, error %v", n.Name, op.Operation, op.Key, op.NewErr)
-		}
 	}
+	labtest.RequireQuiet(t, s.Lab)
 }
 
 // settled tells what is not well with an agent: it is not ready, or without etcd,

@@ -19,6 +19,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -27,29 +28,13 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func build(m *testing.M) (code int, err error) {
 	if os.Geteuid() != 0 {
-		return m.Run(), nil // each test skips itself and says why
+		os.Exit(m.Run()) // each test skips itself and says why
 	}
-	if binaries, err = os.MkdirTemp("", "contiv-bin"); err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd", "./cmd/contivctl")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the binaries: %w\n%s", err, out)
-	}
-	return m.Run(), nil
+	labtest.Main(func(dir string) (int, error) {
+		binaries = dir
+		return m.Run(), nil
+	})
 }
 
 // site is a node: a network namespace, a directory, and an agent that may be ended and
