@@ -55,24 +55,35 @@ func manage(args []string) int {
 	return 0
 }
 
+// installation is what install's flags say.
+type installation struct {
+	install.Options
+	chain string
+	once  bool
+}
+
+func (i *installation) flags() *flag.FlagSet {
+	flags := newFlags("install", &i.Options)
+	flags.BoolVar(&i.once, "once", false, "end when everything is in place")
+	flags.StringVar(&i.Conflist, "conflist", "", "file with the CNI configuration list to install (default: a list of contiv-cni and --chain)")
+	flags.StringVar(&i.Server, "socket", cni.DefaultServer, "socket of the agent, as seen from the node")
+	flags.StringVar(&i.LogFile, "log-file", cni.DefaultLogFile, "log of contiv-cni, as seen from the node")
+	flags.StringVar(&i.chain, "chain", "portmap", "further plugins, separated by commas, if they are installed: portmap, bandwidth, tuning, ...")
+	return flags
+}
+
 func runInstall(ctx context.Context, args []string) error {
-	var o install.Options
-	flags := newFlags("install", &o)
-	var chain string
-	once := flags.Bool("once", false, "end when everything is in place")
-	flags.StringVar(&o.Conflist, "conflist", "", "file with the CNI configuration list to install (default: a list of contiv-cni and --chain)")
-	flags.StringVar(&o.Server, "socket", cni.DefaultServer, "socket of the agent, as seen from the node")
-	flags.StringVar(&o.LogFile, "log-file", cni.DefaultLogFile, "log of contiv-cni, as seen from the node")
-	flags.StringVar(&chain, "chain", "portmap", "further plugins, separated by commas, if they are installed: portmap, bandwidth, tuning, ...")
-	if err := parse(flags, args); err != nil {
+	var i installation
+	if err := parse(i.flags(), args); err != nil {
 		return err
 	}
-	o.Chain = strings.FieldsFunc(chain, func(r rune) bool { return r == ',' || r == ' ' })
+	o := i.Options
+	o.Chain = strings.FieldsFunc(i.chain, func(r rune) bool { return r == ',' || r == ' ' })
 	var err error
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	if *once {
+	if i.once {
 		err = install.Install(ctx, o)
 	} else {
 		err = install.Keep(ctx, o) // as a container of a DaemonSet must; what is installed stays

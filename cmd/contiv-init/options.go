@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// standardOptions is the file with VPP's options, unless a flag names another one.
+const standardOptions = "/etc/contiv/vpp.conf"
+
 type options struct {
 	vppBin, agentBin string
 	// vppConfig is a start-up configuration that is not ours; vppOptions what ours is
@@ -29,7 +32,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "VPP's program")
 	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent beside this one)")
 	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used as it is (default: /etc/vpp/contiv-vswitch.conf if it exists and there are no --vpp-options)")
-	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, if there is no --vpp-config (default: /etc/contiv/vpp.conf if it exists)")
+	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, if there is no --vpp-config (default: "+standardOptions+" if it exists)")
 	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets, and of the configuration that is written")
 	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for dumps of what crashes (default: no dumps)")
 	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "how long the agent may take to end before it is killed")
@@ -48,7 +51,7 @@ func (o *options) unit(agentFlags []string) (*unit, error) {
 	if o.vppOptions == "" {
 		o.vppConfig = existing(o.vppConfig, "/etc/vpp/contiv-vswitch.conf")
 	}
-	o.vppOptions = existing(o.vppOptions, "/etc/contiv/vpp.conf")
+	o.vppOptions = existing(o.vppOptions, standardOptions)
 	u := &unit{options: *o}
 	var err error
 	if o.coreDumps != "" {
