@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // The address of a node's NIC changes, as it does when a DHCP server gives another
@@ -17,7 +18,7 @@ import (
 func TestNodeAddressChanges(t *testing.T) {
 	require(t)
 	l := labWith(t, "")
-	added := pods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 	if err := ping(t, added[0], added[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		}
 		return nil
 	})
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // in runs commands in a network namespace.

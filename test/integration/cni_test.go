@@ -21,6 +21,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // sandbox is a pod that only a runtime knows: no Kubernetes object, and not in
@@ -208,7 +209,7 @@ func TestChain(t *testing.T) {
 	if err := runtime.CheckNetworkList(t.Context(), &checked, s.RuntimeConf); err != nil {
 		t.Errorf("CHECK: %v", err)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	if err := s.del(); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
@@ -218,7 +219,7 @@ func TestChain(t *testing.T) {
 	if links := inNetns(t, node, "ip -o link"); strings.Contains(links, host.Name) || strings.Contains(links, "ifb") || strings.Contains(links, "bwp") {
 		t.Errorf("after DEL: %s", links)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // serve answers TCP connections in a namespace with a word, until the test ends.
@@ -401,7 +402,7 @@ func TestGarbageIsCollected(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // STATUS tells that an agent is away, or has no state to work from yet.
@@ -478,7 +479,7 @@ func TestDELWithoutAgent(t *testing.T) {
 			t.Errorf("the agent still wants %s", v.Key)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	if after := deviceCount(t, l, "node2"); after != before {
 		t.Errorf("node2 has %d devices, %d before the pod", after, before)
 	}
@@ -512,12 +513,12 @@ func TestManyADDsAtOnce(t *testing.T) {
 		}
 	}
 	requireConnected(t, l, added[0], added[many-1], pod(t, l, "beside", "node2"))
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	if err := l.DelPods(t.Context(), ids...); err != nil {
 		t.Fatal(err)
 	}
 	if after := deviceCount(t, l, "node1"); after != before {
 		t.Errorf("node1 has %d devices, %d before the pods", after, before)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // contivLab runs contiv-lab on the shared lab and returns what it printed.
@@ -60,7 +61,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("contiv-lab %s: error %v, no %q in:\n%s", test.command, err, test.want, out)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestFailuresOfCommandsAreSeen(t *testing.T) {
@@ -97,7 +98,7 @@ func demo(t *testing.T, opts lab.Options, text string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := down(opts); err != nil {
+		if err := labtest.Down(opts); err != nil {
 			t.Error(err)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // An agent that is killed at any moment of ADD or DEL finds out what it had done
@@ -63,12 +65,12 @@ func TestAgentKilledDuringCNI(t *testing.T) {
 			if err := ping(t, wired, peer); err != nil {
 				t.Error(err)
 			}
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 			crash("DEL", after)
 			if left := deviceCount(t, l, "node1"); left != without {
 				t.Errorf("node1 has %d devices, %d without the pod", left, without)
 			}
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 		})
 	}
 }

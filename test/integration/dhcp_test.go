@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
@@ -28,7 +29,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := pods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 	if err := ping(t, added[0], added[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	tellKubernetes(t, l, "node1", address)
 	follows(address)
 	follows(lease(72, time.Hour))
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 
 	flow, end := traffic(t, added[0], added[1].Endpoint())
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"), l.StartAgent(t.Context(), "node1")); err != nil {
@@ -91,7 +92,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	flow(100)
 	end()
 	follows("192.168.16.72/24")
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // tellKubernetes does what kubelet does when its node has got another address.

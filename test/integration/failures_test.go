@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -100,7 +101,7 @@ func TestAgentKilledUnderTraffic(t *testing.T) {
 	end()
 	late := pod(t, l, "late", "node1")
 	requireConnected(t, l, here, near, far, late)
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestADDWithoutAgentFailsAndLeavesNothing(t *testing.T) {
@@ -121,7 +122,7 @@ func TestADDWithoutAgentFailsAndLeavesNothing(t *testing.T) {
 		t.Errorf("node2 has %d devices, %d before", after, before)
 	}
 	requireConnected(t, l, pod(t, l, "early", "node2"))
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // The runtime may remove a sandbox whose DEL the agent has not seen yet.
@@ -149,7 +150,7 @@ func TestPodVanishesWhileTheAgentIsDown(t *testing.T) {
 	if after := deviceCount(t, l, "node1"); after != before {
 		t.Errorf("node1 has %d devices, %d before the pods", after, before)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestEtcdStopsAndStarts(t *testing.T) {
@@ -191,7 +192,7 @@ func TestEtcdStopsAndStarts(t *testing.T) {
 		}
 		return nil
 	})
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // An agent that is started while etcd is away works from its mirror.
@@ -222,7 +223,7 @@ func TestAgentStartsWithoutEtcd(t *testing.T) {
 		}
 		return nil
 	})
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // heldBy tells why the agent holds the pod's address.
@@ -254,7 +255,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 		newcomer := pod(t, l, "newcomer", node.Name)
 		requireNodes(t, l, "node1 node2 node3")
 		await.That(t, "the newcomer is reached", func() error { return connected(t, l, old, newcomer) })
-		requireQuiet(t, l)
+		labtest.RequireQuiet(t, l)
 		if err := l.DelNode(t.Context(), node.Name); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +268,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 		})
 	}
 	flow(20)
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // requireNodes awaits that all agents know exactly these nodes, each with an ID.
@@ -321,7 +322,7 @@ func TestDeletedRoutesComeBack(t *testing.T) {
 		requireRepair(t, l, before, damage.key)
 	}
 	requireConnected(t, l, p)
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // requireRepair awaits the record of a repair of the key on node1.
@@ -366,7 +367,7 @@ func TestDamageIsRepaired(t *testing.T) {
 				_, err := l.CNI(t.Context(), "CHECK", p.ID())
 				return err
 			})
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // Pods with IPv6, beside or instead of IPv4, over each transport, the nodes being
@@ -45,7 +46,7 @@ ipamConfig:
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := labWith(t, test.config)
-			added := pods(t, l,
+			added := labtest.AddPods(t, l,
 				lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 			awaitAddresses(t, l)
 			var pods []lab.Endpoint
@@ -53,7 +54,7 @@ ipamConfig:
 				pods = append(pods, endpoints(t, l, p, test.addresses)...)
 			}
 			requirePackets(t, l, pods, test.mtu)
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 			requireRestartWithoutOperations(t, l, "node1")
 			requirePackets(t, l, pods, test.mtu)
 		})
@@ -84,7 +85,7 @@ ipamConfig:
 	if err := pingIn(t.Context(), a1.Netns, lab.OutsideAddress.Addr(), 1400); err != nil {
 		t.Errorf("over IPv4: %v", err)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 
 	in(t, st.Nodes[0].Netns, "nft delete table ip6 contiv")
@@ -97,7 +98,7 @@ ipamConfig:
 	if err := pingIn(t.Context(), a1.Netns, outside, 1400); err == nil {
 		t.Error("the pod reaches the outside over IPv6 without translation, though nobody knows the way back")
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // labWith makes a lab with the content of contiv.conf, for the test.
@@ -105,21 +106,7 @@ func labWith(t *testing.T, config string) *lab.Lab {
 	t.Helper()
 	opts := options("ip")
 	opts.ContivConfig = config
-	t.Cleanup(func() {
-		if err := down(opts); err != nil {
-			t.Error(err)
-		}
-	})
-	l, err := lab.Up(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			printLogs(l)
-		}
-	})
-	return l
+	return labtest.Up(t, opts)
 }
 
 // awaitAddresses awaits the end of duplicate address detection: until then a node

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // Kubernetes divides the pod network, host-local assigns the addresses: pods get
@@ -64,7 +65,7 @@ func TestExternalIPAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping()
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	for node, s := range sandboxes {
 		lease := filepath.Join(leases, node, "k8s-pod-network", s.endpoint().Address.String())
 		if _, err := os.Stat(lease); err != nil {
@@ -77,7 +78,7 @@ func TestExternalIPAM(t *testing.T) {
 			t.Errorf("%s after DEL: %v", lease, err)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // The same with two pod subnets on each node: pods get an address from each.
@@ -137,7 +138,7 @@ ipamConfig:
 		}
 		return errors.Join(errs...)
 	})
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 	for _, s := range added {
 		if err := s.check(t); err != nil {
@@ -147,7 +148,7 @@ ipamConfig:
 			t.Error(err)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // assignPodCIDR does what Kubernetes' controller does for a node.

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // shared is the lab that the tests use; nil when they are skipped.
@@ -26,26 +24,13 @@ func TestMain(m *testing.M) {
 		m.Run() // each test skips itself and says why
 		return
 	}
-	code, err := runWithLab(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
+	labtest.Main(func(dir string) (int, error) {
+		binaries = dir
+		return runWithLab(m)
+	})
 }
 
 func runWithLab(m *testing.M) (code int, err error) {
-	binaries, err = os.MkdirTemp("", "contiv-bin")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "./cmd/...")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("building the binaries: %w\n%s", err, out)
-	}
 	opts := options("it")
 	guard, err := lab.NewGuard(filepath.Join(binaries, "contiv-lab"), opts)
 	if err != nil {
@@ -59,38 +44,14 @@ func runWithLab(m *testing.M) (code int, err error) {
 	fmt.Printf("lab %s is up after %s\n", opts.Name, time.Since(began).Round(time.Millisecond))
 	code = m.Run()
 	if code != 0 {
-		printLogs(shared)
+		fmt.Println(labtest.Logs(shared))
 	}
-	return code, down(opts)
-}
-
-// down removes a lab and returns an error if anything of it is left.
-func down(opts lab.Options) error {
-	if err := lab.Down(context.Background(), opts); err != nil {
-		return err
-	}
-	left, err := lab.Leftovers(opts)
-	if len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("the lab left behind: %s", strings.Join(left, ", ")))
-	}
-	return err
+	return code, labtest.Down(opts)
 }
 
 // options of a lab that no other run on this machine uses.
 func options(prefix string) lab.Options {
 	return lab.Options{Name: fmt.Sprintf("%s%d", prefix, os.Getpid()), BinDir: binaries}
-}
-
-func printLogs(l *lab.Lab) {
-	logs, err := l.Logs()
-	if err != nil {
-		fmt.Println(err)
-	}
-	for _, file := range logs {
-		const size = 8 << 10
-		data, err := os.ReadFile(file)
-		fmt.Printf("\n===== %s (last %d bytes) %v\n%s\n", file, size, errors.Join(err), data[max(len(data)-size, 0):])
-	}
 }
 
 // require returns the shared lab, or skips the test.
@@ -105,30 +66,7 @@ func require(t *testing.T) *lab.Lab {
 // pod adds a pod that is removed when the test ends.
 func pod(t *testing.T, l *lab.Lab, name, node string) lab.Pod {
 	t.Helper()
-	return pods(t, l, lab.PodSpec{Name: name, Node: node})[0]
-}
-
-func pods(t *testing.T, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
-	t.Helper()
-	added, err := l.AddPods(t.Context(), 4, specs...)
-	t.Cleanup(func() {
-		st, err := l.State()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range added {
-			if _, err := st.Pod(p.ID()); err != nil {
-				continue // the test removed it
-			}
-			if err := l.DelPod(context.Background(), p.ID()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return added
+	return labtest.AddPods(t, l, lab.PodSpec{Name: name, Node: node})[0]
 }
 
 // requireConnected measures between the pods, all nodes and the outside.
@@ -165,33 +103,4 @@ func ping(t *testing.T, a, b lab.Pod) error {
 	_, there := lab.Ping(t.Context(), a.Endpoint(), b.Endpoint())
 	_, back := lab.Ping(t.Context(), b.Endpoint(), a.Endpoint())
 	return errors.Join(there, back)
-}
-
-// requireQuiet demands that all agents have nothing left to do.
-func requireQuiet(t *testing.T, l *lab.Lab) {
-	t.Helper()
-	nodes, err := l.Nodes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes {
-		agent := l.Agent(n.Name)
-		var unsettled []string
-		await.That(t, n.Name+" has configured all values", func() error {
-			if unsettled, err = agent.NotConfigured(t.Context()); err != nil {
-				return err
-			}
-			if len(unsettled) > 0 {
-				return errors.New(strings.Join(unsettled, "\n"))
-			}
-			return nil
-		})
-		ops, err := agent.Drift(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, op := range ops {
-			t.Errorf("%s: a resync with the kernel, where nothing had changed, executed %v %s: %v → %v, error %v", n.Name, op.Operation, op.Key, op.PrevValue, op.NewValue, op.NewErr)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // The runtime deletes a container while the agent is down and keeps the network
@@ -36,5 +37,5 @@ func TestDELWithoutAgentOfANamespaceThatStays(t *testing.T) {
 	if out := in(t, p.Netns, "ip -br link"); strings.Contains(out, "eth0") {
 		t.Errorf("the pod's interface is left:\n%s", out)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // A node with a second NIC, given to Contiv by otherVPPInterfaces: it gets its
@@ -50,7 +51,7 @@ nodeConfig:
 	if out := in(t, node1, "ip -br address show eth1"); !strings.Contains(out, "10.50.0.1/24") || !strings.Contains(out, "UP") {
 		t.Errorf("eth1: %s", out)
 	}
-	added := pods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 	if err := ping(t, added[0], added[1]); err != nil {
 		t.Errorf("between nodes: %v", err)
 	}
@@ -61,7 +62,7 @@ nodeConfig:
 		}
 		return nil
 	})
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 
 	// Without the entry, the NIC is let go as it was found.
@@ -71,5 +72,5 @@ nodeConfig:
 	if out := in(t, node1, "ip -br address show eth1"); strings.Contains(out, "10.50.0.1/24") {
 		t.Errorf("the address that was assigned is left: %s", out)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }

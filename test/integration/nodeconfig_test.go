@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -36,7 +37,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", peer).Run() })
 	in(t, node1, `ip route del default; ip link add eth1 type veth peer name eth0 netns `+peer)
 	in(t, peer, `ip link set lo up; ip link set eth0 up; ip address add 10.50.0.254/24 dev eth0; ip address add 198.51.100.9/32 dev lo`)
-	added := pods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
+	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 	etcd, err := l.Etcd()
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +195,7 @@ func (n *nodeConfigSite) awaitRefusal(want string) {
 func (n *nodeConfigSite) requireWorking() {
 	n.Helper()
 	await.That(n.T, "packets between the nodes' pods", func() error { return ping(n.T, n.pods[0], n.pods[1]) })
-	requireQuiet(n.T, n.lab)
+	labtest.RequireQuiet(n.T, n.lab)
 }
 
 // outside pings what is behind the second NIC.

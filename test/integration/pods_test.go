@@ -11,12 +11,13 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	"golang.org/x/sync/errgroup"
 )
 
 func TestEverybodyReachesEverybody(t *testing.T) {
 	l := require(t)
-	added := pods(t, l,
+	added := labtest.AddPods(t, l,
 		lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"},
 		lab.PodSpec{Name: "a2", Node: "node2"}, lab.PodSpec{Name: "b2", Node: "node2"})
 	m, err := l.Matrix(t.Context())
@@ -35,7 +36,7 @@ func TestEverybodyReachesEverybody(t *testing.T) {
 			t.Errorf("pod %s has address %s, which is not of 10.1.0.0/16", p.ID(), p.Address)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestPodIsWiredByOneTransaction(t *testing.T) {
@@ -89,7 +90,7 @@ func TestADDTwiceAndDELTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestDELAfterTheNamespaceIsGone(t *testing.T) {
@@ -105,7 +106,7 @@ func TestDELAfterTheNamespaceIsGone(t *testing.T) {
 	if after := deviceCount(t, l, "node1"); after != before {
 		t.Errorf("node1 has %d devices, %d before the pod", after, before)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestADDThatFailsLeavesNothing(t *testing.T) {
@@ -132,7 +133,7 @@ func TestADDThatFailsLeavesNothing(t *testing.T) {
 	if _, err := l.Exec(t.Context(), p.ID(), "ip", "link", "del", "eth0"); err != nil {
 		t.Fatal(err)
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 func TestHundredPodsOnANode(t *testing.T) {
@@ -142,7 +143,7 @@ func TestHundredPodsOnANode(t *testing.T) {
 	for i := range 100 {
 		specs = append(specs, lab.PodSpec{Name: fmt.Sprintf("many%d", i), Node: "node1"})
 	}
-	added := pods(t, l, specs...)
+	added := labtest.AddPods(t, l, specs...)
 	far := pod(t, l, "far", "node2")
 	addresses := map[string]string{}
 	for _, p := range added {
@@ -163,7 +164,7 @@ func TestHundredPodsOnANode(t *testing.T) {
 	}
 	pings.Wait()
 	requireConnected(t, l, added[0], added[99], far)
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 
 	var ids []string
 	for _, p := range added {
@@ -175,7 +176,7 @@ func TestHundredPodsOnANode(t *testing.T) {
 	if after := values(t, l, "node1"); len(after) != len(before) {
 		t.Errorf("node1 has %d values, %d before the pods", len(after), len(before))
 	}
-	requireQuiet(t, l)
+	labtest.RequireQuiet(t, l)
 }
 
 // deviceCount returns the number of network devices in a node's namespace.
@@ -215,7 +216,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if _, err := l.AddPod(t.Context(), lab.PodSpec{Name: "web"}); err != nil {
 		t.Error(err)
 	}
-	if err := down(opts); err != nil {
+	if err := labtest.Down(opts); err != nil {
 		t.Error(err)
 	}
 	if after := ownLinks(t); after != links {

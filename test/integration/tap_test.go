@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // The end of a pod's TAP that somebody takes away comes back to the pod, also if
@@ -57,7 +58,7 @@ func TestPodInterfaceIsMovedAway(t *testing.T) {
 			if after := deviceCount(t, l, "node1"); after != before {
 				t.Errorf("node1 has %d devices, %d before", after, before)
 			}
-			requireQuiet(t, l)
+			labtest.RequireQuiet(t, l)
 		})
 	}
 }
