@@ -58,21 +58,34 @@ func TestDatabaseOfANewNode(t *testing.T) {
 
 func downAtStart(t *testing.T, s *site, p *proxy) {
 	f := begin(t, s, "etcd is down at start", "The agent is killed and started again while etcd refuses connections. It waits for `delayLocalResync` (5 s), then starts from its mirror of etcd; pods can be added before etcd is back.")
-	p.set(refuse, 0)
-	s.kill(t, "node1")
+	f.startsWithoutEtcd(p, refuse)
+	f.seesLog("node1", "starts from the local mirror")
+	f.end()
+}
+
+func hangsAtStart(t *testing.T, s *site, p *proxy) {
+	f := begin(t, s, "etcd hangs at start", "The agent is killed and started again while etcd accepts connections, but never answers.")
+	f.startsWithoutEtcd(p, hang)
+	f.end()
+}
+
+// startsWithoutEtcd starts the agent while etcd is in a mode in which it is of no use, and
+// ends that.
+func (f *fault) startsWithoutEtcd(p *proxy, m mode) {
+	t := f.t
+	p.set(m, 0)
+	f.kill(t, "node1")
 	f.heal()
-	s.start(t, "node1")
+	f.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
 	f.seesHealth("node1", "unavailable")
-	f.seesLog("node1", "starts from the local mirror")
-	if err := s.connected(t, s.pod(t, "late", "node1")); err != nil {
+	if err := f.connected(t, f.pod(t, "late", "node1")); err != nil {
 		t.Error(err)
 	}
 	p.set(pass, 0)
 	back := time.Now()
-	await.That(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
+	await.That(t, "etcd is followed again", func() error { return f.settled(t, "node1") })
 	f.row.Kept = fmt.Sprintf("When etcd is back, the agent follows it again after %v.", round(time.Since(back)))
-	f.end()
 }
 
 func downWithoutMirror(t *testing.T, s *site, p *proxy) {
@@ -120,24 +133,6 @@ func neverComes(t *testing.T, s *site, p *proxy) {
 	f.heal()
 	s.start(t, "node2")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, after its start with etcd"
-	f.end()
-}
-
-func hangsAtStart(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd hangs at start", "The agent is killed and started again while etcd accepts connections, but never answers.")
-	p.set(hang, 0)
-	s.kill(t, "node1")
-	f.heal()
-	s.start(t, "node1")
-	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
-	f.seesHealth("node1", "unavailable")
-	if err := s.connected(t, s.pod(t, "late", "node1")); err != nil {
-		t.Error(err)
-	}
-	p.set(pass, 0)
-	back := time.Now()
-	await.That(t, "etcd is followed again", func() error { return s.settled(t, "node1") })
-	f.row.Kept = fmt.Sprintf("When etcd answers, the agent follows it again after %v.", round(time.Since(back)))
 	f.end()
 }
 
