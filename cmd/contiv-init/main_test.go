@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -252,11 +253,12 @@ func TestNobodyIsLeftOfAUnitThatWasKilled(t *testing.T) {
 	p.end(syscall.SIGKILL)
 	for _, name := range []string{"vpp", "agent"} {
 		pid := number(t, p.await(`^`+name+`: up (\d+)`, 1))
-		for deadline := time.Now().Add(timeout); alive(pid); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s still runs", name)
+		await.That(t, name+" has ended", func() error {
+			if alive(pid) {
+				return errors.New("it runs")
 			}
-		}
+			return nil
+		})
 	}
 }
 
@@ -349,18 +351,15 @@ func TestRealVPPComesBack(t *testing.T) {
 	p := start(t, dir, append(flags, "--vpp-options", options, "--vpp-runtime-dir", runtimeDir)...)
 	answers := func() {
 		t.Helper()
-		for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
+		await.That(t, "VPP answers", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
 			conn, err := vppapi.Dial(ctx, filepath.Join(runtimeDir, "api.sock"), "test")
-			cancel()
 			if err == nil {
 				conn.Close()
-				return
 			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+			return err
+		})
 	}
 	answers()
 	agent := number(t, p.await(`^agent: up (\d+)`, 1))

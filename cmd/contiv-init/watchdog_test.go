@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
@@ -45,11 +46,7 @@ func TestHungVPPIsStartedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(dir + "/run/api.sock"); err == nil || time.Now().After(deadline) {
-			break
-		}
-	}
+	await.That(t, "VPP has a socket", func() error { _, err := os.Stat(dir + "/run/api.sock"); return err })
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

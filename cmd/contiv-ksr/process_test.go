@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/test/await"
 )
 
 // readyTimeout is also enough for the benchmark.
@@ -72,36 +73,16 @@ func (p *process) terminate() {
 	}
 }
 
-// awaitHTTP returns the answer once there is one: a process that is not ready says
-// nothing on its standard output.
-func (p *process) awaitHTTP(path string, deadline time.Time) (body string) {
-	p.t.Helper()
-	for {
-		_, body, err := p.try(path)
-		if err == nil {
-			return body
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%v\n%s", err, p.stderr.String())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // awaitRole polls, since the role is no event.
 func (p *process) awaitRole(role string) {
 	p.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		body := p.awaitHTTP("/readiness", deadline)
-		if strings.Contains(body, `"role": "`+role+`"`) {
-			return
+	await.That(p.t, "the role is "+role, func() error {
+		_, body, err := p.try("/readiness")
+		if err == nil && strings.Contains(body, `"role": "`+role+`"`) {
+			return nil
 		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("role is not %s: %s\n%s", role, body, p.stderr.String())
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return fmt.Errorf("%s %v\n%s", body, err, p.stderr.String())
+	})
 }
 
 func (p *process) get(path string) (status int, body string) {
