@@ -22,6 +22,7 @@ var addressModule = newModule("", "addresses of interfaces",
 	&ip.IPAddressDump{}, &ip.IPAddressDetails{},
 	&ip.IPUnnumberedDump{}, &ip.IPUnnumberedDetails{},
 	&ip.SwInterfaceIP6GetLinkLocalAddress{}, &ip.SwInterfaceIP6GetLinkLocalAddressReply{},
+	&ip.SwInterfaceIP6EnableDisable{}, &ip.SwInterfaceIP6EnableDisableReply{},
 )
 
 func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Prefix) error {
@@ -36,6 +37,9 @@ func (v interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pre
 				err = fmt.Errorf("it overlaps with the network of another address in the same VRF: %w", err)
 			}
 		}
+	}
+	if err == nil && addr.Addr().Is6() {
+		err = v.startBorrowersIPv6(ctx, i)
 	}
 	if err != nil {
 		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
@@ -167,74 +171,5 @@ func (v interfaces) UnsetVRF(ctx context.Context, iface string, _ uint32, versio
 	if err != nil {
 		return fmt.Errorf("moving interface %q back into VRF 0: %w", iface, err)
 	}
-	return nil
-}
-
-// SetUnnumbered: VPP lets an interface borrow only in its own tables, so it follows the
-// lender into those first.
-func (v interfaces) SetUnnumbered(ctx context.Context, iface, lender string) error {
-	err := v.setUnnumbered(ctx, iface, lender)
-	if err != nil {
-		return fmt.Errorf("making interface %q use the address of %q: %w", iface, lender, err)
-	}
-	v.addressesChanged(iface)
-	return nil
-}
-
-func (v interfaces) setUnnumbered(ctx context.Context, iface, lender string) error {
-	i, err := v.ifs.index(ctx, iface)
-	if err != nil {
-		return err
-	}
-	from, err := v.ifs.index(ctx, lender)
-	if err != nil {
-		return err
-	}
-	now, err := dump[ip.IPUnnumberedDetails](ctx, v.VSwitch, addressModule, &ip.IPUnnumberedDump{SwIfIndex: i})
-	if err != nil {
-		return err
-	}
-	if len(now) > 0 {
-		if err := v.unsetUnnumbered(ctx, i); err != nil { // tables cannot be changed before
-			return err
-		}
-	}
-	l, err := v.use(addressModule)
-	if err != nil {
-		return err
-	}
-	var tables [2]*vppapi.Pending
-	for n, v6 := range []bool{false, true} {
-		tables[n] = l.Start(ctx, &interfaces_api.SwInterfaceGetTable{SwIfIndex: from, IsIPv6: v6})
-	}
-	for n, p := range tables {
-		var table interfaces_api.SwInterfaceGetTableReply
-		if err := p.Wait(ctx, &table); err != nil {
-			return err
-		}
-		if err := v.setTables(ctx, i, table.VrfID, vswitch.IPVersions{V4: n == 0, V6: n == 1}); err != nil {
-			return err
-		}
-	}
-	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceSetUnnumbered{SwIfIndex: from, UnnumberedSwIfIndex: i, IsAdd: true},
-		&interfaces_api.SwInterfaceSetUnnumberedReply{})
-}
-
-func (v interfaces) unsetUnnumbered(ctx context.Context, i index) error {
-	return v.call(ctx, addressModule, &interfaces_api.SwInterfaceSetUnnumbered{UnnumberedSwIfIndex: i}, &interfaces_api.SwInterfaceSetUnnumberedReply{})
-}
-
-// UnsetUnnumbered also moves the interface back into VRF 0.
-func (v interfaces) UnsetUnnumbered(ctx context.Context, iface string) error {
-	err := v.onExisting(ctx, iface, func(i index) error {
-		if err := v.unsetUnnumbered(ctx, i); err != nil {
-			return err
-		}
-		return v.setTables(ctx, i, 0, vswitch.IPVersions{V4: true, V6: true})
-	})
-	if err != nil {
-		return fmt.Errorf("making interface %q numbered: %w", iface, err)
-	}
-	v.addressesChanged(iface)
 	return nil
 }

@@ -54,6 +54,7 @@ func (c *call) addAddress(i *swInterface, addr netip.Prefix) (code api.VPPApiErr
 			if addr.Bits() != 128 {
 				return api.ADDRESS_LENGTH_MISMATCH
 			}
+			i.ipv6 = max(i.ipv6, 1)
 			i.linkLocal = addr.Addr()
 			return 0
 		}
@@ -71,8 +72,26 @@ func (c *call) addAddress(i *swInterface, addr netip.Prefix) (code api.VPPApiErr
 	})
 	if code == 0 {
 		i.addrs = append(i.addrs, addr)
+		if v6 {
+			i.enableIPv6()
+		}
 	}
 	return code
+}
+
+// enableIPv6 gives an interface that had none a link-local address.
+func (i *swInterface) enableIPv6() {
+	if i.ipv6++; i.ipv6 > 1 {
+		return
+	}
+	m := i.L2Address
+	i.linkLocal = netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
+}
+
+func (i *swInterface) disableIPv6() {
+	if i.ipv6--; i.ipv6 == 0 {
+		i.linkLocal = netip.Addr{}
+	}
 }
 
 func (c *call) deleteAddress(i *swInterface, addr netip.Prefix) api.VPPApiError {
@@ -87,6 +106,9 @@ func (c *call) deleteAddress(i *swInterface, addr netip.Prefix) api.VPPApiError 
 		return api.ADDRESS_NOT_FOUND_FOR_INTERFACE
 	}
 	i.addrs = slices.Delete(i.addrs, at, at+1)
+	if addr.Addr().Is6() {
+		i.disableIPv6()
+	}
 	return 0
 }
 
@@ -138,6 +160,21 @@ func init() {
 		borrower.borrows = req.SwIfIndex
 		return 0
 	})
+	onInterface(func(r *ip.SwInterfaceIP6EnableDisable) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, req *ip.SwInterfaceIP6EnableDisable, _ *ip.SwInterfaceIP6EnableDisableReply) api.VPPApiError {
+			switch was := i.ipv6; {
+			case req.Enable:
+				i.enableIPv6()
+				if was > 0 {
+					return api.VALUE_EXIST
+				}
+			case was == 0:
+				return api.IP6_NOT_ENABLED
+			default:
+				i.disableIPv6()
+			}
+			return 0
+		})
 	onInterface(func(r *ip.SwInterfaceIP6GetLinkLocalAddress) index { return r.SwIfIndex },
 		func(c *call, i *swInterface, _ *ip.SwInterfaceIP6GetLinkLocalAddress, reply *ip.SwInterfaceIP6GetLinkLocalAddressReply) api.VPPApiError {
 			if !i.linkLocal.IsValid() {

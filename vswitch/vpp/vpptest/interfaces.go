@@ -30,6 +30,7 @@ type swInterface struct {
 	interfaces.SwInterfaceDetails
 	addrs     []netip.Prefix // in the order in which they were added
 	tables    [2]uint32      // IPv4, IPv6
+	ipv6      int            // how often IPv6 was enabled: also once by each address
 	linkLocal netip.Addr
 	borrows   index // noIndex: is not unnumbered
 	instance  uint32
