@@ -9,6 +9,7 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -82,12 +83,27 @@ func (p bridges) Unbind(ctx context.Context, bd string, iface *vpp_l2.BridgeDoma
 	})
 }
 
-type fib struct{ v *VSwitch }
+// table is a port of values that a node has by their keys.
+type table[V proto.Message] struct {
+	v      *VSwitch
+	values func(*Node) map[string]V
+	check  func(*Node, V) error // that what the value needs is there
+}
 
-func fibTable(n *Node) map[string]*vpp_l2.FIBEntry { return n.fib }
+func (t table[V]) Create(ctx context.Context, value V) error {
+	return put(ctx, t.v, value, t.values, func(n *Node) error { return t.check(n, value) })
+}
 
-func (p fib) Create(ctx context.Context, e *vpp_l2.FIBEntry) error {
-	return put(ctx, p.v, e, fibTable, func(n *Node) error {
+func (t table[V]) Delete(ctx context.Context, value V) error { return drop(ctx, t.v, value, t.values) }
+
+func (t table[V]) List(ctx context.Context, _ []V) ([]V, error) { return list(ctx, t.v, t.values) }
+
+func (t table[V]) Find(ctx context.Context, expected []V) ([]V, error) {
+	return find(ctx, t.v, expected, t.values)
+}
+
+func (v *VSwitch) FIB() vswitch.FIB {
+	return table[*vpp_l2.FIBEntry]{v, func(n *Node) map[string]*vpp_l2.FIBEntry { return n.fib }, func(n *Node, e *vpp_l2.FIBEntry) error {
 		b := n.bridges[e.GetBridgeDomain()]
 		switch {
 		case b == nil:
@@ -96,23 +112,11 @@ func (p fib) Create(ctx context.Context, e *vpp_l2.FIBEntry) error {
 			return fmt.Errorf("interface %q is not in bridge domain %q", e.GetOutgoingInterface(), e.GetBridgeDomain())
 		}
 		return nil
-	})
+	}}
 }
 
-func (p fib) Delete(ctx context.Context, e *vpp_l2.FIBEntry) error {
-	return drop(ctx, p.v, e, fibTable)
-}
-
-func (p fib) List(ctx context.Context, _ []*vpp_l2.FIBEntry) ([]*vpp_l2.FIBEntry, error) {
-	return list(ctx, p.v, fibTable)
-}
-
-type routes struct{ v *VSwitch }
-
-func routeTable(n *Node) map[string]*vpp_l3.Route { return n.routes }
-
-func (p routes) Create(ctx context.Context, r *vpp_l3.Route) error {
-	return put(ctx, p.v, r, routeTable, func(n *Node) error {
+func (v *VSwitch) Routes() vswitch.Routes {
+	return table[*vpp_l3.Route]{v, func(n *Node) map[string]*vpp_l3.Route { return n.routes }, func(n *Node, r *vpp_l3.Route) error {
 		if err := n.checkVRF(r.GetVrfId(), isIPv6(r.GetDstNetwork())); err != nil {
 			return err
 		}
@@ -126,57 +130,24 @@ func (p routes) Create(ctx context.Context, r *vpp_l3.Route) error {
 		}
 		_, err := n.iface(r.GetOutgoingInterface())
 		return err
-	})
+	}}
 }
 
-func (p routes) Delete(ctx context.Context, r *vpp_l3.Route) error {
-	return drop(ctx, p.v, r, routeTable)
-}
-
-func (p routes) List(ctx context.Context, _ []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
-	return list(ctx, p.v, routeTable)
-}
-
-func (p routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
-	return find(ctx, p.v, expected, routeTable)
-}
-
-type neighbours struct{ v *VSwitch }
-
-func neighbourTable(n *Node) map[string]*vpp_l3.ARPEntry { return n.neighbours }
-
-func (p neighbours) Create(ctx context.Context, e *vpp_l3.ARPEntry) error {
-	return put(ctx, p.v, e, neighbourTable, func(n *Node) error {
+func (v *VSwitch) Neighbours() vswitch.Neighbours {
+	return table[*vpp_l3.ARPEntry]{v, func(n *Node) map[string]*vpp_l3.ARPEntry { return n.neighbours }, func(n *Node, e *vpp_l3.ARPEntry) error {
 		_, err := n.iface(e.GetInterface())
 		return err
-	})
+	}}
 }
 
-func (p neighbours) Delete(ctx context.Context, e *vpp_l3.ARPEntry) error {
-	return drop(ctx, p.v, e, neighbourTable)
-}
+// vrfs has the table of VRF 0 if it is expected.
+type vrfs struct{ table[*vpp_l3.VrfTable] }
 
-func (p neighbours) List(ctx context.Context, _ []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error) {
-	return list(ctx, p.v, neighbourTable)
-}
-
-func (p neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error) {
-	return find(ctx, p.v, expected, neighbourTable)
-}
-
-type vrfs struct{ v *VSwitch }
-
-func vrfTable(n *Node) map[string]*vpp_l3.VrfTable { return n.vrfs }
-
-func (p vrfs) Create(ctx context.Context, t *vpp_l3.VrfTable) error {
-	return put(ctx, p.v, t, vrfTable, func(*Node) error { return nil })
+func (v *VSwitch) VRFs() vswitch.VRFs {
+	return vrfs{table[*vpp_l3.VrfTable]{v, func(n *Node) map[string]*vpp_l3.VrfTable { return n.vrfs }, func(*Node, *vpp_l3.VrfTable) error { return nil }}}
 }
 
 func (p vrfs) Update(ctx context.Context, _, t *vpp_l3.VrfTable) error { return p.Create(ctx, t) }
-
-func (p vrfs) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
-	return drop(ctx, p.v, t, vrfTable)
-}
 
 func (p vrfs) List(ctx context.Context, expected []*vpp_l3.VrfTable) ([]*vpp_l3.VrfTable, error) {
 	return list(ctx, p.v, func(n *Node) map[string]*vpp_l3.VrfTable {

@@ -42,10 +42,6 @@ func (n *Node) Open() *VSwitch {
 func (v *VSwitch) Capabilities() vswitch.Capabilities { return v.n.caps }
 func (v *VSwitch) Interfaces() vswitch.Interfaces     { return interfaces{v} }
 func (v *VSwitch) Bridges() vswitch.Bridges           { return bridges{v} }
-func (v *VSwitch) FIB() vswitch.FIB                   { return fib{v} }
-func (v *VSwitch) Routes() vswitch.Routes             { return routes{v} }
-func (v *VSwitch) Neighbours() vswitch.Neighbours     { return neighbours{v} }
-func (v *VSwitch) VRFs() vswitch.VRFs                 { return vrfs{v} }
 func (v *VSwitch) NAT() vswitch.NAT                   { return nat{v} }
 func (v *VSwitch) NAT66() vswitch.NAT66               { return nat66{v} }
 func (v *VSwitch) DNAT66() vswitch.DNAT66             { return dnat66{v} }
