@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,8 +19,12 @@ import (
 // then drops what is for it as long as it does not know the neighbour; for those of
 // routes, packets make it ask again. So we make it ask, until it knows the neighbour.
 
-// askInterval is how often VPP is made to ask for a neighbour.
-const askInterval = time.Second
+const (
+	// askInterval is how often VPP is made to ask for a neighbour.
+	askInterval = time.Second
+	// warnAfter is how often it is asked for before people are told.
+	warnAfter = 10
+)
 
 // nextHop is a neighbour that a local SID leads to.
 type nextHop struct {
@@ -95,6 +100,7 @@ func (n *nextHops) doubt() {
 func (v *VSwitch) askForNextHops(ctx context.Context) {
 	ticker := time.NewTicker(askInterval)
 	defer ticker.Stop()
+	asked := askedFor{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -111,8 +117,26 @@ func (v *VSwitch) askForNextHops(ctx context.Context) {
 			v.nextHops.doubt()
 			v.askFor(ctx, unknown)
 		}
+		for _, h := range asked.note(unknown) {
+			v.log.Warn("The neighbour that a local SID leads to does not answer: what is for it is dropped",
+				"neighbour", h.ip, "interface", v.ifs.seen(h.on))
+		}
 		cancel()
 	}
+}
+
+// askedFor counts how often VPP asked for each neighbour that has not answered.
+type askedFor map[nextHop]int
+
+// note takes those that VPP asks for now, and returns those that people are to be told of.
+func (a askedFor) note(unknown []nextHop) (silent []nextHop) {
+	maps.DeleteFunc(a, func(h nextHop, _ int) bool { return !slices.Contains(unknown, h) })
+	for _, h := range unknown {
+		if a[h]++; a[h] == warnAfter {
+			silent = append(silent, h)
+		}
+	}
+	return silent
 }
 
 // unknown returns the next hops of which VPP knows no hardware address.

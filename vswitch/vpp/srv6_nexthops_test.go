@@ -155,6 +155,19 @@ func TestRoutesForAskingAreNotListed(t *testing.T) {
 	})
 }
 
+// People are told of a neighbour that does not answer, once each time.
+func TestWhoIsToldOfSilentNeighbours(t *testing.T) {
+	asked, hop := askedFor{}, nextHop{1, netip.MustParseAddr("fd52::1")}
+	for round := range 2 {
+		for i := 1; i <= 2*warnAfter; i++ {
+			if silent := asked.note([]nextHop{hop}); (len(silent) == 1) != (i == warnAfter) {
+				t.Errorf("round %d, asked %d times: told of %v", round, i, silent)
+			}
+		}
+		asked.note(nil) // it has answered
+	}
+}
+
 // Nobody asks for a neighbour that no SID leads to any more.
 func TestNeighboursOfDeletedLocalSIDsAreForgotten(t *testing.T) {
 	var n nextHops
