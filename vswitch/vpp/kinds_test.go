@@ -41,6 +41,10 @@ func kinds() []*vpp_interfaces.Interface {
 		sub("pushed", &vpp_interfaces.SubInterface{
 			ParentName: "port", SubId: 9, TagRwOption: vpp_interfaces.SubInterface_PUSH2, PushDot1Q: true, Tag1: 100, Tag2: 200,
 		}),
+		// Sub-interfaces of a sub-interface, whose number in VPP is none of a VLAN.
+		sub("inner", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 7, TagRwOption: vpp_interfaces.SubInterface_POP1}),
+		sub("inner both", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 8, TagRwOption: vpp_interfaces.SubInterface_POP2}),
+		sub("inner plain", &vpp_interfaces.SubInterface{ParentName: "plain", SubId: 7}),
 		gre("gre", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_L3, SrcAddr: "10.0.0.1", DstAddr: "10.0.0.2"}),
 		gre("teb", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_TEB, SrcAddr: "fd00::1", DstAddr: "fd00::2"}),
 		gre("erspan", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_ERSPAN, SrcAddr: "10.0.0.1", DstAddr: "10.0.0.2", SessionId: 9}),
@@ -134,6 +138,23 @@ func TestBondMembersComeAndGo(t *testing.T) {
 		}
 		bond.GetBond().BondedInterfaces = []*vpp_interfaces.BondLink_BondedInterface{changed}
 		wantInterfaces(t, v, one, two, bond)
+	})
+}
+
+func TestVPPKnowsTwoTags(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		s.addDevice(t, "v1port")
+		v := open(t, s)
+		sub := func(name, parent string) *vpp_interfaces.Interface {
+			return &vpp_interfaces.Interface{
+				Name: name, Type: vpp_interfaces.Interface_SUB_INTERFACE, Enabled: true,
+				Link: &vpp_interfaces.Interface_Sub{Sub: &vpp_interfaces.SubInterface{ParentName: parent, SubId: 5}},
+			}
+		}
+		create(t, v, afPacket("port", "v1port"), sub("one", "port"), sub("two", "one"))
+		if err := v.Interfaces().Create(t.Context(), sub("three", "two")); !errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Errorf("three tags: got %v, want %v", err, kvscheduler.ErrUnsupported)
+		}
 	})
 }
 

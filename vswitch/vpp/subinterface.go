@@ -10,11 +10,13 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/l2"
 )
 
 var subModule = newModule("", "sub-interfaces",
 	&interfaces_api.CreateVlanSubif{}, &interfaces_api.CreateVlanSubifReply{},
+	&interfaces_api.CreateSubif{}, &interfaces_api.CreateSubifReply{},
 	&interfaces_api.DeleteSubif{}, &interfaces_api.DeleteSubifReply{},
 	&l2.L2InterfaceVlanTagRewrite{}, &l2.L2InterfaceVlanTagRewriteReply{},
 )
@@ -26,35 +28,19 @@ func supportedSub(sub *vpp_interfaces.SubInterface) error {
 	return nil
 }
 
-// makeSub: the number of a sub-interface is its VLAN. Tags are rewritten when it is in a
-// bridge domain.
+// makeSub makes a sub-interface. Tags are rewritten when it is in a bridge domain.
 func (v interfaces) makeSub(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
 	sub := iface.GetSub()
-	parent, err := v.ifs.index(ctx, sub.GetParentName())
-	if err != nil {
-		return 0, fmt.Errorf("parent of the sub-interface: %w", err)
-	}
-	var reply interfaces_api.CreateVlanSubifReply
-	err = v.call(ctx, subModule, &interfaces_api.CreateVlanSubif{SwIfIndex: parent, VlanID: sub.GetSubId()}, &reply)
-	i := reply.SwIfIndex
-	switch {
-	case vppapi.Refused(err, api.VLAN_ALREADY_EXISTS):
-		what := fmt.Sprintf("VLAN %d of interface %q", sub.GetSubId(), sub.GetParentName())
-		if i, err = v.subOf(ctx, parent, sub.GetSubId()); err == nil {
-			i, err = v.takeUntagged(ctx, i, what)
-		}
-		if err != nil {
-			return 0, err
-		}
-	case err != nil:
-		return 0, fmt.Errorf("making VLAN %d of interface %q: %w", sub.GetSubId(), sub.GetParentName(), err)
-	}
-	if sub.GetTagRwOption() == vpp_interfaces.SubInterface_DISABLED {
-		return i, nil
+	i, tags, err := v.addSub(ctx, sub)
+	if err != nil || sub.GetTagRwOption() == vpp_interfaces.SubInterface_DISABLED {
+		return i, err
 	}
 	req := &l2.L2InterfaceVlanTagRewrite{SwIfIndex: i, VtrOp: uint32(sub.GetTagRwOption()), Tag1: sub.GetTag1(), Tag2: sub.GetTag2()}
 	if sub.GetPushDot1Q() {
 		req.PushDot1q = 1
+	}
+	if tags == 2 && sub.GetTagRwOption() == vpp_interfaces.SubInterface_POP1 {
+		req.VtrOp = uint32(vpp_interfaces.SubInterface_POP2) // that of the parent goes with it
 	}
 	if err := v.call(ctx, subModule, req, &l2.L2InterfaceVlanTagRewriteReply{}); err != nil {
 		return 0, errors.Join(fmt.Errorf("rewriting tags by %v: %w", sub.GetTagRwOption(), err), v.removeIndex(ctx, i))
@@ -62,15 +48,59 @@ func (v interfaces) makeSub(ctx context.Context, iface *vpp_interfaces.Interface
 	return i, nil
 }
 
-// subOf finds a sub-interface by its parent and VLAN.
-func (v interfaces) subOf(ctx context.Context, parent index, vlan uint32) (index, error) {
+// addSub makes a sub-interface, and returns how many tags it has; one that exists is taken.
+// Its number is its VLAN. To VPP, a sub-interface of a sub-interface is one of the hardware
+// interface, with two tags.
+func (v interfaces) addSub(ctx context.Context, sub *vpp_interfaces.SubInterface) (i index, tags uint8, err error) {
+	parent, err := v.ifs.index(ctx, sub.GetParentName())
+	if err != nil {
+		return 0, 0, fmt.Errorf("parent of the sub-interface: %w", err)
+	}
+	outer, err := v.details(ctx, parent)
+	if err != nil {
+		return 0, 0, err
+	}
+	id, tags, what := sub.GetSubId(), uint8(1), fmt.Sprintf("VLAN %d of interface %q", sub.GetSubId(), sub.GetParentName())
+	if outer != nil && isSub(outer) {
+		if outer.SubNumberOfTags != 1 {
+			return 0, 0, vswitch.Unsupported("%s: VPP knows two tags at most: give the sub-interface a parent with one", what)
+		}
+		parent, id, tags = index(outer.SupSwIfIndex), idOfInner(outer.SubOuterVlanID, sub.GetSubId()), 2
+		var reply interfaces_api.CreateSubifReply
+		err = v.call(ctx, subModule, &interfaces_api.CreateSubif{
+			SwIfIndex: parent, SubID: id, OuterVlanID: outer.SubOuterVlanID, InnerVlanID: uint16(sub.GetSubId()),
+			SubIfFlags: interface_types.SUB_IF_API_FLAG_TWO_TAGS | interface_types.SUB_IF_API_FLAG_EXACT_MATCH,
+		}, &reply)
+		i = reply.SwIfIndex
+	} else {
+		var reply interfaces_api.CreateVlanSubifReply
+		err = v.call(ctx, subModule, &interfaces_api.CreateVlanSubif{SwIfIndex: parent, VlanID: id}, &reply)
+		i = reply.SwIfIndex
+	}
+	if vppapi.Refused(err, api.VLAN_ALREADY_EXISTS) {
+		if i, err = v.subOf(ctx, parent, id); err == nil {
+			i, err = v.takeUntagged(ctx, i, what)
+		}
+		return i, tags, err
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("making %s: %w", what, err)
+	}
+	return i, tags, nil
+}
+
+// idOfInner is the number of a sub-interface with two tags: none of a VLAN.
+func idOfInner(outer uint16, inner uint32) uint32 { return uint32(outer)<<12 | inner }
+
+// subOf finds a sub-interface by the hardware interface and its number there.
+func (v interfaces) subOf(ctx context.Context, parent index, id uint32) (index, error) {
 	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
 	for _, d := range all {
-		if isSub(d) && index(d.SupSwIfIndex) == parent && d.SubID == vlan {
+		if isSub(d) && index(d.SupSwIfIndex) == parent && d.SubID == id {
 			return d.SwIfIndex, nil
 		}
 	}
-	return 0, errors.Join(err, fmt.Errorf("VPP says that it has VLAN %d already, and does not list it", vlan))
+	return 0, errors.Join(err, fmt.Errorf("VPP says that it has sub-interface %d already, and does not list it", id))
 }
 
 func isSub(d *interfaces_api.SwInterfaceDetails) bool { return index(d.SupSwIfIndex) != d.SwIfIndex }
@@ -83,6 +113,12 @@ func (inv *inventory) describeSub(d *interfaces_api.SwInterfaceDetails, expected
 	sub := &vpp_interfaces.SubInterface{
 		ParentName: inv.nameOf(index(d.SupSwIfIndex)), SubId: d.SubID, TagRwOption: vpp_interfaces.SubInterface_TagRewriteOptions(d.VtrOp),
 	}
+	if d.SubNumberOfTags == 2 {
+		sub.ParentName, sub.SubId = inv.nameOf(inv.outerOf(d)), uint32(d.SubInnerVlanID)
+		if pops := sub.GetTagRwOption() == vpp_interfaces.SubInterface_POP2; pops && expected.GetTagRwOption() != vpp_interfaces.SubInterface_POP2 {
+			sub.TagRwOption = vpp_interfaces.SubInterface_POP1
+		}
+	}
 	// VPP says nothing of tags that it does not push.
 	sub.PushDot1Q, sub.Tag1, sub.Tag2 = expected.GetPushDot1Q(), expected.GetTag1(), expected.GetTag2()
 	switch sub.GetTagRwOption() {
@@ -92,4 +128,15 @@ func (inv *inventory) describeSub(d *interfaces_api.SwInterfaceDetails, expected
 		sub.PushDot1Q, sub.Tag1 = d.VtrPushDot1q != 0, d.VtrTag1
 	}
 	return sub
+}
+
+// outerOf returns the sub-interface with the outer tag of one with two tags; noIndex if
+// there is none.
+func (inv *inventory) outerOf(d *interfaces_api.SwInterfaceDetails) index {
+	for _, o := range inv.details {
+		if isSub(o) && o.SupSwIfIndex == d.SupSwIfIndex && o.SubNumberOfTags == 1 && o.SubOuterVlanID == d.SubOuterVlanID {
+			return o.SwIfIndex
+		}
+	}
+	return noIndex
 }

@@ -101,6 +101,22 @@ func (c *call) addIPIP(t ipip.IpipTunnel) (index, api.VPPApiError) {
 	return i.SwIfIndex, 0
 }
 
+// addSub makes a sub-interface with a number that is free.
+func (c *call) addSub(parent *swInterface, d interfaces.SwInterfaceDetails) (_ index, code api.VPPApiError) {
+	c.ifs.all(func(o *swInterface) {
+		if o.Type == interface_types.IF_API_TYPE_SUB && o.SupSwIfIndex == uint32(parent.SwIfIndex) && o.SubID == d.SubID {
+			code = api.VLAN_ALREADY_EXISTS
+		}
+	})
+	if code != 0 {
+		return noIndex, code
+	}
+	d.InterfaceName, d.InterfaceDevType, d.Type = name(parent.InterfaceName+".", d.SubID), parent.InterfaceDevType, interface_types.IF_API_TYPE_SUB
+	d.SupSwIfIndex, d.Mtu, d.LinkMtu, d.Flags = uint32(parent.SwIfIndex), []uint32{0, 0, 0, 0}, parent.LinkMtu, parent.Flags&linkUp
+	sub := c.addInterface(&swInterface{prefix: parent.InterfaceName + ".", instance: d.SubID, SwInterfaceDetails: d})
+	return sub.SwIfIndex, 0
+}
+
 func init() {
 	on(func(c *call, req *gre.GreTunnelAddDel, reply *gre.GreTunnelAddDelReply) (code api.VPPApiError) {
 		reply.SwIfIndex, code = c.addDelGRE(req.IsAdd, req.Tunnel)
@@ -171,21 +187,24 @@ func init() {
 			if req.VlanID == 0 || req.VlanID > 4095 {
 				return api.INVALID_VLAN
 			}
-			c.ifs.all(func(o *swInterface) {
-				if o.Type == interface_types.IF_API_TYPE_SUB && o.SupSwIfIndex == uint32(i.SwIfIndex) && o.SubID == req.VlanID {
-					code = api.VLAN_ALREADY_EXISTS
-				}
+			reply.SwIfIndex, code = c.addSub(c.ifs.iface(index(i.SupSwIfIndex)), interfaces.SwInterfaceDetails{
+				SubID: req.VlanID, SubNumberOfTags: 1, SubOuterVlanID: uint16(req.VlanID),
 			})
-			if code != 0 {
-				return code
+			return code
+		})
+	onInterface(func(r *interfaces.CreateSubif) index { return r.SwIfIndex },
+		func(c *call, i *swInterface, req *interfaces.CreateSubif, reply *interfaces.CreateSubifReply) (code api.VPPApiError) {
+			d := interfaces.SwInterfaceDetails{
+				SubID: req.SubID, SubIfFlags: req.SubIfFlags, SubOuterVlanID: req.OuterVlanID, SubInnerVlanID: req.InnerVlanID,
 			}
-			sub := c.addInterface(&swInterface{prefix: i.InterfaceName + ".", instance: req.VlanID, SwInterfaceDetails: interfaces.SwInterfaceDetails{
-				InterfaceName: name(i.InterfaceName+".", req.VlanID), InterfaceDevType: i.InterfaceDevType, Type: interface_types.IF_API_TYPE_SUB,
-				SupSwIfIndex: uint32(i.SwIfIndex), SubID: req.VlanID, SubNumberOfTags: 1, SubOuterVlanID: uint16(req.VlanID),
-				Mtu: []uint32{0, 0, 0, 0}, LinkMtu: i.LinkMtu, Flags: i.Flags & linkUp,
-			}})
-			reply.SwIfIndex = sub.SwIfIndex
-			return 0
+			switch {
+			case req.SubIfFlags&interface_types.SUB_IF_API_FLAG_TWO_TAGS != 0:
+				d.SubNumberOfTags = 2
+			case req.SubIfFlags&interface_types.SUB_IF_API_FLAG_ONE_TAG != 0:
+				d.SubNumberOfTags = 1
+			}
+			reply.SwIfIndex, code = c.addSub(i, d)
+			return code
 		})
 	onInterface(func(r *interfaces.DeleteSubif) index { return r.SwIfIndex },
 		func(c *call, i *swInterface, _ *interfaces.DeleteSubif, _ *interfaces.DeleteSubifReply) api.VPPApiError {
