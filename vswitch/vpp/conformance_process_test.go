@@ -24,6 +24,7 @@ func TestConformanceOfVPP(t *testing.T) {
 	}
 	vswitchtest.Run(t, vswitchtest.Config{
 		SessionsOfDNAT: true, NoICMPErrors: true, L3CrossConnectsAll: true, ForwardsByAddress: true,
+		SilentDrops: true, PeersOfGroups: true,
 		NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) },
 	})
 }
@@ -90,10 +91,13 @@ func (s *processSite) Outside(t testing.TB, addr string) *vswitchtest.Host {
 	return s.peer
 }
 
+// Plug: the host computes the checksums of what it sends, as pods do, see
+// tcpChecksumOffloadDisabled.
 func (s *processSite) Plug(t testing.TB, hostIfName string) *vswitchtest.Host {
 	t.Helper()
 	pod := newNamespace(t)
 	s.node.Exec(t, fmt.Sprintf("ip link set dev %s netns %s name eth0", hostIfName, nsName(pod)))
+	completeChecksums(t, pod)
 	return pod
 }
 

@@ -126,13 +126,20 @@ func runLinks(t *testing.T, c Config) {
 		for name, addr := range map[string]func(net, host int) string{"IPv4": v4, "IPv6": v6} {
 			t.Run(name, func(t *testing.T) {
 				group := map[string]string{"IPv4": "239.1.1.1", "IPv6": "ff05::100"}[name]
-				testMulticast(t, c, func(nic string, node int) *vpp_interfaces.Interface {
+				tunnel := func(name, nic string, node int, dst string) *vpp_interfaces.Interface {
 					return &vpp_interfaces.Interface{
-						Name: "link", Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: true,
+						Name: name, Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: true,
 						Link: &vpp_interfaces.Interface_Vxlan{Vxlan: &vpp_interfaces.VxlanLink{
-							SrcAddress: addr(60, node), DstAddress: group, Vni: 77, Multicast: nic,
+							SrcAddress: addr(60, node), DstAddress: dst, Vni: 77, Multicast: nic,
 						}},
 					}
+				}
+				testMulticast(t, c, func(nic string, node int) (tunnels []*vpp_interfaces.Interface) {
+					tunnels = append(tunnels, tunnel("link", nic, node, group))
+					if c.PeersOfGroups {
+						tunnels = append(tunnels, tunnel("peer", "", node, addr(60, 3-node)))
+					}
+					return tunnels
 				})
 			})
 		}
@@ -279,10 +286,16 @@ func learningBridge(ports ...string) *vpp_l2.BridgeDomain {
 	return bd
 }
 
-// testMulticast joins the bridge domains of three nodes by a group.
-func testMulticast(t *testing.T, c Config, tunnel func(nic string, node int) *vpp_interfaces.Interface) {
+// testMulticast joins the bridge domains of two nodes by a group, with the tunnels that each
+// of them needs.
+func testMulticast(t *testing.T, c Config, tunnels func(nic string, node int) []*vpp_interfaces.Interface) {
 	values := func(site Site, node int) []proto.Message {
-		return []proto.Message{nicOf(site, node), tunnel(site.NIC(), node), tap("p"), learningBridge("link", "p")}
+		list, bd := []proto.Message{nicOf(site, node), tap("p")}, learningBridge("p")
+		for _, tunnel := range tunnels(site.NIC(), node) {
+			list = append(list, tunnel)
+			bd.Interfaces = append(bd.Interfaces, &vpp_l2.BridgeDomain_Interface{Name: tunnel.GetName(), SplitHorizonGroup: 1})
+		}
+		return append(list, bd)
 	}
 	site := c.NewSite(t)
 	a := startAgent(t, site)
@@ -305,12 +318,17 @@ func testMulticast(t *testing.T, c Config, tunnel func(nic string, node int) *vp
 			hosts = append(hosts, b.host("p", v4(65, i+1)+"/24"))
 		}
 		wantPing(t, "through the group", hosts[0], v4(65, 2))
+		// Only the group gets what is for all, whatever tunnels there are to peers.
+		received := newPingCounter(t, hosts[1])
+		hosts[0].Exec(t, "ip neigh replace "+v4(65, 99)+" lladdr ff:ff:ff:ff:ff:ff dev eth0 nud permanent")
+		_, _ = hosts[0].Try("ping -n -c 1 -W 0.5 " + v4(65, 99))
+		received.want("to all", 1, 0)
 		one.stop()
 		one.agent = startAgent(t, one.site)
 		wantNothingExecuted(t, "resync after a restart", one.resync(values(one.site, 1)...))
 		hosts[0].Exec(t, "ip neigh flush dev eth0")
 		wantPing(t, "after a restart", hosts[0], v4(65, 2))
-		two.resync(values(two.site, 2)[0], values(two.site, 2)[2])
+		two.resync(values(two.site, 2)[:2]...)
 		if err := hosts[0].Ping(v4(65, 2), 56, time.Second); err == nil {
 			t.Error("a node that has left the group answers")
 		}
