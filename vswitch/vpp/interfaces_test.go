@@ -156,8 +156,8 @@ func wantInterfaces(t testing.TB, v *VSwitch, want ...*vpp_interfaces.Interface)
 	}
 }
 
-// basics are interfaces of the kinds that every node has, without TAPs, which need
-// /dev/vhost-net.
+// basics are interfaces of the kinds that every node has, without TAPs, which not every
+// machine has.
 func basics() []*vpp_interfaces.Interface {
 	gateway, bvi, pod, port := loopback("gateway"), loopback("bvi"), afPacket("pod", "v1pod"), nic("v1nic")
 	gateway.IpAddresses = []string{"10.1.1.1/24", "fd00:1::1/64", "fe80::1/64"}
@@ -250,30 +250,6 @@ func TestUpdateChangesStateMACAndMTU(t *testing.T) {
 			wantInterfaces(t, v, pod, bvi)
 		}
 	})
-}
-
-func TestTapsAreReadBackAsCreated(t *testing.T) {
-	s := vpptest.New(t) // the real VPP needs /dev/vhost-net
-	v := open(t, s)
-	plain := &vpp_interfaces.Interface{
-		Name: "plain", Type: vpp_interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:01:00:00:00:01", Mtu: 1450,
-		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
-	}
-	special := &vpp_interfaces.Interface{
-		Name: "special", Type: vpp_interfaces.Interface_TAP, Enabled: true,
-		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{HostIfName: "far", RxRingSize: 512, TxRingSize: 1024, EnableGso: true}},
-	}
-	for range 2 {
-		create(t, v, plain, special)
-		wantInterfaces(t, v, plain, special)
-	}
-	changed := proto.CloneOf(special)
-	changed.GetTap().RxRingSize = 2048
-	create(t, v, changed) // what an earlier attempt left has other parameters
-	wantInterfaces(t, v, plain, changed)
-	remove(t, v, plain)
-	remove(t, v, changed)
-	wantInterfaces(t, v)
 }
 
 func TestVRFsOfInterfaces(t *testing.T) {

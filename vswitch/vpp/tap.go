@@ -67,6 +67,9 @@ func (v interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interface
 	if tap.GetEnableTunnel() {
 		req.TapFlags |= tapv2.TAP_API_FLAG_TUN
 	}
+	if err := v.roomForRing(ctx, req.RxRingSz); err != nil {
+		return 0, fmt.Errorf("making a TAP whose far end is %s: %w", name, err)
+	}
 	var reply tapv2.TapCreateV3Reply
 	err = v.call(ctx, tapModule, req, &reply)
 	switch {

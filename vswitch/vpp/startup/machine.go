@@ -15,6 +15,8 @@ type Machine struct {
 	// limit of the container.
 	MemoryMiB int
 	CPUs      int
+	// TAPs: VPP can make TAPs here.
+	TAPs bool
 }
 
 // ThisMachine asks the kernel. What a container sees of its limit depends on the version
@@ -23,7 +25,13 @@ func ThisMachine() Machine {
 	return Machine{
 		MemoryMiB: memoryMiB("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 		CPUs:      runtime.NumCPU(),
+		TAPs:      exists("/dev/vhost-net"),
 	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // memoryMiB returns the memory by /proc/meminfo, or the least of the limits that there are.
@@ -64,5 +72,16 @@ const minHeapMiB = 256
 // 100 MiB, and more than 1 MiB for each pod. What is not needed is not taken.
 func (m Machine) heapMiB() int { return min(max(m.MemoryMiB/8, minHeapMiB), 2048) }
 
-// buffers, of 2.5 KiB each, are a sixteenth of what the heap may take.
-func (m Machine) buffers() int { return min(max(m.heapMiB()/16*1024/5*2, 8192), 65536) }
+// ringsOfPods is how many buffers the TAPs of as many pods hold as a node may have, with rings
+// of the usual size.
+const ringsOfPods = 250 * 256
+
+// buffers, of 5.6 KiB each with ordinary pages, are a tenth of what the heap may take. With
+// TAPs, whose rings are always full, there are more of them, up to a twentieth of the memory.
+func (m Machine) buffers() int {
+	n := max(m.heapMiB()*16, 8192)
+	if !m.TAPs {
+		return n
+	}
+	return max(n, min(n+ringsOfPods, m.MemoryMiB*9))
+}

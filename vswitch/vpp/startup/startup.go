@@ -102,7 +102,7 @@ func (c Config) String() string {
 		pages = "default"
 	}
 	section("memory", fmt.Sprintf("main-heap-size %dM", c.HeapMiB), "main-heap-page-size "+pages)
-	section("buffers", fmt.Sprintf("buffers-per-numa %d", c.Buffers), "page-size "+pages)
+	section("buffers", fmt.Sprintf("buffers-per-numa %d", c.requestedBuffers()), "page-size "+pages)
 	if c.Workers > 0 {
 		section("cpu", fmt.Sprintf("workers %d", c.Workers))
 	}
@@ -115,6 +115,16 @@ func (c Config) String() string {
 		section("acl-plugin", "use tuple merge 0")
 	}
 	return b.String()
+}
+
+// requestedBuffers is how many buffers VPP has to be asked for to have as many as wanted: it
+// takes an ordinary page for each, and then uses only those that end in the page they begin
+// in, 27 of 37.
+func (c Config) requestedBuffers() int {
+	if c.Hugepages != "" {
+		return c.Buffers
+	}
+	return (c.Buffers*37 + 26) / 27
 }
 
 func unless(no bool, format string, args ...any) string {

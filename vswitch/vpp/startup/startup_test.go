@@ -55,7 +55,7 @@ memory {
   main-heap-page-size 2M
 }
 buffers {
-  buffers-per-numa 26214
+  buffers-per-numa 16384
   page-size 2M
 }
 cpu {
@@ -79,7 +79,7 @@ dpdk {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	plain := New("/run/vpp", machine).String()
-	for _, line := range []string{"poll-sleep-usec 100", "plugin dpdk_plugin.so { disable }", "use tuple merge 0", "page-size default"} {
+	for _, line := range []string{"poll-sleep-usec 100", "plugin dpdk_plugin.so { disable }", "use tuple merge 0", "page-size default", "buffers-per-numa 22453"} {
 		if !strings.Contains(plain, line) {
 			t.Errorf("%q is not in\n%s", line, plain)
 		}
@@ -87,10 +87,12 @@ dpdk {
 }
 
 func TestMemoryIsSizedToTheMachine(t *testing.T) {
-	for mib, want := range map[int][2]int{1024: {256, 8192}, 8192: {1024, 26214}, 24 << 10: {2048, 52428}, 1 << 20: {2048, 52428}} {
-		c := New("/run/vpp", Machine{MemoryMiB: mib, CPUs: 1})
-		if got := [2]int{c.HeapMiB, c.Buffers}; got != want {
-			t.Errorf("%d MiB: heap and buffers are %v, want %v", mib, got, want)
+	for mib, want := range map[int][3]int{
+		1024: {256, 8192, 9216}, 4096: {512, 8192, 36864}, 8192: {1024, 16384, 73728}, 24 << 10: {2048, 32768, 96768}, 1 << 20: {2048, 32768, 96768},
+	} {
+		c, taps := New("/run/vpp", Machine{MemoryMiB: mib, CPUs: 1}), New("/run/vpp", Machine{MemoryMiB: mib, CPUs: 1, TAPs: true})
+		if got := [3]int{c.HeapMiB, c.Buffers, taps.Buffers}; got != want {
+			t.Errorf("%d MiB: heap, buffers, and those with TAPs are %v, want %v", mib, got, want)
 		}
 	}
 	if m := ThisMachine(); m.MemoryMiB < 256 || m.CPUs < 1 {

@@ -37,6 +37,9 @@ func Need(t testing.TB) string {
 	return binary
 }
 
+// ProcessBuffers is how many buffers the VPP of a Process has.
+const ProcessBuffers = 8192
+
 // NewProcess starts a real VPP in a network namespace (a path), and skips the test if
 // there is none. It ends with the test.
 func NewProcess(t testing.TB, netns string) *Process {
@@ -57,7 +60,7 @@ func newProcess(t testing.TB, netns, binary string) *Process {
 		t: t, netns: netns, binary: binary, file: filepath.Join(dir, "startup.conf"),
 		config: startup.New(dir, startup.ThisMachine()), begun: func() {},
 	}
-	p.config.PluginPath, p.config.HeapMiB, p.config.Buffers = startup.PluginPath(binary), 512, 8192
+	p.config.PluginPath, p.config.HeapMiB, p.config.Buffers = startup.PluginPath(binary), 512, ProcessBuffers
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {

@@ -32,6 +32,7 @@ type Server struct {
 	crcs     map[string]string          // message name → CRC that it is said to have
 	refused  map[string]api.VPPApiError // message name → how it is refused
 	devices  map[string]bool            // of VPP's network namespace
+	buffers  int
 	hosts    map[neighbourID]ethernet_types.MacAddress
 	silent   bool
 	listener net.Listener
@@ -49,7 +50,7 @@ func New(t testing.TB) *Server {
 	}
 	s := &Server{
 		t: t, socket: filepath.Join(dir, "api.sock"), state: newState(),
-		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, devices: map[string]bool{}, hosts: map[neighbourID]ethernet_types.MacAddress{}, clients: map[*client]struct{}{},
+		lacking: map[string]bool{}, crcs: map[string]string{}, refused: map[string]api.VPPApiError{}, devices: map[string]bool{}, buffers: DefaultBuffers, hosts: map[neighbourID]ethernet_types.MacAddress{}, clients: map[*client]struct{}{},
 	}
 	s.Start()
 	t.Cleanup(func() {
