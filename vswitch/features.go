@@ -20,8 +20,9 @@ type Features interface {
 	Spans() Values[*vpp_interfaces.Span]
 	ProxyARP() ProxyARP
 	// L3XConnects forward what interfaces receive by paths of their own, whatever its
-	// destination; paths of the lowest preference that work share it by weight. If no
-	// path works, it is dropped. Create also changes the paths.
+	// destination, but that a vswitch may keep what is for itself; paths of the lowest
+	// preference that work share it by weight. If no path works, it is dropped. Create also
+	// changes the paths.
 	L3XConnects() Values[*vpp_l3.L3XConnect]
 
 	// WireGuardPeers are the peers of WireGuard interfaces, by interface and endpoint. A
