@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // debianPlugins is where the Debian package containernetworking-plugins has them.
@@ -44,22 +45,10 @@ func newSite(b *testing.B) *site {
 		b.Skipf("install the Debian package containernetworking-plugins, or run make packages: %v", err)
 	}
 	binaries := b.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/...")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build the binaries: %v\n%s", err, out)
-	}
-	opts := lab.Options{Name: fmt.Sprintf("cb%d", os.Getpid()), Nodes: 1, BinDir: binaries}
-	b.Cleanup(func() {
-		if err := lab.Down(context.Background(), opts); err != nil {
-			b.Error(err)
-		}
-	})
-	l, err := lab.Up(b.Context(), opts)
-	if err != nil {
+	if err := labtest.Build("-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/..."); err != nil {
 		b.Fatal(err)
 	}
+	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d", os.Getpid()), Nodes: 1, BinDir: binaries})
 	s := &site{lab: l}
 	runtime, err := l.Runtime("node1", b.TempDir(), binaries)
 	if err != nil {
