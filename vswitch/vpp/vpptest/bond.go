@@ -63,14 +63,7 @@ func init() {
 		reply.SwIfIndex = i.SwIfIndex
 		return 0
 	})
-	onInterface(func(r *bond.BondDelete) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, _ *bond.BondDelete, _ *bond.BondDeleteReply) api.VPPApiError {
-			if _, ok := i.kind.(bondIf); !ok {
-				return api.INVALID_SW_IF_INDEX
-			}
-			c.deleteInterface(i)
-			return 0
-		})
+	onInterface(func(r *bond.BondDelete) index { return r.SwIfIndex }, deleteKind[bondIf, *bond.BondDelete, *bond.BondDeleteReply])
 	onInterface(func(r *bond.BondAddMember) index { return r.SwIfIndex },
 		func(c *call, i *swInterface, req *bond.BondAddMember, _ *bond.BondAddMemberReply) api.VPPApiError {
 			at := c.ifs.iface(req.BondSwIfIndex)
@@ -171,14 +164,7 @@ func init() {
 		reply.SwIfIndex = i.SwIfIndex
 		return 0
 	})
-	onInterface(func(r *memif.MemifDelete) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, _ *memif.MemifDelete, _ *memif.MemifDeleteReply) api.VPPApiError {
-			if _, ok := i.kind.(memifIf); !ok {
-				return api.INVALID_SW_IF_INDEX
-			}
-			c.deleteInterface(i)
-			return 0
-		})
+	onInterface(func(r *memif.MemifDelete) index { return r.SwIfIndex }, deleteKind[memifIf, *memif.MemifDelete, *memif.MemifDeleteReply])
 	onDump(func(c *call, _ *memif.MemifDump, send func(*memif.MemifDetails)) {
 		dumpKind(c, noIndex, func(_ *swInterface, m memifIf) {
 			send(&m.MemifDetails)

@@ -130,14 +130,7 @@ func init() {
 		reply.SwIfIndex = i.SwIfIndex
 		return 0
 	})
-	onInterface(func(r *tapv2.TapDeleteV2) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, _ *tapv2.TapDeleteV2, _ *tapv2.TapDeleteV2Reply) api.VPPApiError {
-			if _, ok := i.kind.(tap); !ok {
-				return api.INVALID_SW_IF_INDEX
-			}
-			c.deleteInterface(i)
-			return 0
-		})
+	onInterface(func(r *tapv2.TapDeleteV2) index { return r.SwIfIndex }, deleteKind[tap, *tapv2.TapDeleteV2, *tapv2.TapDeleteV2Reply])
 	onDump(func(c *call, req *tapv2.SwInterfaceTapV2Dump, send func(*tapv2.SwInterfaceTapV2Details)) {
 		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t tap) {
 			send(&t.SwInterfaceTapV2Details)

@@ -175,6 +175,15 @@ func onInterface[R, P any, Req interface {
 	})
 }
 
+// deleteKind handles a request to delete an interface of a kind.
+func deleteKind[K any, Req, Rep api.Message](c *call, i *swInterface, _ Req, _ Rep) api.VPPApiError {
+	if _, ok := i.kind.(K); !ok {
+		return api.INVALID_SW_IF_INDEX
+	}
+	c.deleteInterface(i)
+	return 0
+}
+
 func init() {
 	onDump(func(c *call, req *interfaces.SwInterfaceDump, send func(*interfaces.SwInterfaceDetails)) {
 		one := req.SwIfIndex != noIndex && req.SwIfIndex != 0

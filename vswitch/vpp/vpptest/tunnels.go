@@ -165,14 +165,7 @@ func init() {
 		reply.SwIfIndex = i.SwIfIndex
 		return 0
 	})
-	onInterface(func(r *wireguard.WireguardInterfaceDelete) index { return r.SwIfIndex },
-		func(c *call, i *swInterface, _ *wireguard.WireguardInterfaceDelete, _ *wireguard.WireguardInterfaceDeleteReply) api.VPPApiError {
-			if _, ok := i.kind.(wgIf); !ok {
-				return api.INVALID_SW_IF_INDEX
-			}
-			c.deleteInterface(i)
-			return 0
-		})
+	onInterface(func(r *wireguard.WireguardInterfaceDelete) index { return r.SwIfIndex }, deleteKind[wgIf, *wireguard.WireguardInterfaceDelete, *wireguard.WireguardInterfaceDeleteReply])
 	onDump(func(c *call, req *wireguard.WireguardInterfaceDump, send func(*wireguard.WireguardInterfaceDetails)) {
 		dumpKind(c, req.SwIfIndex, func(_ *swInterface, w wgIf) {
 			if !req.ShowPrivateKey {
