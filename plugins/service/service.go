@@ -18,6 +18,7 @@ const anyVRF = 0xFFFFFFFF
 // Config is what the plugin needs of the configuration.
 type Config interface {
 	Resolved() contivconf.Resolved
+	Routing() contivconf.RoutingConfig
 	NatExternalTraffic() bool
 	// NatExternalTrafficIPv6 is true only if NatExternalTraffic is.
 	NatExternalTrafficIPv6() bool
@@ -36,7 +37,7 @@ type Network interface {
 // Capabilities of the vswitch that change what is configured.
 type Capabilities struct {
 	// HostStackShared: the vswitch is the host's own network stack, whose routes
-	// lead out of the cluster.
+	// lead out of the cluster, and which does not translate what it sends itself.
 	HostStackShared bool
 	// IPv6NAT: sources of IPv6 packets can be translated.
 	IPv6NAT bool
@@ -81,7 +82,26 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.K
 	txn.Put(models.Key(global), global)
 	txn.Put(models.Key(nic), nic)
 	txn.Put(models.Key(pool), pool)
+	if !s.caps.HostStackShared && s.network.GetVxlanBVIIfName() != "" && iface == s.network.GetMainInterface() {
+		overlay := s.overlayIdentities(ip)
+		txn.Put(models.Key(overlay), overlay)
+	}
 	return nil
+}
+
+const (
+	identitiesLabel = "DNAT-identities"
+	vxlanPort       = 4789
+)
+
+// overlayIdentities exempt the packets of the overlay from translation, which leave and
+// enter through the interface where it is done. Each flow of the pods would be a session.
+func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
+	routing := s.config.Routing()
+	return &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
+		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, Port: vxlanPort, VrfId: routing.MainVRFID}, // received
+		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.PodVRFID},                   // sent, from any port
+	}}
 }
 
 // translateIPv6 configures the translation of what leaves the cluster over IPv6.
@@ -99,7 +119,7 @@ func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperat
 // defaultInterface returns the interface that leads out of the cluster, with its
 // address of the IP version: the one on whose network the configured gateway is. Without such a
 // gateway it is the main interface, if DHCP or the host provides one; "" if
-// nothing is to be translated.
+// nothing is to be translated, as on a node without network card.
 func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, netip.Addr) {
 	resolved := s.config.Resolved()
 	main, ip := s.network.GetMainInterface(), s.network.GetNodeIPOf(ipv6)
@@ -108,7 +128,7 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	}
 	gateway := resolved.Gateway(ipv6)
 	provided := s.caps.HostStackShared || resolved.Main.UseDHCP && !ipv6
-	if gateway.IsValid() && !ip.Contains(gateway) || !gateway.IsValid() && !provided {
+	if resolved.Main.Name == "" || gateway.IsValid() && !ip.Contains(gateway) || !gateway.IsValid() && !provided {
 		main, ip = "", netip.Prefix{}
 		for _, other := range resolved.Other {
 			for _, p := range other.Addresses {

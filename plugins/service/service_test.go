@@ -17,13 +17,22 @@ type fake struct {
 	ip       string
 	bvi      string
 	ownStack bool
+	noNIC    bool
 	nat6     bool
 	ip6      string
 }
 
-func (f fake) Resolved() contivconf.Resolved { return f.resolved }
-func (f fake) NatExternalTraffic() bool      { return f.nat }
-func (f fake) NatExternalTrafficIPv6() bool  { return f.nat && f.nat6 }
+func (f fake) Resolved() contivconf.Resolved {
+	if !f.noNIC {
+		f.resolved.Main.Name = "eth0"
+	}
+	return f.resolved
+}
+func (f fake) Routing() contivconf.RoutingConfig {
+	return contivconf.RoutingConfig{MainVRFID: 3, PodVRFID: 4}
+}
+func (f fake) NatExternalTraffic() bool     { return f.nat }
+func (f fake) NatExternalTrafficIPv6() bool { return f.nat && f.nat6 }
 func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
 	for _, text := range []string{f.ip, f.ip6} {
 		if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is6() == ipv6 {
@@ -41,6 +50,10 @@ const (
     {"name":"eth0","nat_outside":true,"output_feature":true}
 config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1
     {"first_ip":"192.168.16.1","vrf_id":4294967295}
+`
+	// Packets of the overlay are not to be translated by the vswitch that sends them.
+	overlayOnEth0 = `config/vpp/nat/v2/dnat44/DNAT-identities
+    {"id_mappings":[{"ip_address":"192.168.16.1","port":4789,"protocol":"UDP","vrf_id":3},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":4}],"label":"DNAT-identities"}
 `
 	v6OnEth0 = `config/contiv/nat/v1/snat66/eth0
     {"address":"fd00::1","interface":"eth0"}
@@ -66,7 +79,10 @@ func TestSNAT(t *testing.T) {
 		"gateway on another interface":         {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth1},
 		"gateway on no interface":              {fake{resolved: gateway("10.9.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
 		"own stack, no gateway known":          {fake{ownStack: true, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
-		"own stack, gateway by DHCP":           {fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth0},
+		"own stack, gateway by DHCP":           {fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, overlayOnEth0 + onEth0},
+		"own stack, gateway configured":        {fake{ownStack: true, resolved: gateway("192.168.16.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, overlayOnEth0 + onEth0},
+		"own stack, on another interface":      {fake{ownStack: true, resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, onEth1},
+		"own stack, no NIC":                    {fake{ownStack: true, noNIC: true, resolved: gateway("192.168.16.9"), nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
 		"switched off":                         {fake{nat: false, ip: "192.168.16.1/24", bvi: "vxlanBVI"}, ""},
 		"no node address yet":                  {fake{nat: true, bvi: "vxlanBVI"}, ""},
 		"both versions":                        {fake{nat: true, nat6: true, ip: "192.168.16.1/24", ip6: "fd00::1/64", bvi: "vxlanBVI"}, v6OnEth0 + onEth0},

@@ -23,6 +23,10 @@ func TestWhoReachesWhom(t *testing.T) {
 			addPods(t, l, fourPods...)
 			requireConnected(t, l)
 			labtest.RequireQuiet(t, l)
+			// Each flow of the overlay would be a session, and there are so many of them only.
+			if out, err := l.VPPCommand(t.Context(), "node1", "show", "nat44", "sessions"); err != nil || strings.Contains(out, ":4789") || strings.Contains(out, "port 4789") {
+				t.Errorf("packets of the overlay meet NAT: %v\n%s", err, out)
+			}
 			if err := l.DelPods(t.Context(), "a", "b", "c", "d"); err != nil {
 				t.Fatal(err)
 			}
