@@ -32,13 +32,14 @@ test: packages ## run all tests (as root: they use network namespaces)
 
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/contiv
 E2E_RUN ?= .
+E2E_VSWITCH ?= kernel
 E2E_TIMEOUT ?= 30m
 
 .PHONY: e2e
 e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
-	CONTIV_E2E_CACHE='$(E2E_CACHE)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
 VPP_RUN ?= .
 

@@ -77,6 +77,7 @@ func (c *cli) upKubernetes(ctx context.Context, k kubernetesOptions) error {
 	}
 	opts := e2e.Options{
 		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: binDir,
+		VSwitches: c.opts.VSwitches, VPPBin: c.opts.VPPBin,
 		Forwarder: []string{own, forwardCommand}, Progress: c.opts.Progress,
 	}
 	if err := k.places.Prepare(ctx, &opts, os.Stderr); err != nil {

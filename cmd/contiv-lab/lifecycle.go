@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,9 +29,6 @@ With --kubernetes, the nodes run a real kubelet and container runtime, with a co
 plane beside them. The programs are built at the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if k.wanted && len(c.opts.VSwitches) > 0 {
-				return errors.New("--vswitch is for labs without --kubernetes")
-			}
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)
 			}

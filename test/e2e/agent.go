@@ -25,15 +25,23 @@ func (c *Cluster) agentSocket(node string) string {
 
 // KillAgent kills the agent of a node, as a crash would. Kubelet starts it again.
 func (c *Cluster) KillAgent(node string) error {
+	return c.kill(node, "contiv-agent")
+}
+
+// KillVPP kills the VPP of a node, as a crash would. contiv-init starts it again.
+func (c *Cluster) KillVPP(node string) error { return c.kill(node, "vpp_main") }
+
+// kill kills the process of a node that has the name.
+func (c *Cluster) kill(node, name string) error {
 	n, err := c.node(node)
 	if err != nil {
 		return err
 	}
-	agents := lab.ProcessesIn(n.Netns, "contiv-agent")
-	if len(agents) != 1 {
-		return fmt.Errorf("node %s has %d agents, not 1", node, len(agents))
+	found := lab.ProcessesIn(n.Netns, name)
+	if len(found) != 1 {
+		return fmt.Errorf("node %s has %d processes %s, not 1", node, len(found), name)
 	}
-	return agents[0].Kill()
+	return found[0].Kill()
 }
 
 // WiredPods returns the pods that the agent of a node has wired.

@@ -13,7 +13,7 @@ import (
 func agentPod(t *testing.T, node string) corev1.Pod {
 	t.Helper()
 	var list corev1.PodList
-	get(t, &list, "pods", "-n", "kube-system", "-l", "app=contiv-agent", "--field-selector", "spec.nodeName="+node)
+	get(t, &list, "pods", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-vpp)", "--field-selector", "spec.nodeName="+node)
 	if len(list.Items) != 1 {
 		t.Fatalf("%d agents on %s", len(list.Items), node)
 	}
@@ -28,7 +28,7 @@ func restarts(pod corev1.Pod) (n int32) {
 }
 
 func TestKilledAgentComesBackAndLosesNoPacket(t *testing.T) {
-	needCluster(t)
+	needKernel(t, "contiv-init starts the agent again, not kubelet")
 	n := newNamespace(t, "killed")
 	first, second := n.pair()
 	stop := startStream(t, first, second)
@@ -66,7 +66,7 @@ func checkUntouched(t *testing.T, node string) {
 }
 
 func TestRollingRestartOfTheAgentsLosesNoPacket(t *testing.T) {
-	needCluster(t)
+	needKernel(t, "VPP ends with its pod")
 	n := newNamespace(t, "rolling")
 	first, second := n.pair()
 	stop := startStream(t, first, second)
@@ -122,7 +122,7 @@ func reportStartTimes(t *testing.T, pods []corev1.Pod) {
 
 // As many pods as a busy node has, all at once.
 func TestSixtyPodsPerNode(t *testing.T) {
-	needCluster(t)
+	needKernel(t, "it bears 15 pods where there is no /dev/vhost-net")
 	n := newNamespace(t, "sixty")
 	began := time.Now()
 	n.apply(workload("Deployment", "web", 60*len(cluster.Nodes()), ""))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Root is the directory of all clusters.
 const Root = "/run/contiv-e2e"
 
-// Options of a cluster. All but Forwarder and Progress must be set.
+// Options of a cluster. All but those with a default, Forwarder and Progress must be set.
 type Options struct {
 	// Name of the cluster and of the lab below it: up to 12 lower-case letters and digits.
 	Name string
@@ -29,6 +30,10 @@ type Options struct {
 	DebianDir string
 	// Manifests are the files that install Contiv.
 	Manifests []string
+	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
+	VSwitches []string
+	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
+	VPPBin string
 	// Forwarder is a command that makes the API server reachable from the namespace
 	// that Up is called in: with the arguments --listen HOST:PORT --netns NAME --to
 	// HOST:PORT, it is to do what lab.Forward does. nil: only the cluster's own
@@ -86,7 +91,7 @@ func (o Options) check() error {
 
 func (o Options) programs() []string {
 	files := append([]string{}, o.Manifests...)
-	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-ksr", "contiv-etcd", "contivctl"} {
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contivctl"} {
 		files = append(files, filepath.Join(o.BinDir, name))
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
@@ -104,7 +109,7 @@ func (c *Cluster) make(ctx context.Context) error {
 	}
 	var err error
 	c.lab, err = lab.Up(ctx, lab.Options{
-		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true,
+		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true, VSwitches: c.opts.VSwitches, VPPBin: c.opts.VPPBin,
 		StartTimeout: startTimeout, Progress: c.opts.Progress,
 	})
 	if err == nil {
@@ -145,7 +150,7 @@ func (c *Cluster) readState() error {
 	if err != nil {
 		return err
 	}
-	c.nodes, c.underlay = state.Nodes, state.Underlay()
+	c.nodes, c.underlay, c.opts.VPPBin = state.Nodes, state.Underlay(), state.VPPBin
 	return nil
 }
 
@@ -165,6 +170,9 @@ const startTimeout = 3 * time.Minute
 
 // Dir is the directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }
+
+// hasVPP tells if any node has VPP.
+func (c *Cluster) hasVPP() bool { return slices.ContainsFunc(c.nodes, lab.Node.OnVPP) }
 
 // Lab is the lab that the nodes are in.
 func (c *Cluster) Lab() *lab.Lab { return c.lab }

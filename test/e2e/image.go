@@ -13,12 +13,16 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/contiv/contiv/test/lab"
 )
 
 // The images of a cluster, made of what is on this machine.
 const (
 	// ContivImage is the one that the manifests name: Contiv's programs and busybox.
 	ContivImage = "docker.io/contiv/contiv:latest"
+	// ContivVPPImage has VPP as well.
+	ContivVPPImage = "docker.io/contiv/contiv-vpp:latest"
 	// BusyboxImage is for the pods of tests.
 	BusyboxImage = "docker.io/library/busybox:e2e"
 	pauseImage   = "docker.io/library/pause:e2e"
@@ -51,7 +55,7 @@ func (c *Cluster) writeImages() error {
 		return fmt.Errorf("making images: %w", err)
 	}
 	contiv := append(busybox[:len(busybox):len(busybox)], nft...)
-	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-ksr", "contiv-etcd", "contivctl"} {
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contivctl"} {
 		data, err := os.ReadFile(filepath.Join(c.opts.BinDir, name))
 		if err != nil {
 			return err
@@ -59,11 +63,19 @@ func (c *Cluster) writeImages() error {
 		contiv = append(contiv, imageFile{path: "usr/bin/" + name, mode: 0o755, data: data})
 	}
 	pause := []string{"/bin/sleep", "infinity"}
-	for file, i := range map[string]image{
+	images := map[string]image{
 		"contiv.tar":  {ContivImage, []string{"/bin/sh"}, contiv},
 		"busybox.tar": {BusyboxImage, []string{"/bin/sh"}, busybox},
 		"pause.tar":   {pauseImage, pause, busybox},
-	} {
+	}
+	if c.hasVPP() {
+		vpp, err := vppFiles(c.opts.VPPBin)
+		if err != nil {
+			return fmt.Errorf("making images: %w", err)
+		}
+		images[vppArchive] = image{ContivVPPImage, []string{"/bin/sh"}, append(contiv[:len(contiv):len(contiv)], vpp...)}
+	}
+	for file, i := range images {
 		if err := i.write(c.path("images", file)); err != nil {
 			return fmt.Errorf("making image %s: %w", i.name, err)
 		}
@@ -78,6 +90,12 @@ func programFiles(name, path string) ([]imageFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: make packages installs it", err)
 	}
+	return linkedFiles(source, path)
+}
+
+// linkedFiles returns a program or library, to be at a path in the image, and the
+// libraries that it is linked with.
+func linkedFiles(source, path string) ([]imageFile, error) {
 	// Lines "<name> => <path> (<address>)", "<path> (<address>)" for the loader.
 	libraries, err := exec.Command("ldd", source).Output()
 	if err != nil {
@@ -205,9 +223,13 @@ func digest(data []byte) string {
 }
 
 // loadImages gives the images to the containerd of a node.
-func (c *Cluster) loadImages(ctx context.Context, node string) error {
-	for _, file := range []string{"pause.tar", "busybox.tar", "contiv.tar"} {
-		if err := c.ctr(ctx, node, "images", "import", "--no-unpack", c.path("images", file)); err != nil {
+func (c *Cluster) loadImages(ctx context.Context, node lab.Node) error {
+	files := []string{"pause.tar", "busybox.tar", "contiv.tar"}
+	if node.OnVPP() {
+		files = append(files, vppArchive)
+	}
+	for _, file := range files {
+		if err := c.ctr(ctx, node.Name, "images", "import", "--no-unpack", c.path("images", file)); err != nil {
 			return err
 		}
 	}

@@ -24,9 +24,15 @@ const ControlPlaneNode = "node1"
 // netnsVolume is the directory where a runtime keeps the namespaces of pods.
 const netnsVolume = "/var/run/netns"
 
+// devices are the machine's, which all nodes share.
+const devices = "/dev"
+
 // Install installs Contiv from its manifests and returns when all nodes are ready.
 func (c *Cluster) Install(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "label", "node", ControlPlaneNode, "node-role.kubernetes.io/control-plane="); err != nil {
+		return err
+	}
+	if err := c.labelVPP(ctx); err != nil {
 		return err
 	}
 	for _, file := range c.opts.Manifests {
@@ -44,7 +50,7 @@ func (c *Cluster) Install(ctx context.Context) error {
 		}
 	}
 	c.progress("awaiting Contiv and the nodes")
-	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent"} {
+	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent", "daemonset/contiv-vpp"} {
 		if _, err := c.Kubectl(ctx, "rollout", "status", "-n", "kube-system", workload, "--timeout=3m"); err != nil {
 			return err
 		}
@@ -83,6 +89,9 @@ func (c *Cluster) adapt(manifests []byte) ([]byte, error) {
 }
 
 func (c *Cluster) adaptObject(object *unstructured.Unstructured) error {
+	if object.GetKind() == "ConfigMap" {
+		return c.adaptConfig(object)
+	}
 	path := []string{"spec", "template", "spec"}
 	fields, found, err := unstructured.NestedMap(object.Object, path...)
 	if err != nil || !found {
@@ -110,7 +119,7 @@ const nodeVariable = "NODE_NAME"
 func (c *Cluster) adaptPod(spec *corev1.PodSpec) {
 	moved := map[string]string{}
 	for i, v := range spec.Volumes {
-		if v.HostPath != nil {
+		if v.HostPath != nil && v.HostPath.Path != devices {
 			moved[v.Name] = v.HostPath.Path
 			spec.Volumes[i].HostPath = &corev1.HostPathVolumeSource{Path: c.path("nodes")}
 		}

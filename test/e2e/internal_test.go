@@ -5,12 +5,18 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/test/lab"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -58,6 +64,61 @@ func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 	}
 	if socket := "--socket=/run/contiv-e2e/x/nodes/$(NODE_NAME)/var/run/contiv/cni.sock"; !slices.Contains(containers[1].Command, socket) {
 		t.Errorf("command of the CNI: %v", containers[1].Command)
+	}
+}
+
+// Devices are the machine's for all nodes; the configuration names the NICs that VPP takes.
+func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
+	c := newCluster(Options{Name: "x"})
+	c.nodes = []lab.Node{
+		{Name: "node1", VSwitch: lab.KernelVSwitch},
+		{Name: "node2", VSwitch: lab.VPPVSwitch, VPPAddress: netip.MustParsePrefix("192.168.16.102/24")},
+	}
+	objects := map[string]string{}
+	for _, file := range []string{"contiv.yaml", "contiv-vpp.yaml"} {
+		manifest, err := os.ReadFile("../../deploy/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adapted, err := c.adapt(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(adapted), "\n---\n") {
+			var found metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal([]byte(document), &found); err != nil {
+				t.Fatal(err)
+			}
+			objects[found.Kind+" "+found.Name] = document
+		}
+	}
+	var agent appsv1.DaemonSet
+	if err := yaml.Unmarshal([]byte(objects["DaemonSet contiv-vpp"]), &agent); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{}
+	for _, v := range agent.Spec.Template.Spec.Volumes {
+		if v.HostPath != nil {
+			paths[v.Name] = v.HostPath.Path
+		}
+	}
+	if paths["dev"] != "/dev" || paths["vpp"] != "/run/contiv-e2e/x/nodes" {
+		t.Errorf("paths of the machine: %v", paths)
+	}
+	var shared, vpp corev1.ConfigMap
+	err := errors.Join(yaml.Unmarshal([]byte(objects["ConfigMap contiv-config"]), &shared), yaml.Unmarshal([]byte(objects["ConfigMap contiv-vpp-config"]), &vpp))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conf contivconf.Config
+	if err := config.Load([]byte(shared.Data["contiv.conf"]), &conf); err != nil {
+		t.Fatal(err)
+	}
+	if n := conf.NodeConfig; len(n) != 1 || n[0].NodeName != "node2" || n[0].MainVPPInterface.IP != "192.168.16.102/24" {
+		t.Errorf("nodeConfig: %+v", n)
+	}
+	if vpp.Data["vpp.conf"] != lab.VPPOptions {
+		t.Errorf("vpp.conf: %s", vpp.Data["vpp.conf"])
 	}
 }
 

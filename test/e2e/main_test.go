@@ -19,10 +19,11 @@ import (
 
 // The environment that make e2e sets.
 const (
-	cacheVariable = "CONTIV_E2E_CACHE" // directory of Kubernetes' and Debian's programs
-	binVariable   = "CONTIV_E2E_BIN"   // directory of Contiv's programs, default bin
-	keepVariable  = "CONTIV_E2E_KEEP"  // if set, the cluster stays: its name
-	guardVariable = "CONTIV_E2E_GUARD" // the cluster that this process guards
+	cacheVariable   = "CONTIV_E2E_CACHE"   // directory of Kubernetes' and Debian's programs
+	binVariable     = "CONTIV_E2E_BIN"     // directory of Contiv's programs, default bin
+	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
+	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel
+	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
 )
 
 // cluster is shared by all tests; nil: skip. It was made with the options.
@@ -79,6 +80,9 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
+	}
+	if vswitches := os.Getenv(vswitchVariable); vswitches != "" {
+		options.VSwitches = strings.Split(vswitches, ",")
 	}
 	code := 1
 	if err := start(ctx, options, keep); err != nil {
@@ -213,7 +217,7 @@ func diagnosis() string {
 	for _, args := range [][]string{
 		{"get", "nodes,pods", "-A", "-o", "wide"},
 		{"events", "-A", "--types=Warning"},
-		{"logs", "-n", "kube-system", "-l", "app=contiv-agent", "--all-containers", "--tail=5", "--prefix"},
+		{"logs", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-vpp)", "--all-containers", "--tail=5", "--prefix"},
 		{"logs", "-n", "kube-system", "-l", "app=contiv-ksr", "--tail=5", "--prefix"},
 		{"logs", "-n", "kube-system", "-l", "app=contiv-etcd", "--tail=5", "--prefix"},
 	} {

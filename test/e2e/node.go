@@ -22,7 +22,7 @@ const stopGrace = 10 * time.Second
 // startNode makes the directory of a node and starts its containerd, kubelet and
 // kube-proxy.
 func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
-	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/run/contiv", "var/bolt", "kubelet", "containerd", "logs"} {
+	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/run/contiv", "var/bolt", "run/vpp", "kubelet", "containerd", "logs"} {
 		if err := os.MkdirAll(c.nodePath(n.Name, dir), 0o755); err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 	if err := c.StartContainerd(ctx, n.Name); err != nil {
 		return err
 	}
-	if err := c.loadImages(ctx, n.Name); err != nil {
+	if err := c.loadImages(ctx, n); err != nil {
 		return err
 	}
 	if err := c.StartKubelet(ctx, n.Name); err != nil {

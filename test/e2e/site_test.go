@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,15 @@ func needCluster(t *testing.T) {
 			t.Log(diagnosis())
 		}
 	})
+}
+
+// needKernel skips a test that nodes with VPP do not pass; why.
+func needKernel(t *testing.T, why string) {
+	t.Helper()
+	needCluster(t)
+	if slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) {
+		t.Skip("not with VPP: " + why)
+	}
 }
 
 // namespace is a Kubernetes namespace that goes with the test.

@@ -159,7 +159,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
 		return err
 	}
-	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ContivConfig
+	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ContivConfig + VPPConfig(n)
 	cni := fmt.Sprintf(`{
   "cniVersion": "1.1.0",
   "name": "k8s-pod-network",
@@ -168,12 +168,9 @@ func (l *Lab) writeNodeFiles(n Node) error {
   ]
 }
 `, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))
-	if n.OnVPP() {
-		contiv += vppConfig(n)
-	}
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
-		"vpp.conf":               "# Written by contiv-lab.\n" + vppOptions,
+		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {

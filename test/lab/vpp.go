@@ -103,14 +103,23 @@ func (s *State) setVSwitch(n *Node) error {
 // vppDir is the directory of the sockets of a node's VPP.
 func (l *Lab) vppDir(node string) string { return l.nodePath(node, "vpp") }
 
-// vppConfig is what the contiv.conf of a node with VPP must say.
-func vppConfig(n Node) string {
-	return fmt.Sprintf("nodeConfig:\n- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
-		n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
+// VPPConfig is what contiv.conf must say of those of the nodes that have VPP.
+func VPPConfig(nodes ...Node) string {
+	text := ""
+	for _, n := range nodes {
+		if n.OnVPP() {
+			text += fmt.Sprintf("- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
+				n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
+		}
+	}
+	if text != "" {
+		text = "nodeConfig:\n" + text
+	}
+	return text
 }
 
-// vppOptions make a VPP that has the machine to share with many.
-const vppOptions = "heapMiB: 1024\nstatsMiB: 32\nbuffers: 8192\n"
+// VPPOptions make a VPP that has the machine to share with many.
+const VPPOptions = "heapMiB: 1024\nstatsMiB: 32\nbuffers: 8192\n"
 
 // initArgs run the agent below contiv-init.
 func (l *Lab) initArgs(st *State, n Node, agent []string) []string {
