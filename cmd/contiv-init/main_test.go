@@ -312,7 +312,7 @@ func TestOptionsOfDPDK(t *testing.T) {
 	dir, flags := unitOf(t)
 	file := filepath.Join(dir, "vpp.yaml")
 	// No machine has this device: VPP starts without. Others are not touched if one is named.
-	text, err := yaml.Marshal(map[string]any{"heapMiB": 256, "dpdkDevices": []string{"0000:ff:1f.7"}, "dpdkOptions": vpptest.NoHardware("contivdpdk0")[1:]})
+	text, err := yaml.Marshal(map[string]any{"heapMiB": 256, "dpdkDevices": []string{"0000:ff:1f.7"}, "dpdkOptions": vpptest.DPDKTap("contivdpdk0").Options()[1:]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func onEachDPDK(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Run("process", func(t *testing.T) {
 		vpptest.NeedDPDK(t)
 		h := newNamespace(t)
-		test(t, &site{VPP: vpptest.NewDPDKProcess(t, h.NetNS, dpdkDevice, func() { h.Exec(t, "ip link set dev "+dpdkDevice+" up") }), host: h})
+		test(t, &site{VPP: vpptest.NewDPDKProcess(t, h.NetNS, vpptest.DPDKTap(dpdkDevice), func() { h.Exec(t, "ip link set dev "+dpdkDevice+" up") }), host: h})
 	})
 }
 
@@ -112,7 +112,7 @@ func TestRxQueuesOfDPDK(t *testing.T) {
 func TestPacketsByDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	h := newNamespace(t)
-	s := &site{host: h, VPP: vpptest.NewDPDKProcess(t, h.NetNS, dpdkDevice, func() {
+	s := &site{host: h, VPP: vpptest.NewDPDKProcess(t, h.NetNS, vpptest.DPDKTap(dpdkDevice), func() {
 		h.Exec(t, "ip addr add 10.3.0.2/24 dev "+dpdkDevice)
 		h.Exec(t, "ip link set dev "+dpdkDevice+" up")
 		h.Exec(t, "ip route add 10.1.0.0/24 via 10.3.0.1")

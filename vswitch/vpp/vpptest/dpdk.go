@@ -8,9 +8,29 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 )
 
-// DPDKName is VPP's name of the NIC that NewDPDKProcess gives it: by its speed, as a
-// network card's.
+// DPDKName is VPP's name of the NIC that is DPDKTap: by its speed, as a network card's.
 const DPDKName = "TenGigabitEthernet0"
+
+// DPDKTap is a NIC that DPDK makes without hardware: a TAP in VPP's network namespace. It is
+// there as long as VPP runs.
+func DPDKTap(device string) DPDKDevice {
+	return DPDKDevice{Name: DPDKName, vdev: "net_tap0,iface=" + device}
+}
+
+// DPDKPacket is a NIC that DPDK makes of a device of VPP's network namespace.
+func DPDKPacket(device string) DPDKDevice {
+	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,blocksz=8192,framesz=4096,framecnt=512,iface=" + device}
+}
+
+// DPDKDevice is a NIC of DPDK.
+type DPDKDevice struct {
+	Name string // VPP's
+	vdev string
+}
+
+// Options are those of VPP's section dpdk for the NIC. The machine's devices and its huge
+// pages stay as they are.
+func (d DPDKDevice) Options() []string { return []string{"no-pci", "no-hugetlb", "vdev " + d.vdev} }
 
 // NeedDPDK returns the path of the program of a VPP with the plugin dpdk, and skips the
 // test if there is none.
@@ -30,19 +50,12 @@ func NeedDPDK(t testing.TB) (binary string) {
 	return ""
 }
 
-// NoHardware are options of VPP's section dpdk that keep the machine's devices and its huge
-// pages as they are, and make a NIC: a TAP in VPP's network namespace. It is there as
-// long as VPP runs.
-func NoHardware(device string) []string {
-	return []string{"no-pci", "no-hugetlb", "vdev net_tap0,iface=" + device}
-}
-
-// NewDPDKProcess is like NewProcess, with a VPP that has a NIC of DPDK, DPDKName. Whenever
-// it has started, begun is to do something with the NIC's other end, device.
-func NewDPDKProcess(t testing.TB, netns, device string, begun func()) *Process {
+// NewDPDKProcess is like NewProcess, with a VPP that has a NIC of DPDK; begun is called
+// whenever VPP has started.
+func NewDPDKProcess(t testing.TB, netns string, device DPDKDevice, begun func()) *Process {
 	t.Helper()
 	p := newProcess(t, netns, NeedDPDK(t))
-	p.config.DPDKOptions, p.begun = NoHardware(device), begun
+	p.config.DPDKOptions, p.begun = device.Options(), begun
 	p.Start()
 	return p
 }

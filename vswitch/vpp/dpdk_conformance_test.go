@@ -1,0 +1,53 @@
+package vpp
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+)
+
+// TestConformanceOfVPPWithDPDK runs the suite on a real VPP whose NIC is one of DPDK.
+func TestConformanceOfVPPWithDPDK(t *testing.T) {
+	vpptest.NeedDPDK(t)
+	vswitchtest.Run(t, vswitchtest.Config{
+		SessionsOfDNAT: true, NoICMPErrors: true,
+		NewSite: func(t testing.TB) vswitchtest.Site { return newDPDKSite(t) },
+	})
+}
+
+// dpdkSite has DPDK in the place of VPP's AF_PACKET:
+//
+//	peer ── uplink ══ eth0 ── DPDK ── VPP ── …
+type dpdkSite struct {
+	*processSite
+	nic vpptest.DPDKDevice
+}
+
+func newDPDKSite(t testing.TB) dpdkSite {
+	t.Helper()
+	s := dpdkSite{
+		processSite: &processSite{node: newNamespace(t), peer: newNamespace(t), taps: vhostNet()},
+		nic:         vpptest.DPDKPacket(nicDevice),
+	}
+	s.node.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name eth0 netns %s", nicDevice, nsName(s.peer)))
+	completeChecksums(t, s.peer) // which DPDK passes on as they are
+	s.node.Exec(t, "ip link set dev "+nicDevice+" up")
+	s.peer.Exec(t, "ip link set dev eth0 name "+uplink+" up")
+	s.Process = vpptest.NewDPDKProcess(t, s.node.NetNS, s.nic, func() {})
+	return s
+}
+
+func (s dpdkSite) NIC() string { return s.nic.Name }
+
+func (s dpdkSite) Connect(t testing.TB, other vswitchtest.PacketSite) {
+	t.Helper()
+	s.processSite.Connect(t, other.(dpdkSite).processSite)
+}
+
+// Accidents are those that have nothing to do with the NIC.
+func (s dpdkSite) Accidents() []vswitchtest.Accident {
+	return slices.DeleteFunc(s.processSite.Accidents(), func(a vswitchtest.Accident) bool { return a.Name == "NIC down" })
+}
