@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,7 +191,11 @@ func (v interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interface
 	if v.isXDP(name) {
 		return v.takeOverXDP(ctx, name)
 	}
-	return v.takeOver(ctx, strings.TrimPrefix(name, hostPrefix))
+	i, err := v.takeOver(ctx, strings.TrimPrefix(name, hostPrefix))
+	if vppapi.Refused(err, api.INVALID_INTERFACE) {
+		return 0, fmt.Errorf("VPP itself drives %s, and %w", cmp.Or(strings.Join(nicNames(all), ", "), "no network card"), err)
+	}
+	return i, err
 }
 
 // takeOver attaches to a device of the host and makes it VPP's alone. It keeps its MAC,

@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -41,6 +42,10 @@ func TestNICOfDPDK(t *testing.T) {
 	onEachDPDK(t, func(t *testing.T, s *site) {
 		v := open(t, s)
 		wantInterfaces(t, v) // it is not ours yet
+		err := v.Interfaces().Create(t.Context(), nic("GigabitEthernet0/8/0"))
+		if err == nil || !strings.Contains(err.Error(), "VPP itself drives "+vpptest.DPDKName+", and there is no device") {
+			t.Errorf("a NIC that does not exist: %v", err)
+		}
 		port := nic(vpptest.DPDKName)
 		port.IpAddresses = []string{"10.3.0.1/24"}
 		create(t, v, port, port)

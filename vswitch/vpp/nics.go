@@ -20,11 +20,16 @@ func (v *VSwitch) NICs(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the network cards of VPP: %w", err)
 	}
+	return nicNames(all), nil
+}
+
+// nicNames picks them from all interfaces.
+func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
 	slices.SortFunc(all, func(a, b *interfaces_api.SwInterfaceDetails) int { return cmp.Compare(a.SwIfIndex, b.SwIfIndex) })
 	for _, d := range all {
 		if d.InterfaceDevType == classDPDK && !isSub(d) {
 			names = append(names, d.InterfaceName)
 		}
 	}
-	return names, nil
+	return names
 }
