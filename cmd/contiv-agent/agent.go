@@ -261,7 +261,7 @@ func notCanceled(err error) error {
 func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities) {
 	c := vs.Capabilities()
 	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs},
-		service.Capabilities{HostStackShared: c.HostStackShared, IPv6NAT: c.IPv6SourceNAT}
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT}
 }
 
 // mainLinks are the links of the host among which the main interface may be; nil if the

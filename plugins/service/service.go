@@ -39,8 +39,8 @@ type Capabilities struct {
 	// HostStackShared: the vswitch is the host's own network stack, whose routes
 	// lead out of the cluster, and which does not translate what it sends itself.
 	HostStackShared bool
-	// IPv6NAT: sources of IPv6 packets can be translated.
-	IPv6NAT bool
+	// IPv6SourceNAT: sources of IPv6 packets can be translated.
+	IPv6SourceNAT bool
 }
 
 // Service is the plugin.
@@ -106,7 +106,7 @@ func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 
 // translateIPv6 configures the translation of what leaves the cluster over IPv6.
 func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperations) {
-	if !s.caps.IPv6NAT {
+	if !s.caps.IPv6SourceNAT {
 		controller.Logger(ctx, s.log).Warn("natExternalTrafficIPv6 has no effect: this vswitch does not translate IPv6 addresses")
 		return
 	}
