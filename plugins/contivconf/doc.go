@@ -3,7 +3,7 @@
 //
 //	contiv.conf ──Load──> Config ──────────┐
 //	Kubernetes state (own Node, NodeConfig) ┼─settle──> main interface, addresses, gateway, MTU, subnets
-//	links of the host ──────────────────────┘               │
+//	links of the host, NICs of the vswitch ─┘               │
 //	                                                         └──> getters for the other plugins
 //
 // What can be checked without the node is checked by New, before anything is
