@@ -30,7 +30,11 @@ func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }
 // parameters. What an earlier attempt left without a tag is found again if its kind has
 // an identity (a tunnel, an AF_PACKET socket), and removed at once if not.
 func (v interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface) error {
-	if err := v.create(ctx, iface); err != nil {
+	err := v.create(ctx, iface)
+	if err == nil {
+		err = v.coverNew(ctx, iface.GetName())
+	}
+	if err != nil {
 		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
 	}
 	v.expect(iface)

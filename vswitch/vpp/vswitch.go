@@ -51,6 +51,7 @@ type VSwitch struct {
 	abfMu    sync.Mutex
 	aclIDs   aclIDs
 	nat      natNotes
+	cnat     cnatNotes
 
 	neighbours neighbourNotes
 
@@ -109,6 +110,7 @@ func (v *VSwitch) Connected() error {
 // opened prepares a new connection: what was known of VPP may not be true any more.
 func (v *VSwitch) opened(ctx context.Context, l *link) error {
 	v.ifs.forget()
+	v.setCNATOn(false)
 	v.stats.forget()
 	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l), v.subscribeNeighbours(ctx, l)); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (v *VSwitch) Close() error {
 // Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
 // makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, TAPs: vhostNet()}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet()}
 }
 
 // vhostNet tells if the machine, which is also VPP's, has what VPP needs for TAPs. To

@@ -12,11 +12,12 @@ import (
 
 // state is what a VPP process has configured; a part for each area.
 type state struct {
-	pid uint32
-	ifs ifState
-	acl aclState
-	nat natState
-	sr  segments
+	pid  uint32
+	ifs  ifState
+	acl  aclState
+	nat  natState
+	cnat cnatState
+	sr   segments
 	extras
 	ipState
 	l2 l2State

@@ -37,6 +37,7 @@ type swInterface struct {
 	prefix    string // of its name
 	kind      any    // what else its kind has
 	member    *membership
+	features  []string // that were enabled by their names
 	dhcp      *dhcp.DHCPClientDetails
 	rxModes   map[uint32]interface_types.RxMode // of queues, if they were set
 }

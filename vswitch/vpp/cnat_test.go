@@ -1,0 +1,269 @@
+package vpp
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/ip_types"
+	"google.golang.org/protobuf/proto"
+)
+
+type (
+	mapping66 = contiv_nat.DNat66_StaticMapping
+	local66   = contiv_nat.DNat66_StaticMapping_LocalIP
+)
+
+const self66 = contiv_nat.DNat66_StaticMapping_SELF
+
+func dnat66Value(label string, mappings ...*mapping66) *contiv_nat.DNat66 {
+	return &contiv_nat.DNat66{Label: label, StMappings: mappings}
+}
+
+// service66 maps a port to local addresses with the weights, fd10::1 and so on.
+func service66(addr string, port uint32, weights ...uint32) *mapping66 {
+	m := &mapping66{ExternalIp: addr, ExternalPort: port}
+	for i, weight := range weights {
+		m.LocalIps = append(m.LocalIps, &local66{LocalIp: "fd10::" + string(rune('1'+i)), LocalPort: 8080, Probability: weight})
+	}
+	return m
+}
+
+func edit66(m *mapping66, edit func(*mapping66)) *mapping66 {
+	edit(m)
+	return m
+}
+
+func sticky66(m *mapping66) { m.SessionAffinity = 10800 }
+
+func toItself66(m *mapping66) { m.TwiceNat, m.TwiceNatIp = self66, "fd10::fffe" }
+
+func some66() []*contiv_nat.DNat66 {
+	return []*contiv_nat.DNat66{
+		dnat66Value("default/web", service66("fd96::1", 80, 1), edit66(service66("fd96::1", 80, 1, 2, 3), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP }),
+			edit66(service66("fd96::1", 443, 1, 1, 0), sticky66)),
+		dnat66Value(strings.Repeat("a long name ", 12), edit66(service66("fd96::2", 80, 1000, 1), toItself66)),
+		dnat66Value("both", edit66(edit66(service66("fd96::3", 80, 1, 2), toItself66), sticky66)),
+		dnat66Value("nothing"),
+	}
+}
+
+func set66(t testing.TB, v *VSwitch, values ...*contiv_nat.DNat66) {
+	t.Helper()
+	if err := v.DNAT66().Set(t.Context(), values...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantDNAT66 also checks that each value is found under its label if it is not expected.
+func wantDNAT66(t testing.TB, v *VSwitch, want ...*contiv_nat.DNat66) {
+	t.Helper()
+	found, err := v.DNAT66().List(t.Context(), want)
+	wantFound(t, found, err, want...)
+	found, err = v.DNAT66().List(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, f := range found {
+		count[f.GetLabel()] = len(f.GetStMappings())
+	}
+	for _, w := range want {
+		if count[w.GetLabel()] != len(w.GetStMappings()) {
+			t.Errorf("%q has %d mappings when it is not expected, want %d", w.GetLabel(), count[w.GetLabel()], len(w.GetStMappings()))
+		}
+	}
+}
+
+func TestDNAT66IsReadBackAsSet(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("one"))
+		values := some66()
+		for range 2 {
+			set66(t, v, values...)
+			wantDNAT66(t, v, values...)
+		}
+		v.Close()
+		v = open(t, s)
+		wantDNAT66(t, v, values...)
+		create(t, v, loopback("two")) // has the features at once
+		wantDNAT66(t, v, values...)
+		for range 2 {
+			if err := v.DNAT66().Remove(t.Context(), values[:2]...); err != nil {
+				t.Fatal(err)
+			}
+			found, err := v.DNAT66().List(t.Context(), values[2:])
+			wantFound(t, found, err, values[2:]...)
+		}
+		found, err := v.DNAT66().List(t.Context(), nil)
+		if err != nil || len(found) != 1 || found[0].GetLabel() != "both" {
+			t.Fatalf("found %v, %v", found, err)
+		}
+		got := found[0].GetStMappings()[0]
+		if want := values[2].GetStMappings()[0]; !proto.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
+		if err := v.DNAT66().Remove(t.Context(), found...); err != nil {
+			t.Fatal(err)
+		}
+		wantDNAT66(t, v)
+	})
+}
+
+func TestDNAT66Changes(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("one"))
+		for _, value := range []*contiv_nat.DNat66{
+			dnat66Value("a", service66("fd96::1", 80, 1)),
+			dnat66Value("a", service66("fd96::1", 80, 1, 1, 1)),
+			dnat66Value("a", service66("fd96::1", 80, 1, 5)),
+			dnat66Value("a", edit66(service66("fd96::1", 80, 1, 5), sticky66)),
+			dnat66Value("a", edit66(service66("fd96::1", 80, 1), sticky66)),
+			dnat66Value("a", edit66(service66("fd96::1", 80, 1, 1), toItself66)),
+			dnat66Value("a", edit66(service66("fd96::1", 80, 1, 1), func(m *mapping66) { m.TwiceNat, m.TwiceNatIp = self66, "fd10::ffff" })),
+			dnat66Value("a", service66("fd96::1", 80, 1), service66("fd96::2", 80, 1)),
+			dnat66Value("a", service66("fd96::2", 80, 1), service66("fd96::3", 80, 1)),
+			dnat66Value("a", edit66(service66("fd96::2", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP })),
+			dnat66Value("a"),
+		} {
+			set66(t, v, value)
+			if len(value.GetStMappings()) == 1 && len(value.GetStMappings()[0].GetLocalIps()) == 1 {
+				value.GetStMappings()[0].SessionAffinity = 0 // nothing to choose from
+			}
+			wantDNAT66(t, v, value)
+		}
+	})
+}
+
+func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		first := dnat66Value("first", service66("fd96::1", 80, 1, 1))
+		set66(t, v, first)
+		foreign := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
+			Vip: endpoint(netip.MustParseAddrPort("[fd96::9]:80")), IPProto: ip_types.IP_API_PROTO_TCP,
+			Paths: []cnat.CnatEndpointTuple{{DstEp: endpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: endpoint(netip.MustParseAddrPort("[::]:0"))}},
+		}}
+		if err := v.call(t.Context(), cnatModule, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
+			t.Fatal(err)
+		}
+		for name, test := range map[string]struct {
+			values      []*contiv_nat.DNat66
+			want        string
+			unsupported bool
+		}{
+			"of another value": {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::1", 80, 1))}, `"first"`, false},
+			"of two values":    {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1)), dnat66Value("c", service66("fd96::2", 80, 1))}, "fd96::2", false},
+			"of somebody else": {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::9", 80, 1))}, "somebody else", false},
+			"SCTP":             {[]*contiv_nat.DNat66{dnat66Value("b", edit66(service66("fd96::2", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_SCTP }))}, "SCTP", true},
+			"twice-NAT of all": {[]*contiv_nat.DNat66{dnat66Value("b", edit66(service66("fd96::2", 80, 1), func(m *mapping66) {
+				m.TwiceNat, m.TwiceNatIp = contiv_nat.DNat66_StaticMapping_ENABLED, "fd10::fffe"
+			}))}, "ENABLED", true},
+		} {
+			err := v.DNAT66().Set(t.Context(), test.values...)
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, kvscheduler.ErrUnsupported) != test.unsupported {
+				t.Errorf("%s: got %v, want an error about %s", name, err, test.want)
+			}
+		}
+		wantDNAT66(t, v, first)
+		if err := v.DNAT66().Remove(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		left, err := dump[cnat.CnatTranslationDetails](t.Context(), v, cnatModule, &cnat.CnatTranslationDump{})
+		if err != nil || len(left) != 1 {
+			t.Errorf("the translation of somebody else: %v, %v", left, err)
+		}
+	})
+}
+
+func change(t testing.TB, v *VSwitch, req api.Message) error {
+	replies := map[string]api.Message{
+		"feature_enable_disable": &feature.FeatureEnableDisableReply{}, "cnat_set_snat_addresses": &cnat.CnatSetSnatAddressesReply{},
+		"cnat_translation_update": &cnat.CnatTranslationUpdateReply{},
+	}
+	return v.call(t.Context(), cnatModule, req, replies[req.GetMessageName()])
+}
+
+// What others change is repaired by the next resync.
+func TestDNAT66ThatOthersChange(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("one"))
+		value := dnat66Value("a", edit66(service66("fd96::1", 80, 1, 1), toItself66))
+		set66(t, v, value)
+		i, err := v.ifs.index(t.Context(), "one")
+		must(t, err)
+		for _, test := range []struct {
+			name string
+			req  api.Message
+		}{
+			{"feature", &feature.FeatureEnableDisable{SwIfIndex: i, ArcName: "ip6-output", FeatureName: "cnat-output-ip6"}},
+			{"source", &cnat.CnatSetSnatAddresses{SwIfIndex: noIndex}},
+			{"backends", &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
+				Vip: endpoint(netip.MustParseAddrPort("[fd96::1]:80")), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1,
+				Paths: []cnat.CnatEndpointTuple{{DstEp: endpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: endpoint(netip.MustParseAddrPort("[::]:0"))}},
+			}}},
+		} {
+			name := test.name
+			must(t, change(t, v, test.req))
+			found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value})
+			if err != nil || len(found) == 1 && proto.Equal(found[0], value) {
+				t.Errorf("%s: found %v (%v)", name, found, err)
+			}
+			if name == "backends" { // that is somebody else's now
+				if err := v.DNAT66().Set(t.Context(), value); err == nil {
+					t.Errorf("%s: taken over", name)
+				}
+				continue
+			}
+			set66(t, v, value)
+			wantDNAT66(t, v, value)
+		}
+	})
+}
+
+func TestDNAT66ThatVPPRefusesIsTakenBack(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		if s.server == nil {
+			t.Skip("a real VPP refuses nothing at command")
+		}
+		v := open(t, s)
+		before := dnat66Value("a", service66("fd96::1", 80, 1), service66("fd96::2", 80, 1))
+		set66(t, v, before)
+		s.server.Refuse("cnat_translation_del", api.INVALID_VALUE)
+		if err := v.DNAT66().Set(t.Context(), dnat66Value("a", service66("fd96::1", 80, 1, 1))); err == nil {
+			t.Error("no error")
+		}
+		wantDNAT66(t, v, before)
+	})
+}
+
+func TestDNAT66WithoutThePlugin(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		if s.server == nil {
+			t.Skip("this VPP has all plugins")
+		}
+		s.server.Without("cnat")
+		v := open(t, s)
+		value := dnat66Value("a", service66("fd96::1", 80, 1))
+		err := v.DNAT66().Set(t.Context(), value)
+		if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "cnat_plugin.so") {
+			t.Errorf("got %v", err)
+		}
+		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 {
+			t.Errorf("found %v, %v", found, err)
+		}
+		if err := v.DNAT66().Remove(t.Context(), value); err != nil {
+			t.Error(err)
+		}
+		create(t, v, loopback("one"))
+	})
+}

@@ -1,0 +1,131 @@
+package vpptest
+
+import (
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// cnatState is the plugin cnat.
+type cnatState struct {
+	translations pool[*cnat.CnatTranslation]
+	snat4        ip_types.IP4Address
+	snat6        ip_types.IP6Address
+}
+
+// featureNames are those of interfaces that can be enabled here, by their arc.
+var featureNames = map[string]string{"cnat-input-ip6": "ip6-unicast", "cnat-output-ip6": "ip6-output"}
+
+// resolved is the flag of paths whose addresses are known.
+const resolved = 1
+
+func (s *cnatState) find(t *cnat.CnatTranslation) (id uint32, found *cnat.CnatTranslation) {
+	s.translations.each(func(n uint32, other *cnat.CnatTranslation) {
+		if other.Vip == t.Vip && other.IPProto == t.IPProto {
+			id, found = n, other
+		}
+	})
+	return id, found
+}
+
+// told is an endpoint as VPP tells it: without an address while that of its interface is
+// not known.
+func (s *ifState) told(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
+	if e.SwIfIndex != noIndex {
+		e.Addr = ip_types.Address{}
+		return e, false
+	}
+	e.IfAf = e.Addr.Af
+	return e, true
+}
+
+func init() {
+	on(func(c *call, req *cnat.CnatTranslationUpdate, reply *cnat.CnatTranslationUpdateReply) api.VPPApiError {
+		t := req.Translation
+		if len(t.Paths) == 0 {
+			return api.INVALID_VALUE // a real VPP would not survive that
+		}
+		paths := make([]cnat.CnatEndpointTuple, len(t.Paths))
+		for i, p := range t.Paths {
+			dst, dstKnown := c.ifs.told(p.DstEp)
+			src, srcKnown := c.ifs.told(p.SrcEp)
+			paths[i] = cnat.CnatEndpointTuple{DstEp: dst, SrcEp: src}
+			if dstKnown && srcKnown {
+				paths[i].Flags = resolved
+			}
+		}
+		t.Vip, _ = c.ifs.told(t.Vip)
+		if id, found := c.cnat.find(&t); found != nil {
+			found.Paths, reply.ID = paths, id // how one is chosen stays
+			return 0
+		}
+		// What else was asked for, VPP does not tell.
+		reply.ID = c.cnat.translations.add(&cnat.CnatTranslation{Vip: t.Vip, IPProto: t.IPProto, LbType: t.LbType, Paths: paths})
+		return 0
+	})
+	on(func(c *call, req *cnat.CnatTranslationDel, _ *cnat.CnatTranslationDelReply) api.VPPApiError {
+		if _, ok := c.cnat.translations.get(req.ID); !ok {
+			return api.NO_SUCH_ENTRY
+		}
+		c.cnat.translations.remove(req.ID)
+		return 0
+	})
+	onDump(func(c *call, _ *cnat.CnatTranslationDump, send func(*cnat.CnatTranslationDetails)) {
+		c.cnat.translations.each(func(id uint32, t *cnat.CnatTranslation) {
+			told := *t
+			told.ID = id
+			send(&cnat.CnatTranslationDetails{Translation: told})
+		})
+	})
+	on(func(_ *call, req *cnat.CnatSetSnatPolicy, _ *cnat.CnatSetSnatPolicyReply) api.VPPApiError {
+		if req.Policy > cnat.CNAT_POLICY_K8S {
+			return 1
+		}
+		return 0
+	})
+	on(func(c *call, req *cnat.CnatSetSnatAddresses, _ *cnat.CnatSetSnatAddressesReply) api.VPPApiError {
+		c.cnat.snat4, c.cnat.snat6 = req.SnatIP4, req.SnatIP6
+		return 0
+	})
+	on(func(c *call, _ *cnat.CnatGetSnatAddresses, reply *cnat.CnatGetSnatAddressesReply) api.VPPApiError {
+		reply.SnatIP4, reply.SnatIP6, reply.SwIfIndex = c.cnat.snat4, c.cnat.snat6, noIndex
+		return 0
+	})
+	on(func(c *call, req *cnat.CnatSnatPolicyAddDelIf, _ *cnat.CnatSnatPolicyAddDelIfReply) api.VPPApiError {
+		switch {
+		case c.ifs.iface(req.SwIfIndex) == nil:
+			return api.INVALID_SW_IF_INDEX
+		case req.Table > cnat.CNAT_POLICY_HOST:
+			return api.INVALID_VALUE
+		}
+		return 0
+	})
+	on(func(c *call, req *feature.FeatureEnableDisable, _ *feature.FeatureEnableDisableReply) api.VPPApiError {
+		i := c.ifs.iface(req.SwIfIndex)
+		switch {
+		case i == nil:
+			return api.INVALID_SW_IF_INDEX
+		case featureNames[req.FeatureName] != req.ArcName:
+			return api.INVALID_VALUE
+		case req.Enable:
+			i.features = append(i.features, req.FeatureName) // even if it is there
+		default:
+			if n := slices.Index(i.features, req.FeatureName); n >= 0 {
+				i.features = slices.Delete(i.features, n, n+1)
+			}
+		}
+		return 0
+	})
+	commandsAbout["show interface features "] = func(c *call, name string) string {
+		for _, i := range c.ifs.list {
+			if i != nil && i.InterfaceName == name {
+				return "Feature paths configured on " + name + "...\n\n" + strings.Join(i.features, "\n") + "\n"
+			}
+		}
+		return "Interface not specified...\n"
+	}
+}
