@@ -236,7 +236,9 @@ func (l *natLab) testAffinity66(t *testing.T, c Config) {
 		return dnat66("a", with66(service6(service66, tcp66, pods...), func(m *mapping66) { m.SessionAffinity = 600 }))
 	}
 	from := func(n int) func() (string, string, error) {
-		return func() (string, string, error) { return l.world.who(t, "tcp", fmt.Sprintf("fd32::%d", n), service66, 80) }
+		return func() (string, string, error) {
+			return l.world.who(t, "tcp", fmt.Sprintf("fd32::%d", n), service66, 80)
+		}
 	}
 	l.set(t, sticky(1, 2))
 	had, pods := map[int]string{}, map[string]bool{}
