@@ -8,6 +8,8 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -50,6 +52,9 @@ func TestNICOfDPDK(t *testing.T) {
 		port.IpAddresses = []string{"10.3.0.1/24"}
 		create(t, v, port, port)
 		wantInterfaces(t, v, port)
+		if d, err := (interfaces{v}).existing(t.Context(), vpptest.DPDKName); err != nil || d.Mtu[0] != 1500 {
+			t.Errorf("MTU: %v, %v, want 1500", d, err)
+		}
 
 		for _, change := range []func(*vpp_interfaces.Interface){
 			func(i *vpp_interfaces.Interface) { i.PhysAddress = "02:00:00:00:00:07" },
@@ -84,6 +89,45 @@ func TestNICOfDPDK(t *testing.T) {
 		wantInterfaces(t, v)
 		create(t, v, port)
 		wantInterfaces(t, v, port)
+	})
+}
+
+// A network card that VPP lists, and puts up, but could not initialize, fails again and
+// again, and is not taken for one that is up.
+func TestBrokenNICOfDPDK(t *testing.T) {
+	test := func(t *testing.T, s vpptest.VPP, name string) {
+		v := open(t, s)
+		for range 2 {
+			err := v.Interfaces().Create(t.Context(), nic(name))
+			if err == nil || !strings.Contains(err.Error(), "could not initialize the network card: rte_eth_rx_queue_setup[port:0, errno:-12]") {
+				t.Errorf("got error %v", err)
+			}
+			i, err := v.ifs.index(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// VPP refuses to put it up, and has it as up from then on.
+			_ = v.call(t.Context(), ifaceModule, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: i, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP}, &interfaces_api.SwInterfaceSetFlagsReply{})
+			if d, err := (interfaces{v}).details(t.Context(), i); err != nil || !isUp(d) {
+				t.Errorf("VPP has %v, %v, want it up", d, err)
+			}
+		}
+		found, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{nic(name)})
+		if err != nil || len(found) != 1 || found[0].GetEnabled() {
+			t.Errorf("found %v, %v: want it down", found, err)
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		s := vpptest.New(t)
+		s.AddBrokenNIC("Ethernet0")
+		test(t, s, "Ethernet0")
+	})
+	t.Run("process", func(t *testing.T) {
+		vpptest.NeedDPDK(t)
+		h := newNamespace(t)
+		h.Exec(t, "ip link add name eth0 type veth peer name eth1")
+		broken := vpptest.DPDKBroken("eth0")
+		test(t, vpptest.NewDPDKProcess(t, h.NetNS, broken, func() {}), broken.Name)
 	})
 }
 

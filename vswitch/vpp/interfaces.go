@@ -286,6 +286,9 @@ func (v interfaces) adjust(ctx context.Context, now *interfaces_api.SwInterfaceD
 	if err != nil {
 		return err
 	}
+	if err := v.prepareNIC(ctx, now, iface); err != nil {
+		return err
+	}
 	b := batch{l: l}
 	if err := v.adjustMTU(ctx, &b, now, iface); err != nil {
 		return err

@@ -47,6 +47,7 @@ type inventory struct {
 	vrfs      map[index][2]uint32           // of IPv4 and IPv6
 	locals    map[index]ip_types.IP6Address // if wanted
 	queues    map[index][]*rxQueue
+	broken    map[index]bool  // network cards that could not be initialized
 	dead      map[string]bool // TAPs without far ends, by VPP's names
 	// attached tells if an AF_PACKET interface still has its device.
 	attached func(device string, linux string) bool
@@ -92,6 +93,10 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 		return nil, err
 	}
 	if err := errors.Join(inv.readMembers(ctx), inv.readAddresses(ctx)); err != nil {
+		return nil, err
+	}
+	var err error
+	if inv.broken, err = v.brokenNICs(ctx, inv.details); err != nil {
 		return nil, err
 	}
 	if len(inv.afPackets) > 0 {

@@ -159,7 +159,7 @@ func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interface
 		}
 	case vpp_interfaces.Interface_DPDK:
 		// A device that was up is not put down.
-		iface.Enabled = iface.Enabled && (expected == nil || expected.GetEnabled())
+		iface.Enabled = iface.Enabled && !inv.broken[d.SwIfIndex] && (expected == nil || expected.GetEnabled())
 	}
 }
 

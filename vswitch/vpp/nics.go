@@ -3,10 +3,15 @@ package vpp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 )
 
 // classDPDK is VPP's name of the kind of devices that DPDK drives.
@@ -32,4 +37,65 @@ func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
 		}
 	}
 	return names
+}
+
+// isHardware tells the network cards themselves from their VLANs.
+func isHardware(d *interfaces_api.SwInterfaceDetails) bool {
+	return d.InterfaceDevType == classDPDK && d.Type == interface_types.IF_API_TYPE_HARDWARE
+}
+
+// ethernetMTU is what everybody on an Ethernet takes for granted.
+const ethernetMTU = 1500
+
+// prepareNIC does what network cards need before they are configured, if it is one.
+func (v interfaces) prepareNIC(ctx context.Context, d *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
+	err := v.initFailure(ctx, d)
+	if err == nil && iface.GetMtu() == 0 {
+		err = v.wholeMTU(ctx, d)
+	}
+	return err
+}
+
+// wholeMTU makes a network card take packets as long as that if its longest frame is 1518
+// bytes: VPP would keep 4 bytes of it for a second VLAN tag. A card that refuses stays as
+// it is.
+func (v interfaces) wholeMTU(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
+	if !isHardware(d) || len(d.Mtu) == 0 || d.Mtu[0] != ethernetMTU-4 {
+		return nil
+	}
+	err := v.call(ctx, ifaceModule, &interfaces_api.HwInterfaceSetMtu{SwIfIndex: d.SwIfIndex, Mtu: ethernetMTU}, &interfaces_api.HwInterfaceSetMtuReply{})
+	if _, refused := errors.AsType[*vppapi.ReplyError](err); refused {
+		v.log.Warn("The network card does not take packets of 1500 bytes", "name", d.InterfaceName, "error", err)
+		return nil
+	}
+	return err
+}
+
+// initFailure says why VPP could not initialize a network card; nil if it could. VPP puts
+// such a card up like others, and only its link stays down.
+func (v interfaces) initFailure(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
+	if !isHardware(d) || d.Flags&interface_types.IF_STATUS_API_FLAG_LINK_UP != 0 {
+		return nil
+	}
+	text, err := v.CLI(ctx, "show hardware-interfaces "+d.InterfaceName)
+	if err != nil || !strings.Contains(text, "pmd-init-fail") {
+		return err
+	}
+	_, reason, _ := strings.Cut(text, "Errors:")
+	return fmt.Errorf("DPDK could not initialize the network card: %s (VPP's log says more: show log)", cmp.Or(strings.Join(strings.Fields(reason), " "), "no reason given"))
+}
+
+// brokenNICs are those of ours that are said to be up, but could not be initialized.
+func (v interfaces) brokenNICs(ctx context.Context, all []*interfaces_api.SwInterfaceDetails) (map[index]bool, error) {
+	broken := map[index]bool{}
+	for _, d := range all {
+		if logicalName(d) != "" && isUp(d) {
+			err := v.initFailure(ctx, d)
+			if errors.Is(err, vppapi.ErrClosed) {
+				return nil, err
+			}
+			broken[d.SwIfIndex] = err != nil
+		}
+	}
+	return broken, nil
 }

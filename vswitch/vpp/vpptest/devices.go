@@ -26,16 +26,6 @@ func (s *Server) RemoveDevice(name string) {
 	delete(s.devices, name)
 }
 
-// AddNIC adds a device that VPP has by itself, such as a network card bound to DPDK, until
-// it is restarted.
-func (s *Server) AddNIC(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state.ifs.add(&swInterface{prefix: name, kind: dpdkNIC{}, SwInterfaceDetails: interfaces.SwInterfaceDetails{
-		InterfaceName: name, InterfaceDevType: "dpdk", L2Address: s.state.ifs.randomMAC(),
-	}})
-}
-
 // Names of interfaces as VPP has them, sorted by index: for what is left over.
 func (s *Server) InterfaceNames() (names []string) {
 	s.mu.Lock()
@@ -46,7 +36,7 @@ func (s *Server) InterfaceNames() (names []string) {
 
 type (
 	afPacket struct{ device string }
-	dpdkNIC  struct{}
+	dpdkNIC  struct{ broken bool }
 	tap      struct{ tapv2.SwInterfaceTapV2Details }
 	vxlanIf  struct{ vxlan.VxlanTunnelV2Details }
 )

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/vswitch/vpp/startup"
+	interfaces "go.fd.io/govpp/binapi/interface"
 )
 
 // DPDKName is VPP's name of the NIC that is DPDKTap: by its speed, as a network card's.
@@ -19,7 +20,12 @@ func DPDKTap(device string) DPDKDevice {
 
 // DPDKPacket is a NIC that DPDK makes of a device of VPP's network namespace.
 func DPDKPacket(device string) DPDKDevice {
-	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,blocksz=8192,framesz=4096,framecnt=512,iface=" + device}
+	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,iface=" + device}
+}
+
+// DPDKBroken is a NIC that VPP cannot initialize: its frames do not fit into buffers.
+func DPDKBroken(device string) DPDKDevice {
+	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,framesz=4096,blocksz=8192,framecnt=512,iface=" + device}
 }
 
 // DPDKDevice is a NIC of DPDK.
@@ -58,4 +64,39 @@ func NewDPDKProcess(t testing.TB, netns string, device DPDKDevice, begun func())
 	p.config.DPDKOptions, p.begun = device.Options(), begun
 	p.Start()
 	return p
+}
+
+// AddNIC adds a device that VPP has by itself, such as a network card bound to DPDK, until
+// it is restarted. Its longest frame is 1518 bytes.
+func (s *Server) AddNIC(name string) { s.addNIC(name, dpdkNIC{}) }
+
+// AddBrokenNIC adds one that VPP could not initialize.
+func (s *Server) AddBrokenNIC(name string) { s.addNIC(name, dpdkNIC{broken: true}) }
+
+func (s *Server) addNIC(name string, kind dpdkNIC) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.state.ifs.add(&swInterface{prefix: name, kind: kind, SwInterfaceDetails: interfaces.SwInterfaceDetails{
+		InterfaceName: name, InterfaceDevType: "dpdk", L2Address: s.state.ifs.randomMAC(), Mtu: []uint32{1496, 0, 0, 0},
+	}})
+	i.LinkMtu = 1496
+}
+
+func (i *swInterface) isBroken() bool {
+	nic, ok := i.kind.(dpdkNIC)
+	return ok && nic.broken
+}
+
+func init() {
+	commandsAbout["show hardware-interfaces "] = func(c *call, name string) (text string) {
+		c.ifs.all(func(i *swInterface) {
+			if i.InterfaceName != name {
+				return
+			}
+			if text = "    flags:\n"; i.isBroken() {
+				text = "    flags: pmd-init-fail\n  Errors:\n    rte_eth_rx_queue_setup[port:0, errno:-12]: Unknown error -12\n"
+			}
+		})
+		return text
+	}
 }

@@ -208,6 +208,9 @@ func init() {
 		func(c *call, i *swInterface, req *interfaces.SwInterfaceSetFlags, _ *interfaces.SwInterfaceSetFlagsReply) api.VPPApiError {
 			if was := i.Flags; req.Flags&adminUp != was&adminUp {
 				i.Flags = was&^(adminUp|linkUp) | req.Flags&adminUp
+				if i.isBroken() {
+					return -1 // and up it stays
+				}
 				if i.Flags&adminUp != 0 {
 					i.Flags |= linkUp
 				} else {
