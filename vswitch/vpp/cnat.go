@@ -12,8 +12,10 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/ip"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -107,12 +109,50 @@ func (v dnat66) replace(ctx context.Context, values []*contiv_nat.DNat66, wanted
 	for _, list := range [][]change66{gone, come} {
 		slices.SortFunc(list, func(a, b change66) int { return a.key.compare(b.key) })
 	}
+	if err := v.checkRoutes(ctx, all, come); err != nil {
+		return err
+	}
 	if len(wanted) > 0 {
 		if err := v.coverAll(ctx, selfSource(wanted)); err != nil {
 			return err
 		}
 	}
 	return v.run(ctx, append(gone, come...))
+}
+
+// checkRoutes refuses addresses that there is a route of ours to: that of cnat would take
+// its place, and hide it.
+func (v dnat66) checkRoutes(ctx context.Context, all map[natKey6]*translation, come []change66) error {
+	known := map[netip.Addr]bool{}
+	for key := range all {
+		known[key.addr.Addr()] = true
+	}
+	var questions []api.Message
+	for _, c := range come {
+		if addr := c.key.addr.Addr(); !known[addr] {
+			known[addr] = true
+			questions = append(questions, entry{0, netip.PrefixFrom(addr, addr.BitLen())}.lookup())
+		}
+	}
+	if len(questions) == 0 {
+		return nil
+	}
+	sources, err := v.fibSources(ctx)
+	if err != nil {
+		return err
+	}
+	replies, errs := callAll[ip.IPRouteLookupV2Reply](ctx, v.VSwitch, routeModule, questions)
+	for n, err := range errs {
+		switch {
+		case vppapi.Refused(err, api.NO_SUCH_ENTRY):
+		case err != nil:
+			return fmt.Errorf("looking up routes: %w", err)
+		case replies[n].Route.Src == sources.api:
+			return fmt.Errorf("there is a route to exactly %s, which VPP would not use any more: remove it, or route its network",
+				addrOf(replies[n].Route.Prefix.Address))
+		}
+	}
+	return nil
 }
 
 // change66 is a translation that comes, changes or goes; nil: there is none.

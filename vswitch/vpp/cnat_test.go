@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
@@ -190,6 +191,34 @@ func change(t testing.TB, v *VSwitch, req api.Message) error {
 		"cnat_translation_update": &cnat.CnatTranslationUpdateReply{},
 	}
 	return v.call(t.Context(), cnatModule, req, replies[req.GetMessageName()])
+}
+
+func TestDNAT66AndRoutesToTheSameAddress(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		port := loopback("one")
+		port.IpAddresses = []string{"fd10::9/64"}
+		create(t, v, port)
+		hidden := &vpp_l3.Route{DstNetwork: "fd96::1/128", NextHopAddr: "fd10::1", OutgoingInterface: "one"}
+		must(t, v.Routes().Create(t.Context(), hidden))
+		value := dnat66Value("a", service66("fd96::1", 80, 1), service66("fd10::9", 80, 1))
+		if err := v.DNAT66().Set(t.Context(), value); err == nil || !strings.Contains(err.Error(), "route to exactly fd96::1") {
+			t.Errorf("got %v", err)
+		}
+		wantDNAT66(t, v)
+		must(t, v.Routes().Delete(t.Context(), hidden))
+		set66(t, v, value)
+		wantDNAT66(t, v, value)
+		if err := v.Routes().Create(t.Context(), hidden); err == nil || !strings.Contains(err.Error(), `source "cnat"`) {
+			t.Errorf("got %v", err)
+		}
+		around := &vpp_l3.Route{DstNetwork: "fd96::/64", NextHopAddr: "fd10::1", OutgoingInterface: "one", Weight: 1}
+		must(t, v.Routes().Create(t.Context(), around))
+		found, err := v.Routes().List(t.Context(), []*vpp_l3.Route{around})
+		wantFound(t, found, err, around)
+		must(t, v.DNAT66().Remove(t.Context(), value))
+		must(t, v.Routes().Create(t.Context(), hidden))
+	})
 }
 
 // What others change is repaired by the next resync.

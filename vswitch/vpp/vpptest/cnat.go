@@ -1,6 +1,7 @@
 package vpptest
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -30,6 +31,11 @@ func (s *cnatState) find(t *cnat.CnatTranslation) (id uint32, found *cnat.CnatTr
 		}
 	})
 	return id, found
+}
+
+func (s *cnatState) translates(a netip.Addr) (found bool) {
+	s.translations.each(func(_ uint32, t *cnat.CnatTranslation) { found = found || addr(t.Vip.Addr) == a })
+	return found
 }
 
 // told is an endpoint as VPP tells it: without an address while that of its interface is

@@ -16,10 +16,12 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// fibSourceNames are those of VPP's sources, by number; the lower, the stronger.
+// fibSourceNames are those of VPP's sources, by number; the lower, the stronger, but for
+// cnat, which is stronger than all others.
 var fibSourceNames = []string{
 	"invalid", "special", "classify", "proxy", "interface", "SR", "BIER", "6RD", "API", "CLI", "LISP", "MAP", "DHCP", "IPv6-proxy-nd",
 	"IPv6-nd", "adjacency", "mpls", "attached_export", "recursive-resolution", "urpf-exempt", "default-route", "interpose",
+	"cnat",
 }
 
 // FIB sources.
@@ -30,6 +32,7 @@ const (
 	SourceCLI       = 9
 	sourceAdjacency = 15
 	sourceDefault   = 20
+	sourceCNAT      = 22
 )
 
 // ipState is the VRF tables and the neighbours.
@@ -118,6 +121,9 @@ func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath)
 // best returns what the strongest source says of a destination; source 0: there is
 // none.
 func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_types.FibPath) {
+	if id == (tableID{0, true}) && dst.IsSingleIP() && c.cnat.translates(dst.Addr()) {
+		return sourceCNAT, drop(true)
+	}
 	said := maps.Clone(c.tables[id].entries[dst])
 	if said == nil {
 		said = map[uint8][]fib_types.FibPath{}
