@@ -59,6 +59,8 @@ type VRFSite interface {
 type Config struct {
 	// NewSite returns a new site that is cleaned up with the test.
 	NewSite func(t testing.TB) Site
+	// Parallel: the parts of the suite run at the same time. Most of what they do is to wait.
+	Parallel bool
 	// SessionsOfDNAT: whatever goes to a local address ends with it, TCP too, and keeps
 	// its client there as long as the vswitch remembers the connection.
 	SessionsOfDNAT bool
@@ -84,16 +86,20 @@ type Config struct {
 
 // Run runs the suite.
 func Run(t *testing.T, c Config) {
-	t.Run("port", func(t *testing.T) { runPort(t, c) })
-	t.Run("scheduler", func(t *testing.T) { runScheduler(t, c) })
-	t.Run("packets", func(t *testing.T) { runPackets(t, c) })
-	t.Run("access lists", func(t *testing.T) { runACLs(t, c) })
-	t.Run("features", func(t *testing.T) { runFeatures(t, c) })
-	t.Run("states", func(t *testing.T) { runStates(t, c) })
-	t.Run("links", func(t *testing.T) { runLinks(t, c) })
-	t.Run("NAT", func(t *testing.T) { runNAT(t, c) })
-	t.Run("NAT of IPv6", func(t *testing.T) { runDNAT66(t, c) })
-	t.Run("VRFs", func(t *testing.T) { runVRFs(t, c) })
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, Config)
+	}{
+		{"port", runPort}, {"scheduler", runScheduler}, {"packets", runPackets}, {"access lists", runACLs}, {"features", runFeatures},
+		{"states", runStates}, {"links", runLinks}, {"NAT", runNAT}, {"NAT of IPv6", runDNAT66}, {"VRFs", runVRFs},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			if c.Parallel {
+				t.Parallel()
+			}
+			part.run(t, c)
+		})
+	}
 }
 
 func open(t testing.TB, s Site) vswitch.VSwitch {

@@ -87,7 +87,7 @@ func (v *vrfBench) wantRefused(t *testing.T, what string, from *Host, addr strin
 	t.Helper()
 	if v.silent {
 		// The first packets may be lost while the vswitch looks for a neighbour.
-		if out, err := from.Try("ping -n -c 8 -i 0.05 -W 0.3 " + addr); err == nil {
+		if out, err := from.Try("ping -n -c 4 -i 0.05 -W 0.2 " + addr); err == nil {
 			t.Errorf("%s: ping %s: %s; want no answer", what, addr, out)
 		}
 		return
