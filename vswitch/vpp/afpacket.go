@@ -210,6 +210,13 @@ func (v interfaces) takeOver(ctx context.Context, name string) (index, error) {
 	if err != nil {
 		return 0, err
 	}
+	// VPP leaves checksums to a network card. Veths leave them to the other end, which may be
+	// another VPP: see "Veths as wires" in docs/vpp.md.
+	if _, veth := dev.(*netlink.Veth); veth {
+		if err := h.completeChecksums(name); err != nil {
+			return 0, err
+		}
+	}
 	mac := ethernet_types.NewMacAddress(macOf(dev))
 	i, err := v.attach(ctx, name, mac, macOf(dev) == nil)
 	if err != nil || dev == nil {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
@@ -120,6 +122,27 @@ func (h *host) packetSockets() (map[int]bool, error) {
 		}
 	}
 	return bound, nil
+}
+
+// completeChecksums makes the kernel compute the checksums of what is sent by a device, also
+// if whoever is at the other end could do without.
+func (h *host) completeChecksums(device string) error {
+	socket, err := nl.GetNetlinkSocketAt(h.ns, netns.None(), unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	value := [2]uint32{unix.ETHTOOL_STXCSUM, 0} // struct ethtool_value
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data *[2]uint32
+		_    [16]byte
+	}{data: &value}
+	copy(request.name[:unix.IFNAMSIZ-1], device)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket.GetFd()), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return fmt.Errorf("switching checksum offloading of device %s off: %w", device, errno)
+	}
+	return nil
 }
 
 // What VPP has taken over, the host's own stack must not handle as well: it would answer

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
@@ -16,8 +14,6 @@ import (
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"google.golang.org/protobuf/proto"
 )
@@ -236,39 +232,10 @@ func TestPacketsThroughTunnels(t *testing.T) {
 // has taken packets out of a tunnel, or forwards them in one.
 func completeChecksums(t testing.TB, h *vswitchtest.Host) {
 	t.Helper()
-	errs := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and the thread ends with the goroutine
-		errs <- func() error {
-			ns, err := netns.GetFromPath(h.NetNS)
-			if err != nil {
-				return err
-			}
-			defer ns.Close()
-			if err := netns.Set(ns); err != nil {
-				return err
-			}
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			value := [2]uint32{unix.ETHTOOL_STXCSUM, 0}
-			request := struct {
-				name [unix.IFNAMSIZ]byte
-				data *[2]uint32
-				_    [16]byte
-			}{data: &value}
-			copy(request.name[:], "eth0")
-			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-				return errno
-			}
-			return nil
-		}()
-	}()
-	if err := <-errs; err != nil {
-		t.Fatal(err)
-	}
+	in, err := openHost(h.NetNS)
+	must(t, err)
+	defer in.close()
+	must(t, in.completeChecksums("eth0"))
 }
 
 func TestPacketsThroughVXLANToTheKernel(t *testing.T) {
