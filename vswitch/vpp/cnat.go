@@ -112,10 +112,8 @@ func (v dnat66) replace(ctx context.Context, values []*contiv_nat.DNat66, wanted
 	if err := v.checkRoutes(ctx, all, come); err != nil {
 		return err
 	}
-	if len(wanted) > 0 {
-		if err := v.coverAll(ctx, selfSource(wanted)); err != nil {
-			return err
-		}
+	if err := v.prepare(ctx, wanted); err != nil {
+		return err
 	}
 	return v.run(ctx, append(gone, come...))
 }
@@ -238,7 +236,7 @@ func (v dnat66) List(ctx context.Context, expected []*contiv_nat.DNat66) ([]*con
 		if covered, err = v.allCovered(ctx, byLabel); err != nil {
 			return nil, err
 		}
-		v.setCNATOn(true)
+		v.setCNATOn(covered) // if not, the next Set looks after it
 	}
 	var found []*contiv_nat.DNat66
 	for _, value := range expected {

@@ -52,10 +52,24 @@ func (v *VSwitch) coverNew(ctx context.Context, iface string) error {
 	return natError("translating on it", v.cover(ctx, []*interfaces_api.SwInterfaceDetails{d}))
 }
 
-// coverAll gives all interfaces the features, and the clients that are their own local
-// address the source. VPP's policy "k8s" changes sources of nothing else if all
-// interfaces are said to be those of pods.
-func (v dnat66) coverAll(ctx context.Context, source netip.Addr) error {
+// prepare makes interfaces and the source ready for translations.
+func (v dnat66) prepare(ctx context.Context, wanted map[natKey6]*translation) error {
+	if len(wanted) > 0 && !v.isCNATOn() {
+		if err := v.coverAll(ctx); err != nil {
+			return err
+		}
+	}
+	source := selfSource(wanted)
+	if !source.IsValid() {
+		return nil
+	}
+	return natError("setting the source of clients that are their own local address", v.setSource(ctx, source))
+}
+
+// coverAll gives all interfaces the features. VPP's policy "k8s" changes sources of
+// clients that are their own local address, and of nothing else if all interfaces are said
+// to be those of pods.
+func (v dnat66) coverAll(ctx context.Context) error {
 	if err := v.call(ctx, cnatModule, &cnat.CnatSetSnatPolicy{Policy: cnat.CNAT_POLICY_K8S}, &cnat.CnatSetSnatPolicyReply{}); err != nil {
 		return fmt.Errorf("choosing whose source is changed: %w", err)
 	}
@@ -63,14 +77,12 @@ func (v dnat66) coverAll(ctx context.Context, source netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	v.setCNATOn(true) // before: interfaces may be created meanwhile
 	if err := v.cover(ctx, all); err != nil {
+		v.setCNATOn(false)
 		return fmt.Errorf("translating on interfaces: %w", err)
 	}
-	v.setCNATOn(true)
-	if !source.IsValid() {
-		return nil
-	}
-	return natError("setting the source of clients that are their own local address", v.setSource(ctx, source))
+	return nil
 }
 
 // setSource: VPP has one source. That of IPv4 is not ours.

@@ -259,6 +259,24 @@ func TestDNAT66ThatOthersChange(t *testing.T) {
 	})
 }
 
+// A VPP that was restarted has nothing of it: interfaces get the features anew.
+func TestDNAT66AfterARestartOfVPP(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("one"))
+		value := dnat66Value("a", edit66(service66("fd96::1", 80, 1, 1), toItself66))
+		set66(t, v, value)
+		s.Restart()
+		for v.Interfaces().Create(t.Context(), loopback("one")) != nil { // until the driver has noticed
+		}
+		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 {
+			t.Errorf("found %v, %v", found, err)
+		}
+		set66(t, v, value)
+		wantDNAT66(t, v, value)
+	})
+}
+
 func TestDNAT66ThatVPPRefusesIsTakenBack(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		if s.server == nil {
