@@ -334,6 +334,11 @@ func TestOptionsOfDPDK(t *testing.T) {
 	if code := p.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+	for _, file := range (startup.Config{RuntimeDir: runtimeDir, DPDKOptions: []string{"no-pci"}}).SharedMemory() {
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is left", file)
+		}
+	}
 }
 
 func TestRealVPPComesBack(t *testing.T) {

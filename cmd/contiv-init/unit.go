@@ -88,7 +88,7 @@ func (u *unit) alone() error {
 // tidy removes what a VPP that was killed could not remove.
 func (u *unit) tidy() {
 	for _, file := range append(u.sockets, u.leftovers...) {
-		os.Remove(file)
+		os.RemoveAll(file)
 	}
 }
 

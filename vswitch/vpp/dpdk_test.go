@@ -52,9 +52,6 @@ func TestNICOfDPDK(t *testing.T) {
 		port.IpAddresses = []string{"10.3.0.1/24"}
 		create(t, v, port, port)
 		wantInterfaces(t, v, port)
-		if d, err := (interfaces{v}).existing(t.Context(), vpptest.DPDKName); err != nil || d.Mtu[0] != 1500 {
-			t.Errorf("MTU: %v, %v, want 1500", d, err)
-		}
 
 		for _, change := range []func(*vpp_interfaces.Interface){
 			func(i *vpp_interfaces.Interface) { i.PhysAddress = "02:00:00:00:00:07" },

@@ -286,7 +286,7 @@ func (v interfaces) adjust(ctx context.Context, now *interfaces_api.SwInterfaceD
 	if err != nil {
 		return err
 	}
-	if err := v.prepareNIC(ctx, now, iface); err != nil {
+	if err := v.initFailure(ctx, now); err != nil {
 		return err
 	}
 	b := batch{l: l}

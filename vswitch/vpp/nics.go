@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -42,33 +41,6 @@ func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
 // isHardware tells the network cards themselves from their VLANs.
 func isHardware(d *interfaces_api.SwInterfaceDetails) bool {
 	return d.InterfaceDevType == classDPDK && d.Type == interface_types.IF_API_TYPE_HARDWARE
-}
-
-// ethernetMTU is what everybody on an Ethernet takes for granted.
-const ethernetMTU = 1500
-
-// prepareNIC does what network cards need before they are configured, if it is one.
-func (v interfaces) prepareNIC(ctx context.Context, d *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
-	err := v.initFailure(ctx, d)
-	if err == nil && iface.GetMtu() == 0 {
-		err = v.wholeMTU(ctx, d)
-	}
-	return err
-}
-
-// wholeMTU makes a network card take packets as long as that if its longest frame is 1518
-// bytes: VPP would keep 4 bytes of it for a second VLAN tag. A card that refuses stays as
-// it is.
-func (v interfaces) wholeMTU(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
-	if !isHardware(d) || len(d.Mtu) == 0 || d.Mtu[0] != ethernetMTU-4 {
-		return nil
-	}
-	err := v.call(ctx, ifaceModule, &interfaces_api.HwInterfaceSetMtu{SwIfIndex: d.SwIfIndex, Mtu: ethernetMTU}, &interfaces_api.HwInterfaceSetMtuReply{})
-	if _, refused := errors.AsType[*vppapi.ReplyError](err); refused {
-		v.log.Warn("The network card does not take packets of 1500 bytes", "name", d.InterfaceName, "error", err)
-		return nil
-	}
-	return err
 }
 
 // initFailure says why VPP could not initialize a network card; nil if it could. VPP puts

@@ -67,9 +67,14 @@ func (c Config) prefix() string {
 	return strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-")
 }
 
-// SharedMemory returns the files that a VPP leaves behind that could not end in order.
+// SharedMemory returns the files that a VPP leaves behind that could not end in order, and
+// the directory that DPDK always leaves.
 func (c Config) SharedMemory() []string {
-	return []string{"/dev/shm/" + c.prefix() + "-global_vm", "/dev/shm/" + c.prefix() + "-vpe-api"}
+	files := []string{"/dev/shm/" + c.prefix() + "-global_vm", "/dev/shm/" + c.prefix() + "-vpe-api"}
+	if c.usesDPDK() {
+		files = append(files, "/run/dpdk/"+c.prefix())
+	}
+	return files
 }
 
 // String is the configuration in VPP's syntax.

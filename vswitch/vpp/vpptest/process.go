@@ -105,7 +105,7 @@ func (p *Process) Stop() {
 	os.Remove(p.config.CLISocket())
 	os.Remove(p.config.APISocket())
 	for _, file := range p.config.SharedMemory() {
-		os.Remove(file)
+		os.RemoveAll(file)
 	}
 }
 
