@@ -11,7 +11,7 @@ import (
 
 // Until Contiv renders services, kube-proxy does, as on any node.
 func TestServicesLeadToPods(t *testing.T) {
-	needCluster(t)
+	needKernel(t, "packets of pods pass no kube-proxy")
 	n := newNamespace(t, "services")
 	n.apply(workload("Deployment", "web", 2, "") + `
 ---
