@@ -1,12 +1,14 @@
 package vpp
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"go.fd.io/govpp/binapi/tapv2"
 	"google.golang.org/protobuf/proto"
@@ -31,7 +33,7 @@ func TestTapsAreReadBackAsCreated(t *testing.T) {
 	onEachVPPWithTaps(t, func(t *testing.T, s *site) {
 		v := open(t, s)
 		plain, special := tapWith("plain", &vpp_interfaces.TapLink{Version: 2}),
-			tapWith("special", &vpp_interfaces.TapLink{HostIfName: "far", RxRingSize: 512, TxRingSize: 1024, EnableGso: true})
+			tapWith("special", &vpp_interfaces.TapLink{HostIfName: "far", RxRingSize: 512, TxRingSize: 1024})
 		plain.PhysAddress, plain.Mtu = "02:01:00:00:00:01", 1450
 		tunnel := tapWith("tunnel", &vpp_interfaces.TapLink{Version: 2, EnableTunnel: true})
 		for range 2 {
@@ -50,6 +52,18 @@ func TestTapsAreReadBackAsCreated(t *testing.T) {
 		wantInterfaces(t, v, plain, changed, tunnel)
 		for _, iface := range []*vpp_interfaces.Interface{plain, changed, tunnel} {
 			remove(t, v, iface)
+		}
+		wantInterfaces(t, v)
+	})
+}
+
+// One packet that VPP does not segment would stop an AF_PACKET interface for good.
+func TestTapsForLargePacketsAreRefused(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		err := v.Interfaces().Create(t.Context(), tapWith("tap", &vpp_interfaces.TapLink{Version: 2, EnableGso: true}))
+		if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "leave enableGSO out") {
+			t.Errorf("got %v", err)
 		}
 		wantInterfaces(t, v)
 	})
