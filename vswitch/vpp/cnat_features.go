@@ -126,7 +126,7 @@ func (v *VSwitch) cover(ctx context.Context, ifaces []*interfaces_api.SwInterfac
 	if err != nil {
 		return err
 	}
-	l, err := v.use(cnatModule)
+	l, err := v.use(featureModule)
 	if err != nil {
 		return err
 	}
