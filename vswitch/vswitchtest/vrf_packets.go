@@ -23,14 +23,15 @@ import (
 // and the same of IPv6: fd00:50::9 and so on.
 type vrfBench struct {
 	*bench
-	silent        bool // see Config.SilentDrops
+	silent        bool         // see Config.SilentDrops
+	ports         map[int]bool // at which hosts have served
 	values        []proto.Message
 	a, b, c, d, m *Host
 }
 
 func newVRFBench(t *testing.T, c Config) *vrfBench {
 	t.Helper()
-	v := &vrfBench{bench: newBench(t, c), silent: c.SilentDrops}
+	v := &vrfBench{bench: newBench(t, c), silent: c.SilentDrops, ports: map[int]bool{}}
 	v.values = []proto.Message{vrfTable(5, false), vrfTable(5, true), vrfTable(6, false), vrfTable(6, true)}
 	for name, net := range map[string]string{"a": "50", "b": "50", "c": "51", "d": "51", "m": "60"} {
 		vrf := map[string]uint32{"a": 5, "c": 5, "b": 6, "d": 6}[name]
@@ -70,13 +71,24 @@ func (v *vrfBench) with(more ...proto.Message) {
 // that has the address, too.
 func (v *vrfBench) wantAsked(t *testing.T, what string, from *Host, addr string, want *Host, others ...*Host) {
 	t.Helper()
-	port := want.Serve(t, addr)
-	if _, err := from.Ask(addr, port); err != nil {
+	if _, err := from.Ask(addr, v.serve(t, want, addr)); err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
 	for _, h := range others {
-		if _, err := from.Ask(addr, h.Serve(t, addr)); err == nil {
+		if _, err := from.Ask(addr, v.serve(t, h, addr)); err == nil {
 			t.Errorf("%s: the host of the other VRF answered", what)
+		}
+	}
+}
+
+// serve is Host.Serve at a port that no host has served at yet: hosts choose them from some
+// thousands, and who has answered is known by the port.
+func (v *vrfBench) serve(t *testing.T, h *Host, addr string) int {
+	t.Helper()
+	for {
+		if port := h.Serve(t, addr); !v.ports[port] {
+			v.ports[port] = true
+			return port
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (c Config) String() string {
 	}, c.coreDumps()...)...)
 	section("logging", "default-syslog-log-level notice")
 	section("socksvr", "socket-name "+c.APISocket())
-	section("statseg", "socket-name "+c.StatsSocket(), fmt.Sprintf("size %dM", c.StatsMiB), "page-size default")
+	section("statseg", "socket-name "+c.StatsSocket(), fmt.Sprintf("size %dM", c.StatsMiB), "page-size default", "per-node-counters on")
 	section("punt", "socket "+c.PuntSocket())
 	section("api-segment", "prefix "+c.prefix())
 	if c.APITrace > 0 {

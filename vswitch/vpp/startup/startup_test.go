@@ -39,6 +39,7 @@ statseg {
   socket-name /run/vpp/stats.sock
   size 64M
   page-size default
+  per-node-counters on
 }
 punt {
   socket /run/vpp/punt.sock
