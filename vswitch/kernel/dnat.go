@@ -160,8 +160,7 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 		if err != nil {
 			return nil, err
 		}
-		// Without its rules nothing of IPv6 works; those of IPv4 are what is global.
-		if found != nil && (d.based || v.family == nat4) {
+		if found != nil {
 			list = append(list, found)
 		}
 	}
@@ -176,6 +175,9 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 	}
 	return list, nil
 }
+
+// works: without its rules nothing of IPv6 works; those of IPv4 are what is global.
+func works(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
 
 // adopt counts what has lost the claim that it belongs to as part of the expected
 // value that is to have that claim.
@@ -221,6 +223,9 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	}
 	full := content(mappings)
 	if slices.Equal(actual, full) {
+		if !works(d, v.family) {
+			return nil, nil
+		}
 		if len(externalInterfaces(want)) == 0 {
 			delete(d.known, want.GetLabel())
 		}
