@@ -117,7 +117,7 @@ func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	if n := conf.NodeConfig; len(n) != 1 || n[0].NodeName != "node2" || n[0].MainVPPInterface.IP != "192.168.16.102/24" {
 		t.Errorf("nodeConfig: %+v", n)
 	}
-	if vpp.Data["vpp.conf"] != lab.VPPOptions {
+	if vpp.Data["vpp.conf"] != lab.VPPOptions() {
 		t.Errorf("vpp.conf: %s", vpp.Data["vpp.conf"])
 	}
 }

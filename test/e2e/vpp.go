@@ -67,7 +67,7 @@ func (c *Cluster) adaptConfig(config *unstructured.Unstructured) error {
 	}
 	for file, change := range map[string]func(string) string{
 		"contiv.conf": func(text string) string { return text + lab.VPPConfig(c.nodes...) },
-		"vpp.conf":    func(string) string { return lab.VPPOptions },
+		"vpp.conf":    func(string) string { return lab.VPPOptions() },
 	} {
 		text, found, err := unstructured.NestedString(config.Object, "data", file)
 		if err == nil && found {

@@ -170,7 +170,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 `, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
-		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions,
+		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {

@@ -101,7 +101,12 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 // await returns when ready returns nil. It fails when the process ends, and
 // when StartTimeout has passed.
 func (l *Lab) await(ctx context.Context, what string, p Process, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
+	return l.awaitWithin(ctx, l.opts.StartTimeout, what, p, ready)
+}
+
+// awaitWithin is await with another timeout.
+func (l *Lab) awaitWithin(ctx context.Context, timeout time.Duration, what string, p Process, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() {

@@ -118,8 +118,15 @@ func VPPConfig(nodes ...Node) string {
 	return text
 }
 
-// VPPOptions make a VPP that has the machine to share with many.
-const VPPOptions = "heapMiB: 1024\nstatsMiB: 32\nbuffers: 8192\n"
+// VPPOptions make a VPP that has the machine to share with many. The rings of TAPs need
+// buffers for as many pods as a node may have.
+func VPPOptions() string {
+	buffers := 8192
+	if startup.ThisMachine().TAPs {
+		buffers = 72000
+	}
+	return fmt.Sprintf("heapMiB: 1024\nstatsMiB: 32\nbuffers: %d\n", buffers)
+}
 
 // initArgs run the agent below contiv-init.
 func (l *Lab) initArgs(st *State, n Node, agent []string) []string {
@@ -156,7 +163,13 @@ func (l *Lab) RestartVPP(ctx context.Context, node string) error {
 }
 
 // restored returns nil when the agent has configured a VPP that came back since then.
+//
+// Until then the agent is not ready; so it is asked that first, instead of for all that it
+// has done so far, which takes it as long as doing it.
 func (l *Lab) restored(ctx context.Context, node string, since time.Time) error {
+	if err := l.Agent(node).Ready(ctx); err != nil {
+		return err
+	}
 	txns, err := l.Agent(node).Transactions(ctx, since)
 	if err != nil {
 		return err
@@ -166,6 +179,10 @@ func (l *Lab) restored(ctx context.Context, node string, since time.Time) error 
 	}
 	return l.Agent(node).Ready(ctx)
 }
+
+// restoreTimeout is how long an agent may take for a VPP that came back to hundreds of pods,
+// on a machine that is busy.
+const restoreTimeout = 2 * time.Minute
 
 // endVPP returns when the agent has configured the next VPP.
 func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
@@ -183,7 +200,7 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 		if err := endChild(ctx, p, s); err != nil {
 			return err
 		}
-		return l.await(ctx, "the VPP of "+n.Name, st.Processes[agentRole(n.Name)], func(ctx context.Context) error {
+		return l.awaitWithin(ctx, max(l.opts.StartTimeout, restoreTimeout), "the VPP of "+n.Name, st.Processes[agentRole(n.Name)], func(ctx context.Context) error {
 			return l.restored(ctx, node, begun)
 		})
 	})
