@@ -3,6 +3,7 @@ package vpp
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -14,7 +15,13 @@ func TestConformanceOfVPPWithDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	vswitchtest.Run(t, vswitchtest.Config{
 		SessionsOfDNAT: true, NoICMPErrors: true,
-		NewSite: func(t testing.TB) vswitchtest.Site { return newDPDKSite(t) },
+		NewSite: func(t testing.TB) vswitchtest.Site {
+			part := strings.Split(t.Name()+"/", "/")[1]
+			if !slices.Contains([]string{"port", "scheduler", "packets", "access_lists"}, part) {
+				t.Skip("not adapted to a NIC whose device the kernel of its namespace sees, too")
+			}
+			return newDPDKSite(t)
+		},
 	})
 }
 
