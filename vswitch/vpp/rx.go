@@ -44,10 +44,18 @@ func (v rxQueues) setModes(ctx context.Context, i index, modes []*vpp_interfaces
 	if err != nil {
 		return err
 	}
+	byDefault, err := v.defaultMode(ctx, i)
+	if err != nil {
+		return err
+	}
 	b := batch{l: l}
 	set := func(m *vpp_interfaces.Interface_RxMode) {
+		mode := interface_types.RxMode(m.GetMode())
+		if m.GetMode() == vpp_interfaces.Interface_RxMode_DEFAULT {
+			mode = byDefault
+		}
 		b.add(ctx, fmt.Sprintf("%v for queue %d", m.GetMode(), m.GetQueue()), &interfaces_api.SwInterfaceSetRxMode{
-			SwIfIndex: i, Mode: interface_types.RxMode(m.GetMode()), QueueIDValid: !m.GetDefaultMode(), QueueID: m.GetQueue(),
+			SwIfIndex: i, Mode: mode, QueueIDValid: !m.GetDefaultMode(), QueueID: m.GetQueue(),
 		}, &interfaces_api.SwInterfaceSetRxModeReply{})
 	}
 	for _, wantDefault := range []bool{true, false} {
@@ -60,6 +68,17 @@ func (v rxQueues) setModes(ctx context.Context, i index, modes []*vpp_interfaces
 	return refusedRx(b.wait(ctx))
 }
 
+// defaultMode returns the mode of a device for which no other one is requested. VPP would
+// poll all of them; but what has its other end in the kernel tells when there are packets, so
+// that VPP may sleep.
+func (v rxQueues) defaultMode(ctx context.Context, i index) (interface_types.RxMode, error) {
+	d, err := interfaces(v).details(ctx, i)
+	if d != nil && (d.InterfaceDevType == classTap || d.InterfaceDevType == classAFPacket) {
+		return interface_types.RX_MODE_API_INTERRUPT, err
+	}
+	return interface_types.RX_MODE_API_DEFAULT, err
+}
+
 // refusedRx explains what VPP says with a code that means anything.
 func refusedRx(err error) error {
 	if vppapi.Refused(err, api.UNIMPLEMENTED, api.INVALID_VALUE) {
@@ -68,7 +87,7 @@ func refusedRx(err error) error {
 	return err
 }
 
-// UnsetModes makes them those of the device's driver again.
+// UnsetModes makes them those of the device again.
 func (v rxQueues) UnsetModes(ctx context.Context, iface string) error {
 	err := interfaces(v).onExisting(ctx, iface, func(i index) error {
 		return v.setModes(ctx, i, []*vpp_interfaces.Interface_RxMode{{Mode: vpp_interfaces.Interface_RxMode_DEFAULT, DefaultMode: true}})

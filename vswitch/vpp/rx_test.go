@@ -6,6 +6,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
+	"go.fd.io/govpp/binapi/interface_types"
 )
 
 func TestRxQueues(t *testing.T) {
@@ -75,6 +76,48 @@ func TestRxQueuesAreReadBack(t *testing.T) {
 		if got := found().GetRxPlacements(); len(got) != 1 || !got[0].GetMainThread() {
 			t.Errorf("found %v, want the main thread", got)
 		}
+	})
+}
+
+// VPP may sleep until there are packets, at first and when a mode is not wanted any more.
+func TestInterruptsAreTheDefault(t *testing.T) {
+	modeOf := func(t *testing.T, v *VSwitch) interface_types.RxMode {
+		t.Helper()
+		all, err := startReadingRxQueues(t.Context(), v).wait(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("found %v, %v", all, err)
+		}
+		return all[0].Mode
+	}
+	test := func(t *testing.T, s *site, port *vpp_interfaces.Interface) {
+		v := open(t, s)
+		create(t, v, port)
+		if got := modeOf(t, v); got != interface_types.RX_MODE_API_INTERRUPT {
+			t.Errorf("at first: %v", got)
+		}
+		if err := v.RxQueues().SetModes(t.Context(), "port", []*vpp_interfaces.Interface_RxMode{{Mode: vpp_interfaces.Interface_RxMode_POLLING, DefaultMode: true}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := modeOf(t, v); got != interface_types.RX_MODE_API_POLLING {
+			t.Errorf("when polling is requested: %v", got)
+		}
+		if err := v.RxQueues().UnsetModes(t.Context(), "port"); err != nil {
+			t.Fatal(err)
+		}
+		if got := modeOf(t, v); got != interface_types.RX_MODE_API_INTERRUPT {
+			t.Errorf("when it is not any more: %v", got)
+		}
+	}
+	t.Run("AF_PACKET", func(t *testing.T) {
+		onEachVPP(t, func(t *testing.T, s *site) {
+			s.addDevice(t, "v1in")
+			test(t, s, afPacket("port", "v1in"))
+		})
+	})
+	t.Run("TAP", func(t *testing.T) {
+		onEachVPPWithTaps(t, func(t *testing.T, s *site) {
+			test(t, s, tapWith("port", &vpp_interfaces.TapLink{Version: 2}))
+		})
 	})
 }
 

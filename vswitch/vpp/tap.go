@@ -12,6 +12,8 @@ import (
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/tapv2"
 	"google.golang.org/protobuf/proto"
 )
@@ -80,7 +82,12 @@ func (v interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interface
 	case err != nil:
 		return 0, fmt.Errorf("making a TAP whose far end is %s: %w", name, err)
 	}
-	if err := v.putFarEndDown(ns, name); err != nil {
+	err = v.putFarEndDown(ns, name)
+	if err == nil {
+		err = v.call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: reply.SwIfIndex, Mode: interface_types.RX_MODE_API_INTERRUPT},
+			&interfaces_api.SwInterfaceSetRxModeReply{})
+	}
+	if err != nil {
 		return 0, errors.Join(err, v.removeTap(ctx, reply.SwIfIndex))
 	}
 	return reply.SwIfIndex, nil

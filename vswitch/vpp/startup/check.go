@@ -36,7 +36,7 @@ func (c Config) Check(m Machine) error {
 	wrong(c.Buffers < 4096 || c.Buffers > 1<<22, "buffers is %d: use 4096 to %d", c.Buffers, 1<<22)
 	wrong(!slices.Contains([]string{"", "2M", "1G"}, c.Hugepages), "hugepages is %q: use 2M or 1G, or leave it out for ordinary pages", c.Hugepages)
 	wrong(c.Workers < 0 || c.Workers >= max(m.CPUs, 1), "workers is %d: this machine has %d CPUs, of which one is for the main thread; use 0 to %d", c.Workers, m.CPUs, max(m.CPUs-1, 0))
-	wrong(c.PollSleepMicros < 0 || c.PollSleepMicros > 1e6, "pollSleepMicros is %d: use 0 (never sleep) to 1000000", c.PollSleepMicros)
+	wrong(c.pollSleep() < 0 || c.pollSleep() > 1e6, "pollSleepMicros is %d: use 0 (no pauses) to 1000000", c.pollSleep())
 	wrong(c.APITrace < 0 || c.APITrace > 1e6, "apiTrace is %d: use 0 (none) to 1000000", c.APITrace)
 	for i, address := range c.DPDKDevices {
 		wrong(!pciAddress.MatchString(address), "dpdkDevices: %q is no PCI address: give it as lspci -D does, such as 0000:00:08.0", address)

@@ -29,8 +29,9 @@ type Config struct {
 	// there are none.
 	Workers int `json:"workers,omitempty"`
 	// PollSleepMicros is how long VPP sleeps between two looks at its interfaces, in
-	// microseconds. 0: never, and a CPU is always busy.
-	PollSleepMicros int `json:"pollSleepMicros"`
+	// microseconds. 0: until there is something to do, or never if it has to look, as
+	// with most NICs of DPDK. nil: 100 with DPDK, else 0.
+	PollSleepMicros *int `json:"pollSleepMicros,omitempty"`
 	// DPDKDevices are the PCI addresses (0000:00:08.0) of the NICs that VPP drives
 	// itself. Without them and DPDKOptions, the plugin dpdk is not loaded.
 	DPDKDevices []string `json:"dpdkDevices,omitempty"`
@@ -50,7 +51,7 @@ type Config struct {
 func New(runtimeDir string, m Machine) Config {
 	return Config{
 		RuntimeDir: runtimeDir, HeapMiB: m.heapMiB(), StatsMiB: 64, Buffers: m.buffers(),
-		PollSleepMicros: 100, APITrace: 5000,
+		APITrace: 5000,
 	}
 }
 
@@ -92,7 +93,7 @@ func (c Config) String() string {
 	section("unix", append([]string{
 		"nodaemon", "nosyslog", "nocolor", "nobanner", "cli-no-pager",
 		"cli-listen " + c.CLISocket(), "runtime-dir " + c.RuntimeDir,
-		unless(c.PollSleepMicros == 0, "poll-sleep-usec %d", c.PollSleepMicros),
+		unless(c.pollSleep() == 0, "poll-sleep-usec %d", c.pollSleep()),
 	}, c.coreDumps()...)...)
 	section("logging", "default-syslog-log-level notice")
 	section("socksvr", "socket-name "+c.APISocket())
@@ -120,6 +121,17 @@ func (c Config) String() string {
 		section("acl-plugin", "use tuple merge 0")
 	}
 	return b.String()
+}
+
+// pollSleep is how long VPP sleeps between two looks, in microseconds.
+func (c Config) pollSleep() int {
+	switch {
+	case c.PollSleepMicros != nil:
+		return *c.PollSleepMicros
+	case c.usesDPDK():
+		return 100
+	}
+	return 0
 }
 
 // requestedBuffers is how many buffers VPP has to be asked for to have as many as wanted: it

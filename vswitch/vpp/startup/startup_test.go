@@ -14,7 +14,7 @@ func TestConfigurationOfEveryOption(t *testing.T) {
 	c := New("/run/vpp", machine)
 	c.DPDKDevices, c.Workers, c.Hugepages, c.CoreDumps = []string{"0000:00:08.0", "0000:00:09.0"}, 2, "2M", true
 	c.DPDKOptions = []string{"dev default { num-rx-queues 2 }", "no-hugetlb"}
-	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", 0
+	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", new(0)
 	if err := c.Check(machine); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ dpdk {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	plain := New("/run/vpp", machine).String()
-	for _, line := range []string{"poll-sleep-usec 100", "plugin dpdk_plugin.so { disable }", "use tuple merge 0", "page-size default", "buffers-per-numa 22453"} {
+	for _, line := range []string{"plugin dpdk_plugin.so { disable }", "use tuple merge 0", "page-size default", "buffers-per-numa 22453"} {
 		if !strings.Contains(plain, line) {
 			t.Errorf("%q is not in\n%s", line, plain)
 		}
@@ -126,6 +126,22 @@ func TestMemoryOfAContainer(t *testing.T) {
 	}
 }
 
+// VPP sleeps until there is something to do, but with NICs that do not tell it.
+func TestPausesOfDPDKOnly(t *testing.T) {
+	c := New("/run/vpp", machine)
+	if text := c.String(); strings.Contains(text, "poll-sleep-usec") {
+		t.Errorf("without DPDK:\n%s", text)
+	}
+	c.DPDKDevices = []string{"0000:00:08.0"}
+	if text := c.String(); !strings.Contains(text, "poll-sleep-usec 100\n") {
+		t.Errorf("with DPDK:\n%s", text)
+	}
+	c.DPDKDevices, c.PollSleepMicros = nil, new(20)
+	if text := c.String(); !strings.Contains(text, "poll-sleep-usec 20\n") {
+		t.Errorf("as requested:\n%s", text)
+	}
+}
+
 func TestMistakesSayWhatToChange(t *testing.T) {
 	for want, spoil := range map[string]func(*Config){
 		"give an absolute path":    func(c *Config) { c.RuntimeDir = "run" },
@@ -136,7 +152,7 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		"buffers is 1":             func(c *Config) { c.Buffers = 1 },
 		"use 2M or 1G":             func(c *Config) { c.Hugepages = "4K" },
 		"use 0 to 3":               func(c *Config) { c.Workers = 4 },
-		"use 0 (never sleep)":      func(c *Config) { c.PollSleepMicros = -1 },
+		"use 0 (no pauses)":        func(c *Config) { c.PollSleepMicros = new(-1) },
 		"use 0 (none)":             func(c *Config) { c.APITrace = -1 },
 		"as lspci -D does":         func(c *Config) { c.DPDKDevices = []string{"eth0"} },
 		"is there twice":           func(c *Config) { c.DPDKDevices = []string{"0000:00:08.0", "0000:00:08.0"} },
