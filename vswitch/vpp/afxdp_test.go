@@ -9,6 +9,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"go.fd.io/govpp/binapi/interface_types"
 )
 
 func openXDP(t testing.TB, s vpptest.VPP, device string) *VSwitch {
@@ -84,4 +85,7 @@ func TestPacketsByXDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping(t, peer, "10.3.0.1")
+	if queues, err := startReadingRxQueues(t.Context(), v).wait(t.Context()); err != nil || len(queues) != 1 || queues[0].Mode != interface_types.RX_MODE_API_INTERRUPT {
+		t.Errorf("queues %v, %v: want one with interrupts", queues, err)
+	}
 }
