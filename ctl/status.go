@@ -86,14 +86,15 @@ func probeHealth(ctx context.Context, a *Agent) (Probe, error) {
 	var h health
 	err := a.get(ctx, "/readiness", nil, &h)
 	var refused *statusError
-	if errors.As(err, &refused) {
-		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
-		return Probe{State: notReady, Version: h.Version, Problem: refused.text, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
-	}
-	if err != nil {
+	if err != nil && !errors.As(err, &refused) {
 		return Probe{}, err
 	}
-	return Probe{State: ready, Version: h.Version, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
+	state, problem := ready, ""
+	if refused != nil {
+		state, problem = notReady, refused.text
+		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
+	}
+	return Probe{State: state, Version: h.Version, Problem: problem, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
 }
 
 func (c *cli) statusCommand() *cobra.Command {

@@ -34,7 +34,7 @@ func needKernel(t *testing.T, why string) {
 	t.Helper()
 	needCluster(t)
 	if slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) {
-		t.Skip("not with VPP: " + why)
+		t.Skip("make e2e E2E_VSWITCH=kernel; not with VPP: " + why)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
 	"go.fd.io/govpp/binapi/ethernet_types"
-	interfaces_api "go.fd.io/govpp/binapi/interface"
 )
 
 var afPacketModule = newModule("af_packet_plugin.so", "AF_PACKET interfaces",
@@ -179,7 +178,7 @@ func (v interfaces) raiseHostMTU(ctx context.Context, i index, mtu uint32) error
 // the host.
 func (v interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interface) (index, error) {
 	name := iface.GetName()
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := v.allInterfaces(ctx)
 	if err != nil {
 		return 0, err
 	}

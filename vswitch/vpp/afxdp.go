@@ -9,7 +9,6 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_xdp"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/interface_types"
 )
 
 var afXDPModule = newModule("af_xdp_plugin.so", "AF_XDP interfaces",
@@ -33,9 +32,7 @@ func (v interfaces) takeOverXDP(ctx context.Context, device string) (index, erro
 	if err := v.call(ctx, afXDPModule, &af_xdp.AfXdpCreateV3{HostIf: device, Name: device, RxqNum: allQueues}, &reply); err != nil {
 		return 0, fmt.Errorf("taking over device %q by AF_XDP (VPP's log says more: vppctl show log): %w", device, err)
 	}
-	// VPP would poll it all the time; with workers, it must.
-	err := v.call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: reply.SwIfIndex, Mode: interface_types.RX_MODE_API_INTERRUPT},
-		&interfaces_api.SwInterfaceSetRxModeReply{})
+	err := v.setInterrupts(ctx, reply.SwIfIndex) // with workers, VPP has to poll it
 	if err != nil && !vppapi.Refused(err, api.UNIMPLEMENTED, api.INVALID_VALUE) {
 		return 0, fmt.Errorf("setting the RX mode of %q: %w", device, err)
 	}

@@ -293,7 +293,7 @@ func (v bridges) unbind(ctx context.Context, d *l2.BridgeDomainDetails, name str
 }
 
 func (v bridges) List(ctx context.Context, expected []*vpp_l2.BridgeDomain) ([]*vpp_l2.BridgeDomain, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	tables := startDump[l2.BdIPMacDetails](ctx, v.VSwitch, l2Module, &l2.BdIPMacDump{BdID: everyBridge})
 	all, err := v.dumpBridges(ctx)
 	names, namesErr := waitNames(ctx, pending)

@@ -113,7 +113,7 @@ func selfSource(wanted map[natKey6]*translation) (source netip.Addr) {
 
 // ownInterfaces returns all interfaces of ours.
 func (v dnat66) ownInterfaces(ctx context.Context) ([]*interfaces_api.SwInterfaceDetails, error) {
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: noIndex})
+	all, err := v.allInterfaces(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}

@@ -18,7 +18,7 @@ func TestConformanceOfVPPWithDPDK(t *testing.T) {
 		NewSite: func(t testing.TB) vswitchtest.Site {
 			part := strings.Split(t.Name()+"/", "/")[1]
 			if !slices.Contains([]string{"port", "scheduler", "packets", "access_lists"}, part) {
-				t.Skip("not adapted to a NIC whose device the kernel of its namespace sees, too")
+				t.Skip("runs without DPDK, in TestConformanceOfVPP: not adapted to a NIC whose device the kernel of its namespace sees, too")
 			}
 			return newDPDKSite(t)
 		},

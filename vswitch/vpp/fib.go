@@ -117,7 +117,7 @@ func (v *VSwitch) dumpFIB(ctx context.Context, bd uint32) ([]*l2.L2FibTableDetai
 }
 
 func (v l2fib) List(ctx context.Context, expected []*vpp_l2.FIBEntry) ([]*vpp_l2.FIBEntry, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	domains, err := v.dumpBridges(ctx)
 	entries, fibErr := v.dumpFIB(ctx, everyBridge)
 	names, namesErr := waitNames(ctx, pending)

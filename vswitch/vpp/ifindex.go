@@ -135,7 +135,7 @@ func (x *ifIndex) name(ctx context.Context, i index) (string, error) {
 
 // learn reads all interfaces.
 func (x *ifIndex) learn(ctx context.Context) error {
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, x.v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := x.v.allInterfaces(ctx)
 	if err != nil {
 		return fmt.Errorf("listing interfaces: %w", err)
 	}

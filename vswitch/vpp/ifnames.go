@@ -35,8 +35,13 @@ func goneIndex(name string) (index, bool) {
 	return index(i), ok && err == nil
 }
 
-// startNames begins to read all names.
-func (v *VSwitch) startNames(ctx context.Context) *pendingDump[ifapi.SwInterfaceDetails, *ifapi.SwInterfaceDetails] {
+// allInterfaces returns what VPP says about all interfaces, whoever's they are.
+func (v *VSwitch) allInterfaces(ctx context.Context) ([]*ifapi.SwInterfaceDetails, error) {
+	return v.startInterfaces(ctx).wait(ctx)
+}
+
+// startInterfaces begins to read all interfaces.
+func (v *VSwitch) startInterfaces(ctx context.Context) *pendingDump[ifapi.SwInterfaceDetails, *ifapi.SwInterfaceDetails] {
 	return startDump[ifapi.SwInterfaceDetails](ctx, v, ifModule, &ifapi.SwInterfaceDump{SwIfIndex: noIndex})
 }
 

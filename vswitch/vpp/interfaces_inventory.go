@@ -110,33 +110,32 @@ func (v interfaces) takeInventory(ctx context.Context, expected []*vpp_interface
 
 // readKinds reads all interfaces, and what there is of each kind.
 func (inv *inventory) readKinds(ctx context.Context) (err error) {
-	const all = ^index(0)
 	v := inv.v.VSwitch
-	interfaces := startDump[interfaces_api.SwInterfaceDetails](ctx, v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: all})
+	interfaces := v.startInterfaces(ctx)
 	queues := startReadingRxQueues(ctx, v)
 	var errs []error
 	for _, wait := range []func() error{
-		reading(ctx, v, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: all}, &inv.taps,
+		reading(ctx, v, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: noIndex}, &inv.taps,
 			func(d *tapv2.SwInterfaceTapV2Details) index { return index(d.SwIfIndex) }),
 		reading(ctx, v, afPacketModule, &af_packet.AfPacketDump{}, &inv.afPackets,
 			func(d *af_packet.AfPacketDetails) index { return d.SwIfIndex }),
-		reading(ctx, v, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: all}, &inv.tunnels,
+		reading(ctx, v, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: noIndex}, &inv.tunnels,
 			func(d *vxlan.VxlanTunnelV2Details) index { return d.SwIfIndex }),
-		reading(ctx, v, greModule, &gre.GreTunnelDump{SwIfIndex: all}, &inv.gres,
+		reading(ctx, v, greModule, &gre.GreTunnelDump{SwIfIndex: noIndex}, &inv.gres,
 			func(d *gre.GreTunnelDetails) index { return d.Tunnel.SwIfIndex }),
-		reading(ctx, v, ipipModule, &ipip.IpipTunnelDump{SwIfIndex: all}, &inv.ipips,
+		reading(ctx, v, ipipModule, &ipip.IpipTunnelDump{SwIfIndex: noIndex}, &inv.ipips,
 			func(d *ipip.IpipTunnelDetails) index { return d.Tunnel.SwIfIndex }),
-		reading(ctx, v, wireGuardModule, &wireguard.WireguardInterfaceDump{SwIfIndex: all}, &inv.wgs,
+		reading(ctx, v, wireGuardModule, &wireguard.WireguardInterfaceDump{SwIfIndex: noIndex}, &inv.wgs,
 			func(d *wireguard.WireguardInterfaceDetails) index { return d.Interface.SwIfIndex }),
 		reading(ctx, v, memifModule, &memif.MemifDump{}, &inv.memifs,
 			func(d *memif.MemifDetails) index { return d.SwIfIndex }),
 		reading(ctx, v, memifModule, &memif.MemifSocketFilenameDump{}, &inv.sockets,
 			func(d *memif.MemifSocketFilenameDetails) index { return index(d.SocketID) }),
-		reading(ctx, v, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: all}, &inv.bonds,
+		reading(ctx, v, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: noIndex}, &inv.bonds,
 			func(d *bond.SwBondInterfaceDetails) index { return d.SwIfIndex }),
 		reading(ctx, v, dhcpModule, &dhcp.DHCPClientDump{}, &inv.clients,
 			func(d *dhcp.DHCPClientDetails) index { return d.Client.SwIfIndex }),
-		reading(ctx, v, addressModule, &ip.IPUnnumberedDump{SwIfIndex: all}, &inv.lenders,
+		reading(ctx, v, addressModule, &ip.IPUnnumberedDump{SwIfIndex: noIndex}, &inv.lenders,
 			func(d *ip.IPUnnumberedDetails) index { return d.SwIfIndex }),
 	} {
 		errs = append(errs, wait())

@@ -94,7 +94,7 @@ func (v l3xconnects) Delete(ctx context.Context, x *vpp_l3.L3XConnect) error {
 }
 
 func (v l3xconnects) List(ctx context.Context, expected []*vpp_l3.L3XConnect) ([]*vpp_l3.L3XConnect, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	all, err := dump[l3xc.L3xcDetails](ctx, v.VSwitch, l3xcModule, &l3xc.L3xcDump{SwIfIndex: noIndex})
 	names, namesErr := waitNames(ctx, pending)
 	if namesErr != nil {

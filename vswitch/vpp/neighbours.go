@@ -138,7 +138,7 @@ func (v neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*v
 
 // list reads the entries of interfaces; noIndex: of all.
 func (v neighbours) list(ctx context.Context, expected []*vpp_l3.ARPEntry, on ...index) (list []*vpp_l3.ARPEntry, err error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	var dumps []*pendingDump[ip_neighbor.IPNeighborDetails, *ip_neighbor.IPNeighborDetails]
 	for _, i := range on {
 		for _, af := range []ip_types.AddressFamily{ip_types.ADDRESS_IP4, ip_types.ADDRESS_IP6} {

@@ -20,7 +20,7 @@ const classDPDK = "dpdk"
 // their indexes, whether they are in use or not. Interfaces of the type DPDK with these
 // names are those.
 func (v *VSwitch) NICs(ctx context.Context) (names []string, err error) {
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := v.allInterfaces(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the network cards of VPP: %w", err)
 	}

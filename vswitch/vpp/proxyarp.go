@@ -114,7 +114,7 @@ func (v proxyARP) RemoveInterface(ctx context.Context, iface string) error {
 }
 
 func (v proxyARP) List(ctx context.Context, expected []*vpp_l3.ProxyARP) ([]*vpp_l3.ProxyARP, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	enabled, err := dump[arp.ProxyArpIntfcDetails](ctx, v.VSwitch, arpModule, &arp.ProxyArpIntfcDump{})
 	ranges, rangesErr := v.ranges(ctx)
 	names, namesErr := waitNames(ctx, pending)

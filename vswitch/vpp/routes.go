@@ -260,7 +260,7 @@ func (v routes) deleteDead(ctx context.Context, r *vpp_l3.Route) error {
 	if err != nil {
 		return err
 	}
-	names := v.startNames(ctx)
+	names := v.startInterfaces(ctx)
 	sources, err := v.fibSources(ctx)
 	if err != nil {
 		return err

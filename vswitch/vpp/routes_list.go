@@ -14,7 +14,7 @@ import (
 
 // List reads the routes of all tables that have the source "API".
 func (v routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	sources, err := v.fibSources(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (v routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.R
 
 // Find looks up the destinations.
 func (v routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	sources, err := v.fibSources(ctx)
 	if err != nil {
 		return nil, err

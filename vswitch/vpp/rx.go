@@ -68,6 +68,11 @@ func (v rxQueues) setModes(ctx context.Context, i index, modes []*vpp_interfaces
 	return refusedRx(b.wait(ctx))
 }
 
+// setInterrupts has a new device interrupt VPP, which would poll it.
+func (v *VSwitch) setInterrupts(ctx context.Context, i index) error {
+	return v.call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: i, Mode: interface_types.RX_MODE_API_INTERRUPT}, &interfaces_api.SwInterfaceSetRxModeReply{})
+}
+
 // defaultMode returns the mode of a device for which no other one is requested. VPP would
 // poll all of them; but what has its other end in the kernel tells when there are packets, so
 // that VPP may sleep.
@@ -115,7 +120,7 @@ func (v rxQueues) Place(ctx context.Context, iface string, p *vpp_interfaces.Int
 
 // startReadingRxQueues asks for the queues of all interfaces.
 func startReadingRxQueues(ctx context.Context, v *VSwitch) *pendingDump[rxQueue, *rxQueue] {
-	return startDump[rxQueue](ctx, v, rxModule, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ^index(0)})
+	return startDump[rxQueue](ctx, v, rxModule, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: noIndex})
 }
 
 // rxModesOf returns the modes that are expected if the queues have them, else those that

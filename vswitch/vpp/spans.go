@@ -53,7 +53,7 @@ func (v spans) set(ctx context.Context, s *vpp_interfaces.Span, state span.SpanS
 }
 
 func (v spans) List(ctx context.Context, _ []*vpp_interfaces.Span) ([]*vpp_interfaces.Span, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	var all []*span.SwInterfaceSpanDetails
 	var errs []error
 	for _, isL2 := range []bool{false, true} {

@@ -37,7 +37,7 @@ func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, err
 
 // readStates reads the states of all interfaces of ours, sorted by name.
 func (v *VSwitch) readStates(ctx context.Context, each func(index, *vpp_interfaces.InterfaceState)) (list []*vpp_interfaces.InterfaceState, err error) {
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := v.allInterfaces(ctx)
 	for _, d := range all {
 		if name := logicalName(d); name != "" {
 			s := describeState(d, v.events.want(name))

@@ -94,7 +94,7 @@ func idOfInner(outer uint16, inner uint32) uint32 { return uint32(outer)<<12 | i
 
 // subOf finds a sub-interface by the hardware interface and its number there.
 func (v interfaces) subOf(ctx context.Context, parent index, id uint32) (index, error) {
-	all, err := dump[interfaces_api.SwInterfaceDetails](ctx, v.VSwitch, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)})
+	all, err := v.allInterfaces(ctx)
 	for _, d := range all {
 		if isSub(d) && index(d.SupSwIfIndex) == parent && d.SubID == id {
 			return d.SwIfIndex, nil

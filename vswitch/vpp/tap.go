@@ -12,8 +12,6 @@ import (
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
-	interfaces_api "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/tapv2"
 	"google.golang.org/protobuf/proto"
 )
@@ -84,8 +82,7 @@ func (v interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interface
 	}
 	err = v.putFarEndDown(ns, name)
 	if err == nil {
-		err = v.call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: reply.SwIfIndex, Mode: interface_types.RX_MODE_API_INTERRUPT},
-			&interfaces_api.SwInterfaceSetRxModeReply{})
+		err = v.setInterrupts(ctx, reply.SwIfIndex)
 	}
 	if err != nil {
 		return 0, errors.Join(err, v.removeTap(ctx, reply.SwIfIndex))

@@ -19,7 +19,7 @@ func onEachVPPWithTaps(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	onEachVPP(t, func(t *testing.T, s *site) {
 		if s.server == nil && !vhostNet() {
-			t.Skip("this machine has no /dev/vhost-net, without which VPP makes no TAPs")
+			t.Skip("this machine has no /dev/vhost-net, without which VPP makes no TAPs: modprobe vhost_net")
 		}
 		test(t, s)
 	})
@@ -74,7 +74,7 @@ func TestTapsForLargePacketsAreRefused(t *testing.T) {
 func TestFarEndsOfTaps(t *testing.T) {
 	onEachVPPWithTaps(t, func(t *testing.T, s *site) {
 		if s.server != nil {
-			t.Skip("the simulated VPP makes no devices")
+			t.Skip("the simulated VPP makes no devices: make test-vpp")
 		}
 		pod := newNamespace(t)
 		v := open(t, s)

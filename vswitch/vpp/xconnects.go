@@ -54,7 +54,7 @@ func (v xconnects) Delete(ctx context.Context, x *vpp_l2.XConnectPair) error {
 }
 
 func (v xconnects) List(ctx context.Context, _ []*vpp_l2.XConnectPair) ([]*vpp_l2.XConnectPair, error) {
-	pending := v.startNames(ctx)
+	pending := v.startInterfaces(ctx)
 	all, err := dump[l2.L2XconnectDetails](ctx, v.VSwitch, l2Module, &l2.L2XconnectDump{})
 	names, namesErr := waitNames(ctx, pending)
 	if err := errors.Join(err, namesErr); err != nil {

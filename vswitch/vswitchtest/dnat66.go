@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -283,41 +282,22 @@ func (l *natLab) testChanges66(t *testing.T) {
 		}
 		return c
 	}
-	want := func(c caller, pod string) {
-		t.Helper()
-		var who string
-		var err error
-		for range 10 { // a packet may be lost while things change
-			if who, _, err = c.ask(time.Second); err == nil {
-				break
-			}
-		}
-		if who != pod {
-			t.Errorf("%s answers (%v), want %s", who, err, pod)
-		}
-	}
-	silent := func(c caller) {
-		t.Helper()
-		if who, _, err := c.ask(shortWait); err == nil {
-			t.Errorf("%s answers", who)
-		}
-	}
 	both := func(pods ...int) *contiv_nat.DNat66 {
 		return dnat66("a", service6("fd96::3", udp66, pods...), service6("fd96::3", tcp66, pods...))
 	}
 	query := call("udp")
-	silent(query) // nobody there yet: a connection without translation
+	query.wantSilence(t) // nobody there yet: a connection without translation
 	l.set(t, both(1))
-	want(query, "pod1")
+	query.wantAnswer(t, "pod1")
 	stream := call("tcp")
-	want(stream, "pod1")
+	stream.wantAnswer(t, "pod1")
 	l.set(t, both(1, 2))
-	want(query, "pod1")
-	want(stream, "pod1")
+	query.wantAnswer(t, "pod1")
+	stream.wantAnswer(t, "pod1")
 	l.set(t, both(2, 3))
-	want(stream, "pod1") // TCP goes on
+	stream.wantAnswer(t, "pod1") // TCP goes on
 	if l.sessions {
-		want(query, "pod1")
+		query.wantAnswer(t, "pod1")
 	} else if who, _, err := query.ask(longWait); err != nil || who == "pod1" {
 		t.Errorf("UDP still goes to %q (%v)", who, err)
 	}
@@ -326,9 +306,9 @@ func (l *natLab) testChanges66(t *testing.T) {
 		t.Errorf("a new connection goes to %q (%v)", who, err)
 	}
 	l.set(t)
-	want(stream, "pod1")
+	stream.wantAnswer(t, "pod1")
 	if !l.sessions {
-		silent(query)
+		query.wantSilence(t)
 	}
 	if err := l.world.Probe("udp", "fd96::3", 80, false); err == nil {
 		t.Error("a service that is gone answers")

@@ -254,46 +254,27 @@ func (l *natLab) testChanges(t *testing.T) {
 		}
 		return c
 	}
-	want := func(c caller, pod string) {
-		t.Helper()
-		var who string
-		var err error
-		for range 10 { // a packet may be lost while things change
-			if who, _, err = c.ask(time.Second); err == nil {
-				break
-			}
-		}
-		if who != pod {
-			t.Errorf("%s answers (%v), want %s", who, err, pod)
-		}
-	}
-	silent := func(c caller) {
-		t.Helper()
-		if who, _, err := c.ask(shortWait); err == nil {
-			t.Errorf("%s answers", who)
-		}
-	}
 	query := call("udp", "10.96.0.1")
-	silent(query) // nobody there yet: a connection without translation
+	query.wantSilence(t) // nobody there yet: a connection without translation
 	l.set(t, dnat("a", service("10.96.0.1", byUDP, 1), service("10.96.0.1", byTCP, 1)))
-	want(query, "pod1")
+	query.wantAnswer(t, "pod1")
 	stream := call("tcp", "10.96.0.1")
-	want(stream, "pod1")
+	stream.wantAnswer(t, "pod1")
 
 	l.set(t, dnat("a", service("10.96.0.1", byUDP, 1, 2), service("10.96.0.1", byTCP, 1, 2)))
-	want(query, "pod1")
-	want(stream, "pod1")
+	query.wantAnswer(t, "pod1")
+	stream.wantAnswer(t, "pod1")
 	l.set(t, dnat("a", service("10.96.0.1", byUDP, 2, 3), service("10.96.0.1", byTCP, 2, 3)))
 	if who, _, err := query.ask(longWait); err != nil || who == "pod1" {
 		t.Errorf("UDP still goes to %q (%v)", who, err)
 	}
 	if !l.sessions {
-		want(stream, "pod1") // TCP goes on
+		stream.wantAnswer(t, "pod1") // TCP goes on
 	}
 	l.set(t)
-	silent(query)
+	query.wantSilence(t)
 	if !l.sessions {
-		want(stream, "pod1")
+		stream.wantAnswer(t, "pod1")
 	}
 }
 

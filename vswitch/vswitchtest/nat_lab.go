@@ -226,6 +226,29 @@ func (c caller) ask(wait time.Duration) (who, seen string, err error) {
 	return who, seen, err
 }
 
+// wantAnswer checks that a pod answers.
+func (c caller) wantAnswer(t testing.TB, pod string) {
+	t.Helper()
+	var who string
+	var err error
+	for range 10 { // a packet may be lost while things change
+		if who, _, err = c.ask(time.Second); err == nil {
+			break
+		}
+	}
+	if who != pod {
+		t.Errorf("%s answers (%v), want %s", who, err, pod)
+	}
+}
+
+// wantSilence checks that nobody answers.
+func (c caller) wantSilence(t testing.TB) {
+	t.Helper()
+	if who, _, err := c.ask(shortWait); err == nil {
+		t.Errorf("%s answers", who)
+	}
+}
+
 // who calls a service once.
 func (h *Host) who(t testing.TB, network, from, addr string, port int) (who, seen string, err error) {
 	t.Helper()

@@ -52,7 +52,7 @@ func NeedDPDK(t testing.TB) (binary string) {
 			return binary
 		}
 	}
-	t.Skip("needs a VPP with the plugin dpdk")
+	t.Skip("needs a VPP with the plugin dpdk: make test-vpp " + BinaryVariable + "=/usr/bin/vpp, with the package vpp-plugin-dpdk")
 	return ""
 }
 
