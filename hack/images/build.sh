@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Makes the container images: build.sh CACHE ARCHITECTURE...
+# Only what is committed decides what is in them; a changed tree is marked "dirty" in the version.
+set -euo pipefail
+cache=$(realpath -m "$1"); shift
+cd "$(dirname "$0")/../.."
+
+# A tag has no "+"; a checkout without tags has the commit as its version.
+version=$(git describe --tags --always --dirty | tr + -)
+revision=$(git rev-parse HEAD)
+created=$(git log -1 --format=%ct)
+for arch in "$@"; do
+	echo "building for $arch"
+	mkdir -p "bin/images/programs/$arch"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X github.com/contiv/contiv/version.Version=$version" \
+		-o "bin/images/programs/$arch/" ./cmd/contiv-agent ./cmd/contiv-cni ./cmd/contiv-etcd ./cmd/contiv-ksr ./cmd/contivctl
+done
+out=$PWD/bin/images
+cd hack/images
+go run . -binaries "$out/programs" -out "$out" -cache "$cache" -version "$version" -revision "$revision" -created "$created" -arch "$(IFS=,; echo "$*")"

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// repository is the name under which the manifests of deploy/ ask for the image.
+const repository = "docker.io/contiv/contiv"
+
+// nobody is whom the image's programs run as, unless a manifest says otherwise.
+const nobody = "65534:65534"
+
+// built is the image of one architecture.
+type built struct {
+	arch  string
+	image v1.Image
+	bill  []byte // SPDX, JSON
+}
+
+// assemble makes an image of two layers: the system, which changes with Debian's
+// packages only, and Contiv.
+func assemble(r release, arch string, system, contiv files) (v1.Image, error) {
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	var layers []mutate.Addendum
+	for _, l := range []struct {
+		files files
+		what  string
+	}{{system, "Debian packages"}, {contiv, "Contiv " + r.version}} {
+		data, err := l.files.tarball(r.created)
+		if err != nil {
+			return nil, err
+		}
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{CreatedBy: l.what, Created: v1.Time{Time: r.created}}})
+	}
+	img, err := mutate.Append(img, layers...)
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.Architecture, config.OS, config.Created = arch, "linux", v1.Time{Time: r.created}
+	config.Config = v1.Config{
+		User: nobody,
+		Env:  []string{"PATH=/usr/sbin:/usr/bin"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":       "contiv",
+			"org.opencontainers.image.description": "Contiv, a Kubernetes network plugin: agent, CNI plugin, state reflector, etcd, contivctl",
+			"org.opencontainers.image.version":     r.version,
+			"org.opencontainers.image.revision":    r.revision,
+			"org.opencontainers.image.created":     r.created.Format("2006-01-02T15:04:05Z"),
+			"org.opencontainers.image.licenses":    "Apache-2.0",
+		},
+	}
+	return mutate.ConfigFile(img, config)
+}
+
+// write writes, into the output directory,
+//
+//	contiv-ARCH.tar        an archive that ctr, docker load and kind load
+//	contiv-ARCH.spdx.json  what is in it
+//	oci/                   an OCI layout with an index of all architectures
+func write(o options, images []built) error {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	tag, err := name.NewTag(repository + ":latest")
+	if err != nil {
+		return err
+	}
+	versioned, err := name.NewTag(repository + ":" + o.version)
+	if err != nil {
+		return fmt.Errorf("version %q does not fit a tag: %w", o.version, err)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, b := range images {
+		archive := filepath.Join(o.out, "contiv-"+b.arch+".tar")
+		if err := errors.Join(
+			tarball.MultiWriteToFile(archive, map[name.Tag]v1.Image{tag: b.image, versioned: b.image}),
+			os.WriteFile(filepath.Join(o.out, "contiv-"+b.arch+".spdx.json"), b.bill, 0o644),
+		); err != nil {
+			return err
+		}
+		digest, err := b.image.Digest()
+		if err != nil {
+			return err
+		}
+		size, err := archiveSize(archive)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s  %s  %s (%.0f MiB)\n", digest, repository+":"+o.version, archive, size)
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: b.arch}}})
+	}
+	oci := filepath.Join(o.out, "oci")
+	if err := os.RemoveAll(oci); err != nil {
+		return err
+	}
+	path, err := layout.Write(oci, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": repository + ":" + o.version})); err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err == nil {
+		fmt.Printf("%s  all architectures  %s\n", digest, oci)
+	}
+	return err
+}
+
+// archiveSize is in MiB.
+func archiveSize(path string) (float64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return float64(info.Size()) / (1 << 20), nil
+}

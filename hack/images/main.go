@@ -1,0 +1,123 @@
+// Images makes the container image of Contiv for several architectures, without a
+// container engine: "make images" calls it.
+//
+//	packages.lock ── apt ──> Debian packages ──> layer of the system ─┐
+//	go build ──> static programs ──────────────> layer of Contiv ─────┼──> archives, index
+//	both ──────────────────────────────────────> SPDX bill of material┘
+//
+// The same commit gives the same digest: packages are named with their checksums, times
+// are that of the commit, and files are sorted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags of the program.
+type options struct {
+	binaries string // directory with one directory of programs for each architecture
+	out      string
+	cache    string
+	lock     string
+	arches   []string
+	release
+	update bool
+}
+
+// release says what the images are made of.
+type release struct {
+	version  string
+	revision string
+	// created is the time of the commit, and of all files.
+	created time.Time
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var arches string
+	var created int64
+	flags := flag.NewFlagSet("images", flag.ContinueOnError)
+	flags.StringVar(&o.binaries, "binaries", "", "`directory` with a directory of static programs for each architecture")
+	flags.StringVar(&o.out, "out", "", "`directory` of the archives")
+	flags.StringVar(&o.cache, "cache", "", "`directory` where packages are kept")
+	flags.StringVar(&o.lock, "lock", "packages.lock", "`file` with the Debian packages of the base")
+	flags.StringVar(&arches, "arch", "amd64,arm64", "architectures, as Go and Debian name them")
+	flags.StringVar(&o.version, "version", "", "version of Contiv")
+	flags.StringVar(&o.revision, "revision", "", "commit that the programs were built from")
+	flags.Int64Var(&created, "created", 0, "time of the commit, in seconds since 1970")
+	flags.BoolVar(&o.update, "update", false, "write the lock file anew with the newest packages, and end")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.arches, o.created = strings.Split(arches, ","), time.Unix(created, 0).UTC()
+	if o.cache == "" || !o.update && (o.binaries == "" || o.out == "" || o.version == "" || created == 0) {
+		return o, errors.New("-cache, -binaries, -out, -version and -created are needed; with -update only -cache")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if o.update {
+		return updateLock(ctx, o)
+	}
+	locked, err := readLock(o.lock)
+	if err != nil {
+		return err
+	}
+	var built []built
+	for _, arch := range o.arches {
+		b, err := build(ctx, o, arch, locked[arch])
+		if err != nil {
+			return fmt.Errorf("%s: %w", arch, err)
+		}
+		built = append(built, b)
+	}
+	return write(o, built)
+}
+
+// build makes the image of one architecture.
+func build(ctx context.Context, o options, arch string, packages []debianPackage) (built, error) {
+	if len(packages) == 0 {
+		return built{}, fmt.Errorf("%s names no packages; make images-update writes it", o.lock)
+	}
+	archives, err := download(ctx, filepath.Join(o.cache, arch), arch, packages)
+	if err != nil {
+		return built{}, err
+	}
+	system, err := systemFiles(ctx, archives)
+	if err != nil {
+		return built{}, err
+	}
+	programs, err := programFiles(filepath.Join(o.binaries, arch))
+	if err != nil {
+		return built{}, err
+	}
+	bill, err := billOfMaterial(o.release, arch, packages, filepath.Join(o.binaries, arch))
+	if err != nil {
+		return built{}, err
+	}
+	programs[billPath] = file{mode: 0o644, data: bill}
+	img, err := assemble(o.release, arch, system, programs)
+	return built{arch: arch, image: img, bill: bill}, err
+}
