@@ -155,5 +155,5 @@ func decodeBinary(data []byte, msg proto.Message) ([]UnknownField, error) {
 	return UnknownFields(msg), nil
 }
 
-// isBinary tells if text does not have the character.
+// isBinary reports whether text does not have the character.
 func isBinary(r rune) bool { return r < ' ' && r != '\t' && r != '\r' && r != '\n' }

@@ -3,7 +3,6 @@ package models
 import (
 	"fmt"
 	"hash/fnv"
-	"strings"
 )
 
 // AgentPrefix starts all keys of Contiv in etcd.
@@ -190,15 +189,4 @@ func TapHostIfName(tap string) string {
 	h := fnv.New32a()
 	h.Write([]byte(tap))
 	return fmt.Sprintf("tap-%d", h.Sum32())
-}
-
-// SplitKey returns the part of the key behind the prefix, up to the next slash,
-// and the rest behind that.
-func SplitKey(key, prefix string) (first, rest string, ok bool) {
-	tail, ok := strings.CutPrefix(key, prefix)
-	if !ok {
-		return "", "", false
-	}
-	first, rest, _ = strings.Cut(tail, "/")
-	return first, rest, true
 }

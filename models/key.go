@@ -30,7 +30,7 @@ func KeyOf(msg proto.Message) (string, error) {
 	return key, nil
 }
 
-// CheckKey tells if a key can be that of a value. Whoever has the value, too, need not
+// CheckKey reports whether a key can be that of a value. Whoever has the value, too, need not
 // ask: Decode compares the two.
 func CheckKey(key string) error {
 	m, ok := ForKey(key)
@@ -56,7 +56,7 @@ func namesOf(p pattern) *regexp.Regexp {
 	return regexp.MustCompile("^(?s:" + p.names(true) + ")$")
 }
 
-// names is a regular expression of the names; first tells if the pattern begins them.
+// names is a regular expression of the names; first reports whether the pattern begins them.
 func (p pattern) names(first bool) string {
 	var b strings.Builder
 	for i, part := range p {

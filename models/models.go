@@ -3,6 +3,8 @@ package models
 import (
 	"fmt"
 
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/api/contiv/merge"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
@@ -92,6 +94,14 @@ var (
 
 	SourceNAT66 = model(&contiv_nat.SourceNAT66{}, "contiv.nat", "v1", "snat66", "{interface}")
 	DNAT66      = model(&contiv_nat.DNat66{}, "contiv.nat", "v1", "dnat66", "{label}")
+	// ServiceNetwork is one value.
+	ServiceNetwork = model(&contiv_nat.ServiceNetwork{}, "contiv.nat", "v1", "service-network", "")
+
+	SourceGuard = model(&guard.SourceGuard{}, "contiv.guard", "v1", "source", "{interface}")
+	AddressSet  = model(&contiv_filter.AddressSet{}, "contiv.filter", "v1", "address-set", "{name}")
+	EndpointSet = model(&contiv_filter.EndpointSet{}, "contiv.filter", "v1", "endpoint-set", "{name}")
+	AccessList  = model(&contiv_filter.AccessList{}, "contiv.filter", "v1", "list", "{name}")
+	Subject     = model(&contiv_filter.Subject{}, "contiv.filter", "v1", "subject", "{name}")
 
 	// MergeDirectives are for the controller, not for the vswitch.
 	MergeDirectives = model(&merge.Directives{}, "contiv", "v1", "merge", "{key}")
@@ -103,7 +113,7 @@ var all = []*Model{
 	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
 	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
 	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
-	SourceNAT66, DNAT66, MergeDirectives,
+	SourceNAT66, DNAT66, ServiceNetwork, SourceGuard, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
 }
 
 // model makes a Model of messages like msg; without pattern, a singleton.

@@ -46,7 +46,7 @@ func NAT44TwicePoolKey(vrf uint32, first, last string) string {
 	return key
 }
 
-// TwicePoolContains tells if an address is in the pool of a NAT44TwicePoolKey.
+// TwicePoolContains reports whether an address is in the pool of a NAT44TwicePoolKey.
 func TwicePoolContains(key string, addr netip.Addr) bool {
 	_, addrs, ok := strings.Cut(strings.TrimPrefix(key, NAT44TwicePoolPrefix), "/addresses/")
 	text, end, isRange := strings.Cut(addrs, "-")

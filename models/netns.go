@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 )
@@ -30,9 +31,22 @@ func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (path string,
 	return "", false
 }
 
+// maxPath is PATH_MAX, less the terminating zero.
+const maxPath = 4095
+
 // ValidateNetNS checks the form of a reference to a network namespace.
 func ValidateNetNS(ref *linux_namespace.NetNamespace) error {
 	text := ref.GetReference()
+	if ref.GetType() != linux_namespace.NetNamespace_UNDEFINED {
+		switch {
+		case linux_namespace.NetNamespace_ReferenceType_name[int32(ref.GetType())] == "":
+			return fmt.Errorf("network namespace has the type %d, which does not exist: use NSID, PID or FD", ref.GetType())
+		case len(text) > maxPath:
+			return fmt.Errorf("reference to a network namespace has %d bytes: no path has more than %d", len(text), maxPath)
+		case strings.ContainsFunc(text, unicode.IsControl):
+			return fmt.Errorf("reference to a network namespace has control characters: %q", text)
+		}
+	}
 	switch ref.GetType() {
 	case linux_namespace.NetNamespace_FD:
 		if !filepath.IsAbs(text) {

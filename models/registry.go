@@ -35,7 +35,7 @@ func (m *Model) ProtoName() string { return string(proto.MessageName(m.message))
 // Name is how ligato's clients call the model, e.g. "vpp.l2.bridge-domain".
 func (m *Model) Name() string { return m.Module + "." + m.Type }
 
-// Singleton tells if there is at most one value of the model.
+// Singleton reports whether there is at most one value of the model.
 func (m *Model) Singleton() bool { return m.name == nil }
 
 // KeyPrefix is common to the keys of the model; it ends with a slash, except for a
@@ -48,7 +48,7 @@ func (m *Model) KeyPrefix() string {
 	return p + "/"
 }
 
-// Matches tells if the key belongs to the model.
+// Matches reports whether the key belongs to the model.
 func (m *Model) Matches(key string) bool {
 	if m.Singleton() {
 		return key == m.KeyPrefix()

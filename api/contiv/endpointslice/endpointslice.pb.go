@@ -91,7 +91,11 @@ type EndpointSlice struct {
 	// Each endpoint has all of them. None: the service has no ports.
 	Ports []*EndpointSlice_Port `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
 	// In the order of Kubernetes.
-	Endpoints     []*EndpointSlice_Endpoint `protobuf:"bytes,6,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	Endpoints []*EndpointSlice_Endpoint `protobuf:"bytes,6,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	// When the change of a pod or of the service happened that this is the consequence of,
+	// in the form of RFC 3339; empty if unknown. Kubernetes: the annotation
+	// endpoints.kubernetes.io/last-change-trigger-time.
+	TriggerTime   string `protobuf:"bytes,7,opt,name=trigger_time,json=triggerTime,proto3" json:"trigger_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +170,13 @@ func (x *EndpointSlice) GetEndpoints() []*EndpointSlice_Endpoint {
 		return x.Endpoints
 	}
 	return nil
+}
+
+func (x *EndpointSlice) GetTriggerTime() string {
+	if x != nil {
+		return x.TriggerTime
+	}
+	return ""
 }
 
 type EndpointSlice_Port struct {
@@ -446,14 +457,15 @@ var File_contiv_endpointslice_endpointslice_proto protoreflect.FileDescriptor
 
 const file_contiv_endpointslice_endpointslice_proto_rawDesc = "" +
 	"\n" +
-	"(contiv/endpointslice/endpointslice.proto\x12\rendpointslice\"\xae\a\n" +
+	"(contiv/endpointslice/endpointslice.proto\x12\rendpointslice\"\xd1\a\n" +
 	"\rEndpointSlice\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x03 \x01(\tR\aservice\x12K\n" +
 	"\faddress_type\x18\x04 \x01(\x0e2(.endpointslice.EndpointSlice.AddressTypeR\vaddressType\x127\n" +
 	"\x05ports\x18\x05 \x03(\v2!.endpointslice.EndpointSlice.PortR\x05ports\x12C\n" +
-	"\tendpoints\x18\x06 \x03(\v2%.endpointslice.EndpointSlice.EndpointR\tendpoints\x1am\n" +
+	"\tendpoints\x18\x06 \x03(\v2%.endpointslice.EndpointSlice.EndpointR\tendpoints\x12!\n" +
+	"\ftrigger_time\x18\a \x01(\tR\vtriggerTime\x1am\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x1a\n" +

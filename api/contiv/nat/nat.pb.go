@@ -125,6 +125,111 @@ func (DNat66_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
 	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0, 0}
 }
 
+// Which clients a mapping is for: an address with protocol and port has one mapping
+// for all of them, or one for either sort. Inside are the pods of the node, see
+// ServiceNetwork, and its own processes.
+type DNat66_StaticMapping_Clients int32
+
+const (
+	DNat66_StaticMapping_ALL     DNat66_StaticMapping_Clients = 0
+	DNat66_StaticMapping_INSIDE  DNat66_StaticMapping_Clients = 1
+	DNat66_StaticMapping_OUTSIDE DNat66_StaticMapping_Clients = 2
+)
+
+// Enum value maps for DNat66_StaticMapping_Clients.
+var (
+	DNat66_StaticMapping_Clients_name = map[int32]string{
+		0: "ALL",
+		1: "INSIDE",
+		2: "OUTSIDE",
+	}
+	DNat66_StaticMapping_Clients_value = map[string]int32{
+		"ALL":     0,
+		"INSIDE":  1,
+		"OUTSIDE": 2,
+	}
+)
+
+func (x DNat66_StaticMapping_Clients) Enum() *DNat66_StaticMapping_Clients {
+	p := new(DNat66_StaticMapping_Clients)
+	*p = x
+	return p
+}
+
+func (x DNat66_StaticMapping_Clients) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat66_StaticMapping_Clients) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_nat_nat_proto_enumTypes[2].Descriptor()
+}
+
+func (DNat66_StaticMapping_Clients) Type() protoreflect.EnumType {
+	return &file_contiv_nat_nat_proto_enumTypes[2]
+}
+
+func (x DNat66_StaticMapping_Clients) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat66_StaticMapping_Clients.Descriptor instead.
+func (DNat66_StaticMapping_Clients) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0, 1}
+}
+
+// What becomes of connections when there is no local address.
+type DNat66_StaticMapping_Otherwise int32
+
+const (
+	// There must be one.
+	DNat66_StaticMapping_NEEDED DNat66_StaticMapping_Otherwise = 0
+	// Clients are told at once: by a TCP reset or by ICMP.
+	DNat66_StaticMapping_REFUSE DNat66_StaticMapping_Otherwise = 1
+	// Clients are told nothing.
+	DNat66_StaticMapping_DROP DNat66_StaticMapping_Otherwise = 2
+)
+
+// Enum value maps for DNat66_StaticMapping_Otherwise.
+var (
+	DNat66_StaticMapping_Otherwise_name = map[int32]string{
+		0: "NEEDED",
+		1: "REFUSE",
+		2: "DROP",
+	}
+	DNat66_StaticMapping_Otherwise_value = map[string]int32{
+		"NEEDED": 0,
+		"REFUSE": 1,
+		"DROP":   2,
+	}
+)
+
+func (x DNat66_StaticMapping_Otherwise) Enum() *DNat66_StaticMapping_Otherwise {
+	p := new(DNat66_StaticMapping_Otherwise)
+	*p = x
+	return p
+}
+
+func (x DNat66_StaticMapping_Otherwise) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat66_StaticMapping_Otherwise) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_nat_nat_proto_enumTypes[3].Descriptor()
+}
+
+func (DNat66_StaticMapping_Otherwise) Type() protoreflect.EnumType {
+	return &file_contiv_nat_nat_proto_enumTypes[3]
+}
+
+func (x DNat66_StaticMapping_Otherwise) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat66_StaticMapping_Otherwise.Descriptor instead.
+func (DNat66_StaticMapping_Otherwise) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{1, 0, 2}
+}
+
 // SourceNAT66 gives IPv6 packets another source address when they leave through
 // an interface and the node itself did not send them. Answers are translated back.
 // Key: config/contiv/nat/v1/snat66/<interface>.
@@ -240,27 +345,93 @@ func (x *DNat66) GetStMappings() []*DNat66_StaticMapping {
 	return nil
 }
 
+// ServiceNetwork is what the translation for Kubernetes services has to know of the node.
+// With it, mappings of DNat44, too, are about packets of all interfaces of the vswitch;
+// and what the node itself sends through a mapping gets the address of the interface that
+// it leaves through, as if it had been sent to the local address in the first place.
+// Key: config/contiv/nat/v1/service-network.
+type ServiceNetwork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Prefixes of the pods of this node: clients that are inside.
+	Inside []string `protobuf:"bytes,1,rep,name=inside,proto3" json:"inside,omitempty"`
+	// Networks of cluster IPs. What is sent to them and has no mapping is refused.
+	ServiceSubnets []string `protobuf:"bytes,2,rep,name=service_subnets,json=serviceSubnets,proto3" json:"service_subnets,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ServiceNetwork) Reset() {
+	*x = ServiceNetwork{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceNetwork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceNetwork) ProtoMessage() {}
+
+func (x *ServiceNetwork) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceNetwork.ProtoReflect.Descriptor instead.
+func (*ServiceNetwork) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ServiceNetwork) GetInside() []string {
+	if x != nil {
+		return x.Inside
+	}
+	return nil
+}
+
+func (x *ServiceNetwork) GetServiceSubnets() []string {
+	if x != nil {
+		return x.ServiceSubnets
+	}
+	return nil
+}
+
 type DNat66_StaticMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address, port and protocol that connections are made to: they have one mapping.
 	ExternalIp   string          `protobuf:"bytes,1,opt,name=external_ip,json=externalIp,proto3" json:"external_ip,omitempty"`
 	ExternalPort uint32          `protobuf:"varint,2,opt,name=external_port,json=externalPort,proto3" json:"external_port,omitempty"`
 	Protocol     DNat66_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=contiv.nat.DNat66_Protocol" json:"protocol,omitempty"`
-	// At least one.
+	// At least one, unless otherwise says what to do without.
 	LocalIps []*DNat66_StaticMapping_LocalIP `protobuf:"bytes,4,rep,name=local_ips,json=localIps,proto3" json:"local_ips,omitempty"`
 	// For how many seconds after the last connection of a client others of it go to
 	// the same local address; 0: each goes to any.
 	SessionAffinity uint32                            `protobuf:"varint,5,opt,name=session_affinity,json=sessionAffinity,proto3" json:"session_affinity,omitempty"`
 	TwiceNat        DNat66_StaticMapping_TwiceNatMode `protobuf:"varint,6,opt,name=twice_nat,json=twiceNat,proto3,enum=contiv.nat.DNat66_StaticMapping_TwiceNatMode" json:"twice_nat,omitempty"`
 	// Needed by ENABLED and SELF.
-	TwiceNatIp    string `protobuf:"bytes,7,opt,name=twice_nat_ip,json=twiceNatIp,proto3" json:"twice_nat_ip,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TwiceNatIp string                         `protobuf:"bytes,7,opt,name=twice_nat_ip,json=twiceNatIp,proto3" json:"twice_nat_ip,omitempty"`
+	Clients    DNat66_StaticMapping_Clients   `protobuf:"varint,1000,opt,name=clients,proto3,enum=contiv.nat.DNat66_StaticMapping_Clients" json:"clients,omitempty"`
+	Otherwise  DNat66_StaticMapping_Otherwise `protobuf:"varint,1001,opt,name=otherwise,proto3,enum=contiv.nat.DNat66_StaticMapping_Otherwise" json:"otherwise,omitempty"`
+	// Prefixes of the clients that may connect, others are ignored; none: all may.
+	SourceRanges []string `protobuf:"bytes,1002,rep,name=source_ranges,json=sourceRanges,proto3" json:"source_ranges,omitempty"`
+	// Local addresses see clients that are outside with an address of the vswitch, that
+	// of the interface towards the local address; see ServiceNetwork.
+	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DNat66_StaticMapping) Reset() {
 	*x = DNat66_StaticMapping{}
-	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +443,7 @@ func (x *DNat66_StaticMapping) String() string {
 func (*DNat66_StaticMapping) ProtoMessage() {}
 
 func (x *DNat66_StaticMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_nat_nat_proto_msgTypes[2]
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,19 +508,49 @@ func (x *DNat66_StaticMapping) GetTwiceNatIp() string {
 	return ""
 }
 
+func (x *DNat66_StaticMapping) GetClients() DNat66_StaticMapping_Clients {
+	if x != nil {
+		return x.Clients
+	}
+	return DNat66_StaticMapping_ALL
+}
+
+func (x *DNat66_StaticMapping) GetOtherwise() DNat66_StaticMapping_Otherwise {
+	if x != nil {
+		return x.Otherwise
+	}
+	return DNat66_StaticMapping_NEEDED
+}
+
+func (x *DNat66_StaticMapping) GetSourceRanges() []string {
+	if x != nil {
+		return x.SourceRanges
+	}
+	return nil
+}
+
+func (x *DNat66_StaticMapping) GetMasqueradeOutside() bool {
+	if x != nil {
+		return x.MasqueradeOutside
+	}
+	return false
+}
+
 type DNat66_StaticMapping_LocalIP struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	LocalIp   string                 `protobuf:"bytes,1,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
 	LocalPort uint32                 `protobuf:"varint,2,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
 	// How often it is chosen, relative to the others; if all are 0, they are alike.
-	Probability   uint32 `protobuf:"varint,3,opt,name=probability,proto3" json:"probability,omitempty"`
+	Probability uint32 `protobuf:"varint,3,opt,name=probability,proto3" json:"probability,omitempty"`
+	// It is not on this node, so never a client here: SELF need not take care of it.
+	Elsewhere     bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DNat66_StaticMapping_LocalIP) Reset() {
 	*x = DNat66_StaticMapping_LocalIP{}
-	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	mi := &file_contiv_nat_nat_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +562,7 @@ func (x *DNat66_StaticMapping_LocalIP) String() string {
 func (*DNat66_StaticMapping_LocalIP) ProtoMessage() {}
 
 func (x *DNat66_StaticMapping_LocalIP) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	mi := &file_contiv_nat_nat_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,6 +599,13 @@ func (x *DNat66_StaticMapping_LocalIP) GetProbability() uint32 {
 	return 0
 }
 
+func (x *DNat66_StaticMapping_LocalIP) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
 var File_contiv_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_nat_nat_proto_rawDesc = "" +
@@ -406,11 +614,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x96\x05\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xf8\a\n" +
 	"\x06DNat66\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
 	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
-	"stMappings\x1a\x8a\x04\n" +
+	"stMappings\x1a\xec\x06\n" +
 	"\rStaticMapping\x12\x1f\n" +
 	"\vexternal_ip\x18\x01 \x01(\tR\n" +
 	"externalIp\x12#\n" +
@@ -420,20 +628,39 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\x10session_affinity\x18\x05 \x01(\rR\x0fsessionAffinity\x12J\n" +
 	"\ttwice_nat\x18\x06 \x01(\x0e2-.contiv.nat.DNat66.StaticMapping.TwiceNatModeR\btwiceNat\x12 \n" +
 	"\ftwice_nat_ip\x18\a \x01(\tR\n" +
-	"twiceNatIp\x1ae\n" +
+	"twiceNatIp\x12C\n" +
+	"\aclients\x18\xe8\a \x01(\x0e2(.contiv.nat.DNat66.StaticMapping.ClientsR\aclients\x12I\n" +
+	"\totherwise\x18\xe9\a \x01(\x0e2*.contiv.nat.DNat66.StaticMapping.OtherwiseR\totherwise\x12$\n" +
+	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
+	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x1a\x84\x01\n" +
 	"\aLocalIP\x12\x19\n" +
 	"\blocal_ip\x18\x01 \x01(\tR\alocalIp\x12\x1d\n" +
 	"\n" +
 	"local_port\x18\x02 \x01(\rR\tlocalPort\x12 \n" +
-	"\vprobability\x18\x03 \x01(\rR\vprobability\"3\n" +
+	"\vprobability\x18\x03 \x01(\rR\vprobability\x12\x1d\n" +
+	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\"3\n" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
-	"\x04SELF\x10\x02\"&\n" +
+	"\x04SELF\x10\x02\"+\n" +
+	"\aClients\x12\a\n" +
+	"\x03ALL\x10\x00\x12\n" +
+	"\n" +
+	"\x06INSIDE\x10\x01\x12\v\n" +
+	"\aOUTSIDE\x10\x02\"-\n" +
+	"\tOtherwise\x12\n" +
+	"\n" +
+	"\x06NEEDED\x10\x00\x12\n" +
+	"\n" +
+	"\x06REFUSE\x10\x01\x12\b\n" +
+	"\x04DROP\x10\x02\"&\n" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04SCTP\x10\x02B)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
+	"\x04SCTP\x10\x02\"Q\n" +
+	"\x0eServiceNetwork\x12\x16\n" +
+	"\x06inside\x18\x01 \x03(\tR\x06inside\x12'\n" +
+	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnetsB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
 
 var (
 	file_contiv_nat_nat_proto_rawDescOnce sync.Once
@@ -447,26 +674,31 @@ func file_contiv_nat_nat_proto_rawDescGZIP() []byte {
 	return file_contiv_nat_nat_proto_rawDescData
 }
 
-var file_contiv_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_contiv_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_contiv_nat_nat_proto_goTypes = []any{
 	(DNat66_Protocol)(0),                   // 0: contiv.nat.DNat66.Protocol
 	(DNat66_StaticMapping_TwiceNatMode)(0), // 1: contiv.nat.DNat66.StaticMapping.TwiceNatMode
-	(*SourceNAT66)(nil),                    // 2: contiv.nat.SourceNAT66
-	(*DNat66)(nil),                         // 3: contiv.nat.DNat66
-	(*DNat66_StaticMapping)(nil),           // 4: contiv.nat.DNat66.StaticMapping
-	(*DNat66_StaticMapping_LocalIP)(nil),   // 5: contiv.nat.DNat66.StaticMapping.LocalIP
+	(DNat66_StaticMapping_Clients)(0),      // 2: contiv.nat.DNat66.StaticMapping.Clients
+	(DNat66_StaticMapping_Otherwise)(0),    // 3: contiv.nat.DNat66.StaticMapping.Otherwise
+	(*SourceNAT66)(nil),                    // 4: contiv.nat.SourceNAT66
+	(*DNat66)(nil),                         // 5: contiv.nat.DNat66
+	(*ServiceNetwork)(nil),                 // 6: contiv.nat.ServiceNetwork
+	(*DNat66_StaticMapping)(nil),           // 7: contiv.nat.DNat66.StaticMapping
+	(*DNat66_StaticMapping_LocalIP)(nil),   // 8: contiv.nat.DNat66.StaticMapping.LocalIP
 }
 var file_contiv_nat_nat_proto_depIdxs = []int32{
-	4, // 0: contiv.nat.DNat66.st_mappings:type_name -> contiv.nat.DNat66.StaticMapping
+	7, // 0: contiv.nat.DNat66.st_mappings:type_name -> contiv.nat.DNat66.StaticMapping
 	0, // 1: contiv.nat.DNat66.StaticMapping.protocol:type_name -> contiv.nat.DNat66.Protocol
-	5, // 2: contiv.nat.DNat66.StaticMapping.local_ips:type_name -> contiv.nat.DNat66.StaticMapping.LocalIP
+	8, // 2: contiv.nat.DNat66.StaticMapping.local_ips:type_name -> contiv.nat.DNat66.StaticMapping.LocalIP
 	1, // 3: contiv.nat.DNat66.StaticMapping.twice_nat:type_name -> contiv.nat.DNat66.StaticMapping.TwiceNatMode
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 4: contiv.nat.DNat66.StaticMapping.clients:type_name -> contiv.nat.DNat66.StaticMapping.Clients
+	3, // 5: contiv.nat.DNat66.StaticMapping.otherwise:type_name -> contiv.nat.DNat66.StaticMapping.Otherwise
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_contiv_nat_nat_proto_init() }
@@ -479,8 +711,8 @@ func file_contiv_nat_nat_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_nat_nat_proto_rawDesc), len(file_contiv_nat_nat_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   4,
+			NumEnums:      4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -39,8 +39,12 @@ type VppNode struct {
 	// host's; otherwise it is the host's (the kernel). Not set by agents that are older
 	// than the field.
 	OwnNetworkStack *bool `protobuf:"varint,1000,opt,name=own_network_stack,json=ownNetworkStack,proto3,oneof" json:"own_network_stack,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Options of ipamConfig that must be the same on all nodes, with the values that are
+	// in force on this one: "podSubnetCIDR (IPv4)=10.1.0.0/16". Not set by agents that
+	// are older than the field.
+	IpamOptions   []string `protobuf:"bytes,1001,rep,name=ipam_options,json=ipamOptions,proto3" json:"ipam_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VppNode) Reset() {
@@ -108,18 +112,26 @@ func (x *VppNode) GetOwnNetworkStack() bool {
 	return false
 }
 
+func (x *VppNode) GetIpamOptions() []string {
+	if x != nil {
+		return x.IpamOptions
+	}
+	return nil
+}
+
 var File_contiv_vppnode_vppnode_proto protoreflect.FileDescriptor
 
 const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xd4\x01\n" +
+	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xf8\x01\n" +
 	"\aVppNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"ip_address\x18\x03 \x01(\tR\tipAddress\x12!\n" +
 	"\fip_addresses\x18\x05 \x03(\tR\vipAddresses\x120\n" +
-	"\x11own_network_stack\x18\xe8\a \x01(\bH\x00R\x0fownNetworkStack\x88\x01\x01B\x14\n" +
+	"\x11own_network_stack\x18\xe8\a \x01(\bH\x00R\x0fownNetworkStack\x88\x01\x01\x12\"\n" +
+	"\fipam_options\x18\xe9\a \x03(\tR\vipamOptionsB\x14\n" +
 	"\x12_own_network_stackJ\x04\b\x04\x10\x05R\x15management_ip_addressB-Z+github.com/contiv/contiv/api/contiv/vppnodeb\x06proto3"
 
 var (

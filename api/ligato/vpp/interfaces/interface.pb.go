@@ -728,6 +728,9 @@ type Interface struct {
 	Unnumbered   *Interface_Unnumbered    `protobuf:"bytes,9,opt,name=unnumbered,proto3" json:"unnumbered,omitempty"`
 	RxModes      []*Interface_RxMode      `protobuf:"bytes,12,rep,name=rx_modes,json=rxModes,proto3" json:"rx_modes,omitempty"`
 	RxPlacements []*Interface_RxPlacement `protobuf:"bytes,13,rep,name=rx_placements,json=rxPlacements,proto3" json:"rx_placements,omitempty"`
+	// The interface waits for the contiv.guard.SourceGuard of its name, so that no
+	// packet is received unchecked. Not part of ligato's API.
+	SourceGuarded bool `protobuf:"varint,1000,opt,name=source_guarded,json=sourceGuarded,proto3" json:"source_guarded,omitempty"`
 	// Types that are valid to be assigned to Link:
 	//
 	//	*Interface_Sub
@@ -860,6 +863,13 @@ func (x *Interface) GetRxPlacements() []*Interface_RxPlacement {
 		return x.RxPlacements
 	}
 	return nil
+}
+
+func (x *Interface) GetSourceGuarded() bool {
+	if x != nil {
+		return x.SourceGuarded
+	}
+	return false
 }
 
 func (x *Interface) GetLink() isInterface_Link {
@@ -2514,7 +2524,7 @@ var File_ligato_vpp_interfaces_interface_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"\n" +
-	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a\x18ligato/annotations.proto\x1a&ligato/linux/namespace/namespace.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\xa8\x10\n" +
+	"%ligato/vpp/interfaces/interface.proto\x12\x15ligato.vpp.interfaces\x1a\x18ligato/annotations.proto\x1a&ligato/linux/namespace/namespace.proto\x1a\x1cligato/vpp/ipsec/ipsec.proto\"\xd0\x10\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
 	"\x04type\x18\x02 \x01(\x0e2%.ligato.vpp.interfaces.Interface.TypeR\x04type\x12\x18\n" +
@@ -2529,7 +2539,8 @@ const file_ligato_vpp_interfaces_interface_proto_rawDesc = "" +
 	"unnumbered\x18\t \x01(\v2+.ligato.vpp.interfaces.Interface.UnnumberedR\n" +
 	"unnumbered\x12B\n" +
 	"\brx_modes\x18\f \x03(\v2'.ligato.vpp.interfaces.Interface.RxModeR\arxModes\x12Q\n" +
-	"\rrx_placements\x18\r \x03(\v2,.ligato.vpp.interfaces.Interface.RxPlacementR\frxPlacements\x127\n" +
+	"\rrx_placements\x18\r \x03(\v2,.ligato.vpp.interfaces.Interface.RxPlacementR\frxPlacements\x12&\n" +
+	"\x0esource_guarded\x18\xe8\a \x01(\bR\rsourceGuarded\x127\n" +
 	"\x03sub\x18d \x01(\v2#.ligato.vpp.interfaces.SubInterfaceH\x00R\x03sub\x128\n" +
 	"\x05memif\x18e \x01(\v2 .ligato.vpp.interfaces.MemifLinkH\x00R\x05memif\x12A\n" +
 	"\bafpacket\x18f \x01(\v2#.ligato.vpp.interfaces.AfpacketLinkH\x00R\bafpacket\x122\n" +

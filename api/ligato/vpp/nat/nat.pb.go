@@ -31,19 +31,23 @@ const (
 	DNat44_TCP  DNat44_Protocol = 0
 	DNat44_UDP  DNat44_Protocol = 1
 	DNat44_ICMP DNat44_Protocol = 2
+	// Not of the original.
+	DNat44_SCTP DNat44_Protocol = 1000
 )
 
 // Enum value maps for DNat44_Protocol.
 var (
 	DNat44_Protocol_name = map[int32]string{
-		0: "TCP",
-		1: "UDP",
-		2: "ICMP",
+		0:    "TCP",
+		1:    "UDP",
+		2:    "ICMP",
+		1000: "SCTP",
 	}
 	DNat44_Protocol_value = map[string]int32{
 		"TCP":  0,
 		"UDP":  1,
 		"ICMP": 2,
+		"SCTP": 1000,
 	}
 )
 
@@ -121,6 +125,111 @@ func (x DNat44_StaticMapping_TwiceNatMode) Number() protoreflect.EnumNumber {
 // Deprecated: Use DNat44_StaticMapping_TwiceNatMode.Descriptor instead.
 func (DNat44_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
 	return file_ligato_vpp_nat_nat_proto_rawDescGZIP(), []int{1, 0, 0}
+}
+
+// Which clients a mapping is for: an address with protocol and port has one mapping
+// for all of them, or one for either sort. Inside are the pods of the node, see
+// contiv.nat.ServiceNetwork, and its own processes.
+type DNat44_StaticMapping_Clients int32
+
+const (
+	DNat44_StaticMapping_ALL     DNat44_StaticMapping_Clients = 0
+	DNat44_StaticMapping_INSIDE  DNat44_StaticMapping_Clients = 1
+	DNat44_StaticMapping_OUTSIDE DNat44_StaticMapping_Clients = 2
+)
+
+// Enum value maps for DNat44_StaticMapping_Clients.
+var (
+	DNat44_StaticMapping_Clients_name = map[int32]string{
+		0: "ALL",
+		1: "INSIDE",
+		2: "OUTSIDE",
+	}
+	DNat44_StaticMapping_Clients_value = map[string]int32{
+		"ALL":     0,
+		"INSIDE":  1,
+		"OUTSIDE": 2,
+	}
+)
+
+func (x DNat44_StaticMapping_Clients) Enum() *DNat44_StaticMapping_Clients {
+	p := new(DNat44_StaticMapping_Clients)
+	*p = x
+	return p
+}
+
+func (x DNat44_StaticMapping_Clients) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat44_StaticMapping_Clients) Descriptor() protoreflect.EnumDescriptor {
+	return file_ligato_vpp_nat_nat_proto_enumTypes[2].Descriptor()
+}
+
+func (DNat44_StaticMapping_Clients) Type() protoreflect.EnumType {
+	return &file_ligato_vpp_nat_nat_proto_enumTypes[2]
+}
+
+func (x DNat44_StaticMapping_Clients) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat44_StaticMapping_Clients.Descriptor instead.
+func (DNat44_StaticMapping_Clients) EnumDescriptor() ([]byte, []int) {
+	return file_ligato_vpp_nat_nat_proto_rawDescGZIP(), []int{1, 0, 1}
+}
+
+// What becomes of connections when there is no local address.
+type DNat44_StaticMapping_Otherwise int32
+
+const (
+	// There must be one.
+	DNat44_StaticMapping_NEEDED DNat44_StaticMapping_Otherwise = 0
+	// Clients are told at once: by a TCP reset or by ICMP.
+	DNat44_StaticMapping_REFUSE DNat44_StaticMapping_Otherwise = 1
+	// Clients are told nothing.
+	DNat44_StaticMapping_DROP DNat44_StaticMapping_Otherwise = 2
+)
+
+// Enum value maps for DNat44_StaticMapping_Otherwise.
+var (
+	DNat44_StaticMapping_Otherwise_name = map[int32]string{
+		0: "NEEDED",
+		1: "REFUSE",
+		2: "DROP",
+	}
+	DNat44_StaticMapping_Otherwise_value = map[string]int32{
+		"NEEDED": 0,
+		"REFUSE": 1,
+		"DROP":   2,
+	}
+)
+
+func (x DNat44_StaticMapping_Otherwise) Enum() *DNat44_StaticMapping_Otherwise {
+	p := new(DNat44_StaticMapping_Otherwise)
+	*p = x
+	return p
+}
+
+func (x DNat44_StaticMapping_Otherwise) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DNat44_StaticMapping_Otherwise) Descriptor() protoreflect.EnumDescriptor {
+	return file_ligato_vpp_nat_nat_proto_enumTypes[3].Descriptor()
+}
+
+func (DNat44_StaticMapping_Otherwise) Type() protoreflect.EnumType {
+	return &file_ligato_vpp_nat_nat_proto_enumTypes[3]
+}
+
+func (x DNat44_StaticMapping_Otherwise) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DNat44_StaticMapping_Otherwise.Descriptor instead.
+func (DNat44_StaticMapping_Otherwise) EnumDescriptor() ([]byte, []int) {
+	return file_ligato_vpp_nat_nat_proto_rawDescGZIP(), []int{1, 0, 2}
 }
 
 type Nat44Global struct {
@@ -717,6 +826,13 @@ type DNat44_StaticMapping struct {
 	TwiceNat          DNat44_StaticMapping_TwiceNatMode `protobuf:"varint,6,opt,name=twice_nat,json=twiceNat,proto3,enum=ligato.vpp.nat.DNat44_StaticMapping_TwiceNatMode" json:"twice_nat,omitempty"`
 	TwiceNatPoolIp    string                            `protobuf:"bytes,8,opt,name=twice_nat_pool_ip,json=twiceNatPoolIp,proto3" json:"twice_nat_pool_ip,omitempty"`
 	SessionAffinity   uint32                            `protobuf:"varint,7,opt,name=session_affinity,json=sessionAffinity,proto3" json:"session_affinity,omitempty"`
+	Clients           DNat44_StaticMapping_Clients      `protobuf:"varint,1000,opt,name=clients,proto3,enum=ligato.vpp.nat.DNat44_StaticMapping_Clients" json:"clients,omitempty"`
+	Otherwise         DNat44_StaticMapping_Otherwise    `protobuf:"varint,1001,opt,name=otherwise,proto3,enum=ligato.vpp.nat.DNat44_StaticMapping_Otherwise" json:"otherwise,omitempty"`
+	// Prefixes of the clients that may connect, others are ignored; none: all may.
+	SourceRanges []string `protobuf:"bytes,1002,rep,name=source_ranges,json=sourceRanges,proto3" json:"source_ranges,omitempty"`
+	// Local addresses see clients that are outside with an address of the vswitch, that
+	// of the interface towards the local address; see contiv.nat.ServiceNetwork.
+	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -807,6 +923,34 @@ func (x *DNat44_StaticMapping) GetSessionAffinity() uint32 {
 	return 0
 }
 
+func (x *DNat44_StaticMapping) GetClients() DNat44_StaticMapping_Clients {
+	if x != nil {
+		return x.Clients
+	}
+	return DNat44_StaticMapping_ALL
+}
+
+func (x *DNat44_StaticMapping) GetOtherwise() DNat44_StaticMapping_Otherwise {
+	if x != nil {
+		return x.Otherwise
+	}
+	return DNat44_StaticMapping_NEEDED
+}
+
+func (x *DNat44_StaticMapping) GetSourceRanges() []string {
+	if x != nil {
+		return x.SourceRanges
+	}
+	return nil
+}
+
+func (x *DNat44_StaticMapping) GetMasqueradeOutside() bool {
+	if x != nil {
+		return x.MasqueradeOutside
+	}
+	return false
+}
+
 type DNat44_IdentityMapping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VrfId         uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
@@ -884,11 +1028,13 @@ func (x *DNat44_IdentityMapping) GetProtocol() DNat44_Protocol {
 }
 
 type DNat44_StaticMapping_LocalIP struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VrfId         uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
-	LocalIp       string                 `protobuf:"bytes,2,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
-	LocalPort     uint32                 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
-	Probability   uint32                 `protobuf:"varint,4,opt,name=probability,proto3" json:"probability,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	VrfId       uint32                 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
+	LocalIp     string                 `protobuf:"bytes,2,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
+	LocalPort   uint32                 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
+	Probability uint32                 `protobuf:"varint,4,opt,name=probability,proto3" json:"probability,omitempty"`
+	// It is not on this node, so never a client here: SELF need not take care of it.
+	Elsewhere     bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,6 +1097,13 @@ func (x *DNat44_StaticMapping_LocalIP) GetProbability() uint32 {
 	return 0
 }
 
+func (x *DNat44_StaticMapping_LocalIP) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
 var File_ligato_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
@@ -971,13 +1124,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aAddress\x12\x1f\n" +
 	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xb5\b\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xa9\v\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\x91\x05\n" +
+	"idMappings\x1a\xfa\a\n" +
 	"\rStaticMapping\x12-\n" +
 	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
 	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
@@ -987,28 +1140,45 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x0e2\x1f.ligato.vpp.nat.DNat44.ProtocolR\bprotocol\x12N\n" +
 	"\ttwice_nat\x18\x06 \x01(\x0e21.ligato.vpp.nat.DNat44.StaticMapping.TwiceNatModeR\btwiceNat\x120\n" +
 	"\x11twice_nat_pool_ip\x18\b \x01(\tB\x05\x82}\x02\b\x02R\x0etwiceNatPoolIp\x12)\n" +
-	"\x10session_affinity\x18\a \x01(\rR\x0fsessionAffinity\x1a\x8e\x01\n" +
+	"\x10session_affinity\x18\a \x01(\rR\x0fsessionAffinity\x12G\n" +
+	"\aclients\x18\xe8\a \x01(\x0e2,.ligato.vpp.nat.DNat44.StaticMapping.ClientsR\aclients\x12M\n" +
+	"\totherwise\x18\xe9\a \x01(\x0e2..ligato.vpp.nat.DNat44.StaticMapping.OtherwiseR\totherwise\x12$\n" +
+	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
+	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x1a\xad\x01\n" +
 	"\aLocalIP\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
 	"\blocal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\alocalIp\x12(\n" +
 	"\n" +
 	"local_port\x18\x03 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\tlocalPort\x12 \n" +
-	"\vprobability\x18\x04 \x01(\rR\vprobability\"3\n" +
+	"\vprobability\x18\x04 \x01(\rR\vprobability\x12\x1d\n" +
+	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\"3\n" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
-	"\x04SELF\x10\x02\x1a\xc8\x01\n" +
+	"\x04SELF\x10\x02\"+\n" +
+	"\aClients\x12\a\n" +
+	"\x03ALL\x10\x00\x12\n" +
+	"\n" +
+	"\x06INSIDE\x10\x01\x12\v\n" +
+	"\aOUTSIDE\x10\x02\"-\n" +
+	"\tOtherwise\x12\n" +
+	"\n" +
+	"\x06NEEDED\x10\x00\x12\n" +
+	"\n" +
+	"\x06REFUSE\x10\x01\x12\b\n" +
+	"\x04DROP\x10\x02\x1a\xc8\x01\n" +
 	"\x0fIdentityMapping\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12$\n" +
 	"\n" +
 	"ip_address\x18\x03 \x01(\tB\x05\x82}\x02\b\x02R\tipAddress\x12\x1d\n" +
 	"\x04port\x18\x04 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\x04port\x12;\n" +
-	"\bprotocol\x18\x05 \x01(\x0e2\x1f.ligato.vpp.nat.DNat44.ProtocolR\bprotocol\"&\n" +
+	"\bprotocol\x18\x05 \x01(\x0e2\x1f.ligato.vpp.nat.DNat44.ProtocolR\bprotocol\"1\n" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04ICMP\x10\x02\"\x8b\x01\n" +
+	"\x04ICMP\x10\x02\x12\t\n" +
+	"\x04SCTP\x10\xe8\a\"\x8b\x01\n" +
 	"\x0eNat44Interface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -1049,39 +1219,43 @@ func file_ligato_vpp_nat_nat_proto_rawDescGZIP() []byte {
 	return file_ligato_vpp_nat_nat_proto_rawDescData
 }
 
-var file_ligato_vpp_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_ligato_vpp_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_ligato_vpp_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ligato_vpp_nat_nat_proto_goTypes = []any{
 	(DNat44_Protocol)(0),                   // 0: ligato.vpp.nat.DNat44.Protocol
 	(DNat44_StaticMapping_TwiceNatMode)(0), // 1: ligato.vpp.nat.DNat44.StaticMapping.TwiceNatMode
-	(*Nat44Global)(nil),                    // 2: ligato.vpp.nat.Nat44Global
-	(*DNat44)(nil),                         // 3: ligato.vpp.nat.DNat44
-	(*Nat44Interface)(nil),                 // 4: ligato.vpp.nat.Nat44Interface
-	(*Nat44AddressPool)(nil),               // 5: ligato.vpp.nat.Nat44AddressPool
-	(*VirtualReassembly)(nil),              // 6: ligato.vpp.nat.VirtualReassembly
-	(*Nat44VrfTable)(nil),                  // 7: ligato.vpp.nat.Nat44VrfTable
-	(*Nat44VrfRoute)(nil),                  // 8: ligato.vpp.nat.Nat44VrfRoute
-	(*Nat44Global_Interface)(nil),          // 9: ligato.vpp.nat.Nat44Global.Interface
-	(*Nat44Global_Address)(nil),            // 10: ligato.vpp.nat.Nat44Global.Address
-	(*DNat44_StaticMapping)(nil),           // 11: ligato.vpp.nat.DNat44.StaticMapping
-	(*DNat44_IdentityMapping)(nil),         // 12: ligato.vpp.nat.DNat44.IdentityMapping
-	(*DNat44_StaticMapping_LocalIP)(nil),   // 13: ligato.vpp.nat.DNat44.StaticMapping.LocalIP
+	(DNat44_StaticMapping_Clients)(0),      // 2: ligato.vpp.nat.DNat44.StaticMapping.Clients
+	(DNat44_StaticMapping_Otherwise)(0),    // 3: ligato.vpp.nat.DNat44.StaticMapping.Otherwise
+	(*Nat44Global)(nil),                    // 4: ligato.vpp.nat.Nat44Global
+	(*DNat44)(nil),                         // 5: ligato.vpp.nat.DNat44
+	(*Nat44Interface)(nil),                 // 6: ligato.vpp.nat.Nat44Interface
+	(*Nat44AddressPool)(nil),               // 7: ligato.vpp.nat.Nat44AddressPool
+	(*VirtualReassembly)(nil),              // 8: ligato.vpp.nat.VirtualReassembly
+	(*Nat44VrfTable)(nil),                  // 9: ligato.vpp.nat.Nat44VrfTable
+	(*Nat44VrfRoute)(nil),                  // 10: ligato.vpp.nat.Nat44VrfRoute
+	(*Nat44Global_Interface)(nil),          // 11: ligato.vpp.nat.Nat44Global.Interface
+	(*Nat44Global_Address)(nil),            // 12: ligato.vpp.nat.Nat44Global.Address
+	(*DNat44_StaticMapping)(nil),           // 13: ligato.vpp.nat.DNat44.StaticMapping
+	(*DNat44_IdentityMapping)(nil),         // 14: ligato.vpp.nat.DNat44.IdentityMapping
+	(*DNat44_StaticMapping_LocalIP)(nil),   // 15: ligato.vpp.nat.DNat44.StaticMapping.LocalIP
 }
 var file_ligato_vpp_nat_nat_proto_depIdxs = []int32{
-	9,  // 0: ligato.vpp.nat.Nat44Global.nat_interfaces:type_name -> ligato.vpp.nat.Nat44Global.Interface
-	10, // 1: ligato.vpp.nat.Nat44Global.address_pool:type_name -> ligato.vpp.nat.Nat44Global.Address
-	6,  // 2: ligato.vpp.nat.Nat44Global.virtual_reassembly:type_name -> ligato.vpp.nat.VirtualReassembly
-	11, // 3: ligato.vpp.nat.DNat44.st_mappings:type_name -> ligato.vpp.nat.DNat44.StaticMapping
-	12, // 4: ligato.vpp.nat.DNat44.id_mappings:type_name -> ligato.vpp.nat.DNat44.IdentityMapping
-	13, // 5: ligato.vpp.nat.DNat44.StaticMapping.local_ips:type_name -> ligato.vpp.nat.DNat44.StaticMapping.LocalIP
+	11, // 0: ligato.vpp.nat.Nat44Global.nat_interfaces:type_name -> ligato.vpp.nat.Nat44Global.Interface
+	12, // 1: ligato.vpp.nat.Nat44Global.address_pool:type_name -> ligato.vpp.nat.Nat44Global.Address
+	8,  // 2: ligato.vpp.nat.Nat44Global.virtual_reassembly:type_name -> ligato.vpp.nat.VirtualReassembly
+	13, // 3: ligato.vpp.nat.DNat44.st_mappings:type_name -> ligato.vpp.nat.DNat44.StaticMapping
+	14, // 4: ligato.vpp.nat.DNat44.id_mappings:type_name -> ligato.vpp.nat.DNat44.IdentityMapping
+	15, // 5: ligato.vpp.nat.DNat44.StaticMapping.local_ips:type_name -> ligato.vpp.nat.DNat44.StaticMapping.LocalIP
 	0,  // 6: ligato.vpp.nat.DNat44.StaticMapping.protocol:type_name -> ligato.vpp.nat.DNat44.Protocol
 	1,  // 7: ligato.vpp.nat.DNat44.StaticMapping.twice_nat:type_name -> ligato.vpp.nat.DNat44.StaticMapping.TwiceNatMode
-	0,  // 8: ligato.vpp.nat.DNat44.IdentityMapping.protocol:type_name -> ligato.vpp.nat.DNat44.Protocol
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	2,  // 8: ligato.vpp.nat.DNat44.StaticMapping.clients:type_name -> ligato.vpp.nat.DNat44.StaticMapping.Clients
+	3,  // 9: ligato.vpp.nat.DNat44.StaticMapping.otherwise:type_name -> ligato.vpp.nat.DNat44.StaticMapping.Otherwise
+	0,  // 10: ligato.vpp.nat.DNat44.IdentityMapping.protocol:type_name -> ligato.vpp.nat.DNat44.Protocol
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_ligato_vpp_nat_nat_proto_init() }
@@ -1094,7 +1268,7 @@ func file_ligato_vpp_nat_nat_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ligato_vpp_nat_nat_proto_rawDesc), len(file_ligato_vpp_nat_nat_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      4,
 			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1,0 +1,129 @@
+package delta
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Kind says what a step does.
+type Kind int
+
+const (
+	Add Kind = iota
+	Change
+	Remove
+)
+
+func (k Kind) String() string {
+	return [...]string{"add", "change", "remove"}[k]
+}
+
+// Step is one difference.
+type Step[K comparable, V any] struct {
+	Kind Kind
+	Key  K
+	// Old is the actual value of steps that change or remove.
+	Old V
+	// New is the desired value of steps that add or change.
+	New V
+}
+
+// Plan is a list of steps, each key at most once.
+type Plan[K comparable, V any] []Step[K, V]
+
+// Order says which steps come first. The zero value orders by kind only: additions,
+// changes, removals, as is right for objects that refer to each other and may coexist.
+type Order[K comparable] struct {
+	// RemoveFirst puts removals before everything else. Use it where an old object
+	// is in the way of a new one: an address that two mappings cannot share.
+	RemoveFirst bool
+	// Keys compares keys within additions and changes, nil: any order. Removals are
+	// done in the reverse order: what is added last because it refers to others is
+	// removed first.
+	Keys func(a, b K) int
+}
+
+// Between returns the steps from actual to desired.
+func Between[K comparable, V any](actual, desired map[K]V, equal func(a, b V) bool) Plan[K, V] {
+	var plan Plan[K, V]
+	for key, want := range desired {
+		switch have, exists := actual[key]; {
+		case !exists:
+			plan = append(plan, Step[K, V]{Kind: Add, Key: key, New: want})
+		case !equal(have, want):
+			plan = append(plan, Step[K, V]{Kind: Change, Key: key, Old: have, New: want})
+		}
+	}
+	for key, have := range actual {
+		if _, wanted := desired[key]; !wanted {
+			plan = append(plan, Step[K, V]{Kind: Remove, Key: key, Old: have})
+		}
+	}
+	return plan
+}
+
+// BetweenSets is Between for sets, whose elements have no value beside their key.
+func BetweenSets[K comparable](actual, desired map[K]bool) Plan[K, bool] {
+	members := func(set map[K]bool) map[K]bool {
+		set = maps.Clone(set)
+		maps.DeleteFunc(set, func(_ K, member bool) bool { return !member })
+		return set
+	}
+	return Between(members(actual), members(desired), func(a, b bool) bool { return a == b })
+}
+
+// Sorted returns the elements that are in only one of two sorted slices. It neither
+// hashes nor copies: the way for lists with many thousands of elements.
+func Sorted[T any](before, after []T, compare func(a, b T) int) (gone, added []T) {
+	for len(before) > 0 && len(after) > 0 {
+		switch c := compare(before[0], after[0]); {
+		case c == 0:
+			before, after = before[1:], after[1:]
+		case c < 0:
+			gone, before = append(gone, before[0]), before[1:]
+		default:
+			added, after = append(added, after[0]), after[1:]
+		}
+	}
+	return append(gone, before...), append(added, after...)
+}
+
+// Sort brings the steps into the order.
+func (p Plan[K, V]) Sort(o Order[K]) {
+	rank := func(k Kind) int {
+		if k == Remove && o.RemoveFirst {
+			return -1
+		}
+		return int(k)
+	}
+	slices.SortStableFunc(p, func(a, b Step[K, V]) int {
+		if c := cmp.Compare(rank(a.Kind), rank(b.Kind)); c != 0 || o.Keys == nil {
+			return c
+		}
+		if a.Kind == Remove {
+			return o.Keys(b.Key, a.Key)
+		}
+		return o.Keys(a.Key, b.Key)
+	})
+}
+
+// Of returns the steps of one kind, in their order.
+func (p Plan[K, V]) Of(kind Kind) Plan[K, V] {
+	var list Plan[K, V]
+	for _, s := range p {
+		if s.Kind == kind {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Keys returns the keys of the steps, in their order.
+func (p Plan[K, V]) Keys() []K {
+	keys := make([]K, len(p))
+	for i, s := range p {
+		keys[i] = s.Key
+	}
+	return keys
+}

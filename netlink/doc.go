@@ -1,0 +1,11 @@
+// Package netlink is empty: the packages below it are the ways in which everything
+// that configures Linux speaks to the kernel.
+//
+//	rtnl       rtnetlink: links, addresses, neighbours, routes, rules, events
+//	nft        nftables: one transaction, one dump, generations
+//	namespace  a network namespace: sockets in it, sysctls, processes
+//	nlattr     the attributes that messages of both consist of
+//
+// They know nothing of Contiv: which objects are ours, and what they are for, is for
+// the callers to say.
+package netlink

@@ -1,0 +1,135 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/netlink/nlattr"
+
+	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of the nftables netlink protocol for dumps of rules and elements of sets.
+const (
+	nftMsgGetRule       = 7
+	nftMsgGetSetElem    = 13
+	nftaRuleTable       = 1
+	nftaRuleChain       = 2
+	nftaRuleUserData    = 7
+	nftaListTable       = 1
+	nftaListSet         = 2
+	nftaListElements    = 3
+	nftaElementKey      = 1
+	nftaElementData     = 2
+	nftaElementUserData = 6
+	nftaDataValue       = 1
+)
+
+// dump calls each with every answer to a request for all there is of a table.
+//
+// The kernel fills buffers as large as those that it saw the reader use, up to 32
+// KiB, and goes through a set from its start for each of them. So nothing is peeked
+// at here: with small buffers, large sets would take forever.
+func (g *generations) dump(family byte, message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
+	req := &nl.NetlinkRequest{
+		NlMsghdr: unix.NlMsghdr{
+			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
+		},
+		Sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: g.socket},
+	}
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: family})
+	for _, a := range attrs {
+		req.AddData(a)
+	}
+	return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+		if len(m) >= sizeofNfgenmsg {
+			each(m[sizeofNfgenmsg:])
+		}
+		return true
+	})
+}
+
+// Elements returns what is in a set, sorted.
+//
+// While the kernel moves the elements of a set to a larger or smaller hash table,
+// which goes on for some time after it has grown or shrunk, it lists some twice and as
+// many others not at all. And others may change the ruleset at any time.
+func (g *generations) Elements(family byte, table, set string) (list []Element, err error) {
+	for range 8 {
+		list = nil
+		err = g.dump(family, nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
+			nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		listed := len(list)
+		if list = Sorted(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the elements of %q: %w", set, err)
+	}
+	return list, nil
+}
+
+// appendElements appends the elements that are in a message.
+func appendElements(list []Element, set string, message []byte) []Element {
+	for attr, elements := range nlattr.All(message) {
+		if attr != nftaListElements {
+			continue
+		}
+		for _, element := range nlattr.All(elements) {
+			e := Element{Set: set}
+			for attr, value := range nlattr.All(element) {
+				switch attr {
+				case nftaElementKey:
+					e.Key = dataValue(value)
+				case elementKeyEnd:
+					e.End = dataValue(value)
+				case nftaElementData:
+					e.Data = dataValue(value)
+				case nftaElementUserData:
+					e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+				}
+			}
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func dataValue(data []byte) string {
+	for attr, value := range nlattr.All(data) {
+		if attr == nftaDataValue {
+			return string(value)
+		}
+	}
+	return ""
+}
+
+// Rules returns the comments of all rules, by chain, in order. What
+// the rules do is not read: only we make rules with these comments.
+func (g *generations) Rules(family byte, table string) (map[string][]string, error) {
+	found := map[string][]string{}
+	err := g.dump(family, nftMsgGetRule, func(m []byte) {
+		var name, chain, comment string
+		for attr, value := range nlattr.All(m) {
+			switch attr {
+			case nftaRuleTable:
+				name = strings.TrimRight(string(value), "\x00")
+			case nftaRuleChain:
+				chain = strings.TrimRight(string(value), "\x00")
+			case nftaRuleUserData:
+				comment, _ = userdata.GetString(value, userdata.TypeComment)
+			}
+		}
+		if name == table {
+			found[chain] = append(found[chain], comment)
+		}
+	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	return found, nil
+}

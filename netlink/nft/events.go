@@ -1,0 +1,67 @@
+package nft
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/contiv/contiv/netlink/nlattr"
+
+	"golang.org/x/sys/unix"
+)
+
+// nftChange is a transaction of nftables. It is comparable.
+type Change struct {
+	// generation of the ruleset that it made.
+	generation uint32
+	// Table is one that it changed, with its family: "inet contiv-acl". A transaction
+	// that changes several is several values.
+	Table string
+}
+
+var nftFamilies = map[byte]string{
+	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
+}
+
+// nftEvents follows the transactions of nftables: what they change comes first, then
+// the generation that they make.
+type Events struct{ touched []string }
+
+// Next returns what changed, once the message that ends a transaction has come.
+func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
+	if m.Header.Type>>8 != nfnlSubsysNFTables || len(m.Data) < sizeofNfgenmsg {
+		return nil
+	}
+	switch m.Header.Type & 0xff {
+	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule, nftMsgNewSetElem, nftMsgDelSetElem:
+		for attr, value := range nlattr.All(m.Data[sizeofNfgenmsg:]) {
+			if attr != nftaTableName {
+				continue
+			}
+			table := nftFamilies[m.Data[0]] + " " + strings.TrimRight(string(value), "\x00")
+			if !slices.Contains(e.touched, table) {
+				e.touched = append(e.touched, table)
+			}
+		}
+	case nftMsgNewGen:
+		if id, ok := parseGeneration(m.Data); ok {
+			for _, table := range e.touched {
+				changes = append(changes, Change{id, table})
+			}
+		}
+		e.touched = nil
+	}
+	return changes
+}
+
+// Foreign reports whether one of the tables was changed by somebody else. A change of
+// our own that is under way is waited for: whose it is is noted when it is done.
+func (d *Conn) Foreign(changes []Change, tables ...string) bool {
+	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !slices.Contains(tables, c.Table) })
+	if len(changes) == 0 {
+		return false
+	}
+	d.Lock()
+	defer d.Unlock()
+	return slices.ContainsFunc(changes, func(c Change) bool { return !d.Gen.isOwn(c.generation) })
+}

@@ -1,0 +1,23 @@
+package nft
+
+import (
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Of sets whose keys are ranges of several fields (linux/netfilter/nf_tables.h).
+const (
+	setConcat     = 0x80 // NFT_SET_CONCAT
+	setDescConcat = 2    // NFTA_SET_DESC_CONCAT
+	setFieldLen   = 1    // NFTA_SET_FIELD_LEN
+	elementKeyEnd = 10   // NFTA_SET_ELEM_KEY_END
+)
+
+// fields are the lengths of the fields of a key.
+func (b *Batch) fields(key nftables.SetDatatype) (list []netlink.Attribute) {
+	for _, field := range nftables.ConcatSetTypeElements(key) {
+		list = append(list, b.nested(unix.NFTA_LIST_ELEM, netlink.Attribute{Type: setFieldLen, Data: big32(field.Bytes)}))
+	}
+	return list
+}

@@ -1,0 +1,63 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"syscall"
+
+	"github.com/contiv/contiv/netlink/nlattr"
+	"golang.org/x/sys/unix"
+)
+
+// RouteEvent is what an event says about a route.
+type RouteEvent struct {
+	Destination netip.Prefix
+	Table       uint32
+	Protocol    uint8
+	Device      int // 0: several, or none
+	Gateway     netip.Addr
+	Deleted     bool
+	// Replaced: the route has taken the place of another one.
+	Replaced bool
+}
+
+// ParseRouteEvent returns false for messages that are not about routes.
+func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
+	if m.Header.Type != unix.RTM_NEWROUTE && m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg {
+		return r, false
+	}
+	r.Table, r.Protocol = uint32(m.Data[4]), m.Data[5]
+	r.Deleted = m.Header.Type == unix.RTM_DELROUTE
+	r.Replaced = m.Header.Flags&unix.NLM_F_REPLACE != 0
+	addr := netip.IPv4Unspecified()
+	if m.Data[0] == unix.AF_INET6 {
+		addr = netip.IPv6Unspecified()
+	}
+	for attr, value := range nlattr.All(m.Data[unix.SizeofRtMsg:]) {
+		switch attr {
+		case unix.RTA_OIF:
+			r.Device = int(binary.NativeEndian.Uint32(value))
+		case unix.RTA_GATEWAY:
+			r.Gateway, _ = netip.AddrFromSlice(value)
+		case unix.RTA_DST:
+			addr, _ = netip.AddrFromSlice(value)
+		case unix.RTA_TABLE:
+			r.Table = binary.NativeEndian.Uint32(value)
+		}
+	}
+	r.Destination = netip.PrefixFrom(addr, int(m.Data[1]))
+	return r, true
+}
+
+// LinkAlias returns the alias of the device that an event is about, "" if it has none.
+func LinkAlias(m syscall.NetlinkMessage) string {
+	if len(m.Data) < unix.SizeofIfInfomsg {
+		return ""
+	}
+	for attr, value := range nlattr.All(m.Data[unix.SizeofIfInfomsg:]) {
+		if attr == unix.IFLA_IFALIAS {
+			return unix.ByteSliceToString(value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,55 @@
+package rtnl
+
+import (
+	"net"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// NewLink is a device to be added.
+type NewLink struct {
+	Name, Kind string
+	Group      uint32
+	Mtu        uint32           // 0: the kernel's choice
+	Mac        net.HardwareAddr // nil: the kernel's choice
+	Lower      int              // index of the device below, 0: none
+	Options    []LinkOption
+}
+
+// LinkOption is a parameter of a kind of device.
+type LinkOption struct {
+	Attr  int
+	Value []byte
+}
+
+// AddLink adds a device, down and without an alias.
+func (r *Conn) AddLink(l NewLink) error {
+	req := r.Request(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	l.Write(req)
+	return r.Do(req)
+}
+
+func (l NewLink) Write(req *nl.NetlinkRequest) {
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(l.Name)))
+	req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(l.Group)))
+	if l.Mtu != 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(l.Mtu)))
+	}
+	if l.Mac != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, l.Mac))
+	}
+	if l.Lower != 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(l.Lower))))
+	}
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.ZeroTerminated(l.Kind))
+	if len(l.Options) > 0 {
+		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+		for _, o := range l.Options {
+			data.AddRtAttr(o.Attr, o.Value)
+		}
+	}
+	req.AddData(info)
+}

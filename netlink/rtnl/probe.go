@@ -1,0 +1,54 @@
+package rtnl
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// StoresAddressProtocol reports whether the kernel stores the protocol of addresses
+// (IFA_PROTO, Linux 5.18, and kernels that it was brought back to). It tries, once for
+// the process, in a network namespace of its own that ends with the answer.
+var StoresAddressProtocol = sync.OnceValues(func() (stores bool, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The thread is never unlocked: it ends with the goroutine, and the namespace
+		// with it.
+		runtime.LockOSThread()
+		stores, err = tryAddressProtocol()
+	}()
+	<-done
+	if err != nil {
+		return false, fmt.Errorf("trying whether the kernel stores the protocol of addresses: %w", err)
+	}
+	return stores, nil
+})
+
+func tryAddressProtocol() (bool, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return false, err
+	}
+	ns, err := netns.GetFromPath("/proc/thread-self/ns/net")
+	if err != nil {
+		return false, err
+	}
+	defer ns.Close()
+	c, err := New(ns)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	const loopback = 1
+	tried := Address{Index: loopback, Prefix: netip.MustParsePrefix("127.0.0.2/32"), Proto: 121}
+	if err := c.AddAddress(tried); err != nil {
+		return false, err
+	}
+	have, err := c.Addresses(loopback)
+	return slices.ContainsFunc(have, func(a Address) bool { return a.Prefix == tried.Prefix && a.Proto == tried.Proto }), err
+}
