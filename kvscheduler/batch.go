@@ -30,12 +30,30 @@ type batchItem struct {
 	derived []KeyValue
 }
 
+// makeRoom hands over what was collected if the key cannot be added to it. It is called before the
+// value of the key is prepared: what is executed then must not count on what it is to become.
+func (b *batch) makeRoom(key string) {
+	if len(b.items) == 0 {
+		return
+	}
+	h := b.x.reg.find(key)
+	if b.h != h || len(b.items) >= largestBatch {
+		b.flush()
+	}
+}
+
 // create adds the creation of a wanted value, or executes it, after what was
 // collected before.
 func (b *batch) create(n *node, p was) {
 	x := b.x
 	if n.desc == nil && n.base == "" {
 		n.desc = x.reg.find(n.key)
+	}
+	if b.h != n.desc {
+		b.flush() // which may create this one, too
+	}
+	if n.have != nil {
+		return
 	}
 	derived, ok := b.creatable(n)
 	if !ok {
@@ -46,11 +64,23 @@ func (b *batch) create(n *node, p was) {
 	b.append(n, p, derived)
 }
 
-// creatable tells if nothing but the call of the descriptor stands between the
+// takes reports whether a PENDING value may be created together with others.
+func (b *batch) takes(n *node) bool {
+	if n.desc == nil || n.desc.createBatch == nil || n.base != "" {
+		return false
+	}
+	if b.h != n.desc {
+		b.flush()
+		n = b.x.get(n.key)
+	}
+	return n != nil && n.State() == pb.ValueState_PENDING && b.x.about[n.key] != upcoming
+}
+
+// creatable reports whether nothing but the call of the descriptor stands between the
 // value and its existence.
 func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	x, h := b.x, n.desc
-	if h == nil || h.createBatch == nil || n.have != nil || n.is(unknown|fromSB|leaving) || x.failedNow(n) || x.abort {
+	if h == nil || h.createBatch == nil || n.have != nil || n.is(unknown|fromSB|leaving) || x.unread[n.key] != nil || x.failedNow(n) || x.abort {
 		return nil, false
 	}
 	if _, busy := x.branch[n.key]; busy || h.validate(n.key, n.want) != nil {

@@ -33,6 +33,7 @@ type caller struct {
 	spare *call
 	// spent is the time spent in all calls, and last in the last one.
 	spent, last time.Duration
+	heartbeat   *heartbeat
 }
 
 // call is one call of one callback, and its result.
@@ -64,7 +65,7 @@ func callRetrieve(c *call)     { c.outItems, c.err = c.h.retrieve(c.ctx, c.items
 func callRetrieveKeys(c *call) { c.outItems, c.err = c.h.retrieveKeys(c.ctx, c.items) }
 
 func newCaller(timeout time.Duration) *caller {
-	c := &caller{timeout: timeout, timer: time.NewTimer(time.Hour)}
+	c := &caller{timeout: timeout, timer: time.NewTimer(time.Hour), heartbeat: newHeartbeat()}
 	c.timer.Stop()
 	c.start()
 	return c
@@ -140,6 +141,7 @@ func (c *caller) do(k *call) error {
 	}
 	c.work <- k
 	c.timer.Reset(c.timeout + c.timeout/2)
+	defer c.heartbeat.beat()
 	select {
 	case <-k.done:
 		c.timer.Stop()

@@ -2,6 +2,7 @@ package kvscheduler
 
 import (
 	"slices"
+	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
@@ -31,75 +32,104 @@ type cycle struct {
 	// existing: only available values count, not those that may come to exist.
 	existing bool
 	members  map[string]*member
-	stack    []*member
+	needs    map[string]*need // by what is needed; nil: it is met for certain
+	order    []*need
+	stack    []*vertex
 	index    int
+}
+
+// vertex has Tarjan's numbers.
+type vertex struct {
+	at, low int // at counts from 1
+	onStack bool
+	scc     int // the number of its component
 }
 
 // member is a value that was visited.
 type member struct {
+	vertex
 	n     *node
-	needs []need // dependencies that are not met for certain
+	needs []*need // dependencies that are not met for certain
 	base  *member
 	never bool // its base value does not exist, nor may come to
 	// neededBy are the dependencies for which this one is an alternative.
 	neededBy []*need
 	stage    int  // in which it can exist, from 1 on; 0: it cannot
 	tried    bool // it is in the set of which the next stage is what remains
-
-	at, low int // Tarjan's numbers; at counts from 1
-	onStack bool
-	scc     int // the number of its component
 }
 
-// need is a dependency with its alternatives.
+// need is a dependency with its alternatives. Members that need the same have it in
+// common: of n values that need any of themselves, there is one need, and not n times n edges.
 type need struct {
-	owner *member
-	any   []*member
-	left  int
+	owners []*member
+	any    []*member
+	left   int
+	// stages are the vertices for owners of a stage, which count on targets up to it.
+	stages map[int]*vertex
 }
 
 func newCycle(x *exec, root *node) *cycle {
-	return &cycle{x: x, root: root, through: root.have != nil, members: map[string]*member{}}
+	return &cycle{x: x, root: root, through: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
 }
 
-// founded tells if a value that exists, and whose dependencies are met, would
+// founded reports whether a value that exists, and whose dependencies are met, would
 // have them met if it did not hold up what meets them. If nobody could depend on it
 // so far, the rest of its cycle is yet to come.
 func (x *exec) founded(n *node) bool {
+	if len(n.deps) == 0 {
+		return true
+	}
 	needed := func(key string) bool { return x.g.HasNeeders(key) }
-	if len(n.deps) == 0 || !needed(n.key) && !slices.ContainsFunc(n.derived, needed) {
+	if x.verdicts.isFounded(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived, needed) {
 		return true
 	}
 	c := newCycle(x, n)
 	c.existing = !n.is(broken)
 	root := c.collect()
 	c.addStages(root)
+	if c.existing {
+		for key, m := range c.members {
+			if m.stage > 0 && m.n.available() {
+				x.verdicts.setFounded(key)
+			}
+		}
+	}
 	return root.stage > 0
 }
 
+// ready decides for the root, and with it for all that is decided for the same reason.
 func (c *cycle) ready() bool {
 	root := c.collect()
 	c.addStages(root)
 	if root.stage == 0 {
+		for key, m := range c.members {
+			if m.stage == 0 {
+				c.x.verdicts.setReady(key, false)
+			}
+		}
 		return false
 	}
 	c.connect(root)
+	ready := true
 	for _, m := range c.members {
-		if m.scc != root.scc {
-			continue
-		}
-		for i := range m.needs {
-			if !m.needs[i].metWithin(root.scc) {
-				return false
-			}
+		if m.scc == root.scc && ready {
+			ready = !slices.ContainsFunc(m.needs, func(d *need) bool { return !d.metWithin(m, root.scc) })
 		}
 	}
-	return true
+	if ready && !c.possible(c.root) {
+		return ready // if the root is: nobody else counts on that
+	}
+	for key, m := range c.members {
+		if m.scc == root.scc {
+			c.x.verdicts.setReady(key, ready)
+		}
+	}
+	return ready
 }
 
-func (d *need) metWithin(scc int) bool {
+func (d *need) metWithin(owner *member, scc int) bool {
 	return slices.ContainsFunc(d.any, func(t *member) bool {
-		return t.stage > 0 && (t.scc == scc || t.stage <= d.owner.stage && t.n.available())
+		return t.stage > 0 && (t.scc == scc || t.stage <= owner.stage && t.n.available())
 	})
 }
 
@@ -128,38 +158,60 @@ func (c *cycle) collect() *member {
 		if m.n.want == nil {
 			continue // it was found: it does not go because of what it needs
 		}
-		m.needs = make([]need, 0, len(m.n.deps))
 		for i := range m.n.deps {
-			d := need{owner: m}
-			met := false
-			var found []*node
-			c.x.candidates(&m.n.deps[i], func(t *node) bool {
-				met = t.available() && (!c.through || c.x.grounded(t))
-				found = append(found, t)
-				return !met
-			})
-			if met {
+			if m.n.deps[i].past {
 				continue
 			}
-			for _, t := range found {
-				if t == c.root || c.through && t.available() || !c.existing && c.possible(t) {
-					d.any = append(d.any, visit(t))
-				}
+			if d := c.need(&m.n.deps[i], visit); d != nil {
+				d.owners = append(d.owners, m)
+				m.needs = append(m.needs, d)
 			}
-			m.needs = append(m.needs, d)
 		}
 	}
-	for _, m := range c.members {
-		for i := range m.needs {
-			for _, t := range m.needs[i].any {
-				t.neededBy = append(t.neededBy, &m.needs[i])
-			}
+	for _, d := range c.order {
+		for _, t := range d.any {
+			t.neededBy = append(t.neededBy, d)
 		}
 	}
 	return root
 }
 
-// grounded tells if the value exists and needs nothing.
+// need returns the alternatives of a dependency; nil if it is met for certain.
+func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
+	name, shared := dep.Key, dep.Key != ""
+	if !shared && dep.AnyOf.KeySelector == nil { // predicates cannot be compared
+		name, shared = "\x00"+strings.Join(dep.AnyOf.KeyPrefixes, "\x00"), true
+	}
+	if shared {
+		if d, known := c.needs[name]; known {
+			return d
+		}
+	}
+	d := &need{}
+	met := false
+	var found []*node
+	c.x.candidates(dep, func(t *node) bool {
+		met = t.available() && (!c.through || c.x.grounded(t))
+		found = append(found, t)
+		return !met
+	})
+	if met {
+		d = nil
+	} else {
+		for _, t := range found {
+			if t == c.root || c.through && t.available() || !c.existing && c.possible(t) {
+				d.any = append(d.any, visit(t))
+			}
+		}
+		c.order = append(c.order, d)
+	}
+	if shared {
+		c.needs[name] = d
+	}
+	return d
+}
+
+// grounded reports whether the value exists and needs nothing.
 func (x *exec) grounded(n *node) bool {
 	if n == nil || !n.available() || len(n.deps) > 0 {
 		return false
@@ -177,7 +229,7 @@ func (c *cycle) member(n *node) (_ *member, known bool) {
 	return m, false
 }
 
-// possible tells if the value may come to exist in this transaction.
+// possible reports whether the value may come to exist in this transaction.
 func (c *cycle) possible(n *node) bool {
 	if n.want == nil || n.is(leaving) {
 		return false
@@ -215,26 +267,25 @@ func (c *cycle) addStage(stage int) bool {
 			out = append(out, m)
 		}
 	}
-	for _, m := range tried {
-		for i := range m.needs {
-			d := &m.needs[i]
-			d.left = 0
-			for _, t := range d.any {
-				if t.tried || t.stage > 0 {
-					d.left++
-				}
+	for _, d := range c.order {
+		d.left = 0
+		for _, t := range d.any {
+			if t.tried || t.stage > 0 {
+				d.left++
 			}
 		}
 	}
 	for _, m := range tried {
-		if slices.ContainsFunc(m.needs, func(d need) bool { return d.left == 0 }) {
+		if slices.ContainsFunc(m.needs, func(d *need) bool { return d.left == 0 }) {
 			drop(m)
 		}
 	}
 	for ; len(out) > 0; out = out[1:] {
 		for _, d := range out[0].neededBy {
 			if d.left--; d.left == 0 {
-				drop(d.owner)
+				for _, m := range d.owners {
+					drop(m)
+				}
 			}
 		}
 	}
@@ -250,29 +301,58 @@ func (c *cycle) addStage(stage int) bool {
 // connect finds the strongly connected components of what can exist and can be
 // reached from m.
 func (c *cycle) connect(m *member) {
-	c.index++
-	m.at, m.low, m.onStack = c.index, c.index, true
-	c.stack = append(c.stack, m)
-	for i := range m.needs {
-		for _, t := range m.needs[i].any {
-			switch {
-			case t.stage == 0 || t.stage > m.stage:
-			case t.at == 0:
-				c.connect(t)
-				m.low = min(m.low, t.low)
-			case t.onStack:
-				m.low = min(m.low, t.at)
+	c.enter(&m.vertex)
+	for _, d := range m.needs {
+		v := d.stages[m.stage]
+		if v == nil {
+			v = &vertex{}
+			if d.stages == nil {
+				d.stages = map[int]*vertex{}
 			}
+			d.stages[m.stage] = v
+		}
+		c.reach(&m.vertex, v, func() { c.connectNeed(d, v, m.stage) })
+	}
+	c.leave(&m.vertex)
+}
+
+// connectNeed does so for what members of the stage need.
+func (c *cycle) connectNeed(d *need, v *vertex, stage int) {
+	c.enter(v)
+	for _, t := range d.any {
+		if t.stage > 0 && t.stage <= stage {
+			c.reach(v, &t.vertex, func() { c.connect(t) })
 		}
 	}
-	if m.low != m.at {
+	c.leave(v)
+}
+
+func (c *cycle) enter(v *vertex) {
+	c.index++
+	v.at, v.low, v.onStack = c.index, c.index, true
+	c.stack = append(c.stack, v)
+}
+
+// reach goes from one vertex to another one, which visit visits.
+func (c *cycle) reach(from, to *vertex, visit func()) {
+	if to.at == 0 {
+		visit()
+		from.low = min(from.low, to.low)
+	} else if to.onStack {
+		from.low = min(from.low, to.at)
+	}
+}
+
+// leave takes the component that begins with v, if one does, from the stack.
+func (c *cycle) leave(v *vertex) {
+	if v.low != v.at {
 		return
 	}
 	for {
 		last := c.stack[len(c.stack)-1]
 		c.stack = c.stack[:len(c.stack)-1]
-		last.onStack, last.scc = false, m.at
-		if last == m {
+		last.onStack, last.scc = false, v.at
+		if last == v {
 			return
 		}
 	}

@@ -126,9 +126,9 @@ func TestFailedDeleteOfDerivedValue(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	wantOps(t, r, "DELETE a/1/item1 [DERIVED FAILED]")
+	wantOps(t, r, "DELETE a/1/item1 [DERIVED FAILED]", "DELETE a/1 [FAILED]")
 	wantCalls(t, sb, "DELETE a/1/item1", "RETRIEVE a")
-	wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
+	wantState(t, s, "a/1", pb.ValueState_FAILED)
 	wantState(t, s, "a/1/item1", pb.ValueState_FAILED)
 	// What could not be deleted is deleted by the next resync.
 	mustCommit(t, s, "", WithResync(DownstreamResync))

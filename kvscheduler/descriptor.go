@@ -48,6 +48,8 @@ type Dependency struct {
 	Key string
 	// AnyOf is satisfied when at least one matching key is available.
 	AnyOf AnyOf
+
+	past bool // of what exists, and not of what is to exist
 }
 
 // AnyOf selects keys by prefix and predicate. With both given, a key must match
@@ -89,7 +91,7 @@ type Descriptor[V proto.Message, M any] struct {
 
 	// KeyLabel shortens a key for metadata maps and people. Default: the key.
 	KeyLabel func(key string) string
-	// Equivalent tells if a change from old to new needs no operation.
+	// Equivalent reports whether a change from old to new needs no operation.
 	// Default: proto.Equal.
 	Equivalent func(key string, old, new V) bool
 	// Validate returns an error, preferably an InvalidValueError, for a value
@@ -103,7 +105,7 @@ type Descriptor[V proto.Message, M any] struct {
 	Delete func(ctx context.Context, key string, value V, metadata M) error
 	// Update turns old into new. Without it every change is a re-creation.
 	Update func(ctx context.Context, key string, old, new V, metadata M) (M, error)
-	// UpdateWithRecreate tells if the change from old to new needs a delete and
+	// UpdateWithRecreate reports whether the change from old to new needs a delete and
 	// a create. Default: true exactly when Update is nil.
 	UpdateWithRecreate func(key string, old, new V, metadata M) bool
 
@@ -126,7 +128,7 @@ type Descriptor[V proto.Message, M any] struct {
 	// RetrieveAfter names descriptors whose values are read before this one's.
 	RetrieveAfter []string
 
-	// Retriable tells if repeating the operation that failed with err may help.
+	// Retriable reports whether repeating the operation that failed with err may help.
 	// Default: true, except for the package's own non-retriable errors.
 	Retriable func(err error) bool
 	// DerivedValues breaks a base value into parts with dependencies or

@@ -1,7 +1,9 @@
 package kvscheduler
 
 import (
+	"cmp"
 	"fmt"
+	"html"
 	"io"
 	"slices"
 	"strings"
@@ -85,7 +87,7 @@ func (t *RecordedTxn) WriteDiagram(w io.Writer) error {
 	return err
 }
 
-// called tells if the descriptor was called for the operation.
+// called reports whether the descriptor was called for the operation.
 func (op *RecordedOp) called() bool {
 	return !op.NOOP && op.Descriptor != "" && op.NewState != pb.ValueState_OBTAINED && op.PrevState != pb.ValueState_OBTAINED
 }
@@ -196,4 +198,121 @@ func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// WriteSVG draws values as WriteDOT does, without Graphviz: in columns, what is needed to
+// the left of what needs it. Members of a cycle are where the rest of what they need puts them.
+func WriteSVG(w io.Writer, values []*ValueSnapshot, changedBy uint64) error {
+	const (
+		rowHeight = 30
+		boxHeight = 20
+		perChar   = 7
+		gap       = 90
+		margin    = 10
+	)
+	byKey := make(map[string]*ValueSnapshot, len(values))
+	for _, v := range values {
+		byKey[v.Key] = v
+	}
+	columns := columnsOf(values, byKey)
+	type box struct{ x, y, width int }
+	boxes := make(map[string]box, len(values))
+	x, height := margin, 0
+	for _, column := range columns {
+		width := 0
+		for _, v := range column {
+			width = max(width, len(v.Key)*perChar+10)
+		}
+		for i, v := range column {
+			boxes[v.Key] = box{x, margin + i*rowHeight, width}
+			height = max(height, margin+(i+1)*rowHeight)
+		}
+		x += width + gap
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="monospace" font-size="11">`+"\n",
+		max(x-gap, 0)+margin, height+margin)
+	b.WriteString(`<defs><marker id="to" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z"/></marker></defs>` + "\n")
+	edge := func(from, to, dashes, label string) {
+		f, ok := boxes[from]
+		t, found := boxes[to]
+		if !ok || !found {
+			return
+		}
+		x1, y1, x2, y2 := f.x, f.y+boxHeight/2, t.x+t.width, t.y+boxHeight/2
+		bend := gap / 2
+		if x2 > x1 { // within a cycle
+			x1 += f.width
+			bend = -gap / 2
+		}
+		fmt.Fprintf(&b, `<path d="M%d,%d C%d,%d %d,%d %d,%d" fill="none" stroke="black" stroke-dasharray="%s" marker-end="url(#to)"><title>%s</title></path>`+"\n",
+			x1, y1, x1-bend, y1, x2+bend, y2, x2, y2, dashes, html.EscapeString(label))
+	}
+	for _, v := range values {
+		for _, need := range v.Needs {
+			edge(v.Key, need.Target, "none", need.Label)
+		}
+		for _, one := range v.Matching {
+			edge(v.Key, one.Target, "1 3", one.Label)
+		}
+		for _, key := range v.Derived {
+			edge(key, v.Key, "5 3", "derived")
+		}
+	}
+	for _, v := range values {
+		at := boxes[v.Key]
+		border, stroke, radius := "black", 1, 0
+		if changedBy != NoSeqNum && v.Txn == changedBy {
+			border, stroke = "gold", 3
+		}
+		if v.Base != "" {
+			radius = boxHeight / 2
+		}
+		text := "black"
+		if colour := stateColours[v.State]; colour == "black" || colour == "maroon" {
+			text = "white"
+		}
+		fmt.Fprintf(&b, `<g><title>%s is %v</title><rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s" stroke-width="%d"/>`+
+			`<text x="%d" y="%d" fill="%s">%s</text></g>`+"\n", html.EscapeString(v.Key), v.State, at.x, at.y, at.width, boxHeight, radius,
+			cmp.Or(stateColours[v.State], "white"), border, stroke, at.x+5, at.y+boxHeight-6, text, html.EscapeString(v.Key))
+	}
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// columnsOf puts each value one column to the right of the last one that it needs.
+func columnsOf(values []*ValueSnapshot, byKey map[string]*ValueSnapshot) [][]*ValueSnapshot {
+	column, visiting := map[string]int{}, map[string]bool{}
+	var place func(v *ValueSnapshot) int
+	place = func(v *ValueSnapshot) int {
+		if at, known := column[v.Key]; known || visiting[v.Key] {
+			return at
+		}
+		visiting[v.Key] = true
+		at := 0
+		below := func(key string) {
+			if t := byKey[key]; t != nil && t != v {
+				at = max(at, place(t)+1)
+			}
+		}
+		for _, need := range v.Needs {
+			below(need.Target)
+		}
+		for _, one := range v.Matching {
+			below(one.Target)
+		}
+		below(v.Base)
+		column[v.Key] = at
+		return at
+	}
+	var columns [][]*ValueSnapshot
+	for _, v := range values {
+		at := place(v)
+		for len(columns) <= at {
+			columns = append(columns, nil)
+		}
+		columns[at] = append(columns[at], v)
+	}
+	return slices.DeleteFunc(columns, func(c []*ValueSnapshot) bool { return len(c) == 0 })
 }

@@ -25,6 +25,12 @@
 //   - An operation that fails leaves its value FAILED or RETRYING, and the rest
 //     of the transaction goes on; or, with WithRevert, everything is undone.
 //     The southbound is read back where it is not known what exists.
+//   - An operation that another value is in the way of is not begun: a value that
+//     exists and needs this one, or is part of it, and could not be deleted. Its own
+//     value remembers that: it is FAILED or RETRYING, too, and done as soon as nothing is in
+//     the way, in the same transaction if possible.
+//   - A value that is INVALID changes nothing: what existed before stays until what it
+//     needs goes, and nobody waits for it.
 //   - A resync compares all that is requested with all that exists.
 //   - What exists without us is OBTAINED: others may depend on it, and it is
 //     never touched.

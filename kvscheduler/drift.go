@@ -82,7 +82,7 @@ func (s *Scheduler) Restoring() (reason string) {
 	return cmp.Or(d.restoring, d.all)
 }
 
-// restores tells if the job is there because everything may have changed.
+// restores reports whether the job is there because everything may have changed.
 func (j *job) restores() bool { return j.drift != "" && j.opts.keys == nil }
 
 // take returns what was collected, and begins anew; what is being restored is so until

@@ -414,3 +414,31 @@ func TestCallbackThatEndsItsGoroutineFailsItsValue(t *testing.T) {
 	wantState(t, s, "a/1", pb.ValueState_FAILED)
 	wantState(t, s, "a/2", pb.ValueState_CONFIGURED)
 }
+
+func TestSchedulerThatStalls(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	sb.register(s, "a", parts{prefix: "a/"})
+	if err := s.Stalled(0); err != nil {
+		t.Errorf("idle: %v", err)
+	}
+	started, release := sb.hold("CREATE a/2")
+	done := make(chan error)
+	go func() {
+		_, err := s.NewTransaction().Put("a/1", val("x")).Put("a/2", val("x")).Commit(t.Context())
+		done <- err
+	}()
+	<-started
+	if err := s.Stalled(time.Hour); err != nil {
+		t.Errorf("at work: %v", err)
+	}
+	if err := s.Stalled(-1); err == nil || !strings.Contains(err.Error(), "not got any further") {
+		t.Errorf("stalled: %v", err)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stalled(-1); err != nil {
+		t.Errorf("idle again: %v", err)
+	}
+}

@@ -42,11 +42,13 @@ type exec struct {
 	changes   []change // in the order of the first change
 	order     []string // the same, in order, if they may have to be reverted
 	*sets
-	foundOut refresh // what reading them back told
-	errs     []*KeyError
-	retried  []KeyValue // what a retry was about
-	planned  []RecordedOp
-	gone     []*node // base values that were removed
+	againOrder []string
+	foundOut   refresh          // what reading them back told
+	unread     map[string]error // by key: why base values cannot be read back
+	errs       []*KeyError
+	retried    []KeyValue // what a retry was about
+	planned    []RecordedOp
+	gone       []*node // base values that were removed
 
 	reverting bool
 	abort     bool // a failure that calls for a revert
@@ -78,7 +80,7 @@ type was struct {
 	state pb.ValueState
 	value proto.Message
 	err   error
-	// available tells if others could depend on the value.
+	// available reports whether others could depend on the value.
 	available bool
 }
 
@@ -120,6 +122,7 @@ func (x *exec) add(key string) *node {
 func (x *exec) drop(n *node) {
 	n = x.mut(n)
 	x.setDeps(n, nil)
+	x.verdicts.lost()
 	x.g.Delete(n.key)
 	n.setState(pb.ValueState_NONEXISTENT)
 	n.want, n.have = nil, nil
@@ -163,18 +166,47 @@ func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
 		n.info = &nodeInfo{err: n.info.err, seq: NoSeqNum} // that was another value
 	}
 	n.want = want
-	if want != nil {
-		n.clear(fromSB)
+	x.verdicts.lost()
+	n.clear(invalid)
+	if want != nil && n.is(fromSB) {
+		x.takeOver(n)
 	}
 	x.remember(n)
 	return n, p, nil
 }
 
+// takeOver makes an obtained value, and what is derived from it, ours.
+func (x *exec) takeOver(n *node) {
+	n.clear(fromSB)
+	x.dependOnFound(n)
+	for _, key := range n.derived {
+		if d := x.get(key); d != nil && d.is(fromSB) {
+			d = x.mut(d)
+			d.want = nil
+			d.clear(fromSB)
+			d.setState(pb.ValueState_DISCOVERED)
+			x.dependOnFound(d)
+		}
+	}
+}
+
+// dependOnFound has the value depend on what it needs as it exists.
+func (x *exec) dependOnFound(n *node) {
+	if deps, err := n.desc.dependencies(n.key, n.have); err == nil {
+		x.setDeps(n, deps)
+	}
+}
+
 // remember stores the retry policy of the transaction with the value.
 func (x *exec) remember(n *node) {
-	if x.job.typ == NBTransaction && (x.job.opts.retry != nil || x.job.opts.resync != DownstreamResync) && !x.reverting {
+	if x.changesRetry() && !x.reverting {
 		n.retry = x.job.opts.retry
 	}
+}
+
+// changesRetry reports whether the transaction says how its values are repeated.
+func (x *exec) changesRetry() bool {
+	return x.job.typ == NBTransaction && (x.job.opts.retry != nil || x.job.opts.resync != DownstreamResync)
 }
 
 // reconcile makes a wanted value exist as wanted, if its dependencies allow it.
@@ -182,7 +214,7 @@ func (x *exec) reconcile(n *node, p was) error {
 	if x.abort {
 		return errAborted
 	}
-	if _, busy := x.branch[n.key]; busy {
+	if _, busy := x.branch[n.key]; busy || n.is(invalid) {
 		return nil
 	}
 	if x.failedNow(n) {
@@ -199,9 +231,10 @@ func (x *exec) reconcile(n *node, p was) error {
 	return x.update(n, p)
 }
 
-// failedNow tells if the value failed in this transaction, before a revert.
+// failedNow reports whether an operation of the value failed in this transaction, before
+// a revert. INVALID values did not fail: nothing was tried.
 func (x *exec) failedNow(n *node) bool {
-	return n.info != nil && n.info.err != nil && n.info.seq == x.seq && !x.reverting
+	return n.info != nil && n.info.err != nil && n.info.seq == x.seq && !x.reverting && !n.is(invalid)
 }
 
 // create makes a value exist that does not.
@@ -216,6 +249,9 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		if err := h.validate(n.key, n.want); err != nil {
 			return x.invalid(n, p, pb.TxnOperation_CREATE, err)
 		}
+		if failed, err := x.failUnread(n, p, pb.TxnOperation_CREATE); failed {
+			return err
+		}
 	}
 	deps, derived, err := x.describe(n)
 	if err != nil {
@@ -228,7 +264,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		}
 		x.pending(n, p, pb.TxnOperation_CREATE, unmet, derivedKeys(derived))
 		// What was looked at because of that may have led to what n waits for.
-		if x.abort || n.State() != pb.ValueState_PENDING || len(x.missing(n)) > 0 {
+		if x.abort || n.State() != pb.ValueState_PENDING || x.lacks(n) {
 			return nil
 		}
 	}
@@ -251,7 +287,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 // something else, and then makes what it derives.
 func (x *exec) follow(n *node, derived []KeyValue) error {
 	err := x.updateDependents(n.key)
-	if !x.abort && n.have != nil && !n.is(leaving) && len(x.missing(n)) > 0 && !x.mayStay(n) {
+	if !x.abort && n.have != nil && !n.is(leaving) && x.lacks(n) && !x.mayStay(n) {
 		// What it needs went meanwhile, or did not come.
 		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
 	}
@@ -272,6 +308,9 @@ func (x *exec) update(n *node, p was) error {
 	if !n.is(fromSB) {
 		if err := h.validate(n.key, n.want); err != nil {
 			return x.invalid(n, p, pb.TxnOperation_UPDATE, err) // the last valid value stays
+		}
+		if failed, err := x.failUnread(n, p, pb.TxnOperation_UPDATE); failed {
+			return err
 		}
 	}
 	equivalent, err := false, error(nil)
@@ -300,21 +339,28 @@ func (x *exec) update(n *node, p was) error {
 		return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 	}
 	if err := x.removeObsolete(n, derived); err != nil {
-		n.set(drifted) // not finished
 		x.needToReturn(n, deps)
-		return err
+		return x.held(n, p, pb.TxnOperation_UPDATE, fmt.Errorf("not changed, because of what it derived before: %w", err), x.holder(n).key, false)
 	}
 	// What was configured has its dependencies met; look again only if they change.
 	stillMet := !x.reverting && p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
+	before := n.deps
 	x.setDeps(n, deps)
 	if !stillMet && !x.mayStay(n) {
-		return x.postpone(n, p, func() []string { return derivedKeys(derived) })
+		err := x.postpone(n, p, func() []string { return derivedKeys(derived) })
+		if n.have != nil && !sameNeeds(before, deps) {
+			x.setDeps(n, withPast(deps, before)) // it is still there as it was
+		}
+		return err
 	}
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {
 			c := x.caller.call()
 			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta
 			if err := x.caller.do(c); err != nil {
+				if !sameNeeds(before, deps) {
+					x.setDeps(n, withPast(deps, before)) // nobody knows which of them exists
+				}
 				return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 			}
 			n.meta = c.outMeta
@@ -332,7 +378,7 @@ func (x *exec) update(n *node, p was) error {
 	} else if p.state != n.State() && p.state != pb.ValueState_DISCOVERED {
 		x.record(n, p, pb.TxnOperation_UPDATE, recordAs{noop: true})
 	}
-	if !p.available || !stillMet && len(x.missing(n)) > 0 { // the rest of its cycle is yet to come
+	if !p.available || !stillMet && x.lacks(n) { // the rest of its cycle is yet to come
 		return x.follow(n, derived)
 	}
 	return x.applyDerived(n, derived)
@@ -341,6 +387,7 @@ func (x *exec) update(n *node, p was) error {
 // exists marks the value as existing and right.
 func (x *exec) exists(n *node, op pb.TxnOperation) {
 	n.info = nil
+	x.verdicts.gained()
 	n.clear(broken | unknown | drifted | leaving)
 	n.lastOp = uint8(op)
 	if n.is(fromSB) {
@@ -370,8 +417,18 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 // yet: if it is broken, nobody counts on what exists, but on what may come to.
 func (x *exec) needToReturn(n *node, deps []Dependency) {
 	if n.is(broken) {
-		x.setDeps(n, deps)
+		x.setDeps(n, withPast(deps, n.deps))
 	}
+}
+
+// withPast adds the dependencies of what still exists to those of what is to exist.
+func withPast(deps, before []Dependency) []Dependency {
+	all := slices.Clone(deps)
+	for _, d := range before {
+		d.past = true
+		all = append(all, d)
+	}
+	return all
 }
 
 // setDeps replaces the dependencies of the node, and their edges.
@@ -384,6 +441,7 @@ func (x *exec) setDeps(n *node, deps []Dependency) {
 		n.deps = deps
 		return
 	}
+	x.verdicts.lost()
 	for i := range n.deps {
 		d := &n.deps[i]
 		if d.Key != "" {
@@ -415,7 +473,7 @@ func (a *AnyOf) prefixes() []string {
 	return a.KeyPrefixes
 }
 
-// sameNeeds tells if the dependencies are the same for sure: predicates cannot
+// sameNeeds reports whether the dependencies are the same for sure: predicates cannot
 // be compared.
 func sameNeeds(a, b []Dependency) bool {
 	return sameTargets(a, b) && !slices.ContainsFunc(b, func(d Dependency) bool { return d.AnyOf.KeySelector != nil })
@@ -423,6 +481,6 @@ func sameNeeds(a, b []Dependency) bool {
 
 func sameTargets(a, b []Dependency) bool {
 	return slices.EqualFunc(a, b, func(a, b Dependency) bool {
-		return a.Key == b.Key && slices.Equal(a.AnyOf.prefixes(), b.AnyOf.prefixes())
+		return a.Key == b.Key && a.past == b.past && slices.Equal(a.AnyOf.prefixes(), b.AnyOf.prefixes())
 	})
 }

@@ -3,6 +3,7 @@ package kvscheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
@@ -53,12 +54,13 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 // those who depend on it are deleted and become pending, then itself.
 func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	n.set(leaving)
-	err := x.deleteAllDerived(n)
-	if err == nil || !x.abort {
-		err = errors.Join(err, x.updateDependents(n.key))
+	x.verdicts.lost()
+	_ = x.deleteAllDerived(n) // whether it is in the way is what counts, and not what failed
+	if !x.abort {
+		_ = x.updateDependents(n.key)
 	}
-	if err != nil {
-		return x.stay(n, p, why, err)
+	if holder := x.holder(n); x.abort || holder != nil && !n.is(fromSB) { // what the southbound says is gone, is
+		return x.stay(n, p, why, holder)
 	}
 	if !n.is(leaving) { // it went, or could not, together with its base value
 		return n.err()
@@ -101,7 +103,7 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 	return x.create(n, wasOf(n), false)
 }
 
-// stands tells if what a value needs, and is derived from, is available, and does not
+// stands reports whether what a value needs, and is derived from, is available, and does not
 // go together with a base value that is about to be deleted.
 func (x *exec) stands(n *node) bool {
 	lasts := func(n *node) bool { return n.base == "" || x.isAvailable(n.base) }
@@ -118,14 +120,55 @@ func (x *exec) stands(n *node) bool {
 	return lasts(n)
 }
 
+// holder returns a value that is in the way of an operation of n: one derived from it that
+// was to be deleted, or one that exists and cannot without n, if that is deleted; nil if
+// there is none.
+func (x *exec) holder(n *node) *node {
+	for _, key := range n.derived {
+		if d := x.get(key); d != nil && d.have != nil && d.want == nil {
+			return d
+		}
+	}
+	start := len(x.scratch)
+	x.scratch = x.g.Needers(x.scratch, n.key)
+	defer func() { x.scratch = x.scratch[:start] }()
+	for _, key := range x.scratch[start:] {
+		d := x.get(key)
+		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.isBusy(key) {
+			continue
+		}
+		if x.needs(d, n) {
+			return d
+		}
+	}
+	return nil
+}
+
+// needs reports whether a value needs n, with nothing else in its place.
+func (x *exec) needs(d, n *node) bool {
+	return slices.ContainsFunc(d.deps, func(dep Dependency) bool { return dep.matches(n.key) && !x.existsFor(&dep, n) })
+}
+
+// existsFor reports whether another value than n exists that satisfies the dependency,
+// whatever may be wrong with it.
+func (x *exec) existsFor(d *Dependency, n *node) bool {
+	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(leaving) })
+}
+
+func (x *exec) isBusy(key string) bool {
+	_, busy := x.branch[key]
+	return busy
+}
+
 // deleted takes over that a value was deleted.
 func (x *exec) deleted(n *node, p was, why purpose) {
 	if n.meta != nil {
 		x.forgetMetadata(n)
 	}
-	derived := n.derived
+	x.verdicts.lost()
+	derived, info := n.derived, n.info
+	changed := n.have != n.want || slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.past }) // its dependencies may be those of what existed
 	n.have, n.meta, n.info, n.derived = nil, nil, nil, nil
-	unfinished := n.flags & drifted // its dependencies may be those of another value
 	n.clear(broken | unknown | leaving | drifted)
 	switch why {
 	case removing:
@@ -134,37 +177,53 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 		n.setState(pb.ValueState_REMOVED)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 	case postponing:
-		n.set(unfinished)
-		n.setState(pb.ValueState_PENDING)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
+		if n.is(invalid) && x.stillInvalid(n, info) { // the last valid value went, and does not come back
+			x.setDeps(n, nil)
+			break
+		}
+		n.setState(pb.ValueState_PENDING)
+		if changed {
+			if deps, _, err := x.describe(n); err == nil {
+				x.setDeps(n, deps)
+			}
+		}
+		if changed || len(x.errs) > 0 {
+			x.lookAgain(n.key)
+		}
 		n.info = &nodeInfo{details: x.unmet(n), derives: derived}
 	}
 	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
 }
 
 // stay restores a value whose deletion was stopped by the failure of another.
-func (x *exec) stay(n *node, p was, why purpose, err error) error {
+func (x *exec) stay(n *node, p was, why purpose, holder *node) error {
 	n.clear(leaving)
+	x.verdicts.lost()
 	if x.abort {
 		return errAborted
 	}
-	if why == postponing || !x.mayBeLeft(n) {
-		// It exists although its dependencies are not met.
-		return x.fail(n, p, pb.TxnOperation_DELETE, fmt.Errorf("not deleted, because of what depends on it: %w", err), false)
+	err := holder.err()
+	if err == nil {
+		err = fmt.Errorf("it is %v", holder.State())
 	}
-	n.set(drifted)
-	if n.available() {
+	err = fmt.Errorf("not deleted, because of %s: %w", holder.key, err)
+	if why == postponing || !x.mayBeLeft(n) {
+		n.set(broken) // it exists although its dependencies are not met
+	}
+	err = x.held(n, p, pb.TxnOperation_DELETE, err, holder.key, why == recreating)
+	if n.available() && !x.abort {
 		// Who was deleted to make way for it may come back.
-		err = errors.Join(err, x.updateDependents(n.key))
+		_ = x.updateDependents(n.key)
 	}
 	return err
 }
 
-// mayBeLeft tells if what a value that is still there needs is there as well, or comes
+// mayBeLeft reports whether what a value that is still there needs is there as well, or comes
 // back with it. Nothing does with a value that nobody wants.
 func (x *exec) mayBeLeft(n *node) bool {
 	if n.want == nil {
-		return len(x.missing(n)) == 0
+		return !x.lacks(n)
 	}
 	return x.mayStay(n)
 }

@@ -18,14 +18,17 @@ func (x *exec) updateDependents(key string) error {
 	creates := batch{x: x, op: pb.TxnOperation_CREATE}
 	for i := start; i < end; i++ {
 		dep := x.scratch[i]
-		if n := x.get(dep); n != nil && n.State() == pb.ValueState_PENDING && n.base == "" && n.desc != nil && n.desc.createBatch != nil &&
-			x.about[dep] != upcoming && len(x.unmet(n)) == 0 {
+		if n := x.get(dep); n != nil && creates.takes(n) && !x.waits(n) {
 			p := wasOf(n)
 			creates.create(x.mut(n), p)
 			continue
 		}
 		creates.flush()
-		if err := x.updateDependent(dep, x.isAvailable(key)); err != nil {
+		gained := x.isAvailable(key)
+		if n := x.get(dep); gained && n != nil && inTrouble(n) && !n.willNeed(key) {
+			continue // what needs the key is to go
+		}
+		if err := x.updateDependent(dep, gained); err != nil {
 			if x.abort {
 				return errAborted
 			}
@@ -37,6 +40,11 @@ func (x *exec) updateDependents(key string) error {
 		return errAborted
 	}
 	return errors.Join(errs, creates.errs)
+}
+
+// willNeed reports whether the value needs the key as it is to exist.
+func (n *node) willNeed(key string) bool {
+	return slices.ContainsFunc(n.deps, func(d Dependency) bool { return !d.past && d.matches(key) })
 }
 
 func (x *exec) isAvailable(key string) bool {
@@ -53,23 +61,25 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		return nil
 	}
 	if n.want == nil {
-		// Its deletion was stopped: it goes before what it needs does.
-		if gained || n.have == nil || n.State() != pb.ValueState_CONFIGURED || len(x.missing(n)) == 0 {
+		// Its deletion was stopped, or has yet to come: it goes before what it needs does.
+		if gained || n.have == nil || !x.lacks(n) {
 			return nil
 		}
 		p := wasOf(n)
 		return x.inherit(n, x.delete(x.mut(n), p, removing))
 	}
-	if _, busy := x.branch[key]; busy {
+	if x.isBusy(key) {
+		x.lookAgain(key)
 		return nil
 	}
-	if x.failedNow(n) {
+	if x.failedNow(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.mayStay(n)) {
 		return x.inherit(n, n.info.err)
 	}
-	if n.have != nil && !n.is(broken) {
-		if gained && len(x.unmet(n)) == 0 || !gained && x.mayStay(n) {
-			return nil
-		}
+	stays := func() bool { return gained && !x.waits(n) || !gained && x.mayStay(n) }
+	if n.have != nil && !n.is(broken) && stays() {
+		return nil
+	}
+	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := wasOf(n)
 		x.branch[key] = struct{}{}
 		defer delete(x.branch, key)
@@ -108,4 +118,67 @@ func (x *exec) inherit(n *node, err error) error {
 		return nil
 	}
 	return err
+}
+
+// lookAgain has a value examined at the end of the transaction: whether what it needs is
+// available could not be decided, or acted upon, when it was asked.
+func (x *exec) lookAgain(key string) {
+	const enough = 4 // times: what still changes then, an operation that fails keeps changing
+	was := x.again[key]
+	if was.waits || was.times >= enough {
+		return
+	}
+	x.again[key] = againTimes{was.times + 1, true}
+	x.againOrder = append(x.againOrder, key)
+}
+
+// againTimes tells how often a key was looked at again, or is going to be.
+type againTimes struct {
+	times int
+	waits bool
+}
+
+// settle examines what was to be looked at again, until nothing changes any more.
+func (x *exec) settle() {
+	for progress := true; progress && !x.abort; {
+		progress = false
+		var waiting []string // something is in their way
+		for len(x.againOrder) > 0 && !x.abort {
+			key := x.againOrder[0]
+			x.againOrder = x.againOrder[1:]
+			x.again[key] = againTimes{times: x.again[key].times}
+			n := x.get(key)
+			switch {
+			case n == nil:
+			case n.info == nil || n.info.heldBy == "" || n.info.seq != x.seq:
+				_ = x.updateDependent(key, n.have == nil)
+			case x.holds(n.info.heldBy, n):
+				waiting = append(waiting, key)
+			default:
+				progress = true
+				x.resume(n)
+			}
+		}
+		x.againOrder = append(x.againOrder, waiting...)
+	}
+}
+
+// holds reports whether the value because of which an operation of n was not begun is still
+// in its way.
+func (x *exec) holds(key string, n *node) bool {
+	d := x.get(key)
+	return d != nil && d.have != nil && inTrouble(d) && (d.base == n.key || x.needs(d, n))
+}
+
+// resume repeats the operation of a value that nothing is in the way of any more.
+func (x *exec) resume(n *node) {
+	n = x.mut(n)
+	p := wasOf(n)
+	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info.err })
+	n.info = nil
+	if n.want == nil {
+		_ = x.delete(n, p, removing)
+		return
+	}
+	_ = x.reconcile(n, p)
 }

@@ -55,8 +55,11 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 		}
 		p := wasOf(n)
 		n = x.mut(n)
+		if x.about[base.key] == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
+			n.clear(invalid)
+		}
 		n.want = kv.Value
-		n.retry = base.retry
+		x.verdicts.gained()
 		n.clear(fromSB)
 		n.set(base.flags & fromSB)
 		if err := x.reconcile(n, p); err != nil {
@@ -112,5 +115,6 @@ func (x *exec) deleteDerived(key string) error {
 	p := wasOf(n)
 	n = x.mut(n)
 	n.want = nil
+	x.verdicts.lost()
 	return x.delete(n, p, removing)
 }

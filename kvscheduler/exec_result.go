@@ -22,7 +22,10 @@ func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []stri
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
 	n.info = &nodeInfo{details: unmet, derives: derives}
-	n.clear(drifted)
+	n.clear(drifted | broken)
+	if len(x.errs) > 0 {
+		x.lookAgain(n.key)
+	}
 	if !same {
 		x.record(n, p, op, recordAs{noop: true})
 		x.notComing(n)
@@ -32,8 +35,13 @@ func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []stri
 // notComing looks at those who exist because n was about to, as members of a
 // cycle. Failures are recorded with their values.
 func (x *exec) notComing(n *node) {
-	if x.g.HasNeeders(n.key) {
-		_ = x.updateDependents(n.key)
+	if !x.g.HasNeeders(n.key) {
+		return
+	}
+	for _, key := range x.g.Needers(nil, n.key) {
+		if d := x.get(key); d != nil && d.have != nil {
+			_ = x.updateDependent(key, x.isAvailable(n.key))
+		}
 	}
 }
 
@@ -54,6 +62,8 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 		return x.fail(n, p, op, err, false) // a defect, which tells nothing about the value
 	}
 	same := p.state == pb.ValueState_INVALID && proto.Equal(p.value, n.want)
+	n.set(invalid)
+	x.verdicts.lost()
 	n.setState(pb.ValueState_INVALID)
 	n.lastOp = uint8(pb.TxnOperation_VALIDATE)
 	n.clear(drifted)
@@ -68,15 +78,71 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 			x.notComing(n)
 		}
 	}
+	if x.about[n.baseKey()] == applied && !x.reverting {
+		if err := x.note(n.key, pb.TxnOperation_VALIDATE, err); x.abort {
+			return err
+		}
+	} else if !x.reverting {
+		x.errs = append(x.errs, &KeyError{Key: n.key, Operation: pb.TxnOperation_VALIDATE, Err: err})
+	}
 	for _, key := range n.derived {
+		d := x.get(key)
+		if d != nil && d.want == nil && d.have != nil { // found with the last valid value
+			d = x.mut(d)
+			d.want = d.have
+			d.setState(pb.ValueState_CONFIGURED)
+		}
 		_ = x.updateDependent(key, true) // they were left for the turn of this value
 	}
-	return x.note(n.key, pb.TxnOperation_VALIDATE, err)
+	if !n.is(unknown) {
+		n.clear(broken)
+	}
+	if n.have != nil {
+		x.dependOnFound(n)
+		x.lookAgain(n.key)
+		if !p.available && n.available() {
+			_ = x.updateDependents(n.key)
+		}
+	}
+	return nil
+}
+
+// stillInvalid makes a value INVALID again whose last valid value went. It reports false if
+// the value validates now.
+func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
+	if err := n.desc.validate(n.key, n.want); err != nil {
+		info = &nodeInfo{err: err}
+		if iv := (*InvalidValueError)(nil); errors.As(err, &iv) {
+			info.details = iv.Fields
+		}
+	} else if info == nil || !errors.As(info.err, new(*InvalidValueError)) {
+		n.clear(invalid)
+		return false
+	}
+	n.info = info
+	n.setState(pb.ValueState_INVALID)
+	return true
+}
+
+// held marks a value whose operation was not begun, because of the failure of another
+// one that err tells of: the value is as it was, and its operation is to be repeated.
+func (x *exec) held(n *node, p was, op pb.TxnOperation, err error, by string, recreate bool) error {
+	if x.abort {
+		return errAborted
+	}
+	x.verdicts.lost()
+	n.info = &nodeInfo{err: err, seq: x.seq, heldBy: by}
+	x.lookAgain(n.key)
+	n.setState(x.planRetry(n, n.info))
+	n.lastOp = uint8(op)
+	x.record(n, p, op, recordAs{recreate: recreate})
+	return x.note(n.key, op, err)
 }
 
 // fail marks a value whose operation failed, and has it read back.
 func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool) error {
-	state := pb.ValueState_FAILED
+	x.verdicts.lost()
+	var state pb.ValueState
 	info := &nodeInfo{err: err, seq: x.seq}
 	iv := (*InvalidValueError)(nil)
 	again := false
@@ -86,12 +152,10 @@ func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool
 		again = p.state == state && p.err != nil && p.err.Error() == err.Error()
 	case errors.As(err, &iv):
 		state = pb.ValueState_INVALID
+		n.set(invalid)
 		info.details = iv.Fields
 	default:
-		x.planRetry(n, info)
-		if info.attempt > 0 {
-			state = pb.ValueState_RETRYING
-		}
+		state = x.planRetry(n, info)
 	}
 	switch op {
 	case pb.TxnOperation_CREATE:
@@ -137,22 +201,45 @@ func (x *exec) failedToCome(n *node) {
 	}
 }
 
-// planRetry decides if the failed operation is repeated, and when.
-func (x *exec) planRetry(n *node, info *nodeInfo) {
-	policy := n.retry
-	if policy == nil || x.job.opts.revert && !x.reverting || !n.desc.retriable(info.err) {
-		return
+// planRetry decides if the failed operation is repeated, and when. It returns the state
+// that says so.
+func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
+	policy := x.policy(n)
+	if policy == nil || x.before != nil && !x.reverting && x.callsForRevert(n.baseKey()) || !n.desc.retriable(info.err) {
+		return pb.ValueState_FAILED
 	}
 	attempt := 1
 	if x.job.isRetryOf(n.baseKey()) {
 		attempt = x.job.attempt + 1
 	}
 	if policy.MaxCount > 0 && attempt > policy.MaxCount {
-		return
+		return pb.ValueState_FAILED
 	}
 	info.attempt = attempt
 	info.delay = policy.delay(attempt)
 	info.retryAt = time.Now().Add(info.delay)
+	return pb.ValueState_RETRYING
+}
+
+// policy is how failed operations of the value are repeated; nil: they are not. Derived
+// values have that of their base value, and an undo that of its transaction, if it has one.
+func (x *exec) policy(n *node) *Retry {
+	switch x.about[n.baseKey()] {
+	case applied:
+		if x.reverting && x.job.opts.retry != nil {
+			return x.job.opts.retry
+		}
+	case upcoming:
+		if x.changesRetry() {
+			return x.job.opts.retry
+		}
+	}
+	if n.base != "" {
+		if base := x.get(n.base); base != nil {
+			return base.retry
+		}
+	}
+	return n.retry
 }
 
 // delay before the given attempt, which counts from 1.
@@ -195,12 +282,19 @@ func (x *exec) note(key string, op pb.TxnOperation, err error) error {
 	if n := x.get(key); n != nil {
 		base = n.baseKey()
 	}
-	if x.about[base] == applied {
-		x.abort = true
-	} else if old, ok := x.before.Get(key); ok && old.available() {
+	if x.callsForRevert(base) || x.callsForRevert(key) {
 		x.abort = true
 	}
 	return err
+}
+
+// callsForRevert reports whether the failure of the value has the transaction reverted.
+func (x *exec) callsForRevert(key string) bool {
+	if x.about[key] == applied {
+		return true
+	}
+	old := x.oldOf(key)
+	return old != nil && old.available()
 }
 
 // recordAs are the flags of an operation that the value does not tell.

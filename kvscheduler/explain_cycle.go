@@ -61,18 +61,10 @@ func (x *exec) deadlock(n *node) []*waitingFor {
 	return nil
 }
 
-// waitsFor tells if the value is pending and the key would satisfy one of its
+// waitsFor reports whether the value is pending and the key would satisfy one of its
 // unmet dependencies.
 func (x *exec) waitsFor(n *node, key string) bool {
 	return n.State() == pb.ValueState_PENDING && slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.matches(key) && !x.met(&d) })
-}
-
-// matches tells if a value with the key would satisfy the dependency.
-func (d *Dependency) matches(key string) bool {
-	if d.Key != "" {
-		return d.Key == key
-	}
-	return slices.ContainsFunc(d.AnyOf.prefixes(), func(p string) bool { return strings.HasPrefix(key, p) }) && d.AnyOf.selects(key)
 }
 
 // describeDeadlock writes the cycle as a sentence.

@@ -212,7 +212,7 @@ func wrapCalls[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func
 	}
 }
 
-// owns tells if the key belongs to the descriptor.
+// owns reports whether the key belongs to the descriptor.
 func (h *handler) owns(key string) bool {
 	return strings.HasPrefix(key, h.keys.Prefix) && (h.keys.Match == nil || h.keys.Match(key))
 }
@@ -241,6 +241,11 @@ func (h *handler) validate(key string, v proto.Message) error {
 		return nil
 	}
 	return h.validator(key, v)
+}
+
+// valid reports whether there is a value, and it may be configured.
+func (h *handler) valid(key string, v proto.Message) bool {
+	return v != nil && h.validate(key, v) == nil
 }
 
 func (h *handler) derived(key string, v proto.Message) ([]KeyValue, error) {
@@ -298,7 +303,7 @@ func metaOf[M any](meta any) M {
 	return m
 }
 
-// isNil tells if the message is nil or a nil pointer.
+// isNil reports whether the message is nil or a nil pointer.
 func isNil(v proto.Message) bool {
 	if v == nil {
 		return true

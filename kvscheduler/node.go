@@ -49,6 +49,9 @@ const (
 	leaving
 	// drifted: have was read back and differs from what it was.
 	drifted
+	// invalid: what is wanted does not validate. What exists, if anything, is the last
+	// valid value, which stays until what it needs goes.
+	invalid
 )
 
 // nodeInfo is what only values in trouble have.
@@ -61,6 +64,8 @@ type nodeInfo struct {
 	attempt int    // of the retry that is scheduled
 	delay   time.Duration
 	retryAt time.Time
+	// heldBy is the value because of which the operation was not begun; "": it was.
+	heldBy string
 }
 
 // Key is what the graph knows the node by.
@@ -78,7 +83,7 @@ func (n *node) baseKey() string {
 	return n.key
 }
 
-// available tells if others may depend on the value.
+// available reports whether others may depend on the value.
 func (n *node) available() bool {
 	return n.have != nil && n.flags&(broken|leaving) == 0 &&
 		(n.want != nil || n.flags&fromSB != 0 || n.State() == pb.ValueState_DISCOVERED)
@@ -103,4 +108,9 @@ func (n *node) origin() Origin {
 		return FromSB
 	}
 	return FromNB
+}
+
+// inTrouble reports whether the last operation of the value failed.
+func inTrouble(n *node) bool {
+	return n.State() == pb.ValueState_FAILED || n.State() == pb.ValueState_RETRYING
 }

@@ -99,7 +99,7 @@ func matches(dep, key string) bool {
 	return dep == key
 }
 
-// satisfied tells if each dependency is met by what is there or among.
+// satisfied reports whether each dependency is met by what is there or among.
 func (o oracle) satisfied(c candidate, there map[string]bool, among map[string]candidate) bool {
 	for _, dep := range c.deps {
 		met := false

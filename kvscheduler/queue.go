@@ -55,7 +55,7 @@ func newQueue() *queue {
 	return &queue{places: make(chan struct{}, queueCapacity), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// put adds a bounded job; wait tells if it waits for a place.
+// put adds a bounded job; wait reports whether it waits for a place.
 func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 	select {
 	case <-q.done:

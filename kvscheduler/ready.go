@@ -1,5 +1,10 @@
 package kvscheduler
 
+import (
+	"slices"
+	"strings"
+)
+
 // unmet returns the labels of the dependencies of n that are not met; none if n
 // may exist.
 //
@@ -7,13 +12,36 @@ package kvscheduler
 // cycle of dependencies that wait only for each other become ready together; see
 // cycle, and founded for cycles that may not be.
 func (x *exec) unmet(n *node) []string {
-	labels := x.missing(n)
-	if len(labels) > 0 && x.g.HasNeeders(n.key) {
-		if c := newCycle(x, n); c.ready() {
-			return nil
+	if !x.waits(n) {
+		return nil
+	}
+	return x.missing(n)
+}
+
+// waits reports whether a dependency of n is not met, and n may not exist: unmet
+// without its labels.
+func (x *exec) waits(n *node) bool {
+	if !x.lacks(n) {
+		return false
+	}
+	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.past && !x.met(&d) }) {
+		return true // no cycle that is to come helps what exists
+	}
+	ready, known := x.verdicts.ready(n.key)
+	if !known {
+		ready = newCycle(x, n).ready()
+	}
+	return !ready
+}
+
+// lacks reports whether no available value satisfies one of the dependencies of n.
+func (x *exec) lacks(n *node) bool {
+	for i := range n.deps {
+		if !x.met(&n.deps[i]) {
+			return true
 		}
 	}
-	return labels
+	return false
 }
 
 // missing returns the labels of the dependencies of n that no available value
@@ -28,12 +56,12 @@ func (x *exec) missing(n *node) []string {
 	return labels
 }
 
-// mayStay tells if a value that exists may go on to.
+// mayStay reports whether a value that exists may go on to.
 func (x *exec) mayStay(n *node) bool {
-	if len(x.missing(n)) == 0 {
+	if !x.lacks(n) {
 		return x.founded(n)
 	}
-	return len(x.unmet(n)) == 0
+	return !x.waits(n)
 }
 
 // depLabel is the label of a dependency, made unique by its key if need be.
@@ -59,14 +87,54 @@ func (d *Dependency) target() string {
 	return text
 }
 
-// met tells if an available value satisfies the dependency.
+// met reports whether an available value satisfies the dependency.
 func (x *exec) met(d *Dependency) bool {
-	met := false
+	return x.satisfied(d, func(n *node) bool { return n.available() })
+}
+
+// satisfied reports whether a value that is good satisfies the dependency. Who did last is
+// asked first: of the many that have a prefix, most may be gone.
+func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
+	if d.Key != "" {
+		n, ok := x.g.Get(d.Key)
+		return ok && good(n)
+	}
+	prefixes := d.AnyOf.prefixes()
+	for _, p := range prefixes {
+		if key, ok := x.provider(p); ok {
+			if n, ok := x.g.Get(key); ok && good(n) && d.AnyOf.selects(key) {
+				return true
+			}
+		}
+	}
+	found := false
 	x.candidates(d, func(n *node) bool {
-		met = n.available()
-		return !met
+		if found = good(n); found {
+			for _, p := range prefixes {
+				if x.sets != nil && strings.HasPrefix(n.key, p) {
+					x.providers[p] = n.key
+				}
+			}
+		}
+		return !found
 	})
-	return met
+	return found
+}
+
+// provider returns the key that last satisfied an AnyOf with the prefix.
+func (x *exec) provider(prefix string) (key string, ok bool) {
+	if x.sets != nil {
+		key, ok = x.providers[prefix]
+	}
+	return key, ok
+}
+
+// matches reports whether the key satisfies the dependency, if it is available.
+func (d *Dependency) matches(key string) bool {
+	if d.Key != "" {
+		return d.Key == key
+	}
+	return slices.ContainsFunc(d.AnyOf.prefixes(), func(p string) bool { return strings.HasPrefix(key, p) }) && d.AnyOf.selects(key)
 }
 
 // candidates visits the values that match the dependency, until visit returns

@@ -1,7 +1,6 @@
 package kvscheduler
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -56,7 +55,7 @@ func (r *refresh) readKeys(keys []string) {
 }
 
 // expected is what helps the descriptor to name what it finds: values that
-// exist as far as known, and others that should.
+// exist as far as known, and others that should. None of them is invalid.
 func (r *refresh) expected(h *handler, nodes []*node) []item {
 	wanted := r.requested
 	if len(wanted) > 0 {
@@ -69,15 +68,15 @@ func (r *refresh) expected(h *handler, nodes []*node) []item {
 			items = appendWanted(items, h, wanted[0])
 			wanted = wanted[1:]
 		}
-		v := n.have
+		v, want := n.have, n.want
 		if len(wanted) > 0 && wanted[0].Key == n.key {
-			if v == nil {
-				v = wanted[0].Value
+			if wanted[0].Value != nil {
+				want = wanted[0].Value
 			}
 			wanted = wanted[1:]
 		}
-		if v == nil {
-			v = n.want
+		if v == nil && h.valid(n.key, want) {
+			v = want
 		}
 		if v != nil {
 			items = append(items, item{n.key, v, n.meta, n.origin()})
@@ -91,7 +90,7 @@ func (r *refresh) expected(h *handler, nodes []*node) []item {
 }
 
 func appendWanted(items []item, h *handler, kv KeyValue) []item {
-	if kv.Value == nil || !h.owns(kv.Key) {
+	if !h.owns(kv.Key) || !h.valid(kv.Key, kv.Value) {
 		return items
 	}
 	return append(items, item{Key: kv.Key, Value: kv.Value, Origin: FromNB})
@@ -108,9 +107,11 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	err := caller.do(c)
 	r.x.retrieved(c, nodes, only != nil, err)
 	if err != nil {
-		r.x.errs = append(r.x.errs, &KeyError{Key: c.h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
-		r.x.log.Error("southbound not read", "descriptor", c.h.name, "error", err)
-		return
+		if err = r.readWithout(caller, c, err); err != nil {
+			r.notRead(c.h, nodes, only != nil, err)
+			return
+		}
+		r.x.retrieved(c, nodes, only != nil, nil)
 	}
 	items := sortedByKey(c.outItems)
 	for i := range items {
@@ -136,7 +137,9 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 				continue
 			}
 		}
-		r.found(c.h, n, it)
+		if n == nil || n.have == nil || r.x.unread[it.Key] == nil {
+			r.found(c.h, n, it)
+		}
 	}
 	for _, n := range nodes {
 		r.missing(n)
@@ -183,11 +186,11 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 			n.setState(pb.ValueState_OBTAINED)
 		} else {
 			n.setState(pb.ValueState_DISCOVERED)
-			if deps, err := h.dependencies(it.Key, it.Value); err == nil {
-				x.setDeps(n, deps)
-			}
 		}
 		n.have, n.meta = it.Value, it.Metadata
+		if !n.is(fromSB) {
+			x.dependOnFound(n)
+		}
 		x.storeMetadata(n)
 		r.gained = append(r.gained, n.key)
 	default:
@@ -208,6 +211,9 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 				if n.is(fromSB) {
 					n.want = it.Value
 					n.clear(drifted)
+				} else if n.want == nil || n.is(invalid) { // it stays as it is, or goes
+					x.dependOnFound(n)
+					x.lookAgain(n.key)
 				}
 				switch n.State() {
 				case pb.ValueState_PENDING, pb.ValueState_MISSING, pb.ValueState_REMOVED:
@@ -267,9 +273,7 @@ func (r *refresh) foundDerived(base *node) {
 				n.setState(pb.ValueState_OBTAINED)
 			} else {
 				n.setState(pb.ValueState_DISCOVERED)
-				if deps, err := n.desc.dependencies(kv.Key, kv.Value); err == nil {
-					x.setDeps(n, deps)
-				}
+				x.dependOnFound(n)
 			}
 			i, ok := slices.BinarySearch(base.derived, kv.Key)
 			if !ok {
@@ -290,9 +294,15 @@ func (r *refresh) foundDerived(base *node) {
 		if n.have == nil || !proto.Equal(n.have, kv.Value) {
 			n.have = kv.Value
 			n.set(drifted)
-			if n.is(fromSB) {
+			if n.is(fromSB) || base.is(invalid) && n.want != nil {
 				n.want = kv.Value
 				n.clear(drifted)
+				if !n.is(fromSB) {
+					x.dependOnFound(n)
+				}
+			} else if n.is(invalid) {
+				x.dependOnFound(n)
+				x.lookAgain(n.key)
 			}
 		}
 		n.clear(unknown)
@@ -308,7 +318,7 @@ func (r *refresh) foundDerived(base *node) {
 
 // missing updates the graph for a base value that does not exist.
 func (r *refresh) missing(n *node) {
-	if n.have == nil && !n.is(unknown) {
+	if n.have == nil && !n.is(unknown) || r.x.unread[n.key] != nil {
 		return
 	}
 	x := r.x
@@ -353,11 +363,13 @@ func (r *refresh) missingDerived(n *node) {
 	n.have = nil
 	n.clear(unknown | drifted)
 	switch {
-	case n.want == nil || n.is(fromSB):
+	case n.want == nil || n.is(fromSB) || x.get(n.base) != nil && x.get(n.base).is(invalid):
 		if base := x.get(n.base); base != nil {
 			base = x.mut(base)
 			base.derived = slices.DeleteFunc(slices.Clone(base.derived), func(k string) bool { return k == n.key })
-			base.set(drifted)
+			if !base.is(fromSB) {
+				base.set(drifted)
+			}
 		}
 		x.drop(n)
 	case n.State() == pb.ValueState_CONFIGURED || n.State() == pb.ValueState_DISCOVERED:
@@ -370,6 +382,7 @@ func (r *refresh) missingDerived(n *node) {
 func (r *refresh) cut() {
 	lost := r.lost
 	r.lost = nil
+	r.x.verdicts.forget()
 	for _, key := range lost {
 		if n := r.x.get(key); n == nil || !n.available() {
 			_ = r.x.updateDependents(key) // failures are recorded with their values
@@ -381,6 +394,7 @@ func (r *refresh) cut() {
 func (r *refresh) join() {
 	gained := r.gained
 	r.gained = nil
+	r.x.verdicts.forget()
 	for _, key := range gained {
 		if n := r.x.get(key); n != nil && n.available() {
 			_ = r.x.updateDependents(key)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	osexec "os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -191,27 +190,11 @@ func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(dot.Bytes())
 		return nil
 	case "svg":
-		return s.renderSVG(w, r, &dot)
+		w.Header().Set("Content-Type", "image/svg+xml")
+		return WriteSVG(w, values, seq)
 	default:
 		return badRequest("argument %q: %q is neither dot nor svg", "format", format)
 	}
-}
-
-// renderSVG needs the program dot.
-func (s *Scheduler) renderSVG(w http.ResponseWriter, r *http.Request, dot io.Reader) error {
-	path, err := osexec.LookPath("dot")
-	if err != nil {
-		return &httpError{http.StatusNotImplemented, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install the package graphviz, or use format=dot and render it elsewhere")}
-	}
-	cmd := osexec.CommandContext(r.Context(), path, "-Tsvg")
-	cmd.Stdin = dot
-	svg, err := cmd.Output()
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = w.Write(svg)
-	return nil
 }
 
 // FlagStats count the present values.

@@ -17,6 +17,7 @@ func (x *exec) run() {
 		x.runNotification()
 	case RetryFailedOps:
 		x.retried = x.job.retryValues(x)
+		x.readUnknown(x.retried)
 		x.applyAll(x.retried)
 	case RetryUnimplOps:
 		x.retried = x.nowImplemented()
@@ -31,10 +32,12 @@ func (x *exec) run() {
 			x.runFull(x.job.opts.resync == FullResync)
 		}
 	}
+	x.settle()
 	if x.abort {
 		x.revert()
 	}
 	x.readFailed(true)
+	x.settle()
 	if x.reverting {
 		x.reportUndone(x.forward)
 	}
@@ -110,7 +113,7 @@ func (x *exec) baseKeys(keys []string) []string {
 	return slices.Compact(base)
 }
 
-// unchanged tells if nothing needs to be done for the value to be as wanted.
+// unchanged reports whether nothing needs to be done for the value to be as wanted.
 func (x *exec) unchanged(n *node, want proto.Message) bool {
 	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !quiet(n) {
 		return false
@@ -196,6 +199,7 @@ func (x *exec) applyAll(values []KeyValue) {
 			if x.abort {
 				return
 			}
+			together.makeRoom(kv.Key)
 			n, p, _ := x.prepare(kv.Key, kv.Value) // failures are kept in x.errs
 			switch {
 			case n == nil:
@@ -304,6 +308,7 @@ func (x *exec) revert() {
 		}
 	}
 	clear(x.branch)
+	x.verdicts.forget()
 	for _, c := range x.changes {
 		c.new.clear(leaving)
 		if c.old != nil && c.new.base != "" && c.new.have != nil && c.new.want == nil {
@@ -314,6 +319,7 @@ func (x *exec) revert() {
 		}
 	}
 	x.readFailed(false)
+	x.reviveValid()
 	forward := len(x.errs)
 	for _, e := range x.errs[:forward] {
 		x.cutBroken(e.Key)
@@ -326,17 +332,10 @@ func (x *exec) revert() {
 			_ = x.apply(key, nil)
 		case old.is(fromSB):
 			x.restoreObtained(old)
+		case old.is(invalid):
+			_ = x.apply(key, old.have) // the last valid value, if there was one
 		default:
-			if old.State() == pb.ValueState_INVALID && old.have != nil {
-				_ = x.apply(key, old.have) // the last valid value
-			}
-			if n := x.get(key); n != nil {
-				x.mut(n).retry = old.retry
-			}
 			_ = x.apply(key, old.want)
-			if n := x.get(key); n != nil {
-				x.mut(n).retry = old.retry
-			}
 		}
 	}
 	// Others that were deleted, or failed, or lost a part on the way.
@@ -364,7 +363,93 @@ func (x *exec) revert() {
 			_ = x.updateDependent(n.key, true)
 		}
 	}
+	x.restoreInvalid()
+	for _, key := range x.order {
+		if n, old := x.get(key), x.oldOf(key); n != nil && old != nil && !n.is(unknown|broken) {
+			x.mut(n).retry = old.retry
+		}
+	}
 	x.forward = forward
+}
+
+// oldOf returns the value as it was before the transaction, nil if there was none.
+func (x *exec) oldOf(key string) *node {
+	old, _ := x.before.Get(key)
+	return old
+}
+
+// reviveValid has the last valid values of what was INVALID before the transaction come
+// back as others do.
+func (x *exec) reviveValid() {
+	for i := 0; i < len(x.changes); i++ {
+		old := x.changes[i].old
+		if old == nil || !old.is(invalid) || old.have == nil {
+			continue
+		}
+		if n := x.get(old.key); n != nil && n.is(invalid) {
+			n = x.mut(n)
+			x.verdicts.forget()
+			n.want = old.have
+			n.clear(invalid)
+			if n.have == nil && n.State() == pb.ValueState_INVALID {
+				n.setState(pb.ValueState_PENDING)
+				n.info = &nodeInfo{}
+			}
+		}
+	}
+}
+
+// restoreInvalid makes values INVALID again that were so before the transaction.
+func (x *exec) restoreInvalid() {
+	x.reviveValid() // derived values whose base value came back
+	for i := 0; i < len(x.changes); i++ {
+		old := x.changes[i].old
+		if old == nil || !old.is(invalid) {
+			continue
+		}
+		n := x.get(old.key)
+		if n == nil && old.base != "" {
+			continue // it went with its base value
+		}
+		if n == nil {
+			n = x.add(old.key)
+			n.desc = old.desc
+		}
+		n = x.mut(n)
+		if old.have != nil && n.have == nil && n.want != nil {
+			_ = x.updateDependent(n.key, true)
+		}
+		n.want, n.retry = old.want, old.retry
+		n.set(invalid)
+		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
+			continue // it tells what went wrong
+		}
+		n.info = old.info
+		n.setState(pb.ValueState_INVALID)
+		n.lastOp = old.lastOp
+		x.restoreWaiting(n, old)
+	}
+}
+
+// restoreWaiting brings those derived values back that waited when the last valid value was
+// read, and so are not part of what is known of it.
+func (x *exec) restoreWaiting(n, old *node) {
+	for _, key := range old.derived {
+		od := x.oldOf(key)
+		if od == nil || x.get(key) != nil {
+			continue
+		}
+		d := x.add(key)
+		d.base, d.desc, d.want, d.info = od.base, od.desc, od.want, &nodeInfo{}
+		d.state, d.lastOp, d.flags = uint8(pb.ValueState_PENDING), od.lastOp, od.flags
+		x.setDeps(d, od.deps)
+		n.derived = old.derived
+		if od.have == nil {
+			d.info, d.state = od.info, od.state
+		} else {
+			_ = x.updateDependent(key, true)
+		}
+	}
 }
 
 // cutBroken deletes those who kept counting on a value whose deletion failed: the
@@ -380,7 +465,7 @@ func (x *exec) cutBroken(key string) {
 	}
 }
 
-// failedForward tells if the key failed before the revert, but not in it.
+// failedForward reports whether the key failed before the revert, but not in it.
 func (x *exec) failedForward(key string, forward int) bool {
 	return !slices.ContainsFunc(x.errs[forward:], func(e *KeyError) bool { return e.Key == key })
 }
@@ -394,16 +479,25 @@ func (x *exec) restoreObtained(old *node) {
 	}
 	n = x.mut(n)
 	n.want, n.retry = old.want, nil
-	if n.have != nil && proto.Equal(n.have, old.have) {
-		n.set(fromSB)
-		n.setState(pb.ValueState_OBTAINED)
-		n.info = nil
+	n.clear(invalid)
+	lost := slices.ContainsFunc(old.derived, func(key string) bool {
+		d := x.get(key)
+		return d == nil || d.have == nil
+	})
+	if lost || n.have == nil || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived, old.derived) {
+		_ = x.reconcile(n, wasOf(n))
+	}
+	if n.have == nil || inTrouble(n) {
 		return
 	}
-	_ = x.reconcile(n, wasOf(n))
-	if n.have != nil {
-		n.set(fromSB)
-		n.setState(pb.ValueState_OBTAINED)
+	for _, key := range append([]string{n.key}, n.derived...) {
+		if d := x.get(key); d != nil && d.have != nil && !inTrouble(d) {
+			d = x.mut(d)
+			d.want, d.info = d.have, nil
+			d.set(fromSB)
+			d.setState(pb.ValueState_OBTAINED)
+			x.setDeps(d, nil)
+		}
 	}
 }
 

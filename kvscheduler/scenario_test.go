@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -26,11 +27,12 @@ var updateScenarios = flag.Bool("update", false, "rewrite the expected output of
 // are what they print. Time in a script passes only by the command "after".
 //
 //	descriptors NAME...           register descriptors of the toy network (network_test.go)
+//	model [batch] [unknown]       the southbound of the model instead (model_southbound_test.go): its values are words
 //	put KEY JSON, delete KEY      add to the transaction
 //	commit [OPTION...]            commit it: full|upstream|downstream, keys=K,K, retry, retry=PERIOD/COUNT[/backoff], revert, kvdb
 //	plan [OPTION...]              print what commit would do
 //	notify KEY [JSON]             SB notification; without a value: the key is gone
-//	fail OPERATION KEY MESSAGE    make the next such call fail
+//	fail OPERATION KEY MESSAGE    make the next such call fail; with the model, "late": after it took effect
 //	exists KEY JSON [SB|NB]       put something into the southbound behind the scheduler's back
 //	vanish KEY                    take it out
 //	drift REASON KEY...           report drift
@@ -79,6 +81,7 @@ type scenario struct {
 	t       *testing.T
 	s       *Scheduler
 	net     *network
+	model   *modelSouthbound // instead of net
 	names   []string
 	pending *Transaction
 	printed int // records
@@ -94,6 +97,9 @@ func (sc *scenario) restart() {
 	sc.printed, sc.pending = 0, nil
 	for _, name := range sc.names {
 		sc.register(name)
+	}
+	if sc.model != nil {
+		sc.model.register(sc.s)
 	}
 }
 
@@ -129,6 +135,9 @@ func (sc *scenario) command(name, rest string) {
 			sc.names = append(sc.names, d)
 			sc.register(d)
 		}
+	case "model":
+		sc.model = newModelSouthbound(strings.Contains(rest, "batch"), strings.Contains(rest, "unknown"))
+		sc.model.register(sc.s)
 	case "put":
 		sc.txn().Put(arg, sc.value(more))
 	case "delete":
@@ -153,16 +162,33 @@ func (sc *scenario) command(name, rest string) {
 		}
 	case "fail":
 		key, message, _ := strings.Cut(more, " ")
+		if sc.model != nil {
+			f := &modelFault{Key: key, Call: strings.ToLower(arg), N: 1, Times: 1, Late: message == "late"}
+			for _, before := range sc.model.faults {
+				if before.Key == f.Key && before.Call == f.Call && before.seen < before.N {
+					f.N++
+				}
+			}
+			sc.model.faults = append(sc.model.faults, f)
+			return
+		}
 		sc.net.fail[arg+" "+key] = append(sc.net.fail[arg+" "+key], errors.New(message))
 	case "exists":
+		if sc.model != nil {
+			sc.model.put(arg, mustModelValue(more))
+			return
+		}
 		js, origin, _ := strings.Cut(more, "} ")
 		if origin != "" {
 			js += "}"
 		}
-		sc.net.exists[arg] = sc.value(js)
+		sc.net.exists[arg] = sc.object(js)
 		sc.net.origin[arg] = map[string]Origin{"": FromNB, "NB": FromNB, "SB": FromSB}[origin]
 	case "vanish":
 		delete(sc.net.exists, arg)
+		if sc.model != nil {
+			sc.model.remove(arg)
+		}
 	case "drift":
 		f := strings.Fields(rest)
 		_ = sc.s.ReportDrift(f[0], f[1:]...)
@@ -179,10 +205,19 @@ func (sc *scenario) command(name, rest string) {
 			fmt.Fprintln(&sc.out, "   ", c)
 		}
 		sc.net.calls = nil
+		if sc.model != nil {
+			for _, c := range sc.model.calls {
+				fmt.Fprintln(&sc.out, "   ", c)
+			}
+			sc.model.calls = nil
+		}
 	case "southbound":
 		var lines []string
 		for key, v := range sc.net.exists {
 			lines = append(lines, key+"  "+compact(v))
+		}
+		if sc.model != nil {
+			lines = sc.model.content()
 		}
 		slices.Sort(lines)
 		for _, l := range lines {
@@ -279,7 +314,14 @@ func (sc *scenario) retry(text string) Retry {
 	return r
 }
 
-func (sc *scenario) value(js string) *structpb.Struct {
+func (sc *scenario) value(js string) proto.Message {
+	if sc.model != nil {
+		return val(mustModelValue(js).String())
+	}
+	return sc.object(js)
+}
+
+func (sc *scenario) object(js string) *structpb.Struct {
 	v := &structpb.Struct{}
 	if err := protojson.Unmarshal([]byte(js), v); err != nil {
 		sc.t.Fatalf("%s: %v", js, err)

@@ -56,6 +56,7 @@ type Scheduler struct {
 	timers     timers
 	metrics    *metrics
 	stopped    chan struct{} // the worker has ended
+	heartbeat  *heartbeat
 	// spareJobs were committed, and their results taken.
 	spareJobs sync.Pool
 
@@ -94,6 +95,7 @@ func New(opts Options) *Scheduler {
 		caller:  newCaller(opts.CallTimeout),
 		retired: newRetired(),
 	}
+	s.heartbeat = s.caller.heartbeat
 	s.registry.Store(&registry{byName: map[string]*handler{}})
 	s.published.Store(&snapshot{graph: s.graph.Copy()})
 	s.metrics = newMetrics(s, opts.Metrics)

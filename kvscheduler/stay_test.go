@@ -7,20 +7,20 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// A derived value that could not go because of r/2, which failed, has failed, too, if
+// A derived value that could not go because of r/2, which did not go, has failed, too, if
 // what it needs went because of it: d/k1/b needs k/0, which needs any of d/.
 func TestDerivedValueThatCouldNotGoFailsIfWhatItNeedsDid(t *testing.T) {
 	s, w, commit := newWorld(t)
-	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}}); err != nil {
+	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}, "r/2": {Deps: []string{"d/k1/b"}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.outcome = func(op, key string) outcome {
-		if op+" "+key == "CREATE r/2" {
+		if op+" "+key == "DELETE r/2" {
 			return failsBefore
 		}
 		return succeeds
 	}
-	if err := commit(map[string]*spec{"k/1": {}, "r/2": {Deps: []string{"d/k1/b"}}}); err == nil {
+	if err := commit(map[string]*spec{"k/1": {}}); err == nil {
 		t.Error("no error")
 	}
 	wantState(t, s, "k/0", pb.ValueState_PENDING, "0 any:d/")
@@ -73,20 +73,20 @@ func TestValueThatCouldNotBeRecreatedFailsIfItsCycleBroke(t *testing.T) {
 	}
 }
 
-// A derived value whose deletion was stopped by the failure of k/1 goes before what it
+// A derived value whose deletion was stopped by that of k/1, which failed, goes before what it
 // needs does: d/r2/b needs k/0.
 func TestDerivedValueThatCouldNotGoGoesBeforeWhatItNeeds(t *testing.T) {
 	s, w, commit := newWorld(t)
-	if err := commit(map[string]*spec{"k/0": {}, "r/2": {Items: []string{"a", "b"}}}); err != nil {
+	if err := commit(map[string]*spec{"k/0": {}, "r/2": {Items: []string{"a", "b"}}, "k/1": {Deps: []string{"d/r2/b"}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.outcome = func(op, key string) outcome {
-		if op+" "+key == "CREATE k/1" {
+		if op+" "+key == "DELETE k/1" {
 			return failsBefore
 		}
 		return succeeds
 	}
-	if err := commit(map[string]*spec{"k/1": {Deps: []string{"d/r2/b"}}, "r/2": {}}); err == nil {
+	if err := commit(map[string]*spec{"r/2": {}}); err == nil {
 		t.Error("no error")
 	}
 	if _, ok := w.exists["d/r2/b"]; !ok {
@@ -96,7 +96,7 @@ func TestDerivedValueThatCouldNotGoGoesBeforeWhatItNeeds(t *testing.T) {
 	if err := commit(map[string]*spec{"k/0": nil}); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"DELETE d/r2/b", "DELETE k/0"}; !slices.Equal(w.ops, want) {
+	if want := []string{"DELETE k/1", "DELETE d/r2/b", "DELETE k/0"}; !slices.Equal(w.ops, want) {
 		t.Errorf("calls %q, want %q", w.ops, want)
 	}
 	wantState(t, s, "k/1", pb.ValueState_PENDING, "0 d/r2/b")

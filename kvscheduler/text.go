@@ -189,7 +189,7 @@ func compact(v proto.Message) string {
 	if r, ok := v.(*RawValue); ok {
 		return r.JSON
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(Redact(v))
 	if err != nil {
 		return fmt.Sprintf("<%s: %v>", v.ProtoReflect().Descriptor().FullName(), err)
 	}

@@ -59,7 +59,7 @@ func (n *node) snapshot() *ValueSnapshot {
 	return v
 }
 
-// gone tells if the changed node left the graph with its change.
+// gone reports whether the changed node left the graph with its change.
 func (c change) gone() bool {
 	s := c.new.State()
 	return c.new.want == nil && c.new.have == nil && (s == pb.ValueState_NONEXISTENT || s == pb.ValueState_REMOVED)
@@ -239,7 +239,7 @@ func (s *Scheduler) Diff(from, to time.Time) ([]ValueDiff, error) {
 	return diffs, nil
 }
 
-// sameNode tells if people see no difference.
+// sameNode reports whether people see no difference.
 func sameNode(a, b *node) bool {
 	return a.state == b.state && proto.Equal(a.want, b.want) && message(a.err()) == message(b.err()) &&
 		(a.txn == b.txn || proto.Equal(a.have, b.have))

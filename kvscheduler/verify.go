@@ -39,6 +39,9 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	r.readKeys(keys)
 	var diffs []Difference
 	for _, key := range keys {
+		if err := x.unread[key]; err != nil {
+			x.errs = append(x.errs, &KeyError{Key: key, Err: err})
+		}
 		old, ok := before.Get(key)
 		if !ok {
 			diffs = append(diffs, Difference{Key: key})
@@ -70,7 +73,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	return diffs, nil
 }
 
-// compare tells if the value is not as it was requested, with what was read.
+// compare reports whether the value is not as it was requested, with what was read.
 func (x *exec) compare(old *node) (Difference, bool) {
 	d := Difference{Key: old.key, Want: old.want, State: old.State()}
 	if old.is(fromSB) {

@@ -167,7 +167,7 @@ func (w *Watcher) Next(ctx context.Context) ([]StatusEvent, error) {
 	}
 }
 
-// Settled tells if nothing is under way for the value: it is neither PENDING
+// Settled reports whether nothing is under way for the value: it is neither PENDING
 // nor RETRYING nor about to be repaired.
 func Settled(st *pb.ValueStatus) bool {
 	switch st.State {

@@ -19,12 +19,14 @@ func (s *Scheduler) work() {
 		if j == nil {
 			return
 		}
+		s.heartbeat.beat()
 		var r jobResult
 		if j.fn != nil {
 			j.fn()
 		} else {
 			r.seq, r.err = s.process(j)
 		}
+		s.heartbeat.stop()
 		s.exec = exec{} // what was replaced may be forgotten
 		if j.result != nil {
 			j.result <- r
@@ -50,6 +52,10 @@ type sets struct {
 	branch  map[string]struct{} // keys that are being worked on, further up the stack
 	failed  map[string]struct{} // base keys to be read back
 	scratch []string
+	// providers are keys that last satisfied an AnyOf, by prefix.
+	providers map[string]string
+	verdicts  verdicts
+	again     map[string]againTimes // keys to be looked at again, in againOrder: how often they were
 }
 
 // emptySets returns the sets of the last exec, emptied; new ones if they have
@@ -57,11 +63,14 @@ type sets struct {
 func (s *Scheduler) emptySets() *sets {
 	const large = 256
 	if s.sets == nil || len(s.sets.about) > large || len(s.sets.failed) > large || cap(s.sets.scratch) > large {
-		s.sets = &sets{about: map[string]progress{}, branch: map[string]struct{}{}, failed: map[string]struct{}{}}
+		s.sets = &sets{about: map[string]progress{}, branch: map[string]struct{}{}, failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
 	}
 	clear(s.sets.about)
 	clear(s.sets.branch)
 	clear(s.sets.failed)
+	clear(s.sets.again)
+	clear(s.sets.providers)
+	s.sets.verdicts.forget()
 	s.sets.scratch = s.sets.scratch[:0]
 	return s.sets
 }
@@ -138,7 +147,7 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 	return x.reverting
 }
 
-// stillNeeded tells if there is anything left to do for a job that the
+// stillNeeded reports whether there is anything left to do for a job that the
 // scheduler gave itself.
 func (s *Scheduler) stillNeeded(j *job) bool {
 	x := &exec{sets: &sets{}, g: s.graph, reg: s.registry.Load(), job: j}

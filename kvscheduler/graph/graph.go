@@ -166,8 +166,39 @@ func (g *Graph[N]) Needers(dst []string, key string) []string {
 	if len(dst) > start {
 		runs++
 	}
-	// Every prefix of key that somebody needs, from the longest to the shortest:
-	// the greatest target that is not greater than q is either a prefix of key, or
+	g.needingPrefixes(key, func(target string) bool {
+		dst = needers(g.prefixes, dst, target)
+		runs++
+		return true
+	})
+	if runs > 1 {
+		slices.Sort(dst[start:])
+		return dst[:start+len(slices.Compact(dst[start:]))]
+	}
+	return dst
+}
+
+// HasNeeders reports whether anybody needs the key, directly or by a prefix.
+func (g *Graph[N]) HasNeeders(key string) bool {
+	has := false
+	g.exact.Ascend(edge{target: key}, func(e edge) bool {
+		has = e.target == key
+		return false
+	})
+	if has || g.prefixes.Len() == 0 {
+		return has
+	}
+	g.needingPrefixes(key, func(string) bool {
+		has = true
+		return false
+	})
+	return has
+}
+
+// needingPrefixes calls visit for every prefix of key that somebody needs, from the
+// longest to the shortest, until visit returns false.
+func (g *Graph[N]) needingPrefixes(key string, visit func(target string) bool) {
+	// The greatest target that is not greater than q is either a prefix of key, or
 	// tells how long such a prefix can be at most.
 	for q, ok := key, true; ok; {
 		var target string
@@ -177,12 +208,13 @@ func (g *Graph[N]) Needers(dst []string, key string) []string {
 			return false
 		})
 		if !found {
-			break
+			return
 		}
 		n := commonPrefix(target, key)
 		if n == len(target) {
-			dst = needers(g.prefixes, dst, target)
-			runs++
+			if !visit(target) {
+				return
+			}
 			ok = n > 0
 			n--
 		} else if n == 0 {
@@ -193,21 +225,6 @@ func (g *Graph[N]) Needers(dst []string, key string) []string {
 			q = key[:n]
 		}
 	}
-	if runs > 1 {
-		slices.Sort(dst[start:])
-		return dst[:start+len(slices.Compact(dst[start:]))]
-	}
-	return dst
-}
-
-// HasNeeders tells if anybody needs the key, directly or by a prefix.
-func (g *Graph[N]) HasNeeders(key string) bool {
-	has := false
-	g.exact.Ascend(edge{target: key}, func(e edge) bool {
-		has = e.target == key
-		return false
-	})
-	return has || g.prefixes.Len() > 0 && len(g.Needers(nil, key)) > 0
 }
 
 func needers(edges *btree.BTreeG[edge], dst []string, target string) []string {

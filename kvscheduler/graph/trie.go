@@ -86,7 +86,7 @@ func (b *branch[N]) listed(key string) int {
 	return slices.IndexFunc(b.nodes, func(n N) bool { return n.Key() == key })
 }
 
-// set adds or replaces a node. It tells if it was added.
+// set adds or replaces a node. It reports whether it was added.
 func (t *trie[N]) set(n N) (added bool) {
 	t.root, added = t.put(t.root, 0, t.hash(n.Key()), n)
 	if added {
@@ -131,7 +131,7 @@ func (t *trie[N]) put(b *branch[N], shift uint, hash uint64, n N) (_ *branch[N],
 	return b, true
 }
 
-// delete removes the node with the key. It tells if there was one.
+// delete removes the node with the key. It reports whether there was one.
 func (t *trie[N]) delete(key string) bool {
 	if _, ok := t.get(key); !ok {
 		return false

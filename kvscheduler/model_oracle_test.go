@@ -1,0 +1,450 @@
+package kvscheduler
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// modelExpectation says what should exist. It knows nothing of the engine: values
+// in trouble, and what an INVALID value left, are given; of the others it adds what can
+// exist, alone or together, until nothing can be added.
+type modelExpectation struct {
+	there map[string]bool
+	may   map[string]modelCandidate
+}
+
+// modelCandidate is a value that might exist.
+type modelCandidate struct {
+	v       modelValue
+	base    string
+	invalid bool // what exists of it stays as long as it can
+}
+
+// expect computes what should be, given the states of values in trouble.
+func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
+	e := modelExpectation{map[string]bool{}, map[string]modelCandidate{}}
+	fact := func(key string) {
+		if n := nodes[key]; n != nil && n.available() {
+			e.there[key] = true
+		}
+	}
+	given := map[string]bool{}
+	for key, n := range nodes {
+		base := modelBase(key)
+		if inTrouble(n) || nodes[base] != nil && inTrouble(nodes[base]) || r.obtained[base] {
+			given[key] = true
+			fact(key)
+		}
+	}
+	add := func(key, base string, v modelValue) {
+		if given[key] {
+			return
+		}
+		if v.Inv {
+			n := nodes[key]
+			if n == nil || n.have == nil {
+				return
+			}
+			e.may[key] = modelCandidate{mustModelValue(n.have.(text).Value), base, true}
+			return
+		}
+		e.may[key] = modelCandidate{v, base, false}
+	}
+	for key, v := range r.requested {
+		add(key, "", v)
+	}
+	for key, c := range maps.Clone(e.may) {
+		if c.invalid { // which of its parts are in force, a restart may have forgotten
+			for k, n := range nodes {
+				if n.base == key && n.want != nil {
+					add(k, key, mustModelValue(n.want.(text).Value))
+				}
+			}
+			continue
+		}
+		for _, p := range c.v.Parts {
+			add(partKey(key, p.Name), key, p.Value)
+		}
+		for _, p := range c.v.Props {
+			add(propertyKey(key, p), key, modelValue{})
+		}
+	}
+	for {
+		next := map[string]bool{}
+		for key, c := range e.may {
+			if !e.there[key] && (c.base == "" || e.there[c.base]) {
+				next[key] = true
+			}
+		}
+		for again := true; again; {
+			again = false
+			for key := range next {
+				if !e.satisfied(e.may[key].v, next) {
+					delete(next, key)
+					again = true
+				}
+			}
+		}
+		if len(next) == 0 {
+			return e
+		}
+		maps.Copy(e.there, next)
+	}
+}
+
+func (e modelExpectation) satisfied(v modelValue, among map[string]bool) bool {
+	return !slices.ContainsFunc(v.Needs, func(need string) bool {
+		for _, set := range []map[string]bool{e.there, among} {
+			for key := range set {
+				if modelMeets(need, key) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+func (r *modelRun) nodes() map[string]*node {
+	nodes := map[string]*node{}
+	r.s.view().Ascend("", func(key string, n *node) bool { nodes[key] = n; return true })
+	return nodes
+}
+
+// check compares the southbound and the states with what should be. before are the keys
+// that existed before the step.
+func (r *modelRun) check(when string, before map[string]bool) {
+	if r.unsure {
+		return
+	}
+	nodes := r.nodes()
+	r.checkBelief(when, nodes)
+	r.checkTrouble(when, nodes)
+	e := r.expect(nodes)
+	for key, c := range e.may {
+		n := nodes[key]
+		sb, exists := r.sb.exists[key]
+		state := pb.ValueState_NONEXISTENT
+		if n != nil {
+			state = n.State()
+		}
+		property := strings.HasPrefix(key, "pr/")
+		switch {
+		case !e.there[key]:
+			want := pb.ValueState_PENDING
+			if c.invalid {
+				want = pb.ValueState_INVALID
+			}
+			if exists {
+				r.violated("%s: %s exists, but what it needs does not", when, key)
+			}
+			if (c.base == "" || e.there[c.base]) && state != want {
+				r.violated("%s: %s is %v, want %v", when, key, state, want)
+			}
+			if c.base != "" && !e.there[c.base] && n != nil {
+				r.violated("%s: %s is known without its base value", when, key)
+			}
+		case c.invalid:
+			if state != pb.ValueState_INVALID {
+				r.violated("%s: %s is %v, want INVALID", when, key, state)
+			}
+		default:
+			if state != pb.ValueState_CONFIGURED {
+				r.violated("%s: %s is %v, want CONFIGURED", when, key, state)
+			}
+			if !property && !exists {
+				r.violated("%s: %s does not exist", when, key)
+			} else if !property && sb.String() != c.v.itself().String() {
+				r.violated("%s: %s is %q, want %q", when, key, sb, c.v.itself())
+			}
+		}
+	}
+	for key := range r.sb.exists {
+		base := modelBase(key)
+		n := nodes[key]
+		if _, expected := e.may[key]; !expected && !r.obtained[base] && (n == nil || !inTrouble(n) && (nodes[base] == nil || !inTrouble(nodes[base]))) {
+			r.violated("%s: %s was left behind", when, key)
+		}
+	}
+	r.checkInvalid(when, nodes, before)
+	if r.clean() {
+		clear(r.sb.hit)
+	}
+}
+
+// checkBelief compares what the scheduler believes to exist with what does.
+func (r *modelRun) checkBelief(when string, nodes map[string]*node) {
+	for key, n := range nodes {
+		if n.is(unknown) || nodes[n.baseKey()] != nil && nodes[n.baseKey()].is(unknown) {
+			if !inTrouble(n) && (nodes[n.baseKey()] == nil || !inTrouble(nodes[n.baseKey()])) {
+				r.violated("%s: %s is %v although nobody knows what exists", when, key, n.State())
+			}
+			continue
+		}
+		if strings.HasPrefix(key, "pr/") {
+			base, ok := r.sb.exists[modelBase(key)]
+			has := ok && slices.Contains(base.Props, key[strings.LastIndex(key, "/")+1:])
+			if has != (n.have != nil) && !inTrouble(nodes[n.baseKey()]) {
+				r.violated("%s: property %s is believed to exist: %v, it does: %v", when, key, n.have != nil, has)
+			}
+			continue
+		}
+		sb, exists := r.sb.exists[key]
+		switch {
+		case exists != (n.have != nil):
+			r.violated("%s: %s is believed to exist: %v, it does: %v", when, key, n.have != nil, exists)
+		case exists && mustModelValue(n.have.(text).Value).itself().String() != sb.String():
+			r.violated("%s: %s is believed to be %q, it is %q", when, key, n.have.(text).Value, sb)
+		}
+	}
+}
+
+// checkTrouble wants a reason for values in trouble, and what their retries say.
+func (r *modelRun) checkTrouble(when string, nodes map[string]*node) {
+	for key, n := range nodes {
+		base := n.baseKey()
+		switch n.State() {
+		case pb.ValueState_DISCOVERED, pb.ValueState_MISSING, pb.ValueState_REMOVED:
+			if b := nodes[base]; b == nil || b == n || !inTrouble(b) {
+				r.violated("%s: %s is %v", when, key, n.State())
+			}
+		case pb.ValueState_FAILED:
+			if r.retry[base] && !r.unclear[base] {
+				r.violated("%s: %s is FAILED, want RETRYING: %v", when, key, n.err())
+			}
+		case pb.ValueState_RETRYING:
+			if !r.retry[base] && !r.unclear[base] {
+				r.violated("%s: %s is RETRYING, want FAILED: %v", when, key, n.err())
+			}
+		}
+		if !inTrouble(n) {
+			delete(r.why, key)
+		} else if r.why[key] = r.why[key] || r.explained(key, nodes); !r.why[key] {
+			r.violated("%s: %s is %v without a failure: %v", when, key, n.State(), n.err())
+		}
+	}
+}
+
+// explained reports whether a failed call explains the trouble of the key: its own, or
+// that of what needs it.
+func (r *modelRun) explained(key string, nodes map[string]*node) bool {
+	seen := map[string]bool{key: true}
+	for queue := []string{key}; len(queue) > 0; queue = queue[1:] {
+		if r.sb.hit[queue[0]] {
+			return true
+		}
+		add := func(k string) {
+			if !seen[k] {
+				seen[k] = true
+				queue = append(queue, k)
+			}
+		}
+		for k := range r.sb.hit {
+			if modelBase(k) == modelBase(queue[0]) {
+				add(k)
+			}
+		}
+		for k, n := range nodes {
+			if n.base == queue[0] {
+				add(k)
+			}
+			for _, m := range []any{n.want, n.have} {
+				if v, ok := m.(text); ok && v != nil {
+					for _, need := range mustModelValue(v.Value).Needs {
+						if modelMeets(need, queue[0]) {
+							add(k)
+						}
+					}
+				}
+			}
+			for _, d := range n.deps {
+				if d.Key == queue[0] || d.Key == "" && strings.HasPrefix(queue[0], d.AnyOf.KeyPrefixes[0]) {
+					add(k)
+				}
+			}
+		}
+	}
+	return false
+}
+
+// checkInvalid wants what existed of INVALID values to be as it was, unless something that
+// it needs was touched.
+func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[string]bool) {
+	touched := map[string]bool{}
+	after := r.sb.keys()
+	for _, call := range r.sb.calls {
+		f := strings.Fields(call)
+		touched[f[1]], touched[modelBase(f[1])] = true, true
+	}
+	for _, keys := range []map[string]bool{before, after} {
+		for key := range keys {
+			if before[key] != after[key] || touched[modelBase(key)] && modelBase(key) != key {
+				touched[key] = true
+			}
+		}
+	}
+	for key, was := range r.lastValid {
+		v, ok := r.requested[key]
+		if !ok || !v.Inv || touched[key] && r.sb.hit[key] {
+			continue
+		}
+		is, exists := r.sb.exists[key]
+		if exists && is.String() != was {
+			r.violated("%s: %s, which is INVALID, is %q, was %q", when, key, is, was)
+		}
+		lost := slices.ContainsFunc(mustModelValue(was).Needs, func(need string) bool {
+			for k := range touched {
+				if modelMeets(need, k) {
+					return true
+				}
+			}
+			for k := range before {
+				if modelMeets(need, k) {
+					return false
+				}
+			}
+			return true
+		})
+		if !exists && !lost {
+			r.violated("%s: %s, which is INVALID, was lost", when, key)
+		}
+	}
+}
+
+// beforeOperation looks at the graph while the engine waits for the southbound.
+func (r *modelRun) beforeOperation(call, key string) {
+	if strings.HasPrefix(key, "o/") || r.obtained[modelBase(key)] && !r.known[modelBase(key)] {
+		r.violated("P4: %s of the obtained value %s", call, key)
+	}
+	if r.unsure {
+		return
+	}
+	g := r.s.exec.g
+	if g == nil {
+		return
+	}
+	nodes := map[string]*node{}
+	g.Ascend("", func(key string, n *node) bool { nodes[key] = n; return true })
+	_, exists := r.sb.exists[key]
+	n := nodes[key]
+	uncertain := n == nil || n.is(unknown) || r.sb.hit[key]
+	if exists && call == "create" && !uncertain {
+		r.violated("%s is created although it exists", key)
+	}
+	if !exists && call != "create" && !uncertain {
+		r.violated("%s of %s, which does not exist", call, key)
+	}
+	if call == "delete" {
+		r.checkDelete(key, nodes)
+	}
+	r.checkP5(call+" "+key, nodes)
+}
+
+// reach are the keys that others need, directly or not.
+func modelReach(nodes map[string]*node, from string, seen map[string]bool) map[string]bool {
+	n := nodes[from]
+	if n == nil {
+		return seen
+	}
+	visit := func(key string) {
+		if !seen[key] {
+			seen[key] = true
+			modelReach(nodes, key, seen)
+		}
+	}
+	if n.base != "" {
+		visit(n.base)
+	}
+	for i := range n.deps {
+		for key, t := range nodes {
+			if modelTarget(&n.deps[i], key) && (t.want != nil || t.have != nil) {
+				visit(key)
+			}
+		}
+	}
+	return seen
+}
+
+func modelTarget(d *Dependency, key string) bool {
+	return d.Key == key || d.Key == "" && strings.HasPrefix(key, d.AnyOf.KeyPrefixes[0])
+}
+
+func modelSameCycle(nodes map[string]*node, a, b string) bool {
+	return a == b || modelReach(nodes, a, map[string]bool{})[b] && modelReach(nodes, b, map[string]bool{})[a]
+}
+
+// southboundReach are the keys that what exists needs, directly or not.
+func (r *modelRun) southboundReach(from string, seen map[string]bool) map[string]bool {
+	for key := range r.sb.keys() {
+		if !seen[key] && (modelBase(from) == key || slices.ContainsFunc(r.sb.exists[from].Needs, func(need string) bool { return modelMeets(need, key) })) {
+			seen[key] = true
+			r.southboundReach(key, seen)
+		}
+	}
+	return seen
+}
+
+// checkDelete wants nothing that exists to need what is deleted, except for members of
+// its cycle.
+func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
+	going := map[string]bool{key: true}
+	for _, p := range r.sb.exists[key].Props {
+		going[propertyKey(key, p)] = true
+	}
+	there := r.sb.keys()
+	for k, n := range nodes { // for all that is known
+		if n.have != nil && n.is(unknown) {
+			there[k] = true
+		}
+	}
+	for k, v := range r.sb.exists {
+		n := nodes[k]
+		if k == key || n == nil || n.have == nil || n.is(unknown|fromSB) || r.obtained[modelBase(k)] {
+			continue
+		}
+		if modelBase(k) == key {
+			r.violated("%s is deleted before its part %s", key, k)
+		}
+		for _, need := range v.Needs {
+			held, kept := false, false
+			for t := range there {
+				if modelMeets(need, t) {
+					held = held || going[t]
+					kept = kept || !going[t]
+				}
+			}
+			if held && !kept && !modelSameCycle(nodes, k, key) && !r.southboundReach(key, map[string]bool{})[k] {
+				r.violated("%s is deleted although %s exists and needs it", key, k)
+			}
+		}
+	}
+}
+
+// checkP5 wants the dependencies of CONFIGURED values to be met.
+func (r *modelRun) checkP5(at string, nodes map[string]*node) {
+	for key, n := range nodes {
+		if n.State() != pb.ValueState_CONFIGURED || n.want == nil || n.is(leaving) {
+			continue
+		}
+		for i := range n.deps {
+			met := false
+			for target, t := range nodes {
+				// A value that is about to be deleted is still there.
+				if modelTarget(&n.deps[i], target) && (t.have != nil && !t.is(broken)) {
+					met = true
+				}
+			}
+			for target, t := range nodes {
+				if !met && modelTarget(&n.deps[i], target) && t.want != nil && modelSameCycle(nodes, key, target) {
+					met = true
+				}
+			}
+			if !met {
+				r.violated("P5: before %s: %s is CONFIGURED, but its dependency %s is not met", at, key, n.deps[i].Label)
+			}
+		}
+	}
+}

@@ -1,0 +1,471 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// modelSequence is a run of the model as JSON.
+type modelSequence struct {
+	ID      int         `json:"id,omitempty"`
+	Batch   bool        `json:"batch,omitempty"`   // b/ and dv/ have batches
+	Unknown bool        `json:"unknown,omitempty"` // retrieved values do not tell whose they are
+	Steps   []modelStep `json:"steps"`
+}
+
+// modelStep is one step:
+//
+//	txn      a transaction with put and del; a full or upstream resync carries all that is requested
+//	fail     the n-th call from now on fails, and those after it
+//	heal     calls do not fail any more
+//	sb       put and del change the southbound behind the scheduler's back
+//	notify   put and del obtained values, and report them
+//	wait     time passes
+//	kill     the process ends after n more operations; it is started anew after the next transaction
+//	restart  the process is started anew, with a full resync
+type modelStep struct {
+	Op     string            `json:"op"`
+	Put    map[string]string `json:"put,omitempty"`
+	Del    []string          `json:"del,omitempty"`
+	Retry  bool              `json:"retry,omitempty"`
+	Revert bool              `json:"revert,omitempty"`
+	Resync string            `json:"resync,omitempty"` // full, upstream or downstream
+	Plan   bool              `json:"plan,omitempty"`   // and compare with what is executed
+	modelFault
+}
+
+// modelRun plays a sequence and compares, after each step, what the scheduler did
+// with what should be (see modelExpectation).
+type modelRun struct {
+	seq       modelSequence
+	s         *Scheduler
+	sb        *modelSouthbound
+	requested map[string]modelValue
+	retry     map[string]bool // which values are repeated
+	unclear   map[string]bool // or not: a revert of theirs failed
+	unclaimed map[string]bool // base keys that only reverted transactions requested
+	obtained  map[string]bool // base keys that exist without us
+	known     map[string]bool // base keys that were requested since the start
+	why       map[string]bool // values in trouble for which there is a reason
+	log       []string
+	// unsure: the southbound is not what the scheduler believes.
+	unsure     bool
+	violations []string
+	lastValid  map[string]string // what existed of INVALID values before the step
+}
+
+// playModel returns what was wrong, and a transcript. It must be called in a bubble.
+func playModel(seq modelSequence) (violation, transcript string) {
+	r := &modelRun{seq: seq, sb: newModelSouthbound(seq.Batch, seq.Unknown), requested: map[string]modelValue{}, retry: map[string]bool{}, why: map[string]bool{}, unclaimed: map[string]bool{},
+		unclear: map[string]bool{}, obtained: map[string]bool{}}
+	r.sb.before = r.beforeOperation
+	r.start()
+	defer func() { _ = r.s.Close(); synctest.Wait() }()
+	for _, step := range seq.Steps {
+		r.step(step)
+		if len(r.violations) > 0 {
+			break
+		}
+	}
+	if len(r.violations) == 0 {
+		r.end()
+	}
+	if len(r.violations) == 0 {
+		return "", ""
+	}
+	return r.violations[0], strings.Join(r.log, "\n") + "\n!! " + strings.Join(r.violations, "\n!! ")
+}
+
+func (r *modelRun) logf(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
+func (r *modelRun) violated(format string, args ...any) {
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
+}
+
+func (r *modelRun) start() {
+	if r.s != nil {
+		_ = r.s.Close()
+	}
+	r.s = New(Options{Logger: quietLog(), CallTimeout: time.Second})
+	r.sb.register(r.s)
+	r.known = map[string]bool{}
+	r.settle()
+}
+
+// begin remembers what a step is compared with, and returns the keys that exist.
+func (r *modelRun) begin() map[string]bool {
+	r.sb.calls = nil
+	r.lastValid = map[string]string{}
+	for key, v := range r.requested {
+		if sbv, ok := r.sb.exists[key]; ok && v.Inv {
+			r.lastValid[key] = sbv.String()
+		}
+	}
+	return r.sb.keys()
+}
+
+func (r *modelRun) step(step modelStep) {
+	before := r.begin()
+	switch step.Op {
+	case "txn":
+		r.transaction(step)
+		if r.sb.deadAfter >= 0 {
+			r.restart()
+		}
+	case "fail":
+		f := step.modelFault
+		f.N, f.Times = max(f.N, 1), max(f.Times, 1)
+		r.sb.faults = append(r.sb.faults, &f)
+		r.logf("fail %s %s: call %d, %d times, late %v", f.Call, f.Key, f.N, f.Times, f.Late)
+		return
+	case "heal":
+		r.sb.faults = nil
+		r.logf("heal")
+		return
+	case "sb":
+		r.changeSouthbound(step)
+		return
+	case "notify":
+		r.sb.deadAfter = -1
+		r.notify(step)
+	case "wait":
+		r.logf("wait")
+		r.sb.deadAfter = -1
+		time.Sleep(3 * time.Second)
+		r.settle()
+	case "kill":
+		r.sb.deadAfter = step.N
+		r.logf("kill after %d operations", step.N)
+		return
+	case "restart":
+		r.restart()
+	}
+	r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
+	r.check(step.Op, before)
+}
+
+// settle waits until nothing is left to do now.
+func (r *modelRun) settle() {
+	for again := true; again; again = r.s.queue.length() > 0 {
+		if err := r.s.Barrier(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	synctest.Wait()
+}
+
+var modelResyncs = map[string]ResyncType{"": NotResync, "full": FullResync, "upstream": UpstreamResync, "downstream": DownstreamResync}
+
+func (r *modelRun) transaction(step modelStep) {
+	values, invalid, rejected := map[string]modelValue{}, false, false
+	for key, text := range step.Put {
+		values[key] = mustModelValue(text)
+		rejected = rejected || values[key].Inv || values[key].invalidPart()
+		invalid = rejected
+	}
+	next := maps.Clone(r.requested)
+	maps.Copy(next, values)
+	for _, key := range step.Del {
+		delete(next, key)
+	}
+	for _, v := range r.requested {
+		invalid = invalid || v.invalidPart() || v.Inv && step.Resync != ""
+	}
+	resync := modelResyncs[step.Resync]
+	var opts []TxnOption
+	if resync != NotResync {
+		opts = append(opts, WithResync(resync))
+	}
+	if step.Retry {
+		opts = append(opts, WithRetry(Retry{Period: time.Second}))
+	}
+	if step.Revert && resync == NotResync {
+		opts = append(opts, WithRevert())
+	}
+	build := func() *Transaction {
+		t := r.s.NewTransaction()
+		switch resync {
+		case NotResync:
+			for key, v := range values {
+				t.Put(key, val(v.String()))
+			}
+			for _, key := range step.Del {
+				t.Delete(key)
+			}
+		case DownstreamResync:
+		default:
+			for key, v := range next {
+				t.Put(key, val(v.String()))
+				invalid = invalid || v.Inv || v.invalidPart()
+			}
+		}
+		return t
+	}
+	if resync == DownstreamResync {
+		next = r.requested
+	}
+	r.logf("txn %s%s put %v del %v retry %v revert %v", step.Resync, "", step.Put, step.Del, step.Retry, step.Revert)
+	fired, clean := r.sb.fired, r.clean()
+	statuses, content := r.statuses(), r.sb.content()
+	var plan []string
+	if step.Plan && !r.sb.dead() {
+		ops, err := build().Plan(context.Background(), opts...)
+		plan = modelOps(ops)
+		if got := r.statuses(); len(r.sb.calls) > 0 || got != statuses || err != nil && !invalid && r.sb.fired == fired {
+			r.violated("P7: the plan had effects: %v %v", r.sb.calls, err)
+		}
+	}
+	for key := range values {
+		if !r.known[key] {
+			r.unclaimed[key] = true
+		}
+		r.known[key] = true
+	}
+	reads := resync == FullResync || resync == DownstreamResync
+	if reads {
+		r.adopt(next)
+	}
+	firedBefore := r.sb.fired
+	seq, err := build().Commit(context.Background(), opts...)
+	r.settle()
+	rec := r.s.RecordedTxn(seq)
+	if rec != nil {
+		r.logf("  -> %v\n     %s", err, strings.Join(opsOf(rec.Executed), "\n     "))
+	}
+	if r.sb.dead() {
+		r.requested = next
+		return
+	}
+	if step.Plan && rec != nil && r.sb.fired == fired && clean && !step.Revert {
+		if got := modelOps(rec.Executed); !slices.Equal(got, plan) {
+			r.violated("P7: executed\n  %s\nplanned\n  %s", strings.Join(got, "\n  "), strings.Join(plan, "\n  "))
+		}
+	}
+	te := (*TransactionError)(nil)
+	reverted := errors.As(err, &te) && te.Reverted
+	if te != nil {
+		for _, e := range te.Errors {
+			if pe := (*PanicError)(nil); errors.As(e, &pe) && pe.Descriptor == "kvscheduler" {
+				r.violated("defect: %v", e)
+			}
+		}
+	}
+	if err != nil && r.sb.fired == fired && clean && !invalid && !r.unsure {
+		r.violated("error without failures: %v", err)
+	}
+	if reads && r.unsure && r.sb.fired == firedBefore {
+		r.unsure = false
+	} else if r.readFailed(firedBefore) {
+		r.unsure = true
+	}
+	if reads { // whose a value is that somebody tried to request, is up to the scheduler
+		for key, n := range r.nodes() {
+			if r.unclaimed[key] && n.is(fromSB) {
+				r.obtained[key] = true
+			}
+		}
+	}
+	if !reverted {
+		for key := range values {
+			delete(r.unclaimed, key)
+		}
+		r.requested = next
+		if resync != DownstreamResync {
+			keys := slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values))
+			if resync != NotResync {
+				keys = slices.AppendSeq(slices.AppendSeq(keys, maps.Keys(next)), maps.Keys(r.retry))
+			}
+			for _, key := range keys {
+				r.retry[key] = step.Retry
+				delete(r.unclear, key)
+			}
+			for key := range values {
+				delete(r.obtained, key)
+			}
+		} else if step.Retry {
+			for key := range r.known {
+				r.retry[key] = true
+				delete(r.unclear, key)
+			}
+		}
+		return
+	}
+	// An undo that failed is repeated as the transaction says, or else the one before.
+	for _, key := range slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values)) {
+		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
+			r.violated("%s, whose undo failed, is FAILED, want RETRYING: %v", key, n.err())
+		}
+		r.unclear[key] = step.Retry != r.retry[key]
+	}
+	if clean && !r.unsure && (r.sb.fired == fired || r.sb.fired == fired+1 && !rejected) {
+		if got := r.sb.content(); !slices.Equal(got, content) {
+			r.violated("P3: southbound is\n  %s\nwas\n  %s", strings.Join(got, "\n  "), strings.Join(content, "\n  "))
+		}
+		if got := r.statuses(); got != statuses {
+			r.violated("P3: states are\n%s\nwere\n%s", got, statuses)
+		}
+	}
+}
+
+// readFailed reports whether a reading of the southbound failed.
+func (r *modelRun) readFailed(since int) bool {
+	if r.sb.fired == since {
+		return false
+	}
+	failed := false
+	for _, prefix := range []string{"a/", "b/", "c/", "o/"} {
+		failed = failed || r.sb.hit[prefix]
+		delete(r.sb.hit, prefix)
+	}
+	return failed
+}
+
+// clean reports whether no value is in trouble.
+func (r *modelRun) clean() bool {
+	clean := true
+	r.s.view().Ascend("", func(_ string, n *node) bool {
+		clean = clean && !n.is(unknown|broken|drifted) && !inTrouble(n)
+		return clean
+	})
+	return clean
+}
+
+// statuses renders the states of all values.
+func (r *modelRun) statuses() string {
+	var b strings.Builder
+	for _, st := range r.s.ValueStatuses("") {
+		for _, v := range append([]*pb.ValueStatus{st.Value}, st.DerivedValues...) {
+			fmt.Fprintf(&b, "%s %v %v %s\n", v.Key, v.State, v.Details, v.Error)
+		}
+	}
+	return b.String()
+}
+
+func modelOps(ops []RecordedOp) []string {
+	var lines []string
+	for _, op := range ops {
+		lines = append(lines, fmt.Sprintf("%v %s %v>%v %v>%v %v", op.Operation, op.Key, op.PrevState, op.NewState, op.PrevValue, op.NewValue, op.Flags()))
+	}
+	return lines
+}
+
+// adopt notes what a resync finds that is nobody's.
+func (r *modelRun) adopt(next map[string]modelValue) {
+	for key := range next {
+		r.known[key] = true
+		delete(r.obtained, key)
+	}
+	if r.unsure {
+		for key := range r.obtained {
+			if _, ok := r.sb.exists[key]; !ok {
+				delete(r.obtained, key)
+			}
+		}
+	}
+	for key := range r.sb.exists {
+		if key == modelBase(key) && (strings.HasPrefix(key, "o/") || r.seq.Unknown && !r.known[key]) {
+			r.obtained[key] = true
+		}
+	}
+}
+
+func (r *modelRun) changeSouthbound(step modelStep) {
+	for key, text := range step.Put {
+		if v, err := parseModelValue(text); err == nil && !v.Inv && !strings.HasPrefix(key, "o/") {
+			r.sb.put(key, v)
+		}
+	}
+	for _, key := range step.Del {
+		if !strings.HasPrefix(key, "o/") {
+			r.sb.remove(key)
+		}
+	}
+	r.unsure = true
+	r.logf("sb put %v del %v", step.Put, step.Del)
+}
+
+func (r *modelRun) notify(step modelStep) {
+	var ns []Notification
+	for _, key := range step.Del {
+		r.sb.remove(key)
+		delete(r.obtained, key)
+		ns = append(ns, Notification{Key: key})
+	}
+	for _, key := range slices.Sorted(maps.Keys(step.Put)) {
+		v := mustModelValue(step.Put[key])
+		r.sb.put(key, v)
+		r.obtained[key] = true
+		ns = append(ns, Notification{Key: key, Value: val(v.String())})
+	}
+	r.logf("notify put %v del %v", step.Put, step.Del)
+	if err := r.s.PushSBNotification(ns...); err != nil {
+		r.violated("notification: %v", err)
+	}
+	r.settle()
+}
+
+// restart begins anew on the same southbound.
+func (r *modelRun) restart() {
+	r.logf("restart")
+	r.sb.deadAfter = -1
+	r.sb.faults = nil
+	r.start()
+	r.obtained, r.unclear, r.retry = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	clear(r.sb.hit)
+	clear(r.why)
+	r.unsure = true
+	r.transaction(modelStep{Op: "txn", Resync: "full"})
+}
+
+// end lets failures stop, and expects retries, and then a resync, to lead to what should be.
+func (r *modelRun) end() {
+	r.logf("end: failures go on")
+	r.sb.deadAfter = -1
+	before := r.begin()
+	time.Sleep(time.Minute)
+	r.settle()
+	r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
+	r.check("retries", before)
+	if len(r.violations) > 0 {
+		return
+	}
+	r.logf("end: failures stop")
+	r.sb.faults = nil
+	before = r.begin()
+	time.Sleep(time.Minute)
+	r.settle()
+	r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
+	r.check("retries", before)
+	for _, st := range r.s.ValueStatuses("") {
+		for _, v := range append([]*pb.ValueStatus{st.Value}, st.DerivedValues...) {
+			if v.State == pb.ValueState_RETRYING {
+				r.violated("%s is RETRYING for ever: %s", v.Key, v.Error)
+			}
+		}
+	}
+	for _, typ := range []string{"downstream", "full", "upstream"} {
+		if len(r.violations) > 0 {
+			return
+		}
+		troubled := !r.clean() || r.unsure || typ == "downstream"
+		before := r.begin()
+		r.transaction(modelStep{Op: "txn", Resync: typ})
+		r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
+		if !troubled && len(r.sb.calls) > 0 {
+			r.violated("P6: %s resync without differences calls %v", typ, r.sb.calls)
+		}
+		r.check(typ+" resync", before)
+		if !r.clean() {
+			r.violated("values in trouble after a resync without failures:\n%s", r.statuses())
+		}
+	}
+}

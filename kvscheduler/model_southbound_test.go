@@ -1,0 +1,274 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// modelSouthbound is the southbound of the model.
+//
+//	a/<n>  updated; re-created if r= changes; read by key
+//	b/<n>  the same, read as a whole; in batches if the sequence says so
+//	c/<n>  re-created on every change
+//	o/<n>  obtained
+//	dv/…   parts with a descriptor
+//	pr/…   properties
+type modelSouthbound struct {
+	batch, unknown bool
+	exists         map[string]modelValue // without parts
+	faults         []*modelFault
+	// hit are the keys of the calls that failed.
+	hit   map[string]bool
+	fired int
+	calls []string
+	// deadAfter is the number of calls until the process is killed; -1: it is not.
+	deadAfter int
+	before    func(op, key string) // called before each operation
+}
+
+// modelFault makes calls fail: the n-th one with the key, and those after it.
+type modelFault struct {
+	Key   string `json:"key,omitempty"`  // a prefix of keys, for retrieve
+	Call  string `json:"call,omitempty"` // create, update, delete or retrieve
+	N     int    `json:"n,omitempty"`
+	Times int    `json:"times,omitempty"`
+	Late  bool   `json:"late,omitempty"`  // the call takes effect
+	Panic bool   `json:"panic,omitempty"` // instead of an error
+	Hang  bool   `json:"hang,omitempty"`  // until its deadline
+	seen  int
+}
+
+func newModelSouthbound(batch, unknown bool) *modelSouthbound {
+	return &modelSouthbound{batch: batch, unknown: unknown, exists: map[string]modelValue{}, hit: map[string]bool{}, deadAfter: -1}
+}
+
+var errModel = errors.New("injected failure")
+
+// operate makes one call, with its fate.
+func (sb *modelSouthbound) operate(ctx context.Context, call, key string, effect func()) error {
+	if sb.dead() {
+		return errModel
+	}
+	if sb.before != nil {
+		sb.before(call, key)
+	}
+	sb.calls = append(sb.calls, strings.ToUpper(call)+" "+key)
+	if sb.deadAfter > 0 {
+		sb.deadAfter--
+	}
+	var fate *modelFault
+	for _, f := range sb.faults {
+		if f.Call == call && f.Key == key {
+			if f.seen++; f.seen >= f.N && f.seen < f.N+f.Times {
+				fate = f
+			}
+		}
+	}
+	if fate == nil {
+		effect()
+		return nil
+	}
+	sb.fired++
+	sb.hit[key] = true
+	sb.calls[len(sb.calls)-1] += " fails"
+	if fate.Late {
+		effect()
+	}
+	switch {
+	case fate.Panic:
+		panic(errModel)
+	case fate.Hang:
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return errModel
+}
+
+func (sb *modelSouthbound) dead() bool { return sb.deadAfter == 0 }
+
+// put makes a value exist, with its parts, behind the scheduler's back.
+func (sb *modelSouthbound) put(key string, v modelValue) {
+	sb.remove(key)
+	sb.exists[key] = v.itself()
+	for _, p := range v.Parts {
+		sb.exists[partKey(key, p.Name)] = p.Value
+	}
+}
+
+func (sb *modelSouthbound) remove(key string) {
+	delete(sb.exists, key)
+	for k := range sb.exists {
+		if modelBase(k) == key {
+			delete(sb.exists, k)
+		}
+	}
+}
+
+// available are all keys that exist, with those of properties.
+func (sb *modelSouthbound) keys() map[string]bool {
+	all := map[string]bool{}
+	for key, v := range sb.exists {
+		all[key] = true
+		for _, p := range v.Props {
+			all[propertyKey(key, p)] = true
+		}
+	}
+	return all
+}
+
+func (sb *modelSouthbound) content() []string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(sb.exists)) {
+		lines = append(lines, key+"  "+sb.exists[key].String())
+	}
+	return lines
+}
+
+func (sb *modelSouthbound) register(s *Scheduler) {
+	for _, kind := range []string{"a/", "b/", "c/"} {
+		d := sb.descriptor(kind)
+		d.NB = true
+		d.DerivedValues = func(key string, v text) []KeyValue { return mustModelValue(v.Value).derived(key) }
+		d.Retrieve = func(ctx context.Context, _ []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
+			return sb.read(ctx, kind, nil)
+		}
+		if kind != "b/" {
+			d.RetrieveKeys = func(ctx context.Context, expected []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
+				only := map[string]bool{}
+				for _, it := range expected {
+					only[it.Key] = true
+				}
+				return sb.read(ctx, kind, only)
+			}
+		}
+		if kind != "a/" && sb.batch {
+			sb.inBatches(&d)
+		}
+		if kind == "c/" {
+			d.Update = nil
+		}
+		mustRegister(s, d)
+	}
+	d := sb.descriptor("dv/")
+	if sb.batch {
+		sb.inBatches(&d)
+	}
+	mustRegister(s, d)
+	mustRegister(s, Descriptor[text, NoMetadata]{Name: "o/", Keys: KeySpace{Prefix: "o/"},
+		Retrieve: func(ctx context.Context, _ []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
+			items, err := sb.read(ctx, "o/", nil)
+			for i := range items {
+				items[i].Origin = FromSB
+			}
+			return items, err
+		}})
+}
+
+func mustRegister(s *Scheduler, d Descriptor[text, NoMetadata]) {
+	if err := Register(s, d); err != nil {
+		panic(err)
+	}
+}
+
+func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata] {
+	return Descriptor[text, NoMetadata]{
+		Name: prefix, Keys: KeySpace{Prefix: prefix},
+		Validate: func(_ string, v text) error {
+			if mustModelValue(v.Value).Inv {
+				return NewInvalidValueError(errors.New("it says so"), "inv")
+			}
+			return nil
+		},
+		Equivalent: func(_ string, a, b text) bool {
+			return mustModelValue(a.Value).itself().String() == mustModelValue(b.Value).itself().String()
+		},
+		UpdateWithRecreate: func(_ string, a, b text, _ NoMetadata) bool {
+			return mustModelValue(a.Value).R != mustModelValue(b.Value).R
+		},
+		Dependencies: func(_ string, v text) []Dependency { return mustModelValue(v.Value).dependencies() },
+		Create: func(ctx context.Context, key string, v text) (m NoMetadata, err error) {
+			if _, whole := sb.exists[modelBase(key)]; !whole && modelBase(key) != key {
+				return m, fmt.Errorf("%s is part of nothing", key)
+			}
+			return m, sb.operate(ctx, "create", key, func() { sb.exists[key] = mustModelValue(v.Value).itself() })
+		},
+		Update: func(ctx context.Context, key string, _, v text, _ NoMetadata) (m NoMetadata, err error) {
+			return m, sb.operate(ctx, "update", key, func() { sb.exists[key] = mustModelValue(v.Value).itself() })
+		},
+		Delete: func(ctx context.Context, key string, _ text, _ NoMetadata) error {
+			return sb.operate(ctx, "delete", key, func() { sb.remove(key) })
+		},
+	}
+}
+
+func (sb *modelSouthbound) inBatches(d *Descriptor[text, NoMetadata]) {
+	create, del := d.Create, d.Delete
+	each := func(n int, call func(i int) error) []error {
+		errs := make([]error, n)
+		for i := range errs {
+			func() {
+				defer caught(&errs[i], d.Name, "batch")
+				errs[i] = call(i)
+			}()
+		}
+		return errs
+	}
+	d.CreateBatch = func(ctx context.Context, values []Item[text, NoMetadata]) ([]NoMetadata, []error) {
+		return nil, each(len(values), func(i int) error {
+			_, err := create(ctx, values[i].Key, values[i].Value)
+			return err
+		})
+	}
+	d.DeleteBatch = func(ctx context.Context, values []Item[text, NoMetadata]) []error {
+		return each(len(values), func(i int) error { return del(ctx, values[i].Key, values[i].Value, values[i].Metadata) })
+	}
+}
+
+// read returns the base values, with the parts that exist.
+func (sb *modelSouthbound) read(ctx context.Context, prefix string, only map[string]bool) (items []Item[text, NoMetadata], err error) {
+	if sb.dead() {
+		return nil, errModel
+	}
+	for _, f := range sb.faults {
+		if f.Call == "retrieve" && f.Key == prefix {
+			if f.seen++; f.seen >= f.N && f.seen < f.N+f.Times {
+				sb.fired++
+				sb.hit[prefix] = true
+				switch {
+				case f.Panic:
+					panic(errModel)
+				case f.Hang:
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return nil, errModel
+			}
+		}
+	}
+	origin := FromNB
+	if sb.unknown {
+		origin = UnknownOrigin
+	}
+	for _, key := range slices.Sorted(maps.Keys(sb.exists)) {
+		if strings.HasPrefix(key, prefix) && (only == nil || only[key]) {
+			items = append(items, Item[text, NoMetadata]{Key: key, Value: val(sb.whole(key).String()), Origin: origin})
+		}
+	}
+	return items, nil
+}
+
+// whole is a base value with its parts.
+func (sb *modelSouthbound) whole(key string) modelValue {
+	v := sb.exists[key]
+	v.Parts = nil
+	for _, k := range slices.Sorted(maps.Keys(sb.exists)) {
+		if name, ok := strings.CutPrefix(k, "dv/"+key+"/"); ok {
+			v.Parts = append(v.Parts, modelPart{name, sb.exists[k]})
+		}
+	}
+	return v
+}

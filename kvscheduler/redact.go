@@ -1,0 +1,81 @@
+package kvscheduler
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Redacted stands for a secret that is not shown.
+const Redacted = "<redacted>"
+
+// secretEndings are how the names of fields with secrets end: keys of WireGuard and
+// IPsec, passwords of sockets.
+var secretEndings = []string{"private_key", "preshared_key", "crypto_key", "integ_key", "secret", "password"}
+
+// holdsSecrets says of messages, by their descriptors, whether any is in them.
+var holdsSecrets sync.Map
+
+// Redact returns the message without its secrets, in whose place is Redacted: what people
+// are shown, in dumps, histories and logs. The message itself stays as it is.
+func Redact(v proto.Message) proto.Message {
+	if v == nil || !maySecret(v.ProtoReflect().Descriptor(), nil) {
+		return v
+	}
+	v = proto.Clone(v)
+	redact(v.ProtoReflect())
+	return v
+}
+
+func isSecret(fd protoreflect.FieldDescriptor) bool {
+	if fd.Kind() != protoreflect.StringKind && fd.Kind() != protoreflect.BytesKind || fd.IsMap() || fd.IsList() {
+		return false
+	}
+	return slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(string(fd.Name()), ending) })
+}
+
+// maySecret reports whether messages of the type may hold secrets; within are the types
+// that it is part of.
+func maySecret(d protoreflect.MessageDescriptor, within []protoreflect.FullName) bool {
+	if known, ok := holdsSecrets.Load(d); ok {
+		return known.(bool)
+	}
+	if slices.Contains(within, d.FullName()) {
+		return false
+	}
+	may := false
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		may = may || isSecret(fd) || fd.Message() != nil && maySecret(fd.Message(), append(within, d.FullName()))
+	}
+	if len(within) == 0 {
+		holdsSecrets.Store(d, may)
+	}
+	return may
+}
+
+func redact(m protoreflect.Message) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case isSecret(fd) && fd.Kind() == protoreflect.BytesKind:
+			m.Set(fd, protoreflect.ValueOfBytes([]byte(Redacted)))
+		case isSecret(fd):
+			m.Set(fd, protoreflect.ValueOfString(Redacted))
+		case fd.Message() == nil:
+		case fd.IsMap():
+			if fd.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool { redact(v.Message()); return true })
+			}
+		case fd.IsList():
+			for i := range v.List().Len() {
+				redact(v.List().Get(i).Message())
+			}
+		default:
+			redact(v.Message())
+		}
+		return true
+	})
+}

@@ -1,0 +1,132 @@
+package kvscheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+)
+
+// A value that makes the reading of its kind fail must fail alone. Retrieve is given
+// the expected values, and one that cannot be opened, resolved or rendered may be why
+// it fails:
+//
+//  1. Read again with no expected value. If that fails too, the southbound is to
+//     blame: the kind is not read, and its values stay as they were assumed to be.
+//  2. Else halve the expected values until those are found that fail by themselves.
+//  3. Read once more without them: that is the result.
+//
+// Those that were found are unreadable for the rest of the transaction: their next
+// operation fails with the reason. What exceeds its deadline is not called again.
+
+// readWithout repeats a call that read the southbound and failed with err, without the
+// values that make it fail. It returns an error if that does not help.
+func (r *refresh) readWithout(caller *caller, c *call, err error) error {
+	p, all := probe{caller: caller, call: c, until: time.Now().Add(caller.timeout)}, c.items
+	if errors.Is(err, ErrDeadline) || len(all) == 0 || p.read(nil) != nil {
+		return err
+	}
+	good := p.good(all, err)
+	if again := p.read(good); again != nil {
+		return fmt.Errorf("%w; and without %d values of %d: %w", err, len(p.bad), len(all), again)
+	}
+	for _, bad := range p.bad {
+		r.unreadable(c, bad.key, bad.err)
+	}
+	return nil
+}
+
+// probe looks for the values because of which a call fails.
+type probe struct {
+	caller *caller
+	call   *call
+	until  time.Time // when it gives up
+	bad    []badItem
+}
+
+type badItem struct {
+	key string
+	err error
+}
+
+func (p *probe) read(items []item) error {
+	p.call.items, p.call.outItems, p.call.err = items, nil, nil
+	p.caller.last = 0
+	return p.caller.do(p.call)
+}
+
+// good returns the items without those that make reading fail, as it does with all of
+// them, because of err.
+func (p *probe) good(items []item, err error) []item {
+	if len(items) == 1 || errors.Is(err, ErrDeadline) || time.Now().After(p.until) {
+		for i := range items {
+			p.bad = append(p.bad, badItem{items[i].Key, err})
+		}
+		return nil
+	}
+	var good []item
+	half := len(items) / 2
+	for _, part := range [][]item{items[:half], items[half:]} {
+		if err := p.read(part); err != nil {
+			part = p.good(part, err)
+		}
+		good = append(good, part...)
+	}
+	return good
+}
+
+// unreadable notes that a value cannot be read back.
+func (r *refresh) unreadable(c *call, key string, err error) {
+	x := r.x
+	err = fmt.Errorf("cannot be read back: %w", err)
+	x.log.Error("value cannot be read back", "key", key, "descriptor", c.h.name, "error", err)
+	if x.unread == nil {
+		x.unread = map[string]error{}
+	}
+	x.unread[key] = err
+	if n := x.get(key); n != nil && n.have != nil {
+		x.mut(n).set(unknown)
+	}
+}
+
+// notRead adds the failure to read a kind of values, or those with the given nodes.
+func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
+	x := r.x
+	if !keyed {
+		x.errs = append(x.errs, &KeyError{Key: h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
+		x.log.Error("southbound not read", "descriptor", h.name, "error", err)
+		return
+	}
+	for _, n := range nodes {
+		if x.unread[n.key] == nil {
+			x.errs = append(x.errs, &KeyError{Key: n.key, Err: fmt.Errorf("southbound not read: %w", err)})
+			x.log.Error("southbound not read", "descriptor", h.name, "key", n.key, "error", err)
+		}
+	}
+}
+
+// failUnread fails an operation with a value that cannot be read back.
+func (x *exec) failUnread(n *node, p was, op pb.TxnOperation) (failed bool, err error) {
+	if err := x.unread[n.baseKey()]; err != nil && n.base == "" && !n.is(fromSB) {
+		return true, x.fail(n, p, op, err, false)
+	}
+	return false, nil
+}
+
+// readUnknown reads those of the values again that could not be read back after they
+// failed.
+func (x *exec) readUnknown(values []KeyValue) {
+	var keys []string
+	for _, kv := range values {
+		if n := x.get(kv.Key); n != nil && n.is(unknown) {
+			keys = append(keys, kv.Key)
+		}
+	}
+	if len(keys) > 0 {
+		r := refresh{x: x}
+		r.readKeys(keys)
+		r.cut()
+		r.join()
+	}
+}
