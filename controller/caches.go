@@ -84,7 +84,7 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 	return changed, undo, nil
 }
 
-// onlyExternal tells if no handler requested the key.
+// onlyExternal reports whether no handler requested the key.
 func (c *caches) onlyExternal(key string) bool {
 	if c.internal[key] != nil {
 		return false

@@ -108,11 +108,13 @@ func (t *transaction) commit(values map[string]proto.Message) error {
 	for _, key := range sortedKeys(values) {
 		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
 	}
+	t.pace.at(inScheduler)
 	result, err := t.scheduler.Commit(t.first.ctx, txn)
+	t.pace.at("the result of the transaction")
 	if err != nil {
 		t.first.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)
 	}
-	heal := err != nil && !t.failedOnlyExternally(result)
+	heal := err != nil && !result.Final && !t.failedOnlyExternally(result)
 	for _, p := range t.events {
 		p.noteTransaction(result, err, heal)
 	}
@@ -136,7 +138,7 @@ func (p *processing) noteTransaction(result TxnResult, err error, heal bool) {
 	}
 }
 
-// failedOnlyExternally tells if all failed keys are those of external sources: they
+// failedOnlyExternally reports whether all failed keys are those of external sources: they
 // are for the retries of the scheduler, and for whoever wrote them.
 func (t *transaction) failedOnlyExternally(result TxnResult) bool {
 	return len(result.FailedKeys) > 0 && !slices.ContainsFunc(result.FailedKeys, func(key string) bool {

@@ -25,6 +25,9 @@ type Config struct {
 	// have been executed; else the agent ends.
 	StartupResyncDeadline config.Duration `json:"startupResyncDeadline"`
 
+	// EnablePeriodicHealing has the southbound read, and repaired, at this interval:
+	// what no event told, or could not be repaired when it was told. What it costs is in
+	// docs/controller.md.
 	EnablePeriodicHealing   bool            `json:"enablePeriodicHealing"`
 	PeriodicHealingInterval config.Duration `json:"periodicHealingInterval"`
 	// DelayAfterErrorHealing is the time from an error to its healing.
@@ -60,7 +63,8 @@ func DefaultConfig() Config {
 		EnableExpBackoffRetry:         true,
 		DelayLocalResync:              config.Duration(5 * time.Second),
 		StartupResyncDeadline:         config.Duration(30 * time.Second),
-		PeriodicHealingInterval:       config.Duration(30 * time.Second),
+		EnablePeriodicHealing:         true,
+		PeriodicHealingInterval:       config.Duration(5 * time.Minute),
 		DelayAfterErrorHealing:        config.Duration(5 * time.Second),
 		RemoteDBProbingInterval:       config.Duration(3 * time.Second),
 		FeedbackRate:                  1000,
@@ -71,7 +75,8 @@ func DefaultConfig() Config {
 }
 
 // LoadConfig reads the content of controller.conf; what it does not mention has
-// its default.
+// its default. Agents use LoadConfigFile; LoadConfig is for tests, which write configuration down
+// where it counts.
 func LoadConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
 	if err := config.Load(data, &c); err != nil {

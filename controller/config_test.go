@@ -17,7 +17,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	err := json.Unmarshal([]byte(`{
 		"enableRetry": true, "delayRetry": 1000000000, "maxRetryAttempts": 3, "enableExpBackoffRetry": true,
 		"delayLocalResync": 5000000000, "startupResyncDeadline": 30000000000,
-		"enablePeriodicHealing": false, "periodicHealingInterval": 30000000000, "delayAfterErrorHealing": 5000000000,
+		"enablePeriodicHealing": true, "periodicHealingInterval": 300000000000, "delayAfterErrorHealing": 5000000000,
 		"remoteDBProbingInterval": 3000000000,
 		"recordEventHistory": true, "eventHistoryAgeLimit": 1440, "permanentlyRecordedInitPeriod": 60}`), &documented)
 	if err != nil {
@@ -33,12 +33,12 @@ func TestDocumentedDefaults(t *testing.T) {
 }
 
 func TestLoadConfig(t *testing.T) {
-	got, err := controller.LoadConfig([]byte("enablePeriodicHealing: true\ndelayRetry: 2s\ndelayLocalResync: 1000000000\n"))
+	got, err := controller.LoadConfig([]byte("enablePeriodicHealing: false\ndelayRetry: 2s\ndelayLocalResync: 1000000000\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := controller.DefaultConfig()
-	want.EnablePeriodicHealing = true
+	want.EnablePeriodicHealing = false
 	want.DelayRetry = config.Duration(2 * time.Second)
 	want.DelayLocalResync = config.Duration(time.Second)
 	if diff := cmp.Diff(want, got); diff != "" {

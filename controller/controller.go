@@ -23,6 +23,8 @@ type Options struct {
 	Sources []ExternalConfigSource
 	// Log; nil: slog.Default().
 	Log *slog.Logger
+	// Observer, if not nil, is told of all external configuration.
+	Observer ExternalObserver
 	// EventLog, if not nil, gets the framed event log as well.
 	EventLog io.Writer
 }
@@ -45,6 +47,7 @@ type Controller struct {
 	caches  *caches
 	history *history
 	health  health
+	pace    pace
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -58,6 +61,8 @@ type Controller struct {
 		// synced says that a FullResync was committed.
 		synced  bool
 		healing bool // a HealingResync after an error is on its way
+		// failedHealings, one after the other, each doubling the time to the next.
+		failedHealings int
 		// periodic says that a periodic HealingResync is queued.
 		periodic     bool
 		verification bool
@@ -82,6 +87,7 @@ func New(o Options) *Controller {
 		cfg:       o.Config,
 		scheduler: o.Scheduler,
 		sources:   o.Sources,
+		observer:  o.Observer,
 		log:       o.Log,
 		frames:    frames{o.EventLog},
 		queue:     newQueue(),
@@ -98,10 +104,6 @@ func New(o Options) *Controller {
 func (c *Controller) Register(handlers ...EventHandler) {
 	c.handlers = append(c.handlers, handlers...)
 }
-
-// ObserveExternal has the observer told of all external configuration. Call it before
-// Start.
-func (c *Controller) ObserveExternal(observer ExternalObserver) { c.observer = observer }
 
 // Start begins to process events. The first one will be a DBResync.
 func (c *Controller) Start() {

@@ -297,7 +297,9 @@ func TestErrorsThatAreIgnored(t *testing.T) {
 	})
 }
 
-func TestFailedHealingIsFatal(t *testing.T) {
+// What a healing cannot mend does not end the agent: it is told, and tried again, less
+// and less often.
+func TestFailedHealingIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
 		r.a.update = putting("k/1", iface("1"))
@@ -310,14 +312,113 @@ func TestFailedHealingIsFatal(t *testing.T) {
 		if err := r.Ready(); err != nil {
 			t.Errorf("before healing: %v", err)
 		}
+		healings := func() int { return strings.Count(strings.Join(r.history(), " "), "Healing Resync") }
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{6 * time.Second, 1}, {8 * time.Second, 1}, {2 * time.Second, 2}, {20 * time.Second, 3}, {40 * time.Second, 4}, {time.Hour, 17}} {
+			r.after(step.after)
+			if got := healings(); got != step.want {
+				t.Errorf("%v later: %d healings, want %d", step.after, got, step.want)
+			}
+			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "healing resync failed") || !strings.Contains(err.Error(), "k/1") {
+				t.Errorf("readiness: %v", err)
+			}
+			if err := r.Alive(); err != nil {
+				t.Errorf("liveness: %v", err)
+			}
+		}
+		r.a.update = nil
+		if err := r.do(newEvent("y")); err != nil {
+			t.Errorf("another event: %v", err)
+		}
+		r.sched.fail = nil
+		r.after(6 * time.Minute)
+		if err := r.Ready(); err != nil {
+			t.Errorf("mended: %v", err)
+		}
+		before := healings()
+		r.after(time.Hour)
+		if got := healings(); got != before {
+			t.Errorf("%d healings of what is fine", got-before)
+		}
+		r.b.update = failing(errors.New("broken"))
+		r.do(newEvent("z"))
 		r.after(6 * time.Second)
-		err := <-r.Fatal()
-		if err == nil || !strings.Contains(err.Error(), "healing resync failed") || !strings.Contains(err.Error(), "k/1") {
-			t.Errorf("fatal error: %v", err)
+		if got := healings(); got != before+1 {
+			t.Error("the next healing does not come at once")
 		}
+	})
+}
+
+// Values that can never be configured call for no healing.
+func TestInvalidValuesAreNotHealed(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		r.a.update = putting("k/1", iface("1"))
+		r.sched.fail, r.sched.final = failKey("k/1"), true
+		if err := r.do(newEvent("x")); err == nil {
+			t.Error("the sender is not told")
+		}
+		r.after(time.Minute)
+		r.wantHistory("Database Resync", "x")
+		if err := r.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler that never returns shows in the health checks.
+func TestStuckHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		release := make(chan struct{})
+		r.a.update = func(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
+			<-release
+			return "", nil
+		}
+		r.push(newEvent("x"))
+		r.push(newEvent("y"))
+		r.after(59 * time.Second)
+		if err := r.Ready(); err != nil {
+			t.Errorf("after 59 s: %v", err)
+		}
+		r.after(2 * time.Second)
+		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "the event loop is stuck in a, for event #1 (x) for 1m1s, 1 events wait") {
+			t.Errorf("after 61 s: %v", err)
+		}
+		if err := r.Alive(); err != nil {
+			t.Errorf("after 61 s: %v", err)
+		}
+		r.after(2 * time.Minute)
+		if r.Alive() == nil {
+			t.Error("alive after 3 min")
+		}
+		close(release)
+		synctest.Wait()
+		if err := errors.Join(r.Ready(), r.Alive()); err != nil {
+			t.Errorf("later: %v", err)
+		}
+	})
+}
+
+// While a transaction is executed, the scheduler says whether it gets any further.
+func TestStuckScheduler(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		release := make(chan struct{})
+		r.a.update = putting("k/1", iface("1"))
+		r.sched.fail = func(controller.SchedulerTxn) []string { <-release; return nil }
+		r.push(newEvent("x"))
+		r.after(time.Hour)
+		if err := errors.Join(r.Ready(), r.Alive()); err != nil {
+			t.Errorf("slow: %v", err)
+		}
+		r.sched.stalled.Store(true)
 		if r.Ready() == nil || r.Alive() == nil {
-			t.Error("still ready or alive")
+			t.Error("a scheduler that stalls is not told")
 		}
+		close(release)
 	})
 }
 
@@ -423,12 +524,11 @@ func TestIncompleteStartupResyncIsNotCommitted(t *testing.T) {
 	})
 }
 
+// By default, the southbound is repaired every five minutes.
 func TestPeriodicHealing(t *testing.T) {
-	cfg := controller.DefaultConfig()
-	cfg.EnablePeriodicHealing = true
-	inBubbleWith(t, cfg, nil, func(t *testing.T, r *rig) {
+	inBubbleWith(t, controller.DefaultConfig(), nil, func(t *testing.T, r *rig) {
 		r.started()
-		r.after(61 * time.Second)
+		r.after(10*time.Minute + time.Second)
 		r.wantHistory("Database Resync", "Healing Resync", "Healing Resync")
 		r.wantCalls()
 		if txn := r.sched.lastTxn(); txn.Resync != kvscheduler.DownstreamResync || len(txn.Values) != 0 {

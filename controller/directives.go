@@ -151,7 +151,7 @@ func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect
 	return func(have protoreflect.Value) bool { return contains(have.Message(), want.Message()) }, nil
 }
 
-// contains tells if all fields that are set in want have the same value in have.
+// contains reports whether all fields that are set in want have the same value in have.
 func contains(have, want protoreflect.Message) bool {
 	same := true
 	want.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

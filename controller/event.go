@@ -133,7 +133,7 @@ type UpdateOperations interface {
 type EventHandler interface {
 	// String is the name of the plugin.
 	String() string
-	// HandlesEvent tells if the plugin wants the event. Called before it.
+	// HandlesEvent reports whether the plugin wants the event. Called before it.
 	HandlesEvent(event Event) bool
 	// Resync computes the plugin's whole configuration. resyncCount is 1 for
 	// the startup resync.

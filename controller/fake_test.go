@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,8 +29,18 @@ type fakeScheduler struct {
 	values map[string]proto.Message
 	// fail decides about a transaction: the keys that fail.
 	fail func(controller.SchedulerTxn) []string
-	ops  int
-	rig  *rig
+	// final: what fails can never be configured.
+	final   bool
+	stalled atomic.Bool
+	ops     int
+	rig     *rig
+}
+
+func (s *fakeScheduler) Stalled(time.Duration) error {
+	if s.stalled.Load() {
+		return errors.New("stalled")
+	}
+	return nil
 }
 
 func (s *fakeScheduler) Commit(_ context.Context, txn controller.SchedulerTxn) (controller.TxnResult, error) {
@@ -40,7 +51,7 @@ func (s *fakeScheduler) Commit(_ context.Context, txn controller.SchedulerTxn) (
 	if s.fail != nil {
 		failed = s.fail(txn)
 	}
-	result := controller.TxnResult{SeqNum: seq, SouthboundTime: time.Millisecond, Operations: s.ops, FailedKeys: failed}
+	result := controller.TxnResult{SeqNum: seq, SouthboundTime: time.Millisecond, Operations: s.ops, FailedKeys: failed, Final: s.final}
 	if len(failed) > 0 {
 		err := &kvscheduler.TransactionError{SeqNum: seq, Reverted: txn.Revert}
 		for _, key := range failed {
@@ -175,7 +186,9 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // inBubble runs a test with fake time: time passes only when everything waits.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	inBubbleWith(t, controller.DefaultConfig(), nil, test)
+	cfg := controller.DefaultConfig()
+	cfg.EnablePeriodicHealing = false // has a test of its own
+	inBubbleWith(t, cfg, nil, test)
 }
 
 func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.ExternalConfigSource, test func(t *testing.T, r *rig)) {

@@ -11,7 +11,7 @@ type health struct {
 	mu sync.Mutex
 	// resynced: the startup resync was processed.
 	resynced bool
-	// degraded is the error of the startup resync until it is healed.
+	// degraded is why the startup resync, or a healing, failed, until a resync does not.
 	degraded error
 	failure  error
 }
@@ -23,11 +23,16 @@ func (h *health) started() bool {
 }
 
 // resync notes the outcome of a resync in which all handlers computed everything.
-func (h *health) resync(err error) {
+func (h *health) resync(err error, healing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.resynced || err == nil {
-		h.degraded = err
+	switch {
+	case err == nil:
+		h.degraded = nil
+	case !h.resynced:
+		h.degraded = fmt.Errorf("startup resync had errors and is to be healed: %w", err)
+	case healing:
+		h.degraded = fmt.Errorf("healing resync failed and will be repeated: %w", err)
 	}
 	h.resynced = true
 }
@@ -41,8 +46,12 @@ func (h *health) fail(err error) {
 }
 
 // Ready returns nil when the node's network is in place: the startup resync, or
-// the healing after it, succeeded, and no healing has failed since.
+// the healing after it, succeeded, no healing has failed since, and events are
+// processed.
 func (c *Controller) Ready() error {
+	if err := c.stalled(stalledUnready); err != nil {
+		return err
+	}
 	c.health.mu.Lock()
 	defer c.health.mu.Unlock()
 	switch {
@@ -50,15 +59,17 @@ func (c *Controller) Ready() error {
 		return c.health.failure
 	case !c.health.resynced:
 		return errors.New("startup resync is not done yet")
-	case c.health.degraded != nil:
-		return fmt.Errorf("startup resync had errors and is to be healed: %w", c.health.degraded)
 	}
-	return nil
+	return c.health.degraded
 }
 
 // Alive returns nil unless only a restart of the agent can help.
 func (c *Controller) Alive() error {
 	c.health.mu.Lock()
-	defer c.health.mu.Unlock()
-	return c.health.failure
+	failure := c.health.failure
+	c.health.mu.Unlock()
+	if failure != nil {
+		return failure
+	}
+	return c.stalled(stalledDead)
 }

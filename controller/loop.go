@@ -38,6 +38,7 @@ func (c *Controller) run() {
 		}
 		if q, ok := c.queue.take(c.health.started()); ok {
 			err := c.process(q)
+			c.pace.at("")
 			if err != nil {
 				c.abort(err)
 				return
@@ -75,14 +76,26 @@ func (c *Controller) pushInternal(event Event) {
 	_ = c.queue.push(queued{event: event, enqueued: time.Now()}, false) // fails only after the end
 }
 
+// longestHealingDelay bounds the time between healings that fail, unless
+// delayAfterErrorHealing is longer.
+const longestHealingDelay = 5 * time.Minute
+
 // scheduleHealing makes sure that a healing resync follows; the first error of
-// several names it.
+// several names it. What a healing cannot mend is left as it is: the agent goes on, is
+// not ready, and tries again, less and less often.
 func (c *Controller) scheduleHealing(err error) {
 	if c.loop.healing {
 		return
 	}
+	delay := c.cfg.DelayAfterErrorHealing.Std()
+	for range c.loop.failedHealings {
+		if delay *= 2; delay >= longestHealingDelay {
+			delay = max(longestHealingDelay, c.cfg.DelayAfterErrorHealing.Std())
+			break
+		}
+	}
 	c.loop.healing = true
 	c.timers.healingError = err
-	c.timers.healing.Reset(c.cfg.DelayAfterErrorHealing.Std())
-	c.log.Warn("Healing resync is scheduled", "delay", c.cfg.DelayAfterErrorHealing.Std(), "error", err)
+	c.timers.healing.Reset(delay)
+	c.log.Warn("Healing resync is scheduled", "delay", delay, "error", err)
 }

@@ -107,6 +107,7 @@ func (c *Controller) newProcessing(q queued) *processing {
 
 // receive applies the content of the event to the caches.
 func (p *processing) receive() {
+	p.pace.at(fmt.Sprintf("the beginning of event #%d (%s)", p.scope.seq, p.record.Name))
 	if p.update == nil {
 		p.loop.resyncCount++
 	}
@@ -163,6 +164,7 @@ func (p *processing) callHandlers() {
 	}
 	for _, h := range p.handlers {
 		p.called++
+		p.pace.at(fmt.Sprintf("%s, for event #%d (%s)", h, p.scope.seq, p.record.Name))
 		change, err := p.call(h)
 		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
 		if err == nil {
@@ -217,6 +219,7 @@ func (p *processing) revert() {
 		p.undoExternal()
 	}
 	for _, h := range slices.Backward(p.handlers[:p.called]) {
+		p.pace.at(fmt.Sprintf("%s, which reverts event #%d (%s)", h, p.scope.seq, p.record.Name))
 		err := p.callRevert(h)
 		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Revert: true, ErrorStr: errorString(err)})
 		if err == nil {
@@ -239,6 +242,7 @@ func (p *processing) callRevert(h EventHandler) (err error) {
 
 // finish records the event and tells its sender.
 func (p *processing) finish() {
+	p.pace.at(fmt.Sprintf("the end of event #%d (%s)", p.scope.seq, p.record.Name))
 	p.verify()
 	err := errors.Join(p.errs...)
 	p.record.ProcessingEnd = time.Now()
@@ -315,7 +319,8 @@ func (p *processing) noteResync() {
 			p.timers.periodic.Reset(p.cfg.PeriodicHealingInterval.Std())
 		}
 	}
-	p.health.resync(p.heal)
+	healing, ok := p.event.(*HealingResync)
+	p.health.resync(p.heal, ok && healing.Type == AfterError)
 }
 
 // followWithResyncs schedules what the result of the event calls for. An error
@@ -326,12 +331,17 @@ func (p *processing) followWithResyncs() error {
 			return err
 		}
 	}
+	e, ok := p.event.(*HealingResync)
+	healing := ok && e.Type == AfterError
 	if p.heal != nil {
-		if e, ok := p.event.(*HealingResync); ok && e.Type == AfterError {
-			return fmt.Errorf("healing resync failed: %w", p.heal)
+		if healing {
+			p.loop.failedHealings++
 		}
 		p.scheduleHealing(p.heal)
 		return nil
+	}
+	if healing {
+		p.loop.failedHealings = 0
 	}
 	if _, verified := p.event.(*VerificationResync); p.cfg.EnableVerification && !verified && !p.loop.verification {
 		p.loop.verification = true
@@ -340,12 +350,12 @@ func (p *processing) followWithResyncs() error {
 	return nil
 }
 
-// withRevert tells if the event is to be done completely or not at all.
+// withRevert reports whether the event is to be done completely or not at all.
 func (p *processing) withRevert() bool {
 	return p.update != nil && p.update.TransactionType() == RevertOnFailure
 }
 
-// healsErrors tells if an error of the event calls for a healing resync.
+// healsErrors reports whether an error of the event calls for a healing resync.
 func (p *processing) healsErrors() bool {
 	return p.update == nil || p.update.TransactionType() == BestEffort
 }

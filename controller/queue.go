@@ -77,7 +77,14 @@ func (q *queue) push(e queued, limited bool) error {
 	return nil
 }
 
-// isBulk tells if the event is a change in the database.
+// length is how many events wait.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.followUps) + len(q.events) + len(q.bulk)
+}
+
+// isBulk reports whether the event is a change in the database.
 func isBulk(event Event) bool {
 	switch e := event.(type) {
 	case *KubeStateChange:
@@ -88,7 +95,7 @@ func isBulk(event Event) bool {
 	return false
 }
 
-// isRequested tells if the event is a resync that must not overtake changes in the
+// isRequested reports whether the event is a resync that must not overtake changes in the
 // database: whoever requested it may have made them.
 func isRequested(event Event) bool {
 	_, ok := event.(*RequestedResync)

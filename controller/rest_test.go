@@ -120,6 +120,7 @@ func TestEventRecordSurvivesJSON(t *testing.T) {
 
 func TestHistoryIsTrimmed(t *testing.T) {
 	cfg := controller.DefaultConfig()
+	cfg.EnablePeriodicHealing = false
 	cfg.EventHistoryAgeLimit, cfg.PermanentlyRecordedInitPeriod = 30, 10
 	inBubbleWith(t, cfg, nil, func(t *testing.T, r *rig) {
 		r.started()

@@ -88,7 +88,7 @@ func done(result *Blocking, err error) {
 	}
 }
 
-// isBlocking tells if the sender of the event waits for its result.
+// isBlocking reports whether the sender of the event waits for its result.
 func isBlocking(event Event) bool {
 	switch e := event.(type) {
 	case interface{ blocking() }:

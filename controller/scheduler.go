@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -36,6 +37,9 @@ type TxnResult struct {
 	Operations int
 	// FailedKeys are the keys of base values of which an operation failed.
 	FailedKeys []string
+	// Final says that all of them will fail as long as they are requested as they are:
+	// they are invalid, or the vswitch does not support them.
+	Final bool
 }
 
 // NewScheduler adapts the KVScheduler.
@@ -63,7 +67,7 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 		options = append(options, kvscheduler.WithRevert())
 	}
 	seq, err := t.Commit(ctx, options...)
-	result := TxnResult{SeqNum: seq, FailedKeys: s.failedKeys(txn, err)}
+	result := TxnResult{SeqNum: seq, FailedKeys: s.failedKeys(txn, err), Final: isFinal(err)}
 	if record := s.RecordedTxn(seq); record != nil {
 		result.SouthboundTime = record.SouthboundTime
 		for _, op := range record.Executed {
@@ -73,6 +77,16 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 		}
 	}
 	return result, err
+}
+
+// isFinal reports whether all failures of a transaction are those of values that
+// cannot be configured.
+func isFinal(err error) bool {
+	txnError, ok := errors.AsType[*kvscheduler.TransactionError](err)
+	return ok && !slices.ContainsFunc(txnError.Errors, func(e *kvscheduler.KeyError) bool {
+		_, invalid := errors.AsType[*kvscheduler.InvalidValueError](e)
+		return !invalid && !errors.Is(e, kvscheduler.ErrUnsupported)
+	})
 }
 
 // failedKeys returns the base keys behind a transaction error: those of the

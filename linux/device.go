@@ -125,7 +125,7 @@ func find(links []netlink.Link, is func(netlink.Link) bool) netlink.Link {
 	return nil
 }
 
-// isUp tells if a device is administratively up.
+// isUp reports whether a device is administratively up.
 func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
 
 // temporaryName is the name of a device between being made and being brought to

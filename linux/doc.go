@@ -25,7 +25,7 @@
 //   - a route by its route protocol 121;
 //   - a neighbour by being permanent on a device of ours;
 //   - a chain of iptables by the comment of its first rule, which does nothing
-//     and also tells if the other rules are still those that were asked for.
+//     and also reports whether the other rules are still those that were asked for.
 //
 // Devices of type EXISTING are not ours: they carry no mark, are never removed,
 // renamed or set down, and keep the addresses that others gave them. Routes and

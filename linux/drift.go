@@ -23,7 +23,7 @@ type batch struct {
 	addresses  map[addressID]bool // false: deleted
 	routes     map[routeID]routeEvent
 	neighbours map[neighbourID]netlink.Neigh
-	// hostNames: devices of the agent's own namespace have changed.
+	// hostNames: what is known of the devices of others is to be compared.
 	hostNames bool
 	// lost: the kernel had to drop events.
 	lost bool
@@ -68,14 +68,13 @@ func (b *batch) empty() bool {
 }
 
 // add records one message from a namespace.
-func (b *batch) add(ns nsID, own bool, m syscall.NetlinkMessage) {
+func (b *batch) add(ns nsID, m syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		b.addLink(ns, own, m)
+		b.addLink(ns, m)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if a, ok := parseAddress(m.Data); ok {
 			b.addresses[addressID{deviceID{ns, a.index}, a.prefix}] = m.Header.Type == unix.RTM_NEWADDR
-			b.hostNames = b.hostNames || own
 		}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		b.addRoute(ns, m)
@@ -95,14 +94,13 @@ func (b *batch) add(ns nsID, own bool, m syscall.NetlinkMessage) {
 	}
 }
 
-func (b *batch) addLink(ns nsID, own bool, m syscall.NetlinkMessage) {
+func (b *batch) addLink(ns nsID, m syscall.NetlinkMessage) {
 	header := unix.NlMsghdr(m.Header)
 	link, err := netlink.LinkDeserialize(&header, m.Data)
 	if err != nil || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
 		return
 	}
 	b.links[deviceID{ns, link.Attrs().Index}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, link: link}
-	b.hostNames = b.hostNames || own
 }
 
 func (b *batch) addRoute(ns nsID, m syscall.NetlinkMessage) {

@@ -30,13 +30,13 @@ var (
 	ErrLoopbackTaken = errors.New("loopback is configured by another interface")
 )
 
-// retriable tells if repeating an operation may help. A namespace that is gone
+// retriable reports whether repeating an operation may help. A namespace that is gone
 // does not come back, and of two LOOPBACK interfaces one must be removed.
 func retriable(err error) bool {
 	return !errors.Is(err, ErrNamespaceGone) && !errors.Is(err, ErrLoopbackTaken) && !errors.Is(err, kvscheduler.ErrUnsupported)
 }
 
-// isGone tells if an object was not there to be deleted.
+// isGone reports whether an object was not there to be deleted.
 func isGone(err error) bool {
 	for _, gone := range []error{ErrNamespaceGone, ErrNoDevice, unix.ENODEV, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL} {
 		if errors.Is(err, gone) {
@@ -46,7 +46,7 @@ func isGone(err error) bool {
 	return false
 }
 
-// unsupportedByKernel tells if the kernel lacks what it was asked for.
+// unsupportedByKernel reports whether the kernel lacks what it was asked for.
 func unsupportedByKernel(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && (errno == unix.EOPNOTSUPP || errno == unix.EAFNOSUPPORT || errno == unix.EPROTONOSUPPORT)

@@ -27,7 +27,7 @@ type HostLink struct {
 	// default route without next hop, it is the unspecified address. Routes that
 	// Contiv made do not count.
 	DefaultGateways []netip.Addr
-	// Up tells if the device is administratively up.
+	// Up reports whether the device is administratively up.
 	Up bool
 }
 

@@ -69,7 +69,7 @@ func (p *Plugin) hostNameKeys() (map[string]bool, error) {
 	return keys, nil
 }
 
-// isObtained tells if a device is up and made by others.
+// isObtained reports whether a device is up and made by others.
 func isObtained(l netlink.Link) bool {
 	return isUp(l) && !strings.HasPrefix(l.Attrs().Alias, contivAliasPrefix)
 }

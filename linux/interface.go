@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"unicode"
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
@@ -84,10 +85,10 @@ func deviceName(v *linuxInterface) string {
 // logicalName returns the name in the alias of a device of ours.
 func logicalName(alias string) (string, bool) { return strings.CutPrefix(alias, aliasPrefix) }
 
-// isExisting tells if the device is somebody else's.
+// isExisting reports whether the device is somebody else's.
 func isExisting(v *linuxInterface) bool { return v.GetType() == linux_interfaces.Interface_EXISTING }
 
-// sameNamespace tells if two references are equal; an undefined one is the
+// sameNamespace reports whether two references are equal; an undefined one is the
 // agent's own namespace, whatever its text.
 func sameNamespace(a, b *linux_namespace.NetNamespace) bool {
 	if a.GetType() == linux_namespace.NetNamespace_UNDEFINED || b.GetType() == linux_namespace.NetNamespace_UNDEFINED {
@@ -96,7 +97,7 @@ func sameNamespace(a, b *linux_namespace.NetNamespace) bool {
 	return proto.Equal(a, b)
 }
 
-// sameDevice tells if old can become new without being made again.
+// sameDevice reports whether old can become new without being made again.
 func sameDevice(old, new *linuxInterface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetLinkOnly() == new.GetLinkOnly() &&
@@ -110,7 +111,7 @@ func sameDevice(old, new *linuxInterface) bool {
 		old.GetVrfDev().GetRoutingTable() == new.GetVrfDev().GetRoutingTable()
 }
 
-// equivalentInterfaces tells if nothing is to be done to turn old into new. What
+// equivalentInterfaces reports whether nothing is to be done to turn old into new. What
 // new leaves open may be anything. Addresses are values of their own.
 func equivalentInterfaces(old, new *linuxInterface) bool {
 	if !sameDevice(old, new) {
@@ -121,12 +122,12 @@ func equivalentInterfaces(old, new *linuxInterface) bool {
 		(new.GetMtu() == 0 || old.GetMtu() == new.GetMtu())
 }
 
-// mayNotSetDown tells if the device may be in use by others.
+// mayNotSetDown reports whether the device may be in use by others.
 func mayNotSetDown(v *linuxInterface) bool {
 	return isExisting(v) || v.GetType() == linux_interfaces.Interface_LOOPBACK
 }
 
-// setsMAC tells if the interface is to have a certain MAC address.
+// setsMAC reports whether the interface is to have a certain MAC address.
 func setsMAC(v *linuxInterface) bool { return v.GetPhysAddress() != "" && !v.GetLinkOnly() }
 
 func sameMAC(a, b string) bool {
@@ -198,15 +199,17 @@ func validateInterface(v *linuxInterface) error {
 	case name == "":
 		return invalid("name", "interface has no name")
 	case len(aliasPrefix)+len(name) > maxAlias:
-		return invalid("name", "name %q is longer than %d bytes", name, maxAlias-len(aliasPrefix))
+		return invalid("name", "name %.80q is longer than %d bytes", name, maxAlias-len(aliasPrefix))
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return invalid("name", "name %q has control characters", name)
 	case first == "host-name" || first == "state":
 		return invalid("name", "name %q is reserved: its keys would be mistaken for others", name)
 	}
 	if err := validateType(v, invalid); err != nil {
 		return err
 	}
-	if host := deviceName(v); len(host) > maxDeviceName || host == "." || host == ".." || strings.ContainsAny(host, "/: \t\n\v\f\r") {
-		return invalid("host_if_name", "%q is no name for a Linux device: set host_if_name to at most %d bytes without slash, colon and space", host, maxDeviceName)
+	if host := deviceName(v); len(host) > maxDeviceName || host == "." || host == ".." || strings.ContainsAny(host, "/: ") || strings.ContainsFunc(host, unicode.IsControl) {
+		return invalid("host_if_name", "%.80q is no name for a Linux device: set host_if_name to at most %d bytes without slash, colon, space and control characters", host, maxDeviceName)
 	}
 	if err := models.ValidateNetNS(v.GetNamespace()); err != nil {
 		return invalid("namespace", "%w", err)

@@ -74,7 +74,7 @@ func chainName(v *ruleChain) string {
 	return ownChainPrefix + hex.EncodeToString(sum[:8])
 }
 
-// samePlace tells if old can become new by other rules and another policy.
+// samePlace reports whether old can become new by other rules and another policy.
 func samePlace(old, new *ruleChain) bool {
 	return sameNamespace(old.GetNamespace(), new.GetNamespace()) && old.GetProtocol() == new.GetProtocol() &&
 		old.GetTable() == new.GetTable() && old.GetChainType() == new.GetChainType() && chainName(old) == chainName(new)
@@ -126,11 +126,6 @@ var extensionTargets = setOf("ACCEPT", "DROP", "RETURN", "QUEUE", "AUDIT", "CHEC
 	"CONNSECMARK", "CT", "DNAT", "DNPT", "DSCP", "ECN", "HL", "HMARK", "IDLETIMER", "LED", "LOG", "MARK", "MASQUERADE",
 	"NETMAP", "NFLOG", "NFQUEUE", "NOTRACK", "RATEEST", "REDIRECT", "REJECT", "SECMARK", "SET", "SNAT", "SNPT", "SYNPROXY",
 	"TCPMSS", "TCPOPTSTRIP", "TEE", "TOS", "TPROXY", "TRACE", "TTL", "ULOG")
-
-// ruleCommands are options that are not part of a rule.
-var ruleCommands = setOf("-A", "--append", "-C", "--check", "-D", "--delete", "-I", "--insert", "-R", "--replace", "-L", "--list",
-	"-S", "--list-rules", "-F", "--flush", "-Z", "--zero", "-N", "--new-chain", "-X", "--delete-chain", "-P", "--policy",
-	"-E", "--rename-chain", "-t", "--table")
 
 func setOf(words ...string) map[string]bool {
 	set := make(map[string]bool, len(words))
@@ -222,13 +217,8 @@ func validateRule(rule string) error {
 	if len(words) == 0 {
 		return fmt.Errorf("there is an empty rule")
 	}
-	for i, word := range words {
-		// What follows an option may look like one: --comment "-A".
-		option := i == 0 || !strings.HasPrefix(words[i-1], "--")
-		name, _, _ := strings.Cut(word, "=")
-		if option && ruleCommands[name] {
-			return fmt.Errorf("rule %q has the option %s: leave only what matches and the target, such as \"-s 10.1.0.0/16 -j DROP\"", rule, word)
-		}
+	if err := checkOptions(words); err != nil {
+		return fmt.Errorf("rule %q has the %w: leave only what matches and the target, such as \"-s 10.1.0.0/16 -j DROP\"", rule, err)
 	}
 	return nil
 }

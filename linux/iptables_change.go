@@ -52,7 +52,7 @@ func (t ipTable) put(v *ruleChain, old []string) (script, error) {
 	return s, t.setPolicy(&s, v, mark)
 }
 
-// mayTake tells if a chain is ours: by its mark, by a name that nobody else gives,
+// mayTake reports whether a chain is ours: by its mark, by a name that nobody else gives,
 // or because it is empty, so that nothing of others is lost.
 func mayTake(v *ruleChain, c *ipChain) bool {
 	mark, marked := c.mark()

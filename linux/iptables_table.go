@@ -88,7 +88,7 @@ func (t ipTable) users(chain string) (names []string) {
 type chainMark struct {
 	chainType linux_iptables.RuleChain_ChainType
 	policy    linux_iptables.RuleChain_Policy
-	// seal tells if the rules are still what became of the requested ones.
+	// seal reports whether the rules are still what became of the requested ones.
 	seal string
 	name string
 }

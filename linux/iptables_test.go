@@ -76,6 +76,13 @@ func TestInvalidRuleChains(t *testing.T) {
 		"empty rule":              func(v *ruleChain) { v.Rules = []string{" "} },
 		"has the option -A":       func(v *ruleChain) { v.Rules = []string{"-A INPUT -j DROP"} },
 		"option --table=nat":      func(v *ruleChain) { v.Rules = []string{"--table=nat -j DROP"} },
+		"option -M":               func(v *ruleChain) { v.Rules = []string{"-j DROP --fragment -M /tmp/evil"} },
+		"option --modprobe=":      func(v *ruleChain) { v.Rules = []string{"--modprobe=/tmp/evil -j DROP"} },
+		"option --modpr":          func(v *ruleChain) { v.Rules = []string{"--modpr /tmp/evil -j DROP"} },
+		"option -fM/tmp/evil":     func(v *ruleChain) { v.Rules = []string{"-fM/tmp/evil -j DROP"} },
+		"option -w":               func(v *ruleChain) { v.Rules = []string{`-m comment --comment "-A" -w -j DROP`} },
+		"option --object-pinned":  func(v *ruleChain) { v.Rules = []string{"-m bpf --object-pinned /x -j DROP"} },
+		"a slash or a dot":        func(v *ruleChain) { v.Rules = []string{"-m ../../tmp/evil -j DROP"} },
 	} {
 		err := validateRuleChain(chain(change))
 		if text == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,9 @@ const linkDelay = 200 * time.Millisecond
 var linkGroups = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR}
 
 // WatchLinks calls changed when something about the devices of the agent's own
-// network namespace or their addresses may have changed, and once at the
-// start; what, Links tells. Several changes that happen together are one call.
+// network namespace or their addresses may have changed, but for those that Contiv
+// made, and once at the start; what, Links tells. Several changes that happen
+// together are one call.
 // It returns nil when ctx ended, and an error if it cannot listen (any more).
 func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 	socket, err := p.listenToLinks()
@@ -26,22 +28,41 @@ func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 	}
 	defer socket.Close()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	due := time.Now()
+	foreign, err := newForeignDevices(p.namespaces.own)
+	if err != nil {
+		return fmt.Errorf("watch links: %w", err)
+	}
+	due, certain := time.Now(), true
 	buffer := make([]byte, 1<<16)
 	for {
 		if err := socket.SetReadDeadline(due); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listen to changes of links: %w", err)
 		}
-		_, err := socket.Read(buffer)
+		n, err := socket.Read(buffer)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			due = time.Time{}
-			changed()
+			if foreign.changed() || certain {
+				changed()
+			}
+			certain = false
 			continue
-		case err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOBUFS):
+			certain = true // there were more events
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
 			return fmt.Errorf("listen to changes of links: %w", err)
+		default:
+			messages, err := syscall.ParseNetlinkMessage(buffer[:n])
+			if err != nil {
+				certain = true
+			}
+			for _, m := range messages {
+				foreign.handle(m)
+			}
 		}
 		if due.IsZero() {
 			due = time.Now().Add(linkDelay)

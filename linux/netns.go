@@ -3,7 +3,6 @@ package linux
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/nsfile"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -247,39 +247,30 @@ func (ns *netNS) enter(fn func() error) error {
 	return <-result
 }
 
-// openNetNS opens a file that stands for a network namespace.
+// openNetNS opens a file that stands for a network namespace. What can never be one
+// is as good as one that does not exist.
 func openNetNS(path string) (int, nsID, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {
-		return -1, nsID{}, fmt.Errorf("%s: %w", path, ErrNamespaceGone)
+	file, err := nsfile.Open(path)
+	if errors.Is(err, nsfile.ErrNone) || errors.Is(err, nsfile.ErrOther) {
+		return -1, nsID{}, goneError{err}
 	}
 	if err != nil {
-		return -1, nsID{}, fmt.Errorf("open network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
+		return -1, nsID{}, err
 	}
-	id, err := identifyFD(fd)
+	defer file.Close()
+	id, err := nsfile.Identify(file)
 	if err != nil {
-		unix.Close(fd)
-		return -1, nsID{}, fmt.Errorf("%s: %w", path, err)
+		return -1, nsID{}, err
 	}
-	return fd, id, nil
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, nsID{}, fmt.Errorf("open network namespace %q: %w", path, err)
+	}
+	return fd, nsID{dev: id.Dev, ino: id.Ino}, nil
 }
 
-// identifyFD checks that an open file is a network namespace. The file of a
-// named namespace remains as an ordinary file when the namespace was unmounted.
-func identifyFD(fd int) (nsID, error) {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return nsID{}, err
-	}
-	if fs.Type != unix.NSFS_MAGIC {
-		return nsID{}, fmt.Errorf("%w: the file is not a namespace (any more)", ErrNamespaceGone)
-	}
-	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		return nsID{}, errors.New("the file is a namespace of another kind: give the path of a network namespace")
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nsID{}, err
-	}
-	return nsID{dev: uint64(st.Dev), ino: st.Ino}, nil
-}
+// goneError is an ErrNamespaceGone in the words of its cause.
+type goneError struct{ cause error }
+
+func (e goneError) Error() string   { return e.cause.Error() }
+func (e goneError) Unwrap() []error { return []error{ErrNamespaceGone, e.cause} }

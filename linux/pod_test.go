@@ -213,7 +213,7 @@ func TestSomethingElseThanANamespace(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	for path, want := range map[string]string{
-		"/proc/self/ns/mnt": "path of a network namespace",
+		"/proc/self/ns/mnt": "namespace of another kind",
 		"/etc/hostname":     ErrNamespaceGone.Error(),
 		"/no/such":          ErrNamespaceGone.Error(),
 	} {

@@ -20,12 +20,11 @@ func processIn(t testing.TB, netns string) string {
 		_ = cmd.Wait()
 	})
 	pid := strconv.Itoa(cmd.Process.Pid)
-	want, _, err := openNetNS(pathOf(netns))
+	want, id, err := openNetNS(pathOf(netns))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(want)
-	id, _ := identifyFD(want)
 	waitFor(t, func() bool {
 		fd, now, err := openNetNS("/proc/" + pid + "/ns/net")
 		if err != nil {

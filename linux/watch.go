@@ -63,7 +63,12 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 		return fmt.Errorf("listen to changes of nftables: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	w := &watcher{p: p, report: report, socket: socket, batch: newBatch()}
+	foreign, err := newForeignDevices(p.namespaces.own)
+	if err != nil {
+		rules.Close()
+		return fmt.Errorf("listen to changes of the network: %w", err)
+	}
+	w := &watcher{p: p, report: report, socket: socket, batch: newBatch(), foreign: foreign}
 	w.batch.hostNames = true // push all that there is
 	w.updateOwnNSID()
 	ruleErr := make(chan error, 1)
@@ -117,7 +122,8 @@ type watcher struct {
 	// has only if somebody gave it one.
 	ownNSID int
 	batch   *batch
-	flushAt time.Time // zero: nothing to flush
+	foreign *foreignDevices // of the agent's namespace
+	flushAt time.Time       // zero: nothing to flush
 	// pushed are the keys of the obtained values that the scheduler knows of.
 	pushed map[string]bool
 }
@@ -212,7 +218,10 @@ func (w *watcher) handle(data []byte, nsid int) {
 				w.batch.gone[gone] = true
 			}
 		case known:
-			w.batch.add(ns, own, m)
+			w.batch.add(ns, m)
+			if own {
+				w.foreign.handle(m)
+			}
 		}
 	}
 }
@@ -298,7 +307,7 @@ func (w *watcher) flush() {
 		w.p.log.Info("drift noticed", "reason", d.reason(), "keys", keys)
 		w.report(d.reason(), keys...)
 	}
-	if b.hostNames || b.lost {
+	if w.foreign.changed() || b.hostNames || b.lost {
 		if err := w.pushHostNames(); err != nil {
 			w.p.log.Warn("devices of others cannot be reported, trying again", "err", err)
 			w.batch.hostNames = true

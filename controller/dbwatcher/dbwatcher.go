@@ -82,7 +82,8 @@ type Watcher struct {
 	recovery *recovery
 }
 
-// Start returns a Watcher that watches.
+// Start returns a Watcher that watches, for users whose event loop runs already, such as
+// client/clienttest. Agents call New, and start it with the loop.
 func Start(o Options) *Watcher {
 	w := New(o)
 	w.Start()

@@ -269,7 +269,7 @@ func (k *known) update(changes []store.Change) news {
 	return n
 }
 
-// contradicts tells if the snapshot cannot come from the database that was read up to
+// contradicts reports whether the snapshot cannot come from the database that was read up to
 // the revision: keys that it says were not changed since have other revisions.
 func (k *known) contradicts(kvs []store.KV, revision int64) bool {
 	return slices.ContainsFunc(kvs, func(kv store.KV) bool {

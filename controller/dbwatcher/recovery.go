@@ -73,7 +73,7 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 	return ""
 }
 
-// knowsKubernetes tells if values of the Kubernetes state are known; a cluster always has
+// knowsKubernetes reports whether values of the Kubernetes state are known; a cluster always has
 // some.
 func (s *session) knowsKubernetes() bool {
 	for key := range s.known.values {
@@ -84,7 +84,7 @@ func (s *session) knowsKubernetes() bool {
 	return false
 }
 
-// tellsOfKubernetes tells if the snapshot has such values.
+// tellsOfKubernetes reports whether the snapshot has such values.
 func (s *session) tellsOfKubernetes(snapshot []store.KV) bool {
 	return slices.ContainsFunc(snapshot, func(kv store.KV) bool {
 		i, ok := s.known.item(kv.Key)
@@ -92,7 +92,7 @@ func (s *session) tellsOfKubernetes(snapshot []store.KV) bool {
 	})
 }
 
-// ownIsGone tells if values are missing that this agent had written, although
+// ownIsGone reports whether values are missing that this agent had written, although
 // Kubernetes still has the node.
 func (s *session) ownIsGone(snapshot []store.KV) bool {
 	if !hasKey(snapshot, models.KSRPrefix+dbresources.NodeKey(s.Node)) {
@@ -106,7 +106,7 @@ func (s *session) ownIsGone(snapshot []store.KV) bool {
 	return false
 }
 
-// recovering tells if the snapshot must not be used yet.
+// recovering reports whether the snapshot must not be used yet.
 func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bool {
 	lowest := slices.Min(slices.Collect(maps.Values(revisions)))
 	if reason := s.lost(snapshot, lowest); reason != "" {
@@ -137,7 +137,7 @@ func (s *session) beginRecovery(reason string) {
 	}
 }
 
-// goesOn tells if what is missing is still to be awaited. filled: KSR has filled the
+// goesOn reports whether what is missing is still to be awaited. filled: KSR has filled the
 // database, or need not.
 func (r *recovery) goesOn(filled bool) bool {
 	now := time.Now()
@@ -167,7 +167,7 @@ func (s *session) waitsForKSR() bool {
 	return true
 }
 
-// isOwn tells if this agent has written the value.
+// isOwn reports whether this agent has written the value.
 func (s *session) isOwn(fullKey string, value proto.Message) bool {
 	key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix)
 	resource, ok := dbresources.ForKey(key)

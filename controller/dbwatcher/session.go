@@ -30,7 +30,7 @@ type session struct {
 	behind bool
 }
 
-// session watches the database until an error, and tells if the watch could be
+// session watches the database until an error, and reports whether the watch could be
 // established at all.
 func (w *Watcher) session(ctx context.Context) (established bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -64,7 +64,7 @@ func (e *entry) update(v dbwatcher.Value) {
 	}
 }
 
-// gone tells if nobody gives the value any more.
+// gone reports whether nobody gives the value any more.
 func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 }
 
 // sawTxn notes a transaction; they may be noted in another order than they were made.
@@ -142,10 +142,10 @@ func (e *entry) keptText() string {
 	return fmt.Sprintf("the value of revision %d stays in force", e.good)
 }
 
-// isRequest tells if the key is that of a request for a resync.
+// isRequest reports whether the key is that of a request for a resync.
 func isRequest(key string) bool { return strings.HasPrefix(key, models.ResyncPrefix) }
 
-// mayBeTold tells if what etcd should hold is known already.
+// mayBeTold reports whether what etcd should hold is known already.
 func (e *entry) mayBeTold(key string) bool {
 	switch {
 	case isRequest(key):

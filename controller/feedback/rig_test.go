@@ -107,11 +107,11 @@ func startAgent(t testing.TB, db store.Watchable, sb *southbound, config control
 	log := slog.New(slog.DiscardHandler)
 	a := &agent{scheduler: kvscheduler.New(kvscheduler.Options{Logger: log}), files: &files{controller.ExternalConfig{}}}
 	sb.register(t, a.scheduler)
-	a.loop = controller.New(controller.Options{
-		Config: config, Scheduler: controller.NewScheduler(a.scheduler), Sources: []controller.ExternalConfigSource{a.files}, Log: log,
-	})
 	a.publisher = feedback.Start(feedback.Options{Node: "node1", Store: db, Scheduler: a.scheduler, Config: config, Log: log})
-	a.loop.ObserveExternal(a.publisher.GivenOutside)
+	a.loop = controller.New(controller.Options{
+		Config: config, Scheduler: controller.NewScheduler(a.scheduler), Sources: []controller.ExternalConfigSource{a.files},
+		Observer: a.publisher.GivenOutside, Log: log,
+	})
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: "node1", Remote: db, Loop: a.loop, Feedback: a.publisher, Config: config, Log: log})
 	return a

@@ -69,7 +69,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// flush writes one batch, and tells if there is more to write. Before the first one, and
+// flush writes one batch, and reports whether there is more to write. Before the first one, and
 // after an error, it finds out what etcd holds.
 func (p *Publisher) flush(ctx context.Context) (more bool, err error) {
 	p.mu.Lock()

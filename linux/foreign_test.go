@@ -1,0 +1,79 @@
+package linux
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Changes of devices that Contiv made are none of others'; devices that become
+// ours, or cease to be ours, are.
+func TestChangesOfForeignDevices(t *testing.T) {
+	n := newNode(t)
+	n.ip("link", "add", "eth0", "type", "veth", "peer", "name", "wire")
+	n.ip("link", "set", "eth0", "up") // the kernel announces new aliases only then
+	socket, err := n.listenToLinks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	foreign, err := newForeignDevices(n.namespaces.own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1<<16)
+	for _, step := range []struct {
+		what    string
+		changes [][]string
+		want    bool
+	}{
+		{"a pod comes", [][]string{
+			{"link", "add", "pod", "type", "veth", "peer", "name", "far"},
+			{"link", "set", "pod", "alias", "contiv:vpp/pod"},
+			{"link", "set", "far", "alias", "contiv:linux/far"},
+			{"link", "set", "pod", "up"}, {"link", "set", "far", "up"},
+			{"address", "add", "192.0.2.1/32", "dev", "pod"},
+		}, false},
+		{"a pod's MTU", [][]string{{"link", "set", "pod", "mtu", "1400"}}, false},
+		{"a pod's address", [][]string{{"address", "del", "192.0.2.1/32", "dev", "pod"}}, false},
+		{"a card's MTU", [][]string{{"link", "set", "eth0", "mtu", "1400"}}, true},
+		{"a card's address", [][]string{{"address", "add", "192.0.2.2/24", "dev", "eth0"}}, true},
+		{"a pod goes, and a card's address", [][]string{{"link", "del", "pod"}, {"address", "del", "192.0.2.2/24", "dev", "eth0"}}, true},
+		{"a card becomes ours", [][]string{{"link", "set", "eth0", "alias", "contiv:vpp/nic"}}, true},
+		{"and is", [][]string{{"link", "set", "eth0", "mtu", "1300"}}, false},
+		{"and is not any more", [][]string{{"link", "set", "eth0", "alias", "x"}}, true},
+		{"a new card", [][]string{{"link", "add", "eth1", "type", "veth", "peer", "name", "wire1"}}, true},
+		{"a card goes", [][]string{{"link", "del", "eth1"}}, true},
+		{"the loopback with an alias", [][]string{{"link", "set", "lo", "alias", "contiv:linux/lo"}}, true},
+		{"the loopback's address", [][]string{{"address", "add", "192.0.2.3/32", "dev", "lo"}}, true},
+		{"nothing", nil, false},
+	} {
+		for _, change := range step.changes {
+			n.ip(change...)
+		}
+		// The kernel has queued the events when a change is done.
+		for {
+			if err := socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			size, err := socket.Read(buffer)
+			if os.IsTimeout(err) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages, err := syscall.ParseNetlinkMessage(buffer[:size])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range messages {
+				foreign.handle(m)
+			}
+		}
+		if got := foreign.changed(); got != step.want {
+			t.Errorf("%s: %v", step.what, got)
+		}
+	}
+}
