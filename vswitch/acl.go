@@ -49,9 +49,36 @@ func equivalentACL(a, b *vpp_acl.ACL) bool {
 		sameParts(a.GetInterfaces().GetEgress(), b.GetInterfaces().GetEgress(), self)
 }
 
-// SameACLRules tells if two lists have the same rules.
+// SameACLRules reports whether two lists have the same rules.
 func SameACLRules(a, b *vpp_acl.ACL) bool {
 	left, errA := ACLRules(a)
 	right, errB := ACLRules(b)
 	return errA == nil && errB == nil && IsMACIP(a) == IsMACIP(b) && slices.Equal(left, right)
+}
+
+func validateACL(acl *vpp_acl.ACL) error {
+	if err := validName("name", acl.GetName()); err != nil {
+		return err
+	}
+	if _, err := ACLRules(acl); err != nil {
+		return invalid("rules", "%w", err)
+	}
+	for field, names := range map[string][]string{
+		"interfaces.ingress": acl.GetInterfaces().GetIngress(), "interfaces.egress": acl.GetInterfaces().GetEgress(),
+	} {
+		seen := map[string]bool{}
+		for _, name := range names {
+			switch {
+			case name == "":
+				return invalid(field, "an interface has no name")
+			case seen[name]:
+				return invalid(field, "interface %q is listed twice", name)
+			}
+			seen[name] = true
+		}
+	}
+	if IsMACIP(acl) && len(acl.GetInterfaces().GetEgress()) > 0 {
+		return invalid("interfaces.egress", "MAC-IP rules are about senders of packets that enter: use ingress")
+	}
+	return nil
 }

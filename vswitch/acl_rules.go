@@ -45,7 +45,7 @@ var (
 	AnyICMP     = Range{0, 255}
 )
 
-// Has tells if the number is in the range.
+// Has reports whether the number is in the range.
 func (r Range) Has(n uint16) bool { return r.First <= n && n <= r.Last }
 
 // AnyNetwork is the network of all addresses of an IP version.
@@ -56,7 +56,7 @@ func AnyNetwork(ipv6 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// IsMACIP tells if a list is one of MAC-IP rules.
+// IsMACIP reports whether a list is one of MAC-IP rules.
 func IsMACIP(acl *vpp_acl.ACL) bool {
 	return len(acl.GetRules()) > 0 && acl.GetRules()[0].GetMacipRule() != nil
 }

@@ -61,7 +61,7 @@ func bdARPOf(entry *vpp_l2.BridgeDomain_ArpTerminationEntry) bdARP {
 	return bdARP{entry.GetIpAddress(), strings.ToLower(entry.GetPhysAddress())}
 }
 
-// sameParts tells if the lists have the same elements, however often and in whatever
+// sameParts reports whether the lists have the same elements, however often and in whatever
 // order.
 func sameParts[T any, P comparable](a, b []T, of func(T) P) bool {
 	if len(a) != len(b) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
@@ -266,6 +267,13 @@ func (noVSwitch) NAT() NAT               { return noNAT{} }
 func (noVSwitch) NAT66() NAT66           { return noNAT66{} }
 func (noVSwitch) DNAT66() DNAT66         { return noDNAT66{} }
 func (noVSwitch) ACLs() ACLs             { return noACLs{} }
+func (noVSwitch) Filter() Filter         { return NoFilter{} }
+
+type noServiceNetworks struct {
+	Values[*contiv_nat.ServiceNetwork]
+}
+
+func (noVSwitch) ServiceNetworks() Values[*contiv_nat.ServiceNetwork] { return noServiceNetworks{} }
 
 type noStates struct{ States }
 

@@ -3,6 +3,7 @@ package vswitch
 import (
 	"context"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
@@ -37,6 +38,7 @@ type Extras interface {
 	// TEIBs say where the peers of multipoint tunnels are.
 	TEIBs() Values[*vpp_l3.TeibEntry]
 	RxQueues() RxQueues
+	SourceGuards() SourceGuards
 }
 
 // NoExtras has none of the Extras.
@@ -53,6 +55,7 @@ func (NoExtras) IPScanNeighbors() Values[*vpp_l3.IPScanNeighbor] { return nil }
 func (NoExtras) DHCPProxies() Values[*vpp_l3.DHCPProxy]          { return nil }
 func (NoExtras) TEIBs() Values[*vpp_l3.TeibEntry]                { return nil }
 func (NoExtras) RxQueues() RxQueues                              { return nil }
+func (NoExtras) SourceGuards() SourceGuards                      { return nil }
 
 // registerExtras registers descriptors of the Extras.
 func registerExtras(r *registrar, f Features) {
@@ -68,6 +71,7 @@ func registerExtras(r *registrar, f Features) {
 	extraValues(r, f, f.IPScanNeighbors(), ipScanNeighborDescriptor())
 	extraValues(r, f, f.DHCPProxies(), dhcpProxyDescriptor())
 	extraValues(r, f, f.TEIBs(), teibDescriptor())
+	extraValues[*guard.SourceGuard](r, f, f.SourceGuards(), sourceGuardDescriptor())
 	queues := f.RxQueues()
 	extra(r, f, queues != nil, rxModesDescriptor(queues))
 	extra(r, f, queues != nil, rxPlacementDescriptor(queues))

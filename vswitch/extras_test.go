@@ -16,9 +16,13 @@ import (
 
 type noABFs struct{ ABFs }
 
-type noRxQueues struct{ RxQueues }
+type (
+	noRxQueues     struct{ RxQueues }
+	noSourceGuards struct{ SourceGuards }
+)
 
 func (noVSwitch) RxQueues() RxQueues                        { return noRxQueues{} }
+func (noVSwitch) SourceGuards() SourceGuards                { return noSourceGuards{} }
 func (noVSwitch) ABFs() ABFs                                { return noABFs{} }
 func (noVSwitch) STNRules() Values[*vpp_stn.Rule]           { return noValues[*vpp_stn.Rule]{} }
 func (noVSwitch) PuntsToHost() Values[*vpp_punt.ToHost]     { return noValues[*vpp_punt.ToHost]{} }

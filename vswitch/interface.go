@@ -49,7 +49,11 @@ func interfaceDescriptor(port Interfaces, alloc *netalloc.Resolver) kvscheduler.
 			return derivedOfInterface(iface)
 		},
 		Dependencies: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
-			return dependenciesOfInterface(iface)
+			deps := dependenciesOfInterface(iface)
+			if iface.GetSourceGuarded() {
+				deps = append(deps, kvscheduler.Dependency{Label: "source-guard", Key: models.SourceGuard.KeyPrefix() + iface.GetName()})
+			}
+			return deps
 		},
 	}
 }

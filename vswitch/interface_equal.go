@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// equivalentInterfaces tells if a change from old to new needs no operation on
+// equivalentInterfaces reports whether a change from old to new needs no operation on
 // the interface itself. Some of what it derives is compared as well: it is read back
 // with the interface.
 func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
@@ -26,7 +26,7 @@ func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 		sameLink(old, new)
 }
 
-// needsNewInterface tells if the change cannot be made to an existing interface.
+// needsNewInterface reports whether the change cannot be made to an existing interface.
 func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
 	switch {
 	case old.GetType() != new.GetType(), !sameLink(old, new):

@@ -86,7 +86,7 @@ func isDHCPClientKey(key string) bool { return isKeyOf(key, dhcpClientPrefix) }
 // isDHCPLeaseKey: vpp/interface/dhcp-lease/{if}
 func isDHCPLeaseKey(key string) bool { return isKeyOf(key, dhcpLeasePrefix) }
 
-// isKeyOf tells if only the name of an interface follows the prefix.
+// isKeyOf reports whether only the name of an interface follows the prefix.
 func isKeyOf(key, prefix string) bool {
 	return len(key) > len(prefix) && strings.HasPrefix(key, prefix) &&
 		!isAddressKey(key) && !isVRFKey(key) && !isHasAddressKey(key)

@@ -10,7 +10,7 @@ import (
 )
 
 // natGlobalDescriptor handles config/vpp/nat/v2/nat44-global.
-func natGlobalDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta] {
+func natGlobalDescriptor(port NATGlobal) kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44Global, noMeta]{
 		Name:     NATGlobalDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: models.NAT44Global.KeyPrefix()},
@@ -41,7 +41,7 @@ func natGlobalDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global, 
 }
 
 // natInterfaceDescriptor handles config/vpp/nat/v2/nat44-interface/{if}.
-func natInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Interface, noMeta] {
+func natInterfaceDescriptor(port NATInterfaces) kvscheduler.Descriptor[*vpp_nat.Nat44Interface, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44Interface, noMeta]{
 		Name: NATInterfaceDescriptor,
 		Keys: kvscheduler.KeySpace{Prefix: models.NAT44Interface.KeyPrefix()},
@@ -71,7 +71,7 @@ func natInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Inter
 }
 
 // natPoolDescriptor handles config/vpp/nat/v2/nat44-pool/….
-func natPoolDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44AddressPool, noMeta] {
+func natPoolDescriptor(port NATPools) kvscheduler.Descriptor[*vpp_nat.Nat44AddressPool, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44AddressPool, noMeta]{
 		Name:     NATPoolDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: models.NAT44Pool.KeyPrefix()},

@@ -20,7 +20,7 @@ type (
 )
 
 // dnatDescriptor handles config/vpp/nat/v2/dnat44/{label}.
-func dnatDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.DNat44, noMeta] {
+func dnatDescriptor(port DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, noMeta] {
 	set := func(ctx context.Context, v *vpp_nat.DNat44) error { return port.SetDNAT(ctx, v) }
 	remove1 := func(ctx context.Context, v *vpp_nat.DNat44) error { return port.RemoveDNAT(ctx, v) }
 	return kvscheduler.Descriptor[*vpp_nat.DNat44, noMeta]{
@@ -137,21 +137,24 @@ func validateStatic(field string, m *staticMapping, seen map[string]bool) error 
 	if err := validPort(field+"external_port", m.GetExternalPort()); err != nil {
 		return err
 	}
-	id := fmt.Sprint(m.GetExternalInterface(), m.GetExternalIp(), m.GetExternalPort(), m.GetProtocol())
+	id := fmt.Sprint(m.GetExternalInterface(), m.GetExternalIp(), m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
 	if m.GetExternalInterface() != "" {
-		id = fmt.Sprint("if ", m.GetExternalInterface(), " ", m.GetExternalPort(), m.GetProtocol())
+		id = fmt.Sprint("if ", m.GetExternalInterface(), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
 	}
 	switch {
 	case seen[id]:
 		return invalid(field+"external_port", "two mappings have the same external address, port and protocol: put their local_ips into one")
-	case len(m.GetLocalIps()) == 0:
-		return invalid(field+"local_ips", "a static mapping needs a local address")
+	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == vpp_nat.DNat44_StaticMapping_NEEDED:
+		return invalid(field+"local_ips", "a static mapping needs a local address, or set otherwise")
 	case len(m.GetLocalIps()) > 1 && m.GetExternalPort() == 0:
 		return invalid(field+"external_port", "several local addresses need ports: connections are what is distributed")
 	case m.GetExternalPort() == 0 && m.GetTwiceNat() != vpp_nat.DNat44_StaticMapping_DISABLED:
 		return invalid(field+"twice_nat", "twice-NAT needs ports")
 	}
 	seen[id] = true
+	if err := validClients(field, m, id, seen); err != nil {
+		return err
+	}
 	if err := validateLocals(field+"local_ips", m); err != nil {
 		return err
 	}
@@ -209,7 +212,7 @@ func normalDNAT(v *vpp_nat.DNat44) *vpp_nat.DNat44 {
 	}
 	slices.SortFunc(v.GetStMappings(), func(a, b *staticMapping) int {
 		return cmp.Or(cmp.Compare(a.GetExternalInterface(), b.GetExternalInterface()), cmp.Compare(a.GetExternalIp(), b.GetExternalIp()),
-			cmp.Compare(a.GetExternalPort(), b.GetExternalPort()), cmp.Compare(a.GetProtocol(), b.GetProtocol()))
+			cmp.Compare(a.GetExternalPort(), b.GetExternalPort()), cmp.Compare(a.GetProtocol(), b.GetProtocol()), cmp.Compare(a.GetClients(), b.GetClients()))
 	})
 	slices.SortFunc(v.GetIdMappings(), func(a, b *identityMapping) int {
 		return cmp.Or(cmp.Compare(a.GetInterface(), b.GetInterface()), cmp.Compare(a.GetIpAddress(), b.GetIpAddress()),

@@ -75,7 +75,7 @@ func validateStatic66(field string, m *staticMapping66, seen map[string]bool) er
 	if err := firstError(validUnicast6(field+"external_ip", m.GetExternalIp()), validPort66(field+"external_port", m.GetExternalPort())); err != nil {
 		return err
 	}
-	id := fmt.Sprint(canonicalAddr(m.GetExternalIp()), " ", m.GetExternalPort(), m.GetProtocol())
+	id := fmt.Sprint(canonicalAddr(m.GetExternalIp()), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
 	switch {
 	case contiv_nat.DNat66_Protocol_name[int32(m.GetProtocol())] == "":
 		return invalid(field+"protocol", "there is no protocol %d: use TCP, UDP or SCTP", m.GetProtocol())
@@ -83,10 +83,13 @@ func validateStatic66(field string, m *staticMapping66, seen map[string]bool) er
 		return invalid(field+"twice_nat", "there is no mode %d: use DISABLED, ENABLED or SELF", m.GetTwiceNat())
 	case seen[id]:
 		return invalid(field+"external_port", "two mappings have the same external address, port and protocol: put their local_ips into one")
-	case len(m.GetLocalIps()) == 0:
-		return invalid(field+"local_ips", "a static mapping needs a local address: leave the mapping out while there is none")
+	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_NEEDED:
+		return invalid(field+"local_ips", "a static mapping needs a local address: leave the mapping out while there is none, or set otherwise")
 	}
 	seen[id] = true
+	if err := validClients(field, clientsAndRest66(m), id, seen); err != nil {
+		return err
+	}
 	locals := map[string]bool{}
 	for _, l := range m.GetLocalIps() {
 		if err := firstError(validUnicast6(field+"local_ips.local_ip", l.GetLocalIp()), validPort66(field+"local_ips.local_port", l.GetLocalPort())); err != nil {
@@ -138,8 +141,8 @@ func canonicalAddr(text string) string {
 	return addr.String()
 }
 
-// DNATProtocolSCTP is a protocol that only DNat66 has, see DNAT66AsDNAT44.
-const DNATProtocolSCTP = vpp_nat.DNat44_Protocol(3)
+// DNATProtocolSCTP is a protocol that the original does not have.
+const DNATProtocolSCTP = vpp_nat.DNat44_SCTP
 
 var dnat66Protocols = map[contiv_nat.DNat66_Protocol]vpp_nat.DNat44_Protocol{
 	contiv_nat.DNat66_TCP: vpp_nat.DNat44_TCP, contiv_nat.DNat66_UDP: vpp_nat.DNat44_UDP, contiv_nat.DNat66_SCTP: DNATProtocolSCTP,
@@ -147,9 +150,6 @@ var dnat66Protocols = map[contiv_nat.DNat66_Protocol]vpp_nat.DNat44_Protocol{
 
 // DNATProtocolName is how people call a protocol of DNat44 or DNat66.
 func DNATProtocolName(p vpp_nat.DNat44_Protocol) string {
-	if p == DNATProtocolSCTP {
-		return "SCTP"
-	}
 	return p.String()
 }
 
@@ -167,8 +167,11 @@ func DNAT66AsDNAT44(v *contiv_nat.DNat66) *vpp_nat.DNat44 {
 			mapped.TwiceNatPoolIp = canonicalAddr(m.GetTwiceNatIp())
 		}
 		for _, l := range m.GetLocalIps() {
-			mapped.LocalIps = append(mapped.LocalIps, &localIP{LocalIp: canonicalAddr(l.GetLocalIp()), LocalPort: l.GetLocalPort(), Probability: l.GetProbability()})
+			mapped.LocalIps = append(mapped.LocalIps, &localIP{LocalIp: canonicalAddr(l.GetLocalIp()), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere()})
 		}
+		mapped.Clients = vpp_nat.DNat44_StaticMapping_Clients(m.GetClients())
+		mapped.Otherwise = vpp_nat.DNat44_StaticMapping_Otherwise(m.GetOtherwise())
+		mapped.SourceRanges, mapped.MasqueradeOutside = m.GetSourceRanges(), m.GetMasqueradeOutside()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out
@@ -188,8 +191,11 @@ func DNAT66FromDNAT44(v *vpp_nat.DNat44) *contiv_nat.DNat66 {
 			}
 		}
 		for _, l := range m.GetLocalIps() {
-			mapped.LocalIps = append(mapped.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability()})
+			mapped.LocalIps = append(mapped.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere()})
 		}
+		mapped.Clients = contiv_nat.DNat66_StaticMapping_Clients(m.GetClients())
+		mapped.Otherwise = contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise())
+		mapped.SourceRanges, mapped.MasqueradeOutside = m.GetSourceRanges(), m.GetMasqueradeOutside()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out

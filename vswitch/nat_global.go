@@ -94,7 +94,7 @@ func derivedOfNATGlobal(g *vpp_nat.Nat44Global) (derived []kvscheduler.KeyValue)
 }
 
 // natGlobalInterfaceDescriptor handles vpp/nat44/interface/{if}/feature/{in|out}.
-func natGlobalInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global_Interface, noMeta] {
+func natGlobalInterfaceDescriptor(port NATInterfaces) kvscheduler.Descriptor[*vpp_nat.Nat44Global_Interface, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44Global_Interface, noMeta]{
 		Name:   NATGlobalInterfaceDescriptor,
 		Keys:   kvscheduler.KeySpace{Prefix: models.NAT44GlobalInterfacePrefix},
@@ -107,7 +107,7 @@ func natGlobalInterfaceDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat4
 }
 
 // natGlobalAddressDescriptor handles vpp/nat44/address/{addr}/twice-nat/{on|off}.
-func natGlobalAddressDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44Global_Address, noMeta] {
+func natGlobalAddressDescriptor(port NATPools) kvscheduler.Descriptor[*vpp_nat.Nat44Global_Address, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44Global_Address, noMeta]{
 		Name:   NATGlobalAddressDescriptor,
 		Keys:   kvscheduler.KeySpace{Prefix: models.NAT44GlobalAddressPrefix},

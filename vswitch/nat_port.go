@@ -12,6 +12,15 @@ const AllVRFs = ^uint32(0)
 // NAT is IPv4 address translation. All its changes are atomic; flows that are
 // being translated go on.
 type NAT interface {
+	NATGlobal
+	NATInterfaces
+	NATPools
+	DNAT
+	NATVRFs
+}
+
+// NATGlobal turns NAT on and off.
+type NATGlobal interface {
 	// Enable turns NAT on, or changes its global parameters, but for the lists of
 	// interfaces and addresses, which have calls of their own. All else exists only
 	// while NAT is on. Without forwarding, connections that enter through an outside
@@ -21,15 +30,10 @@ type NAT interface {
 	Disable(ctx context.Context) error
 	// Global returns nil when NAT is off or not in working order.
 	Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_nat.Nat44Global, error)
+}
 
-	// AddGlobalInterface makes NAT work on an interface as AddInterface does, for
-	// the list of the global value. One may be in the list twice, inside and outside.
-	AddGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
-	RemoveGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
-	// AddGlobalAddress is AddPool for the list of the global value.
-	AddGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
-	RemoveGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
-
+// NATInterfaces are the interfaces that NAT works on.
+type NATInterfaces interface {
 	// AddInterface makes NAT work on an interface, or changes its part.
 	//
 	// Packets that enter through an outside interface, with or without the output
@@ -42,12 +46,27 @@ type NAT interface {
 	RemoveInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) error
 	ListInterfaces(ctx context.Context, expected []*vpp_nat.Nat44Interface) ([]*vpp_nat.Nat44Interface, error)
 
+	// AddGlobalInterface makes NAT work on an interface as AddInterface does, for
+	// the list of the global value. One may be in the list twice, inside and outside.
+	AddGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
+	RemoveGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error
+}
+
+// NATPools are the addresses that become sources.
+type NATPools interface {
 	// AddPool offers addresses as sources, for twice-NAT or else for what leaves.
 	// What comes from one source gets the same address each time.
 	AddPool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
 	RemovePool(ctx context.Context, pool *vpp_nat.Nat44AddressPool) error
 	ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error)
 
+	// AddGlobalAddress is AddPool for the list of the global value.
+	AddGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
+	RemoveGlobalAddress(ctx context.Context, addr *vpp_nat.Nat44Global_Address) error
+}
+
+// DNAT translates destinations of connections.
+type DNAT interface {
 	// SetDNAT makes or changes the mappings of values, all of them or none. An
 	// address with protocol and port has one mapping: a second one is an error.
 	//
@@ -74,7 +93,10 @@ type NAT interface {
 	// ListDNAT returns all values; what is missing or damaged differs from what is
 	// expected.
 	ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error)
+}
 
+// NATVRFs are the VRFs between which packets are translated.
+type NATVRFs interface {
 	// AddVRFTable says between which VRFs packets are translated, AddVRFRoute adds
 	// one to them.
 	AddVRFTable(ctx context.Context, table *vpp_nat.Nat44VrfTable) error

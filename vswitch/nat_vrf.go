@@ -10,7 +10,7 @@ import (
 )
 
 // natVRFTableDescriptor handles config/vpp/nat/v2/nat44-vrf/vrfid/{src}.
-func natVRFTableDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44VrfTable, noMeta] {
+func natVRFTableDescriptor(port NATVRFs) kvscheduler.Descriptor[*vpp_nat.Nat44VrfTable, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44VrfTable, noMeta]{
 		Name: NATVRFTableDescriptor,
 		Keys: kvscheduler.KeySpace{Prefix: models.NAT44VRFTable.KeyPrefix()},
@@ -42,7 +42,7 @@ func natVRFTableDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44VrfTab
 }
 
 // natVRFRouteDescriptor handles config/vpp/nat/v2/nat44-vrf-route/vrfid/{src}/destvrfid/{dst}.
-func natVRFRouteDescriptor(port NAT) kvscheduler.Descriptor[*vpp_nat.Nat44VrfRoute, noMeta] {
+func natVRFRouteDescriptor(port NATVRFs) kvscheduler.Descriptor[*vpp_nat.Nat44VrfRoute, noMeta] {
 	return kvscheduler.Descriptor[*vpp_nat.Nat44VrfRoute, noMeta]{
 		Name:          NATVRFRouteDescriptor,
 		Keys:          kvscheduler.KeySpace{Prefix: models.NAT44VRFRoute.KeyPrefix()},

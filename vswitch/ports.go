@@ -26,6 +26,12 @@ type Capabilities struct {
 	// TAPs: interfaces of the type TAP can be made. Without, a VETH pair and AF_PACKET
 	// connect the vswitch with namespaces of the host.
 	TAPs bool
+	// SourceGuards: what interfaces receive can be restricted.
+	SourceGuards bool
+	// ConnectionLimits: source guards can limit connections.
+	ConnectionLimits bool
+	// Filter: connections can be judged (Filter).
+	Filter bool
 }
 
 // VSwitch is everything that a vswitch offers. The promises that hold for all
@@ -46,7 +52,10 @@ type VSwitch interface {
 	NAT() NAT
 	NAT66() NAT66
 	DNAT66() DNAT66
+	// ServiceNetworks are what mappings know of the node: one value at most.
+	ServiceNetworks() Values[*contiv_nat.ServiceNetwork]
 	ACLs() ACLs
+	Filter() Filter
 
 	// Watch reports changes that others made to objects that were created or
 	// listed as expected through this VSwitch: what happened, for people, and
@@ -76,7 +85,7 @@ type Interfaces interface {
 	// and MTU (bytes; 0: the default). Addresses, VRF and unnumbered mode are
 	// set by calls of their own. An existing device (DPDK, AF_PACKET) must be
 	// there; if it is not, the error may go away. The far end of a TAP waits in
-	// tap.host_namespace, down and without addresses; List tells if it, or what
+	// tap.host_namespace, down and without addresses; List reports whether it, or what
 	// it became, is not there (any more).
 	Create(ctx context.Context, iface *vpp_interfaces.Interface) error
 	// Update changes state, MAC and MTU, whatever of them differs.

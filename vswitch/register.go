@@ -32,6 +32,8 @@ const (
 	NATPoolDescriptor      = "vpp-nat44-address-pool"
 	NAT66Descriptor        = "contiv-snat66"
 	DNAT66Descriptor       = "contiv-dnat66"
+	// ServiceNetworkDescriptor: see contiv.nat.ServiceNetwork.
+	ServiceNetworkDescriptor = "contiv-service-network"
 
 	NATGlobalInterfaceDescriptor   = "vpp-nat44-global-interface"
 	NATGlobalAddressDescriptor     = "vpp-nat44-global-address"
@@ -77,8 +79,10 @@ func Register(s *kvscheduler.Scheduler, vs VSwitch) error {
 	register(&r, natVRFRouteDescriptor(vs.NAT()))
 	register(&r, nat66Descriptor(vs.NAT66()))
 	register(&r, dnat66Descriptor(vs.DNAT66()))
+	register(&r, serviceNetworkDescriptor(vs.ServiceNetworks()))
 	register(&r, aclDescriptor(vs.ACLs()))
 	register(&r, aclInterfaceDescriptor(vs.ACLs()))
+	registerFilter(&r, vs.Filter())
 	if r.err == nil {
 		vs.WatchLeases(notifyLeases(s))
 		vs.States().Watch(notifyLinkStates(s))

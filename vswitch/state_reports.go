@@ -23,7 +23,7 @@ func (r *StateReports) Watch(report func(...*vpp_interfaces.InterfaceState)) {
 	r.observers = append(r.observers, report)
 }
 
-// Wanted tells if there are observers.
+// Wanted reports whether there are observers.
 func (r *StateReports) Wanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -60,7 +60,7 @@ func remove[V proto.Message](do func(context.Context, V) error) func(context.Con
 // empty is the value of derived keys that say everything themselves.
 func empty() *emptypb.Empty { return &emptypb.Empty{} }
 
-// samePrefixText tells if two texts are the same address with prefix length.
+// samePrefixText reports whether two texts are the same address with prefix length.
 func samePrefixText(a, b string) bool {
 	pa, errA := netip.ParsePrefix(a)
 	pb, errB := netip.ParsePrefix(b)
@@ -70,7 +70,7 @@ func samePrefixText(a, b string) bool {
 	return pa == pb
 }
 
-// sameAddrText tells if two texts are the same address.
+// sameAddrText reports whether two texts are the same address.
 func sameAddrText(a, b string) bool {
 	pa, errA := netip.ParseAddr(a)
 	pb, errB := netip.ParseAddr(b)
@@ -80,7 +80,7 @@ func sameAddrText(a, b string) bool {
 	return pa == pb
 }
 
-// sameMACText tells if two texts are the same hardware address.
+// sameMACText reports whether two texts are the same hardware address.
 func sameMACText(a, b string) bool {
 	ma, errA := net.ParseMAC(a)
 	mb, errB := net.ParseMAC(b)

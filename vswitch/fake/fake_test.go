@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nic = "eth0"
 
-var kernelLike = vswitch.Capabilities{HostStackShared: true, IPv6SourceNAT: true, IPv6DNAT: true}
+var kernelLike = vswitch.Capabilities{HostStackShared: true, IPv6SourceNAT: true, IPv6DNAT: true, SourceGuards: true, ConnectionLimits: true}
 
 // site is a node for the conformance suite.
 type site struct{ *fake.Node }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -58,6 +59,18 @@ func (p features[V]) Delete(ctx context.Context, value V) error {
 }
 
 func (p features[V]) List(ctx context.Context, _ []V) ([]V, error) { return list(ctx, p.v, p.table) }
+
+// sourceGuards are noted like features, but do not need their interface.
+type sourceGuards struct{ features[*guard.SourceGuard] }
+
+func (v *VSwitch) SourceGuards() vswitch.SourceGuards {
+	if !v.n.caps.SourceGuards {
+		return nil
+	}
+	return sourceGuards{features[*guard.SourceGuard]{v}}
+}
+
+func (sourceGuards) Drops(context.Context) ([]vswitch.Drop, error) { return nil, nil }
 
 // proxyARP notes the interfaces apart from the ranges.
 type proxyARP struct{ features[*vpp_l3.ProxyARP] }

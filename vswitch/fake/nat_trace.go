@@ -41,7 +41,7 @@ func protocolNumber(p vpp_nat.DNat44_Protocol) uint8 {
 	return vswitch.ProtocolTCP
 }
 
-// isExternal tells if an address is that of a mapping.
+// isExternal reports whether an address is that of a mapping.
 func (n *Node) isExternal(iface, ip string, addr netip.Addr) bool {
 	if iface == "" {
 		external, err := netip.ParseAddr(ip)
@@ -59,7 +59,7 @@ func (n *Node) isExternal(iface, ip string, addr netip.Addr) bool {
 	return false
 }
 
-// isIdentity tells if an address with protocol and port is not to be translated.
+// isIdentity reports whether an address with protocol and port is not to be translated.
 func (n *Node) isIdentity(addr netip.Addr, protocol uint8, port uint16) bool {
 	for _, v := range n.nat.dnat {
 		for _, id := range v.GetIdMappings() {
@@ -71,7 +71,7 @@ func (n *Node) isIdentity(addr netip.Addr, protocol uint8, port uint16) bool {
 	return false
 }
 
-// covers tells if a mapping of a port and protocol is for packets of others.
+// covers reports whether a mapping of a port and protocol is for packets of others.
 func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uint8) bool {
 	number := protocolNumber(protocol)
 	if mapped == 0 {
@@ -81,13 +81,14 @@ func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uin
 }
 
 // translateDestination sends a packet that enters from outside, or that the node
-// sends, to a backend of the service that it is for.
-func (t *tracer) translateDestination(n *Node, in string) {
+// sends, to a backend of the service that it is for. It ends the trace and returns false
+// if the packet goes nowhere.
+func (t *tracer) translateDestination(n *Node, in string) bool {
 	t.twice = nil
-	part := n.nat.partOf(in)
-	if !t.dst.Is6() && (n.nat.global == nil || in != "" && !part.outside && !part.output || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort)) {
-		return
+	if !t.dst.Is6() && (n.nat.global == nil || !n.translates(in, false) || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort)) {
+		return true
 	}
+	inside := in == "" || n.isInside(t.Src)
 	var best *staticMapping
 	rank := func(m *staticMapping) int {
 		switch {
@@ -103,17 +104,20 @@ func (t *tracer) translateDestination(n *Node, in string) {
 	for _, v := range n.dnatFor(t.dst) {
 		for _, m := range v.GetStMappings() {
 			if n.isExternal(m.GetExternalInterface(), m.GetExternalIp(), t.dst) &&
-				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && rank(m) > rank(best) {
+				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && isFor(m, inside) && rank(m) > rank(best) {
 				best = m
 			}
 		}
 	}
 	if best == nil {
-		return
+		return t.isNoClusterIP(n)
+	}
+	if !t.mayUse(n, best) {
+		return false
 	}
 	backend, ok := t.pick(n, best)
 	if !ok {
-		return
+		return true
 	}
 	t.hop(n, "%s port %d becomes %s", t.dst, t.packet.DstPort, backend)
 	t.dst = backend.Addr()
@@ -121,6 +125,7 @@ func (t *tracer) translateDestination(n *Node, in string) {
 		t.packet.DstPort = backend.Port()
 	}
 	t.twice = &twiceNAT{best, backend.Addr()}
+	return true
 }
 
 // dnatFor returns the values for addresses of the same IP version.
@@ -163,6 +168,11 @@ func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
 // translateSource gives a packet that leaves another source, if it is to have one. It
 // ends the trace and returns false when NAT without forwarding stops it.
 func (t *tracer) translateSource(n *Node, in, out string) bool {
+	if addr, ok := n.hides(t, in, out); ok {
+		t.hop(n, "source %s becomes %s", t.Src, addr)
+		t.Src = addr
+		return true
+	}
 	if t.Src.Is6() {
 		if addr, ok := n.twiceSource(t.twice, t.Src); ok {
 			t.hop(n, "source %s becomes %s", t.Src, addr)

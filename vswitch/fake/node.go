@@ -56,7 +56,9 @@ type Node struct {
 	nat        natTables
 	nat66      map[string]*contiv_nat.SourceNAT66
 	dnat66     map[string]*contiv_nat.DNat66
+	network    map[string]*contiv_nat.ServiceNetwork // one at most
 	acl        accessLists
+	filter     filterValues
 
 	features map[string]proto.Message
 
@@ -101,7 +103,9 @@ func (n *Node) reset() {
 	n.fib, n.routes, n.neighbours = map[string]*vpp_l2.FIBEntry{}, map[string]*vpp_l3.Route{}, map[string]*vpp_l3.ARPEntry{}
 	n.vrfs, n.nat = map[string]*vpp_l3.VrfTable{}, newNATTables()
 	n.nat66, n.dnat66 = map[string]*contiv_nat.SourceNAT66{}, map[string]*contiv_nat.DNat66{}
+	n.network = map[string]*contiv_nat.ServiceNetwork{}
 	n.acl = newAccessLists()
+	n.filter = filterValues{}
 	n.watchers = map[*watcher]bool{}
 }
 
@@ -161,6 +165,7 @@ func (n *Node) keys() map[string]bool {
 	n.nat.keys(keys)
 	addKeys(keys, n.nat66)
 	addKeys(keys, n.dnat66)
+	addKeys(keys, n.network)
 	n.aclKeys(keys)
 	return keys
 }
@@ -195,6 +200,7 @@ func (n *Node) remove(key string) {
 		n.nat.remove(key)
 		delete(n.nat66, key)
 		delete(n.dnat66, key)
+		delete(n.network, key)
 	}
 }
 

@@ -130,7 +130,9 @@ func (t *tracer) enter(n *Node, in string) {
 			return
 		}
 	}
-	t.translateDestination(n, in)
+	if !t.translateDestination(n, in) {
+		return
+	}
 	if t.local(n, n.vrf(in, t.dst.Is6())) {
 		return
 	}
@@ -268,6 +270,9 @@ func (t *tracer) forward(n *Node, in string, p path) {
 	out := n.all()[p.out]
 	if out == nil || !out.value.GetEnabled() {
 		t.drop(n, "outgoing interface %q does not exist or is down", p.out)
+		return
+	}
+	if in != "" && !t.judged(n) {
 		return
 	}
 	if !t.passes(n, p.out, true) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
@@ -45,7 +46,13 @@ func (v *VSwitch) Bridges() vswitch.Bridges           { return bridges{v} }
 func (v *VSwitch) NAT() vswitch.NAT                   { return nat{v} }
 func (v *VSwitch) NAT66() vswitch.NAT66               { return nat66{v} }
 func (v *VSwitch) DNAT66() vswitch.DNAT66             { return dnat66{v} }
-func (v *VSwitch) ACLs() vswitch.ACLs                 { return acls{v} }
+
+// ServiceNetworks are what the mappings of services know of the node.
+func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
+	return serviceNetworks{v}
+}
+func (v *VSwitch) ACLs() vswitch.ACLs     { return acls{v} }
+func (v *VSwitch) Filter() vswitch.Filter { return filters{v} }
 
 // Watch reports what Break removes.
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {

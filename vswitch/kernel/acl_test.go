@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/kernel/acl"
+
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
@@ -52,11 +54,11 @@ func TestACLTablesGo(t *testing.T) {
 	for name, fn := range remove {
 		check(t, v.ACLs().Create(ctx, permitAll("web")))
 		check(t, v.ACLs().Bind(ctx, vswitch.ACLBinding{ACL: "web", Interface: nic}))
-		if out := n.Exec(t, "nft list tables"); strings.Count(out, aclTableName+"\n") != 2 {
+		if out := n.Exec(t, "nft list tables"); strings.Count(out, acl.AclTableName+"\n") != 2 {
 			t.Fatalf("%s: tables before: %s", name, out)
 		}
 		check(t, fn())
-		if out := n.Exec(t, "nft list tables"); strings.Contains(out, aclTableName+"\n") || !strings.Contains(out, "contiv-acl2") {
+		if out := n.Exec(t, "nft list tables"); strings.Contains(out, acl.AclTableName+"\n") || !strings.Contains(out, "contiv-acl2") {
 			t.Errorf("%s: tables after: %s", name, out)
 		}
 		check(t, fn())

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
@@ -148,9 +150,9 @@ func (n *node) Foreign(t testing.TB) func() []string {
 
 func (n *node) Accidents() []vswitchtest.Accident {
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2}
-	tap := deviceName(devInterface, topo.Tap(1))
-	bviPort := deviceName(devPort, vswitchtest.BVI)
-	vxlan := vxlanDeviceName(vxlanID{mustAddr(topo.NodeIP()), 10})
+	tap := own.DeviceName(own.DevInterface, topo.Tap(1))
+	bviPort := own.DeviceName(own.DevPort, vswitchtest.BVI)
+	vxlan := own.VXLANDeviceName(own.VXLANID{Src: mustAddr(topo.NodeIP()), Vni: 10})
 	podRoute := "config/vpp/v2/route/if/" + topo.Tap(1) + "/vrf/0/dst/" + topo.PodIP(1) + "/32/gw/" + topo.PodIP(1)
 	iface := models.VPPInterfaceKey
 	bd := models.BridgeDomain.KeyPrefix() + vswitchtest.Bridge
@@ -200,7 +202,13 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("access lists deleted", "nft delete table inet contiv-acl", models.ACL.KeyPrefix()+"table", models.ACL.KeyPrefix()+"macs"),
 		accident("interface taken out of access lists", "nft delete element inet contiv-acl egress { "+tap+" }", models.ACL.KeyPrefix()+"table"),
 		accident("verdict of access lists changed", "nft flush chain bridge contiv-acl deny", models.ACL.KeyPrefix()+"table"),
-		accident("NAT66 rules flushed", "nft flush chain ip6 contiv "+chainNAT66, models.SourceNAT66.KeyPrefix()+nic),
+		accident("guards deleted", "nft delete table inet contiv-guard", models.SourceGuard.KeyPrefix()+topo.Tap(1), iface("vxlan-default-2")),
+		accident("guards of ARP deleted", "nft delete table arp contiv-guard", models.SourceGuard.KeyPrefix()+topo.Tap(1)),
+		accident("interface taken out of guards", "nft delete element inet contiv-guard interfaces { "+tap+" }", models.SourceGuard.KeyPrefix()+topo.Tap(1)),
+		accident("foreign source permitted", "nft add element inet contiv-guard own4 { "+tap+" . "+topo.PodMAC(1)+" . 10.1.1.99 }", models.SourceGuard.KeyPrefix()+topo.Tap(1)),
+		accident("rules of guards changed", "nft insert rule inet contiv-guard sources accept", models.SourceGuard.KeyPrefix()+topo.Tap(1)),
+		accident("VXLAN peer forgotten", "nft flush set inet contiv-guard vxlan-tunnels4", iface("vxlan-default-2")),
+		accident("NAT66 rules flushed", "nft flush chain ip6 contiv nat66-postrouting", models.SourceNAT66.KeyPrefix()+nic),
 		accident("rules for services of IPv6 flushed", "nft flush chain ip6 contiv nat-services", models.DNAT66.KeyPrefix()+"default/web"),
 		accident("NAT rules flushed", "nft flush chain ip contiv nat-source", nat),
 		accident("NAT chain deleted", "nft flush chain ip contiv nat-postrouting;nft delete chain ip contiv nat-postrouting", nat),

@@ -49,8 +49,8 @@ type leasingAgent struct {
 
 func (n *leaseTest) start() *leasingAgent {
 	n.t.Helper()
-	v := n.Open(n.t).(*VSwitch)
-	v.dhcp.firstTimeout = 500 * time.Millisecond
+	v, err := New(Options{NetNS: n.NetNS, dhcpTimeout: 500 * time.Millisecond})
+	check(n.t, err)
 	a := &leasingAgent{Scheduler: kvscheduler.New(kvscheduler.Options{}), v: v, leases: make(chan *vpp_interfaces.DHCPLease, 100)}
 	check(n.t, vswitch.Register(a.Scheduler, v))
 	v.WatchLeases(func(_ string, l *vpp_interfaces.DHCPLease) { a.leases <- l })
@@ -319,10 +319,6 @@ func TestDHCPClientOfTheHostServes(t *testing.T) {
 	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
 	a := n.start()
 	n.resync(a, dhcpNIC)
-	served, err := (&leaseDevice{VSwitch: a.v, iface: nic}).Served()
-	if !served || err != nil {
-		t.Errorf("served: %v, %v", served, err)
-	}
 	n.resync(a)
 	if seen := n.server.Seen(); len(seen) != 0 {
 		t.Errorf("the server was asked: %v", seen)
@@ -340,17 +336,21 @@ func TestLeasedRouterOutsideOfItsNetwork(t *testing.T) {
 }
 
 func TestDHCPUnsupported(t *testing.T) {
-	v := newNode(t).Open(t).(*VSwitch)
+	n := newNode(t)
+	v := n.Open(t).(*VSwitch)
 	defer v.Close()
 	tunnel := &vpp_interfaces.Interface{Name: "t", Type: vpp_interfaces.Interface_VXLAN_TUNNEL}
-	v.reg.put(tunnel)
+	v.Reg.Put(tunnel)
 	if err := v.Interfaces().SetDHCPClient(t.Context(), "t"); !errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Errorf("VXLAN tunnel: %v", err)
 	}
 	if err := v.Interfaces().SetDHCPClient(t.Context(), "none"); err == nil || errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Errorf("device that is not there (yet): %v", err)
 	}
-	v.marks = false
+	v.Close()
+	v, err := New(Options{NetNS: n.NetNS, noMarks: true})
+	check(t, err)
+	defer v.Close()
 	if err := v.Interfaces().SetDHCPClient(t.Context(), nic); !errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Errorf("kernel that cannot mark addresses: %v", err)
 	}

@@ -94,7 +94,7 @@ func TestDamagedDNAT66IsRepaired(t *testing.T) {
 	if out := n.Exec(t, "nft list ruleset"); strings.Contains(out, "ip6 contiv") {
 		t.Errorf("left: %s", out)
 	}
-	value.Label = strings.Repeat("x", 121)
+	value.Label = strings.Repeat("x", 128)
 	if err := v.DNAT66().Set(t.Context(), value); !errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Errorf("a label that is too long: %v", err)
 	}

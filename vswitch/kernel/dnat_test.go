@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -49,6 +52,10 @@ func everyFeature() *vpp_nat.DNat44 {
 				TwiceNat: vpp_nat.DNat44_StaticMapping_ENABLED, TwiceNatPoolIp: "10.1.1.254",
 			},
 			{ExternalIp: "10.96.0.4", LocalIps: locals(1, 0)},
+			{ExternalIp: "10.96.0.6", ExternalPort: 80, LocalIps: locals(1, 80), SessionAffinity: 600, Clients: vpp_nat.DNat44_StaticMapping_INSIDE},
+			{ExternalIp: "10.96.0.6", ExternalPort: 80, Otherwise: vpp_nat.DNat44_StaticMapping_DROP, Clients: vpp_nat.DNat44_StaticMapping_OUTSIDE},
+			{ExternalIp: "10.96.0.7", ExternalPort: 80, LocalIps: locals(1, 80), Protocol: vpp_nat.DNat44_SCTP, MasqueradeOutside: true, SourceRanges: []string{"10.1.0.0/16", "10.1.1.0/24"}},
+			{ExternalIp: "10.96.0.8", ExternalPort: 80, Otherwise: vpp_nat.DNat44_StaticMapping_REFUSE},
 			{ExternalIp: "10.96.0.5", LocalIps: locals(1, 0), Protocol: vpp_nat.DNat44_ICMP},
 		},
 		IdMappings: []*vpp_nat.DNat44_IdentityMapping{
@@ -73,6 +80,7 @@ func TestNFTPrintsNAT(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
 	enableNAT(t, v)
+	check(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}))
 	check(t, v.NAT().SetDNAT(t.Context(), everyFeature()))
 	for _, command := range []string{"nft list ruleset", "nft -j list ruleset"} {
 		out, err := n.Try(command)
@@ -103,6 +111,14 @@ func TestDamagedDNATIsRepaired(t *testing.T) {
 		"delete element ip contiv nat-static { 10.96.0.3 . udp . 53 }",
 		"delete element ip contiv nat-twice-ip { 10.96.0.3 . tcp . 53 }",
 		"delete element ip contiv nat-sticky { 10.96.0.1 . tcp . 80 }",
+		"delete element ip contiv nat-balance-in-1-600 { 10.96.0.6 . tcp . 80 . 0x00000000 }",
+		"delete element ip contiv nat-balanced-in { 10.96.0.6 . tcp . 80 }",
+		"flush set ip contiv nat-dropped",
+		"flush set ip contiv nat-refused",
+		"flush set ip contiv nat-restricted",
+		"flush set ip contiv nat-allowed",
+		"flush set ip contiv nat-masquerade",
+		"add element ip contiv nat-allowed { 10.96.0.7 . sctp . 80 . 10.9.0.0/16 }",
 		"add element ip contiv nat-balance-3 { 10.96.0.2 . tcp . 80 . 0x00000077 : 10.9.9.9 . 80 }",
 		"add element ip contiv nat-identity-address { 10.6.6.6 comment every/feature }",
 		"flush set ip contiv nat-identity-address",
@@ -127,7 +143,7 @@ func TestDamagedDNATIsRepaired(t *testing.T) {
 	check(t, os.WriteFile(stray, []byte("add element ip contiv nat-self { 10.66.0.1 . tcp . 80 . 10.1.1.2 . 10.1.1.2 }"), 0o600))
 	n.Exec(t, "nft -f "+stray)
 	list := listDNAT(t, v, value, other)
-	if len(list) != 3 || list[2].GetLabel() != strayLabel {
+	if len(list) != 3 || list[2].GetLabel() != "UNTAGGED-DNAT" {
 		t.Errorf("a stray element is listed as %v", list)
 	}
 	check(t, v.NAT().RemoveDNAT(t.Context(), list...))
@@ -157,21 +173,6 @@ func TestChangeOfDNATThatIsGone(t *testing.T) {
 	check(t, v.NAT().RemoveDNAT(t.Context(), less))
 }
 
-// One backend of one service is a change of few elements.
-func TestChangeOfOneBackendIsSmall(t *testing.T) {
-	value := manyServices(1, 10)[0]
-	changed := proto.CloneOf(value)
-	changed.StMappings[0].LocalIps[9].LocalIp = "10.1.9.9"
-	before, err := nat4.render(value, nil)
-	check(t, err)
-	after, err := nat4.render(changed, nil)
-	check(t, err)
-	gone, new := difference(content(before), content(after))
-	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
-		t.Errorf("gone %q, new %q", gone, new)
-	}
-}
-
 func TestUntranslatable(t *testing.T) {
 	v := openKernel(t, newNode(t))
 	ctx := t.Context()
@@ -188,7 +189,7 @@ func TestUntranslatable(t *testing.T) {
 		"VRF table":                v.NAT().AddVRFTable(ctx, &vpp_nat.Nat44VrfTable{}),
 		"VRF route":                v.NAT().AddVRFRoute(ctx, &vpp_nat.Nat44VrfRoute{}),
 		"pool in a VRF":            v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1", VrfId: 7}),
-		"a label that is too long": v.NAT().SetDNAT(ctx, &vpp_nat.DNat44{Label: strings.Repeat("x", 121)}),
+		"a label that is too long": v.NAT().SetDNAT(ctx, &vpp_nat.DNat44{Label: strings.Repeat("x", 128)}),
 	} {
 		if !errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Errorf("%s: got %v, want %v", name, err, kvscheduler.ErrUnsupported)
@@ -206,7 +207,7 @@ func TestAllElementsAreFoundWhileTheirSetGrows(t *testing.T) {
 	for part := range slices.Chunk(manyServices(4096, backends), 256) {
 		check(t, v.NAT().SetDNAT(t.Context(), part...))
 		want += len(part) * backends
-		list, err := v.nat.gen.elements(nat4, setSelf)
+		list, err := v.NFT.Gen.Elements(unix.NFPROTO_IPV4, "contiv", "nat-self")
 		check(t, err)
 		if len(list) != want {
 			t.Fatalf("found %d elements, there are %d", len(list), want)
@@ -234,7 +235,7 @@ func BenchmarkDNAT(b *testing.B) {
 					create()
 					b.StopTimer()
 					check(b, v.NAT().Disable(b.Context()))
-					v.reg = newRegistry()
+					v.Reg = own.NewRegistry()
 					enableNAT(b, v)
 					b.StartTimer()
 				}

@@ -32,16 +32,15 @@
 //	VRF table           policy rules of protocol 121 that lead to table 121000000 + id
 //	interface in a VRF  policy rules of protocol 121 with the name of its device; the
 //	                    routes of its addresses have protocol 125; nftables tables
-//	                    "inet contiv-vrf" and "arp contiv-vrf" (vrf_rules.go)
+//	                    "inet contiv-vrf" and "arp contiv-vrf" (package vrf)
 //	L2 FIB entry        static entry on a port of one of our bridges
 //	NAT                 nftables tables "ip contiv" and "ip6 contiv"
 //	access list         nftables tables "inet contiv-acl" and "bridge contiv-acl"
 //
 // A device that we made and did not get to mark is known by its device group.
 // Device names tell people what is what and make look-ups cheap; they carry no
-// meaning of their own (names.go).
+// meaning of their own (package own).
 //
-// The registry (registry.go) remembers the northbound values that exist. It
-// saves look-ups and translates netlink events into keys; Create and List fill
-// it, nothing depends on its surviving.
+// This package is the wiring only: New shows which subsystem gets what, and Watch how
+// events of the kernel get to them.
 package kernel

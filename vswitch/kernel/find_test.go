@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
@@ -70,7 +72,7 @@ func listPod(t testing.TB, vs vswitch.VSwitch, n int) map[string]proto.Message {
 // Find sees what List sees, of what is intact, damaged, hidden or gone.
 func TestFindSeesWhatListSees(t *testing.T) {
 	tap, _, _ := podValues(0)
-	device := deviceName(devInterface, tap.GetName())
+	device := own.DeviceName(own.DevInterface, tap.GetName())
 	for name, test := range map[string]struct {
 		damage string
 		exist  int

@@ -8,6 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/kernel/nat"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -93,9 +98,9 @@ func TestHalfMadeDevices(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
 	ctx := t.Context()
-	n.Exec(t, fmt.Sprintf("ip link add name c-tap1 group %d type veth peer name left1", deviceGroup))
-	n.Exec(t, fmt.Sprintf("ip link add name c-tap2 group %d type veth peer name left2", deviceGroup))
-	n.Exec(t, fmt.Sprintf("ip link add name cb-bd group %d type bridge", deviceGroup))
+	n.Exec(t, fmt.Sprintf("ip link add name c-tap1 group %d type veth peer name left1", own.DeviceGroup))
+	n.Exec(t, fmt.Sprintf("ip link add name c-tap2 group %d type veth peer name left2", own.DeviceGroup))
+	n.Exec(t, fmt.Sprintf("ip link add name cb-bd group %d type bridge", own.DeviceGroup))
 	n.Exec(t, "ip link add name c-notours type veth peer name left3")
 
 	check(t, v.Interfaces().Create(ctx, tap("tap1")))
@@ -162,8 +167,8 @@ func TestUnsupported(t *testing.T) {
 		return v.Interfaces().Create(ctx, iface)
 	}
 	for name, err := range map[string]error{
-		"VRF":       with(func(i *vpp_interfaces.Interface) { i.Vrf = maxVRF + 1 }),
-		"VRF table": v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: maxVRF + 1}),
+		"VRF":       with(func(i *vpp_interfaces.Interface) { i.Vrf = own.MaxVRF + 1 }),
+		"VRF table": v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: own.MaxVRF + 1}),
 		"flow hash": v.VRFs().Create(ctx, &vpp_l3.VrfTable{Id: 1, FlowHashSettings: &vpp_l3.VrfTable_FlowHashSettings{}}),
 		"VXLAN in a VRF": with(func(i *vpp_interfaces.Interface) {
 			i.Type, i.Vrf, i.Link = vpp_interfaces.Interface_VXLAN_TUNNEL, 1, &vpp_interfaces.Interface_Vxlan{
@@ -186,10 +191,10 @@ func TestUnsupported(t *testing.T) {
 
 func (v *VSwitch) mustListDevices(t *testing.T) string {
 	t.Helper()
-	devs, err := v.devices()
+	devs, err := v.Devices()
 	check(t, err)
 	var names []string
-	for _, link := range devs.byIndex {
+	for _, link := range devs.ByIndex {
 		names = append(names, link.Attrs().Name)
 	}
 	return strings.Join(names, " ")
@@ -200,7 +205,7 @@ func TestNATWithSeveralPoolsAndInterfaces(t *testing.T) {
 	v := openKernel(t, n)
 	ctx := t.Context()
 	check(t, v.Interfaces().Create(ctx, tap("tap1")))
-	if err := v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1"}); !errors.Is(err, errNATDisabled) {
+	if err := v.NAT().AddPool(ctx, &vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.1"}); !errors.Is(err, nat.ErrDisabled) {
 		t.Errorf("pool before NAT is enabled: got %v", err)
 	}
 	check(t, v.NAT().Enable(ctx, &vpp_nat.Nat44Global{Forwarding: true}))
@@ -269,53 +274,70 @@ func TestLostEvents(t *testing.T) {
 	}
 }
 
-func TestDamper(t *testing.T) {
-	d := damper{}
-	now := time.Now()
-	keys := func(names ...string) map[string]struct{} {
-		set := map[string]struct{}{}
-		for _, name := range names {
-			set[name] = struct{}{}
+// awaitReport waits until a value is reported, and returns the reason.
+func awaitReport(t *testing.T, reports <-chan report, key string) string {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case r := <-reports:
+			if slices.Contains(r.keys, key) {
+				return r.reason
+			}
+		case <-deadline:
+			t.Fatalf("%s is not reported", key)
 		}
-		return set
-	}
-	for range dampAfter {
-		if d.delay(keys("a"), now) != 0 {
-			t.Fatal("the first reports are delayed")
-		}
-	}
-	if d.delay(keys("a"), now) == 0 {
-		t.Error("a key that is reported all the time is not delayed")
-	}
-	if d.delay(keys("a", "b"), now) != 0 {
-		t.Error("a new key is delayed")
-	}
-	if d.delay(keys("a"), now.Add(2*dampPeriod)) != 0 {
-		t.Error("a key is delayed forever")
 	}
 }
 
-func TestNames(t *testing.T) {
-	for logical, want := range map[string]string{
-		"podGwLoop":            "c-podGwLoop",
-		"GigabitEthernet0/9/0": "", "vpp-tap-0123456789abcdef": "", "with space": "", "exactly13char": "c-exactly13char",
-	} {
-		got := deviceName(devInterface, logical)
-		if want != "" && got != want || len(got) > maxDeviceName || !plainName.MatchString(got) {
-			t.Errorf("device of %q: %q", logical, got)
-		}
+type report struct {
+	reason string
+	keys   []string
+}
+
+// A route that could not be made because one of somebody else was in the way is tried
+// again as soon as that is gone: deleted, or taken along by its device.
+func TestRouteIsRetriedWhenWhatWasInTheWayIsGone(t *testing.T) {
+	for _, command := range []string{"ip route del 10.5.0.0/16", "ip link set dev eth0 down"} {
+		t.Run(command, func(t *testing.T) {
+			n := newNode(t)
+			v := openKernel(t, n)
+			check(t, v.Interfaces().Create(t.Context(), tap("tap1")))
+			reports := make(chan report, 100)
+			check(t, v.Watch(t.Context(), func(reason string, keys ...string) { reports <- report{reason, keys} }))
+			n.Exec(t, "ip link set dev eth0 up")
+			n.Exec(t, "ip route add 10.5.0.0/16 dev eth0")
+			route := &vpp_l3.Route{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}
+			if err := v.Routes().Create(t.Context(), route); err == nil {
+				t.Fatal("the route of somebody else is no obstacle")
+			}
+			n.Exec(t, command)
+			if reason := awaitReport(t, reports, models.Key(route)); !strings.Contains(reason, "was in the way") {
+				t.Errorf("reported because %s", reason)
+			}
+			check(t, v.Routes().Create(t.Context(), route))
+		})
 	}
-	p := bdParameters{flood: true, learn: true, macAge: 7}
-	if name, got, ok := parseBDAlias(bdAlias("a]/b", p)); !ok || name != "a]/b" || got != p {
-		t.Errorf("bridge domain alias: %q %v %v", name, got, ok)
+}
+
+// Whoever replaces a route of ours by one that claims to be ours as well is noticed; what
+// we replace ourselves is not.
+func TestRouteReplacedUnderOurProtocol(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	ctx := t.Context()
+	check(t, v.Interfaces().Create(ctx, tap("tap1")))
+	check(t, v.Interfaces().Create(ctx, tap("tap2")))
+	reports := make(chan report, 100)
+	check(t, v.Watch(ctx, func(reason string, keys ...string) { reports <- report{reason, keys} }))
+	route := &vpp_l3.Route{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}
+	other := &vpp_l3.Route{DstNetwork: "10.6.0.0/16", OutgoingInterface: "tap1"}
+	second := &vpp_l3.Route{DstNetwork: "10.6.0.0/16", OutgoingInterface: "tap2"}
+	for _, r := range []*vpp_l3.Route{route, other, second} { // the last one replaces a route with its two paths
+		check(t, v.Routes().Create(ctx, r))
 	}
-	for _, src := range []string{"10.0.0.1", "fd00::1"} {
-		id := vxlanID{mustAddr(src), 1<<24 - 1}
-		if got, ok := parseVXLANAlias(id.alias()); !ok || got != id || len(vxlanDeviceName(id)) > maxDeviceName {
-			t.Errorf("VXLAN alias: %v %v, device %s", got, ok, vxlanDeviceName(id))
-		}
-	}
-	if _, ok := parseVXLANAlias("contiv:vpp-vxlan/x"); ok {
-		t.Error("a malformed alias was parsed")
+	n.Exec(t, "ip route replace 10.5.0.0/16 dev c-tap2 proto 121")
+	if reason := awaitReport(t, reports, models.Key(route)); !strings.Contains(reason, "10.5.0.0/16 was replaced") || strings.Contains(reason, "10.6.0.0") {
+		t.Errorf("reported because %s", reason)
 	}
 }

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch"
 )
 
@@ -34,14 +33,3 @@ const (
 
 // Lacks says why the kernel vswitch does not configure the values of a descriptor.
 func (v *VSwitch) Lacks(descriptor string) string { return lacks[descriptor] }
-
-// lackedTypes are the types of interfaces that the kernel vswitch does not make.
-var lackedTypes = map[vpp_interfaces.Interface_Type]string{
-	vpp_interfaces.Interface_MEMIF:             "shared memory belongs to VPP: use a TAP",
-	vpp_interfaces.Interface_IPSEC_TUNNEL:      "make the device on the host (`ip link add name <name> type xfrm`), " + asDPDK,
-	vpp_interfaces.Interface_GTPU_TUNNEL:       "use a VXLAN tunnel",
-	vpp_interfaces.Interface_VMXNET3_INTERFACE: "the NIC is served by the host: use its device as an interface of type DPDK",
-	vpp_interfaces.Interface_RDMA:              "the NIC is served by the host: use its device as an interface of type DPDK",
-}
-
-const asDPDK = "and use it as an interface of type DPDK with the device's name"

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
@@ -61,7 +64,7 @@ func TestCreateOverADeviceThatExists(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	n.Exec(t, "ip link add c-half type gre local 10.61.0.1 remote 10.61.0.2")
-	n.Exec(t, fmt.Sprintf("ip link set dev c-half group %d", deviceGroup))
+	n.Exec(t, fmt.Sprintf("ip link set dev c-half group %d", own.DeviceGroup))
 	n.Exec(t, "ip link add c-foreign type gre local 10.62.0.1 remote 10.62.0.2")
 	list, err = again.Interfaces().List(t.Context(), nil)
 	if err != nil || len(list) != 2 {
@@ -245,14 +248,14 @@ func TestWireGuardPeers(t *testing.T) {
 func router(t *testing.T, h *vswitchtest.Host, device string) {
 	t.Helper()
 	h.Exec(t, "ip addr add fe80::99/64 dev "+device+" nodad")
-	ns := &namespace{}
+	ns := &namespace.Namespace{}
 	var err error
-	if ns, err = openNamespace(h.NetNS); err != nil {
+	if ns, err = namespace.Open(h.NetNS); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(ns.close)
+	t.Cleanup(ns.Close)
 	var fd, index int
-	err = ns.run(func() error {
+	err = ns.Run(func() error {
 		data, err := os.ReadFile("/proc/net/if_inet6") // addr index plen scope flags name
 		if err != nil {
 			return err

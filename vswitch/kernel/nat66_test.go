@@ -57,13 +57,13 @@ func TestNAT66(t *testing.T) {
 		t.Errorf("second resync: %v", ops)
 	}
 	for _, damage := range []string{
-		"nft flush chain ip6 contiv " + chainNAT66, "nft delete table ip6 contiv", "nft add rule ip6 contiv " + chainNAT66 + " counter",
+		"nft flush chain ip6 contiv " + "nat66-postrouting", "nft delete table ip6 contiv", "nft add rule ip6 contiv " + "nat66-postrouting" + " counter",
 	} {
 		n.Exec(t, damage)
 		if len(resync(source)) == 0 {
 			t.Errorf("%s: not repaired", damage)
 		}
-		if out := n.Exec(t, "nft list chain ip6 contiv "+chainNAT66); strings.Contains(out, "counter") || !strings.Contains(out, "snat to fd16::1") {
+		if out := n.Exec(t, "nft list chain ip6 contiv "+"nat66-postrouting"); strings.Contains(out, "counter") || !strings.Contains(out, "snat to fd16::1") {
 			t.Errorf("%s: %s", damage, out)
 		}
 	}

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
 	"github.com/contiv/contiv/models"
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +19,7 @@ import (
 func TestRemovedDeviceIsGone(t *testing.T) {
 	n, pod := newNode(t), newNamespace(t, "pod")
 	v := openKernel(t, n)
-	const taps = 2 * maxRemovals
+	const taps = 2 * rtnl.MaxRemovals
 	var group sync.WaitGroup
 	for i := range taps {
 		check(t, v.Interfaces().Create(t.Context(), tapIn(fmt.Sprintf("tap%d", i), pod)))
@@ -24,18 +27,18 @@ func TestRemovedDeviceIsGone(t *testing.T) {
 	for i := range taps {
 		group.Go(func() {
 			tap := tapIn(fmt.Sprintf("tap%d", i), pod)
-			name := deviceName(devInterface, tap.GetName())
-			index, _ := v.dev.get(tap.GetName())
+			name := own.DeviceName(own.DevInterface, tap.GetName())
+			index, _ := v.Dev.Get(tap.GetName())
 			if err := v.Interfaces().Delete(t.Context(), tap); err != nil {
 				t.Error(err)
 			}
-			if _, err := v.linkNamed(name); !isGone(err) {
+			if _, err := v.LinkNamed(name); !rtnl.IsGone(err) {
 				t.Errorf("%s after its removal: %v", name, err)
 			}
 			if out, _ := pod.Try("ip -o link show dev " + models.TapHostIfName(tap.GetName())); strings.Contains(out, "link/ether") {
 				t.Errorf("the far end after the removal of %s: %s", name, out)
 			}
-			if err := v.delLink(index); !errors.Is(err, unix.ENODEV) {
+			if err := v.DelLink(index); !errors.Is(err, unix.ENODEV) {
 				t.Errorf("removing %s again: got %v, want %v", name, err, unix.ENODEV)
 			}
 			if err := v.Interfaces().Create(t.Context(), tap); err != nil {

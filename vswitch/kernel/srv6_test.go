@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func TestSegmentsLeaveNothing(t *testing.T) {
 	for _, command := range []string{
 		"ip nexthop show", "ip -6 route show table all proto 124", "ip -4 route show table all proto 124", "ip -o link show type veth",
 	} {
-		if out := n.Exec(t, command); strings.Contains(out, srDevice) || out != "" && !strings.Contains(command, "link") {
+		if out := n.Exec(t, command); strings.Contains(out, "contiv-sr0") || out != "" && !strings.Contains(command, "link") {
 			t.Errorf("%s: %s", command, out)
 		}
 	}
@@ -128,14 +129,14 @@ func TestDamagedSegmentsAreReported(t *testing.T) {
 	v, sid, policy, steering, _ := segments(t, n)
 	reports := make(chan []string, 16)
 	check(t, v.Watch(t.Context(), func(_ string, keys ...string) { reports <- keys }))
-	sidID := v.idOf(t, "fc00:1::4")
+	helper := helperOf(t, n, "fc00:1::4")
 	for _, damage := range []struct {
 		command string
 		want    proto.Message
 	}{
 		{"ip route del 10.60.0.0/16", steering},
 		{"ip -6 route del fc00:1::b", policy},
-		{"ip route del " + helperFor(sidID, false).String(), sid},
+		{"ip route del " + helper, sid},
 		{"ip -6 route del fc00:1::4", sid},
 		{"ip link del dev contiv-sr0", policy},
 	} {
@@ -159,15 +160,16 @@ func TestDamagedSegmentsAreReported(t *testing.T) {
 	}
 }
 
-func (v *VSwitch) idOf(t *testing.T, sid string) uint32 {
+// helperOf returns the IPv4 address by which the SID leads to its neighbour.
+func helperOf(t *testing.T, n *node, sid string) string {
 	t.Helper()
-	s, err := v.readSR()
-	check(t, err)
-	r, ok := s.route(hostPrefix(netip.MustParseAddr(sid)))
-	if !ok {
-		t.Fatalf("no SID %s", sid)
+	out := n.Exec(t, "ip -6 route show "+sid+"/128")
+	_, rest, ok := strings.Cut(out, "nhid ")
+	var id uint32
+	if _, err := fmt.Sscanf(rest, "%d", &id); !ok || err != nil {
+		t.Fatalf("no SID %s: %s", sid, out)
 	}
-	return r.nhid
+	return netip.AddrFrom4([4]byte{250, byte(id >> 16), byte(id >> 8), byte(id)}).String()
 }
 
 // An interface that is disabled for a while sends what its SIDs get again.
@@ -176,7 +178,7 @@ func TestSegmentsOfDisabledInterface(t *testing.T) {
 	v, sid, _, _, _ := segments(t, n)
 	up, down := tap("a"), tap("a")
 	down.Enabled = false
-	helper := helperFor(v.idOf(t, sid.GetSid()), false).String()
+	helper := helperOf(t, n, sid.GetSid())
 	for _, step := range []struct {
 		from, to *vpp_interfaces.Interface
 		want     string

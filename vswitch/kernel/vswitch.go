@@ -1,14 +1,30 @@
 package kernel
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
+	"time"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/netlink/rtnl"
+
+	"github.com/contiv/contiv/vswitch/kernel/bridges"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/links"
+	"github.com/contiv/contiv/vswitch/kernel/neighbours"
+	"github.com/contiv/contiv/vswitch/kernel/podguard"
+	"github.com/contiv/contiv/vswitch/kernel/redirect"
+	"github.com/contiv/contiv/vswitch/kernel/routes"
+	"github.com/contiv/contiv/vswitch/kernel/srv6"
+	"github.com/contiv/contiv/vswitch/kernel/vrf"
+
+	"github.com/contiv/contiv/vswitch/kernel/acl"
+	"github.com/contiv/contiv/vswitch/kernel/nat"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/contiv/contiv/vswitch/kernel/policies"
 
 	"github.com/contiv/contiv/vswitch"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Options of a VSwitch. The zero value is usable.
@@ -18,125 +34,137 @@ type Options struct {
 	NetNS string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
+
+	// For tests: how long a DHCP client waits at first, 0: its default; and not to mark
+	// addresses.
+	dhcpTimeout time.Duration
+	noMarks     bool
 }
 
 // VSwitch is the Linux kernel as a vswitch.
 type VSwitch struct {
 	vswitch.NoExtras
+	*own.Host
 
-	ns             *namespace
-	nl             *netlink.Handle
-	raw            *rtnl
-	remover        *remover
-	log            *slog.Logger
-	reg            *registry
-	dev            *deviceCache
-	nat            natDriver
-	acl            aclCache
-	vrf            vrfDriver
-	srMu           sync.Mutex // changes of segment routing
-	strictRPFilter bool
-	receiveBuffer  int
-	dhcp           *dhcpClients
-	reports        vswitch.StateReports
-	marks          bool // the kernel stores the protocol of addresses
+	vrf        *vrf.Driver
+	routes     *routes.Driver
+	neighbours *neighbours.Driver
+	segments   *srv6.Driver
+	links      *links.Driver
+	bridges    *bridges.Driver
+	redirect   *redirect.Driver
+	nat        *nat.Driver
+	acl        *acl.Driver
+	guards     *podguard.Guards
+	policies   *policies.Driver
 
-	watchers sync.WaitGroup
-	closing  chan struct{}
-	close    sync.Once
+	receiveBuffer int
+	watchers      sync.WaitGroup
+	closing       chan struct{}
+	close         sync.Once
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
 
 // New prepares the network namespace for forwarding and returns a vswitch that
 // works in it; Close it. Nothing else is created or changed.
+//
+//	own.Host ─┬─> vrf ─┬─> routes ─────────┐
+//	          │        ├─> neighbours, srv6 ├─> links ──> bridges
+//	          │        └────────────────────┘
+//	          └─> nat, acl, policies, redirect
+//
+// Below a subsystem is what it may call. What the kernel takes away together with a
+// device or an address, links has made again by those whose it is.
 func New(opts Options) (*VSwitch, error) {
-	v := &VSwitch{log: opts.Logger, reg: newRegistry(), dev: newDeviceCache(), closing: make(chan struct{}), receiveBuffer: receiveBuffer, dhcp: newDHCPClients(), marks: marksAddresses()}
-	if v.log == nil {
-		v.log = slog.Default()
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
 	}
-	if err := v.open(opts.NetNS); err != nil {
-		v.release()
+	host, err := own.Open(opts.NetNS, opts.Logger)
+	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(v.enableForwarding(), v.openVRFs()); err != nil {
-		v.release()
+	v := &VSwitch{Host: host, closing: make(chan struct{}), receiveBuffer: receiveBuffer}
+	if err := v.open(opts); err != nil {
+		host.Close()
 		return nil, err
-	}
-	if !v.marks {
-		v.log.Warn("this kernel cannot mark addresses (IFA_PROTO, Linux 5.18): after a restart, addresses that are no " +
-			"longer wanted stay, and unnumbered interfaces are set again; use a newer kernel")
 	}
 	return v, nil
 }
 
-// marksAddresses tells if the kernel stores the protocol of addresses.
-func marksAddresses() bool {
-	var name unix.Utsname
-	var major, minor int
-	if err := unix.Uname(&name); err != nil {
-		return true
-	}
-	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
-		return true
-	}
-	return major > 5 || major == 5 && minor >= 18
-}
-
-func (v *VSwitch) open(path string) (err error) {
-	if v.ns, err = openNamespace(path); err != nil {
+func (v *VSwitch) open(opts Options) (err error) {
+	if err := v.EnableForwarding(); err != nil {
 		return err
 	}
-	if v.nl, err = netlink.NewHandleAt(v.ns.handle, unix.NETLINK_ROUTE); err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
+	if v.vrf, err = vrf.New(v.Host); err != nil {
+		return err
 	}
-	if v.raw, err = newRtnl(v.ns.handle); err != nil {
-		return fmt.Errorf("opening netlink: %w", err)
+	marks, err := rtnl.StoresAddressProtocol()
+	if err != nil {
+		return err
 	}
-	v.remover = newRemover(v.ns.handle)
-	v.nat.ns = v.ns
-	return v.nat.gen.open(v.ns.handle)
+	marks = marks && !opts.noMarks
+	if !marks {
+		v.Log.Warn("this kernel cannot mark addresses (IFA_PROTO, Linux 5.18): after a restart, addresses that are no " +
+			"longer wanted stay, and unnumbered interfaces are set again; use a newer kernel")
+	}
+	v.routes = routes.New(v.Host, v.vrf, enabler{v})
+	v.neighbours = neighbours.New(v.Host)
+	v.segments = srv6.New(v.Host)
+	v.guards = podguard.New(v.Host)
+	v.links = links.New(v.Host, links.Options{
+		Guards: v.guards,
+		VRFs:   v.vrf, Routes: v.routes, Neighbours: v.neighbours, Segments: v.segments,
+		MarksAddresses: marks, DHCPTimeout: opts.dhcpTimeout,
+	})
+	v.bridges = bridges.New(v.Host)
+	v.redirect = redirect.New(v.Host)
+	v.nat, v.acl = nat.New(v.Host), acl.New(v.Host)
+	v.policies = policies.New(policies.OnHost(v.Host))
+	return nil
 }
 
-func (v *VSwitch) release() {
-	if v.nl != nil {
-		v.nl.Close()
-	}
-	if v.raw != nil {
-		v.raw.close()
-	}
-	if v.remover != nil {
-		v.remover.close()
-	}
-	v.nat.gen.close()
-	v.nat.close()
-	if v.ns != nil {
-		v.ns.close()
-	}
+// subsystems are the parts of the driver that events concern, in the order in which they
+// look at them.
+func (v *VSwitch) subsystems() []drift.Subsystem {
+	return []drift.Subsystem{v.links, v.vrf, v.bridges, v.routes, v.neighbours, v.segments, v.redirect, v.nat, v.acl, v.guards, v.policies, sysctls{v}}
 }
+
+// enabler lets routes enable devices.
+type enabler struct{ v *VSwitch }
+
+func (e enabler) EnableDevice(iface string) bool { return e.v.links.EnableDevice(iface) }
 
 // Close ends Watch and DHCP clients and releases resources; what is configured stays.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
 		close(v.closing)
-		v.dhcp.stop()
+		v.links.Stop()
 		v.watchers.Wait()
-		v.release()
+		v.Host.Close()
 	})
 	return nil
 }
 
 // Capabilities: pods' interfaces are in the node's own stack, and in its main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, TAPs: true}
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true}
 }
 
-func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfaces{v} }
-func (v *VSwitch) Bridges() vswitch.Bridges       { return bridges{v} }
-func (v *VSwitch) FIB() vswitch.FIB               { return fib{v} }
-func (v *VSwitch) Routes() vswitch.Routes         { return routes{v} }
-func (v *VSwitch) Neighbours() vswitch.Neighbours { return neighbours{v} }
-func (v *VSwitch) VRFs() vswitch.VRFs             { return vrfs{v} }
-func (v *VSwitch) NAT() vswitch.NAT               { return nat{v} }
-func (v *VSwitch) NAT66() vswitch.NAT66           { return nat66{v} }
-func (v *VSwitch) ACLs() vswitch.ACLs             { return acls{v} }
+func (v *VSwitch) Interfaces() vswitch.Interfaces { return v.links.InterfacePort() }
+func (v *VSwitch) Bridges() vswitch.Bridges       { return v.bridges.BridgePort() }
+func (v *VSwitch) FIB() vswitch.FIB               { return v.bridges.FIBPort() }
+func (v *VSwitch) Routes() vswitch.Routes         { return v.routes.RoutePort() }
+func (v *VSwitch) Neighbours() vswitch.Neighbours { return v.neighbours.NeighbourPort() }
+func (v *VSwitch) VRFs() vswitch.VRFs             { return v.vrf.VRFPort() }
+func (v *VSwitch) NAT() vswitch.NAT               { return v.nat.NAT44() }
+func (v *VSwitch) NAT66() vswitch.NAT66           { return v.nat.SourceNAT66() }
+func (v *VSwitch) DNAT66() vswitch.DNAT66         { return v.nat.DestinationNAT66() }
+func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
+	return v.nat.ServiceNetworks()
+}
+func (v *VSwitch) ACLs() vswitch.ACLs                 { return v.acl.AccessLists() }
+func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
+
+// Filter is the driver of policies.
+func (v *VSwitch) Filter() vswitch.Filter { return v.policies }

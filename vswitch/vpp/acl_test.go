@@ -2,10 +2,11 @@ package vpp
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
 
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	"github.com/contiv/contiv/kvscheduler"
@@ -109,11 +110,11 @@ func wantACLs(t testing.TB, v *VSwitch, want ...*vpp_acl.ACL) {
 // sequence returns the tags of the lists on an interface in VPP.
 func sequence(t testing.TB, v *VSwitch, iface string) (in, out []string) {
 	t.Helper()
-	i, err := v.ifs.index(t.Context(), iface)
+	i, err := v.ifs.Index(t.Context(), iface)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists, err := dump[acl.ACLDetails](t.Context(), v, aclModule, &acl.ACLDump{ACLIndex: noACL})
+	lists, err := session.Dump[acl.ACLDetails](t.Context(), v.vpp, session.Core, &acl.ACLDump{ACLIndex: ^uint32(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func sequence(t testing.TB, v *VSwitch, iface string) (in, out []string) {
 	for _, l := range lists {
 		tags[l.ACLIndex] = l.Tag
 	}
-	bound, err := dump[acl.ACLInterfaceListDetails](t.Context(), v, aclModule, &acl.ACLInterfaceListDump{SwIfIndex: i})
+	bound, err := session.Dump[acl.ACLInterfaceListDetails](t.Context(), v.vpp, session.Core, &acl.ACLInterfaceListDump{SwIfIndex: i})
 	if err != nil || len(bound) != 1 {
 		t.Fatal(bound, err)
 	}
@@ -195,7 +196,7 @@ func TestAccessListsAreReadBackAsCreated(t *testing.T) {
 				}
 			}
 		}
-		left, err := dump[acl.ACLDetails](t.Context(), v, aclModule, &acl.ACLDump{ACLIndex: noACL})
+		left, err := session.Dump[acl.ACLDetails](t.Context(), v.vpp, session.Core, &acl.ACLDump{ACLIndex: ^uint32(0)})
 		if err != nil || len(left) > 0 {
 			t.Errorf("left in VPP: %v, %v", left, err)
 		}
@@ -208,19 +209,19 @@ func TestAccessListsKeepTheOrderOfTheirNamesAndThoseOfOthers(t *testing.T) {
 		create(t, v, loopback("a"))
 		foreign := func(tag string) uint32 {
 			var reply acl.ACLAddReplaceReply
-			if err := v.call(t.Context(), aclModule, &acl.ACLAddReplace{ACLIndex: noACL, Tag: tag, R: neighbourRules}, &reply); err != nil {
+			if err := v.vpp.Call(t.Context(), session.Core, &acl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: tag, R: []acl_types.ACLRule{{IsPermit: acl_types.ACL_ACTION_API_PERMIT}}}, &reply); err != nil {
 				t.Fatal(err)
 			}
 			return reply.ACLIndex
 		}
 		first, last := foreign("by hand"), foreign("")
-		i, err := v.ifs.index(t.Context(), "a")
+		i, err := v.ifs.Index(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		bind := func(ids ...uint32) {
 			t.Helper()
-			if err := v.call(t.Context(), aclModule, &acl.ACLInterfaceSetACLList{SwIfIndex: i, NInput: uint8(len(ids)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{}); err != nil {
+			if err := v.vpp.Call(t.Context(), session.Core, &acl.ACLInterfaceSetACLList{SwIfIndex: i, NInput: uint8(len(ids)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,21 +233,21 @@ func TestAccessListsKeepTheOrderOfTheirNamesAndThoseOfOthers(t *testing.T) {
 		}
 		bind(first)
 		putACL(t, v, accessList("b", []string{"a"}, nil, permitAll()))
-		want("by hand", neighbourTag, "contiv/b")
-		now, err := dump[acl.ACLInterfaceListDetails](t.Context(), v, aclModule, &acl.ACLInterfaceListDump{SwIfIndex: i})
+		want("by hand", neighbourDiscovery, "contiv/b")
+		now, err := session.Dump[acl.ACLInterfaceListDetails](t.Context(), v.vpp, session.Core, &acl.ACLInterfaceListDump{SwIfIndex: i})
 		if err != nil {
 			t.Fatal(err)
 		}
 		bind(append(now[0].Acls, last)...)
 		putACL(t, v, accessList("c", []string{"a"}, []string{"a"}, permitAll()))
 		putACL(t, v, accessList("a", []string{"a"}, nil, permitAll()))
-		want("by hand", neighbourTag, "contiv/a", "contiv/b", "contiv/c", "")
+		want("by hand", neighbourDiscovery, "contiv/a", "contiv/b", "contiv/c", "")
 		lists := []*vpp_acl.ACL{
 			accessList("a", []string{"a"}, nil, permitAll()), accessList("b", []string{"a"}, nil, permitAll()), accessList("c", []string{"a"}, []string{"a"}, permitAll()),
 		}
 		wantACLs(t, v, lists...)
 		// In another order they are not bound as they should be, until they are bound again.
-		now, err = dump[acl.ACLInterfaceListDetails](t.Context(), v, aclModule, &acl.ACLInterfaceListDump{SwIfIndex: i})
+		now, err = session.Dump[acl.ACLInterfaceListDetails](t.Context(), v.vpp, session.Core, &acl.ACLInterfaceListDump{SwIfIndex: i})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestAccessListsKeepTheOrderOfTheirNamesAndThoseOfOthers(t *testing.T) {
 		bind(in...)
 		wantACLs(t, v, accessList("a", nil, nil, permitAll()), accessList("b", nil, nil, permitAll()), accessList("c", nil, nil, permitAll()))
 		bindACL(t, v, "b", "a", false)
-		want("by hand", neighbourTag, "contiv/a", "contiv/b", "contiv/c", "")
+		want("by hand", neighbourDiscovery, "contiv/a", "contiv/b", "contiv/c", "")
 
 		for _, l := range lists {
 			if err := v.ACLs().Delete(t.Context(), l); err != nil {
@@ -312,66 +313,5 @@ func TestOneMACIPListOfAnInterface(t *testing.T) {
 	})
 }
 
-// VPP's order of tables, as macipForm.rank describes it, decides about the first rule of
-// ours, for every sender that rules differ in.
-func TestMACIPRulesAreTriedInOrder(t *testing.T) {
-	const yes, no = vpp_acl.ACL_Rule_PERMIT, vpp_acl.ACL_Rule_DENY
-	for name, rules := range map[string][]*vpp_acl.ACL_Rule{
-		"wide before narrow":   {macipRule(no, "10.0.0.0", 8, "", ""), macipRule(yes, "10.1.0.0", 16, "02:00:00:00:00:01", "")},
-		"narrow before wide":   {macipRule(no, "10.1.1.1", 32, "", ""), macipRule(yes, "10.0.0.0", 8, "", ""), macipRule(no, "", 0, "", "")},
-		"many in a lower form": {macipRule(no, "10.1.1.1", 32, "", ""), macipRule(yes, "10.1.0.0", 16, "", ""), macipRule(yes, "10.2.0.0", 16, "", ""), macipRule(yes, "10.3.0.0", 16, "", "")},
-		"MAC before IP":        {macipRule(no, "", 0, "02:00:00:00:00:01", ""), macipRule(yes, "10.1.1.1", 32, "", ""), macipRule(yes, "10.1.1.2", 32, "", ""), macipRule(no, "10.1.0.0", 16, "", "")},
-		"hidden":               {macipRule(yes, "10.0.0.0", 8, "", ""), macipRule(no, "10.1.1.1", 32, "", ""), macipRule(no, "", 0, "02:00:00:00:00:01", "")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			list := accessList("l", nil, nil, rules...)
-			inOrder, err := vswitch.ACLRules(list)
-			if err != nil {
-				t.Fatal(err)
-			}
-			theirs, err := macipACLRules(list)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ranks := map[macipForm]int{}
-			for _, r := range theirs {
-				ranks[formOf(ruleOf(r))]++
-			}
-			for _, sender := range senders(inOrder) {
-				first := slices.IndexFunc(inOrder, func(r vswitch.ACLRule) bool { return covers(r, sender) })
-				var decisive acl_types.ACLAction
-				rank := -1
-				for _, r := range theirs {
-					form := formOf(ruleOf(r))
-					if n := form.rank(ranks[form]); covers(ruleOf(r), sender) && n > rank {
-						decisive, rank = r.IsPermit, n
-					}
-				}
-				if (first >= 0 && aclActions[inOrder[first].Action] != decisive) || (first < 0 && rank >= 0) {
-					t.Errorf("%v, %v: VPP says %v, by order rule %d", sender.Src, sender.MAC, decisive, first+1)
-				}
-			}
-		})
-	}
-	circle := accessList("l", nil, nil,
-		macipRule(no, "10.1.0.0", 16, "02:00:00:00:00:01", ""), macipRule(yes, "10.0.0.0", 8, "", ""), macipRule(no, "10.2.0.0", 16, "02:00:00:00:00:02", ""),
-		macipRule(yes, "", 0, "02:00:00:00:00:02", ""), macipRule(no, "11.0.0.0", 8, "", ""))
-	if _, err := macipACLRules(circle); err != nil && !errors.Is(err, kvscheduler.ErrUnsupported) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func ruleOf(r acl_types.MacipACLRule) vswitch.ACLRule {
-	return vswitch.ACLRule{Src: netipPrefix(r.SrcPrefix), MAC: r.SrcMac, MACMask: r.SrcMacMask}
-}
-
-// senders are at the edges of the rules: each of their addresses with each MAC.
-func senders(rules []vswitch.ACLRule) (list []vswitch.ACLRule) {
-	for _, a := range rules {
-		for _, b := range rules {
-			addr := a.Src.Addr()
-			list = append(list, vswitch.ACLRule{Src: netip.PrefixFrom(addr, addr.BitLen()), MAC: b.MAC, MACMask: [6]byte{255, 255, 255, 255, 255, 255}})
-		}
-	}
-	return list
-}
+// neighbourDiscovery is the tag of the list that the driver puts before others.
+const neighbourDiscovery = "contiv:neighbour-discovery"

@@ -7,9 +7,10 @@ import (
 )
 
 func TestManyAFPacketsAreWarnedOf(t *testing.T) {
+	const perThread = 15 // that a thread of VPP serves for sure
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
-		for n := range afPacketsPerThread + 1 {
+		for n := range perThread + 1 {
 			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) > 0 {
 				t.Fatalf("with %d: %v, %v", n, warnings, err)
 			}

@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -28,7 +32,7 @@ func TestDeviceTakenOverByXDP(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		s.addDevice(t, "eth0")
 		v := openXDP(t, s, "eth0")
-		if _, err := v.use(afXDPModule); err != nil {
+		if _, err := v.vpp.Use(session.Core); err != nil {
 			t.Skip(err)
 		}
 		iface := nic("eth0")
@@ -73,7 +77,7 @@ func TestDeviceTakenOverByXDP(t *testing.T) {
 
 func TestPacketsByXDP(t *testing.T) {
 	s, v := newRealSite(t)
-	if _, err := v.use(afXDPModule); err != nil {
+	if _, err := v.vpp.Use(session.Core); err != nil {
 		t.Skip(err)
 	}
 	v.Close()
@@ -85,7 +89,7 @@ func TestPacketsByXDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping(t, peer, "10.3.0.1")
-	if queues, err := startReadingRxQueues(t.Context(), v).wait(t.Context()); err != nil || len(queues) != 1 || queues[0].Mode != interface_types.RX_MODE_API_INTERRUPT {
+	if queues, err := session.Dump[interfaces_api.SwInterfaceRxPlacementDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ownership.NoIndex}); err != nil || len(queues) != 1 || queues[0].Mode != interface_types.RX_MODE_API_INTERRUPT {
 		t.Errorf("queues %v, %v: want one with interrupts", queues, err)
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
@@ -150,10 +154,10 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		first := dnat66Value("first", service66("fd96::1", 80, 1, 1))
 		set66(t, v, first)
 		foreign := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
-			Vip: endpoint(netip.MustParseAddrPort("[fd96::9]:80")), IPProto: ip_types.IP_API_PROTO_TCP,
-			Paths: []cnat.CnatEndpointTuple{{DstEp: endpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: endpoint(netip.MustParseAddrPort("[::]:0"))}},
+			Vip: cnatEndpoint(netip.MustParseAddrPort("[fd96::9]:80")), IPProto: ip_types.IP_API_PROTO_TCP,
+			Paths: []cnat.CnatEndpointTuple{{DstEp: cnatEndpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: cnatEndpoint(netip.MustParseAddrPort("[::]:0"))}},
 		}}
-		if err := v.call(t.Context(), cnatModule, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
 			t.Fatal(err)
 		}
 		for name, test := range map[string]struct {
@@ -178,7 +182,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		if err := v.DNAT66().Remove(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		left, err := dump[cnat.CnatTranslationDetails](t.Context(), v, cnatModule, &cnat.CnatTranslationDump{})
+		left, err := session.Dump[cnat.CnatTranslationDetails](t.Context(), v.vpp, session.Core, &cnat.CnatTranslationDump{})
 		if err != nil || len(left) != 1 {
 			t.Errorf("the translation of somebody else: %v, %v", left, err)
 		}
@@ -190,7 +194,7 @@ func change(t testing.TB, v *VSwitch, req api.Message) error {
 		"feature_enable_disable": &feature.FeatureEnableDisableReply{}, "cnat_set_snat_addresses": &cnat.CnatSetSnatAddressesReply{},
 		"cnat_translation_update": &cnat.CnatTranslationUpdateReply{},
 	}
-	return v.call(t.Context(), cnatModule, req, replies[req.GetMessageName()])
+	return v.vpp.Call(t.Context(), session.Core, req, replies[req.GetMessageName()])
 }
 
 func TestDNAT66AndRoutesToTheSameAddress(t *testing.T) {
@@ -228,17 +232,17 @@ func TestDNAT66ThatOthersChange(t *testing.T) {
 		create(t, v, loopback("one"))
 		value := dnat66Value("a", edit66(service66("fd96::1", 80, 1, 1), toItself66))
 		set66(t, v, value)
-		i, err := v.ifs.index(t.Context(), "one")
+		i, err := v.ifs.Index(t.Context(), "one")
 		must(t, err)
 		for _, test := range []struct {
 			name string
 			req  api.Message
 		}{
 			{"feature", &feature.FeatureEnableDisable{SwIfIndex: i, ArcName: "ip6-output", FeatureName: "cnat-output-ip6"}},
-			{"source", &cnat.CnatSetSnatAddresses{SwIfIndex: noIndex}},
+			{"source", &cnat.CnatSetSnatAddresses{SwIfIndex: ownership.NoIndex}},
 			{"backends", &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
-				Vip: endpoint(netip.MustParseAddrPort("[fd96::1]:80")), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1,
-				Paths: []cnat.CnatEndpointTuple{{DstEp: endpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: endpoint(netip.MustParseAddrPort("[::]:0"))}},
+				Vip: cnatEndpoint(netip.MustParseAddrPort("[fd96::1]:80")), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1,
+				Paths: []cnat.CnatEndpointTuple{{DstEp: cnatEndpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: cnatEndpoint(netip.MustParseAddrPort("[::]:0"))}},
 			}}},
 		} {
 			name := test.name
@@ -313,4 +317,9 @@ func TestDNAT66WithoutThePlugin(t *testing.T) {
 		}
 		create(t, v, loopback("one"))
 	})
+}
+
+// cnatEndpoint is an address and a port as cnat has them.
+func cnatEndpoint(a netip.AddrPort) cnat.CnatEndpoint {
+	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: ip_types.ADDRESS_IP6, Port: a.Port()}
 }

@@ -150,9 +150,9 @@ func (s *processSite) nameOf(t testing.TB, tag string) string {
 	t.Helper()
 	v := open(t, s)
 	defer v.Close()
-	i, err := v.ifs.index(t.Context(), tag)
+	i, err := v.ifs.Index(t.Context(), tag)
 	must(t, err)
-	d, err := interfaces{v}.details(t.Context(), i)
+	d, err := v.ifs.Details(t.Context(), i)
 	must(t, err)
 	return strings.TrimRight(d.InterfaceName, "\x00")
 }

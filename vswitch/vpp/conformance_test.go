@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
@@ -52,40 +55,40 @@ func (s *serverSite) Open(t testing.TB) vswitch.VSwitch {
 }
 
 // index returns the index of an interface by its tag.
-func (s *serverSite) index(t testing.TB, name string) index {
+func (s *serverSite) index(t testing.TB, name string) ownership.Index {
 	t.Helper()
-	for _, m := range s.Do(&interfaces_api.SwInterfaceDump{SwIfIndex: noIndex}) {
-		if d := m.(*interfaces_api.SwInterfaceDetails); logicalName(d) == name {
+	for _, m := range s.Do(&interfaces_api.SwInterfaceDump{SwIfIndex: ownership.NoIndex}) {
+		if d := m.(*interfaces_api.SwInterfaceDetails); ownership.LogicalName(d) == name {
 			return d.SwIfIndex
 		}
 	}
 	t.Fatalf("VPP has no interface %s", name)
-	return noIndex
+	return ownership.NoIndex
 }
 
 // Foreign makes what vppctl would: without tags, and with routes of another source.
 func (s *serverSite) Foreign(t testing.TB) func() []string {
 	t.Helper()
 	loop := s.Do(&interfaces_api.CreateLoopback{})[0].(*interfaces_api.CreateLoopbackReply).SwIfIndex
-	addr, _ := parseAddr("10.200.0.9")
-	mac, _ := parseMAC("02:00:00:00:00:09")
-	drop := path{out: noIndex, drop: true}.encode(false)
-	s.Do(&interfaces_api.SwInterfaceAddDelAddress{SwIfIndex: loop, IsAdd: true, Prefix: ip_types.AddressWithPrefix(prefixOf(netip.MustParsePrefix("10.200.0.1/24")))})
+	addr, _ := convert.ParseAddr("10.200.0.9")
+	mac, _ := convert.ParseMAC("02:00:00:00:00:09")
+	drop := fib_types.FibPath{Type: fib_types.FIB_API_PATH_TYPE_DROP, SwIfIndex: uint32(ownership.NoIndex), Weight: 1}
+	s.Do(&interfaces_api.SwInterfaceAddDelAddress{SwIfIndex: loop, IsAdd: true, Prefix: ip_types.AddressWithPrefix(convert.Prefix(netip.MustParsePrefix("10.200.0.1/24")))})
 	s.Do(&ip_neighbor.IPNeighborAddDel{IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{
-		SwIfIndex: loop, IPAddress: addressOf(addr), MacAddress: mac, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC}})
+		SwIfIndex: loop, IPAddress: convert.Address(addr), MacAddress: mac, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC}})
 	s.Do(&ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: 77}})
-	s.Do(&ip.IPRouteAddDelV2{IsAdd: true, Route: ip.IPRouteV2{Src: vpptest.SourceCLI, Prefix: prefixOf(parsed("10.203.0.0/16")), Paths: []fib_types.FibPath{drop}}})
+	s.Do(&ip.IPRouteAddDelV2{IsAdd: true, Route: ip.IPRouteV2{Src: vpptest.SourceCLI, Prefix: convert.Prefix(parsed("10.203.0.0/16")), Paths: []fib_types.FibPath{drop}}})
 	s.Do(&ip.IPRouteAddDelV2{IsAdd: true, Route: ip.IPRouteV2{
-		Prefix: prefixOf(parsed("10.202.0.0/16")), Paths: []fib_types.FibPath{path{gw: addr, out: loop}.encode(false)}}})
+		Prefix: convert.Prefix(parsed("10.202.0.0/16")), Paths: []fib_types.FibPath{convert.PathVia(addr, uint32(loop))}}})
 	s.Do(&l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 77, Learn: true})
 	state := func() map[string]string {
 		return map[string]string{
 			"interface":   text(s.Do(&interfaces_api.SwInterfaceDump{SwIfIndex: loop})),
-			"bridge":      text(s.Do(&l2.BridgeDomainDump{BdID: 77, SwIfIndex: noIndex})),
+			"bridge":      text(s.Do(&l2.BridgeDomainDump{BdID: 77, SwIfIndex: ownership.NoIndex})),
 			"neighbour":   text(s.Do(&ip_neighbor.IPNeighborDump{SwIfIndex: loop})),
 			"table":       text(s.Do(&ip.IPRouteLookupV2{TableID: 77, Exact: 1})),
-			"CLI route":   text(s.Do(entry{0, parsed("10.203.0.0/16")}.lookup())),
-			"their route": text(s.Do(entry{0, parsed("10.202.0.0/16")}.lookup())),
+			"CLI route":   text(s.Do(lookup(parsed("10.203.0.0/16")))),
+			"their route": text(s.Do(lookup(parsed("10.202.0.0/16")))),
 		}
 	}
 	before := state()
@@ -114,10 +117,10 @@ func (s *serverSite) Accidents() []vswitchtest.Accident {
 		return func(t testing.TB) { s.Do(&interfaces_api.SwInterfaceSetFlags{SwIfIndex: s.index(t, name)}) }
 	}
 	neighbour := func(t testing.TB, add bool, mac string) *ip_neighbor.IPNeighborAddDel {
-		addr, _ := parseAddr("192.168.30.2")
-		m, _ := parseMAC(mac)
+		addr, _ := convert.ParseAddr("192.168.30.2")
+		m, _ := convert.ParseMAC(mac)
 		return &ip_neighbor.IPNeighborAddDel{IsAdd: add, Neighbor: ip_neighbor.IPNeighbor{
-			SwIfIndex: s.index(t, vswitchtest.BVI), IPAddress: addressOf(addr), MacAddress: m, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC}}
+			SwIfIndex: s.index(t, vswitchtest.BVI), IPAddress: convert.Address(addr), MacAddress: m, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC}}
 	}
 	return []vswitchtest.Accident{
 		{Name: "TAP down", Do: down(topo.Tap(1)), Keys: []string{models.VPPInterfaceKey(topo.Tap(1))}},
@@ -130,4 +133,9 @@ func (s *serverSite) Accidents() []vswitchtest.Accident {
 		{Name: "neighbour deleted", Do: func(t testing.TB) { s.Do(neighbour(t, false, "12:2b:00:00:00:02")) }, Keys: []string{arp}},
 		{Name: "neighbour changed", Do: func(t testing.TB) { s.Do(neighbour(t, true, "02:00:00:00:00:03")) }, Keys: []string{arp}},
 	}
+}
+
+// lookup asks for the route to exactly a network in VRF 0.
+func lookup(dst netip.Prefix) *ip.IPRouteLookupV2 {
+	return &ip.IPRouteLookupV2{Exact: 1, Prefix: convert.Prefix(dst)}
 }

@@ -17,6 +17,7 @@ import (
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -192,14 +193,15 @@ func TestAgeOfNeighbours(t *testing.T) {
 		wantUnsupported(t, "for ever", port.Create(t.Context(), &vpp_l3.IPScanNeighbor{Mode: vpp_l3.IPScanNeighbor_BOTH, StaleThreshold: math.MaxUint32}))
 		// Somebody else sets another age.
 		age := &ip_neighbor.IPNeighborConfig{Af: ip_types.ADDRESS_IP4, MaxNumber: 100, MaxAge: 61}
-		if err := v.call(t.Context(), agingModule, age, &ip_neighbor.IPNeighborConfigReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, age, &ip_neighbor.IPNeighborConfigReply{}); err != nil {
 			t.Fatal(err)
 		}
 		if list, err := port.List(t.Context(), nil); err != nil || len(list) != 1 || vswitch.StaleThreshold(list[0]) == 1 {
 			t.Errorf("listed %v %v", list, err)
 		}
 		deleteTwice(t, port, &vpp_l3.IPScanNeighbor{})
-		if now, err := (ipScanNeighbors{v}).config(t.Context(), false); err != nil || now.MaxNumber != 100 {
+		now := &ip_neighbor.IPNeighborConfigGetReply{}
+		if err := v.vpp.Call(t.Context(), session.Core, &ip_neighbor.IPNeighborConfigGet{}, now); err != nil || now.MaxNumber != 100 {
 			t.Errorf("the limit of neighbours is %d %v", now.MaxNumber, err)
 		}
 	})

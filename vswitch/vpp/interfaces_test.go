@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
@@ -194,7 +197,7 @@ func TestInterfacesAreReadBackAsCreated(t *testing.T) {
 			}
 		}
 		wantInterfaces(t, v)
-		if left, err := dump[interfaces_api.SwInterfaceDetails](t.Context(), v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)}); err != nil || len(left) != 1 {
+		if left, err := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ^ownership.Index(0)}); err != nil || len(left) != 1 {
 			t.Errorf("left over: %v, error %v, want nothing but local0", left, err)
 		}
 	})
@@ -334,14 +337,14 @@ func TestOverlappingAddressesAreRefused(t *testing.T) {
 func TestInterfacesOfOthersAreLeftAlone(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
-		if err := v.call(t.Context(), loopbackModule, &interfaces_api.CreateLoopback{}, &interfaces_api.CreateLoopbackReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.CreateLoopback{}, &interfaces_api.CreateLoopbackReply{}); err != nil {
 			t.Fatal(err)
 		}
 		create(t, v, loopback("loop0"))
 		wantInterfaces(t, v, loopback("loop0"))
 		remove(t, v, loopback("loop0"))
 		wantInterfaces(t, v)
-		if left, _ := dump[interfaces_api.SwInterfaceDetails](t.Context(), v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)}); len(left) != 2 {
+		if left, _ := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ^ownership.Index(0)}); len(left) != 2 {
 			t.Errorf("left over: %v, want the loopback of somebody else and local0", left)
 		}
 	})
@@ -352,11 +355,11 @@ func TestInterfacesThatSomebodyDeletedAreMadeAgain(t *testing.T) {
 		v := open(t, s)
 		list := []*vpp_interfaces.Interface{loopback("a"), vxlanTunnel("t", "10.0.0.1", "10.0.0.2", 7)}
 		create(t, v, list...)
-		i, err := v.ifs.index(t.Context(), "a")
+		i, err := v.ifs.Index(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.call(t.Context(), loopbackModule, &interfaces_api.DeleteLoopback{SwIfIndex: i}, &interfaces_api.DeleteLoopbackReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.DeleteLoopback{SwIfIndex: i}, &interfaces_api.DeleteLoopbackReply{}); err != nil {
 			t.Fatal(err)
 		}
 		wantInterfaces(t, v, list[1])
@@ -377,10 +380,8 @@ func TestInterfacesThatSomebodyDeletedAreMadeAgain(t *testing.T) {
 // addTable makes an IP table; the simulated VPP may do without.
 func addTable(t testing.TB, v *VSwitch, id uint32, v6 bool) {
 	t.Helper()
-	err := v.call(t.Context(), tableTestModule, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: id, IsIP6: v6}}, &ip.IPTableAddDelV2Reply{})
+	err := v.vpp.Call(t.Context(), session.Core, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: id, IsIP6: v6}}, &ip.IPTableAddDelV2Reply{})
 	if _, unknown := errors.AsType[*vppapi.UnknownMessageError](err); err != nil && !unknown {
 		t.Fatal(err)
 	}
 }
-
-var tableTestModule = &module{name: "tables"}

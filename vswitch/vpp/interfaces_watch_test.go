@@ -8,6 +8,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/vpp/session"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"google.golang.org/protobuf/proto"
@@ -38,9 +39,9 @@ func TestWhatOthersDoToInterfacesIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		remove(t, v, off)
-		a, _ := v.ifs.index(t.Context(), "a")
-		b, _ := v.ifs.index(t.Context(), "b")
-		if err := v.call(t.Context(), ifaceModule, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: a}, &interfaces_api.SwInterfaceSetFlagsReply{}); err != nil {
+		a, _ := v.ifs.Index(t.Context(), "a")
+		b, _ := v.ifs.Index(t.Context(), "b")
+		if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: a}, &interfaces_api.SwInterfaceSetFlagsReply{}); err != nil {
 			t.Fatal(err)
 		}
 		want := func(name, reason string) {
@@ -55,7 +56,7 @@ func TestWhatOthersDoToInterfacesIsReported(t *testing.T) {
 			}
 		}
 		want("a", "up or down")
-		if err := v.call(t.Context(), loopbackModule, &interfaces_api.DeleteLoopback{SwIfIndex: b}, &interfaces_api.DeleteLoopbackReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.DeleteLoopback{SwIfIndex: b}, &interfaces_api.DeleteLoopbackReply{}); err != nil {
 			t.Fatal(err)
 		}
 		want("b", "deleted")
@@ -100,8 +101,8 @@ func TestStatesAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("a", vpp_interfaces.InterfaceState_DOWN)
-		i, _ := v.ifs.index(t.Context(), "a")
-		if err := v.call(t.Context(), ifaceModule, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: i, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP},
+		i, _ := v.ifs.Index(t.Context(), "a")
+		if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: i, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP},
 			&interfaces_api.SwInterfaceSetFlagsReply{}); err != nil {
 			t.Fatal(err)
 		}

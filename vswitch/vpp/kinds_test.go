@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -76,14 +79,14 @@ func TestAllKindsAreReadBackAsCreated(t *testing.T) {
 
 		// What an earlier attempt left without a tag is found again.
 		for _, iface := range list[1:] {
-			i, err := v.ifs.index(t.Context(), iface.GetName())
+			i, err := v.ifs.Index(t.Context(), iface.GetName())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if iface.GetType() == vpp_interfaces.Interface_WIREGUARD_TUNNEL {
 				continue // has no identity
 			}
-			if err := v.call(t.Context(), ifaceModule, &interfaces_api.SwInterfaceTagAddDel{SwIfIndex: i}, &interfaces_api.SwInterfaceTagAddDelReply{}); err != nil {
+			if err := v.vpp.Call(t.Context(), session.Core, &interfaces_api.SwInterfaceTagAddDel{SwIfIndex: i}, &interfaces_api.SwInterfaceTagAddDelReply{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +101,7 @@ func TestAllKindsAreReadBackAsCreated(t *testing.T) {
 			}
 		}
 		wantInterfaces(t, v)
-		if left, err := dump[interfaces_api.SwInterfaceDetails](t.Context(), v, ifModule, &interfaces_api.SwInterfaceDump{SwIfIndex: ^index(0)}); err != nil || len(left) != 1 {
+		if left, err := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ^ownership.Index(0)}); err != nil || len(left) != 1 {
 			t.Errorf("left over: %v, error %v, want nothing but local0", left, err)
 		}
 	})

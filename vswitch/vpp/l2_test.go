@@ -9,6 +9,8 @@ import (
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
 	"go.fd.io/govpp/binapi/l2"
 	"google.golang.org/protobuf/proto"
 )
@@ -57,7 +59,7 @@ func TestBridgeDomains(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a", "b", "c", "d")
 		// Without a tag, it is somebody else's.
-		must(t, v.call(t.Context(), l2Module, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 77, Learn: true}, &l2.BridgeDomainAddDelV2Reply{}))
+		must(t, v.vpp.Call(t.Context(), session.Core, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 77, Learn: true}, &l2.BridgeDomainAddDelV2Reply{}))
 		bd := bridgeDomain("lan")
 		other := &vpp_l2.BridgeDomain{Name: "other", Learn: true, UnknownUnicastFlood: true}
 		for range 2 {
@@ -96,7 +98,7 @@ func TestBridgeDomains(t *testing.T) {
 			must(t, v.Bridges().Delete(t.Context(), changed), v.Bridges().Delete(t.Context(), other))
 		}
 		wantBridges(t, v)
-		all, err := v.dumpBridges(t.Context())
+		all, err := session.Dump[l2.BridgeDomainDetails](t.Context(), v.vpp, session.Core, &l2.BridgeDomainDump{BdID: ^uint32(0), SwIfIndex: ownership.NoIndex})
 		must(t, err)
 		if len(all) != 1 || all[0].BdID != 77 {
 			t.Errorf("the foreign domain has gone: %v", all)
@@ -116,7 +118,7 @@ func TestL2FIB(t *testing.T) {
 			{BridgeDomain: "lan", PhysAddress: "02:00:00:00:00:04", OutgoingInterface: "c"},
 		}
 		for range 2 {
-			must(t, l2fib{v}.CreateAll(t.Context(), all)...)
+			must(t, v.FIB().(vswitch.Bulk[*vpp_l2.FIBEntry]).CreateAll(t.Context(), all)...)
 			wantListed(t, v.FIB().List, all, all...)
 		}
 		v = open(t, s)

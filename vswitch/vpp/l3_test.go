@@ -8,6 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.fd.io/govpp/binapi/fib"
+
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
@@ -107,7 +113,7 @@ func TestRoutesAreReadBackAsCreated(t *testing.T) {
 			{DstNetwork: "10.93.0.0/16", NextHopAddr: "10.2.0.10", OutgoingInterface: "b", Weight: 1, Preference: 5},
 		}
 		for range 2 {
-			must(t, routes{v}.CreateAll(t.Context(), all)...)
+			must(t, v.routes.CreateAll(t.Context(), all)...)
 			for _, r := range all {
 				must(t, v.Routes().Create(t.Context(), r))
 			}
@@ -121,7 +127,7 @@ func TestRoutesAreReadBackAsCreated(t *testing.T) {
 		wantListed(t, again.Routes().List, nil, all...)
 		written := route("FD00:99:0::/48", "FD00:2:0::9", "b")
 		wantListed(t, again.Routes().Find, []*vpp_l3.Route{written}, written)
-		must(t, routes{again}.DeleteAll(t.Context(), all[:5])...)
+		must(t, again.routes.DeleteAll(t.Context(), all[:5])...)
 		wantListed(t, again.Routes().List, nil, all[5:]...)
 		for _, r := range all {
 			must(t, again.Routes().Delete(t.Context(), r))
@@ -145,15 +151,12 @@ func TestWeightOfAPathChangesWithoutALoss(t *testing.T) {
 func TestRoutesOfOthersAreNotReplaced(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a")
-		sources, err := v.fibSources(t.Context())
+		sources, err := session.Dump[fib.FibSourceDetails](t.Context(), v.vpp, session.Core, &fib.FibSourceDump{})
 		must(t, err)
-		cli := sources.api + 1
-		if sources.name(cli) != "CLI" {
-			t.Fatal(sources.names)
-		}
-		foreign := entry{0, parsed("10.99.0.0/16")}.route(path{out: noIndex, drop: true})
-		foreign.Src = cli
-		must(t, v.call(t.Context(), routeModule, &ip.IPRouteAddDelV2{IsAdd: true, Route: foreign}, &ip.IPRouteAddDelV2Reply{}))
+		i := slices.IndexFunc(sources, func(d *fib.FibSourceDetails) bool { return strings.TrimRight(d.Src.Name, "\x00") == "CLI" })
+		foreign := ip.IPRouteV2{Prefix: convert.Prefix(parsed("10.99.0.0/16")), Src: sources[i].Src.ID, NPaths: 1, Paths: []fib_types.FibPath{
+			{Type: fib_types.FIB_API_PATH_TYPE_DROP, SwIfIndex: uint32(ownership.NoIndex), Weight: 1}}}
+		must(t, v.vpp.Call(t.Context(), session.Core, &ip.IPRouteAddDelV2{IsAdd: true, Route: foreign}, &ip.IPRouteAddDelV2Reply{}))
 		for _, r := range []*vpp_l3.Route{
 			route("10.99.0.0/16", "10.1.0.9", "a"), route("10.1.0.0/24", "10.1.0.9", "a"), route("10.1.0.1/32", "10.1.0.9", "a"),
 		} {
@@ -165,8 +168,8 @@ func TestRoutesOfOthersAreNotReplaced(t *testing.T) {
 		}
 		wantListed(t, v.Routes().List, nil)
 		var found ip.IPRouteLookupV2Reply
-		must(t, v.call(t.Context(), routeModule, entry{0, parsed("10.99.0.0/16")}.lookup(), &found))
-		if found.Route.Src != cli || len(found.Route.Paths) != 1 || found.Route.Paths[0].Type != fib_types.FIB_API_PATH_TYPE_DROP {
+		must(t, v.vpp.Call(t.Context(), session.Core, lookup(parsed("10.99.0.0/16")), &found))
+		if found.Route.Src != foreign.Src || len(found.Route.Paths) != 1 || found.Route.Paths[0].Type != fib_types.FIB_API_PATH_TYPE_DROP {
 			t.Errorf("the foreign route is now %v", found.Route)
 		}
 	})
@@ -214,7 +217,7 @@ func TestRoutesOfAnInterfaceThatIsGone(t *testing.T) {
 }
 
 func parsed(text string) netip.Prefix {
-	p, err := parsePrefix(text)
+	p, err := convert.ParsePrefix(text)
 	if err != nil {
 		panic(err)
 	}
@@ -231,7 +234,7 @@ func TestNeighboursAreReadBackAsCreated(t *testing.T) {
 			{Interface: "b", IpAddress: "fe80::9", PhysAddress: "02:00:00:00:00:0c", Static: true},
 		}
 		for range 2 {
-			must(t, neighbours{v}.CreateAll(t.Context(), all)...)
+			must(t, v.neighbours.CreateAll(t.Context(), all)...)
 		}
 		// Learned ones are nobody's.
 		must(t, v.learn("a", "10.1.0.77", "02:00:00:00:00:77"))
@@ -251,7 +254,7 @@ func TestNeighboursAreReadBackAsCreated(t *testing.T) {
 		must(t, again.Neighbours().Create(t.Context(), all[0]))
 		wantListed(t, again.Neighbours().List, all, all...)
 		for range 2 {
-			must(t, neighbours{again}.DeleteAll(t.Context(), all)...)
+			must(t, again.neighbours.DeleteAll(t.Context(), all)...)
 		}
 		wantListed(t, again.Neighbours().List, all)
 		if err := again.Neighbours().Create(t.Context(), &vpp_l3.ARPEntry{Interface: "nosuch", IpAddress: "10.1.0.9", PhysAddress: "02:00:00:00:00:09"}); err == nil {
@@ -262,14 +265,14 @@ func TestNeighboursAreReadBackAsCreated(t *testing.T) {
 
 // learn makes an entry as VPP does when a neighbour speaks.
 func (v *VSwitch) learn(iface, addr, mac string) error {
-	i, err := v.ifs.index(context.Background(), iface)
+	i, err := v.ifs.Index(context.Background(), iface)
 	if err != nil {
 		return err
 	}
-	a, _ := parseAddr(addr)
-	m, _ := parseMAC(mac)
-	return v.call(context.Background(), neighbourModule, &ip_neighbor.IPNeighborAddDel{
-		IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{SwIfIndex: i, IPAddress: addressOf(a), MacAddress: m},
+	a, _ := convert.ParseAddr(addr)
+	m, _ := convert.ParseMAC(mac)
+	return v.vpp.Call(context.Background(), session.Core, &ip_neighbor.IPNeighborAddDel{
+		IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{SwIfIndex: i, IPAddress: convert.Address(a), MacAddress: m},
 	}, &ip_neighbor.IPNeighborAddDelReply{})
 }
 
@@ -281,7 +284,7 @@ func TestVRFTables(t *testing.T) {
 			{Id: 0, Label: "main", FlowHashSettings: hash}, {Id: 1, Label: "pods"}, {Id: 1, Protocol: vpp_l3.VrfTable_IPV6},
 			{Id: 4000000, Label: strings.Repeat("l", 63)},
 		}
-		must(t, v.call(t.Context(), vrfModule, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: 77}}, &ip.IPTableAddDelV2Reply{}))
+		must(t, v.vpp.Call(t.Context(), session.Core, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: 77}}, &ip.IPTableAddDelV2Reply{}))
 		for range 2 {
 			for _, table := range all {
 				must(t, v.VRFs().Create(t.Context(), table))
@@ -316,19 +319,19 @@ func TestWhatOthersDoToNeighboursIsReported(t *testing.T) {
 		got := watchDrift(t, v)
 		ours := &vpp_l3.ARPEntry{Interface: "a", IpAddress: "10.1.0.9", PhysAddress: "02:00:00:00:00:09", Static: true}
 		gone := &vpp_l3.ARPEntry{Interface: "a", IpAddress: "10.1.0.10", PhysAddress: "02:00:00:00:00:0a", Static: true}
-		must(t, neighbours{v}.CreateAll(t.Context(), []*vpp_l3.ARPEntry{ours, gone})...)
+		must(t, v.neighbours.CreateAll(t.Context(), []*vpp_l3.ARPEntry{ours, gone})...)
 		must(t, v.Neighbours().Delete(t.Context(), gone))
 		must(t, v.learn("a", "10.1.0.77", "02:00:00:00:00:77"))
-		i, err := v.ifs.index(t.Context(), "a")
+		i, err := v.ifs.Index(t.Context(), "a")
 		must(t, err)
-		addr, _ := parseAddr("10.1.0.9")
-		other, _ := parseMAC("02:00:00:00:00:99")
+		addr, _ := convert.ParseAddr("10.1.0.9")
+		other, _ := convert.ParseMAC("02:00:00:00:00:99")
 		somebody := open(t, s)
 		change := &ip_neighbor.IPNeighborAddDel{IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{
-			SwIfIndex: i, IPAddress: addressOf(addr), MacAddress: other, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC,
+			SwIfIndex: i, IPAddress: convert.Address(addr), MacAddress: other, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC,
 		}}
 		for _, want := range []string{"changed", "removed"} {
-			must(t, somebody.call(t.Context(), neighbourModule, change, &ip_neighbor.IPNeighborAddDelReply{}))
+			must(t, somebody.vpp.Call(t.Context(), session.Core, change, &ip_neighbor.IPNeighborAddDelReply{}))
 			if r := <-got; !strings.Contains(r.reason, want) || !slices.Equal(r.keys, []string{models.Key(ours)}) {
 				t.Errorf("reported %v, want that %s was %s", r, models.Key(ours), want)
 			}

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
@@ -188,9 +191,9 @@ func TestDNATIsRefusedAsAWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		foreign := &nat44_ed.Nat44AddDelStaticMappingV2{
-			IsAdd: true, Flags: nat_types.NAT_IS_ADDR_ONLY | nat_types.NAT_IS_OUT2IN_ONLY, ExternalIPAddress: [4]byte{10, 96, 0, 9}, LocalIPAddress: [4]byte{10, 1, 0, 9}, ExternalSwIfIndex: ^index(0), Tag: "first",
+			IsAdd: true, Flags: nat_types.NAT_IS_ADDR_ONLY | nat_types.NAT_IS_OUT2IN_ONLY, ExternalIPAddress: [4]byte{10, 96, 0, 9}, LocalIPAddress: [4]byte{10, 1, 0, 9}, ExternalSwIfIndex: ^ownership.Index(0), Tag: "first",
 		}
-		if err := v.call(t.Context(), natModule, foreign, &nat44_ed.Nat44AddDelStaticMappingV2Reply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, foreign, &nat44_ed.Nat44AddDelStaticMappingV2Reply{}); err != nil {
 			t.Fatal(err)
 		}
 		for name, test := range map[string]struct {
@@ -211,7 +214,7 @@ func TestDNATIsRefusedAsAWhole(t *testing.T) {
 		if err := v.NAT().RemoveDNAT(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		left, err := dump[nat44_ed.Nat44StaticMappingDetails](t.Context(), v, natModule, &nat44_ed.Nat44StaticMappingDump{})
+		left, err := session.Dump[nat44_ed.Nat44StaticMappingDetails](t.Context(), v.vpp, session.Core, &nat44_ed.Nat44StaticMappingDump{})
 		if err != nil || len(left) != 1 {
 			t.Errorf("the mapping of somebody else: %v, %v", left, err)
 		}
@@ -252,7 +255,8 @@ func TestExternalInterfacesStandForTheirAddresses(t *testing.T) {
 		}
 		found, err := v.NAT().ListDNAT(t.Context(), []*vpp_nat.DNat44{value})
 		wantFound(t, found, err, value)
-		if all, err := (nat{v}).readDNAT(t.Context()); err != nil || len(all) != 4 {
+		all, err := v.NAT().ListDNAT(t.Context(), nil)
+		if err != nil || len(all) != 1 || len(all[0].GetStMappings())+len(all[0].GetIdMappings()) != 4 {
 			t.Errorf("mappings: %v, %v", all, err)
 		}
 		if err := v.Interfaces().DeleteAddress(t.Context(), "port", netip.MustParsePrefix("10.0.2.1/24")); err != nil {
@@ -392,28 +396,4 @@ func TestEndpointIndependentNATIsUnsupported(t *testing.T) {
 			t.Errorf("got %v, want %v", err, kvscheduler.ErrUnsupported)
 		}
 	})
-}
-
-func TestWeightsOfLocalAddresses(t *testing.T) {
-	for _, test := range []struct {
-		probabilities []uint32
-		want          []uint8
-	}{
-		{[]uint32{0}, []uint8{1}}, {[]uint32{0, 0}, []uint8{1, 1}}, {[]uint32{1, 3, 0}, []uint8{1, 3, 0}}, {[]uint32{100, 200}, []uint8{1, 2}},
-		{[]uint32{1, 1 << 31}, []uint8{1, 254}}, {[]uint32{500, 501}, []uint8{127, 127}},
-	} {
-		var locals []*dnatLocal
-		for _, p := range test.probabilities {
-			locals = append(locals, &dnatLocal{Probability: p})
-		}
-		if got, err := natWeights(locals); err != nil || fmt.Sprint(got) != fmt.Sprint(test.want) {
-			t.Errorf("%v: got %v (%v), want %v", test.probabilities, got, err, test.want)
-		}
-	}
-	if _, err := natWeights(make([]*dnatLocal, 255)); !errors.Is(err, kvscheduler.ErrUnsupported) {
-		t.Errorf("255 local addresses: got %v", err)
-	}
-	if got, err := natWeights(make([]*dnatLocal, 254)); err != nil || got[253] != 1 {
-		t.Errorf("254 local addresses: got %v, %v", got, err)
-	}
 }

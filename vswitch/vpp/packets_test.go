@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/vswitch/vpp/hostdev"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -138,7 +140,7 @@ func TestHostIsKeptFromWhatVPPHasTakenOver(t *testing.T) {
 	}
 	remove(t, v, port)
 	ping(t, peer, "10.7.0.9")
-	if out := s.host.Exec(t, "nft list ruleset"); strings.Contains(out, shieldTable) {
+	if out := s.host.Exec(t, "nft list ruleset"); strings.Contains(out, "contiv-vpp") {
 		t.Errorf("left over: %s", out)
 	}
 }
@@ -232,10 +234,10 @@ func TestPacketsThroughTunnels(t *testing.T) {
 // has taken packets out of a tunnel, or forwards them in one.
 func completeChecksums(t testing.TB, h *vswitchtest.Host) {
 	t.Helper()
-	in, err := openHost(h.NetNS)
+	in, err := hostdev.Open(h.NetNS)
 	must(t, err)
-	defer in.close()
-	must(t, in.completeChecksums("eth0"))
+	defer in.Close()
+	must(t, in.CompleteChecksums("eth0"))
 }
 
 func TestPacketsThroughVXLANToTheKernel(t *testing.T) {

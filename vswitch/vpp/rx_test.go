@@ -4,6 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -83,7 +87,7 @@ func TestRxQueuesAreReadBack(t *testing.T) {
 func TestInterruptsAreTheDefault(t *testing.T) {
 	modeOf := func(t *testing.T, v *VSwitch) interface_types.RxMode {
 		t.Helper()
-		all, err := startReadingRxQueues(t.Context(), v).wait(t.Context())
+		all, err := session.Dump[interfaces_api.SwInterfaceRxPlacementDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ownership.NoIndex})
 		if err != nil || len(all) != 1 {
 			t.Fatalf("found %v, %v", all, err)
 		}

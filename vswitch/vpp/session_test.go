@@ -3,9 +3,12 @@ package vpp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
@@ -42,15 +45,15 @@ func reasons(t testing.TB, v *VSwitch) <-chan string {
 
 func TestRealVPPIsTheOneWeKnow(t *testing.T) {
 	v := open(t, vpptest.NewProcess(t, "/proc/self/ns/net"))
-	l, err := v.use(core)
+	l, err := v.vpp.Use(session.Core)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m, why := range l.lacks {
+	for m, why := range l.Lacks() {
 		if strings.Contains(why.Error(), "not loaded") { // VPP may be built without
-			t.Logf("%s: %v", m.name, why)
+			t.Logf("%s: %v", m, why)
 		} else {
-			t.Errorf("%s: %v", m.name, why)
+			t.Errorf("%s: %v", m, why)
 		}
 	}
 }
@@ -67,7 +70,7 @@ func TestEverythingMayHaveChangedAfterARestart(t *testing.T) {
 		if reason := <-got; !strings.Contains(reason, test.want) {
 			t.Errorf("reported %q, want %q", reason, test.want)
 		}
-		if err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -77,7 +80,7 @@ func TestRequestsFailAtOnceWhenTheConnectionEnds(t *testing.T) {
 	s := vpptest.New(t)
 	v := open(t, s)
 	s.Silence(true)
-	l, err := v.use(core)
+	l, err := v.vpp.Use(session.Core)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +91,7 @@ func TestRequestsFailAtOnceWhenTheConnectionEnds(t *testing.T) {
 	}
 	<-l.Done()
 	for { // what the session knows follows
-		err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+		err := v.vpp.Call(t.Context(), session.Core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
 		if err == nil {
 			t.Fatal("a VPP that is not there answers")
 		}
@@ -104,7 +107,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	s.Silence(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := v.call(ctx, core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := v.vpp.Call(ctx, session.Core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }
@@ -113,7 +116,7 @@ func TestRefusalsSayWhatWasRefused(t *testing.T) {
 	s := vpptest.New(t)
 	v := open(t, s)
 	s.Refuse("control_ping", api.INVALID_VALUE)
-	err := v.call(t.Context(), core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+	err := v.vpp.Call(t.Context(), session.Core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
 	if !vppapi.Refused(err, api.INVALID_VALUE) || !strings.Contains(err.Error(), "control_ping") {
 		t.Errorf("got %v", err)
 	}
@@ -131,20 +134,18 @@ func TestAnotherVPPIsNotUsed(t *testing.T) {
 }
 
 func TestMissingPluginIsUnsupported(t *testing.T) {
-	plugin := newModule("test_plugin.so", "testing", &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
-	defer func() { modules = modules[:len(modules)-1] }()
-	s := vpptest.New(t)
-	v := open(t, s)
-	l, err := v.use(plugin)
-	if err != nil {
+	present := session.NewModule("test_plugin.so", "testing", &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
+	missing := session.NewModule("wings_plugin.so", "flying", &memclnt.SockInitShm{})
+	s := session.New(vpptest.New(t).Socket(), slog.Default())
+	s.Start(session.Hooks{Modules: []*session.Module{present, missing}})
+	defer s.Close()
+	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.lacks[plugin] = nil
-	missing := &module{name: "flying", plugin: "wings_plugin.so", messages: []api.Message{&memclnt.SockInitShm{}}}
-	modules = append(modules, missing)
-	defer func() { modules = modules[:len(modules)-1] }()
-	v = open(t, s)
-	_, err = v.use(missing)
+	if _, err := s.Use(present); err != nil {
+		t.Error(err)
+	}
+	_, err := s.Use(missing)
 	if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "wings_plugin.so") {
 		t.Errorf("got %v, want %v that names the plugin", err, kvscheduler.ErrUnsupported)
 	}

@@ -4,8 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"go.fd.io/govpp/binapi/fib_types"
+
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
 
 	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
@@ -43,9 +50,9 @@ func (s *site) joinSilentHost(t testing.TB, v *VSwitch, name string, addrs ...st
 	return h
 }
 
-func (h *farHost) index() index {
+func (h *farHost) index() ownership.Index {
 	h.t.Helper()
-	i, err := h.v.ifs.index(h.t.Context(), h.name)
+	i, err := h.v.ifs.Index(h.t.Context(), h.name)
 	must(h.t, err)
 	return i
 }
@@ -57,7 +64,7 @@ func (h *farHost) take(addrs ...string) {
 		addr := netip.MustParsePrefix(text)
 		switch {
 		case h.host == nil:
-			mac, _ := parseMAC("02:00:00:00:00:77")
+			mac, _ := convert.ParseMAC("02:00:00:00:00:77")
 			h.s.server.AddHost(uint32(h.index()), addr.Addr(), mac)
 		case addr.Addr().Is6():
 			h.host.Exec(h.t, "ip addr add "+text+" dev eth0 nodad")
@@ -75,14 +82,15 @@ func (h *farHost) wantKnown(what string, known bool, addrs ...string) {
 	for _, text := range addrs {
 		ip := netip.MustParseAddr(text)
 		for {
-			unknown, err := h.v.unknown(ctx, []nextHop{{h.index(), ip}})
+			all, err := session.Dump[ip_neighbor.IPNeighborDetails](ctx, h.v.vpp, session.Core, &ip_neighbor.IPNeighborDump{SwIfIndex: h.index(), Af: convert.Family(ip.Is6())})
 			if err != nil {
 				h.t.Fatal(err)
 			}
-			if (len(unknown) == 0) == known {
+			isThere := slices.ContainsFunc(all, func(d *ip_neighbor.IPNeighborDetails) bool { return convert.Addr(d.Neighbor.IPAddress) == ip })
+			if isThere == known {
 				break
 			}
-			if wait(ctx, 20*time.Millisecond) != nil {
+			if session.Sleep(ctx, 20*time.Millisecond) != nil {
 				h.t.Errorf("%s: VPP knows neighbour %s: %v, want %v", what, ip, !known, known)
 				break
 			}
@@ -96,7 +104,7 @@ func (h *farHost) setUp(up bool) {
 	if up {
 		req.Flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
 	}
-	must(h.t, h.v.call(h.t.Context(), ifModule, req, &interfaces_api.SwInterfaceSetFlagsReply{}))
+	must(h.t, h.v.vpp.Call(h.t.Context(), session.Core, req, &interfaces_api.SwInterfaceSetFlagsReply{}))
 }
 
 // VPP itself asks for such a neighbour only once.
@@ -122,74 +130,33 @@ func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
 		far.v = v
 		wantValues(t, v.SRv6().LocalSIDs(), sids, sids...)
 		for _, text := range all {
-			n := ip_neighbor.IPNeighbor{SwIfIndex: far.index(), IPAddress: addressOf(netip.MustParseAddr(text))}
-			n.MacAddress, _ = parseMAC("02:00:00:00:00:77")
-			must(t, v.call(t.Context(), neighbourModule, &ip_neighbor.IPNeighborAddDel{Neighbor: n}, &ip_neighbor.IPNeighborAddDelReply{}))
+			n := ip_neighbor.IPNeighbor{SwIfIndex: far.index(), IPAddress: convert.Address(netip.MustParseAddr(text))}
+			n.MacAddress, _ = convert.ParseMAC("02:00:00:00:00:77")
+			must(t, v.vpp.Call(t.Context(), session.Core, &ip_neighbor.IPNeighborAddDel{Neighbor: n}, &ip_neighbor.IPNeighborAddDelReply{}))
 		}
 		far.wantKnown("after somebody deleted them", true, all...)
 	})
 }
 
-// A route by which VPP asks is none that anybody asked for.
+// A route by which VPP is made to ask for a neighbour is none that anybody asked for.
 func TestRoutesForAskingAreNotListed(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
 		loopbacks(t, v, "a")
-		on, err := v.ifs.index(t.Context(), "a")
+		on, err := v.ifs.Index(t.Context(), "a")
 		must(t, err)
-		for _, ip := range []string{"10.52.0.1", "fd52::1"} {
-			add := askingRoutes(nextHop{on, netip.MustParseAddr(ip)})[0]
-			must(t, v.call(t.Context(), routeModule, add, &ip_api.IPRouteAddDelV2Reply{}))
+		for neighbour, dst := range map[string]string{"10.52.0.1": "100:0:0:1::/128", "fd52::1": "192.0.0.8/32"} {
+			ip := netip.MustParseAddr(neighbour)
+			must(t, v.srv6.Ask(t.Context(), on, ip))
+			if err := v.vpp.Call(t.Context(), session.Core, lookup(parsed(dst)), &ip_api.IPRouteLookupV2Reply{}); !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
+				t.Errorf("%s is still there after asking: %v", dst, err)
+			}
+			r := ip_api.IPRouteV2{Prefix: convert.Prefix(parsed(dst)), NPaths: 1, Paths: []fib_types.FibPath{convert.PathVia(ip, uint32(on))}}
+			must(t, v.vpp.Call(t.Context(), session.Core, &ip_api.IPRouteAddDelV2{IsAdd: true, IsMultipath: true, Route: r}, &ip_api.IPRouteAddDelV2Reply{}))
 			list, err := v.Routes().List(t.Context(), nil)
 			if err != nil || len(list) != 0 {
 				t.Errorf("asking for %s: listed %v, %v", ip, list, err)
 			}
 		}
-		v.askFor(t.Context(), []nextHop{{on, netip.MustParseAddr("10.52.0.1")}, {on, netip.MustParseAddr("fd52::1")}})
-		for _, dst := range []netip.Prefix{dummy4, dummy6} {
-			err := v.call(t.Context(), routeModule, entry{0, dst}.lookup(), &ip_api.IPRouteLookupV2Reply{})
-			if !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
-				t.Errorf("%s is still there after asking: %v", dst, err)
-			}
-		}
 	})
-}
-
-// People are told of a neighbour that does not answer, once each time.
-func TestWhoIsToldOfSilentNeighbours(t *testing.T) {
-	asked, hop := askedFor{}, nextHop{1, netip.MustParseAddr("fd52::1")}
-	for round := range 2 {
-		for i := 1; i <= 2*warnAfter; i++ {
-			if silent := asked.note([]nextHop{hop}); (len(silent) == 1) != (i == warnAfter) {
-				t.Errorf("round %d, asked %d times: told of %v", round, i, silent)
-			}
-		}
-		asked.note(nil) // it has answered
-	}
-}
-
-// Nobody asks for a neighbour that no SID leads to any more.
-func TestNeighboursOfDeletedLocalSIDsAreForgotten(t *testing.T) {
-	var n nextHops
-	hop := nextHop{1, netip.MustParseAddr("fd52::1")}
-	for _, sid := range []string{"fc00::1", "fc00::2"} {
-		n.put(address6(sid), function{target: 1, nextHop: hop.ip})
-	}
-	if list := n.take(); len(list) != 1 || list[0] != hop {
-		t.Errorf("took %v", list)
-	}
-	n.lost(nextHop{1, netip.MustParseAddr("fd52::2")})
-	if list := n.take(); list != nil {
-		t.Errorf("after another neighbour was lost: took %v", list)
-	}
-	n.put(address6("fc00::1"), function{})
-	n.lost(hop)
-	if list := n.take(); len(list) != 1 {
-		t.Errorf("of two SIDs one was deleted: took %v", list)
-	}
-	n.replace(nil)
-	n.doubt()
-	if list := n.take(); len(list) != 0 {
-		t.Errorf("without SIDs: took %v", list)
-	}
 }

@@ -2,9 +2,12 @@ package vpp
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
@@ -211,7 +214,7 @@ func TestSourceOfEncapsulatedPackets(t *testing.T) {
 		}
 		wantSource := func(want string) {
 			t.Helper()
-			all, err := dump[sr.SrPoliciesV2Details](t.Context(), v, srModule, &sr.SrPoliciesV2Dump{})
+			all, err := session.Dump[sr.SrPoliciesV2Details](t.Context(), v.vpp, session.Core, &sr.SrPoliciesV2Dump{})
 			if err != nil || len(all) != 1 || all[0].EncapSrc.String() != want || len(all[0].SidLists) != 2 {
 				t.Errorf("policies %v %v, want one from %s", all, err, want)
 			}
@@ -222,7 +225,7 @@ func TestSourceOfEncapsulatedPackets(t *testing.T) {
 			wantValues(t, v.SRv6().Policies(), nil, policy)
 		}
 		// A policy with another source is not as it should be, and is mended.
-		if err := v.call(t.Context(), srModule, &sr.SrSetEncapSource{EncapsSource: address6("fd00::3")}, &sr.SrSetEncapSourceReply{}); err != nil {
+		if err := v.vpp.Call(t.Context(), session.Core, &sr.SrSetEncapSource{EncapsSource: netip.MustParseAddr("fd00::3").As16()}, &sr.SrSetEncapSourceReply{}); err != nil {
 			t.Fatal(err)
 		}
 		if list, err := v.SRv6().Policies().List(t.Context(), nil); err != nil || len(list) != 1 || len(list[0].SegmentLists) != 0 {

@@ -33,7 +33,7 @@ func TestStatisticsOfARealVPP(t *testing.T) {
 		p.CLI("set interface state loop0 up")
 		p.CLI("set interface ip address loop0 10.77.0.1/24")
 		p.CLI("ping 10.77.0.9 repeat 2 interval 0.01") // nobody there: ARP requests are sent
-		all, err := v.statistics()
+		all, err := v.stats.Interfaces()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestStatisticsOfARealVPP(t *testing.T) {
 func TestStatisticsThatAreNotThere(t *testing.T) {
 	s := vpptest.New(t)
 	v := open(t, s)
-	if _, err := v.statistics(); err == nil || !strings.Contains(err.Error(), "statseg") {
+	if _, err := v.stats.Interfaces(); err == nil || !strings.Contains(err.Error(), "statseg") {
 		t.Errorf("got %v, want an error that names the section of the configuration", err)
 	}
 	if found := gather(t, v); len(found) != 1 || found["vpp_up"] != 1 {
@@ -66,7 +66,7 @@ func TestStatisticsThatAreNotThere(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	v := open(t, vpptest.NewProcess(t, "/proc/self/ns/net"))
-	out, err := v.CLI(t.Context(), "show version")
+	out, err := v.vpp.CLI(t.Context(), "show version")
 	if err != nil || !strings.Contains(out, "vpp v25.10") {
 		t.Errorf("got %q, %v", out, err)
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
@@ -80,7 +83,7 @@ func TestFarEndsOfTaps(t *testing.T) {
 		v := open(t, s)
 		tap := tapWith("tap", &vpp_interfaces.TapLink{Version: 2, HostNamespace: &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pod.NetNS}})
 		tap.Mtu = 1400
-		far := tapHostName(tap)
+		far := hostEnd(tap)
 		create(t, v, tap)
 		wantInterfaces(t, v, tap)
 		if link := pod.Exec(t, "ip -o link show dev "+far); !strings.Contains(link, "mtu 1400") || strings.Contains(link, ",UP") {
@@ -122,7 +125,7 @@ func TestTapThatVPPHasNoBuffersForIsRefused(t *testing.T) {
 		remove(t, v, list[0])
 		create(t, v, one)
 		wantInterfaces(t, v, append(list[1:], one)...)
-		taps, err := dump[tapv2.SwInterfaceTapV2Details](t.Context(), v, tapModule, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: ^index(0)})
+		taps, err := session.Dump[tapv2.SwInterfaceTapV2Details](t.Context(), v.vpp, session.Core, &tapv2.SwInterfaceTapV2Dump{SwIfIndex: ^ownership.Index(0)})
 		if err != nil || len(taps) != rings {
 			t.Errorf("VPP has %d TAPs, %v, want %d", len(taps), err, rings)
 		}

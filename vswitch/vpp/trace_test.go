@@ -38,7 +38,7 @@ func TestPacketsAreTraced(t *testing.T) {
 	v := openTraced(t, s)
 	pod := s.attachPod(t, v, "pod", "10.1.0.2/24", "10.1.0.1")
 	ping(t, pod, "10.1.0.1")
-	out, err := v.CLI(t.Context(), "show trace max 100")
+	out, err := v.vpp.CLI(t.Context(), "show trace max 100")
 	if err != nil || !strings.Contains(out, "af-packet-input") || !strings.Contains(out, "10.1.0.2 -> 10.1.0.1") {
 		t.Errorf("trace: %v\n%s", err, out)
 	}

@@ -4,18 +4,19 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// speaksIPv6 tells if an interface has a link-local address, which is what takes part in
+// speaksIPv6 reports whether an interface has a link-local address, which is what takes part in
 // neighbour discovery.
 func speaksIPv6(t testing.TB, v *VSwitch, name string) bool {
 	t.Helper()
-	i, err := v.ifs.index(t.Context(), name)
+	i, err := v.ifs.Index(t.Context(), name)
 	must(t, err)
-	err = v.call(t.Context(), addressModule, &ip.SwInterfaceIP6GetLinkLocalAddress{SwIfIndex: i}, &ip.SwInterfaceIP6GetLinkLocalAddressReply{})
+	err = v.vpp.Call(t.Context(), session.Core, &ip.SwInterfaceIP6GetLinkLocalAddress{SwIfIndex: i}, &ip.SwInterfaceIP6GetLinkLocalAddressReply{})
 	if vppapi.Refused(err, api.IP6_NOT_ENABLED) {
 		return false
 	}

@@ -2,13 +2,36 @@ package vpp
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
-	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/dhcp"
+	"github.com/contiv/contiv/vswitch/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/stats"
+
+	"github.com/contiv/contiv/vswitch/vpp/l2"
+	"github.com/contiv/contiv/vswitch/vpp/l3xc"
+	"github.com/contiv/contiv/vswitch/vpp/neighbours"
+	"github.com/contiv/contiv/vswitch/vpp/proxyarp"
+	"github.com/contiv/contiv/vswitch/vpp/punt"
+	"github.com/contiv/contiv/vswitch/vpp/routes"
+	"github.com/contiv/contiv/vswitch/vpp/span"
+	"github.com/contiv/contiv/vswitch/vpp/srv6"
+	"github.com/contiv/contiv/vswitch/vpp/stn"
+	"github.com/contiv/contiv/vswitch/vpp/teib"
+	"github.com/contiv/contiv/vswitch/vpp/vrf"
+	"github.com/contiv/contiv/vswitch/vpp/wireguard"
+
+	"github.com/contiv/contiv/vswitch/vpp/abf"
+	"github.com/contiv/contiv/vswitch/vpp/acl"
+	"github.com/contiv/contiv/vswitch/vpp/cnat"
+	"github.com/contiv/contiv/vswitch/vpp/nat"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+
 	"github.com/contiv/contiv/vswitch"
 )
 
@@ -28,35 +51,51 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+func (o *Options) setDefaults() {
+	if o.Socket == "" {
+		o.Socket = DefaultSocket
+	}
+	if o.StatsSocket == "" {
+		o.StatsSocket = filepath.Join(filepath.Dir(o.Socket), "stats.sock")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
 // DefaultSocket is where VPP listens for API clients if it is not told otherwise.
 const DefaultSocket = "/run/vpp/api.sock"
 
-// VSwitch is a VPP process as a vswitch, and the ones that follow it.
+// VSwitch is a VPP process as a vswitch, and the ones that follow it: a session with it, and
+// the subsystems that use it.
 type VSwitch struct {
 	vswitch.NoExtras
 
-	log     *slog.Logger
-	session *session
-	stats   statsSegment
-	ifs     *ifIndex
+	vpp *session.Session
+	ifs *ownership.Registry
+	hub *subsystem.Hub
 
-	xdpDevices []string
-	traced     bool
-
-	events   *ifEvents
-	states   vswitch.StateReports
-	leases   *dhcpLeases
-	sr       srLock
-	nextHops nextHops
-	abfMu    sync.Mutex
-	aclIDs   aclIDs
-	nat      natNotes
-	cnat     cnatNotes
-
-	neighbours neighbourNotes
-
-	mu       sync.Mutex
-	watchers map[*mailbox]struct{} // told what somebody else has changed
+	interfaces *interfaces.Interfaces
+	clients    *dhcp.Clients
+	proxies    *dhcp.Proxies
+	stats      *stats.Segment
+	l2         *l2.L2
+	spans      *span.Spans
+	routes     *routes.Routes
+	neighbours *neighbours.Neighbours
+	scans      *neighbours.Scans
+	vrfs       *vrf.Tables
+	proxyARP   *proxyarp.ProxyARP
+	l3xc       *l3xc.CrossConnects
+	teibs      *teib.Entries
+	acls       *acl.ACLs
+	abfs       *abf.ABFs
+	nat        *nat.NAT
+	dnat66     *cnat.DNAT66
+	srv6       *srv6.SRv6
+	stn        *stn.Rules
+	punts      *punt.Punts
+	peers      *wireguard.Peers
 
 	close sync.Once
 }
@@ -76,71 +115,79 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 // Open is New without waiting for VPP. That VPP is there for the first time is no
 // change that Watch reports. Close the VSwitch.
 func Open(opts Options) *VSwitch {
-	v := &VSwitch{log: opts.Logger, xdpDevices: opts.XDPDevices, traced: opts.TracePackets, watchers: map[*mailbox]struct{}{}, events: newIfEvents(), leases: newDHCPLeases()}
-	if v.log == nil {
-		v.log = slog.Default()
+	opts.setDefaults()
+	log := opts.Logger
+
+	vpp := session.New(opts.Socket, log)
+	ifs := ownership.New(vpp)
+	hub := subsystem.NewHub()
+	v := &VSwitch{vpp: vpp, ifs: ifs, hub: hub}
+
+	// What others need stands above them.
+	v.stats = stats.New(vpp, opts.StatsSocket, log)
+	v.routes = routes.New(vpp, ifs, srv6.IsQuestion)
+	v.acls = acl.New(vpp, ifs)
+	v.stn = stn.New(vpp, ifs)
+	v.clients = dhcp.NewClients(vpp, ifs, hub)
+	v.proxies = dhcp.NewProxies(vpp)
+	v.l2 = l2.New(vpp, ifs)
+	v.spans = span.New(vpp, ifs)
+	v.neighbours = neighbours.New(vpp, ifs, hub)
+	v.scans = neighbours.NewScans(vpp)
+	v.vrfs = vrf.New(vpp)
+	v.proxyARP = proxyarp.New(vpp, ifs)
+	v.l3xc = l3xc.New(vpp, ifs)
+	v.teibs = teib.New(vpp, ifs)
+	v.abfs = abf.New(vpp, ifs, v.acls)
+	v.nat = nat.New(vpp, ifs)
+	v.dnat66 = cnat.New(vpp, ifs, v.routes, log)
+	v.srv6 = srv6.New(vpp, ifs, log)
+	v.punts = punt.New(vpp, ifs, v.stn)
+	v.peers = wireguard.New(vpp, ifs)
+	v.interfaces = interfaces.New(interfaces.Options{
+		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Counters: v.stats, Clients: v.clients,
+		OnCreate: []func(context.Context, ownership.Index) error{v.dnat66.InterfaceCreated},
+		OnDelete: []func(context.Context, ownership.Index) error{
+			v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
+		},
+	})
+
+	// Interfaces come first: with a new connection, nobody knows what was known of them.
+	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
+		v.acls, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers)
+	if opts.TracePackets {
+		hub.Add(&tracer{log: log})
 	}
-	if opts.Socket == "" {
-		opts.Socket = DefaultSocket
-	}
-	if opts.StatsSocket == "" {
-		opts.StatsSocket = filepath.Join(filepath.Dir(opts.Socket), "stats.sock")
-	}
-	v.stats.socket = opts.StatsSocket
-	v.session = newSession(opts.Socket, v.log)
-	v.ifs = newIfIndex(v)
-	v.nat = newNATNotes()
-	v.WatchLeases(func(iface string, _ *vpp_interfaces.DHCPLease) { v.addressesChanged(iface) })
-	v.session.opened = v.opened
-	v.session.changed = v.everythingChanged
-	v.session.beside = []func(context.Context){v.watchInterfaces, v.watchLeases, v.askForNextHops}
-	v.session.start()
+	vpp.Start(hub.Hooks())
 	return v
 }
 
 // Ready waits until VPP has been there for the first time.
-func (v *VSwitch) Ready(ctx context.Context) error { return v.session.ready(ctx) }
+func (v *VSwitch) Ready(ctx context.Context) error { return v.vpp.Ready(ctx) }
 
 // Connected returns nil while VPP is connected to, else why it is not.
 func (v *VSwitch) Connected() error {
-	_, err := v.session.link()
+	_, err := v.vpp.Link()
 	return err
-}
-
-// opened prepares a new connection: what was known of VPP may not be true any more.
-func (v *VSwitch) opened(ctx context.Context, l *link) error {
-	v.ifs.forget()
-	v.setCNATOn(false)
-	v.stats.forget()
-	if err := errors.Join(v.subscribe(ctx, l), v.subscribeLeases(l), v.subscribeNeighbours(ctx, l)); err != nil {
-		return err
-	}
-	v.tracePackets(ctx, l)
-	return v.prepareACLs(ctx, l)
 }
 
 // Close ends the connection; VPP goes on as it is configured.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
-		v.session.close()
-		v.stats.forget()
+		v.vpp.Close()
+		v.stats.Close()
 	})
 	return nil
 }
 
-// Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
-// makes TAPs through the machine's vhost-net.
-func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet()}
+// Watch reports what somebody else has changed, and, without keys, that everything may have
+// changed when VPP is connected to again.
+func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
+	v.hub.Watch(ctx, v.vpp.Ended, report)
+	return nil
 }
 
-// vhostNet tells if the machine, which is also VPP's, has what VPP needs for TAPs. To
-// open it loads the kernel's module.
-func vhostNet() bool {
-	f, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
+// Filter says that there is none.
+func (v *VSwitch) Filter() vswitch.Filter {
+	return vswitch.NoFilter{Why: "network policies are enforced by the kernel's network stack only; run this node without VPP"}
 }

@@ -51,7 +51,7 @@ func testInterfaceOptions(t *testing.T, c Config) {
 	}
 }
 
-// isReason tells if a value is unimplemented and says why.
+// isReason reports whether a value is unimplemented and says why.
 func isReason(s *pb.ValueStatus) bool {
 	_, reason, unsupported := strings.Cut(s.GetError(), kvscheduler.ErrUnsupported.Error()+": ")
 	return s.GetState() == pb.ValueState_UNIMPLEMENTED && unsupported && len(reason) >= 20

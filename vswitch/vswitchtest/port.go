@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -162,6 +163,8 @@ func (p port) create(v proto.Message) {
 		err = p.vs.NAT66().Create(ctx, v)
 	case *contiv_nat.DNat66:
 		err = p.vs.DNAT66().Set(ctx, v)
+	case *guard.SourceGuard:
+		err = p.vs.SourceGuards().Create(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.createACL(v)
 	}
@@ -209,6 +212,8 @@ func (p port) delete(v proto.Message) {
 		err = p.vs.NAT66().Delete(ctx, v)
 	case *contiv_nat.DNat66:
 		err = p.vs.DNAT66().Remove(ctx, v)
+	case *guard.SourceGuard:
+		err = p.vs.SourceGuards().Delete(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.deleteACL(v)
 	}
@@ -249,6 +254,9 @@ func (p port) list(expected []proto.Message) map[string]proto.Message {
 	})
 	add(p.t, found, expected, func(e []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) { return p.vs.NAT66().List(ctx, e) })
 	add(p.t, found, expected, func(e []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error) { return p.vs.DNAT66().List(ctx, e) })
+	if guards := p.vs.SourceGuards(); guards != nil {
+		add(p.t, found, expected, func(e []*guard.SourceGuard) ([]*guard.SourceGuard, error) { return guards.List(ctx, e) })
+	}
 	add(p.t, found, expected, func(e []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) { return p.vs.ACLs().List(ctx, e) })
 	return found
 }

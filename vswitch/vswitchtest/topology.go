@@ -25,6 +25,8 @@ type Topology struct {
 	NAT66 bool
 	// DNAT66: also what only a vswitch with the capability IPv6DNAT can do.
 	DNAT66 bool
+	// Guards: also what only a vswitch with the capability SourceGuards can do.
+	Guards bool
 }
 
 // topology returns what node 1 asks of the site's vswitch.
@@ -33,7 +35,7 @@ func topology(t testing.TB, site Site, pods int) Topology {
 	vs := site.Open(t)
 	defer vs.Close()
 	caps := vs.Capabilities()
-	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT}
+	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT, Guards: caps.SourceGuards}
 }
 
 // Names and addresses of a Topology.
@@ -64,7 +66,11 @@ func podSubnet(node int) string  { return fmt.Sprintf("10.1.%d.0/24", node) }
 func (t Topology) Values() []proto.Message {
 	var values []proto.Message
 	add := func(v ...proto.Message) { values = append(values, v...) }
+	for pod := 1; pod <= t.Pods && t.Guards; pod++ {
+		add(guardOf(t, pod, t.PodIP(pod)))
+	}
 	for _, v := range t.interfaces() {
+		v.SourceGuarded = t.Guards && v.GetType() == vpp_interfaces.Interface_TAP
 		add(v)
 	}
 	add(t.bridge())

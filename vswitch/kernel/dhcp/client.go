@@ -15,7 +15,7 @@ import (
 type Device interface {
 	// Ready returns why packets cannot be sent now, such as a missing carrier.
 	Ready() error
-	// Served tells if somebody else gave the device an IPv4 address.
+	// Served reports whether somebody else gave the device an IPv4 address.
 	Served() (bool, error)
 	// Leased returns the lease of an earlier process, as far as the device shows
 	// it; nil if there is none.

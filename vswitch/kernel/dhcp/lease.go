@@ -46,7 +46,7 @@ func (l *Lease) Router() netip.Addr {
 	return netip.Addr{}
 }
 
-// expired tells if the address must not be used any longer.
+// expired reports whether the address must not be used any longer.
 func (l *Lease) expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
 // forever is the lease time that means "without end", in whole seconds.
@@ -122,7 +122,7 @@ func addrOf(ip net.IP) (netip.Addr, bool) {
 	return addr, ok && addr.Is4()
 }
 
-// same tells if two leases are the same, whatever their times.
+// same reports whether two leases are the same, whatever their times.
 func (l *Lease) same(other *Lease) bool {
 	return l != nil && other != nil && l.Address == other.Address && l.HostName == other.HostName && slices.Equal(l.Routes, other.Routes)
 }

@@ -54,7 +54,7 @@ func (c Config) Check(m Machine) error {
 	return errors.Join(errs...)
 }
 
-// isOption tells if a line is something that leaves the section of VPP's configuration
+// isOption reports whether a line is something that leaves the section of VPP's configuration
 // in which it is whole.
 func isOption(line string) bool {
 	depth := 0

@@ -41,7 +41,7 @@ type ReplyError struct {
 func (e *ReplyError) Error() string { return fmt.Sprintf("VPP refused %s: %v", e.Request, e.Code) }
 func (e *ReplyError) Unwrap() error { return e.Code }
 
-// Refused tells if err is VPP's refusal with one of the codes.
+// Refused reports whether err is VPP's refusal with one of the codes.
 func Refused(err error, codes ...api.VPPApiError) bool {
 	for _, code := range codes {
 		if errors.Is(err, code) {

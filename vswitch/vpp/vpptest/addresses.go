@@ -38,7 +38,7 @@ func addressOf(a netip.Addr) (r ip_types.Address) {
 	return r
 }
 
-// numbered tells if the interface has an address of that version.
+// numbered reports whether the interface has an address of that version.
 func (i *swInterface) numbered(v6 bool) bool {
 	return slices.ContainsFunc(i.addrs, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
 }

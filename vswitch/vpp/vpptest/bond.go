@@ -184,7 +184,7 @@ func (c *call) members(b index) (n uint32) {
 
 func (c *call) detach(i *swInterface) { i.L2Address, i.member = i.member.own, nil }
 
-// memifsOf tells if any memif of the socket is like that.
+// memifsOf reports whether any memif of the socket is like that.
 func (c *call) memifsOf(socket uint32, like func(memif.MemifDetails) bool) (found bool) {
 	c.ifs.all(func(i *swInterface) {
 		m, ok := i.kind.(memifIf)

@@ -41,6 +41,9 @@ type call struct {
 
 // notify sends an event to all clients that asked for events of its kind by their name.
 func (c *call) notify(event api.Message) {
+	if c.server.deaf {
+		return
+	}
 	for cl := range c.server.clients {
 		if cl.wants[event.GetMessageName()] {
 			cl.send(0, event)

@@ -47,5 +47,5 @@ func (p *pool[T]) each(do func(id uint32, item T)) {
 	}
 }
 
-// hasHostBits tells if an address is none of a network.
+// hasHostBits reports whether an address is none of a network.
 func hasHostBits(p ip_types.Prefix) bool { return p.ToIPNet().IP.String() != p.Address.ToIP().String() }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
@@ -35,6 +36,9 @@ type Server struct {
 	buffers  int
 	hosts    map[neighbourID]ethernet_types.MacAddress
 	silent   bool
+	deaf     bool                               // clients get no events
+	choose   func(n int, req api.Message) Fault // nil: nothing goes wrong
+	requests int                                // since choose was set
 	listener net.Listener
 	clients  map[*client]struct{}
 	serving  sync.WaitGroup
@@ -262,7 +266,20 @@ func (c *client) handle(data []byte) bool {
 	context := binary.BigEndian.Uint32(data[6:])
 	call := &call{server: s, state: s.state, client: c, send: func(m api.Message) { c.send(context, m) }}
 	h := handlers[req.GetMessageName()]
+	fault := s.fault(req)
+	switch fault {
+	case CutBefore:
+		_ = c.w.Flush() // what was answered before is on its way
+		return false
+	case CutAfter:
+		_ = c.w.Flush()
+		call.send = func(api.Message) {}
+	case LateAnswer:
+		time.Sleep(LateBy) // as VPP's only thread would, with everybody waiting
+	}
 	switch {
+	case fault == Refusal && messages[req.GetMessageName()+"_reply"] != nil:
+		call.refuse(req, api.UNSPECIFIED)
 	case s.refused[req.GetMessageName()] != 0:
 		call.refuse(req, s.refused[req.GetMessageName()])
 	case h == nil:
@@ -271,7 +288,7 @@ func (c *client) handle(data []byte) bool {
 	default:
 		h(call, req)
 	}
-	return true
+	return fault != CutAfter
 }
 
 func (c *client) send(context uint32, m api.Message) {

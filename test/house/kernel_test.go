@@ -1,0 +1,21 @@
+package house
+
+// subsystem is what the packages of the kernel driver's subsystems may import: none of
+// them another one that is not below it (docs/adr/006). What a subsystem needs of one
+// beside it is an interface of its own, which package kernel fills in.
+var subsystem = []string{"api", "models", "kvscheduler", "vswitch", "delta", "netlink", "vswitch/kernel/own", "vswitch/kernel/drift"}
+
+func subsystemAbove(below ...string) []string { return append(below, subsystem...) }
+
+var kernelRooms = map[string][]string{
+	"vswitch/kernel/vrf":        subsystem,
+	"vswitch/kernel/routes":     subsystemAbove("vswitch/kernel/vrf"),
+	"vswitch/kernel/neighbours": subsystem,
+	"vswitch/kernel/srv6":       subsystem,
+	"vswitch/kernel/links":      subsystemAbove("vswitch/kernel/vrf", "vswitch/kernel/dhcp", "nsfile"),
+	"vswitch/kernel/bridges":    subsystem,
+	"vswitch/kernel/redirect":   subsystem,
+	"vswitch/kernel/nat":        subsystem,
+	"vswitch/kernel/acl":        subsystem,
+	"vswitch/kernel/policies":   subsystemAbove("filter"),
+}

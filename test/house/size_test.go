@@ -1,0 +1,51 @@
+package house
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// maxFiles is how many files that are not tests a package may have.
+const maxFiles = 40
+
+// largePackages are still larger. The numbers may only go down.
+var largePackages = map[string]int{
+	"kvscheduler": 48,
+	"vswitch":     66,
+}
+
+// A package has one subject. One that has grown past this has several.
+func TestPackageSize(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files := map[string]int{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "bin" || d.Name() == ".git" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".pb.go") {
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			files[filepath.ToSlash(dir)]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, n := range files {
+		limit, large := largePackages[dir]
+		switch {
+		case !large && n > maxFiles:
+			t.Errorf("%s has %d files: split it by subject (docs/adr/006), a package has at most %d", dir, n, maxFiles)
+		case large && n > limit:
+			t.Errorf("%s is to be split and has grown from %d to %d files: put new code into packages of its own", dir, limit, n)
+		}
+	}
+}

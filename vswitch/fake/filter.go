@@ -1,0 +1,62 @@
+package fake
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/proto"
+)
+
+// filterValues are the values of contiv.filter, by northbound key.
+type filterValues map[string]proto.Message
+
+type filters struct{ v *VSwitch }
+
+func (p filters) Set(ctx context.Context, values ...proto.Message) error {
+	return p.v.do(ctx, func(n *Node) error {
+		for _, v := range values {
+			n.filter[models.Key(v)] = proto.Clone(v)
+		}
+		return nil
+	})
+}
+
+func (p filters) Remove(ctx context.Context, values ...proto.Message) error {
+	return p.v.do(ctx, func(n *Node) error {
+		for _, v := range values {
+			delete(n.filter, models.Key(v))
+		}
+		return nil
+	})
+}
+
+func (p filters) List(ctx context.Context, _ []proto.Message) ([]proto.Message, error) {
+	return list(ctx, p.v, func(n *Node) map[string]proto.Message { return n.filter })
+}
+
+// judged asks the subjects of the node about a packet that it forwards, and ends the
+// trace if they say no. The source is not yet translated, the destination is.
+func (t *tracer) judged(n *Node) bool {
+	if len(n.filter) == 0 {
+		return true
+	}
+	state := filter.NewState()
+	for _, key := range slices.Sorted(maps.Keys(n.filter)) {
+		state.Put(n.filter[key])
+	}
+	answer := t.packet
+	answer.Src, answer.Dst = t.Src, t.dst
+	if n.acl.seen[answer.answer()] { // of a connection that passed
+		return true
+	}
+	d := state.Judge(filter.Connection{Src: t.Src, Dst: t.dst, Protocol: t.packet.Protocol, Port: t.packet.DstPort})
+	if !d.Allowed {
+		t.drop(n, "%s of %s is not allowed", d.Direction, d.Subject)
+	} else if d.Subject != "" {
+		t.hop(n, "list %s allows it", d.List)
+	}
+	return d.Allowed
+}

@@ -1,0 +1,242 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// AclTableName is the name of the nftables tables that hold the access lists: one of
+// the family inet, for packets that are routed or are the node's own, and one of the
+// family bridge. Both have the same lists; a device is a port of a bridge or not, and
+// its packets meet one of the tables.
+//
+//	       inet: prerouting (behind conntrack, before DNAT), postrouting (before SNAT)
+//	       bridge: prerouting, postrouting
+//	         │
+//	macip    │ iifname ──map macip───> mac/<interface> ── jump macip/<list>, … ── drop
+//	in       │ iifname ──map ingress─> in/<interface> ┐
+//	out      │ oifname ──map egress──> out/<interface>┴ jump answers, jump acl/<list>, … ── goto deny
+//	                                                                   │
+//	         deny, permit, reflect <─ goto ─ rules/<list>/<hash> <──goto ─┘
+//
+// Each rule carries what it is known by as its comment: the list that it jumps to, or
+// a hash of its text.
+//
+// Whose answers may pass is noted by reflect. In the family inet that is a bit in the
+// mark of the connection: answers are what conntrack knows as the reply direction.
+// Bridges have connection tracking in some kernels only, and it would see frames
+// that are bridged and then routed twice; there, sets hold the sessions.
+const AclTableName = "contiv-acl"
+
+const (
+	familyInet   = "inet"
+	familyBridge = "bridge"
+)
+
+var aclFamilies = []string{familyInet, familyBridge}
+
+// Bits of the conntrack mark: packets of who opened the connection met a REFLECT
+// rule where they entered, or where they left.
+const (
+	markReflectedIn  = 0x04000000
+	markReflectedOut = 0x08000000
+)
+
+// Times after which sessions of bridged traffic end without packets of who opened
+// them (UDP: without any).
+const (
+	timeoutTCP     = "24h"
+	timeoutOther   = "2m" // also of TCP connections that are being opened or closed
+	timeoutEcho    = "30s"
+	sessionsOfEach = 65536
+)
+
+// aclLine is a rule of a chain.
+type aclLine struct{ text, comment string }
+
+func hashed(text string) aclLine {
+	sum := sha256.Sum256([]byte(text))
+	return aclLine{text, hex.EncodeToString(sum[:8])}
+}
+
+// aclChain is a chain that is there as long as there are lists.
+type aclChain struct {
+	name string
+	// hook, priority of base chains.
+	hook     string
+	priority int
+	lines    []aclLine
+}
+
+var aclMaps = []string{"macip", "ingress", "egress"}
+
+// aclBase returns what a family has beside lists and interfaces, in an order in which
+// it can be made.
+func aclBase(family string) (objects []string, chains []aclChain) {
+	for _, name := range aclMaps {
+		objects = append(objects, fmt.Sprintf("map %s %s %s { type ifname : verdict; }", family, AclTableName, name))
+	}
+	prerouting, postrouting := -150, 90
+	if family == familyBridge {
+		prerouting, postrouting = -200, -200 // before br_netfilter
+		for _, v := range []aclVersion{ipv4, ipv6} {
+			objects = append(objects, v.sets()...)
+		}
+		chains = bridgeChains()
+	} else {
+		chains = inetChains()
+	}
+	return objects, append(chains,
+		aclChain{name: "macip", hook: "prerouting", priority: prerouting - 5, lines: texts("iifname vmap @macip")},
+		aclChain{name: "in", hook: "prerouting", priority: prerouting, lines: texts("iifname vmap @ingress")},
+		aclChain{name: "out", hook: "postrouting", priority: postrouting, lines: texts("oifname vmap @egress")},
+	)
+}
+
+func texts(lines ...string) []aclLine {
+	list := make([]aclLine, len(lines))
+	for i, text := range lines {
+		list[i] = hashed(text)
+	}
+	return list
+}
+
+// neighbourDiscovery: solicitations and advertisements of routers and neighbours.
+const neighbourDiscovery = "icmpv6 type 133-136 ip6 hoplimit 255 accept"
+
+// inetChains: packets that have no outgoing device yet are entering.
+func inetChains() []aclChain {
+	answers := func(mark int) []aclLine {
+		return texts(fmt.Sprintf("ct state established,related ct direction reply ct mark & %#x != 0 accept", mark), neighbourDiscovery)
+	}
+	verdict := func(name, final, test, set string) aclChain {
+		var lines []string
+		for _, d := range []struct {
+			side string
+			mark uint32
+		}{{"oif 0", markReflectedIn}, {"oif != 0", markReflectedOut}} {
+			operand := d.mark
+			if set == "&" {
+				operand = ^d.mark
+			}
+			lines = append(lines, fmt.Sprintf("%s ct direction original ct mark & %#x %s 0 ct mark set ct mark %s %#x", d.side, d.mark, test, set, operand))
+		}
+		return aclChain{name: name, lines: texts(append(lines, final)...)}
+	}
+	return []aclChain{
+		verdict("deny", "drop", "!=", "&"),
+		verdict("permit", "accept", "!=", "&"),
+		verdict("reflect", "accept", "==", "|"),
+		{name: "answers-in", lines: answers(markReflectedOut)},
+		{name: "answers-out", lines: answers(markReflectedIn)},
+	}
+}
+
+// aclVersion writes rules for one IP version.
+type aclVersion struct{ number, ip, icmp string }
+
+var ipv4, ipv6 = aclVersion{"4", "ip", "icmp"}, aclVersion{"6", "ip6", "icmpv6"}
+
+// sets: sessions by the packets of who opened them; closing are those of TCP that
+// either side is about to end; echoes are those of ping.
+func (v aclVersion) sets() (objects []string) {
+	ports := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
+	echo := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
+	for _, s := range []struct{ name, typ string }{{"sessions", ports}, {"closing", ports}, {"echoes", echo}} {
+		objects = append(objects, fmt.Sprintf("set %s %s %s%s { %s; flags dynamic,timeout; size %d; }",
+			familyBridge, AclTableName, s.name, v.number, s.typ, sessionsOfEach))
+	}
+	return objects
+}
+
+// keys of the session of a packet on the side (iif, oif) of its device, as one of who
+// opened it and as an answer. Devices are given by index: nft 1.0.6 aborts when it
+// lists sets with names of devices and more.
+func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) {
+	opener = fmt.Sprintf("%s . %s saddr . %[2]s daddr . meta l4proto . th sport . th dport", side, v.ip)
+	answer = fmt.Sprintf("%s . %s daddr . %[2]s saddr . meta l4proto . th dport . th sport", side, v.ip)
+	echo = fmt.Sprintf("%s . %s saddr . %[2]s daddr . %s id", side, v.ip, v.icmp)
+	echoAnswer = fmt.Sprintf("%s . %s daddr . %[2]s saddr . %s id", side, v.ip, v.icmp)
+	return opener, answer, echo, echoAnswer
+}
+
+// bridgeChains: later fragments have no ports and pass; without the first, which
+// meets the rules, nobody can use them.
+func bridgeChains() (chains []aclChain) {
+	for _, d := range []struct{ name, side string }{{"in", "iif"}, {"out", "oif"}} {
+		answers := []string{"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept"}
+		var reflect, forget []string
+		for _, v := range []aclVersion{ipv4, ipv6} {
+			opener, answer, echo, echoAnswer := v.keys(d.side)
+			is := func(format string, args ...any) string {
+				return strings.NewReplacer("{opener}", opener, "{answer}", answer, "{echo}", echo, "{echo answer}", echoAnswer,
+					"{v}", v.number, "{icmp}", v.icmp).Replace(fmt.Sprintf(format, args...))
+			}
+			answers = append(answers,
+				is("tcp flags & (fin | rst) != 0 {answer} @sessions{v} update @closing{v} { {answer} timeout %s } accept", timeoutOther),
+				is("meta l4proto udp {answer} @sessions{v} update @sessions{v} { {answer} timeout %s } accept", timeoutOther),
+				is("{answer} @sessions{v} accept"),
+				is("{icmp} type echo-reply {echo answer} @echoes{v} accept"),
+			)
+			reflect = append(reflect,
+				is("tcp flags & (fin | rst) != 0 update @closing{v} { {opener} timeout %s }", timeoutOther),
+				is("tcp flags & (syn | ack) == syn delete @closing{v} { {opener} }"),
+				is("tcp flags & (syn | ack) == syn update @sessions{v} { {opener} timeout %s } accept", timeoutOther),
+				is("meta l4proto tcp {opener} @closing{v} update @sessions{v} { {opener} timeout %s } accept", timeoutOther),
+				is("meta l4proto tcp update @sessions{v} { {opener} timeout %s } accept", timeoutTCP),
+				is("meta l4proto { udp, sctp, dccp } update @sessions{v} { {opener} timeout %s } accept", timeoutOther),
+				is("{icmp} type echo-request update @echoes{v} { {echo} timeout %s } accept", timeoutEcho),
+			)
+			forget = append(forget,
+				is("meta l4proto { tcp, udp, sctp, dccp } {opener} @sessions{v} delete @sessions{v} { {opener} }"),
+				is("{icmp} type echo-request {echo} @echoes{v} delete @echoes{v} { {echo} }"),
+			)
+		}
+		chains = append(chains,
+			aclChain{name: "answers-" + d.name, lines: texts(append(answers, neighbourDiscovery)...)},
+			aclChain{name: "reflect-" + d.name, lines: texts(append(reflect, "accept")...)},
+			aclChain{name: "forget-" + d.name, lines: texts(forget...)},
+		)
+	}
+	return append(chains,
+		aclChain{name: "deny", lines: texts("oif 0 jump forget-in", "oif != 0 jump forget-out", "drop")},
+		aclChain{name: "permit", lines: texts("oif 0 jump forget-in", "oif != 0 jump forget-out", "accept")},
+		aclChain{name: "reflect", lines: texts("oif 0 goto reflect-in", "goto reflect-out")},
+	)
+}
+
+// aclName writes a name as a part of a name of a chain.
+func aclName(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+func parseACLName(text string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '_' {
+			b.WriteByte(text[i])
+			continue
+		}
+		if i+3 > len(text) {
+			return "", fmt.Errorf("%q is no name of a list or an interface", text)
+		}
+		c, err := hex.DecodeString(text[i+1 : i+3])
+		if err != nil {
+			return "", err
+		}
+		b.WriteByte(c[0])
+		i += 2
+	}
+	return b.String(), nil
+}

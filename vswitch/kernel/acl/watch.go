@@ -1,0 +1,25 @@
+package acl
+
+import (
+	"fmt"
+	"syscall"
+
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+)
+
+// Notice: no event of rtnetlink concerns access lists.
+func (v *Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
+
+// checkACLs reports the access lists if somebody else changed their tables.
+func (v *Driver) Check(b *drift.Batch) {
+	var tables []string
+	for _, family := range aclFamilies {
+		tables = append(tables, family+" "+AclTableName)
+	}
+	if v.NFT.Foreign(drift.Suspects[nft.Change](b), tables...) {
+		b.Report(fmt.Sprintf("nftables table %q was changed", AclTableName), own.KeysOfAll[*vpp_acl.ACL](v.Reg)...)
+	}
+}

@@ -1,0 +1,86 @@
+package drift
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Subsystem is a part of the driver that kernel events concern.
+type Subsystem interface {
+	// Notice is called with each message of rtnetlink, by one goroutine. It sends what
+	// the message says about values of the subsystem: most concern none.
+	Notice(m syscall.NetlinkMessage, send func(Notice))
+	// Check asks the kernel about suspicions of the batch and reports what is wrong.
+	Check(b *Batch)
+}
+
+// Notice is what an event says. Either field may be unset.
+type Notice struct {
+	// Reason, for people, why the values with the Keys are wrong.
+	Reason string
+	Keys   []string
+	// Suspect is something to be looked at when things are quiet, comparable and of
+	// a type that tells subsystems whose it is.
+	Suspect any
+}
+
+// Batch is what has been noticed and not yet reported.
+type Batch struct {
+	reasons  []string
+	keys     map[string]struct{}
+	suspects map[any]struct{}
+}
+
+func newBatch() *Batch {
+	return &Batch{keys: map[string]struct{}{}, suspects: map[any]struct{}{}}
+}
+
+func (b *Batch) add(n Notice) {
+	if len(n.Keys) > 0 {
+		b.Report(n.Reason, n.Keys...)
+	}
+	if n.Suspect != nil {
+		b.suspects[n.Suspect] = struct{}{}
+	}
+}
+
+// Report adds values that are wrong.
+func (b *Batch) Report(reason string, keys ...string) {
+	if len(keys) == 0 {
+		return
+	}
+	if !slices.Contains(b.reasons, reason) {
+		b.reasons = append(b.reasons, reason)
+	}
+	for _, key := range keys {
+		b.keys[key] = struct{}{}
+	}
+}
+
+// Suspect adds something that a later subsystem is to look at.
+func (b *Batch) Suspect(s any) { b.suspects[s] = struct{}{} }
+
+// Suspects returns the suspicions of one type.
+func Suspects[T comparable](b *Batch) (list []T) {
+	for s := range b.suspects {
+		if s, ok := s.(T); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Keys returns the keys of the values that have been reported, sorted.
+func (b *Batch) Keys() []string { return slices.Sorted(maps.Keys(b.keys)) }
+
+// text joins the first reasons.
+func (b *Batch) text() string {
+	const most = 3
+	if len(b.reasons) <= most {
+		return strings.Join(b.reasons, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more changes", strings.Join(b.reasons[:most], "; "), len(b.reasons)-most)
+}

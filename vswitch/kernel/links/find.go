@@ -1,0 +1,55 @@
+package links
+
+import (
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/vishvananda/netlink"
+)
+
+// How Find reads values without reading those of others: it asks the kernel for
+// what is expected by name, device and destination. The answer counts if it is
+// there for all of them. Else, nothing is concluded: devices may have been
+// renamed, routes may hide each other; List sees that.
+
+// inventoryByName has the expected interfaces only; nil if there are other ones
+// among them than TAPs and loopbacks, or any is not found.
+func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inventory {
+	inv := v.newInventory(&own.Devices{ByIndex: map[int]netlink.Link{}, ByLogical: map[string]netlink.Link{}}, expected)
+	var lenders []int
+	for _, iface := range expected {
+		name := iface.GetName()
+		if t := iface.GetType(); t != vpp_interfaces.Interface_TAP && t != vpp_interfaces.Interface_SOFTWARE_LOOPBACK {
+			return nil
+		}
+		if !inv.Include(v.LinkNamed(own.DeviceName(own.DevInterface, name))) {
+			return nil
+		}
+		inv.Include(v.LinkNamed(own.DeviceName(own.DevPort, name))) // loopbacks have one
+		lender := iface.GetUnnumbered().GetInterfaceWithIp()
+		if lender == "" || inv.expected[lender] != nil {
+			continue
+		}
+		link, err := v.Link(lender)
+		if !inv.Include(link, err) {
+			return nil
+		}
+		inv.expected[lender] = v.Reg.Iface(lender)
+		lenders = append(lenders, link.Attrs().Index)
+	}
+	for index := range inv.ByIndex {
+		addrs, err := v.Net.Addresses(index)
+		if err != nil {
+			return nil
+		}
+		inv.addAddresses(addrs)
+	}
+	var err error
+	if inv.vrfs, err = v.vrf.ViewVRFs(); err != nil || v.readIP6ND(inv) != nil {
+		return nil
+	}
+	for _, index := range lenders {
+		delete(inv.ByIndex, index) // asked for its addresses only
+	}
+	return inv
+}

@@ -1,0 +1,163 @@
+package links
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	"github.com/contiv/contiv/netlink/rtnl"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// One VXLAN device serves all tunnels with its source and VNI. A tunnel is an
+// entry for the all-zero MAC on it: where frames for unknown MACs are copied to.
+// So all tunnels of a device are in the same bridge domain, if in any, and none
+// forwards to another: split horizon comes for free.
+//
+// A tunnel to a multicast group has a device for itself, which joins the group: for the
+// kernel, the group is what the device was made with.
+
+const vxlanPort = 4789
+
+func (v interfaces) createTunnel(iface *vpp_interfaces.Interface) error {
+	id := own.TunnelOf(iface)
+	for _, other := range own.All[*vpp_interfaces.Interface](v.Reg) {
+		if other.GetName() != iface.GetName() && other.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL && own.TunnelOf(other) == id {
+			return fmt.Errorf("tunnel %q has the same addresses and VNI", other.GetName())
+		}
+	}
+	var group *multicastGroup
+	if name := iface.GetVxlan().GetMulticast(); name != "" {
+		via, err := v.Link(name)
+		if err != nil {
+			return fmt.Errorf("interface of the multicast group: %w", err)
+		}
+		group = &multicastGroup{id.Dst, via.Attrs().Index}
+	}
+	// First: a network without a tunnel takes packets from anybody.
+	if err := v.guards.PermitTunnel(id); err != nil {
+		return err
+	}
+	link, err := v.ensureVXLAN(id.VXLANID, group)
+	if err != nil || group != nil {
+		return err // the kernel adds the entry of a group itself
+	}
+	if err := v.Net.NeighAppend(tunnelEntry(link, id.Dst)); err != nil && !rtnl.Exists(err) {
+		return fmt.Errorf("adding peer %s to device %s: %w", id.Dst, link.Attrs().Name, err)
+	}
+	return nil
+}
+
+func tunnelEntry(link netlink.Link, dst netip.Addr) *netlink.Neigh {
+	return &netlink.Neigh{
+		LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
+		State: netlink.NUD_PERMANENT, IP: dst.AsSlice(), HardwareAddr: own.ZeroMAC,
+	}
+}
+
+// multicastGroup is a group and the index of the device that it is reached by.
+type multicastGroup struct {
+	addr netip.Addr
+	via  int
+}
+
+// groupOf returns the group that a VXLAN device was made for, nil if for none.
+func groupOf(link netlink.Link) *multicastGroup {
+	vxlan, ok := link.(*netlink.Vxlan)
+	if !ok || vxlan.Group == nil || !own.AddrOf(vxlan.Group).IsMulticast() {
+		return nil
+	}
+	return &multicastGroup{own.AddrOf(vxlan.Group), vxlan.VtepDevIndex}
+}
+
+// ensureVXLAN returns the device, made for the group if that is not nil.
+func (v interfaces) ensureVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
+	link, err := v.VXLANDevice(id)
+	if err != nil {
+		return nil, err
+	}
+	if link == nil {
+		return v.addVXLAN(id, group)
+	}
+	if have := groupOf(link); (have == nil) != (group == nil) || have != nil && *have != *group {
+		return nil, fmt.Errorf("a tunnel to a multicast group shares source %s and VNI %d with no other tunnel: give one of them another VNI", id.Src, id.Vni)
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		err = v.Net.SetLink(link.Attrs().Index, rtnl.LinkChange{Up: true})
+	}
+	return link, err
+}
+
+func (v interfaces) addVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = own.VXLANDeviceName(id)
+	attrs.Group = own.DeviceGroup
+	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(id.Vni), SrcAddr: id.Src.AsSlice(), Port: vxlanPort}
+	if group != nil {
+		vxlan.Group, vxlan.VtepDevIndex = group.addr.AsSlice(), group.via
+	}
+	err := v.Net.LinkAdd(vxlan)
+	if rtnl.Exists(err) {
+		if _, lookupErr := v.LinkNamed(attrs.Name); rtnl.IsGone(lookupErr) {
+			return nil, fmt.Errorf("VNI %d on port %d is taken by another VXLAN device: remove that (see `ip -d link show type vxlan`)", id.Vni, vxlanPort)
+		}
+		if _, err := v.Clear(attrs.Name, id.Alias(), attrs.Name); err != nil {
+			return nil, err
+		}
+		vxlan.Index = 0
+		err = v.Net.LinkAdd(vxlan)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("adding VXLAN device %s: %w", attrs.Name, err)
+	}
+	if err := v.DisableIPv6(attrs.Name); err != nil {
+		return nil, err
+	}
+	if err := v.Net.SetLink(vxlan.Index, rtnl.LinkChange{Alias: id.Alias(), Up: true}); err != nil {
+		return nil, fmt.Errorf("preparing VXLAN device %s: %w", attrs.Name, err)
+	}
+	return vxlan, nil
+}
+
+// deleteTunnel removes the entry of the tunnel, and the device with the last one.
+// A tunnel without destination is a device that was left without any.
+func (v interfaces) deleteTunnel(iface *vpp_interfaces.Interface) error {
+	id := own.TunnelOf(iface)
+	if err := v.removeTunnel(id); err != nil {
+		return err
+	}
+	return v.guards.ForbidTunnel(id)
+}
+
+func (v interfaces) removeTunnel(id own.Tunnel) error {
+	link, err := v.VXLANDevice(id.VXLANID)
+	if err != nil {
+		return err
+	}
+	if link == nil {
+		return v.DeleteUnmarked(own.VXLANDeviceName(id.VXLANID))
+	}
+	if groupOf(link) != nil {
+		return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+	}
+	if id.Dst.IsValid() {
+		if err := rtnl.IgnoreGone(v.Net.NeighDel(tunnelEntry(link, id.Dst))); err != nil {
+			return fmt.Errorf("removing peer %s from device %s: %w", id.Dst, link.Attrs().Name, err)
+		}
+	}
+	entries, err := v.Fdb(link.Attrs().Index)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if own.IsTunnelEntry(e) {
+			return nil
+		}
+	}
+	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+}

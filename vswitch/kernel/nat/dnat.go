@@ -1,0 +1,311 @@
+package nat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/google/nftables"
+	"google.golang.org/protobuf/proto"
+)
+
+// dnat is the translation of destinations of an IP version. It works on DNat44 values;
+// those of IPv6 are turned into such with addresses of IPv6.
+type dnat struct {
+	*Driver
+	family *natFamily
+	state  *dnatState // the lock of the natDriver guards it
+}
+
+func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat} }
+func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6} }
+
+// northbound returns the value as it is registered.
+func (v dnat) northbound(value *vpp_nat.DNat44) proto.Message {
+	if v.family == nat6 {
+		return vswitch.DNAT66FromDNAT44(value)
+	}
+	return value
+}
+
+func (v dnat) registered(label string) *vpp_nat.DNat44 {
+	value, ok := v.Reg.Get(models.Key(v.northbound(&vpp_nat.DNat44{Label: label})))
+	if !ok {
+		return nil
+	}
+	if v.family == nat6 {
+		return vswitch.DNAT66AsDNAT44(value.(*contiv_nat.DNat66))
+	}
+	return value.(*vpp_nat.DNat44)
+}
+
+func (v nat) SetDNAT(_ context.Context, values ...*vpp_nat.DNat44) error {
+	return v.dnat4().set(values)
+}
+
+func (v nat) RemoveDNAT(_ context.Context, values ...*vpp_nat.DNat44) error {
+	return v.dnat4().remove(values)
+}
+
+func (v nat) ListDNAT(_ context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
+	list, err := v.dnat4().list(expected)
+	if err == nil {
+		own.Settle(v.Reg, expected, list)
+	}
+	return list, err
+}
+
+// set makes the kernel translate as the values say, all of them or none.
+func (v dnat) set(values []*vpp_nat.DNat44) error {
+	var changes []natChange
+	for _, value := range values {
+		if err := v.translatable(value); err != nil {
+			return err
+		}
+		mappings, err := v.render(value)
+		if err != nil {
+			return fmt.Errorf("DNAT %q: %w", value.GetLabel(), err)
+		}
+		changes = append(changes, natChange{value.GetLabel(), value, mappings})
+	}
+	if err := v.changeDNAT(changes); err != nil {
+		return fmt.Errorf("setting DNAT %s: %w", labels(changes), err)
+	}
+	return nil
+}
+
+// remove ends the translation that the values ask for.
+func (v dnat) remove(values []*vpp_nat.DNat44) error {
+	var changes []natChange
+	for _, value := range values {
+		changes = append(changes, natChange{label: value.GetLabel()})
+	}
+	if err := v.changeDNAT(changes); err != nil {
+		return fmt.Errorf("removing DNAT %s: %w", labels(changes), err)
+	}
+	return nil
+}
+
+func labels(changes []natChange) string {
+	if len(changes) == 1 {
+		return fmt.Sprintf("%q", changes[0].label)
+	}
+	return fmt.Sprintf("%q and %d others", changes[0].label, len(changes)-1)
+}
+
+// changeDNAT applies changes and ends connections that they make wrong.
+func (v dnat) changeDNAT(changes []natChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	v.nat.Lock()
+	defer v.nat.Unlock()
+	stale, err := v.apply(changes)
+	if err != nil {
+		return err
+	}
+	return errors.Join(v.forgetClients(stale.clients), v.endFlows(stale.flows))
+}
+
+// natAddresses returns the IPv4 addresses of an interface; none if it does not exist.
+func (v *Driver) natAddresses(iface string) (list []netip.Addr, err error) {
+	link, err := v.Link(iface)
+	if err != nil {
+		return nil, rtnl.IgnoreGone(err)
+	}
+	found, err := v.Net.Addresses(link.Attrs().Index)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range found {
+		if a.Prefix.Addr().Is4() && !slices.Contains(list, a.Prefix.Addr()) {
+			list = append(list, a.Prefix.Addr())
+		}
+	}
+	return list, nil
+}
+
+// list returns the values; of those that are not in working order, what is.
+func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err error) {
+	v.nat.Lock()
+	defer v.nat.Unlock()
+	d := v.state
+	err = v.nat.DoLocked(func(c *nftables.Conn) error {
+		s, err := v.nat.readNAT(c, v.family)
+		if err != nil || !s.enabled {
+			*d = dnatState{}
+			return err
+		}
+		err = v.loadDNAT(c)
+		d.based = s.intact
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading nftables table %q: %w", natTable, err)
+	}
+	if !d.loaded {
+		return nil, nil
+	}
+	if err := v.adopt(expected); err != nil {
+		return nil, err
+	}
+	for _, want := range expected {
+		found, err := v.describe(want)
+		if err != nil {
+			return nil, err
+		}
+		v.learn(want, found)
+		if found != nil {
+			list = append(list, found)
+		}
+	}
+	wanted := map[string]bool{}
+	for _, want := range expected {
+		wanted[want.GetLabel()] = true
+	}
+	for label, elements := range d.known {
+		if !wanted[label] {
+			list = append(list, &vpp_nat.DNat44{Label: label, StMappings: v.family.strange(elements)})
+		}
+	}
+	return list, nil
+}
+
+// works: without its rules nothing of IPv6 works; those of IPv4 are what is global.
+func works(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
+
+// adopt counts what has lost the claim that it belongs to as part of the expected
+// value that is to have that claim.
+func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
+	d := v.state
+	strays := d.known[strayLabel]
+	if len(strays) == 0 {
+		return nil
+	}
+	labels := map[string]string{}
+	for _, want := range expected {
+		mappings, err := v.render(want)
+		if err != nil {
+			return fmt.Errorf("DNAT %q: %w", want.GetLabel(), err)
+		}
+		for _, m := range mappings {
+			for _, e := range m.claims {
+				labels[e.Key] = want.GetLabel()
+			}
+		}
+	}
+	delete(d.known, strayLabel)
+	for _, e := range strays {
+		label, ok := labels[e.Key[:v.family.serviceLength]]
+		if !ok {
+			label = strayLabel
+		}
+		d.known[label] = append(d.known[label], e)
+	}
+	for _, list := range d.known {
+		slices.SortFunc(list, nft.Compare)
+	}
+	return nil
+}
+
+// learn takes note of what was read of a value. One that is exactly as expected need
+// not be remembered, but for one that depends on the addresses of interfaces; of one
+// that is not there, it counts that nothing is, whatever the registry says.
+func (v dnat) learn(want, found *vpp_nat.DNat44) {
+	known := v.state.known
+	if _, exists := known[want.GetLabel()]; found == want && len(own.ExternalInterfaces(want)) == 0 {
+		delete(known, want.GetLabel())
+	} else if found == nil && !exists {
+		known[want.GetLabel()] = nil
+	}
+}
+
+// describe returns an expected value as it is in the kernel, nil if nothing is. It
+// changes nothing.
+func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
+	d := v.state
+	actual, exists := d.known[want.GetLabel()]
+	mappings, err := v.render(want)
+	if err != nil {
+		return nil, fmt.Errorf("DNAT %q: %w", want.GetLabel(), err)
+	}
+	full := content(mappings)
+	if slices.Equal(actual, full) {
+		if !works(d, v.family) {
+			return nil, nil
+		}
+		return want, nil
+	}
+	if !exists {
+		return nil, nil
+	}
+	found := proto.CloneOf(want)
+	found.StMappings, found.IdMappings = nil, nil
+	for i, m := range mappings {
+		if gone, _ := nft.Difference(content([]mapping{m}), actual); len(gone) > 0 {
+			continue
+		}
+		if n := len(want.GetStMappings()); i < n {
+			found.StMappings = append(found.StMappings, want.GetStMappings()[i])
+		} else {
+			found.IdMappings = append(found.IdMappings, want.GetIdMappings()[i-n])
+		}
+	}
+	_, extra := nft.Difference(full, actual)
+	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
+		found.StMappings = append(found.StMappings, more...)
+	} else {
+		// Parts that no mapping of its own stands for.
+		found.StMappings = append(found.StMappings, &vpp_nat.DNat44_StaticMapping{})
+	}
+	return found, nil
+}
+
+// strange describes claims that nobody expects.
+func (f *natFamily) strange(elements []nft.Element) (list []*vpp_nat.DNat44_StaticMapping) {
+	for _, e := range elements {
+		if _, ok := claimOf(e); ok {
+			addr, proto, port := f.claimed(e)
+			list = append(list, &vpp_nat.DNat44_StaticMapping{ExternalIp: addr.String(), ExternalPort: uint32(port), Protocol: proto})
+		}
+	}
+	return list
+}
+
+// claimed reads a claim: keys are an address and perhaps a protocol and a port.
+func (f *natFamily) claimed(e nft.Element) (addr netip.Addr, proto vpp_nat.DNat44_Protocol, port uint16) {
+	n := f.addressLength()
+	addr, _ = netip.AddrFromSlice([]byte(e.Key[:n]))
+	if len(e.Key) > n {
+		for p, number := range protocolNumbers {
+			if number == e.Key[n] {
+				proto = p
+			}
+		}
+	}
+	if len(e.Key) > n+4 {
+		port = uint16(e.Key[n+4])<<8 | uint16(e.Key[n+5])
+	}
+	return addr, proto, port
+}
+
+func (f *natFamily) claimText(e nft.Element) string {
+	addr, proto, port := f.claimed(e)
+	switch {
+	case port != 0:
+		return fmt.Sprintf("%s port %d of %s", vswitch.DNATProtocolName(proto), port, addr)
+	case proto == vpp_nat.DNat44_ICMP:
+		return fmt.Sprintf("ICMP of %s", addr)
+	}
+	return addr.String()
+}

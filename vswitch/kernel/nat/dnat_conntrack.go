@@ -1,0 +1,115 @@
+package nat
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/netlink/nft"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// staleFlows are connections, but for TCP, that a changed mapping would handle in
+// another way, by what clients send to and where it went: to backends that are gone,
+// and what was not translated when there was no mapping. Clients that keep their
+// source port would otherwise never meet the mapping. Connections to backends that
+// stay go on.
+type staleFlows map[flowKey][]netip.AddrPort
+
+// flowKey is what a mapping translates; no protocol: any but TCP; no port: any.
+type flowKey struct {
+	external netip.Addr
+	protocol uint8
+	port     uint16
+}
+
+// flowOf reads an element that names a backend.
+func (f *natFamily) flowOf(e nft.Element) (key flowKey, backend netip.AddrPort, ok bool) {
+	class, isClass := classNamed(e.Set)
+	if !isClass && e.Set != mapStatic && e.Set != mapProtocol && e.Set != mapAddress {
+		return key, backend, false
+	}
+	addr, _, port := f.claimed(e)
+	key = flowKey{external: addr, port: port}
+	n := f.addressLength()
+	if len(e.Key) > n {
+		key.protocol = e.Key[n]
+	}
+	data := e.Data
+	if class.timeout != 0 {
+		data = strings.TrimPrefix(data, f.nothing)
+	}
+	to, _ := netip.AddrFromSlice([]byte(data[:n]))
+	if len(data) > n {
+		port = uint16(data[n])<<8 | uint16(data[n+1])
+	}
+	return key, netip.AddrPortFrom(to, port), key.protocol != unix.IPPROTO_TCP
+}
+
+// compare adds what a value leaves behind when it changes.
+func (s staleFlows) compare(f *natFamily, before, after []nft.Element) {
+	was, is := staleFlows{}, staleFlows{}
+	was.collect(f, before)
+	is.collect(f, after)
+	for key, backends := range was {
+		for _, b := range backends {
+			if !slices.Contains(is[key], b) {
+				s[key] = append(s[key], b)
+			}
+		}
+	}
+	for key := range is {
+		if was[key] == nil {
+			s[key] = append(s[key], netip.AddrPortFrom(key.external, key.port))
+		}
+	}
+}
+
+func (s staleFlows) collect(f *natFamily, list []nft.Element) {
+	for _, e := range list {
+		if key, backend, ok := f.flowOf(e); ok && !slices.Contains(s[key], backend) {
+			s[key] = append(s[key], backend)
+		}
+	}
+}
+
+// endFlows makes the kernel forget connections.
+func (v dnat) endFlows(stale staleFlows) error {
+	if len(stale) == 0 {
+		return nil
+	}
+	h, err := netlink.NewHandleAt(v.NS.Handle, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return fmt.Errorf("opening netlink for connections: %w", err)
+	}
+	defer h.Close()
+	if _, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(v.family.proto), stale); err != nil {
+		return fmt.Errorf("ending connections of mappings that changed: %w", err)
+	}
+	return nil
+}
+
+// MatchConntrackFlow reports whether a connection is to end.
+func (s staleFlows) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
+	if c.Forward.Protocol == unix.IPPROTO_TCP {
+		return false
+	}
+	external, _ := netip.AddrFromSlice(c.Forward.DstIP)
+	target, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
+	external, target = external.Unmap(), target.Unmap()
+	for _, key := range []flowKey{
+		{external, c.Forward.Protocol, c.Forward.DstPort}, {external, c.Forward.Protocol, 0}, {external, 0, 0},
+	} {
+		port := c.Reverse.SrcPort
+		if key.port == 0 {
+			port = 0
+		}
+		if slices.Contains(s[key], netip.AddrPortFrom(target, port)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,243 @@
+package nat
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/vswitch"
+	"golang.org/x/sys/unix"
+)
+
+// mapping is what one static or identity mapping is in the kernel.
+type mapping struct {
+	// claims are the elements that carry the label: what is translated. Each is of
+	// one value only.
+	claims []nft.Element
+	// parts are the other elements.
+	parts []nft.Element
+	// classes of services with several backends.
+	classes []natClass
+}
+
+// addressesOf returns the IPv4 addresses of an interface now.
+type addressesOf func(iface string) ([]netip.Addr, error)
+
+func (v dnat) render(value *vpp_nat.DNat44) ([]mapping, error) {
+	return v.family.render(value, v.natAddresses)
+}
+
+// render returns what the value is in the kernel, one by one: first static mappings,
+// then identities.
+func (f *natFamily) render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, error) {
+	var list []mapping
+	for _, st := range v.GetStMappings() {
+		externals, err := externalsOf(st.GetExternalInterface(), st.GetExternalIp(), addrs)
+		if err != nil {
+			return nil, err
+		}
+		var m mapping
+		for _, external := range externals {
+			if err := m.static(f, v.GetLabel(), external, st); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, m)
+	}
+	for _, id := range v.GetIdMappings() {
+		externals, err := externalsOf(id.GetInterface(), id.GetIpAddress(), addrs)
+		if err != nil {
+			return nil, err
+		}
+		var m mapping
+		for _, addr := range externals {
+			m.claims = append(m.claims, identity(v.GetLabel(), addr, id))
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func externalsOf(iface, addr string, addrs addressesOf) ([]netip.Addr, error) {
+	if iface != "" {
+		return addrs(iface)
+	}
+	a, err := netip.ParseAddr(addr)
+	return []netip.Addr{a}, err
+}
+
+var protocolNumbers = map[vpp_nat.DNat44_Protocol]uint8{
+	vpp_nat.DNat44_TCP: unix.IPPROTO_TCP, vpp_nat.DNat44_UDP: unix.IPPROTO_UDP, vpp_nat.DNat44_ICMP: unix.IPPROTO_ICMP,
+	vswitch.DNATProtocolSCTP: unix.IPPROTO_SCTP,
+}
+
+func protocolOf(p vpp_nat.DNat44_Protocol) uint8 { return protocolNumbers[p] }
+
+// Keys and data are registers in a row: four bytes each.
+
+func addrKey(a netip.Addr) string { return string(a.AsSlice()) }
+
+func protocolKey(a netip.Addr, proto uint8) string {
+	return addrKey(a) + string([]byte{proto, 0, 0, 0})
+}
+
+func portKey(p uint16) string { return string([]byte{byte(p >> 8), byte(p), 0, 0}) }
+
+func serviceKey(a netip.Addr, proto uint8, p uint16) string {
+	return protocolKey(a, proto) + portKey(p)
+}
+
+func backendKey(b netip.AddrPort) string { return addrKey(b.Addr()) + portKey(b.Port()) }
+
+func identity(label string, addr netip.Addr, id *vpp_nat.DNat44_IdentityMapping) nft.Element {
+	proto := protocolOf(id.GetProtocol())
+	switch {
+	case id.GetPort() != 0:
+		return nft.Element{Set: setIdentity, Key: serviceKey(addr, proto, uint16(id.GetPort())), Comment: label}
+	case proto == unix.IPPROTO_ICMP:
+		return nft.Element{Set: setIdentityProto, Key: protocolKey(addr, proto), Comment: label}
+	}
+	return nft.Element{Set: setIdentityAddr, Key: addrKey(addr), Comment: label}
+}
+
+// static adds what the mapping is for one external address.
+func (m *mapping) static(f *natFamily, label string, external netip.Addr, st *vpp_nat.DNat44_StaticMapping) error {
+	proto, p := protocolOf(st.GetProtocol()), uint16(st.GetExternalPort())
+	claim := func(set, key, data string) {
+		m.claims = append(m.claims, nft.Element{Set: set, Key: key, Data: data, Comment: label})
+	}
+	if err := m.clientsOf(serviceKey(external, proto, p), st); err != nil {
+		return err
+	}
+	if set, ok := withoutBackends(st); ok {
+		claim(set, serviceKey(external, proto, p), "")
+		return nil
+	}
+	backends, weights, err := backendsOf(st)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p == 0 && proto == unix.IPPROTO_ICMP:
+		claim(mapProtocol, protocolKey(external, proto), addrKey(backends[0].Addr()))
+		return nil
+	case p == 0:
+		claim(mapAddress, addrKey(external), addrKey(backends[0].Addr()))
+		return nil
+	case len(backends) == 1 && scopeOf(st) == "" && st.GetSessionAffinity() == 0:
+		claim(mapStatic, serviceKey(external, proto, p), backendKey(backends[0]))
+	default:
+		m.balanced(f, label, serviceKey(external, proto, p), backends, weights, scopeOf(st), st.GetSessionAffinity())
+	}
+	return m.twice(serviceKey(external, proto, p), backends, st)
+}
+
+func (m *mapping) balanced(f *natFamily, label, service string, backends []netip.AddrPort, weights []uint32, scope natScope, timeout uint32) {
+	slots := vswitch.Slots(weights)
+	class := natClass{slots: uint32(len(slots)), timeout: timeout, scope: scope}
+	m.classes = append(m.classes, class)
+	m.claims = append(m.claims, nft.Element{Set: scope.balanced(), Key: service, Comment: label})
+	for slot, b := range slots {
+		m.parts = append(m.parts, nft.Element{Set: class.name(), Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b]))})
+	}
+	if timeout == 0 {
+		return
+	}
+	m.parts = append(m.parts, nft.Element{Set: setSticky, Key: service})
+}
+
+func (m *mapping) twice(service string, backends []netip.AddrPort, st *vpp_nat.DNat44_StaticMapping) error {
+	switch st.GetTwiceNat() {
+	case vpp_nat.DNat44_StaticMapping_ENABLED:
+		if st.GetTwiceNatPoolIp() == "" {
+			m.parts = append(m.parts, nft.Element{Set: setTwice, Key: service})
+			return nil
+		}
+		source, err := netip.ParseAddr(st.GetTwiceNatPoolIp())
+		m.parts = append(m.parts, nft.Element{Set: mapTwiceIP, Key: service, Data: addrKey(source)})
+		return err
+	case vpp_nat.DNat44_StaticMapping_SELF:
+		set, data := setSelf, ""
+		if st.GetTwiceNatPoolIp() != "" {
+			source, err := netip.ParseAddr(st.GetTwiceNatPoolIp())
+			if err != nil {
+				return err
+			}
+			set, data = mapSelfIP, addrKey(source)
+		}
+		for _, b := range backends {
+			if isElsewhere(st, b) {
+				continue
+			}
+			m.parts = append(m.parts, nft.Element{Set: set, Key: service + addrKey(b.Addr()) + addrKey(b.Addr()), Data: data})
+		}
+	}
+	return nil
+}
+
+// backendsOf returns the backends in an order that does not depend on that in the
+// value, with their weights.
+func backendsOf(st *vpp_nat.DNat44_StaticMapping) (backends []netip.AddrPort, weights []uint32, err error) {
+	probability := map[netip.AddrPort]uint32{}
+	for _, l := range st.GetLocalIps() {
+		addr, err := netip.ParseAddr(l.GetLocalIp())
+		if err != nil {
+			return nil, nil, err
+		}
+		b := netip.AddrPortFrom(addr, uint16(l.GetLocalPort()))
+		backends = append(backends, b)
+		probability[b] = l.GetProbability()
+	}
+	if len(backends) == 0 {
+		return nil, nil, fmt.Errorf("a static mapping has no local_ips")
+	}
+	slices.SortFunc(backends, netip.AddrPort.Compare)
+	for _, b := range backends {
+		weights = append(weights, probability[b])
+	}
+	return backends, weights, nil
+}
+
+// content returns all elements of mappings, sorted.
+func content(mappings []mapping) (list []nft.Element) {
+	for _, m := range mappings {
+		list = append(append(list, m.claims...), m.parts...)
+	}
+	return nft.Sorted(list)
+}
+
+// translatable says what of a value the kernel cannot do.
+func (v dnat) translatable(value *vpp_nat.DNat44) error {
+	if len(value.GetLabel()) > 127 {
+		return vswitch.Unsupported("%s labels of more than 127 characters: nftables cannot store them", v.family.model)
+	}
+	inVRF := func(vrf uint32) error {
+		if vrf == vswitch.AllVRFs {
+			return nil
+		}
+		return own.OnlyMain(vrf, "NAT")
+	}
+	for _, m := range value.GetStMappings() {
+		if m.GetProtocol() == vpp_nat.DNat44_ICMP && m.GetExternalPort() != 0 {
+			return vswitch.Unsupported("mappings of ICMP identifiers (port %d): leave the ports 0, then all ICMP is mapped", m.GetExternalPort())
+		}
+		for _, l := range m.GetLocalIps() {
+			if err := inVRF(l.GetVrfId()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range value.GetIdMappings() {
+		if m.GetProtocol() == vpp_nat.DNat44_ICMP && m.GetPort() != 0 {
+			return vswitch.Unsupported("identities of ICMP identifiers (port %d): leave the port 0, then all ICMP is meant", m.GetPort())
+		}
+		if err := inVRF(m.GetVrfId()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

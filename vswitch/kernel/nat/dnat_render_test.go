@@ -1,0 +1,36 @@
+package nat
+
+import (
+	"fmt"
+	"testing"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/netlink/nft"
+	"google.golang.org/protobuf/proto"
+)
+
+// One backend of one service is a change of few elements.
+func TestChangeOfOneBackendIsSmall(t *testing.T) {
+	value := &vpp_nat.DNat44{Label: "default/service", StMappings: []*vpp_nat.DNat44_StaticMapping{{
+		ExternalIp: "10.96.0.1", ExternalPort: 80, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF,
+	}}}
+	for n := range 10 {
+		value.StMappings[0].LocalIps = append(value.StMappings[0].LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{
+			LocalIp: fmt.Sprintf("10.1.0.%d", n+1), LocalPort: 8080, Probability: 1,
+		})
+	}
+	changed := proto.CloneOf(value)
+	changed.StMappings[0].LocalIps[9].LocalIp = "10.1.9.9"
+	before, err := nat4.render(value, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := nat4.render(changed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, new := nft.Difference(content(before), content(after))
+	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
+		t.Errorf("gone %q, new %q", gone, new)
+	}
+}

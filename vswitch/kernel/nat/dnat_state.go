@@ -1,0 +1,305 @@
+package nat
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/google/nftables"
+)
+
+// dnatState is what we know of the elements of DNAT in the kernel: enough to change
+// a value without reading any. Whether it is still true shows when a change fails;
+// then everything is read again. The lock of the natDriver guards it.
+type dnatState struct {
+	// based: chains and rules are there; only asked for with IPv6.
+	based bool
+	// loaded: the rest has been read.
+	loaded bool
+	// owners are the labels of claims.
+	owners map[[2]string]string
+	// known is what there is of values that is not simply what the registered value
+	// asks for, by label: of values that were damaged, that nobody registered, or
+	// that depend on the addresses of interfaces.
+	known map[string][]nft.Element
+	// classes counts the services of each; those of which there are sets are in it.
+	classes map[natClass]int
+}
+
+// claimSets are the sets and maps with claims, by what shares them: a service is in
+// one of those for its port, or in one for each sort of clients.
+var claimSets = map[string]string{
+	mapStatic: setBalanced, setBalanced: setBalanced, setBalancedIn: setBalanced, setBalancedOut: setBalanced,
+	setRefused: setBalanced, setDropped: setBalanced, mapProtocol: mapProtocol, mapAddress: mapAddress,
+	setIdentity: setIdentity, setIdentityProto: setIdentityProto, setIdentityAddr: setIdentityAddr,
+}
+
+func claimOf(e nft.Element) ([2]string, bool) {
+	kind, ok := claimSets[e.Set]
+	return [2]string{kind, e.Key}, ok
+}
+
+// strayLabel is the label of what belongs to no value.
+const strayLabel = "UNTAGGED-DNAT"
+
+// loadDNAT reads all elements.
+func (v dnat) loadDNAT(c *nftables.Conn) error {
+	*v.state = dnatState{}
+	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]nft.Element{}, classes: map[natClass]int{}}
+	sets, err := c.GetSets(v.family.table)
+	if err != nil {
+		return err
+	}
+	var parts []nft.Element
+	for _, s := range sets {
+		class, isClass := classNamed(s.Name)
+		if isClass {
+			fresh.classes[class] += 0
+		}
+		if !v.family.hasSet(s.Name) || slices.Contains(deviceSets, s.Name) || s.Name == mapAffinity {
+			continue
+		}
+		elements, err := v.nat.Gen.Elements(v.family.proto, natTable, s.Name)
+		if err != nil {
+			return err
+		}
+		for _, e := range elements {
+			if isClass && v.family.isFirstSlot(e) {
+				fresh.classes[class]++
+			}
+			if claim, ok := claimOf(e); ok {
+				fresh.owners[claim] = e.Comment
+				fresh.known[e.Comment] = append(fresh.known[e.Comment], e)
+			} else {
+				parts = append(parts, e)
+			}
+		}
+	}
+	sticky := backendSets{}
+	sticky.collect(v.family, parts)
+	stale, err := v.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
+	if err != nil {
+		return err
+	}
+	for _, e := range append(parts, stale...) {
+		label, ok := fresh.owners[[2]string{setBalanced, e.Key[:v.family.serviceLength]}]
+		if !ok {
+			label = strayLabel
+		}
+		fresh.known[label] = append(fresh.known[label], e)
+	}
+	for _, list := range fresh.known {
+		slices.SortFunc(list, nft.Compare)
+	}
+	fresh.loaded = true
+	*v.state = fresh
+	return nil
+}
+
+// current returns what there is of a value in the kernel.
+func (v dnat) current(label string) []nft.Element {
+	if list, ok := v.state.known[label]; ok {
+		return list
+	}
+	value := v.registered(label)
+	if value == nil {
+		return nil
+	}
+	mappings, err := v.render(value)
+	if err != nil {
+		return nil
+	}
+	return content(mappings)
+}
+
+// isFirstSlot reports whether an element of the map of a class is that of slot 0.
+func (f *natFamily) isFirstSlot(e nft.Element) bool {
+	return e.Key[f.serviceLength:] == string(native32(0))
+}
+
+// natChange is a value with what it is to be in the kernel; without mappings it goes.
+type natChange struct {
+	label    string
+	value    *vpp_nat.DNat44 // nil: it goes
+	mappings []mapping
+}
+
+// leftBehind is what a change makes wrong.
+type leftBehind struct {
+	flows   staleFlows
+	clients backendSets
+}
+
+// apply makes changes in one transaction.
+func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
+	try := func(c *nftables.Conn) (err error) {
+		stale, err = v.tryApply(c, changes)
+		return err
+	}
+	if err := v.base(changes); err != nil {
+		return stale, err
+	}
+	if err = v.nat.DoLocked(try); err == nil || errors.Is(err, errClaimed) {
+		return stale, err
+	}
+	// Perhaps the table is not as we believe.
+	return stale, v.nat.DoLocked(func(c *nftables.Conn) error {
+		s, err := v.nat.readNAT(c, v.family)
+		if err != nil {
+			return err
+		}
+		if !s.enabled {
+			for _, change := range changes {
+				if change.value != nil {
+					return ErrDisabled
+				}
+			}
+			*v.state = dnatState{}
+			return nil
+		}
+		if err := v.loadDNAT(c); err != nil {
+			return err
+		}
+		return try(c)
+	})
+}
+
+var errClaimed = errors.New("is mapped already")
+
+func (v dnat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
+	d := v.state
+	if !d.loaded {
+		if err := v.loadDNAT(c); err != nil {
+			return leftBehind{}, err
+		}
+	}
+	stale := leftBehind{staleFlows{}, backendSets{}}
+	var gone, added []nft.Element
+	classes := map[natClass]int{}
+	claimed := map[[2]string]string{}
+	for _, change := range changes {
+		before, after := v.family.withClasses(v.current(change.label), classes, -1), content(change.mappings)
+		v.family.withClasses(after, classes, +1)
+		for _, e := range after {
+			claim, ok := claimOf(e)
+			if !ok {
+				continue
+			}
+			for _, owners := range []map[[2]string]string{d.owners, claimed} {
+				if owner, taken := owners[claim]; taken && owner != change.label {
+					return leftBehind{}, fmt.Errorf("%s %w by the %s value %q: each address, port and protocol has one mapping", v.family.claimText(e), errClaimed, v.family.model, owner)
+				}
+			}
+			claimed[claim] = change.label
+		}
+		g, a := nft.Difference(before, after)
+		gone, added = append(gone, g...), append(added, a...)
+		stale.flows.compare(v.family, before, after)
+		stale.clients.compare(v.family, before, after)
+	}
+	if len(gone)+len(added) == 0 {
+		v.settleDNAT(changes, gone, classes)
+		return leftBehind{}, nil
+	}
+	b := v.family.batch()
+	d.makeClasses(v.family, b, classes)
+	b.DeleteElements(gone)
+	b.AddElements(added)
+	d.dropClasses(b, classes)
+	if err := v.nat.Commit(b); err != nil {
+		return leftBehind{}, err
+	}
+	v.settleDNAT(changes, gone, classes)
+	return stale, nil
+}
+
+// settleDNAT notes what has been done.
+func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[natClass]int) {
+	d := v.state
+	for class, n := range classes {
+		if d.classes[class] += n; d.classes[class] <= 0 {
+			delete(d.classes, class)
+		}
+	}
+	for _, e := range gone {
+		if claim, ok := claimOf(e); ok {
+			delete(d.owners, claim)
+		}
+	}
+	for _, change := range changes {
+		delete(d.known, change.label)
+		list := content(change.mappings)
+		for _, e := range list {
+			if claim, ok := claimOf(e); ok {
+				d.owners[claim] = change.label
+			}
+		}
+		if change.value == nil {
+			v.Reg.Remove(v.northbound(&vpp_nat.DNat44{Label: change.label}))
+			continue
+		}
+		if len(own.ExternalInterfaces(change.value)) > 0 {
+			d.known[change.label] = list
+		}
+		v.Reg.Put(v.northbound(change.value))
+	}
+}
+
+// withClasses counts the services of classes in a list, which it returns.
+func (f *natFamily) withClasses(list []nft.Element, classes map[natClass]int, n int) []nft.Element {
+	for _, e := range list {
+		if class, ok := classNamed(e.Set); ok && f.isFirstSlot(e) {
+			classes[class] += n
+		}
+	}
+	return list
+}
+
+// makeClasses adds the sets of classes that there are none of, and all rules anew
+// that pick from them, if that changes.
+func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]int) {
+	changed := false
+	after := maps.Clone(d.classes)
+	for class, n := range change {
+		_, exists := d.classes[class]
+		after[class] += n
+		switch remain := after[class] > 0; {
+		case remain && !exists:
+			b.AddSet(f.classSet(class))
+			changed = true
+		case !remain:
+			delete(after, class)
+			changed = changed || exists
+		}
+	}
+	if !changed {
+		return
+	}
+	s := &natState{family: f, classes: map[natClass]bool{}}
+	for class := range after {
+		s.classes[class] = true
+	}
+	for _, scope := range natScopes {
+		b.FlushChain(scope.chain())
+		for _, r := range s.rules() {
+			if r.chain == scope.chain() {
+				b.AddRule(r.chain, r.comment, r.words)
+			}
+		}
+	}
+}
+
+// dropClasses deletes the sets of classes that are of no use any more; the rules are
+// gone by then.
+func (d *dnatState) dropClasses(b *nft.Batch, change map[natClass]int) {
+	for class, n := range change {
+		if count, exists := d.classes[class]; exists && count+n <= 0 {
+			b.DeleteSet(class.name())
+		}
+	}
+}

@@ -1,0 +1,12 @@
+// Package nat translates addresses with nftables, in tables "ip contiv" and
+// "ip6 contiv". Everything that grows with services is in sets and maps, so a packet
+// costs the same however many services there are, and a change of one service is a
+// change of few elements.
+//
+//	values ──render──> elements ──difference──> one transaction
+//	                      ^
+//	known (read once) ────┘ elements and rules carry what they stand for as a comment
+//
+// rules.go and sets.go describe the tables. What a restarted agent needs to know is in
+// them.
+package nat

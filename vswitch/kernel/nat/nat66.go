@@ -1,0 +1,177 @@
+package nat
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/vswitch"
+	"sigs.k8s.io/knftables"
+)
+
+// nat66 translates sources of IPv6 packets, in a table like that for IPv4
+// (nat_rules.go): one chain with a rule for each interface.
+type nat66 struct{ *Driver }
+
+// SourceNAT66 returns the port for the translation of sources of IPv6.
+func (v *Driver) SourceNAT66() vswitch.NAT66 { return nat66{v} }
+
+const chainNAT66 = "nat66-postrouting"
+
+// source66 is a rule: what leaves through the device gets the address.
+type source66 struct {
+	device, name string
+	addr         netip.Addr
+}
+
+// rule66 is a rule with the comment that it is known by.
+type rule66 struct{ rule, comment string }
+
+func (s source66) rule() rule66 {
+	return rule66{fmt.Sprintf("oifname %q snat to %s", s.device, s.addr), fmt.Sprintf("source %s %s %s", s.addr, s.device, s.name)}
+}
+
+func parseSource66(comment string) (s source66, ok bool) {
+	fields := strings.Fields(comment)
+	if len(fields) != 4 || fields[0] != "source" {
+		return s, false
+	}
+	addr, err := netip.ParseAddr(fields[1])
+	return source66{addr: addr, device: fields[2], name: fields[3]}, err == nil
+}
+
+// rules66 returns what sources ask for, in order. Nobody asks for a chain without.
+func rules66(sources []source66) []rule66 {
+	if len(sources) == 0 {
+		return nil
+	}
+	list := []rule66{{"fib saddr type local return", "packets of the node itself"}}
+	for _, s := range sources {
+		list = append(list, s.rule())
+	}
+	return list
+}
+
+// readNAT66 returns the sources, and if the chain is exactly what they ask for.
+func readNAT66(ctx context.Context, nft knftables.Interface) (sources []source66, intact bool, err error) {
+	rules, err := nft.ListRules(ctx, chainNAT66)
+	if knftables.IsNotFound(err) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var found []string
+	for _, r := range rules {
+		if r.Comment == nil {
+			found = append(found, "")
+			continue
+		}
+		found = append(found, *r.Comment)
+		if s, ok := parseSource66(*r.Comment); ok {
+			sources = append(sources, s)
+		}
+	}
+	var want []string
+	for _, r := range rules66(sources) {
+		want = append(want, r.comment)
+	}
+	return sources, slices.Equal(found, want), nil
+}
+
+// change rewrites the chain with changed sources, if they did change.
+func (v nat66) change(ctx context.Context, edit func([]source66) []source66) error {
+	return v.nat.run6(func(nft knftables.Interface) error {
+		before, intact, err := readNAT66(ctx, nft)
+		if err != nil {
+			return err
+		}
+		after := edit(slices.Clone(before))
+		if intact && slices.Equal(before, after) {
+			return nil
+		}
+		return v.nat.Gen.Own(func() error { return writeNAT66(ctx, nft, after) })
+	})
+}
+
+func writeNAT66(ctx context.Context, nft knftables.Interface, sources []source66) error {
+	tx := nft.NewTransaction()
+	tx.Add(&knftables.Table{})
+	chain := &knftables.Chain{
+		Name: chainNAT66, Type: knftables.PtrTo(knftables.NATType),
+		Hook: knftables.PtrTo(knftables.PostroutingHook), Priority: knftables.PtrTo(knftables.SNATPriority),
+	}
+	tx.Add(chain)
+	tx.Flush(&knftables.Chain{Name: chainNAT66})
+	for _, r := range rules66(sources) {
+		tx.Add(&knftables.Rule{Chain: chainNAT66, Rule: r.rule, Comment: knftables.PtrTo(r.comment)})
+	}
+	if len(sources) == 0 {
+		tx.Delete(&knftables.Chain{Name: chainNAT66})
+	}
+	return nft.Run(ctx, tx)
+}
+
+func without(sources []source66, name string) []source66 {
+	return slices.DeleteFunc(sources, func(s source66) bool { return s.name == name })
+}
+
+func (v nat66) Create(ctx context.Context, source *contiv_nat.SourceNAT66) error {
+	if err := v.EnableForwarding6(); err != nil {
+		return err
+	}
+	name := source.GetInterface()
+	if !fitsComment(name) {
+		return vswitch.Unsupported("NAT on interface %q: use letters, digits and -_./: only in its name", name)
+	}
+	addr, err := netip.ParseAddr(source.GetAddress())
+	if err != nil {
+		return err
+	}
+	link, err := v.Link(name)
+	if err == nil {
+		err = v.change(ctx, func(sources []source66) []source66 {
+			return append(without(sources, name), source66{link.Attrs().Name, name, addr})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("translating IPv6 sources on interface %q: %w", name, err)
+	}
+	v.Reg.Put(source)
+	return nil
+}
+
+func (v nat66) Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error {
+	err := v.change(ctx, func(sources []source66) []source66 { return without(sources, source.GetInterface()) })
+	if err != nil {
+		return fmt.Errorf("ending the translation of IPv6 sources on interface %q: %w", source.GetInterface(), err)
+	}
+	v.Reg.Remove(source)
+	return nil
+}
+
+// List returns nothing of a chain that is not in working order.
+func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) {
+	var list []*contiv_nat.SourceNAT66
+	err := v.nat.run6(func(nft knftables.Interface) error {
+		sources, intact, err := readNAT66(ctx, nft)
+		for _, s := range sources {
+			value := &contiv_nat.SourceNAT66{Interface: s.name, Address: s.addr.String()}
+			wanted := slices.ContainsFunc(expected, func(e *contiv_nat.SourceNAT66) bool { return e.GetInterface() == s.name })
+			if intact || !wanted { // what is wanted is made anew, what is not wanted is to be removed
+				list = append(list, value)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading nftables table %q: %w", natTable, err)
+	}
+	own.Settle(v.Reg, expected, list)
+	return list, nil
+}

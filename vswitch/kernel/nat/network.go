@@ -1,0 +1,119 @@
+package nat
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/google/nftables"
+	"google.golang.org/protobuf/proto"
+)
+
+// serviceNetworks keeps a ServiceNetwork as rules in the tables of both IP versions; their
+// comments tell the prefixes.
+type serviceNetworks struct{ *Driver }
+
+// ServiceNetworks are what the mappings of services know of the node.
+func (d *Driver) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
+	return serviceNetworks{d}
+}
+
+func (v serviceNetworks) Create(_ context.Context, value *contiv_nat.ServiceNetwork) error {
+	for _, f := range []*natFamily{nat4, nat6} {
+		if err := v.set(f, networkOf(f, value)); err != nil {
+			return fmt.Errorf("setting the service network: %w", err)
+		}
+	}
+	v.Reg.Put(value)
+	return nil
+}
+
+func (v serviceNetworks) Delete(_ context.Context, value *contiv_nat.ServiceNetwork) error {
+	for _, f := range []*natFamily{nat4, nat6} {
+		if err := v.set(f, natNetwork{}); err != nil {
+			return fmt.Errorf("removing the service network: %w", err)
+		}
+	}
+	v.Reg.Remove(value)
+	return nil
+}
+
+// networkOf returns the part of an IP version.
+func networkOf(f *natFamily, value *contiv_nat.ServiceNetwork) (n natNetwork) {
+	value = vswitch.NormalServiceNetwork(value)
+	part := func(texts []string) (list []netip.Prefix) {
+		for _, text := range texts {
+			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is6() == (f == nat6) {
+				list = append(list, p)
+			}
+		}
+		return list
+	}
+	return natNetwork{inside: part(value.GetInside()), clusterIPs: part(value.GetServiceSubnets())}
+}
+
+// set changes the rules of an IP version, if they are not so already.
+func (v serviceNetworks) set(f *natFamily, n natNetwork) error {
+	if f == nat4 {
+		return v.nat.change(func(s *natState) error {
+			s.network = n
+			if n.isSet() {
+				return s.mustBeEnabled()
+			}
+			return nil
+		})
+	}
+	return v.nat.Do(func(c *nftables.Conn) error {
+		s, err := v.nat.readNAT(c, f)
+		switch {
+		case err != nil:
+			return err
+		case !s.enabled && !n.isSet(), s.enabled && s.intact && s.network.equal(n):
+			return nil
+		}
+		s.enabled, s.network = true, n
+		b := f.batch()
+		s.write(b)
+		return v.nat.Commit(b)
+	})
+}
+
+func (v serviceNetworks) List(_ context.Context, expected []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
+	value := &contiv_nat.ServiceNetwork{}
+	err := v.nat.Do(func(c *nftables.Conn) error {
+		for _, f := range []*natFamily{nat4, nat6} {
+			s, err := v.nat.readNAT(c, f)
+			if err != nil {
+				return fmt.Errorf("reading nftables table %q: %w", natTable, err)
+			}
+			if !s.enabled || !s.intact {
+				continue
+			}
+			for _, p := range s.network.inside {
+				value.Inside = append(value.Inside, p.String())
+			}
+			for _, p := range s.network.clusterIPs {
+				value.ServiceSubnets = append(value.ServiceSubnets, p.String())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []*contiv_nat.ServiceNetwork
+	switch same := slices.IndexFunc(expected, func(e *contiv_nat.ServiceNetwork) bool {
+		return proto.Equal(vswitch.NormalServiceNetwork(e), vswitch.NormalServiceNetwork(value))
+	}); {
+	case same >= 0:
+		list = append(list, expected[same])
+	case len(value.GetInside())+len(value.GetServiceSubnets()) > 0:
+		list = append(list, value)
+	}
+	own.Settle(v.Reg, expected, list)
+	return list, nil
+}

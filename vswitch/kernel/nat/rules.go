@@ -1,0 +1,218 @@
+package nat
+
+import (
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/netlink/nft"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// The chains of our table. Everything that grows with services is in sets and maps
+// (nat_sets.go); the rules are few.
+//
+//	prerouting: in from outside or output-feature interfaces ──> nat-services
+//	output: packets of the node itself                       ──> nat-services
+//
+//	nat-services   identity? stay ─> one backend? there ─> several? nat-balance
+//	               ─> a whole protocol? there ─> a whole address? there
+//	nat-balance    session affinity? to the slot that the client had not long ago,
+//	               which the kernel remembers; else to any slot, by chance
+//
+//	postrouting
+//	 │ to a backend ─> nat-twice: twice-NAT? from a twice-NAT pool
+//	 │ identity? stay
+//	 │ packets of the node itself: stay
+//	 │ out of an output-feature interface ─────────────> nat-source
+//	 └ out of an outside interface ─> nat-in             ^
+//	                                   └ in from inside ─┘
+//	nat-source     from a pool
+//
+//	forward (without global forwarding): new connections from outside that nobody
+//	translates are dropped
+const (
+	chainPrerouting  = "nat-prerouting"
+	chainOutput      = "nat-output"
+	chainServices    = "nat-services"
+	chainBalance     = "nat-balance"
+	chainPostrouting = "nat-postrouting"
+	chainTwice       = "nat-twice"
+	chainTwiceSource = "nat-twice-source"
+	chainIn          = "nat-in"
+	chainSource      = "nat-source"
+	chainForward     = "nat-forward"
+)
+
+// chains returns the chains, those first that others lead to. IPv6 has those for
+// services only.
+func (f *natFamily) chains() (list []*nftables.Chain) {
+	plain := func(names ...string) {
+		for _, name := range names {
+			list = append(list, &nftables.Chain{Name: name, Table: f.table})
+		}
+	}
+	base := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) {
+		list = append(list, &nftables.Chain{Name: name, Table: f.table, Type: typ, Hooknum: hook, Priority: priority})
+	}
+	if f == nat4 {
+		plain(chainSource, chainIn, chainTwiceSource)
+		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
+	}
+	plain(chainMasquerade, chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainInside, chainBalance, chainServices)
+	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
+	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
+	base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)
+	return list
+}
+
+// natRule is a rule with the comment that it is known by.
+type natRule struct {
+	chain, comment string
+	words          []nft.Word
+}
+
+const (
+	ctDestinationNAT = 1 << 5 // IPS_DST_NAT, a bit of the status of connections
+	typeLocal        = 2      // RTN_LOCAL
+)
+
+// rules returns what the state asks for, in order.
+func (s *natState) rules() (list []natRule) {
+	add := func(chain, comment string, parts ...[]nft.Word) {
+		list = append(list, natRule{chain, comment, slices.Concat(parts...)})
+	}
+	to := func(chain string) []nft.Word { return words(verdict(expr.VerdictGoto, chain)) }
+	f := s.family
+	if f == nat6 {
+		s.rules6(add, to)
+		return list
+	}
+
+	if s.network.isSet() {
+		add(chainPrerouting, "from any interface", to(chainServices))
+	} else {
+		add(chainPrerouting, "from outside", device(expr.MetaKeyIIFNAME, setOutside), to(chainServices))
+		add(chainPrerouting, "from output-feature interfaces", device(expr.MetaKeyIIFNAME, setOutput), to(chainServices))
+	}
+	s.fromNode(add)
+	add(chainOutput, "packets of the node itself", to(chainServices))
+
+	stay := words(verdict(expr.VerdictReturn, ""))
+	add(chainServices, "identity", f.toService(), words(in(setIdentity, 0)), stay)
+	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), in(setIdentityProto, 0)), stay)
+	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), in(setIdentityAddr, 0)), stay)
+	add(chainServices, restrictedRule, f.restricted())
+	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
+	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	s.scoped(add)
+	add(chainServices, "protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
+	add(chainServices, "address", words(f.loadAddress(f.destination, 0), mapped(mapAddress, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
+	s.clusterIPs(add)
+
+	s.balance(add)
+
+	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), has(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
+	source := func(set string, load ...expr.Any) []nft.Word {
+		return words(append(load, in(set, 0), verdict(expr.VerdictAccept, ""))...)
+	}
+	add(chainPostrouting, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(in(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
+	add(chainPostrouting, "identity of a protocol", source(setIdentityProto, f.loadAddress(f.source, 0), loadProtocol(1)))
+	add(chainPostrouting, "identity of an address", source(setIdentityAddr, f.loadAddress(f.source, 0)))
+	add(chainPostrouting, "packets of the node itself", words(
+		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), verdict(expr.VerdictReturn, "")))
+	add(chainPostrouting, "to output-feature interfaces", device(expr.MetaKeyOIFNAME, setOutput), to(chainSource))
+	add(chainPostrouting, "to outside", device(expr.MetaKeyOIFNAME, setOutside), to(chainIn))
+	// What is both is where services are used and offered: nothing is outside of it.
+	add(chainIn, "from inside and outside", device(expr.MetaKeyIIFNAME, setOutside), stay)
+	add(chainIn, "from inside", device(expr.MetaKeyIIFNAME, setInside), to(chainSource))
+
+	opened := f.opened()
+	s.nodeSources(add)
+	add(chainTwice, "from an address", opened, words(mapped(mapTwiceIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
+	add(chainTwice, "always", opened, words(in(setTwice, 0)), to(chainTwiceSource))
+	add(chainTwice, "to itself", opened, words(f.loadAddress(f.source, 3), f.loadAddress(f.destination, 4), in(setSelf, 0)), to(chainTwiceSource))
+	s.masquerade(add)
+
+	for _, chain := range []string{chainSource, chainTwiceSource} {
+		pools := s.poolsOf(chain)
+		for i, p := range pools {
+			var share []nft.Word
+			if len(pools) > 1 {
+				share = f.sharedOut(i, len(pools))
+			}
+			add(chain, p.comment(), share, f.sourceFrom(p.first, p.last))
+		}
+	}
+	if s.enabled && !s.forwarding {
+		for _, set := range []string{setOutside, setOutput} {
+			add(chainForward, "not translated, from "+set, device(expr.MetaKeyIIFNAME, set),
+				words(&expr.Ct{Key: expr.CtKeySTATE, Register: reg(0)}), has(0, expr.CtStateBitNEW),
+				words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), hasNot(0, ctDestinationNAT),
+				words(verdict(expr.VerdictDrop, "")))
+		}
+	}
+	return list
+}
+
+// rules6 adds those for IPv6: services only, on all interfaces.
+func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), to func(chain string) []nft.Word) {
+	f := s.family
+	add(chainPrerouting, "packets that enter", to(chainServices))
+	s.fromNode(add)
+	add(chainOutput, "packets of the node itself", to(chainServices))
+	add(chainServices, restrictedRule, f.restricted())
+	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
+	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	s.scoped(add)
+	s.clusterIPs(add)
+	s.balance(add)
+	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), has(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
+	source := words(f.translate(expr.NATTypeSourceNAT, 0, false))
+	s.nodeSources(add)
+	add(chainTwice, "from an address", f.opened(), words(mapped(mapTwiceIP, 0, 0)), source)
+	add(chainTwice, "to itself", f.opened(), words(f.loadAddress(f.source, f.clientReg()), f.loadAddress(f.destination, f.backendReg()), mapped(mapSelfIP, 0, 0)), source)
+	s.masquerade(add)
+}
+
+// opened loads the key of the service that the connection was opened to.
+func (f *natFamily) opened() []nft.Word {
+	return append([]nft.Word{nft.OpenedTo{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
+}
+
+// balance adds the rules that pick one of several backends.
+func (s *natState) balance(add func(chain, comment string, parts ...[]nft.Word)) {
+	for _, scope := range natScopes {
+		s.balanceScope(scope, func(comment string, parts ...[]nft.Word) { add(scope.chain(), comment, parts...) })
+	}
+}
+
+func (s *natState) balanceScope(scope natScope, add func(comment string, parts ...[]nft.Word)) {
+	f := s.family
+	slot, backend := f.clientReg(), f.backendReg()
+	client, there := words(f.loadAddress(f.source, f.clientReg())), words(f.translate(expr.NATTypeDestNAT, backend, true))
+	sticky := false
+	// nft 1.0 cannot print that what a map says goes into another map: it aborts. So it
+	// is to believe that the destination does, which in a way is true: the map
+	// overwrites it, as the data of its elements begin with registers of nothing.
+	destination := words(f.loadAddress(f.destination, backend), loadPort(offsetDstPort, backend+f.regs))
+	classes := s.classesOf(scope)
+	for _, c := range classes {
+		if c.timeout != 0 {
+			sticky = true
+			add(c.name()+" for clients", f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)),
+				client, f.rememberBackend(time.Duration(c.timeout)*time.Second))
+		}
+	}
+	if sticky {
+		add("clients", f.toService(), words(in(setSticky, 0)), client, words(mapped(mapAffinity, 0, backend)), there)
+	}
+	for _, c := range classes {
+		if c.timeout != 0 { // clients for which there is no more room
+			add(c.name(), f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)), there)
+		} else {
+			add(c.name(), f.toService(), words(draw(c.slots, slot), mapped(c.name(), 0, backend)), there)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package nat
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/nftables"
+)
+
+// Names of sets and maps.
+const (
+	setInside        = "nat-inside"   // devices; comment: the name of the interface, see natInterface
+	setOutside       = "nat-outside"  // likewise
+	setOutput        = "nat-output"   // likewise
+	mapStatic        = "nat-static"   // service -> address and port; comment: label
+	setBalanced      = "nat-balanced" // services with several backends; comment: label
+	mapProtocol      = "nat-protocol" // address and protocol -> address; comment: label
+	mapAddress       = "nat-address"  // address -> address; comment: label
+	setTwice         = "nat-twice"    // services with twice-NAT
+	mapTwiceIP       = "nat-twice-ip" // likewise -> the source address
+	mapSelfIP        = "nat-self-ip"  // service, backend, backend -> the source address
+	setSticky        = "nat-sticky"   // services with session affinity
+	setSelf          = "nat-self"     // service, backend, backend
+	setIdentity      = "nat-identity" // address, protocol and port; comment: label
+	setIdentityProto = "nat-identity-protocol"
+	setIdentityAddr  = "nat-identity-address"
+	mapAffinity      = "nat-affinity" // service, client -> backend; filled by packets
+
+	prefixBalance = "nat-balance-" // maps of a natClass: [scope,] service, slot -> backend
+)
+
+// newSet describes a set, or a map if there is a data type.
+func (f *natFamily) newSet(name string, key nftables.SetDatatype, data ...nftables.SetDatatype) *nftables.Set {
+	s := &nftables.Set{Table: f.table, Name: name, KeyType: key}
+	if len(data) > 0 {
+		s.IsMap, s.DataType = true, data[0]
+	}
+	return s
+}
+
+// sets returns the sets that always exist.
+func (f *natFamily) sets() []*nftables.Set {
+	affinity := f.newSet(mapAffinity, f.affinity, f.backend)
+	affinity.Dynamic, affinity.HasTimeout, affinity.Size = true, true, affinitySize
+	list := []*nftables.Set{
+		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), f.newSet(setSticky, f.service), affinity,
+	}
+	list = append(list, f.serviceSets()...)
+	if f == nat6 {
+		return append(list, f.newSet(mapSelfIP, f.self, f.addr))
+	}
+	for _, name := range deviceSets {
+		list = append(list, f.newSet(name, nftables.TypeIFName))
+	}
+	return append(list,
+		f.newSet(mapProtocol, f.protocol, f.addr), f.newSet(mapAddress, f.addr, f.addr), f.newSet(setTwice, f.service), f.newSet(setSelf, f.self),
+		f.newSet(setIdentity, f.service), f.newSet(setIdentityProto, f.protocol), f.newSet(setIdentityAddr, f.addr))
+}
+
+// deviceSets are those of interfaces, which only IPv4 has.
+var deviceSets = []string{setInside, setOutside, setOutput}
+
+// affinitySize bounds how many clients are remembered; those beyond are balanced
+// anew with each connection.
+const affinitySize = 1 << 20
+
+// natClass is what services have in common that share a map of backends and the
+// rules to pick from it: the number of slots, since the kernel draws from a fixed
+// range, the seconds that clients keep their backend, 0 for those that do not, and which
+// clients they are for.
+type natClass struct {
+	slots, timeout uint32
+	scope          natScope
+}
+
+func (c natClass) name() string {
+	name := fmt.Sprintf("%s%s%d", prefixBalance, c.scope.infix(), c.slots)
+	if c.timeout == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, c.timeout)
+}
+
+func (f *natFamily) classSet(c natClass) *nftables.Set {
+	if c.timeout != 0 {
+		return f.newSet(c.name(), f.balance, f.sticky)
+	}
+	return f.newSet(c.name(), f.balance, f.backend)
+}
+
+// classData is what an element of the map says.
+func (f *natFamily) classData(c natClass, backend string) string {
+	if c.timeout != 0 {
+		return f.nothing + backend
+	}
+	return backend
+}
+
+// hasSet reports whether a set of that name is one of ours.
+func (f *natFamily) hasSet(name string) bool {
+	_, isClass := classNamed(name)
+	return isClass || slices.ContainsFunc(f.sets(), func(s *nftables.Set) bool { return s.Name == name })
+}
+
+func classNamed(name string) (c natClass, ok bool) {
+	numbers, ok := strings.CutPrefix(name, prefixBalance)
+	if !ok {
+		return c, false
+	}
+	for _, scope := range natScopes {
+		if rest, ok := strings.CutPrefix(numbers, scope.infix()); ok && scope != "" {
+			c.scope, numbers = scope, rest
+		}
+	}
+	slots, timeout, sticky := strings.Cut(numbers, "-")
+	n, err := strconv.ParseUint(slots, 10, 32)
+	if c.slots = uint32(n); err != nil || n == 0 {
+		return natClass{}, false
+	}
+	if sticky {
+		n, err = strconv.ParseUint(timeout, 10, 32)
+		c.timeout = uint32(n)
+	}
+	return c, err == nil
+}

@@ -1,0 +1,368 @@
+package nat
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"golang.org/x/sys/unix"
+
+	"github.com/google/nftables"
+	"sigs.k8s.io/knftables"
+)
+
+// natTable is the name of the nftables tables that hold NAT: one for IPv4, described
+// in nat_rules.go and nat_sets.go, and one for IPv6, which has the part of that for DNAT,
+// and what is in nat66.go. All our NAT state is
+// in them: rules and elements of sets carry the value that they stand for as a
+// comment.
+const natTable = "contiv"
+
+// natState is what the table says but for DNAT.
+type natState struct {
+	family  *natFamily
+	enabled bool
+	// intact: the rules are exactly those that the state asks for.
+	intact     bool
+	forwarding bool
+	interfaces []natInterface
+	pools      []natPool
+	classes    map[natClass]bool
+	network    natNetwork
+}
+
+// natInterface is a device with a part in NAT: it is in one of the sets for that.
+// global: it is in the list of the global value.
+type natInterface struct {
+	set, device, name string
+	global            bool
+}
+
+// Those of the global value have this in front of what they are known by.
+const globalMark = "global "
+
+func (i natInterface) element() nft.Element {
+	comment := i.name
+	if i.global {
+		comment = globalMark + i.name
+	}
+	return nft.Element{Set: i.set, Key: deviceKey(i.device), Comment: comment}
+}
+
+func interfaceOf(e nft.Element) natInterface {
+	name, global := strings.CutPrefix(e.Comment, globalMark)
+	return natInterface{set: e.Set, device: strings.TrimRight(e.Key, "\x00"), name: name, global: global}
+}
+
+// natPool is a range of addresses; twice: for twice-NAT.
+type natPool struct {
+	first, last   netip.Addr
+	vrf           uint32
+	name          string
+	twice, global bool
+}
+
+func (p natPool) chain() string {
+	if p.twice {
+		return chainTwiceSource
+	}
+	return chainSource
+}
+
+// comment says everything: "[global ]pool 10.0.0.1-10.0.0.9 0 name"
+func (p natPool) comment() string {
+	mark := ""
+	if p.global {
+		mark = globalMark
+	}
+	return fmt.Sprintf("%spool %s %d %s", mark, p, p.vrf, p.name)
+}
+
+func poolFrom(chain, comment string) (p natPool, ok bool) {
+	comment, p.global = strings.CutPrefix(comment, globalMark)
+	fields := strings.SplitN(comment, " ", 4)
+	if len(fields) != 4 || fields[0] != "pool" {
+		return p, false
+	}
+	p.twice, p.name = chain == chainTwiceSource, fields[3]
+	first, last, isRange := strings.Cut(fields[1], "-")
+	if !isRange {
+		last = first
+	}
+	var errs [3]error
+	p.first, errs[0] = netip.ParseAddr(first)
+	p.last, errs[1] = netip.ParseAddr(last)
+	vrf, err := strconv.ParseUint(fields[2], 10, 32)
+	p.vrf, errs[2] = uint32(vrf), err
+	return p, errors.Join(errs[:]...) == nil
+}
+
+// String is the range as nft writes it.
+func (p natPool) String() string {
+	if p.first == p.last {
+		return p.first.String()
+	}
+	return p.first.String() + "-" + p.last.String()
+}
+
+func (s *natState) poolsOf(chain string) (pools []natPool) {
+	for _, p := range s.pools {
+		if p.chain() == chain {
+			pools = append(pools, p)
+		}
+	}
+	return pools
+}
+
+func (s *natState) sortedClasses() []natClass {
+	classes := make([]natClass, 0, len(s.classes))
+	for c := range s.classes {
+		classes = append(classes, c)
+	}
+	slices.SortFunc(classes, func(a, b natClass) int {
+		return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.timeout, b.timeout), cmp.Compare(a.scope, b.scope))
+	})
+	return classes
+}
+
+// Driver is NAT in one network namespace.
+type Driver struct {
+	*own.Host
+	nat natDriver
+}
+
+// New returns a Driver; there is nothing to close.
+func New(host *own.Host) *Driver {
+	return &Driver{Host: host, nat: natDriver{Conn: host.NFT}}
+}
+
+// natDriver changes the tables, one call at a time.
+type natDriver struct {
+	*nft.Conn
+	nft6 knftables.Interface
+	// What is known of DNAT, by IP version.
+	dnat, dnat6 dnatState
+}
+
+// readNAT returns what the table says.
+func (d *natDriver) readNAT(c *nftables.Conn, f *natFamily) (*natState, error) {
+	s := &natState{family: f, classes: map[natClass]bool{}}
+	chains, err := c.ListChainsOfTableFamily(f.table.Family)
+	if err != nil {
+		return nil, err
+	}
+	hooked := map[string]*nftables.Chain{}
+	for _, chain := range chains {
+		if chain.Table.Name == natTable {
+			hooked[chain.Name] = chain
+		}
+	}
+	if s.enabled = hooked[chainPostrouting] != nil; !s.enabled {
+		return s, nil
+	}
+	s.intact = true
+	for _, want := range s.family.chains() {
+		have := hooked[want.Name]
+		s.intact = s.intact && have != nil && (want.Hooknum == nil) == (have.Hooknum == nil)
+	}
+	sets, err := c.GetSets(f.table)
+	if err != nil {
+		return nil, err
+	}
+	exist := map[string]bool{}
+	for _, set := range sets {
+		exist[set.Name] = true
+		if class, ok := classNamed(set.Name); ok {
+			s.classes[class] = true
+		}
+	}
+	for _, set := range s.family.sets() {
+		s.intact = s.intact && exist[set.Name]
+	}
+	for _, name := range deviceSets {
+		if !exist[name] {
+			continue
+		}
+		elements, err := d.Gen.Elements(f.proto, natTable, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elements {
+			s.interfaces = append(s.interfaces, interfaceOf(e))
+		}
+	}
+	return s, s.readRules(d)
+}
+
+// readRules learns pools and forwarding, and if all rules are there.
+func (s *natState) readRules(d *natDriver) error {
+	found, err := d.Gen.Rules(s.family.proto, natTable)
+	if err != nil {
+		return err
+	}
+	for chain, comments := range found {
+		for _, comment := range comments {
+			if p, ok := poolFrom(chain, comment); ok && p.chain() == chain {
+				s.pools = append(s.pools, p)
+			}
+			s.network.read(chain, comment)
+		}
+	}
+	s.forwarding = len(found[chainForward]) == 0
+	want := map[string][]string{}
+	for _, r := range s.rules() {
+		want[r.chain] = append(want[r.chain], r.comment)
+	}
+	for _, chain := range s.family.chains() {
+		s.intact = s.intact && slices.Equal(found[chain.Name], want[chain.Name])
+	}
+	return nil
+}
+
+// write makes the table what the state asks for. Elements of sets but those of
+// devices stay.
+func (s *natState) write(b *nft.Batch) {
+	b.AddTable()
+	for _, set := range s.family.sets() {
+		b.AddSet(set)
+	}
+	for _, class := range s.sortedClasses() {
+		b.AddSet(s.family.classSet(class))
+	}
+	if s.family == nat4 {
+		for _, name := range deviceSets {
+			b.FlushSet(name)
+		}
+	}
+	sortInterfaces(s.interfaces)
+	var devices []nft.Element
+	for _, i := range s.interfaces {
+		devices = append(devices, i.element())
+	}
+	b.AddElements(devices)
+	for _, chain := range s.family.chains() {
+		b.AddChain(chain)
+	}
+	for _, r := range s.rules() {
+		b.AddRule(r.chain, r.comment, r.words)
+	}
+}
+
+// change rewrites the rules with a changed state, if it did change.
+func (d *natDriver) change(edit func(*natState) error) error {
+	return d.Do(func(c *nftables.Conn) error {
+		s, err := d.readNAT(c, nat4)
+		if err != nil {
+			return fmt.Errorf("reading nftables table %q: %w", natTable, err)
+		}
+		was := *s
+		was.pools, was.interfaces = slices.Clone(s.pools), slices.Clone(s.interfaces)
+		if err := edit(s); err != nil {
+			return err
+		}
+		b := nat4.batch()
+		sortInterfaces(was.interfaces)
+		sortInterfaces(s.interfaces)
+		switch {
+		case !s.enabled && !was.enabled:
+			return nil
+		case !s.enabled:
+			b.DeleteTable()
+			d.dnat = dnatState{}
+		case was.enabled && was.intact && was.forwarding == s.forwarding &&
+			slices.Equal(was.interfaces, s.interfaces) && slices.Equal(was.pools, s.pools) && was.network.equal(s.network):
+			return nil
+		default:
+			s.write(b)
+		}
+		return d.Commit(b)
+	})
+}
+
+func sortInterfaces(list []natInterface) {
+	slices.SortFunc(list, func(a, b natInterface) int { return nft.Compare(a.element(), b.element()) })
+}
+
+// read returns what the table says.
+func (d *natDriver) read() (s *natState, err error) {
+	err = d.Do(func(c *nftables.Conn) error {
+		s, err = d.readNAT(c, nat4)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("reading nftables table %q: %w", natTable, err)
+	}
+	return s, err
+}
+
+// run6 runs nft on the table for IPv6, in the right namespace.
+func (d *natDriver) run6(fn func(nft knftables.Interface) error) error {
+	d.Lock()
+	defer d.Unlock()
+	return d.NS.Run(func() error {
+		if d.nft6 == nil {
+			nft, err := knftables.New(knftables.IPv6Family, natTable, knftables.NoObjectCommentEmulation)
+			if err != nil {
+				return fmt.Errorf("NAT of IPv6 needs the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
+			}
+			d.nft6 = nft
+		}
+		return fn(d.nft6)
+	})
+}
+
+var ErrDisabled = errors.New("NAT is not enabled: put a Nat44Global value first")
+
+func (s *natState) mustBeEnabled() error {
+	if !s.enabled {
+		return ErrDisabled
+	}
+	return nil
+}
+
+// setInterface replaces the parts of an interface in NAT that the global value gave
+// it, or those of a value of its own.
+func (s *natState) setInterface(name string, global bool, sets []string, device string) {
+	s.interfaces = slices.DeleteFunc(s.interfaces, func(i natInterface) bool { return i.name == name && i.global == global })
+	for _, set := range sets {
+		s.interfaces = append(s.interfaces, natInterface{set: set, device: device, name: name, global: global})
+	}
+}
+
+func (s *natState) removePool(p natPool) {
+	s.pools = slices.DeleteFunc(s.pools, func(o natPool) bool {
+		return o.first == p.first && o.last == p.last && o.twice == p.twice && o.global == p.global
+	})
+}
+
+var commentText = regexp.MustCompile(`^[A-Za-z0-9_./:-]*$`)
+
+// fitsComment: names become parts of comments, which have at most 128 characters,
+// and nft knows no way to quote quotes.
+func fitsComment(name string) bool { return len(name) <= 63 && commentText.MatchString(name) }
+
+// dropNAT removes the tables, if there are any.
+func (v *Driver) Drop() error {
+	err := v.nat.Do(func(c *nftables.Conn) error {
+		for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet} {
+			table := &nftables.Table{Name: natTable, Family: family}
+			c.AddTable(table) // so that there is one to delete
+			c.DelTable(table)
+		}
+		return v.nat.Gen.Own(c.Flush)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil // such a kernel has none
+	}
+	if err != nil {
+		return fmt.Errorf("removing nftables tables %q: %w", natTable, err)
+	}
+	return nil
+}

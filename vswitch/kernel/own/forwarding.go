@@ -1,0 +1,83 @@
+package own
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/vishvananda/netlink"
+)
+
+// EnableForwarding makes the node a router: of IPv4, and of IPv6 if something of ours
+// is there to be reached over it (from an agent before this one).
+func (v *Host) EnableForwarding() error {
+	if err := v.NS.Run(func() error { return namespace.EnsureSysctl("ipv4/ip_forward", "1") }); err != nil {
+		return fmt.Errorf("enabling IP forwarding: %w", err)
+	}
+	ours, err := rtnl.Dump(func() ([]netlink.Route, error) {
+		return v.Net.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: ProtoOurs}, netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return fmt.Errorf("reading routes: %w", err)
+	}
+	if len(ours) > 0 {
+		return v.EnableForwarding6()
+	}
+	return nil
+}
+
+// EnableForwarding6 makes the node a router of IPv6: with the first route, segment,
+// translation or address of an interface that it makes. Without, the host's IPv6 is none of our business.
+func (v *Host) EnableForwarding6() error {
+	if v.forwards6.Load() {
+		return nil
+	}
+	if err := v.NS.Run(forwardIPv6); err != nil {
+		return fmt.Errorf("enabling IPv6 forwarding: %w", err)
+	}
+	v.forwards6.Store(true)
+	return nil
+}
+
+// Forwards6 reports whether IPv6 forwarding has been enabled.
+func (v *Host) Forwards6() bool { return v.forwards6.Load() }
+
+// IgnoreRouters keeps a device of ours from believing what is attached to it about
+// routers: without forwarding of IPv6, it would.
+func (v *Host) IgnoreRouters(device string) error {
+	return v.NS.Run(func() error {
+		name := "ipv6/conf/" + device + "/accept_ra"
+		if namespace.ReadSysctl(name) == "" {
+			return nil
+		}
+		return namespace.EnsureSysctl(name, "0")
+	})
+}
+
+// forwardIPv6 does nothing where the kernel has no IPv6. A router ignores router
+// advertisements, unless told otherwise: devices that accept them now have their
+// addresses and default routes from there, and go on accepting them.
+func forwardIPv6() error {
+	const forwarding = "ipv6/conf/all/forwarding"
+	if current := namespace.ReadSysctl(forwarding); current == "" || current == "1" {
+		return nil
+	}
+	devices, err := filepath.Glob(namespace.ProcNet + "ipv6/conf/*/accept_ra")
+	if err != nil {
+		return err
+	}
+	for _, path := range devices {
+		name := strings.TrimPrefix(path, namespace.ProcNet)
+		if dev := filepath.Base(filepath.Dir(path)); dev == "all" || dev == "default" || dev == "lo" {
+			continue
+		}
+		if namespace.ReadSysctl(name) == "1" {
+			if err := namespace.EnsureSysctl(name, "2"); err != nil {
+				return err
+			}
+		}
+	}
+	return namespace.EnsureSysctl(forwarding, "1")
+}

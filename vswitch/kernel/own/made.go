@@ -1,0 +1,54 @@
+package own
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Clear finds out why a device could not be added. It returns the device if it
+// is the one that was wanted, and removes it if it is a half-made one.
+func (v *Host) Clear(name, alias, far string) (netlink.Link, error) {
+	link, err := v.LinkNamed(name)
+	switch {
+	case rtnl.IsGone(err):
+		return nil, fmt.Errorf("the name %s of the far end is taken by another device: remove that, or choose another host_if_name", far)
+	case err != nil:
+		return nil, err
+	case link.Attrs().Alias == alias:
+		return link, nil
+	case IsUnmarked(link):
+		return nil, rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+	}
+	return nil, fmt.Errorf("device %s exists and is not ours (alias %q): remove or rename it", name, link.Attrs().Alias)
+}
+
+func (v *Host) DeleteUnmarked(device string) error {
+	link, err := v.LinkNamed(device)
+	if rtnl.IsGone(err) || err == nil && !IsUnmarked(link) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+}
+
+// DisableIPv6 keeps a device that only carries frames from speaking itself.
+func (v *Host) DisableIPv6(devices ...string) error {
+	return v.NS.Run(func() error {
+		for _, dev := range devices {
+			name := "ipv6/conf/" + dev + "/disable_ipv6"
+			if namespace.ReadSysctl(name) == "" {
+				continue
+			}
+			if err := namespace.EnsureSysctl(name, "1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

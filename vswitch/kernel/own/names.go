@@ -1,0 +1,112 @@
+package own
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Prefixes of aliases, our marks of ownership. A logical name follows.
+const (
+	AliasInterface = "contiv:vpp/"
+	AliasPort      = "contiv:vpp-port/"
+	AliasBridge    = "contiv:vpp-bd["
+	aliasVXLAN     = "contiv:vpp-vxlan/"
+)
+
+// DeviceGroup is the group (IFLA_GROUP) of the devices that we make: the mark
+// of those whose making was interrupted before they got an alias.
+const DeviceGroup = 121
+
+// Prefixes of device names.
+const (
+	DevInterface = "c-"
+	DevPort      = "cp-"
+	DevBridge    = "cb-"
+	devVXLAN     = "cv"
+)
+
+// MaxDeviceName is what IFNAMSIZ leaves.
+const MaxDeviceName = 15
+
+var PlainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// DeviceName is the name of the device behind a logical name: readable where it
+// fits, unique otherwise.
+func DeviceName(prefix, logical string) string {
+	if plain := prefix + logical; len(plain) <= MaxDeviceName && PlainName.MatchString(logical) {
+		return plain
+	}
+	sum := sha256.Sum256([]byte(logical))
+	return prefix + hex.EncodeToString(sum[:6])
+}
+
+// bdAlias holds what a bridge domain without ports could not tell.
+func BridgeAlias(name string, p BridgeParameters) string {
+	return fmt.Sprintf("%s%s]/%s", AliasBridge, p, name)
+}
+
+func ParseBridgeAlias(alias string) (name string, p BridgeParameters, ok bool) {
+	text, ok := strings.CutPrefix(alias, AliasBridge)
+	if !ok {
+		return "", p, false
+	}
+	text, name, ok = strings.Cut(text, "]/")
+	if !ok {
+		return "", p, false
+	}
+	return name, parseBDParameters(text), true
+}
+
+// UnknownPrefix starts the names of objects that are ours, but that nobody can
+// name. Behind it is the name of the device, or what identifies the tunnel.
+const UnknownPrefix = "UNKNOWN-"
+
+// UnknownDevice returns the device behind a name that stands for what nobody can
+// name.
+func UnknownDevice(name string) (device string, ok bool) {
+	return strings.CutPrefix(name, UnknownPrefix)
+}
+
+// bdParameters are what Linux can do of the parameters of a bridge domain.
+type BridgeParameters struct {
+	Flood, UnknownUnicastFlood, Learn bool
+	MacAge                            uint32 // minutes; 0: forever
+}
+
+// String is the form in aliases, such as "flood,learn,age=5".
+func (p BridgeParameters) String() string {
+	var words []string
+	for word, on := range map[string]bool{"flood": p.Flood, "uu-flood": p.UnknownUnicastFlood, "learn": p.Learn} {
+		if on {
+			words = append(words, word)
+		}
+	}
+	if p.MacAge != 0 {
+		words = append(words, fmt.Sprintf("age=%d", p.MacAge))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}
+
+func parseBDParameters(text string) (p BridgeParameters) {
+	for word := range strings.SplitSeq(text, ",") {
+		switch word {
+		case "flood":
+			p.Flood = true
+		case "uu-flood":
+			p.UnknownUnicastFlood = true
+		case "learn":
+			p.Learn = true
+		}
+		if age, ok := strings.CutPrefix(word, "age="); ok {
+			minutes, _ := strconv.ParseUint(age, 10, 32)
+			p.MacAge = uint32(minutes)
+		}
+	}
+	return p
+}

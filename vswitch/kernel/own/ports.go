@@ -1,0 +1,44 @@
+package own
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/netlink/rtnl"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/vishvananda/netlink"
+)
+
+// PortOf returns the device that stands for an interface in a bridge.
+func (v *Host) PortOf(iface string) (netlink.Link, error) {
+	switch known := v.Reg.Iface(iface); known.GetType() {
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
+		link, err := v.LinkNamed(DeviceName(DevPort, iface))
+		if err == nil && link.Attrs().Alias != AliasPort+iface || rtnl.IsGone(err) {
+			return nil, noDevice(iface)
+		}
+		return link, err
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		link, err := v.VXLANDevice(TunnelOf(known).VXLANID)
+		if err == nil && link == nil {
+			return nil, noDevice(iface)
+		}
+		return link, err
+	}
+	return v.Link(iface)
+}
+
+// Bridge finds the bridge of a bridge domain.
+func (v *Host) Bridge(name string) (netlink.Link, error) {
+	link, err := v.LinkNamed(DeviceName(DevBridge, name))
+	if rtnl.IsGone(err) {
+		return nil, fmt.Errorf("bridge domain %q: %w", name, rtnl.ErrNoDevice)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up bridge domain %q: %w", name, err)
+	}
+	if found, _, ok := ParseBridgeAlias(link.Attrs().Alias); !ok || found != name {
+		return nil, fmt.Errorf("bridge domain %q: %w: %s is another one", name, rtnl.ErrNoDevice, link.Attrs().Name)
+	}
+	return link, nil
+}

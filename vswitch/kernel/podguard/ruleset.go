@@ -1,0 +1,393 @@
+package podguard
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/contiv/contiv/vswitch"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// TableName is the name of our tables, of the families inet and arp.
+const TableName = "contiv-guard"
+
+var (
+	inet = &nftables.Table{Name: TableName, Family: nftables.TableFamilyINet}
+	arp  = &nftables.Table{Name: TableName, Family: nftables.TableFamilyARP}
+)
+
+// Sets by device. Elements of all but those that count carry the name of the interface
+// as a comment.
+var (
+	guarded  = &nftables.Set{Table: inet, Name: "interfaces", KeyType: nftables.TypeIFName}
+	own4     = &nftables.Set{Table: inet, Name: "own4", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr)}
+	own6     = &nftables.Set{Table: inet, Name: "own6", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIP6Addr)}
+	macs     = &nftables.Set{Table: inet, Name: "macs", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr)}
+	limits   = &nftables.Set{Table: inet, Name: "limits", KeyType: nftables.TypeIFName, IsMap: true, DataType: nftables.TypeVerdict}
+	arpGuard = &nftables.Set{Table: arp, Name: "interfaces", KeyType: nftables.TypeIFName}
+	arpOwn   = &nftables.Set{Table: arp, Name: "own", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr)}
+)
+
+// sourceSets have what guards say.
+var sourceSets = []*nftables.Set{guarded, own4, own6, macs, limits, arpGuard, arpOwn}
+
+// Sets of tunnels: their networks (VNI), their ends, and where they lead.
+var (
+	networks = &nftables.Set{Table: inet, Name: "vxlan", KeyType: nftables.TypeMark}
+	tunnels4 = &nftables.Set{Table: inet, Name: "vxlan-tunnels4", KeyType: concat(nftables.TypeMark, nftables.TypeIPAddr, nftables.TypeIPAddr)}
+	tunnels6 = &nftables.Set{Table: inet, Name: "vxlan-tunnels6", KeyType: concat(nftables.TypeMark, nftables.TypeIP6Addr, nftables.TypeIP6Addr)}
+	peers4   = &nftables.Set{Table: inet, Name: "vxlan-peers4", KeyType: concat(nftables.TypeMark, nftables.TypeIPAddr)}
+	peers6   = &nftables.Set{Table: inet, Name: "vxlan-peers6", KeyType: concat(nftables.TypeMark, nftables.TypeIP6Addr)}
+)
+
+var tunnelSets = []*nftables.Set{networks, tunnels4, tunnels6, peers4, peers6}
+
+func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
+	return nftables.MustConcatSetType(types...)
+}
+
+// maxDevices is how many devices are counted for one reason.
+const maxDevices = 65535
+
+func counting(table *nftables.Table, reason vswitch.DropReason) *nftables.Set {
+	return &nftables.Set{Table: table, Name: "dropped-" + string(reason), KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
+}
+
+// dropped has a set for each reason.
+var dropped = map[vswitch.DropReason]*nftables.Set{
+	vswitch.DropMAC: counting(inet, vswitch.DropMAC), vswitch.DropIPv4: counting(inet, vswitch.DropIPv4),
+	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
+	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
+	vswitch.DropARP: counting(arp, vswitch.DropARP),
+}
+
+// Names of chains.
+const (
+	chainSources   = "sources"   // hook
+	chainSent6     = "sent6"     // IPv6 with a source of its own
+	chainDiscovery = "discovery" // neighbour discovery with a source of its own
+	chainForeign   = "foreign"   // what has none
+	chainOpening   = "connections"
+	chainNew       = "new"   // opens a connection
+	chainLocal     = "local" // hook
+	chainVXLAN     = "vxlan"
+	chainForwarded = "forwarded" // hook
+	limitPrefix    = "limit-"
+)
+
+// Priorities: sources are checked before fragments are put together (-400), limits
+// count right after the connection is known (-200).
+const (
+	prioritySources = -450
+	priorityOpening = -190
+	priorityVXLAN   = -10
+)
+
+func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
+	return &nftables.Chain{Table: table, Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority}
+}
+
+var chains = []*nftables.Chain{
+	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainVXLAN},
+	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
+	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
+	hook(inet, chainLocal, nftables.ChainHookInput, priorityVXLAN),
+	hook(inet, chainForwarded, nftables.ChainHookForward, priorityVXLAN),
+	hook(arp, chainSources, arpInput, 0),
+}
+
+var arpInput = nftables.ChainHookRef(0) // NF_ARP_IN
+
+// rule is a rule with what it is for.
+type rule struct {
+	chain string
+	what  string
+	words words
+}
+
+// comment is what the rule is known by.
+func (r rule) comment() string {
+	h := sha256.New()
+	for _, w := range r.words {
+		data, err := expr.Marshal(unix.NFPROTO_INET, w)
+		fmt.Fprintf(h, "%x%v ", data, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:4]) + " " + r.what
+}
+
+// ICMPv6 types and options of neighbour discovery (RFC 4861).
+const (
+	routerSolicitation    = 133
+	redirect              = 137
+	neighborSolicitation  = 135
+	neighborAdvertisement = 136
+	optionSourceLink      = 1
+	optionTargetLink      = 2
+)
+
+// inetRules are the rules of the table inet. timeouts: the kernel knows time-outs of
+// its own for some connections.
+func inetRules(timeouts bool) []rule {
+	from4 := say(fromDevice(), senderMAC(), network(12, 4, afterMAC), in(own4))
+	from6 := say(fromDevice(), senderMAC(), network(8, 16, afterMAC), in(own6))
+	type6 := func(t byte) words { return say(transport(0, 1, scratch), equals(t)) }
+	length6 := func(n uint16) words { return say(network(4, 2, scratch), equals(big16(n)...)) }
+	option := func(at uint32, kind byte) words { return say(transport(at, 2, scratch), equals(kind, 1)) }
+	unspecified := say(network(8, 16, scratch-4), words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}})
+	ownTarget := say(fromDevice(), senderMAC(), transport(8, 16, afterMAC), in(own6))
+
+	list := []rule{
+		{chainSources, "IPv4 of its own", say(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
+		{chainSources, "IPv6 of its own", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), from6, goTo(chainSent6))},
+		{chainSources, "anything else", say(fromDevice(), in(guarded), goTo(chainForeign))},
+
+		{chainSent6, "other than ICMPv6", say(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
+		{chainSent6, "neighbour discovery", say(transport(0, 1, scratch),
+			words{&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}}, goTo(chainDiscovery))},
+
+		// Nobody who is no router sends advertisements of routers, and redirects.
+		{chainDiscovery, "asks for routers", say(type6(routerSolicitation), length6(8), accept())},
+		{chainDiscovery, "asks for routers, with its MAC address", say(type6(routerSolicitation), length6(16), option(8, optionSourceLink),
+			fromDevice(), transport(10, 6, afterDevice), in(macs), accept())},
+		{chainDiscovery, "asks for a neighbour", say(type6(neighborSolicitation), length6(24), accept())},
+		{chainDiscovery, "asks for a neighbour, with its MAC address", say(type6(neighborSolicitation), length6(32), option(24, optionSourceLink),
+			fromDevice(), transport(26, 6, afterDevice), in(macs), accept())},
+		{chainDiscovery, "says where it is", say(type6(neighborAdvertisement), length6(24), ownTarget, accept())},
+		{chainDiscovery, "says where it is, with its MAC address", say(type6(neighborAdvertisement), length6(32), option(24, optionTargetLink),
+			fromDevice(), transport(26, 6, afterDevice), transport(8, 16, afterMAC), in(own6), accept())},
+		{chainDiscovery, "claims something else", counted(dropped[vswitch.DropND])},
+
+		// Before it uses an address, a host without one asks whether anybody has it, and
+		// joins groups.
+		{chainForeign, "looks for duplicates of its address", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
+			type6(neighborSolicitation), ownTarget, accept())},
+		{chainForeign, "joins groups", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
+			type6(143), fromDevice(), senderMAC(), in(macs), accept())},
+		{chainForeign, "IPv4 with its MAC address", say(ofFamily(unix.NFPROTO_IPV4), onEthernet(), fromDevice(), senderMAC(), in(macs), counted(dropped[vswitch.DropIPv4]))},
+		{chainForeign, "IPv6 with its MAC address", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), fromDevice(), senderMAC(), in(macs), counted(dropped[vswitch.DropIPv6]))},
+		{chainForeign, "foreign MAC address", counted(dropped[vswitch.DropMAC])},
+
+		{chainOpening, "opens a connection", say(words{
+			&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
+			&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(statusConfirmed), Xor: make([]byte, 4)},
+		}, equals(0, 0, 0, 0), fromDevice(), in(guarded), goTo(chainNew))},
+		{chainNew, "limit", say(fromDevice(), as(limits))},
+	}
+	if timeouts {
+		list = append(list,
+			rule{chainNew, "time-outs of TCP", say(ofProtocol(unix.IPPROTO_TCP), transport(13, 1, scratch),
+				words{&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}},
+				equals(syn), withTimeouts(timeoutsTCP), accept())},
+			rule{chainNew, "time-outs of TCP without a handshake", say(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeoutsMidstream))})
+	}
+
+	toVXLAN := say(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni(), in(networks))
+	return append(list,
+		rule{chainLocal, "VXLAN", say(toVXLAN, goTo(chainVXLAN))},
+		rule{chainVXLAN, "from an IPv4 peer", say(ofFamily(unix.NFPROTO_IPV4), vni(), network(12, 8, first+1), in(tunnels4), accept())},
+		rule{chainVXLAN, "from an IPv6 peer", say(ofFamily(unix.NFPROTO_IPV6), vni(), network(8, 32, first+1), in(tunnels6), accept())},
+		rule{chainVXLAN, "from somebody else", counted(dropped[vswitch.DropVXLAN])},
+		rule{chainForwarded, "VXLAN of pods for an IPv4 peer", say(ofFamily(unix.NFPROTO_IPV4), toVXLAN, vni(), network(16, 4, first+1), in(peers4),
+			fromDevice(), in(guarded), counted(dropped[vswitch.DropVXLAN]))},
+		rule{chainForwarded, "VXLAN of pods for an IPv6 peer", say(ofFamily(unix.NFPROTO_IPV6), toVXLAN, vni(), network(24, 16, first+1), in(peers6),
+			fromDevice(), in(guarded), counted(dropped[vswitch.DropVXLAN]))})
+}
+
+func arpRules() []rule {
+	return []rule{
+		{chainSources, "its own addresses", say(fromDevice(), network(8, 6, afterDevice), network(14, 4, afterMAC), in(arpOwn), accept())},
+		{chainSources, "foreign addresses", say(fromDevice(), in(arpGuard), counted(dropped[vswitch.DropARP]))},
+	}
+}
+
+// portVXLAN is the UDP port of VXLAN.
+const portVXLAN = 4789
+
+// vni loads the network of a VXLAN packet: 3 bytes, behind the headers of UDP (8) and
+// 4 bytes of VXLAN.
+func vni() words { return transport(12, 3, first) }
+
+const (
+	statusConfirmed = 1 << 3 // IPS_CONFIRMED: the connection is in the table
+	syn             = 0x02
+	synAckRstFin    = 0x17
+)
+
+func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
+
+// Names of the lists of time-outs.
+const (
+	timeoutsTCP       = "tcp"
+	timeoutsMidstream = "tcp-midstream"
+)
+
+// tcpTimeouts are seconds. An established connection may be silent for a day, as
+// kube-proxy has it; one whose handshake nobody saw, and that may never have been one, for
+// five minutes. Closed ones are forgotten soon: they do not count for the limit.
+func tcpTimeouts(established uint32) *expr.CtTimeout {
+	return &expr.CtTimeout{L3Proto: unix.NFPROTO_IPV4, L4Proto: unix.IPPROTO_TCP, Policy: expr.CtStatePolicyTimeout{
+		expr.CtStateTCPSYNSENT: 60, expr.CtStateTCPSYNRECV: 30, expr.CtStateTCPESTABLISHED: established, expr.CtStateTCPFINWAIT: 60,
+		expr.CtStateTCPCLOSEWAIT: 60, expr.CtStateTCPLASTACK: 30, expr.CtStateTCPTIMEWAIT: 30, expr.CtStateTCPCLOSE: 10,
+		expr.CtStateTCPSYNSENT2: 60, expr.CtStateTCPRETRANS: 60, expr.CtStateTCPUNACK: 60,
+	}}
+}
+
+func withTimeouts(name string) words {
+	return words{&expr.Objref{Type: int(nftables.ObjTypeCtTimeout), Name: name}}
+}
+
+// The library keeps its defaults of time-outs in a variable that it writes to.
+var libraryTimeouts sync.Mutex
+
+func addTimeouts(c *nftables.Conn) {
+	libraryTimeouts.Lock()
+	defer libraryTimeouts.Unlock()
+	const day = 24 * 60 * 60
+	c.AddObj(&nftables.NamedObj{Table: inet, Name: timeoutsTCP, Type: nftables.ObjTypeCtTimeout, Obj: tcpTimeouts(day)})
+	c.AddObj(&nftables.NamedObj{Table: inet, Name: timeoutsMidstream, Type: nftables.ObjTypeCtTimeout, Obj: tcpTimeouts(300)})
+}
+
+// limitChain counts the connections of each device up to a limit.
+func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
+	name := limitPrefix + strconv.FormatUint(uint64(limit), 10)
+	set := &nftables.Set{Table: inet, Name: "opened-" + name, KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
+	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", say(fromDevice(), words{&expr.Dynset{
+		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD),
+		Exprs: []expr.Any{&expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}},
+	}}, counted(dropped[vswitch.DropConnections]))}}
+}
+
+// load makes all tables, sets and rules; elements stay.
+func load(c *nftables.Conn, timeouts bool, limit ...uint32) error {
+	c.AddTable(inet)
+	c.AddTable(arp)
+	sets := slices.Concat(sourceSets, tunnelSets)
+	for _, set := range dropped {
+		sets = append(sets, set)
+	}
+	rules := map[*nftables.Table][]rule{inet: inetRules(timeouts), arp: arpRules()}
+	all := chains
+	for _, n := range limit {
+		chain, set, list := limitChain(n)
+		all, sets, rules[inet] = append(slices.Clip(all), chain), append(sets, set), append(rules[inet], list...)
+	}
+	for _, set := range sets {
+		if err := c.AddSet(set, nil); err != nil {
+			return err
+		}
+	}
+	if timeouts {
+		addTimeouts(c)
+	}
+	for _, chain := range all {
+		c.AddChain(chain)
+		c.FlushChain(chain)
+	}
+	for table, list := range rules {
+		addRules(c, table, list)
+	}
+	return nil
+}
+
+func addRules(c *nftables.Conn, table *nftables.Table, rules []rule) {
+	for _, r := range rules {
+		c.AddRule(&nftables.Rule{
+			Table: table, Chain: &nftables.Chain{Name: r.chain, Table: table}, Exprs: r.words,
+			UserData: userdata.AppendString(nil, userdata.TypeComment, r.comment()),
+		})
+	}
+}
+
+// addLimit makes the chain of a limit.
+func addLimit(c *nftables.Conn, limit uint32) error {
+	chain, set, rules := limitChain(limit)
+	if err := c.AddSet(set, nil); err != nil {
+		return err
+	}
+	c.AddChain(chain)
+	c.FlushChain(chain)
+	addRules(c, inet, rules)
+	return nil
+}
+
+// state is what is found of the ruleset.
+type state struct {
+	// intact: every chain has exactly the rules that load gives it.
+	intact, timeouts bool
+	// limits that have a chain.
+	limits []uint32
+}
+
+// read finds out what of the ruleset there is.
+func read(c *nftables.Conn) (state, error) {
+	s := state{intact: true}
+	found := map[*nftables.Table]map[string]*nftables.Chain{}
+	for _, table := range []*nftables.Table{inet, arp} {
+		found[table] = map[string]*nftables.Chain{}
+		list, err := c.ListChainsOfTableFamily(table.Family)
+		if err != nil {
+			return s, err
+		}
+		for _, chain := range list {
+			if chain.Table.Name == TableName {
+				found[table][chain.Name] = chain
+			}
+		}
+	}
+	comments := map[*nftables.Table]map[string][]string{inet: {}, arp: {}}
+	for table, chains := range found {
+		for name, chain := range chains {
+			rules, err := c.GetRules(table, chain)
+			if err != nil && !isMissing(err) {
+				return s, err
+			}
+			for _, r := range rules {
+				text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
+				comments[table][name] = append(comments[table][name], text)
+			}
+			if limit, ok := limitOf(name); ok && table == inet {
+				_, _, list := limitChain(limit)
+				s.limits = append(s.limits, limit)
+				s.intact = s.intact && slices.Equal(comments[table][name], commentsOf(list, name))
+			}
+		}
+	}
+	s.timeouts = len(comments[inet][chainNew]) > 1
+	want := map[*nftables.Table][]rule{inet: inetRules(s.timeouts), arp: arpRules()}
+	for _, chain := range chains {
+		have := found[chain.Table][chain.Name]
+		s.intact = s.intact && have != nil && (have.Hooknum == nil) == (chain.Hooknum == nil) &&
+			slices.Equal(comments[chain.Table][chain.Name], commentsOf(want[chain.Table], chain.Name))
+	}
+	return s, nil
+}
+
+func commentsOf(rules []rule, chain string) (list []string) {
+	for _, r := range rules {
+		if r.chain == chain {
+			list = append(list, r.comment())
+		}
+	}
+	return list
+}
+
+// limitOf is the inverse of the name of a limit's chain.
+func limitOf(chain string) (uint32, bool) {
+	text, ok := strings.CutPrefix(chain, limitPrefix)
+	limit, err := strconv.ParseUint(text, 10, 32)
+	return uint32(limit), ok && err == nil
+}
+
+// lacksTimeouts reports whether loading may have failed for want of time-outs.
+func lacksTimeouts(err error) bool {
+	return says(err, unix.EOPNOTSUPP) || says(err, unix.ENOENT) || says(err, unix.EPROTONOSUPPORT)
+}

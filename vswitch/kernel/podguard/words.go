@@ -1,0 +1,97 @@
+package podguard
+
+import (
+	"encoding/binary"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Rules are written as lists of words. Keys of sets that have several parts are loaded
+// into consecutive registers of 4 bytes, from the first one on.
+const (
+	first       = 8         // NFT_REG32_00
+	afterDevice = first + 4 // behind the name of a device
+	afterMAC    = afterDevice + 2
+	scratch     = first + 12 // for comparisons, behind the longest key
+)
+
+type words []expr.Any
+
+func say(parts ...words) (list words) {
+	for _, p := range parts {
+		list = append(list, p...)
+	}
+	return list
+}
+
+func meta(key expr.MetaKey, register uint32) words {
+	return words{&expr.Meta{Key: key, Register: register}}
+}
+
+func payload(base expr.PayloadBase, offset, length, register uint32) words {
+	return words{&expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: base, Offset: offset, Len: length}}
+}
+
+// link, network and transport load a part of the header of that layer.
+func link(offset, length, register uint32) words {
+	return payload(expr.PayloadBaseLLHeader, offset, length, register)
+}
+
+func network(offset, length, register uint32) words {
+	return payload(expr.PayloadBaseNetworkHeader, offset, length, register)
+}
+
+func transport(offset, length, register uint32) words {
+	return payload(expr.PayloadBaseTransportHeader, offset, length, register)
+}
+
+func fromDevice() words { return meta(expr.MetaKeyIIFNAME, first) }
+
+// equals compares what was loaded into the scratch register.
+func equals(data ...byte) words {
+	return words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: data}}
+}
+
+func differs(data ...byte) words {
+	return words{&expr.Cmp{Op: expr.CmpOpNeq, Register: scratch, Data: data}}
+}
+
+func ofFamily(family byte) words { return say(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
+
+func ofProtocol(protocol byte) words {
+	return say(meta(expr.MetaKeyL4PROTO, scratch), equals(protocol))
+}
+
+// onEthernet makes sure that there is a MAC address to load.
+func onEthernet() words {
+	return say(meta(expr.MetaKeyIIFTYPE, scratch), equals(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)...))
+}
+
+func senderMAC() words { return link(6, 6, afterDevice) }
+
+// in goes on if what was loaded is in the set.
+func in(set *nftables.Set) words {
+	return words{&expr.Lookup{SourceRegister: first, SetName: set.Name}}
+}
+
+// as does what the map says.
+func as(verdicts *nftables.Set) words {
+	return words{&expr.Lookup{SourceRegister: first, SetName: verdicts.Name, IsDestRegSet: true}}
+}
+
+func accept() words { return words{&expr.Verdict{Kind: expr.VerdictAccept}} }
+func drop() words   { return words{&expr.Verdict{Kind: expr.VerdictDrop}} }
+
+func goTo(chain string) words { return words{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}} }
+
+// counted counts the packet for its device, and drops it.
+func counted(set *nftables.Set) words {
+	return say(fromDevice(), words{&expr.Dynset{
+		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Exprs: []expr.Any{&expr.Counter{}},
+	}}, drop())
+}
+
+// big16 is a number as it is in packets.
+func big16(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }

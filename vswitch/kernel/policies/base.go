@@ -1,0 +1,73 @@
+package policies
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Bits of the mark of a connection that hold the generation in which it was judged
+// last; 0: it was not.
+const (
+	markMask       = 0x00ffff00
+	markShift      = 8
+	lastGeneration = 0xffff
+)
+
+// baseSets are there as long as the table is, with the type of their elements.
+var baseSets = map[string]string{
+	"self4": "ipv4_addr . ipv4_addr", "self6": "ipv6_addr . ipv6_addr", // subjects, as both ends of a connection
+	"subjects4": "ipv4_addr", "subjects6": "ipv6_addr",
+}
+
+// baseMaps lead from addresses of subjects to chains.
+var baseMaps = map[string]string{"in4": "ipv4_addr", "in6": "ipv6_addr", "out4": "ipv4_addr", "out6": "ipv6_addr"}
+
+const (
+	hookText = "type filter hook forward priority -5; policy accept;"
+)
+
+// baseChains are there as long as the table is, in an order in which they can be filled.
+var baseChains = []string{"forward", "incoming", "pass", "stray", "denied-in", "denied-out"}
+
+// baseLines are the rules of a base chain at a generation.
+func baseLines(chain string, generation int) []line {
+	judged := fmt.Sprintf("%#08x", generation<<markShift)
+	switch chain {
+	case "forward":
+		list := lines(
+			fmt.Sprintf("ct state established ct mark & %#08x == %s accept", markMask, judged),
+			"meta l4proto { icmp, icmpv6 } ct state related accept",
+			// Without conntrack nobody knows who opened it.
+			"ct state invalid,untracked goto stray",
+			"ct original ip saddr . ct reply ip saddr @self4 goto pass",
+			"ct original ip6 saddr . ct reply ip6 saddr @self6 goto pass",
+			"ct original ip saddr vmap @out4",
+			"ct original ip6 saddr vmap @out6",
+			"goto incoming")
+		list[0].comment = generationComment(generation)
+		return list
+	case "incoming":
+		return lines("ct reply ip saddr vmap @in4", "ct reply ip6 saddr vmap @in6", "goto pass")
+	case "pass":
+		return lines(fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
+	case "stray":
+		return lines("ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
+	}
+	return lines("counter drop")
+}
+
+func generationComment(generation int) string { return "generation " + strconv.Itoa(generation) }
+
+// generationOf reads the generation off the comments of the chain forward; 0: unknown.
+func generationOf(comments []string) int {
+	if len(comments) == 0 {
+		return 0
+	}
+	text, _ := strings.CutPrefix(comments[0], "generation ")
+	generation, err := strconv.Atoi(text)
+	if err != nil || generation < 1 || generation > lastGeneration {
+		return 0
+	}
+	return generation
+}

@@ -1,0 +1,193 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/vswitch"
+)
+
+// compiled is an access list as rules.
+type compiled struct {
+	name  string
+	id    string
+	lines []line
+	// sets that rules refer to, by name.
+	sets []string
+}
+
+func (c *compiled) chain() string { return listChain + c.id }
+
+// content is the chain of the rules: other rules, another chain.
+func (c *compiled) content() string {
+	return rulesChain + c.id + "/" + hash(strings.Join(comments(c.lines), " "))
+}
+
+// entry leads to the content.
+func (c *compiled) entry() []line { return lines("goto " + c.content()) }
+
+// ip is an IP version in the language of nft.
+type ip struct{ number, addr string }
+
+var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
+
+// condition is a part of a rule; version "" fits both.
+type condition struct{ version, text string }
+
+// compile writes a list as rules: one for each sort of peer and port of each rule.
+func compile(list *contiv_filter.AccessList) (*compiled, error) {
+	c := &compiled{name: list.GetName(), id: ident(list.GetName())}
+	for i, r := range list.GetRules() {
+		verdict, err := verdictOf(list.GetDirection(), r.GetAction())
+		if err != nil {
+			return nil, fmt.Errorf("rules[%d]: %w", i, err)
+		}
+		for _, peer := range c.peers(list.GetDirection(), r) {
+			for _, port := range c.ports(r) {
+				if peer.version != "" && port.version != "" && peer.version != port.version {
+					continue
+				}
+				c.lines = append(c.lines, lines(strings.Join(strings.Fields(peer.text+" "+port.text+" "+verdict), " "))...)
+			}
+		}
+	}
+	slices.Sort(c.sets)
+	c.sets = slices.Compact(c.sets)
+	return c, nil
+}
+
+// verdictOf: what may leave is still to be judged where it arrives.
+func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filter.AccessList_Action) (string, error) {
+	egress := direction == contiv_filter.AccessList_EGRESS
+	switch {
+	case action == contiv_filter.AccessList_PASS:
+		return "", vswitch.Unsupported("this vswitch has no rules with the action PASS")
+	case action == contiv_filter.AccessList_DENY && egress:
+		return "goto denied-out", nil
+	case action == contiv_filter.AccessList_DENY:
+		return "goto denied-in", nil
+	case egress:
+		return "goto incoming", nil
+	}
+	return "goto pass", nil
+}
+
+func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule) (list []condition) {
+	side := "original"
+	if direction == contiv_filter.AccessList_EGRESS {
+		side = "reply"
+	}
+	networks := map[string][]string{}
+	for _, p := range disjoint(r.GetNetworks()) {
+		version := "4"
+		if p.Addr().Is6() {
+			version = "6"
+		}
+		networks[version] = append(networks[version], p.String())
+	}
+	for _, v := range versions {
+		peer := fmt.Sprintf("ct %s %s saddr", side, v.addr)
+		for _, set := range r.GetAddressSets() {
+			name := addressSet + v.number + "-" + ident(set)
+			c.sets = append(c.sets, name)
+			list = append(list, condition{v.number, peer + " @" + name})
+		}
+		switch n := networks[v.number]; {
+		case len(n) == 1 && strings.HasSuffix(n[0], "/0"):
+			list = append(list, condition{v.number, "meta nfproto ipv" + v.number})
+		case len(n) > 0:
+			list = append(list, condition{v.number, fmt.Sprintf("%s { %s }", peer, strings.Join(n, ", "))})
+		}
+	}
+	if len(r.GetAddressSets()) == 0 && len(r.GetNetworks()) == 0 {
+		return []condition{{}}
+	}
+	return list
+}
+
+// disjoint sorts networks and leaves out those that others contain.
+func disjoint(texts []string) (left []netip.Prefix) {
+	var networks []netip.Prefix
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, p.Masked())
+		}
+	}
+	slices.SortFunc(networks, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	for _, p := range networks {
+		if n := len(left); n == 0 || !left[n-1].Overlaps(p) {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+var protocolNames = map[contiv_filter.Protocol]string{
+	contiv_filter.Protocol_TCP: "tcp", contiv_filter.Protocol_UDP: "udp", contiv_filter.Protocol_SCTP: "sctp",
+}
+
+// ends of a connection whose port is the destination's, by the direction of a packet.
+var portEnds = []string{"ct direction original %s th dport %s", "ct direction reply %s th sport %s"}
+
+func (c *compiled) ports(r *contiv_filter.AccessList_Rule) (list []condition) {
+	var whole []string
+	ranges := map[string][][2]uint32{}
+	for _, p := range r.GetPorts() {
+		name := protocolNames[p.GetProtocol()]
+		if p.GetFirst() == 0 {
+			whole = append(whole, name)
+		} else {
+			ranges[name] = append(ranges[name], [2]uint32{p.GetFirst(), p.GetLast()})
+		}
+	}
+	slices.Sort(whole)
+	if whole = slices.Compact(whole); len(whole) > 0 {
+		list = append(list, condition{text: fmt.Sprintf("meta l4proto { %s }", strings.Join(whole, ", "))})
+	}
+	for _, name := range []string{"sctp", "tcp", "udp"} {
+		if len(ranges[name]) == 0 || slices.Contains(whole, name) {
+			continue
+		}
+		for _, end := range portEnds {
+			list = append(list, condition{text: fmt.Sprintf(end, "meta l4proto "+name, rangesText(ranges[name]))})
+		}
+	}
+	for _, set := range r.GetEndpointSets() {
+		for _, v := range versions {
+			name := endpointSet + v.number + "-" + ident(set)
+			c.sets = append(c.sets, name)
+			for _, end := range portEnds {
+				list = append(list, condition{v.number, fmt.Sprintf(end, fmt.Sprintf("ct reply %s saddr . meta l4proto .", v.addr), "@"+name)})
+			}
+		}
+	}
+	if len(r.GetPorts()) == 0 && len(r.GetEndpointSets()) == 0 {
+		return []condition{{}}
+	}
+	return list
+}
+
+// rangesText joins ranges that overlap or follow each other.
+func rangesText(ranges [][2]uint32) string {
+	slices.SortFunc(ranges, func(a, b [2]uint32) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	var joined [][2]uint32
+	for _, r := range ranges {
+		if n := len(joined); n > 0 && r[0] <= joined[n-1][1]+1 {
+			joined[n-1][1] = max(joined[n-1][1], r[1])
+			continue
+		}
+		joined = append(joined, r)
+	}
+	texts := make([]string, len(joined))
+	for i, r := range joined {
+		texts[i] = fmt.Sprint(r[0])
+		if r[1] > r[0] {
+			texts[i] = fmt.Sprintf("%d-%d", r[0], r[1])
+		}
+	}
+	return "{ " + strings.Join(texts, ", ") + " }"
+}

@@ -1,0 +1,69 @@
+package policies
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	family    = "inet"
+	tableName = "contiv-policy"
+
+	addressSet  = "a" // and 4- or 6-, and the name
+	endpointSet = "e"
+	listChain   = "list/"
+	rulesChain  = "rules/"
+	inChain     = "in/"
+	outChain    = "out/"
+)
+
+// ident writes a name as a part of the name of an object: what people recognise of
+// it, and a hash.
+func ident(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name[:min(len(name), 60)]) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+			b.WriteByte(c)
+		default:
+			b.WriteByte('-')
+		}
+	}
+	return b.String() + "-" + hash(name)
+}
+
+// identOf is ident also for names that stand for objects.
+func identOf(name string) string {
+	if id, ok := strings.CutPrefix(name, unknown); ok {
+		return id
+	}
+	return ident(name)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// setsOf are the names of the two sets, for IPv4 and IPv6, of a kind.
+func setsOf(kind, id string) []string { return []string{kind + "4-" + id, kind + "6-" + id} }
+
+// line is a rule; it is known by its comment.
+type line struct{ text, comment string }
+
+func lines(texts ...string) []line {
+	list := make([]line, len(texts))
+	for i, text := range texts {
+		list[i] = line{text, hash(text)}
+	}
+	return list
+}
+
+func comments(lines []line) []string {
+	list := make([]string, len(lines))
+	for i, l := range lines {
+		list[i] = l.comment
+	}
+	return list
+}

@@ -1,0 +1,105 @@
+package policies
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
+)
+
+// subject is a pod with the rules that its addresses lead to; nil: none.
+type subject struct {
+	name    string
+	addrs   []netip.Addr
+	in, out []line
+	lists   []string // chains of lists
+}
+
+func newSubject(v *contiv_filter.Subject) *subject {
+	s := &subject{name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses())}
+	s.in = s.stages(v.GetIngress(), "denied-in", "pass")
+	s.out = s.stages(v.GetEgress(), "denied-out", "incoming")
+	return s
+}
+
+func (s *subject) stages(stages []*contiv_filter.Subject_Stage, denied, allowed string) []line {
+	if len(stages) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, stage := range stages {
+		for _, list := range stage.GetLists() {
+			chain := listChain + ident(list)
+			s.lists = append(s.lists, chain)
+			texts = append(texts, "jump "+chain)
+		}
+		if stage.GetDeny() {
+			return lines(append(texts, "goto "+denied)...)
+		}
+	}
+	return lines(append(texts, "goto "+allowed)...)
+}
+
+func chainOf(prefix string, lines []line) string {
+	if lines == nil {
+		return ""
+	}
+	return prefix + hash(strings.Join(comments(lines), " "))
+}
+
+// targets are where the maps lead to from an address; "": they have no such element.
+func (s *subject) targets(addr netip.Addr) map[string]string {
+	v := version(addr)
+	return map[string]string{"in" + v: chainOf(inChain, s.in), "out" + v: chainOf(outChain, s.out)}
+}
+
+func (s *subject) chains() (list []string) {
+	for _, chain := range []string{chainOf(inChain, s.in), chainOf(outChain, s.out)} {
+		if chain != "" {
+			list = append(list, chain)
+		}
+	}
+	return list
+}
+
+func version(addr netip.Addr) string {
+	if addr.Is4() {
+		return "4"
+	}
+	return "6"
+}
+
+// put makes the subject count for its addresses.
+func (w *values) put(s *subject) {
+	w.remove(s.name)
+	w.subjects[s.name] = s
+	for _, addr := range s.addrs {
+		w.at[addr] = append(w.at[addr], s)
+	}
+}
+
+// remove returns the addresses that the subject had.
+func (w *values) remove(name string) []netip.Addr {
+	old := w.subjects[name]
+	if old == nil {
+		return nil
+	}
+	delete(w.subjects, name)
+	for _, addr := range old.addrs {
+		w.at[addr] = slices.DeleteFunc(w.at[addr], func(s *subject) bool { return s == old })
+		if len(w.at[addr]) == 0 {
+			delete(w.at, addr)
+		}
+	}
+	return old.addrs
+}
+
+// owner is the subject that counts for an address: of several, the last one set.
+func (w *values) owner(addr netip.Addr) *subject {
+	if list := w.at[addr]; len(list) > 0 {
+		return list[len(list)-1]
+	}
+	return nil
+}

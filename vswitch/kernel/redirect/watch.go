@@ -1,0 +1,48 @@
+package redirect
+
+import (
+	"fmt"
+	"syscall"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"golang.org/x/sys/unix"
+)
+
+// noticeFilters: filters of ours that were removed.
+func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	if m.Header.Type == unix.RTM_DELTFILTER {
+		v.noticeFilter(m.Data, send)
+	}
+}
+
+// checkFilters: an event says it all.
+func (v *Driver) Check(*drift.Batch) {}
+
+// noticeFilter reports the cross-connects and mirrors of a device whose filter was
+// removed.
+func (v *Driver) noticeFilter(data []byte, send func(drift.Notice)) {
+	index, ours := parseFilterEvent(data)
+	name, known := v.Dev.Name(index)
+	if !ours || !known {
+		return
+	}
+	var keys []string
+	for _, key := range v.Reg.KeysOf(name) {
+		switch value, _ := v.Reg.Get(key); value := value.(type) {
+		case *vpp_l2.XConnectPair:
+			if value.GetReceiveInterface() == name {
+				keys = append(keys, models.Key(value))
+			}
+		case *vpp_interfaces.Span:
+			if value.GetInterfaceFrom() == name {
+				keys = append(keys, models.Key(value))
+			}
+		}
+	}
+	if len(keys) > 0 {
+		send(drift.Notice{Reason: fmt.Sprintf("a filter of interface %q was removed", name), Keys: keys})
+	}
+}

@@ -1,0 +1,132 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	vrfs "github.com/contiv/contiv/vswitch/kernel/vrf"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func interRouteOf(route *vpp_l3.Route) vrfs.InterRoute {
+	return vrfs.InterRoute{Vrf: route.GetVrfId(), Dst: netip.MustParsePrefix(route.GetDstNetwork()).Masked()}
+}
+
+// routeTableExists tells what a route would be useless without.
+func (v routes) routeTableExists(route *vpp_l3.Route) error {
+	vrfs := []uint32{route.GetVrfId()}
+	if route.GetType() == vpp_l3.Route_INTER_VRF {
+		vrfs = append(vrfs, route.GetViaVrfId())
+	}
+	for _, vrf := range vrfs {
+		if vrf == 0 {
+			continue
+		}
+		if !v.vrf.HasTable(own.FamilyOfRoute(route), vrf) {
+			return fmt.Errorf("VRF %d does not exist", vrf)
+		}
+	}
+	return nil
+}
+
+// leadAway makes the rules to the other VRF; the throw route that comes next lets
+// packets get there.
+func (v routes) leadAway(route *vpp_l3.Route) error {
+	return v.vrf.EditVRFs(own.FamilyOfRoute(route), func(s *vrfs.State) error {
+		for _, known := range v.Reg.RoutesTo(interRouteOf(route).Dst) {
+			if own.LeadsAway(known) && known.GetVrfId() == route.GetVrfId() && known.GetPreference() != route.GetPreference() {
+				return fmt.Errorf("there is one with preference %d already: two of type INTER_VRF cannot have the same destination", known.GetPreference())
+			}
+		}
+		s.Inter[interRouteOf(route)] = route.GetViaVrfId()
+		return nil
+	})
+}
+
+// leadBack removes the rules, after the throw route.
+func (v routes) leadBack(route *vpp_l3.Route) error {
+	if !v.vrf.UsesVRFs() {
+		return nil
+	}
+	return v.vrf.EditVRFs(own.FamilyOfRoute(route), func(s *vrfs.State) error {
+		delete(s.Inter, interRouteOf(route))
+		return nil
+	})
+}
+
+// inItsVRF finds the device of a next hop that is given without: left to itself, the
+// kernel would also look in the main table.
+func (v routes) inItsVRF(route *vpp_l3.Route, index int) (int, error) {
+	vrf := route.GetVrfId()
+	if route.GetType() == vpp_l3.Route_INTER_VRF {
+		vrf = route.GetViaVrfId()
+	}
+	gw, err := netip.ParseAddr(route.GetNextHopAddr())
+	if err != nil || index != 0 || vrf == 0 && route.GetVrfId() == 0 || route.GetType() == vpp_l3.Route_DROP || own.LeadsAway(route) {
+		return index, nil
+	}
+	options := &netlink.RouteGetOptions{}
+	if vrf != 0 {
+		options.Mark = vrfs.Mark | vrf
+	}
+	hops, err := v.Net.RouteGetWithOptions(gw.AsSlice(), options)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("next hop %s in VRF %d: %w", gw, vrf, err)
+	case len(hops) == 0 || hops[0].Gw != nil || hops[0].Table != int(own.TableOf(vrf)) || hops[0].Type != unix.RTN_UNICAST:
+		return 0, fmt.Errorf("next hop %s is not in a network of an interface in VRF %d: %w", gw, vrf, unix.ENETUNREACH)
+	}
+	return hops[0].LinkIndex, nil
+}
+
+// interRoutes are what rules say about routes into other VRFs, by IP version.
+type interRoutes map[int]map[vrfs.InterRoute]uint32
+
+func (v *Driver) interRoutes() (interRoutes, error) {
+	all := interRoutes{}
+	if !v.vrf.UsesVRFs() {
+		return all, nil
+	}
+	for _, family := range vrfs.IPFamilies {
+		s, _, err := v.vrf.ReadVRFs(family)
+		if err != nil {
+			return nil, err
+		}
+		all[family] = s.Inter
+	}
+	return all, nil
+}
+
+// describeThrow returns the value of a throw route, and notes that its rules have one;
+// nil if they are not as wanted, so that it is created again.
+func (all interRoutes) describeThrow(r *netlink.Route, vrf uint32, wanted map[routeID]*vpp_l3.Route) *vpp_l3.Route {
+	id := vrfs.InterRoute{Vrf: vrf, Dst: own.Destination(r)}
+	via, ok := all[r.Family][id]
+	delete(all[r.Family], id)
+	route := &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: vrf, ViaVrfId: via, DstNetwork: id.Dst.String(), Preference: preference(r)}
+	want := wanted[routeID{vrf: vrf, dst: id.Dst}]
+	if want == nil || !own.LeadsAway(want) {
+		return route
+	}
+	if !ok {
+		return nil
+	}
+	complete(route, want, 1)
+	return route
+}
+
+// rest returns rules without a throw route, for them to be removed.
+func (all interRoutes) rest(wanted map[routeID]*vpp_l3.Route) (list []*vpp_l3.Route) {
+	for _, routes := range all {
+		for id, via := range routes {
+			if wanted[routeID{vrf: id.Vrf, dst: id.Dst}] == nil {
+				list = append(list, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: id.Vrf, ViaVrfId: via, DstNetwork: id.Dst.String()})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,120 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"golang.org/x/sys/unix"
+)
+
+// Suspicions.
+type (
+	// suspectRoute was replaced by one that is marked as ours, by whomever.
+	suspectRoute struct {
+		vrf         uint32
+		destination netip.Prefix
+	}
+	// suspectBlocked: routes of others may be gone that are in the way of ours.
+	suspectBlocked struct{}
+)
+
+// Notice: routes of ours that were deleted or replaced, and whatever may take routes of
+// others away.
+func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK: // a device that goes down takes its routes along silently
+		if v.blocked.any() {
+			send(drift.Notice{Suspect: suspectBlocked{}})
+		}
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		v.noticeRoute(m, send)
+	}
+}
+
+func (v *Driver) noticeRoute(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	r, ok := rtnl.ParseRouteEvent(m)
+	vrf, inVRF := own.VRFOfTable(r.Table)
+	if !ok || !inVRF {
+		return
+	}
+	what := "deleted"
+	switch ours := r.Protocol == own.ProtoOurs; {
+	case r.Deleted && !ours:
+		if v.blocked.any() {
+			send(drift.Notice{Suspect: suspectBlocked{}})
+		}
+		return
+	case !r.Deleted && !r.Replaced:
+		return
+	case !r.Deleted && ours:
+		send(drift.Notice{Suspect: suspectRoute{vrf, r.Destination}})
+		return
+	case !r.Deleted:
+		what = "replaced"
+	}
+	send(drift.Notice{Reason: fmt.Sprintf("route %s was %s", r.Destination, what), Keys: keysOfValues(vrf, v.Reg.RoutesTo(r.Destination))})
+}
+
+// Check compares routes that were replaced with what they are to be, and looks if what
+// is in the way of others is still there.
+func (v *Driver) Check(b *drift.Batch) {
+	for _, s := range drift.Suspects[suspectRoute](b) {
+		for _, value := range v.Reg.RoutesTo(s.destination) {
+			if value.GetVrfId() == s.vrf && !v.isThere(value) {
+				b.Report(fmt.Sprintf("route %s was replaced", s.destination), models.Key(value))
+			}
+		}
+	}
+	if len(drift.Suspects[suspectBlocked](b)) == 0 {
+		return
+	}
+	for _, value := range v.blocked.list() {
+		if have, err := (routes{v}).sameDestination(kernelRoute(value, 0)); err == nil && (have == nil || have.Protocol == own.ProtoOurs) {
+			b.Report(fmt.Sprintf("the route that was in the way of route %s is gone", value.GetDstNetwork()), models.Key(value))
+		}
+	}
+}
+
+// isThere reports whether the kernel has the route as its value says. If it cannot be
+// found out, that is an event of its own.
+func (v *Driver) isThere(value *vpp_l3.Route) bool {
+	index := 0
+	if name := value.GetOutgoingInterface(); name != "" && value.GetType() != vpp_l3.Route_DROP && !own.LeadsAway(value) {
+		link, err := v.Link(name)
+		if err != nil {
+			return true
+		}
+		index = link.Attrs().Index
+	}
+	want := kernelRoute(value, index)
+	have, err := (routes{v}).sameDestination(want)
+	switch {
+	case err != nil:
+		return true
+	case have == nil || have.Protocol != own.ProtoOurs || have.Type != want.Type:
+		return false
+	case want.Type != unix.RTN_UNICAST:
+		return true
+	}
+	paths := pathsOf(have)
+	return slices.ContainsFunc(paths, func(p path) bool {
+		return p.goesTo(want) && (len(paths) == 1 || p.weight == max(value.GetWeight(), 1))
+	})
+}
+
+// keysOfValues returns the keys of those in the VRF.
+func keysOfValues(vrf uint32, routes []*vpp_l3.Route) (keys []string) {
+	for _, r := range routes {
+		if r.GetVrfId() == vrf {
+			keys = append(keys, models.Key(r))
+		}
+	}
+	return keys
+}

@@ -1,0 +1,20 @@
+package srv6
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+)
+
+// noticeSegments: routes of segment routing that were deleted.
+func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	if r, ok := rtnl.ParseRouteEvent(m); ok && r.Deleted && r.Protocol == own.ProtoSegments {
+		send(drift.Notice{Reason: fmt.Sprintf("route %s was deleted", r.Destination), Keys: v.srKeys(r.Destination)})
+	}
+}
+
+// checkSegments: an event says it all.
+func (v *Driver) Check(*drift.Batch) {}

@@ -1,0 +1,346 @@
+package vrf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/kvscheduler"
+	"golang.org/x/sys/unix"
+)
+
+// MoveTo moves the interface into a VRF for each IP version.
+func (v *Driver) MoveTo(iface string, vrfs map[int]uint32) error {
+	device := v.DeviceOf(iface)
+	into := uint32(0)
+	for _, vrf := range vrfs {
+		into = max(into, vrf)
+	}
+	if into == 0 && !v.UsesVRFs() {
+		return nil
+	}
+	if into != 0 {
+		if err := v.canMove(iface); err != nil {
+			return err
+		}
+		if err := v.isolate(device, into); err != nil {
+			return err
+		}
+	}
+	for family, vrf := range vrfs {
+		err := v.EditVRFs(family, func(s *State) error {
+			if vrf == 0 {
+				delete(s.members, device)
+				return nil
+			}
+			if !s.tables[vrf] {
+				return fmt.Errorf("table %d of VRF %d does not exist", own.TableOf(vrf), vrf)
+			}
+			s.members[device] = vrf
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := v.writeMarks(); err != nil {
+		return err
+	}
+	if into == 0 {
+		if err := v.IsolateAs(iface); err != nil {
+			return err
+		}
+	}
+	err := v.WithDevice(iface, func(index int) error {
+		for family := range vrfs {
+			if err := v.SettleAddresses(index, family); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if into == 0 {
+		return rtnl.IgnoreGone(ignoreUnsupported(err))
+	}
+	return err
+}
+
+// JoinVRFs moves an interface that borrows addresses into the VRFs of its lender.
+func (v *Driver) JoinVRFs(iface, lender string) error {
+	if !v.UsesVRFs() {
+		return nil
+	}
+	vrfs, err := v.VRFsOf(lender)
+	if err != nil {
+		return err
+	}
+	return v.MoveTo(iface, vrfs)
+}
+
+// VRFsOf returns the VRFs of an interface by IP version.
+func (v *Driver) VRFsOf(iface string) (map[int]uint32, error) {
+	vrfs := map[int]uint32{unix.AF_INET: 0, unix.AF_INET6: 0}
+	if !v.UsesVRFs() {
+		return vrfs, nil
+	}
+	device := v.DeviceOf(iface)
+	for family := range vrfs {
+		s, _, err := v.ReadVRFs(family)
+		if err != nil {
+			return nil, err
+		}
+		vrfs[family] = s.members[device]
+	}
+	return vrfs, nil
+}
+
+// MoveBorrowers makes those that borrow the addresses of an interface follow it.
+func (v *Driver) MoveBorrowers(lender string) error {
+	if !v.UsesVRFs() {
+		return nil
+	}
+	var errs []error
+	for _, borrower := range v.Borrowers(lender) {
+		errs = append(errs, rtnl.IgnoreGone(v.JoinVRFs(borrower, lender)))
+	}
+	return errors.Join(errs...)
+}
+
+// canMove refuses what would not work in a VRF.
+func (v *Driver) canMove(iface string) error {
+	link, err := v.Link(iface)
+	if err != nil {
+		return err
+	}
+	for _, key := range v.Reg.KeysOf(iface) {
+		value, _ := v.Reg.Get(key)
+		if x, ok := value.(*vpp_l3.L3XConnect); ok && x.GetInterface() == iface {
+			return own.CrossConnectInVRF()
+		}
+	}
+	return v.NS.Run(func() error {
+		return namespace.EnsureSysctl("ipv4/conf/"+link.Attrs().Name+"/src_valid_mark", "1")
+	})
+}
+
+// DeviceOf returns the name of the device of an interface, which may not exist (yet).
+func (v *Driver) DeviceOf(iface string) string {
+	if link, err := v.Link(iface); err == nil {
+		return link.Attrs().Name
+	}
+	return own.DeviceName(own.DevInterface, iface)
+}
+
+// IsolateAs keeps VRF 0 from getting packets of an interface that is meant for another
+// one: before the interface is there, without an address, and for an IP version that
+// it has no address of.
+func (v *Driver) IsolateAs(iface string) error {
+	if vrf := v.Reg.Iface(iface).GetVrf(); vrf != 0 {
+		return v.isolate(v.DeviceOf(iface), vrf)
+	}
+	if !v.UsesVRFs() {
+		return nil
+	}
+	device := v.DeviceOf(iface)
+	v.vrf.mu.Lock()
+	defer v.vrf.mu.Unlock()
+	for _, family := range IPFamilies {
+		s, _, err := v.ReadVRFs(family)
+		if err != nil || s.members[device] != 0 {
+			return err
+		}
+	}
+	for _, family := range IPFamilies {
+		if err := v.editVRFsLocked(family, func(s *State) error { delete(s.isolated, device); return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isolate: where there is no IPv6, there is nothing to keep out.
+func (v *Driver) isolate(device string, vrf uint32) error {
+	for _, family := range IPFamilies {
+		err := v.EditVRFs(family, func(s *State) error { s.isolated[device] = vrf; return nil })
+		if family == unix.AF_INET6 {
+			err = ignoreUnsupported(err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoreUnsupported(err error) error {
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// ForgetVRFs removes the rules of an interface that goes.
+func (v *Driver) ForgetVRFs(device string) error {
+	if !v.UsesVRFs() {
+		return nil
+	}
+	for _, family := range IPFamilies {
+		if err := v.EditVRFs(family, func(s *State) error { s.forget(device); return nil }); err != nil {
+			return err
+		}
+	}
+	return v.writeMarks()
+}
+
+// VRFOf returns the VRF of a device.
+func (v *Driver) VRFOf(index, family int) (uint32, error) {
+	if !v.UsesVRFs() {
+		return 0, nil
+	}
+	link, err := v.Net.LinkByIndex(index)
+	if err != nil {
+		return 0, err
+	}
+	s, _, err := v.ReadVRFs(family)
+	if err != nil {
+		return 0, err
+	}
+	return s.members[link.Attrs().Name], nil
+}
+
+// SettleAddresses makes the routes of the addresses of a device those that they need
+// in its VRF; and takes those away from VRF 0 that the kernel makes.
+func (v *Driver) SettleAddresses(index, family int) error {
+	if !v.UsesVRFs() {
+		return nil
+	}
+	v.vrf.settling.Lock()
+	defer v.vrf.settling.Unlock()
+	vrf, err := v.VRFOf(index, family)
+	if err != nil {
+		return err
+	}
+	have, err := placed(v.Net, family, index, 0, own.ProtoVRF)
+	if err != nil {
+		return fmt.Errorf("reading the routes of addresses in VRFs: %w", err)
+	}
+	addrs, err := v.Net.Addresses(index)
+	if err != nil {
+		return err
+	}
+	var wanted []placedRoute // the addresses before what they are the source of
+	for _, a := range addrs {
+		if a.Proto != own.ProtoOurs || a.Family() != family {
+			continue
+		}
+		if err := v.flagAddress(a, vrf); err != nil {
+			return err
+		}
+		if vrf != 0 {
+			wanted = append(wanted, routesOfAddress(index, a.Prefix, vrf)...)
+		}
+	}
+	for _, r := range have {
+		if slices.Contains(wanted, r) {
+			continue
+		}
+		if err := rtnl.IgnoreGone(delPlaced(v.Net, r)); err != nil {
+			return fmt.Errorf("deleting the route to %s from the table of the VRF: %w", r.dst, err)
+		}
+	}
+	for _, r := range wanted {
+		if slices.Contains(have, r) {
+			continue
+		}
+		err := addPlaced(v.Net, r)
+		if err != nil && !rtnl.Exists(err) && !errors.Is(err, unix.ENETDOWN) { // made when the device is enabled
+			return fmt.Errorf("adding the route to %s to the table of VRF %d: %w", r.dst, vrf, err)
+		}
+	}
+	if vrf == 0 {
+		return nil
+	}
+	_, err = v.confine(index, family)
+	return err
+}
+
+// flagAddress assigns an address again that is there from another VRF, if one of the
+// two is VRF 0: whether the kernel makes routes of it cannot be changed.
+func (v *Driver) flagAddress(a rtnl.Address, vrf uint32) error {
+	if (vrf != 0) == (a.Flags&unix.IFA_F_NOPREFIXROUTE != 0) {
+		return nil
+	}
+	if err := rtnl.IgnoreGone(v.Net.DelAddress(a)); err != nil {
+		return err
+	}
+	a.Flags = a.Flags&unix.IFA_F_NODAD | own.WithoutRoute(vrf)
+	if err := v.Net.AddAddress(a); err != nil && !rtnl.Exists(err) {
+		return err
+	}
+	if vrf != 0 {
+		return v.ConfineNew(a)
+	}
+	return nil
+}
+
+// leaked returns what the kernel has added to the table local for our addresses of a
+// device in a VRF: they are none of VRF 0.
+func (v *Driver) leaked(index, family int) ([]placedRoute, error) {
+	addrs, err := v.Net.Addresses(index)
+	if err != nil {
+		return nil, err
+	}
+	addrs = slices.DeleteFunc(addrs, func(a rtnl.Address) bool { return a.Proto != own.ProtoOurs && a.Proto != own.ProtoBorrowed })
+	found, err := placed(v.Net, family, index, unix.RT_TABLE_LOCAL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reading the table local: %w", err)
+	}
+	return slices.DeleteFunc(found, func(r placedRoute) bool { return !slices.ContainsFunc(addrs, r.madeFor) }), nil
+}
+
+// confine removes them.
+func (v *Driver) confine(index, family int) (removed []placedRoute, err error) {
+	found, err := v.leaked(index, family)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range found {
+		if err := rtnl.IgnoreGone(delPlaced(v.Net, r)); err != nil {
+			return removed, fmt.Errorf("deleting %s from the table local: %w", r.dst, err)
+		}
+		removed = append(removed, r)
+	}
+	return removed, nil
+}
+
+// ConfineNew removes what the kernel adds for a new address. For one of IPv6 it does
+// so a moment later, if the device is up and nobody is asked for duplicates before;
+// else Watch sees it.
+func (v *Driver) ConfineNew(a rtnl.Address) error {
+	own := func(r placedRoute) bool { return r.typ == unix.RTN_LOCAL && r.dst.Addr() == a.Prefix.Addr() }
+	link, err := v.Net.LinkByIndex(a.Index)
+	if err != nil {
+		return err
+	}
+	soon := a.Prefix.Addr().Is6() && a.Flags&unix.IFA_F_NODAD != 0 && link.Attrs().RawFlags&unix.IFF_UP != 0
+	for attempt := 0; ; attempt++ {
+		removed, err := v.confine(a.Index, a.Family())
+		if err != nil || !soon || slices.ContainsFunc(removed, own) || attempt == 50 {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// RestoreVRF puts back what went when a device was down, and takes away again what
+// the kernel has put back.
+func (v *Driver) RestoreVRF(index int) error {
+	return errors.Join(v.SettleAddresses(index, unix.AF_INET), v.SettleAddresses(index, unix.AF_INET6))
+}

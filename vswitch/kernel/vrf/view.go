@@ -1,0 +1,124 @@
+package vrf
+
+import (
+	"net"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// View is what is known of VRFs when interfaces are listed. The zero value: all are
+// in VRF 0.
+type View struct {
+	used   bool
+	states map[int]*State
+	rules  map[int]ruleSet // by IP version, nil: there are none at all
+	marks  markState
+	placed map[placedRoute]bool
+	// local is what the table local has, by device.
+	local map[int][]placedRoute
+}
+
+func (v *Driver) ViewVRFs() (view View, err error) {
+	if !v.UsesVRFs() {
+		return view, nil
+	}
+	view = View{used: true, states: map[int]*State{}, rules: map[int]ruleSet{}, placed: map[placedRoute]bool{}, local: map[int][]placedRoute{}}
+	for _, family := range IPFamilies {
+		if view.states[family], view.rules[family], err = v.ReadVRFs(family); err != nil {
+			return view, err
+		}
+		found, err := placed(v.Net, family, 0, 0, own.ProtoVRF)
+		if err != nil {
+			return view, err
+		}
+		for _, r := range found {
+			view.placed[r] = true
+		}
+		if found, err = placed(v.Net, family, 0, unix.RT_TABLE_LOCAL, 0); err != nil {
+			return view, err
+		}
+		for _, r := range found {
+			view.local[r.index] = append(view.local[r.index], r)
+		}
+	}
+	view.marks, err = v.readMarks()
+	return view, err
+}
+
+// Of returns the VRF that a device is meant for; 0 if VRF 0 may get its packets.
+func (w View) Of(device string) (vrf uint32) {
+	if !w.used {
+		return 0
+	}
+	vrf = w.states[unix.AF_INET].isolated[device]
+	if w.rules[unix.AF_INET6] != nil && w.states[unix.AF_INET6].isolated[device] != vrf {
+		return 0
+	}
+	return vrf
+}
+
+// Intact reports whether an address of a device is in the VRF that the device is meant for.
+func (w View) Intact(link netlink.Link, a rtnl.Address) bool {
+	if !w.used {
+		return true
+	}
+	device, up := link.Attrs().Name, link.Attrs().Flags&net.FlagUp != 0
+	vrf := w.Of(device)
+	if vrf == 0 {
+		return w.states[a.Family()].members[device] == 0 && (a.Proto != own.ProtoOurs || a.Flags&unix.IFA_F_NOPREFIXROUTE == 0)
+	}
+	if !w.leads(a.Family(), device, vrf) {
+		return false
+	}
+	for _, r := range routesOfAddress(link.Attrs().Index, a.Prefix, vrf) {
+		if !w.placed[r] && (up || r.typ == unix.RTN_LOCAL) {
+			return false
+		}
+	}
+	return !w.Leaks(link, a)
+}
+
+// leads reports whether all that a device receives of an IP version gets to the VRF.
+func (w View) leads(family int, device string, vrf uint32) bool {
+	s := w.states[family]
+	if s.members[device] != vrf || !w.marks.has(family, device, vrf) {
+		return false
+	}
+	for _, r := range s.into(device) {
+		if !w.rules[family][r] {
+			return false
+		}
+	}
+	return true
+}
+
+// Together reports whether two devices are in the same VRFs.
+func (w View) Together(device, lender string) bool {
+	if !w.used {
+		return true
+	}
+	for family, s := range w.states {
+		vrf := s.members[lender]
+		if vrf != 0 && w.Of(device) == 0 {
+			return false
+		}
+		if vrf == 0 && s.members[device] != 0 || vrf != 0 && !w.leads(family, device, vrf) {
+			return false
+		}
+	}
+	return true
+}
+
+// Leaks reports whether the kernel has given an address of ours, of a device in a VRF, to
+// VRF 0.
+func (w View) Leaks(link netlink.Link, a rtnl.Address) bool {
+	if !w.used || w.Of(link.Attrs().Name) == 0 || a.Proto != own.ProtoOurs && a.Proto != own.ProtoBorrowed {
+		return false
+	}
+	return slices.ContainsFunc(w.local[a.Index], func(r placedRoute) bool { return r.madeFor(a) })
+}

@@ -1,0 +1,232 @@
+package vrf
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"golang.org/x/sys/unix"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+)
+
+// Suspicions.
+type (
+	suspectRules   struct{} // policy rules
+	suspectPlaced  int      // device by index, whose addresses may lack routes in their VRF
+	suspectConfine int      // device by index, whose addresses the kernel may have given to VRF 0
+)
+
+// noticeVRFs: policy rules, and the routes that addresses have.
+func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	switch m.Header.Type {
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		v.noticeRule(m.Data, send)
+	case unix.RTM_DELADDR:
+		if a, ok := rtnl.ParseAddress(m.Data); ok && v.UsesVRFs() {
+			send(drift.Notice{Suspect: suspectPlaced(a.Index)})
+		}
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		v.noticePlaced(m, send)
+	}
+}
+
+// noticePlaced: a route of an address in a VRF has gone; or the kernel has added an
+// address to the table local, as it does whenever a device goes up.
+func (v *Driver) noticePlaced(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	r, ok := rtnl.ParseRouteEvent(m)
+	switch {
+	case !ok || !v.UsesVRFs():
+	case r.Deleted && r.Protocol == own.ProtoVRF:
+		send(drift.Notice{Suspect: suspectPlaced(r.Device)})
+	case !r.Deleted && r.Table == unix.RT_TABLE_LOCAL:
+		if name, ok := v.Dev.Name(r.Device); ok && len(v.rulesOf(v.DeviceOf(name))) > 0 {
+			send(drift.Notice{Suspect: suspectConfine(r.Device)})
+		}
+	}
+}
+
+// checkVRFs looks at rules, marks and the routes of addresses.
+func (v *Driver) Check(b *drift.Batch) {
+	for _, index := range drift.Suspects[suspectConfine](b) {
+		v.checkConfined(b, int(index))
+	}
+	for _, index := range drift.Suspects[suspectPlaced](b) {
+		v.checkPlaced(b, int(index))
+	}
+	if len(drift.Suspects[suspectRules](b)) > 0 {
+		v.checkRules(b)
+	}
+	if v.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+vrfTableName, "arp "+vrfTableName) {
+		v.checkMarks(b)
+	}
+}
+
+// noticeRule: rules of ours, and that of the table local, which somebody may have put
+// first again.
+func (v *Driver) noticeRule(data []byte, send func(drift.Notice)) {
+	if r, ok := rtnl.ParseRule(data); ok && v.UsesVRFs() && (isVRFRule(r) || isLocal(r)) {
+		send(drift.Notice{Suspect: suspectRules{}})
+	}
+}
+
+// rulesOf returns the VRFs that we have put a device into.
+func (v *Driver) rulesOf(device string) (vrfs []uint32) {
+	v.vrf.mu.Lock()
+	defer v.vrf.mu.Unlock()
+	for _, s := range v.vrf.last {
+		if vrf := s.members[device]; vrf != 0 {
+			vrfs = append(vrfs, vrf)
+		}
+	}
+	return vrfs
+}
+
+// checkRules reports what lacks a rule that we left.
+func (v *Driver) checkRules(b *drift.Batch) {
+	v.vrf.mu.Lock()
+	lost := v.vrf.lost
+	v.vrf.lost = nil
+	inTheWay := map[int]bool{}
+	for _, family := range IPFamilies {
+		_, have, err := v.ReadVRFs(family)
+		if err != nil {
+			v.Log.Warn("checking policy rules", "error", err)
+			continue
+		}
+		want := v.vrf.last[family].render()
+		lost = append(lost, have.missing(want)...)
+		inTheWay[family] = len(want) > 0 && have.localFirst()
+	}
+	v.vrf.mu.Unlock()
+	for _, r := range lost {
+		if keys := v.keysOfRule(r); len(keys) > 0 {
+			b.Report(fmt.Sprintf("policy rule %d was deleted", r.Pref), keys...)
+		}
+	}
+	for family, wrong := range inTheWay {
+		if wrong {
+			b.Report("a policy rule that leads to the table local was put first", v.keysOfVRFs(family, 0)...)
+		}
+	}
+}
+
+// keysOfRule returns the keys of the values that the rule is for.
+func (v *Driver) keysOfRule(r rtnl.Rule) []string {
+	switch {
+	case r.Pref == prefInto && r.Mark != 0:
+		return v.keysOfVRFs(r.Family, r.Mark&^Mark)
+	case r.Pref == prefInto, r.Pref == prefIsolated:
+		link, err := v.LinkNamed(r.Iif + r.Oif)
+		if err != nil {
+			return nil // that is an event of its own
+		}
+		if iface := v.Reg.Iface(v.LogicalOf(link)); iface != nil {
+			return []string{models.Key(iface)}
+		}
+		return nil
+	case r.Pref < prefBlocks:
+		return v.keysOfVRFs(r.Family, 0)
+	}
+	vrf, offset := (r.Pref-prefBlocks)/blockSize, (r.Pref-prefBlocks)%blockSize
+	if offset == 0 || offset == blockEnd {
+		return v.keysOfVRFs(r.Family, vrf)
+	}
+	var keys []string
+	for _, route := range own.All[*vpp_l3.Route](v.Reg) {
+		if own.LeadsAway(route) && route.GetVrfId() == vrf && own.FamilyOfRoute(route) == r.Family {
+			keys = append(keys, models.Key(route))
+		}
+	}
+	return keys
+}
+
+// keysOfVRFs returns the key of a table; with VRF 0 those of all others.
+func (v *Driver) keysOfVRFs(family int, vrf uint32) (keys []string) {
+	for _, table := range own.All[*vpp_l3.VrfTable](v.Reg) {
+		if table.GetId() != 0 && familyOfVRF(table) == family && (vrf == 0 || vrf == table.GetId()) {
+			keys = append(keys, models.Key(table))
+		}
+	}
+	return keys
+}
+
+// checkPlaced reports an interface whose addresses lack a route in their VRF.
+func (v *Driver) checkPlaced(b *drift.Batch, index int) {
+	name, _ := v.Dev.Name(index)
+	iface := v.Reg.Iface(name)
+	link, err := v.Net.LinkByIndex(index)
+	if iface == nil || err != nil || !v.UsesVRFs() {
+		return
+	}
+	view, err := v.ViewVRFs()
+	if err != nil {
+		v.Log.Warn("checking addresses in VRFs", "error", err)
+		return
+	}
+	addrs, err := v.Net.Addresses(index)
+	if err != nil {
+		return
+	}
+	wanted, _ := v.Reg.Assigned(name)
+	for _, a := range addrs {
+		if wanted[a.Prefix] && a.Proto == own.ProtoOurs && !view.Intact(link, a) {
+			b.Report(fmt.Sprintf("address %s of interface %q is not in its VRF", a.Prefix, name), models.Key(iface))
+		}
+	}
+}
+
+// checkMarks reports the interfaces whose packets are not marked as they should be.
+func (v *Driver) checkMarks(b *drift.Batch) {
+	if !v.UsesVRFs() {
+		return
+	}
+	have, err := v.readMarks()
+	if err != nil {
+		v.Log.Warn("checking marks", "error", err)
+		return
+	}
+	v.vrf.mu.Lock()
+	defer v.vrf.mu.Unlock()
+	for family, s := range v.vrf.last {
+		for device, vrf := range s.members {
+			if have.has(family, device, vrf) {
+				continue
+			}
+			link, err := v.LinkNamed(device)
+			if err != nil {
+				continue
+			}
+			if iface := v.Reg.Iface(v.LogicalOf(link)); iface != nil {
+				b.Report(fmt.Sprintf("nftables table %q was changed", vrfTableName), models.Key(iface))
+			}
+		}
+	}
+}
+
+// checkConfined reports an interface whose addresses the kernel has given to VRF 0.
+func (v *Driver) checkConfined(b *drift.Batch, index int) {
+	name, _ := v.Dev.Name(index)
+	iface := v.Reg.Iface(name)
+	if iface == nil {
+		return
+	}
+	for _, family := range IPFamilies {
+		if vrf, err := v.VRFOf(index, family); err != nil || vrf == 0 {
+			continue
+		}
+		leaked, err := v.leaked(index, family)
+		if err != nil {
+			v.Log.Warn("Checking addresses in VRFs", "interface", name, "error", err)
+			continue
+		}
+		for _, r := range leaked {
+			b.Report(fmt.Sprintf("the kernel gave address %s of interface %q to VRF 0", r.dst.Addr(), name), models.Key(iface))
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/vlib"
+)
+
+var module = session.NewModule("acl_plugin.so", "access lists",
+	&acl.ACLAddReplace{}, &acl.ACLAddReplaceReply{}, &acl.ACLDel{}, &acl.ACLDelReply{}, &acl.ACLDump{}, &acl.ACLDetails{},
+	&acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceSetACLListReply{}, &acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{},
+	&acl.MacipACLAddReplace{}, &acl.MacipACLAddReplaceReply{}, &acl.MacipACLDel{}, &acl.MacipACLDelReply{},
+	&acl.MacipACLDump{}, &acl.MacipACLDetails{}, &acl.MacipACLInterfaceAddDel{}, &acl.MacipACLInterfaceAddDelReply{},
+	&acl.MacipACLInterfaceListDump{}, &acl.MacipACLInterfaceListDetails{},
+)
+
+// reclassify makes changed rules count for connections that exist. VPP has no API
+// message for that.
+const reclassify = "set acl-plugin reclassify-sessions 1"
+
+// ACLs are lists of VPP's own, known by their tags. Those on an interface are set as a
+// whole, see sequence.go.
+type ACLs struct {
+	subsystem.Base
+	vpp *session.Session
+	ifs *ownership.Registry
+	ids aclIDs
+}
+
+var _ vswitch.ACLs = (*ACLs)(nil)
+
+func New(vpp *session.Session, ifs *ownership.Registry) *ACLs {
+	return &ACLs{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs}
+}
+
+// Opened has changed rules count for connections that exist, and forgets the indexes.
+func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
+	v.ids.forget()
+	if l.Lacking(module) != nil {
+		return nil
+	}
+	if err := l.Call(ctx, &vlib.CliInband{Cmd: reclassify}, &vlib.CliInbandReply{}); err != nil {
+		return fmt.Errorf("making changed access lists count for connections that exist: %w", err)
+	}
+	return nil
+}
+
+func (v *ACLs) Create(ctx context.Context, list *vpp_acl.ACL) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	if err := v.put(ctx, list); err != nil {
+		return fmt.Errorf("setting access list %q: %w", list.GetName(), err)
+	}
+	return nil
+}
+
+func (v *ACLs) Update(ctx context.Context, _, list *vpp_acl.ACL) error { return v.Create(ctx, list) }
+
+// put makes the list, or replaces its rules at once.
+func (v *ACLs) put(ctx context.Context, list *vpp_acl.ACL) error {
+	key := aclKey{macip: vswitch.IsMACIP(list), tag: v.ids.tag(list.GetName())}
+	if !key.macip {
+		rules, err := ipACLRules(list)
+		if err != nil {
+			return err
+		}
+		_, err = v.putRules(ctx, key.tag, rules)
+		return err
+	}
+	rules, err := macipACLRules(list)
+	if err != nil {
+		return err
+	}
+	id, err := v.find(ctx, key)
+	if err != nil {
+		return err
+	}
+	var reply acl.MacipACLAddReplaceReply
+	err = v.vpp.Call(ctx, module, &acl.MacipACLAddReplace{ACLIndex: id, Tag: key.tag, R: rules}, &reply)
+	if err == nil {
+		v.ids.put(key, reply.ACLIndex)
+	}
+	return err
+}
+
+func (v *ACLs) Delete(ctx context.Context, list *vpp_acl.ACL) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	if err := v.remove(ctx, aclKey{macip: vswitch.IsMACIP(list), tag: ownership.TagOf(list.GetName())}); err != nil {
+		return fmt.Errorf("deleting access list %q: %w", list.GetName(), err)
+	}
+	return nil
+}
+
+func (v *ACLs) remove(ctx context.Context, key aclKey) error {
+	id, err := v.find(ctx, key)
+	if err != nil || id == noACL {
+		return err
+	}
+	if key.macip { // VPP takes it off the interfaces itself
+		err = v.vpp.Call(ctx, module, &acl.MacipACLDel{ACLIndex: id}, &acl.MacipACLDelReply{})
+	} else if err = v.unbindEverywhere(ctx, id); err == nil {
+		err = v.vpp.Call(ctx, module, &acl.ACLDel{ACLIndex: id}, &acl.ACLDelReply{})
+	}
+	if err != nil && !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
+		return err
+	}
+	v.ids.remove(key)
+	if key.macip || key.tag == neighbourTag || v.ids.hasOwn() {
+		return nil
+	}
+	return v.remove(ctx, aclKey{tag: neighbourTag})
+}
+
+func (v *ACLs) Bind(ctx context.Context, b vswitch.ACLBinding) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	if err := v.bind(ctx, b); err != nil {
+		return fmt.Errorf("binding access list %q to interface %q: %w", b.ACL, b.Interface, err)
+	}
+	return nil
+}
+
+func (v *ACLs) bind(ctx context.Context, b vswitch.ACLBinding) error {
+	iface, err := v.ifs.Index(ctx, b.Interface)
+	if err != nil {
+		return err
+	}
+	tag := v.ids.tag(b.ACL)
+	id, err := v.find(ctx, aclKey{tag: tag})
+	if err == nil && id != noACL {
+		return v.change(ctx, iface, b.Egress, func(ids []uint32) []uint32 { return append(ids, id) })
+	}
+	if err == nil {
+		id, err = v.find(ctx, aclKey{macip: true, tag: tag})
+	}
+	switch {
+	case err != nil:
+		return err
+	case id == noACL:
+		return errors.New("the list does not exist")
+	case b.Egress:
+		return errors.New("a list of MAC-IP rules is about packets that enter")
+	}
+	return v.bindMACIP(ctx, iface, id)
+}
+
+func (v *ACLs) Unbind(ctx context.Context, b vswitch.ACLBinding) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	if err := v.unbind(ctx, b); err != nil {
+		return fmt.Errorf("unbinding access list %q from interface %q: %w", b.ACL, b.Interface, err)
+	}
+	return nil
+}
+
+func (v *ACLs) unbind(ctx context.Context, b vswitch.ACLBinding) error {
+	iface, err := v.ifs.Index(ctx, b.Interface)
+	var gone *ownership.NoInterfaceError
+	if errors.As(err, &gone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	id, err := v.find(ctx, aclKey{tag: ownership.TagOf(b.ACL)})
+	if err != nil {
+		return err
+	}
+	if id != noACL {
+		return v.change(ctx, iface, b.Egress, func(ids []uint32) []uint32 { return without(ids, id) })
+	}
+	if id, err = v.find(ctx, aclKey{macip: true, tag: ownership.TagOf(b.ACL)}); err != nil || id == noACL {
+		return err
+	}
+	if now, err := v.macipOn(ctx, iface); err != nil || now != id {
+		return err
+	}
+	return v.vpp.Call(ctx, module, &acl.MacipACLInterfaceAddDel{SwIfIndex: iface, ACLIndex: id}, &acl.MacipACLInterfaceAddDelReply{})
+}
+
+// bindMACIP: VPP has one MAC-IP list on an interface, and would replace it.
+func (v *ACLs) bindMACIP(ctx context.Context, iface ownership.Index, id uint32) error {
+	now, err := v.macipOn(ctx, iface)
+	switch {
+	case err != nil:
+		return err
+	case now == id:
+		return nil
+	case now != noACL:
+		if tag, ours := v.ids.own(true, now); ours {
+			return vswitch.Unsupported("VPP has one list of MAC-IP rules on an interface, and there is %q: make one list of both", v.ids.name(tag))
+		}
+		return fmt.Errorf("there is a list of MAC-IP rules of somebody else (index %d): take it off", now)
+	}
+	return v.vpp.Call(ctx, module, &acl.MacipACLInterfaceAddDel{IsAdd: true, SwIfIndex: iface, ACLIndex: id}, &acl.MacipACLInterfaceAddDelReply{})
+}
+
+// macipOn returns the MAC-IP list on an interface.
+func (v *ACLs) macipOn(ctx context.Context, iface ownership.Index) (uint32, error) {
+	bound, err := session.Dump[acl.MacipACLInterfaceListDetails](ctx, v.vpp, module, &acl.MacipACLInterfaceListDump{SwIfIndex: iface})
+	if err != nil || len(bound) == 0 || len(bound[0].Acls) == 0 {
+		return noACL, err
+	}
+	return bound[0].Acls[0], nil
+}

@@ -1,0 +1,3 @@
+// Package convert writes addresses, prefixes and paths of northbound values as VPP's API
+// has them, and the other way around.
+package convert

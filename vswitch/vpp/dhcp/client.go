@@ -1,0 +1,261 @@
+package dhcp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/dhcp"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxHostName is how long names in VPP's messages may be.
+const maxHostName = 63
+
+var dhcpModule = session.NewModule("dhcp_plugin.so", "DHCP clients",
+	&dhcp.DHCPClientConfig{}, &dhcp.DHCPClientConfigReply{}, &dhcp.DHCPClientDump{}, &dhcp.DHCPClientDetails{}, &dhcp.DHCPComplEvent{})
+
+// leaseInterval is how often leases are read while there are clients: VPP tells of those
+// that are obtained, but not of those that run out, and tells only the connection over
+// which the client was set.
+const leaseInterval = 2 * time.Second
+
+// Clients are VPP's DHCP clients, and who is told of their leases.
+type Clients struct {
+	subsystem.Base
+	vpp *session.Session
+	ifs *ownership.Registry
+	hub *subsystem.Hub
+
+	mu        sync.Mutex
+	observers []func(string, *vpp_interfaces.DHCPLease)
+	some      bool                                 // VPP may have clients
+	last      map[string]*vpp_interfaces.DHCPLease // what observers were told, by interface
+	wake      chan struct{}                        // has room for one
+}
+
+func NewClients(vpp *session.Session, ifs *ownership.Registry, hub *subsystem.Hub) *Clients {
+	return &Clients{Base: subsystem.Base{Uses: []*session.Module{dhcpModule}}, vpp: vpp, ifs: ifs, hub: hub,
+		last: map[string]*vpp_interfaces.DHCPLease{}, wake: make(chan struct{}, 1)}
+}
+
+// look has leases read soon.
+func (v *Clients) look() {
+	v.mu.Lock()
+	v.some = true
+	v.mu.Unlock()
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due reports whether leases may have changed, and forgets that VPP may have clients.
+func (v *Clients) due() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	due := v.some || len(v.last) > 0
+	v.some = false
+	return due
+}
+
+// tell reports leases that are new or changed, and those that are not there any more.
+func (v *Clients) tell(now []*vpp_interfaces.DHCPLease) {
+	v.mu.Lock()
+	left := maps.Clone(v.last)
+	changed := map[string]*vpp_interfaces.DHCPLease{}
+	for _, l := range now {
+		name := l.GetInterfaceName()
+		delete(left, name)
+		if !proto.Equal(v.last[name], l) {
+			v.last[name], changed[name] = l, l
+		}
+	}
+	for name := range left {
+		delete(v.last, name)
+		changed[name] = nil
+	}
+	observers := slices.Clone(v.observers)
+	v.mu.Unlock()
+	for name, lease := range changed {
+		for _, report := range observers {
+			report(name, lease)
+		}
+		v.hub.Publish(subsystem.Event{Kind: subsystem.AddressesChanged, Interface: name})
+	}
+}
+
+// Watch reports the leases that are known, and then each that changes; nil: it has ended.
+func (v *Clients) Watch(report func(iface string, lease *vpp_interfaces.DHCPLease)) {
+	v.mu.Lock()
+	v.observers = append(v.observers, report)
+	known := maps.Clone(v.last)
+	v.mu.Unlock()
+	for name, lease := range known {
+		report(name, lease)
+	}
+}
+
+// Opened makes VPP's events wake up Follow, which reads what there is at first.
+func (v *Clients) Opened(_ context.Context, l *session.Link) error {
+	if l.Lacking(dhcpModule) != nil {
+		return nil
+	}
+	v.look()
+	_, err := vppapi.Subscribe(l.Conn, func(*dhcp.DHCPComplEvent) { v.look() })
+	return err
+}
+
+// Follow reports changes of leases, until ctx ends.
+func (v *Clients) Follow(ctx context.Context) {
+	ticker := time.NewTicker(leaseInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-v.wake:
+		}
+		if !v.due() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, session.Timeout)
+		clients, leases, err := v.read(ctx)
+		cancel()
+		if err == nil {
+			v.tell(leases)
+		}
+		if err != nil || clients > 0 { // the ticker looks again
+			v.mu.Lock()
+			v.some = true
+			v.mu.Unlock()
+		}
+	}
+}
+
+// SetDHCPClient: VPP assigns the address and the default route itself.
+func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
+	i, err := v.ifs.Index(ctx, iface)
+	if err == nil {
+		host, _ := os.Hostname()
+		err = v.vpp.Call(ctx, dhcpModule, &dhcp.DHCPClientConfig{IsAdd: true, Client: dhcp.DHCPClient{
+			SwIfIndex: i, Hostname: host[:min(len(host), maxHostName)], WantDHCPEvent: true, SetBroadcastFlag: true, PID: uint32(os.Getpid()),
+			// What names the client to the server, besides its MAC.
+			ID: clientID(host, iface),
+		}}, &dhcp.DHCPClientConfigReply{})
+		if vppapi.Refused(err, api.INVALID_VALUE) { // it has one
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("starting a DHCP client on interface %q: %w", iface, err)
+	}
+	v.look()
+	return nil
+}
+
+// clientID is what names a client to servers: it has to stay the same.
+func clientID(host, iface string) []byte {
+	id := make([]byte, maxHostName+1)
+	copy(id[:maxHostName], host+"/"+iface)
+	return id
+}
+
+// UnsetDHCPClient: VPP takes address and route away; it tells the server nothing.
+func (v *Clients) UnsetDHCPClient(ctx context.Context, iface string) error {
+	err := v.ifs.OnExisting(ctx, iface, func(i ownership.Index) error {
+		err := v.vpp.Call(ctx, dhcpModule, &dhcp.DHCPClientConfig{Client: dhcp.DHCPClient{SwIfIndex: i, ID: clientID("", "")}}, &dhcp.DHCPClientConfigReply{})
+		if vppapi.Refused(err, api.INVALID_VALUE) { // it has none
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ending the DHCP client on interface %q: %w", iface, err)
+	}
+	v.look()
+	return nil
+}
+
+// Leases returns the leases of our interfaces.
+func (v *Clients) Leases(ctx context.Context) ([]*vpp_interfaces.DHCPLease, error) {
+	_, leases, err := v.read(ctx)
+	return leases, err
+}
+
+// Start begins to read the clients. The function that it returns waits for the address that
+// each has leased, by the index of its interface; the zero Prefix: none.
+func (v *Clients) Start(ctx context.Context) (wait func() (map[ownership.Index]netip.Prefix, error)) {
+	pending := session.StartDump[dhcp.DHCPClientDetails](ctx, v.vpp, dhcpModule, &dhcp.DHCPClientDump{})
+	return func() (map[ownership.Index]netip.Prefix, error) {
+		clients, err := session.ByKey(ctx, pending, clientIndex)
+		leased := make(map[ownership.Index]netip.Prefix, len(clients))
+		for i, d := range clients {
+			leased[i] = leasedAddress(d)
+		}
+		return leased, err
+	}
+}
+
+func clientIndex(d *dhcp.DHCPClientDetails) ownership.Index { return d.Client.SwIfIndex }
+
+// read returns how many clients there are, and the leases of those on our interfaces.
+func (v *Clients) read(ctx context.Context) (n int, list []*vpp_interfaces.DHCPLease, err error) {
+	clients, err := session.ByKey(ctx, session.StartDump[dhcp.DHCPClientDetails](ctx, v.vpp, dhcpModule, &dhcp.DHCPClientDump{}),
+		clientIndex)
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading DHCP leases: %w", err)
+	}
+	for i, d := range clients {
+		name, err := v.ifs.Name(ctx, i)
+		if err != nil {
+			return 0, nil, fmt.Errorf("reading DHCP leases: %w", err)
+		}
+		if l := describeLease(name, d); l != nil && name != "" {
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b *vpp_interfaces.DHCPLease) int {
+		return strings.Compare(a.GetInterfaceName(), b.GetInterfaceName())
+	})
+	return len(clients), list, nil
+}
+
+// describeLease returns the lease of a client; nil if it has none.
+func describeLease(iface string, d *dhcp.DHCPClientDetails) *vpp_interfaces.DHCPLease {
+	addr := leasedAddress(d)
+	if !addr.IsValid() {
+		return nil
+	}
+	l := &vpp_interfaces.DHCPLease{
+		InterfaceName: iface, HostName: strings.TrimRight(d.Lease.Hostname, "\x00"), HostPhysAddress: d.Lease.HostMac.String(), HostIpAddress: addr.String(),
+	}
+	if router := convert.Addr(d.Lease.RouterAddress); !router.IsUnspecified() {
+		l.RouterIpAddress = netip.PrefixFrom(router, addr.Bits()).String()
+	}
+	return l
+}
+
+// leasedAddress is the zero Prefix if there is none.
+func leasedAddress(d *dhcp.DHCPClientDetails) netip.Prefix {
+	addr := convert.Addr(d.Lease.HostAddress)
+	if d.Lease.State != dhcp.DHCP_CLIENT_STATE_API_BOUND || addr.IsUnspecified() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr, int(d.Lease.MaskWidth))
+}

@@ -1,0 +1,216 @@
+package hostdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is the network namespace of the VPP process, whose devices it attaches to. Close
+// it soon: VPP may be restarted elsewhere.
+type Namespace struct {
+	*netlink.Handle
+	ns  netns.NsHandle
+	Pid int
+}
+
+// Of opens VPP's namespace. It is nil if VPP is this process: one that tests simulate
+// has no devices.
+func Of(vpp *session.Session) (*Namespace, error) {
+	l, err := vpp.Link()
+	if err != nil {
+		return nil, err
+	}
+	pid, err := l.Peer()
+	if err != nil {
+		return nil, err
+	}
+	if pid == os.Getpid() {
+		return nil, nil
+	}
+	if pid == 0 {
+		return nil, errors.New("VPP's network namespace cannot be opened: run the agent in VPP's PID namespace, or in that of the host")
+	}
+	h, err := Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, fmt.Errorf("opening VPP's network namespace: %w", err)
+	}
+	h.Pid = pid
+	return h, nil
+}
+
+// Open opens the namespace at a path.
+func Open(path string) (*Namespace, error) {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		ns.Close()
+		return nil, err
+	}
+	return &Namespace{Handle: h, ns: ns}, nil
+}
+
+func (h *Namespace) Close() {
+	if h != nil {
+		h.Close()
+		h.ns.Close()
+	}
+}
+
+// Device returns a device by its name; nil if there is none.
+func (h *Namespace) Device(name string) (netlink.Link, error) {
+	if h == nil {
+		return nil, nil
+	}
+	dev, err := h.LinkByName(name)
+	if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up device %s: %w", name, err)
+	}
+	return dev, nil
+}
+
+// AliasLinux starts the aliases of devices that are Linux interfaces of the model.
+const AliasLinux = "contiv:linux/"
+
+// DeviceOfLinuxInterface returns the device that is a Linux interface; nil if there is
+// none.
+func (h *Namespace) DeviceOfLinuxInterface(name string) (netlink.Link, error) {
+	if h == nil {
+		return nil, nil
+	}
+	devs, err := h.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("listing devices: %w", err)
+	}
+	for _, dev := range devs {
+		if dev.Attrs().Alias == AliasLinux+name {
+			return dev, nil
+		}
+	}
+	return nil, nil
+}
+
+// PacketSockets returns the indexes of the devices that packet sockets of the namespace
+// are bound to.
+func (h *Namespace) PacketSockets() (map[int]bool, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/packet", h.Pid))
+	if err != nil {
+		return nil, fmt.Errorf("reading which devices VPP is attached to: %w", err)
+	}
+	bound := map[int]bool{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			if i, err := strconv.Atoi(fields[4]); err == nil {
+				bound[i] = true
+			}
+		}
+	}
+	return bound, nil
+}
+
+// CompleteChecksums makes the kernel compute the checksums of what is sent by a device, also
+// if whoever is at the other end could do without.
+func (h *Namespace) CompleteChecksums(device string) error {
+	socket, err := nl.GetNetlinkSocketAt(h.ns, netns.None(), unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	value := [2]uint32{unix.ETHTOOL_STXCSUM, 0} // struct ethtool_value
+	request := struct {
+		name [unix.IFNAMSIZ]byte
+		data *[2]uint32
+		_    [16]byte
+	}{data: &value}
+	copy(request.name[:unix.IFNAMSIZ-1], device)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket.GetFd()), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return fmt.Errorf("switching checksum offloading of device %s off: %w", device, errno)
+	}
+	return nil
+}
+
+// What VPP has taken over, the host's own stack must not handle as well: it would answer
+// for addresses that it has, and refuse connections to those it does not. A chain of
+// nftables, named like the device, drops what the device receives after packet sockets,
+// which come first, have seen it.
+const ShieldTable = "contiv-vpp"
+
+func shieldChain(device string) *nftables.Chain {
+	return &nftables.Chain{
+		Name: device, Table: &nftables.Table{Family: nftables.TableFamilyNetdev, Name: ShieldTable},
+		Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter,
+		Policy: new(nftables.ChainPolicyDrop), Device: device,
+	}
+}
+
+// Shield keeps what a device receives from the host's stack.
+func (h *Namespace) Shield(device string) error {
+	if err := h.changeShield(device, true); err != nil {
+		return fmt.Errorf("keeping what device %s receives from the host's stack, by nftables: %w", device, err)
+	}
+	return nil
+}
+
+// Unshield ends that.
+func (h *Namespace) Unshield(device string) error {
+	if err := h.changeShield(device, false); err != nil {
+		return fmt.Errorf("giving what device %s receives back to the host's stack: %w", device, err)
+	}
+	return nil
+}
+
+func (h *Namespace) changeShield(device string, on bool) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(h.ns)))
+	if err != nil {
+		return err
+	}
+	chain := shieldChain(device)
+	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
+	if err != nil {
+		return err
+	}
+	left := 0
+	for _, old := range chains {
+		switch {
+		case old.Table.Name != ShieldTable:
+		case old.Name == device:
+			c.DelChain(old)
+		default:
+			left++
+		}
+	}
+	switch {
+	case on:
+		c.AddTable(chain.Table)
+		c.AddChain(chain)
+	case left == 0:
+		c.AddTable(chain.Table) // so that there is one to delete
+		c.DelTable(chain.Table)
+	}
+	return c.Flush()
+}
+
+// MacOf returns the hardware address of a device; nil for none.
+func MacOf(dev netlink.Link) net.HardwareAddr {
+	if dev == nil || len(dev.Attrs().HardwareAddr) != 6 {
+		return nil
+	}
+	return dev.Attrs().HardwareAddr
+}

@@ -1,0 +1,90 @@
+package interfaces
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/vpp/hostdev"
+)
+
+// How to tell if the far end of a TAP is still there: it may have any name in any
+// namespace by now, and VPP does not notice when it goes. But VPP's file of it then names
+// no device any more (/proc/PID/fdinfo), and VPP's command line tells which file is which
+// TAP's.
+
+// deadTaps returns the TAPs, by VPP's names, whose far ends are gone; none if that cannot
+// be found out.
+func (v *Interfaces) deadTaps(ctx context.Context) map[string]bool {
+	h, err := hostdev.Of(v.vpp)
+	if err != nil || h == nil {
+		return nil
+	}
+	defer h.Close()
+	files := detachedTunFiles(h.Pid)
+	if len(files) == 0 {
+		return nil
+	}
+	text, err := v.vpp.CLI(ctx, "show tap")
+	if err != nil {
+		v.log.Warn("It cannot be found out which TAPs have lost their far ends", "error", err)
+		return nil
+	}
+	dead := map[string]bool{}
+	for tap, fds := range tapFiles(text) {
+		for _, fd := range fds {
+			if files[fd] {
+				dead[tap] = true
+			}
+		}
+	}
+	return dead
+}
+
+// detachedTunFiles returns the open files of a process that were TAPs or TUNs until
+// those were removed.
+func detachedTunFiles(pid int) map[int]bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
+	if err != nil {
+		return nil
+	}
+	detached := map[int]bool{}
+	for _, e := range entries {
+		if path, err := os.Readlink(filepath.Join(dir, "fd", e.Name())); err != nil || path != "/dev/net/tun" {
+			continue
+		}
+		info, err := os.ReadFile(filepath.Join(dir, "fdinfo", e.Name()))
+		if err != nil {
+			continue
+		}
+		_, device, ok := strings.Cut(string(info), "iff:")
+		device, _, _ = strings.Cut(strings.TrimLeft(device, "\t "), "\n")
+		if fd, err := strconv.Atoi(e.Name()); ok && err == nil && device == "" {
+			detached[fd] = true
+		}
+	}
+	return detached
+}
+
+// tapFiles returns the files of each TAP from what `show tap` prints.
+func tapFiles(text string) map[string][]int {
+	files := map[string][]int{}
+	tap := ""
+	for line := range strings.Lines(text) {
+		switch fields := strings.Fields(line); {
+		case len(fields) > 1 && fields[0] == "Interface:":
+			tap = fields[1]
+		case len(fields) > 1 && fields[0] == "tap-fds":
+			for _, field := range fields[1:] {
+				if fd, err := strconv.Atoi(field); err == nil {
+					files[tap] = append(files[tap], fd)
+				}
+			}
+		}
+	}
+	return files
+}

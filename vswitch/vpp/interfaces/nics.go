@@ -1,0 +1,75 @@
+package interfaces
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	interfaces_api "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+)
+
+// classDPDK is VPP's name of the kind of devices that DPDK drives.
+const classDPDK = "dpdk"
+
+// NICs returns VPP's names of the network cards that it drives by DPDK, in the order of
+// their indexes, whether they are in use or not. Interfaces of the type DPDK with these
+// names are those.
+func (v *Interfaces) NICs(ctx context.Context) (names []string, err error) {
+	all, err := v.ifs.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the network cards of VPP: %w", err)
+	}
+	return nicNames(all), nil
+}
+
+// nicNames picks them from all interfaces.
+func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
+	slices.SortFunc(all, func(a, b *interfaces_api.SwInterfaceDetails) int { return cmp.Compare(a.SwIfIndex, b.SwIfIndex) })
+	for _, d := range all {
+		if d.InterfaceDevType == classDPDK && !isSub(d) {
+			names = append(names, d.InterfaceName)
+		}
+	}
+	return names
+}
+
+// isHardware tells the network cards themselves from their VLANs.
+func isHardware(d *interfaces_api.SwInterfaceDetails) bool {
+	return d.InterfaceDevType == classDPDK && d.Type == interface_types.IF_API_TYPE_HARDWARE
+}
+
+// initFailure says why VPP could not initialize a network card; nil if it could. VPP puts
+// such a card up like others, and only its link stays down.
+func (v *Interfaces) initFailure(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
+	if !isHardware(d) || d.Flags&interface_types.IF_STATUS_API_FLAG_LINK_UP != 0 {
+		return nil
+	}
+	text, err := v.vpp.CLI(ctx, "show hardware-interfaces "+d.InterfaceName)
+	if err != nil || !strings.Contains(text, "pmd-init-fail") {
+		return err
+	}
+	_, reason, _ := strings.Cut(text, "Errors:")
+	return fmt.Errorf("DPDK could not initialize the network card: %s (VPP's log says more: show log)", cmp.Or(strings.Join(strings.Fields(reason), " "), "no reason given"))
+}
+
+// brokenNICs are those of ours that are said to be up, but could not be initialized.
+func (v *Interfaces) brokenNICs(ctx context.Context, all []*interfaces_api.SwInterfaceDetails) (map[ownership.Index]bool, error) {
+	broken := map[ownership.Index]bool{}
+	for _, d := range all {
+		if ownership.LogicalName(d) != "" && isUp(d) {
+			err := v.initFailure(ctx, d)
+			if errors.Is(err, vppapi.ErrClosed) {
+				return nil, err
+			}
+			broken[d.SwIfIndex] = err != nil
+		}
+	}
+	return broken, nil
+}

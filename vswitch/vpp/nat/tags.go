@@ -1,0 +1,59 @@
+package nat
+
+import (
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+)
+
+// detailTag is ownTag of mappings with something that VPP does not tell: the source that
+// twice-NAT uses, or for how long clients stay with a local address. That and a slash
+// follow.
+const detailTag = "contiv@"
+
+// dnatTag is the tag of a mapping of a DNAT value.
+func dnatTag(label, detail string) string {
+	if detail == "" || ownership.IsLongTag(label) {
+		return ownership.TagOf(label)
+	}
+	if tag := detailTag + detail + "/" + label; len(tag) <= ownership.MaxTag {
+		return tag
+	}
+	return ownership.HashTag(detail + "/" + label)
+}
+
+func isDNATTag(tag string) bool { return ownership.IsOwnTag(tag) || strings.HasPrefix(tag, detailTag) }
+
+// dnatLabel returns the label, and the detail if the tag tells it.
+func dnatLabel(n ownership.TagNames, tag string) (label, detail string) {
+	if label, ok := n[tag]; ok {
+		return label, ""
+	}
+	rest, ok := strings.CutPrefix(tag, detailTag)
+	if !ok {
+		return n.Name(tag), ""
+	}
+	detail, label, _ = strings.Cut(rest, "/")
+	return label, detail
+}
+
+// labelOf is dnatLabel without the detail.
+func labelOf(n ownership.TagNames, tag string) string {
+	label, _ := dnatLabel(n, tag)
+	return label
+}
+
+// namesOfDNAT also knows the labels of tags with details, which may be hashed.
+func namesOfDNAT(values []*vpp_nat.DNat44) ownership.TagNames {
+	names := ownership.NamesOf(values, (*vpp_nat.DNat44).GetLabel)
+	for _, value := range values {
+		for _, m := range value.GetStMappings() {
+			if mapping, err := staticMapping(value.GetLabel(), m); err == nil && ownership.IsLongTag(mapping.tag) {
+				names[mapping.tag] = value.GetLabel()
+			}
+		}
+	}
+	return names
+}

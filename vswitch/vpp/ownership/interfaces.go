@@ -1,0 +1,112 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	ifapi "go.fd.io/govpp/binapi/interface"
+)
+
+const NoIndex = ^Index(0)
+
+// Names are the logical names of all interfaces at one moment; "": somebody else's.
+type Names map[Index]string
+
+// Of returns the name of the interface that something lies on, and whether that is ours.
+// What lies on an interface that is gone is ours, under a name that nobody else has:
+// nobody but us would remove it.
+func (n Names) Of(i Index) (name string, ours bool) {
+	name, exists := n[i]
+	if !exists {
+		return GoneName(i), true
+	}
+	return name, name != ""
+}
+
+// GoneName is that of an interface that does not exist; no northbound value has it.
+func GoneName(i Index) string { return fmt.Sprintf("?%d", i) }
+
+// GoneIndex is the opposite of GoneName.
+func GoneIndex(name string) (Index, bool) {
+	digits, ok := strings.CutPrefix(name, "?")
+	i, err := strconv.ParseUint(digits, 10, 32)
+	return Index(i), ok && err == nil
+}
+
+// All returns what VPP says about all interfaces, whoever's they are.
+func (x *Registry) All(ctx context.Context) ([]*ifapi.SwInterfaceDetails, error) {
+	return x.Start(ctx).Wait(ctx)
+}
+
+// Start begins to read all interfaces.
+func (x *Registry) Start(ctx context.Context) *session.Pending[ifapi.SwInterfaceDetails, *ifapi.SwInterfaceDetails] {
+	return session.StartDump[ifapi.SwInterfaceDetails](ctx, x.vpp, Interfaces, &ifapi.SwInterfaceDump{SwIfIndex: NoIndex})
+}
+
+func WaitNames(ctx context.Context, d *session.Pending[ifapi.SwInterfaceDetails, *ifapi.SwInterfaceDetails]) (Names, error) {
+	all, err := d.Wait(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading interfaces: %w", err)
+	}
+	names := make(Names, len(all))
+	for _, d := range all {
+		names[d.SwIfIndex] = LogicalName(d)
+	}
+	return names, nil
+}
+
+// UnknownPrefix starts names that no value has: of what an interface is not attached to
+// any more.
+const UnknownPrefix = "UNKNOWN-"
+
+// Resolve returns the index of an interface; NoIndex for no name. Names of interfaces
+// that are gone are those of List.
+func (x *Registry) Resolve(ctx context.Context, name string) (Index, error) {
+	if name == "" {
+		return NoIndex, nil
+	}
+	if i, ok := GoneIndex(name); ok {
+		return i, nil
+	}
+	return x.Index(ctx, name)
+}
+
+// AnyName returns the logical name of an interface; of others' interfaces one that no
+// value has.
+func (x *Registry) AnyName(ctx context.Context, i Index) (string, error) {
+	name, err := x.Name(ctx, i)
+	if err == nil && name == "" {
+		name = fmt.Sprintf("%s%d", UnknownPrefix, i)
+	}
+	return name, err
+}
+
+// Details returns what VPP says about an interface; nil if there is none.
+func (x *Registry) Details(ctx context.Context, i Index) (*ifapi.SwInterfaceDetails, error) {
+	found, err := session.Dump[ifapi.SwInterfaceDetails](ctx, x.vpp, Interfaces, &ifapi.SwInterfaceDump{SwIfIndex: i})
+	for _, d := range found {
+		if d.SwIfIndex == i {
+			return d, err
+		}
+	}
+	return nil, err
+}
+
+// OnExisting calls fn if the interface exists. If VPP says that it does not, that is
+// fine.
+func (x *Registry) OnExisting(ctx context.Context, iface string, fn func(Index) error) error {
+	i, ok, err := x.Known(ctx, iface)
+	if err != nil || !ok {
+		return err
+	}
+	if err := fn(i); !vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package vpp
+
+import (
+	"context"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/vswitch/vpp/cnat"
+	"os"
+
+	"github.com/contiv/contiv/vswitch/vpp/dhcp"
+	"github.com/contiv/contiv/vswitch/vpp/interfaces"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
+	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
+	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/nat"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
+// makes TAPs through the machine's vhost-net.
+func (v *VSwitch) Capabilities() vswitch.Capabilities {
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet()}
+}
+
+// vhostNet reports whether the machine, which is also VPP's, has what VPP needs for TAPs. To
+// open it loads the kernel's module.
+func vhostNet() bool {
+	f, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// interfacePort is interfaces with what DHCP does for them.
+type interfacePort struct {
+	*interfaces.Interfaces
+	*dhcp.Clients
+}
+
+// Interfaces implements vswitch.VSwitch.
+func (v *VSwitch) Interfaces() vswitch.Interfaces { return interfacePort{v.interfaces, v.clients} }
+
+// RxQueues implements vswitch.VSwitch.
+func (v *VSwitch) RxQueues() vswitch.RxQueues { return v.interfaces.RxQueues() }
+
+// States implements vswitch.VSwitch.
+func (v *VSwitch) States() vswitch.States { return v.interfaces.States() }
+
+// WatchLeases also reports what was leased before, when that is read for the first time.
+func (v *VSwitch) WatchLeases(report func(iface string, lease *vpp_interfaces.DHCPLease)) {
+	v.clients.Watch(report)
+}
+
+// Layer 2.
+
+// Bridges implements vswitch.VSwitch.
+func (v *VSwitch) Bridges() vswitch.Bridges { return v.l2.Bridges() }
+
+// FIB implements vswitch.VSwitch.
+func (v *VSwitch) FIB() vswitch.FIB { return v.l2.FIB() }
+
+// XConnects implements vswitch.VSwitch.
+func (v *VSwitch) XConnects() vswitch.Values[*vpp_l2.XConnectPair] { return v.l2.XConnects() }
+
+// Spans implements vswitch.VSwitch.
+func (v *VSwitch) Spans() vswitch.Values[*vpp_interfaces.Span] { return v.spans }
+
+// Layer 3.
+
+// Routes implements vswitch.VSwitch.
+func (v *VSwitch) Routes() vswitch.Routes { return v.routes }
+
+// Neighbours implements vswitch.VSwitch.
+func (v *VSwitch) Neighbours() vswitch.Neighbours { return v.neighbours }
+
+// IPScanNeighbors implements vswitch.Extras.
+func (v *VSwitch) IPScanNeighbors() vswitch.Values[*vpp_l3.IPScanNeighbor] { return v.scans }
+
+// VRFs implements vswitch.VSwitch.
+func (v *VSwitch) VRFs() vswitch.VRFs { return v.vrfs }
+
+// ProxyARP implements vswitch.VSwitch.
+func (v *VSwitch) ProxyARP() vswitch.ProxyARP { return v.proxyARP }
+
+// L3XConnects implements vswitch.VSwitch.
+func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect] { return v.l3xc }
+
+// TEIBs implements vswitch.Extras.
+func (v *VSwitch) TEIBs() vswitch.Values[*vpp_l3.TeibEntry] { return v.teibs }
+
+// DHCPProxies implements vswitch.Extras.
+func (v *VSwitch) DHCPProxies() vswitch.Values[*vpp_l3.DHCPProxy] { return v.proxies }
+
+// SRv6 implements vswitch.VSwitch.
+func (v *VSwitch) SRv6() vswitch.SRv6 { return v.srv6 }
+
+// Policies and services.
+
+// ACLs implements vswitch.VSwitch.
+func (v *VSwitch) ACLs() vswitch.ACLs { return v.acls }
+
+// ABFs implements vswitch.Extras.
+func (v *VSwitch) ABFs() vswitch.ABFs { return v.abfs }
+
+// NAT implements vswitch.VSwitch.
+func (v *VSwitch) NAT() vswitch.NAT { return v.nat }
+
+// NAT66 implements vswitch.VSwitch.
+func (v *VSwitch) NAT66() vswitch.NAT66 { return nat.NAT66{} }
+
+// DNAT66 implements vswitch.VSwitch.
+func (v *VSwitch) DNAT66() vswitch.DNAT66 { return v.dnat66 }
+func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
+	return cnat.NoServiceNetworks{}
+}
+
+// The host.
+
+// STNRules implements vswitch.Extras.
+func (v *VSwitch) STNRules() vswitch.Values[*vpp_stn.Rule] { return v.stn }
+
+// IPRedirects implements vswitch.Extras.
+func (v *VSwitch) IPRedirects() vswitch.Values[*vpp_punt.IPRedirect] { return v.punts.IPRedirects() }
+
+// PuntsToHost implements vswitch.Extras.
+func (v *VSwitch) PuntsToHost() vswitch.Values[*vpp_punt.ToHost] { return v.punts.PuntsToHost() }
+
+// PuntExceptions implements vswitch.Extras.
+func (v *VSwitch) PuntExceptions() vswitch.Values[*vpp_punt.Exception] {
+	return v.punts.PuntExceptions()
+}
+
+// WireGuardPeers implements vswitch.Extras.
+func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return v.peers }
+
+// What VPP is and says of itself.
+
+// NICs returns VPP's names of the network cards that it drives by DPDK, in the order of
+// their indexes, whether they are in use or not. Interfaces of the type DPDK with these
+// names are those.
+func (v *VSwitch) NICs(ctx context.Context) ([]string, error) { return v.interfaces.NICs(ctx) }
+
+// Warnings say what may keep this VPP from working some day.
+func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.interfaces.Warnings(ctx) }
+
+// CLI runs a command of VPP's own command line, as vppctl does, and returns what it
+// prints. A command that fails is an error with what VPP says is wrong with it.
+func (v *VSwitch) CLI(ctx context.Context, command string) (string, error) {
+	return v.vpp.CLI(ctx, command)
+}
+
+// Describe implements prometheus.Collector.
+func (v *VSwitch) Describe(out chan<- *prometheus.Desc) { v.stats.Describe(out) }
+
+// Collect implements prometheus.Collector.
+func (v *VSwitch) Collect(out chan<- prometheus.Metric) { v.stats.Collect(out) }

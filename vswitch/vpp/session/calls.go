@@ -1,0 +1,80 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+)
+
+// CallAll sends requests of a module without waiting for their replies one by one, and
+// returns how each went. VPP handles them in their order, whatever became of those
+// before.
+func CallAll[P any, Rep interface {
+	*P
+	api.Message
+}](ctx context.Context, s *Session, m *Module, reqs []api.Message) ([]Rep, []error) {
+	replies, errs := make([]Rep, len(reqs)), make([]error, len(reqs))
+	l, err := s.Use(m)
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return replies, errs
+	}
+	pending := make([]*vppapi.Pending, len(reqs))
+	for i, req := range reqs {
+		pending[i] = l.Start(ctx, req)
+	}
+	for i, p := range pending {
+		replies[i] = new(P)
+		errs[i] = p.Wait(ctx, replies[i])
+	}
+	return replies, errs
+}
+
+// StartDump begins to read all objects of a kind, see vppapi.StartDump.
+func StartDump[D any, M interface {
+	*D
+	api.Message
+}](ctx context.Context, s *Session, m *Module, req api.Message) *Pending[D, M] {
+	l, err := s.Use(m)
+	if err != nil {
+		return &Pending[D, M]{err: err}
+	}
+	return &Pending[D, M]{dump: vppapi.StartDump[D, M](ctx, l.Conn, req)}
+}
+
+type Pending[D any, M interface {
+	*D
+	api.Message
+}] struct {
+	dump *vppapi.Dump[D, M]
+	err  error
+}
+
+func (d *Pending[D, M]) Wait(ctx context.Context) ([]M, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return d.dump.Wait(ctx)
+}
+
+// ByKey waits for a dump, and returns the details by what identifies them: nothing if the
+// plugin that has them is not loaded.
+func ByKey[K comparable, D any, M interface {
+	*D
+	api.Message
+}](ctx context.Context, d *Pending[D, M], key func(M) K) (map[K]M, error) {
+	all, err := d.Wait(ctx)
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil, nil
+	}
+	m := make(map[K]M, len(all))
+	for _, d := range all {
+		m[key(d)] = d
+	}
+	return m, err
+}

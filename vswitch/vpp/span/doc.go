@@ -1,0 +1,2 @@
+// Package span mirrors interfaces to others, by VPP's plugin span.
+package span

@@ -1,0 +1,2 @@
+// Package stn hands packets for addresses of the host to it, by VPP's plugin stn.
+package stn

@@ -1,0 +1,51 @@
+package subsystem
+
+import (
+	"fmt"
+	"net/netip"
+
+	"go.fd.io/govpp/binapi/ethernet_types"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+)
+
+// Kind is what an event says has happened.
+type Kind int
+
+// The kinds of events, and which fields of Event they fill in besides the interface.
+const (
+	InterfaceDeleted Kind = iota + 1 // by somebody else or by us
+	InterfaceState                   // Up: its administrative state was read
+	AddressesChanged                 // of an interface, by us or by a lease
+	NeighbourRemoved                 // IP
+	NeighbourChanged                 // IP, MAC
+)
+
+// Event is something that has changed in VPP, for all subsystems that it may concern.
+type Event struct {
+	Kind Kind
+	// Interface is the logical name, "" if the interface is not ours; Index is set for
+	// events of neighbours.
+	Interface string
+	Index     ownership.Index
+	Up        bool
+	IP        netip.Addr
+	MAC       ethernet_types.MacAddress
+}
+
+// String is the event as the reason of a drift.
+func (e Event) String() string {
+	switch e.Kind {
+	case InterfaceDeleted:
+		return fmt.Sprintf("interface %s was deleted", e.Interface)
+	case InterfaceState:
+		return fmt.Sprintf("interface %s was put up or down", e.Interface)
+	case AddressesChanged:
+		return fmt.Sprintf("the addresses of interface %s have changed", e.Interface)
+	case NeighbourRemoved:
+		return fmt.Sprintf("neighbour %s of interface %s was removed", e.IP, e.Interface)
+	case NeighbourChanged:
+		return fmt.Sprintf("neighbour %s of interface %s was changed", e.IP, e.Interface)
+	}
+	return fmt.Sprintf("event %d of interface %s", e.Kind, e.Interface)
+}

@@ -1,0 +1,2 @@
+// Package teib says where the peers of multipoint tunnels are.
+package teib

@@ -1,0 +1,186 @@
+package vswitchtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Frames as hosts on an Ethernet send them, well-formed and forged ones.
+
+type mac [6]byte
+
+func parseMAC(t testing.TB, text string) (m mac) {
+	t.Helper()
+	hw, err := net.ParseMAC(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac(hw)
+}
+
+func ethernet(dst, src mac, etherType uint16, payload []byte) []byte {
+	frame := append(append([]byte{}, dst[:]...), src[:]...)
+	return append(binary.BigEndian.AppendUint16(frame, etherType), payload...)
+}
+
+// datagram is a UDP packet from src to dst with the text; IPv4 ones are a first fragment
+// if fragment is set.
+func datagram(from, to mac, src, dst netip.Addr, text string, fragment bool) []byte {
+	udp := binary.BigEndian.AppendUint16(nil, 4000)
+	udp = binary.BigEndian.AppendUint16(udp, 4001)
+	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(text)))
+	udp = append(append(udp, 0, 0), text...)
+	return packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp, fragment)
+}
+
+// packet is an IP packet; checksumAt is where the checksum of the payload goes.
+func packet(from, to mac, src, dst netip.Addr, protocol, ttl byte, checksumAt int, payload []byte, fragment bool) []byte {
+	payload = bytes.Clone(payload)
+	pseudo := append(src.AsSlice(), dst.AsSlice()...)
+	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(payload)))
+	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(protocol))
+	binary.BigEndian.PutUint16(payload[checksumAt:], checksum(append(pseudo, payload...)))
+	if src.Is4() {
+		header := []byte{0x45, 0, 0, 0, 0, 1, 0, 0, ttl, protocol, 0, 0}
+		binary.BigEndian.PutUint16(header[2:], uint16(20+len(payload)))
+		if fragment {
+			header[6] = 0x20 // more fragments
+		}
+		header = append(append(header, src.AsSlice()...), dst.AsSlice()...)
+		binary.BigEndian.PutUint16(header[10:], checksum(header))
+		return ethernet(to, from, unix.ETH_P_IP, append(header, payload...))
+	}
+	header := []byte{0x60, 0, 0, 0, 0, 0, protocol, ttl}
+	if fragment {
+		payload = append([]byte{protocol, 0, 0, 1, 0, 0, 0, 1}, payload...)
+		header[6] = unix.IPPROTO_FRAGMENT
+	}
+	binary.BigEndian.PutUint16(header[4:], uint16(len(payload)))
+	header = append(append(header, src.AsSlice()...), dst.AsSlice()...)
+	return ethernet(to, from, unix.ETH_P_IPV6, append(header, payload...))
+}
+
+func checksum(data []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(data); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(data[i:]))
+	}
+	if len(data)%2 == 1 {
+		sum += uint32(data[len(data)-1]) << 8
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+var broadcast = mac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// arp is a request of the sender, or an answer, for the target.
+func arp(from mac, answer bool, senderMAC mac, sender, target netip.Addr) []byte {
+	op := byte(1)
+	if answer {
+		op = 2
+	}
+	body := append([]byte{0, 1, 8, 0, 6, 4, 0, op}, senderMAC[:]...)
+	body = append(append(body, sender.AsSlice()...), 0, 0, 0, 0, 0, 0)
+	return ethernet(broadcast, from, unix.ETH_P_ARP, append(body, target.AsSlice()...))
+}
+
+// Types and options of neighbour discovery.
+const (
+	routerAdvertisement   = 134
+	neighborSolicitation  = 135
+	neighborAdvertisement = 136
+	redirect              = 137
+	sourceLink            = 1
+	targetLink            = 2
+)
+
+// discovery is a message of neighbour discovery about the target; option 0: without.
+func discovery(from, to mac, src, dst netip.Addr, kind byte, target netip.Addr, option byte, value mac) []byte {
+	flags := byte(0)
+	if kind == neighborAdvertisement {
+		flags = 0x60 // solicited, override
+	}
+	body := append([]byte{kind, 0, 0, 0, flags, 0, 0, 0}, target.AsSlice()...)
+	switch kind {
+	case routerAdvertisement: // for 1800 s
+		body = []byte{kind, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
+	case redirect:
+		body = append(body, target.AsSlice()...)
+	}
+	if option != 0 {
+		body = append(append(body, option, 1), value[:]...)
+	}
+	return packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 255, 2, body, false)
+}
+
+// wire is a socket for frames on a device of a host.
+type wire struct{ fd int }
+
+// Wire opens one on eth0. It sees what the host sends, too.
+func (h *Host) wire(t testing.TB, device string) *wire {
+	t.Helper()
+	w := &wire{}
+	err := h.in(func() error {
+		dev, err := net.InterfaceByName(device)
+		if err != nil {
+			return err
+		}
+		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
+		if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err != nil {
+			return err
+		}
+		_ = unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50000})
+		return unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(w.fd) })
+	return w
+}
+
+func (w *wire) send(t testing.TB, frame []byte) {
+	t.Helper()
+	if _, err := unix.Write(w.fd, frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// receive returns received frames until one matches, that included; nil after the time.
+func (w *wire) receive(wait time.Duration, match func(frame []byte) bool) (seen [][]byte) {
+	buffer := make([]byte, 65536)
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
+		n, from, err := unix.Recvfrom(w.fd, buffer, 0)
+		if ll, ok := from.(*unix.SockaddrLinklayer); err != nil || !ok || ll.Pkttype == unix.PACKET_OUTGOING {
+			continue
+		}
+		frame := bytes.Clone(buffer[:n])
+		seen = append(seen, frame)
+		if match(frame) {
+			return seen
+		}
+	}
+	return nil
+}
+
+// drain throws away what has arrived.
+func (w *wire) drain() {
+	for {
+		if _, _, err := unix.Recvfrom(w.fd, make([]byte, 65536), unix.MSG_DONTWAIT); err != nil {
+			return
+		}
+	}
+}
+
+func containing(text string) func([]byte) bool {
+	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
+}

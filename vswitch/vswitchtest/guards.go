@@ -1,0 +1,545 @@
+package vswitchtest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/guard"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// runGuards checks source guards: that they are read back, and, between two pods and hosts
+// on the underlay, that forged packets do not arrive.
+func runGuards(t *testing.T, c Config) {
+	caps := open(t, c.NewSite(t)).Capabilities()
+	if !caps.SourceGuards {
+		t.Skip("this vswitch has no source guards")
+	}
+	t.Run("are found by a restarted agent, changed, and removed", func(t *testing.T) { testGuardLifecycle(t, c) })
+	t.Run("an interface waits for its guard", func(t *testing.T) { testGuardFirst(t, c) })
+	if _, ok := c.NewSite(t).(PacketSite); !ok {
+		return
+	}
+	t.Run("packets", func(t *testing.T) {
+		lab := newGuardLab(t, c)
+		t.Run("sources", lab.testSources)
+		t.Run("ARP", lab.testARP)
+		t.Run("neighbour discovery", lab.testDiscovery)
+		t.Run("a restarted agent", lab.testRestart)
+		t.Run("changed addresses count at once", lab.testChange)
+		t.Run("an interface made anew", lab.testAnew)
+		if caps.ConnectionLimits {
+			t.Run("limit of connections", lab.testLimit)
+		}
+	})
+	t.Run("VXLAN", func(t *testing.T) { testVXLANPeers(t, c) })
+}
+
+func guardOf(t Topology, pod int, addrs ...string) *guard.SourceGuard {
+	return &guard.SourceGuard{Interface: t.Tap(pod), MacAddress: t.PodMAC(pod), IpAddresses: addrs}
+}
+
+func testGuardLifecycle(t *testing.T, c Config) {
+	site := c.NewSite(t)
+	topo := topology(t, site, 2)
+	one, two := guardOf(topo, 1, "10.1.1.2", "fd10:1::2"), guardOf(topo, 2, "10.1.1.3")
+	values := guardValues(topo, one, two)
+	a := startAgent(t, site)
+	a.resync(values...)
+	a.wantConfigured(values)
+	wantNothingExecuted(t, "second resync", a.resync(values...))
+	a.stop()
+	b := startAgent(t, site)
+	wantNothingExecuted(t, "resync after a restart", b.resync(values...))
+
+	one, two = proto.CloneOf(one), proto.CloneOf(two)
+	two.IpAddresses, two.MacAddress = []string{"fd10:1::3", "10.1.1.4"}, "02:FE:00:00:01:77"
+	if b.vs.Capabilities().ConnectionLimits {
+		one.MaxConnections, two.MaxConnections = 100, 7
+	}
+	changed := guardValues(topo, one, two)
+	for _, op := range b.put(changed...) {
+		if !strings.HasPrefix(op.Key, models.SourceGuard.KeyPrefix()) {
+			t.Errorf("changing guards executed %v %s", op.Operation, op.Key)
+		}
+	}
+	wantNothingExecuted(t, "resync after a change", b.resync(changed...))
+	b.stop()
+	d := startAgent(t, site)
+	wantNothingExecuted(t, "resync after a change and a restart", d.resync(changed...))
+	without := changed[:len(changed)-1]
+	for _, v := range without {
+		if iface, ok := v.(*vpp_interfaces.Interface); ok && iface.GetName() == topo.Tap(2) {
+			iface.SourceGuarded = false
+		}
+	}
+	d.resync(without...)
+	wantNothingExecuted(t, "resync without one of them", d.resync(without...))
+	d.resync()
+	d.stop()
+	e := startAgent(t, site)
+	wantNothingExecuted(t, "resync of nothing", e.resync())
+}
+
+func testGuardFirst(t *testing.T, c Config) {
+	site := c.NewSite(t)
+	topo := topology(t, site, 1)
+	g := guardOf(topo, 1, "10.1.1.2")
+	values := guardValues(topo, g)
+	a := startAgent(t, site)
+	a.resync(values[:len(values)-1]...)
+	key := models.VPPInterfaceKey(topo.Tap(1))
+	if s := a.ValueStatus(key).GetValue(); s.GetState() != pb.ValueState_PENDING {
+		t.Errorf("without its guard the interface is %v, want PENDING", s.GetState())
+	}
+	a.put(g)
+	a.wantConfigured(values)
+	txn := a.NewTransaction()
+	txn.Delete(models.Key(g))
+	_, _ = txn.Commit(t.Context())
+	if s := a.ValueStatus(key).GetValue(); s.GetState() != pb.ValueState_PENDING {
+		t.Errorf("without its guard any more the interface is %v, want PENDING", s.GetState())
+	}
+}
+
+// guardValues are interfaces of pods with both IP versions, and their guards, which come last.
+func guardValues(topo Topology, guards ...*guard.SourceGuard) (values []proto.Message) {
+	values = append(values, &vpp_interfaces.Interface{
+		Name: GatewayLoop, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{"10.1.1.1/24", "fd10:1::1/64"},
+	})
+	for i := range guards {
+		pod := i + 1
+		ip6 := fmt.Sprintf("fd10:1::%d", pod+1)
+		values = append(values,
+			&vpp_interfaces.Interface{
+				Name: topo.Tap(pod), Type: vpp_interfaces.Interface_TAP, Enabled: true, Mtu: MTU, PhysAddress: topo.GatewayMAC(pod), SourceGuarded: true,
+				Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: GatewayLoop},
+				Link:       &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
+			})
+		for _, ip := range []string{topo.PodIP(pod), ip6} {
+			bits := map[bool]string{true: "/128", false: "/32"}[ip == ip6]
+			values = append(values,
+				&vpp_l3.ARPEntry{Interface: topo.Tap(pod), IpAddress: ip, PhysAddress: topo.PodMAC(pod), Static: true},
+				&vpp_l3.Route{DstNetwork: ip + bits, OutgoingInterface: topo.Tap(pod)})
+		}
+	}
+	for _, g := range guards {
+		values = append(values, g)
+	}
+	return values
+}
+
+// guardLab has two guarded pods. The first one is hostile, the second one listens.
+type guardLab struct {
+	t            testing.TB // of all tests
+	site         PacketSite
+	topo         Topology
+	agent        *agent
+	guards       []*guard.SourceGuard
+	pods         []*Host
+	hostile, ear *wire
+	own, gateway mac
+	sent         int
+}
+
+func newGuardLab(t *testing.T, c Config) *guardLab {
+	t.Helper()
+	lab := &guardLab{t: t, site: c.NewSite(t).(PacketSite)}
+	lab.topo = topology(t, lab.site, 2)
+	lab.guards = []*guard.SourceGuard{guardOf(lab.topo, 1, "10.1.1.2", "fd10:1::2"), guardOf(lab.topo, 2, "10.1.1.3", "fd10:1::3")}
+	lab.own, lab.gateway = parseMAC(t, lab.topo.PodMAC(1)), parseMAC(t, lab.topo.GatewayMAC(1))
+	lab.agent = startAgent(t, lab.site)
+	lab.agent.resync(lab.values()...)
+	lab.agent.wantConfigured(lab.values())
+	lab.plug(lab.t)
+	return lab
+}
+
+func (lab *guardLab) values() []proto.Message { return guardValues(lab.topo, lab.guards...) }
+
+func (lab *guardLab) plug(t testing.TB) {
+	t.Helper()
+	lab.pods = nil
+	for pod := 1; pod <= 2; pod++ {
+		host := lab.site.Plug(t, lab.topo.TapHostName(pod))
+		for _, command := range []string{
+			fmt.Sprintf("ip link set dev eth0 address %s mtu %d up", lab.topo.PodMAC(pod), MTU),
+			fmt.Sprintf("ip addr add %s/32 dev eth0", lab.topo.PodIP(pod)),
+			fmt.Sprintf("ip addr add fd10:1::%d/128 dev eth0 nodad", pod+1),
+			"ip route add 10.1.1.1/32 dev eth0 scope link", "ip route add default via 10.1.1.1 dev eth0",
+			"ip route add fd10:1::1/128 dev eth0", "ip route add default via fd10:1::1 dev eth0",
+			fmt.Sprintf("ip neigh replace 10.1.1.1 lladdr %s dev eth0 nud permanent", lab.topo.GatewayMAC(pod)),
+			fmt.Sprintf("ip neigh replace fd10:1::1 lladdr %s dev eth0 nud permanent", lab.topo.GatewayMAC(pod)),
+		} {
+			host.Exec(t, command)
+		}
+		lab.pods = append(lab.pods, host)
+	}
+	lab.hostile, lab.ear = lab.pods[0].wire(t, "eth0"), lab.pods[1].wire(t, "eth0")
+	for _, dst := range []string{lab.topo.PodIP(2), "fd10:1::3"} {
+		wantPing(t, "with its own address", lab.pods[0], dst)
+	}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// arrives sends frames, and then one as it should be, and returns which of the texts
+// arrived before that.
+func (lab *guardLab) arrive(t testing.TB, frames map[string][]byte) (arrived []string) {
+	t.Helper()
+	lab.ear.drain()
+	for _, frame := range frames {
+		lab.hostile.send(t, frame)
+	}
+	// What is well-formed arrives, of either version; so all before has been decided.
+	for _, src := range []string{"10.1.1.2", "fd10:1::2"} {
+		lab.sent++
+		last := fmt.Sprintf("barrier-%d-", lab.sent)
+		dst := map[string]string{"10.1.1.2": "10.1.1.3", "fd10:1::2": "fd10:1::3"}[src]
+		lab.hostile.send(t, datagram(lab.own, lab.gateway, addr(src), addr(dst), last, false))
+		seen := lab.ear.receive(longWait, containing(last))
+		if seen == nil {
+			t.Fatalf("what %s sends does not arrive", src)
+		}
+		for name := range frames {
+			if slices.ContainsFunc(seen, containing(name)) {
+				arrived = append(arrived, name)
+			}
+		}
+	}
+	return arrived
+}
+
+// drops is what has been counted of the hostile pod.
+func (lab *guardLab) drops(t testing.TB) map[vswitch.DropReason]uint64 {
+	t.Helper()
+	list, err := lab.agent.vs.SourceGuards().Drops(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[vswitch.DropReason]uint64{}
+	for _, d := range list {
+		if d.Interface == lab.topo.Tap(1) {
+			counts[d.Reason] = d.Packets
+		}
+	}
+	return counts
+}
+
+// wantCounted waits until at least so many more have been counted than before: a vswitch
+// may publish its counters now and then only.
+func (lab *guardLab) wantCounted(t testing.TB, before map[vswitch.DropReason]uint64, reason vswitch.DropReason, more int) {
+	t.Helper()
+	var now uint64
+	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if now = lab.drops(t)[reason]; now >= before[reason]+uint64(more) {
+			return
+		}
+	}
+	t.Errorf("%s: counted %d, want %d more than %d", reason, now, more, before[reason])
+}
+
+func (lab *guardLab) testSources(t *testing.T) {
+	before := lab.drops(t)
+	frames := map[string][]byte{}
+	forge := func(from mac, sources []string, dst string, fragment bool) {
+		for _, src := range sources {
+			name := fmt.Sprintf("[%s from %x %v]", src, from, fragment)
+			frames[name] = datagram(from, lab.gateway, addr(src), addr(dst), name+"        ", fragment)
+		}
+	}
+	foreign4 := []string{"10.1.1.3", "10.1.1.1", "10.1.1.99", "10.1.2.2", "192.168.16.1", "192.168.30.2", "8.8.8.8", "0.0.0.0", "255.255.255.255", "127.0.0.1", "224.0.0.1", "10.96.0.1"}
+	foreign6 := []string{"fd10:1::3", "fd10:1::1", "fd10:1::99", "fd10:2::2", "fd00:16::1", "2001:db8::1", "::", "::1", "ff02::1", "fe80::1", "64:ff9b::8.8.8.8"}
+	forge(lab.own, foreign4, "10.1.1.3", false)
+	forge(lab.own, foreign4[:1], "10.1.1.3", true)
+	forge(lab.own, foreign6, "fd10:1::3", false)
+	forge(lab.own, foreign6[:1], "fd10:1::3", true)
+	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	forge(stranger, []string{"10.1.1.2"}, "10.1.1.3", false)
+	forge(stranger, []string{"fd10:1::2"}, "fd10:1::3", false)
+	for _, name := range lab.arrive(t, frames) {
+		t.Errorf("arrived: %s", name)
+	}
+	lab.wantCounted(t, before, vswitch.DropIPv4, len(foreign4)+1)
+	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign6)-1) // some of them are dropped as malformed
+	lab.wantCounted(t, before, vswitch.DropMAC, 2)
+	if got := lab.arrive(t, map[string][]byte{"own": datagram(lab.own, lab.gateway, addr("10.1.1.2"), addr("10.1.1.3"), "own", false)}); len(got) == 0 {
+		t.Error("what the pod sends from its own address does not arrive")
+	}
+}
+
+// wantNeighbours checks that the node knows no neighbours but those that it was given, and
+// the link-local addresses of pods.
+func (lab *guardLab) wantNeighbours(t testing.TB) {
+	t.Helper()
+	if !lab.agent.vs.Capabilities().HostStackShared {
+		return
+	}
+	for line := range strings.Lines(lab.site.Self().Exec(t, "ip neigh show nud all")) {
+		if f := strings.Fields(line); len(f) == 0 || strings.HasPrefix(f[0], "ff02:") || strings.HasPrefix(f[0], "224.") || strings.Contains(line, "PERMANENT") || strings.Contains(line, "NOARP") ||
+			slices.Contains([]string{vswitch.LinkLocal(lab.own).String(), vswitch.LinkLocal(parseMAC(t, lab.topo.PodMAC(2))).String()}, f[0]) {
+			continue
+		}
+		t.Errorf("the node has the neighbour %s", line)
+	}
+}
+
+func (lab *guardLab) testARP(t *testing.T) {
+	before := lab.drops(t)
+	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	gateway := addr("10.1.1.1")
+	lab.hostile.drain()
+	forged := [][]byte{
+		arp(lab.own, false, lab.own, addr("10.1.1.99"), gateway),       // asks as somebody else
+		arp(lab.own, true, lab.own, addr("10.1.1.3"), gateway),         // answers for somebody else
+		arp(lab.own, false, lab.own, addr("10.1.1.1"), gateway),        // claims to be the gateway
+		arp(lab.own, false, stranger, addr("10.1.1.2"), gateway),       // says that it is elsewhere
+		arp(stranger, false, stranger, addr("192.168.16.77"), gateway), // from elsewhere
+	}
+	for i := range 50 { // to fill the table
+		forged = append(forged, arp(lab.own, false, lab.own, netip.AddrFrom4([4]byte{10, 1, 9, byte(i + 1)}), gateway))
+	}
+	for _, frame := range forged {
+		lab.hostile.send(t, frame)
+	}
+	lab.wantCounted(t, before, vswitch.DropARP, len(forged))
+	lab.wantNeighbours(t)
+	lab.hostile.send(t, arp(lab.own, false, lab.own, addr("10.1.1.2"), gateway))
+	isAnswer := func(frame []byte) bool {
+		return len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 2 && string(frame[28:32]) == string(gateway.AsSlice())
+	}
+	if lab.hostile.receive(longWait, isAnswer) == nil {
+		t.Error("no answer to who asks with its own addresses")
+	}
+	wantPing(t, "afterwards", lab.pods[1], "10.1.1.2")
+}
+
+func (lab *guardLab) testDiscovery(t *testing.T) {
+	before := lab.drops(t)
+	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	own, gateway, all := addr("fd10:1::2"), addr("fd10:1::1"), addr("ff02::1")
+	local := vswitch.LinkLocal(lab.own)
+	node := mac{0x33, 0x33, 0, 0, 0, 1}
+	discover := func(src, dst netip.Addr, kind byte, target netip.Addr, option byte, value mac) []byte {
+		return discovery(lab.own, node, src, dst, kind, target, option, value)
+	}
+	forged := [][]byte{
+		discover(own, all, neighborSolicitation, gateway, sourceLink, stranger), // is elsewhere
+		discover(own, all, neighborAdvertisement, gateway, targetLink, lab.own), // is the gateway
+		discover(own, all, neighborAdvertisement, addr("fd10:1::3"), targetLink, lab.own),
+		discover(own, all, neighborAdvertisement, addr("fd10:1::3"), 0, mac{}),
+		discover(own, all, neighborAdvertisement, own, targetLink, stranger),
+		discover(local, all, routerAdvertisement, local, 0, mac{}),
+		discover(local, all, routerAdvertisement, local, sourceLink, lab.own),
+		discover(local, all, redirect, addr("fd10:1::3"), 0, mac{}),
+	}
+	foreign := [][]byte{
+		discover(addr("fd10:1::3"), all, neighborSolicitation, gateway, sourceLink, lab.own),
+		discover(addr("::"), all, neighborSolicitation, gateway, 0, mac{}), // wants the gateway's address
+		discover(addr("fe80::99"), all, neighborSolicitation, gateway, sourceLink, lab.own),
+	}
+	for _, frame := range slices.Concat(forged, foreign) {
+		lab.hostile.send(t, frame)
+	}
+	lab.wantCounted(t, before, vswitch.DropND, len(forged))
+	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign))
+	lab.wantNeighbours(t)
+	for name, frame := range map[string][]byte{
+		"with its MAC address": discover(own, gateway, neighborSolicitation, gateway, sourceLink, lab.own),
+		"without":              discovery(lab.own, lab.gateway, own, gateway, neighborSolicitation, gateway, 0, mac{}),
+	} {
+		lab.hostile.drain()
+		lab.hostile.send(t, frame)
+		if lab.hostile.receive(longWait, func(f []byte) bool {
+			return len(f) >= 78 && f[12] == 0x86 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == neighborAdvertisement && string(f[62:78]) == string(gateway.AsSlice())
+		}) == nil {
+			t.Errorf("no answer to who asks with its own addresses, %s", name)
+		}
+	}
+	wantPing(t, "afterwards", lab.pods[1], "fd10:1::2")
+}
+
+func (lab *guardLab) forged() map[string][]byte {
+	return map[string][]byte{
+		"forged4": datagram(lab.own, lab.gateway, addr("10.1.1.9"), addr("10.1.1.3"), "forged4", false),
+		"forged6": datagram(lab.own, lab.gateway, addr("fd10:1::9"), addr("fd10:1::3"), "forged6", false),
+	}
+}
+
+func (lab *guardLab) testRestart(t *testing.T) {
+	lab.agent.stop()
+	if got := lab.arrive(t, lab.forged()); len(got) > 0 {
+		t.Errorf("arrived while the agent is down: %v", got)
+	}
+	lab.agent = startAgent(lab.t, lab.site)
+	wantNothingExecuted(t, "resync", lab.agent.resync(lab.values()...))
+	if got := lab.arrive(t, lab.forged()); len(got) > 0 {
+		t.Errorf("arrived: %v", got)
+	}
+}
+
+func (lab *guardLab) testChange(t *testing.T) {
+	was := lab.guards[0]
+	defer func() { lab.guards[0] = was }()
+	lab.guards[0] = guardOf(lab.topo, 1, "10.1.1.2", "fd10:1::2", "10.1.1.9", "fd10:1::9")
+	lab.agent.put(lab.guards[0])
+	if got := lab.arrive(t, lab.forged()); len(got) != 2 {
+		t.Errorf("of two more addresses, arrived: %v", got)
+	}
+	lab.agent.put(was)
+	if got := lab.arrive(t, lab.forged()); len(got) > 0 {
+		t.Errorf("of addresses that it has no more, arrived: %v", got)
+	}
+}
+
+// testAnew: the far end is another device, the pod another one.
+func (lab *guardLab) testAnew(t *testing.T) {
+	txn := lab.agent.NewTransaction()
+	for pod := 1; pod <= 2; pod++ {
+		txn.Delete(models.VPPInterfaceKey(lab.topo.Tap(pod)))
+	}
+	if _, err := txn.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lab.agent.put(lab.values()...)
+	lab.agent.wantConfigured(lab.values())
+	lab.plug(lab.t)
+	if got := lab.arrive(t, lab.forged()); len(got) > 0 {
+		t.Errorf("arrived: %v", got)
+	}
+}
+
+func (lab *guardLab) testLimit(t *testing.T) {
+	const limit = 5
+	g := proto.CloneOf(lab.guards[0])
+	g.MaxConnections = limit
+	lab.agent.put(g)
+	wantNothingExecuted(t, "resync", lab.agent.resync(guardValues(lab.topo, g, lab.guards[1])...))
+	for i, dst := range []string{"10.1.1.3", "fd10:1::3"} {
+		before := lab.drops(t)
+		port := 7000 + i
+		lab.pods[1].Echo(t, "tcp", dst, port)
+		var open []net.Conn
+		for range 3 * limit {
+			if c, err := lab.pods[0].dial("tcp", dst, port, shortWait); err == nil {
+				open = append(open, c)
+			}
+		}
+		if len(open) == 0 || len(open) > limit {
+			t.Errorf("%s: opened %d connections, want some, and %d at most", dst, len(open), limit)
+		}
+		lab.wantCounted(t, before, vswitch.DropConnections, 2*limit)
+		for _, c := range open {
+			if err := exchange(c, longWait); err != nil {
+				t.Errorf("%s: an open connection does not go on: %v", dst, err)
+			}
+			c.Close()
+		}
+		if err := lab.pods[0].Probe("tcp", dst, port, true); err != nil {
+			t.Errorf("%s: no connection after others are closed: %v", dst, err)
+		}
+		// Others are not concerned.
+		lab.pods[0].Echo(t, "tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port)
+		if err := lab.pods[1].Probe("tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port, true); err != nil {
+			t.Errorf("%s: another pod: %v", dst, err)
+		}
+	}
+	lab.agent.put(lab.guards[0])
+}
+
+// testVXLANPeers: what claims to come out of a tunnel is taken from its other end only.
+func testVXLANPeers(t *testing.T, c Config) {
+	one, two := c.NewSite(t).(PacketSite), c.NewSite(t).(PacketSite)
+	one.Connect(t, two)
+	const peer, stranger = "192.168.16.2", "192.168.16.77"
+	outside := two.Self()
+	if site, ok := one.(OutsideSite); ok {
+		outside = site.Outside(t, peer+"/24")
+		site.Outside(t, stranger+"/24")
+	} else {
+		outside.Exec(t, "ip link set dev "+two.NIC()+" up")
+		outside.Exec(t, "ip addr add "+peer+"/24 dev "+two.NIC())
+		outside.Exec(t, "ip addr add "+stranger+"/24 dev "+two.NIC())
+	}
+	topo := Topology{Node: 1, NIC: one.NIC(), Pods: 1}
+	n := newNode(t, one, topo)
+	g := guardOf(topo, 1, topo.PodIP(1))
+	n.agent.put(g)
+	ear := n.pods[0].wire(t, "eth0")
+
+	inject := func(from *Host, src, dst, text string) {
+		t.Helper()
+		inner := datagram(parseMAC(t, bviMAC(2)), parseMAC(t, bviMAC(1)), addr("10.1.2.9"), addr(topo.PodIP(1)), text, false)
+		message := append([]byte{8, 0, 0, 0, 0, 0, 10, 0}, inner...)
+		err := from.in(func() error {
+			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(src)}, &net.UDPAddr{IP: net.ParseIP(dst), Port: 4789})
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write(message)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantPing(t, "to the node", outside, topo.NodeIP()) // neighbours are known
+	barrier := func(name string, forged ...string) {
+		t.Helper()
+		inject(outside, peer, topo.NodeIP(), name)
+		seen := ear.receive(longWait, containing(name))
+		if seen == nil {
+			t.Error("what the peer sends does not arrive")
+		}
+		for _, text := range forged {
+			if slices.ContainsFunc(seen, containing(text)) {
+				t.Errorf("arrived: VXLAN %s", text)
+			}
+		}
+	}
+	inject(outside, stranger, topo.NodeIP(), "from a stranger")
+	inject(n.pods[0], topo.PodIP(1), topo.NodeIP(), "from a pod")
+	barrier("barrier 1", "from a stranger", "from a pod")
+
+	// Translated, a pod's packet would have the node's address, which the other node trusts.
+	t.Run("a pod to another node", func(t *testing.T) {
+		device := two.NIC()
+		if _, ok := one.(OutsideSite); ok {
+			device = "sw"
+		}
+		far := outside.wire(t, device)
+		inject(n.pods[0], topo.PodIP(1), peer, "from a pod to a peer")
+		last := "something else"
+		err := n.pods[0].in(func() error {
+			conn, err := net.Dial("udp", net.JoinHostPort(peer, "4788"))
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write([]byte(last))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := far.receive(longWait, containing(last))
+		if seen == nil {
+			t.Error("what is no VXLAN does not arrive")
+		}
+		if slices.ContainsFunc(seen, containing("from a pod to a peer")) {
+			t.Error("VXLAN of a pod arrived at another node")
+		}
+	})
+}

@@ -1,0 +1,330 @@
+package vswitchtest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+type (
+	mapping44 = vpp_nat.DNat44_StaticMapping
+	local44   = vpp_nat.DNat44_StaticMapping_LocalIP
+)
+
+// serviceLab is a natLab with a ServiceNetwork, in one IP version. Its three pods are
+// inside.
+type serviceLab struct {
+	*natLab
+	ipv6    bool
+	network *contiv_nat.ServiceNetwork
+	// service and other are cluster IPs, twice are the sources of hairpins.
+	service, other string
+	twice          []string
+	pod            func(n int) string
+	gateway        func(n int) string // of the pod, an address of the vswitch
+	client         func(n int) string // further addresses of the world, 10 to 25
+	outside        string             // address of the world
+}
+
+func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
+	t.Helper()
+	probe := open(t, c.NewSite(t))
+	if err := probe.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}}); errors.Is(err, kvscheduler.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if ipv6 {
+		return &serviceLab{
+			natLab: newDNAT66Lab(t, c), ipv6: true, service: service66, other: "fd96::77", twice: []string{twice66}, outside: world66,
+			network: &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}, ServiceSubnets: []string{"fd96::/64"}},
+			pod:     pod66, gateway: func(n int) string { return "fd31:0:0:" + strconv.Itoa(n) + "::1" },
+			client: func(n int) string { return "fd32::" + strconv.Itoa(n) },
+		}
+	}
+	return &serviceLab{
+		natLab: newNATLab(t, c), service: "10.96.0.1", other: "10.96.0.77", twice: []string{twicePool, twicePoolIP}, outside: worldIP,
+		network: &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16"}, ServiceSubnets: []string{"10.96.0.0/16"}},
+		pod:     podIP, gateway: func(n int) string { return "10.31." + strconv.Itoa(n) + ".1" },
+		client: func(n int) string { return "10.32.0." + strconv.Itoa(n) },
+	}
+}
+
+// mapping maps port 80 of the service to pods, by their numbers.
+func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *mapping44 {
+	m := &mapping44{ExternalIp: l.service, ExternalPort: 80, Protocol: protocol, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF}
+	for _, n := range pods {
+		m.LocalIps = append(m.LocalIps, &local44{LocalIp: l.pod(n), LocalPort: servicePort, Probability: 1})
+	}
+	return m
+}
+
+// value returns the mappings as the value of a service, with what is special in edit.
+func (l *serviceLab) value(mappings ...*mapping44) proto.Message {
+	if !l.ipv6 {
+		return &vpp_nat.DNat44{Label: "default/web", StMappings: mappings}
+	}
+	for _, m := range mappings {
+		if m.TwiceNat != vpp_nat.DNat44_StaticMapping_DISABLED {
+			m.TwiceNatPoolIp = twice66
+		}
+	}
+	return vswitch.DNAT66FromDNAT44(&vpp_nat.DNat44{Label: "default/web", StMappings: mappings})
+}
+
+func (l *serviceLab) serve(t *testing.T, mappings ...*mapping44) {
+	t.Helper()
+	l.set(t, l.network, l.value(mappings...))
+}
+
+func edited(m *mapping44, edit func(*mapping44)) *mapping44 {
+	edit(m)
+	return m
+}
+
+const (
+	tcp44 = vpp_nat.DNat44_TCP
+	udp44 = vpp_nat.DNat44_UDP
+)
+
+// wantRefused checks that a client is told at once.
+func (l *serviceLab) wantRefused(t *testing.T, h *Host, network, addr string, port int) {
+	t.Helper()
+	start := time.Now()
+	c, err := h.call(t, network, "", addr, port)
+	if err == nil {
+		err = c.untilTold()
+	}
+	refused := errors.Is(err, syscall.ECONNREFUSED)
+	if network == "udp" && h.NetNS == l.site.Self().NetNS {
+		refused = refused || errors.Is(err, syscall.EPERM) // who sends is told by that
+	}
+	if took := time.Since(start); !refused || took > longWait {
+		t.Errorf("%s %s port %d: %v after %v, want %v at once", network, addr, port, err, took, syscall.ECONNREFUSED)
+	}
+}
+
+// untilTold asks until there is an answer or an error other than silence. The kernel sends
+// a client one ICMP error per second, a redirect of a pod that calls itself among them.
+func (c caller) untilTold() error {
+	var err error
+	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); {
+		if _, _, err = c.ask(shortWait); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+	return err
+}
+
+// wantIgnored checks that a client is told nothing.
+func (l *serviceLab) wantIgnored(t *testing.T, h *Host, from string) {
+	t.Helper()
+	err := h.in(func() error {
+		d := net.Dialer{Timeout: shortWait}
+		if from != "" {
+			d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+		}
+		c, err := d.DialContext(context.Background(), "tcp", net.JoinHostPort(l.service, "80"))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+		t.Errorf("from %q: got %v, want no answer", from, err)
+	}
+}
+
+// runServices sends packets through what Kubernetes services need.
+func runServices(t *testing.T, c Config) {
+	if _, ok := c.NewSite(t).(PacketSite); !ok {
+		t.Skip("this driver carries no packets")
+	}
+	for name, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) { newServiceLab(t, c, ipv6).run(t) })
+	}
+}
+
+func (l *serviceLab) run(t *testing.T) {
+	node := l.site.Self()
+	t.Run("who is seen as the client", func(t *testing.T) {
+		l.serve(t, l.mapping(tcp44, 1), l.mapping(udp44, 1))
+		for _, network := range []string{"tcp", "udp"} {
+			l.pods[2].want(t, network, l.service, 80, "pod1", l.pod(2))
+			l.world.want(t, network, l.service, 80, "pod1", l.outside)
+			node.want(t, network, l.service, 80, "pod1", l.gateway(1))
+			who, seen, err := l.pods[1].who(t, network, "", l.service, 80)
+			if err != nil || who != "pod1" || !slices.Contains(l.twice, seen) {
+				t.Errorf("a pod that calls itself by %s reaches %s, which sees %s (%v)", network, who, seen, err)
+			}
+		}
+		l.pods[2].want(t, "tcp", l.pod(1), servicePort, "pod1", l.pod(2))
+	})
+	t.Run("no endpoint", func(t *testing.T) {
+		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
+		l.serve(t, edited(l.mapping(tcp44), refuse), edited(l.mapping(udp44), refuse))
+		for _, h := range []*Host{l.pods[1], l.world, node} {
+			for _, network := range []string{"tcp", "udp"} {
+				l.wantRefused(t, h, network, l.service, 80)
+			}
+		}
+	})
+	t.Run("what no service has", func(t *testing.T) {
+		l.serve(t, l.mapping(tcp44, 1))
+		for _, h := range []*Host{l.pods[1], node} {
+			l.wantRefused(t, h, "tcp", l.service, 81)
+			l.wantRefused(t, h, "udp", l.service, 80)
+			l.wantRefused(t, h, "tcp", l.other, 80)
+		}
+	})
+	t.Run("inside and outside", func(t *testing.T) { l.testScopes(t, node) })
+	t.Run("source ranges", func(t *testing.T) {
+		l.serve(t, edited(l.mapping(tcp44, 1), func(m *mapping44) {
+			m.SourceRanges = []string{l.client(10) + "/" + strconv.Itoa(l.bits()), l.pod(3) + "/" + strconv.Itoa(l.bits()-8), l.pod(3) + "/" + strconv.Itoa(l.bits())}
+		}))
+		l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
+		if who, seen, err := l.world.who(t, "tcp", l.client(10), l.service, 80); err != nil || who != "pod1" || seen != l.client(10) {
+			t.Errorf("%s answers, which sees %s: %v", who, seen, err)
+		}
+		l.wantIgnored(t, l.world, "")
+		l.wantIgnored(t, l.pods[2], "")
+		l.wantIgnored(t, node, "")
+	})
+	t.Run("session affinity when the second endpoint comes", func(t *testing.T) {
+		sticky := func(m *mapping44) { m.SessionAffinity = 600 }
+		l.serve(t, edited(l.mapping(tcp44, 1), sticky))
+		for n := 10; n < 20; n++ {
+			if _, _, err := l.world.who(t, "tcp", l.client(n), l.service, 80); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.serve(t, edited(l.mapping(tcp44, 1, 2), sticky))
+		for n := 10; n < 20; n++ {
+			if who, _, err := l.world.who(t, "tcp", l.client(n), l.service, 80); err != nil || who != "pod1" {
+				t.Errorf("client %d moves to %s (%v)", n, who, err)
+			}
+		}
+	})
+	t.Run("UDP when the first endpoint comes, and when it goes", func(t *testing.T) {
+		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
+		l.serve(t, edited(l.mapping(udp44), refuse))
+		call, err := l.pods[2].call(t, "udp", "", l.service, 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := call.untilTold(); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("without endpoint: %v", err)
+		}
+		l.serve(t, l.mapping(udp44, 1))
+		call.wantAnswer(t, "pod1")
+		l.serve(t, l.mapping(udp44, 3))
+		call.wantAnswer(t, "pod3")
+		l.serve(t, edited(l.mapping(udp44), refuse))
+		if err := call.untilTold(); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("after the last endpoint: %v", err)
+		}
+	})
+	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { l.testServiceRestart(t) })
+}
+
+// seenItself is what pod1 is seen with when it calls itself.
+func (l *serviceLab) seenItself(t *testing.T) string {
+	t.Helper()
+	_, seen, err := l.pods[1].who(t, "tcp", "", l.service, 80)
+	if err != nil || !slices.Contains(l.twice, seen) {
+		t.Errorf("pod1 is seen as %q (%v)", seen, err)
+	}
+	return seen
+}
+
+func (l *serviceLab) bits() int {
+	if l.ipv6 {
+		return 128
+	}
+	return 32
+}
+
+func (l *serviceLab) testScopes(t *testing.T, node *Host) {
+	inside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_INSIDE }
+	outside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_OUTSIDE }
+	t.Run("other endpoints", func(t *testing.T) {
+		l.serve(t, edited(l.mapping(tcp44, 1), inside), edited(l.mapping(tcp44, 2), outside))
+		l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
+		node.want(t, "tcp", l.service, 80, "pod1", l.gateway(1))
+		l.world.want(t, "tcp", l.service, 80, "pod2", l.outside)
+	})
+	t.Run("none outside", func(t *testing.T) {
+		l.serve(t, edited(l.mapping(tcp44, 1), inside), edited(edited(l.mapping(tcp44), outside), func(m *mapping44) {
+			m.Otherwise = vpp_nat.DNat44_StaticMapping_DROP
+		}))
+		l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
+		node.want(t, "tcp", l.service, 80, "pod1", l.gateway(1))
+		l.wantIgnored(t, l.world, "")
+	})
+	t.Run("clients outside hidden", func(t *testing.T) {
+		hide := func(m *mapping44) { m.MasqueradeOutside = true }
+		l.serve(t, edited(l.mapping(tcp44, 1), hide))
+		l.world.want(t, "tcp", l.service, 80, "pod1", l.gateway(1))
+		l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
+		if seen := l.seenItself(t); seen == l.pod(1) {
+			t.Errorf("pod1 sees itself as %s", seen)
+		}
+	})
+	t.Run("affinity of each sort", func(t *testing.T) {
+		sticky := func(m *mapping44) { m.SessionAffinity = 600 }
+		l.serve(t, edited(edited(l.mapping(tcp44, 1, 2), inside), sticky), edited(edited(l.mapping(tcp44, 2, 3), outside), sticky))
+		for _, from := range []struct {
+			host *Host
+			not  string
+		}{{l.pods[2], "pod3"}, {l.world, "pod1"}} {
+			count := l.count(t, 8, func() (string, string, error) { return from.host.who(t, "tcp", "", l.service, 80) })
+			if len(count) != 1 || count[from.not] > 0 {
+				t.Errorf("answers %v", count)
+			}
+		}
+	})
+}
+
+func (l *serviceLab) testServiceRestart(t *testing.T) {
+	mappings := func(first int) proto.Message {
+		scoped := func(port uint32, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
+			return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
+				m.ExternalPort, m.Clients, m.SessionAffinity = port, clients, 600
+				m.SourceRanges = []string{l.client(10) + "/" + strconv.Itoa(l.bits()-4)}
+			})
+		}
+		return l.value(
+			l.mapping(udp44, first), scoped(81, vpp_nat.DNat44_StaticMapping_INSIDE, 1, 2), scoped(81, vpp_nat.DNat44_StaticMapping_OUTSIDE, 3),
+			edited(l.mapping(tcp44), func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }),
+			edited(scoped(82, vpp_nat.DNat44_StaticMapping_ALL, 1), func(m *mapping44) { m.MasqueradeOutside, m.LocalIps[0].Elsewhere = true, true }),
+		)
+	}
+	values := []proto.Message{l.network, mappings(1)}
+	l.set(t, values...)
+	all := append(append([]proto.Message{}, l.values...), values...)
+	l.agent.stop()
+	l.world.want(t, "udp", l.service, 80, "pod1", l.outside)
+	l.agent = startAgent(t, l.site)
+	wantNothingExecuted(t, "resync after a restart", l.agent.resync(all...))
+	l.agent.wantConfigured(all)
+	l.wantRefused(t, l.pods[1], "tcp", l.service, 80)
+	l.set(t, l.network, mappings(2))
+	l.world.want(t, "udp", l.service, 80, "pod2", l.outside)
+	l.agent.stop()
+	l.agent = startAgent(t, l.site)
+	l.agent.resync(l.values...)
+	if _, _, err := l.pods[1].who(t, "udp", "", l.service, 80); err == nil {
+		t.Error("a service is left")
+	}
+	wantNothingExecuted(t, "second resync", l.agent.resync(l.values...))
+}
