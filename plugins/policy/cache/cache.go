@@ -1,0 +1,337 @@
+package cache
+
+import (
+	"maps"
+
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// PodID identifies a pod.
+type PodID = podmanager.PodID
+
+// Watcher is told of each pod that becomes, or is no longer, a member of a
+// selection, but not while the selection is acquired or released.
+type Watcher func(selection *Selection, pod PodID, member bool)
+
+// Cache is not safe for concurrent use. The zero value is not usable; see New.
+type Cache struct {
+	watcher    Watcher
+	pods       map[PodID]*pod
+	namespaces map[string]*namespace
+	scopes     map[string]*scope
+}
+
+// New returns an empty cache.
+func New(watcher Watcher) *Cache {
+	return &Cache{watcher: watcher, pods: map[PodID]*pod{}, namespaces: map[string]*namespace{}, scopes: map[string]*scope{}}
+}
+
+type pod struct {
+	id     PodID
+	labels map[string]string
+	in     map[*Selection]struct{}
+}
+
+// namespace exists while Kubernetes has it or it has pods or is looked at by name.
+type namespace struct {
+	name string
+	// labels are nil while the namespace is not known.
+	labels map[string]string
+	pods   map[PodID]*pod
+	// byLabel are the pods by "key=value".
+	byLabel map[string]map[PodID]*pod
+	// scopes that include the namespace.
+	scopes map[*scope]struct{}
+}
+
+type scope struct {
+	Scope
+	selections map[string]*Selection
+	// anchors files the selections by anchor.
+	anchors map[string]map[*Selection]struct{}
+}
+
+// includes reports whether the scope looks into a namespace. Of one that is not known,
+// that is so if it looks into all.
+func (s *scope) includes(n *namespace) bool {
+	if s.Namespace != "" {
+		return s.Namespace == n.name
+	}
+	return len(s.Namespaces) == 0 || n.labels != nil && s.Namespaces.Matches(n.labels)
+}
+
+// Selection is the pods that a selector selects in a scope.
+type Selection struct {
+	scope    *scope
+	selector Selector
+	members  map[PodID]struct{}
+	users    int
+}
+
+// Scope returns where the selection looks.
+func (s *Selection) Scope() Scope { return s.scope.Scope }
+
+// Members returns the pods. Read-only, and valid until the next change.
+func (s *Selection) Members() map[PodID]struct{} { return s.members }
+
+// Key identifies a selection.
+func Key(s Scope, selector Selector) string {
+	if len(selector) == 0 {
+		return "all pods in " + s.String()
+	}
+	return "pods " + selector.String() + " in " + s.String()
+}
+
+// String says for people, uniquely, who is selected.
+func (s *Selection) String() string { return Key(s.scope.Scope, s.selector) }
+
+func (c *Cache) namespace(name string) *namespace {
+	n := c.namespaces[name]
+	if n == nil {
+		n = &namespace{name: name, pods: map[PodID]*pod{}, byLabel: map[string]map[PodID]*pod{}, scopes: map[*scope]struct{}{}}
+		c.namespaces[name] = n
+		for _, s := range c.scopes {
+			if s.includes(n) {
+				n.scopes[s] = struct{}{}
+			}
+		}
+	}
+	return n
+}
+
+// Acquire returns a selection that is kept up to date until it was released as often
+// as it was acquired.
+func (c *Cache) Acquire(where Scope, selector Selector) *Selection {
+	s := c.scopes[where.String()]
+	if s == nil {
+		s = &scope{Scope: where, selections: map[string]*Selection{}, anchors: map[string]map[*Selection]struct{}{}}
+		c.scopes[where.String()] = s
+		if where.Namespace != "" {
+			c.namespace(where.Namespace)
+		}
+		for _, n := range c.namespaces {
+			if s.includes(n) {
+				n.scopes[s] = struct{}{}
+			}
+		}
+	}
+	selection := s.selections[selector.String()]
+	if selection == nil {
+		selection = &Selection{scope: s, selector: selector, members: map[PodID]struct{}{}}
+		s.selections[selector.String()] = selection
+		add(s.anchors, selector.anchor(), selection)
+		c.fill(selection)
+	}
+	selection.users++
+	return selection
+}
+
+// fill finds the members of a new selection.
+func (c *Cache) fill(selection *Selection) {
+	join := func(n *namespace) {
+		candidates, ok := n.byLabel[selection.selector.anchor()]
+		if anchor := selection.selector.anchor(); !ok && (anchor == "" || !hasValue(anchor, selection.selector)) {
+			candidates = n.pods
+		}
+		for id, p := range candidates {
+			if selection.selector.Matches(p.labels) {
+				selection.members[id] = struct{}{}
+				p.in[selection] = struct{}{}
+			}
+		}
+	}
+	if name := selection.scope.Namespace; name != "" {
+		join(c.namespace(name))
+		return
+	}
+	for _, n := range c.namespaces {
+		if _, ok := n.scopes[selection.scope]; ok {
+			join(n)
+		}
+	}
+}
+
+// hasValue reports whether an anchor is a label with its value.
+func hasValue(anchor string, s Selector) bool {
+	for _, r := range s {
+		if r.Operator == In && len(r.Values) == 1 && r.Key+"="+r.Values[0] == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// Release ends the use of a selection that was acquired.
+func (c *Cache) Release(selection *Selection) {
+	if selection.users--; selection.users > 0 {
+		return
+	}
+	for id := range selection.members {
+		delete(c.pods[id].in, selection)
+	}
+	s := selection.scope
+	delete(s.selections, selection.selector.String())
+	remove(s.anchors, selection.selector.anchor(), selection)
+	if len(s.selections) > 0 {
+		return
+	}
+	delete(c.scopes, s.String())
+	for _, n := range c.namespaces {
+		delete(n.scopes, s)
+		c.dropUnused(n)
+	}
+}
+
+// SetPod adds a pod or changes its labels.
+func (c *Cache) SetPod(id PodID, labels map[string]string) {
+	n, p := c.namespace(id.Namespace), c.pods[id]
+	if p == nil {
+		p = &pod{id: id, in: map[*Selection]struct{}{}}
+		c.pods[id], n.pods[id] = p, p
+	}
+	for k, v := range p.labels {
+		if old := k + "=" + v; labels[k] != v || !has(labels, k) {
+			delete(n.byLabel[old], id)
+			if len(n.byLabel[old]) == 0 {
+				delete(n.byLabel, old)
+			}
+		}
+	}
+	p.labels = maps.Clone(labels)
+	for k, v := range labels {
+		if n.byLabel[k+"="+v] == nil {
+			n.byLabel[k+"="+v] = map[PodID]*pod{}
+		}
+		n.byLabel[k+"="+v][id] = p
+	}
+	for s := range p.in {
+		if !s.selector.Matches(p.labels) {
+			c.leave(s, p)
+		}
+	}
+	for s := range n.scopes {
+		c.joinScope(s, p)
+	}
+}
+
+func has(labels map[string]string, key string) bool {
+	_, ok := labels[key]
+	return ok
+}
+
+// joinScope makes a pod a member of the selections of a scope that select it.
+func (c *Cache) joinScope(s *scope, p *pod) {
+	join := func(anchor string) {
+		for selection := range s.anchors[anchor] {
+			if _, member := p.in[selection]; !member && selection.selector.Matches(p.labels) {
+				c.join(selection, p)
+			}
+		}
+	}
+	join("")
+	for k, v := range p.labels {
+		join(k)
+		join(k + "=" + v)
+	}
+}
+
+func (c *Cache) join(s *Selection, p *pod) {
+	s.members[p.id] = struct{}{}
+	p.in[s] = struct{}{}
+	c.watcher(s, p.id, true)
+}
+
+func (c *Cache) leave(s *Selection, p *pod) {
+	delete(s.members, p.id)
+	delete(p.in, s)
+	c.watcher(s, p.id, false)
+}
+
+// DeletePod removes a pod.
+func (c *Cache) DeletePod(id PodID) {
+	p := c.pods[id]
+	if p == nil {
+		return
+	}
+	for s := range p.in {
+		c.leave(s, p)
+	}
+	n := c.namespace(id.Namespace)
+	for k, v := range p.labels {
+		delete(n.byLabel[k+"="+v], id)
+		if len(n.byLabel[k+"="+v]) == 0 {
+			delete(n.byLabel, k+"="+v)
+		}
+	}
+	delete(n.pods, id)
+	delete(c.pods, id)
+	c.dropUnused(n)
+}
+
+// SetNamespace adds a namespace or changes its labels.
+func (c *Cache) SetNamespace(name string, labels map[string]string) {
+	n := c.namespace(name)
+	if n.labels = maps.Clone(labels); n.labels == nil {
+		n.labels = map[string]string{}
+	}
+	c.rescope(n)
+}
+
+// DeleteNamespace forgets what is known of a namespace; its pods stay.
+func (c *Cache) DeleteNamespace(name string) {
+	n := c.namespace(name)
+	n.labels = nil
+	c.rescope(n)
+	c.dropUnused(n)
+}
+
+// rescope makes the namespace part of the scopes that include it, and of no other.
+func (c *Cache) rescope(n *namespace) {
+	for _, s := range c.scopes {
+		_, was := n.scopes[s]
+		switch is := s.includes(n); {
+		case was && !is:
+			delete(n.scopes, s)
+			for _, p := range n.pods {
+				for selection := range p.in {
+					if selection.scope == s {
+						c.leave(selection, p)
+					}
+				}
+			}
+		case is && !was:
+			n.scopes[s] = struct{}{}
+			for _, p := range n.pods {
+				c.joinScope(s, p)
+			}
+		}
+	}
+}
+
+func (c *Cache) dropUnused(n *namespace) {
+	if n.labels == nil && len(n.pods) == 0 && c.scopes[Scope{Namespace: n.name}.String()] == nil {
+		delete(c.namespaces, n.name)
+	}
+}
+
+// SelectionsOf returns the selections that a pod is a member of. Read-only.
+func (c *Cache) SelectionsOf(id PodID) map[*Selection]struct{} {
+	if p := c.pods[id]; p != nil {
+		return p.in
+	}
+	return nil
+}
+
+func add[K comparable](index map[string]map[K]struct{}, key string, k K) {
+	if index[key] == nil {
+		index[key] = map[K]struct{}{}
+	}
+	index[key][k] = struct{}{}
+}
+
+func remove[K comparable](index map[string]map[K]struct{}, key string, k K) {
+	delete(index[key], k)
+	if len(index[key]) == 0 {
+		delete(index, key)
+	}
+}

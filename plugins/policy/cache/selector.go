@@ -1,0 +1,128 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/policy"
+)
+
+// Operator of a requirement.
+type Operator int
+
+// Operators are those of Kubernetes; an equality is In with one value.
+const (
+	In Operator = iota
+	NotIn
+	Exists
+	DoesNotExist
+)
+
+// Requirement is a condition on one label.
+type Requirement struct {
+	Key      string
+	Operator Operator
+	Values   []string // sorted; with In and NotIn
+}
+
+func (r Requirement) matches(labels map[string]string) bool {
+	value, ok := labels[r.Key]
+	switch r.Operator {
+	case In:
+		return ok && slices.Contains(r.Values, value)
+	case NotIn:
+		return !ok || !slices.Contains(r.Values, value)
+	case Exists:
+		return ok
+	}
+	return !ok
+}
+
+func (r Requirement) String() string {
+	switch r.Operator {
+	case In:
+		if len(r.Values) == 1 {
+			return r.Key + "=" + r.Values[0]
+		}
+		return fmt.Sprintf("%s in (%s)", r.Key, strings.Join(r.Values, ","))
+	case NotIn:
+		return fmt.Sprintf("%s notin (%s)", r.Key, strings.Join(r.Values, ","))
+	case Exists:
+		return r.Key
+	}
+	return "!" + r.Key
+}
+
+// Selector is a number of requirements that must all be met; none: everything
+// matches. Equal selectors are equal as text.
+type Selector []Requirement
+
+// SelectorOf translates a reflected selector, which is not nil.
+func SelectorOf(s *policy.Policy_LabelSelector) Selector {
+	var out Selector
+	for _, l := range s.GetMatchLabel() {
+		out = append(out, Requirement{Key: l.GetKey(), Values: []string{l.GetValue()}})
+	}
+	for _, e := range s.GetMatchExpression() {
+		r := Requirement{Key: e.GetKey(), Operator: Operator(e.GetOperator())}
+		if r.Operator == In || r.Operator == NotIn {
+			r.Values = slices.Compact(slices.Sorted(slices.Values(e.GetValue())))
+		}
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b Requirement) int { return strings.Compare(a.String(), b.String()) })
+	return slices.CompactFunc(out, func(a, b Requirement) bool { return a.String() == b.String() })
+}
+
+// Matches reports whether labels meet all requirements.
+func (s Selector) Matches(labels map[string]string) bool {
+	for _, r := range s {
+		if !r.matches(labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// String writes the selector as kubectl does; "" for everything.
+func (s Selector) String() string {
+	texts := make([]string, len(s))
+	for i, r := range s {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// anchor is a label that all that match the selector have: "key=value", "key", or ""
+// if there is no such label.
+func (s Selector) anchor() string {
+	best := ""
+	for _, r := range s {
+		switch {
+		case r.Operator == In && len(r.Values) == 1:
+			return r.Key + "=" + r.Values[0]
+		case r.Operator == In || r.Operator == Exists:
+			best = r.Key
+		}
+	}
+	return best
+}
+
+// Scope is where a selection looks for pods.
+type Scope struct {
+	// Namespace by name; else those that Namespaces selects.
+	Namespace  string
+	Namespaces Selector
+}
+
+// String writes the scope for people, uniquely.
+func (s Scope) String() string {
+	switch {
+	case s.Namespace != "":
+		return "namespace " + s.Namespace
+	case len(s.Namespaces) == 0:
+		return "all namespaces"
+	}
+	return "namespaces " + s.Namespaces.String()
+}

@@ -1,0 +1,188 @@
+package configurator
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/plugins/policy/cache"
+)
+
+// Pods are a selection that lists refer to.
+type Pods struct {
+	Scope    cache.Scope
+	Selector cache.Selector
+}
+
+// Set is the name of the address set of the pods.
+func (p Pods) Set() string { return SetName(cache.Key(p.Scope, p.Selector)) }
+
+// SetName is the name of the address set of a selection with the key.
+func SetName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "pods-" + hex.EncodeToString(sum[:10])
+}
+
+// NamedPort is the name of ports of containers.
+type NamedPort struct {
+	Protocol filter.Protocol
+	Name     string
+}
+
+// Set is the name of the endpoint set of all pods' ports with the name.
+func (p NamedPort) Set() string {
+	return fmt.Sprintf("port-%s-%s", map[filter.Protocol]string{filter.Protocol_TCP: "tcp", filter.Protocol_UDP: "udp", filter.Protocol_SCTP: "sctp"}[p.Protocol], p.Name)
+}
+
+// Lists is what a policy comes to.
+type Lists struct {
+	// Subjects are the pods that the policy is about.
+	Subjects Pods
+	// Ingress and Egress are nil if the policy does not isolate in that direction.
+	Ingress, Egress *filter.AccessList
+	// Peers and Ports are what the lists refer to, each once.
+	Peers []Pods
+	Ports []NamedPort
+}
+
+// ListName is the name of the list of a network policy for a direction.
+func ListName(namespace, name string, direction filter.AccessList_Direction) string {
+	if direction == filter.AccessList_EGRESS {
+		return "np/" + namespace + "/" + name + "/egress"
+	}
+	return "np/" + namespace + "/" + name + "/ingress"
+}
+
+// NetworkPolicy writes a policy as lists. What is invalid, such as a network that is
+// none, matches nothing: what it would allow is not allowed.
+func NetworkPolicy(p *policy.Policy) *Lists {
+	w := writer{policy: p, peers: map[string]bool{}, ports: map[NamedPort]bool{}}
+	w.out.Subjects = Pods{Scope: cache.Scope{Namespace: p.GetNamespace()}, Selector: cache.SelectorOf(p.GetPods())}
+	ingress, egress := Isolates(p)
+	if ingress {
+		w.out.Ingress = w.list(filter.AccessList_INGRESS)
+		for i, r := range p.GetIngressRule() {
+			w.rule(w.out.Ingress, fmt.Sprintf("ingress[%d]", i), r.GetFrom(), r.GetPort())
+		}
+	}
+	if egress {
+		w.out.Egress = w.list(filter.AccessList_EGRESS)
+		for i, r := range p.GetEgressRule() {
+			w.rule(w.out.Egress, fmt.Sprintf("egress[%d]", i), r.GetTo(), r.GetPort())
+		}
+	}
+	return &w.out
+}
+
+// Isolates returns the directions that the policy is about.
+func Isolates(p *policy.Policy) (ingress, egress bool) {
+	switch p.GetPolicyType() {
+	case policy.Policy_INGRESS:
+		return true, false
+	case policy.Policy_EGRESS:
+		return false, true
+	case policy.Policy_INGRESS_AND_EGRESS:
+		return true, true
+	}
+	return true, len(p.GetEgressRule()) > 0
+}
+
+type writer struct {
+	policy *policy.Policy
+	out    Lists
+	peers  map[string]bool
+	ports  map[NamedPort]bool
+}
+
+func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList {
+	return &filter.AccessList{
+		Name:        ListName(w.policy.GetNamespace(), w.policy.GetName(), direction),
+		Description: fmt.Sprintf("NetworkPolicy %s/%s", w.policy.GetNamespace(), w.policy.GetName()),
+		Direction:   direction,
+	}
+}
+
+// rule adds a rule of the policy, unless nothing can match it.
+func (w *writer) rule(list *filter.AccessList, name string, peers []*policy.Policy_Peer, ports []*policy.Policy_Port) {
+	r := &filter.AccessList_Rule{Name: name}
+	var networks []netip.Prefix
+	for _, peer := range peers {
+		if peer.GetIpBlock() != nil {
+			networks = append(networks, BlockOf(peer.GetIpBlock())...)
+			continue
+		}
+		if pods, ok := w.podsOf(peer); ok {
+			r.AddressSets = append(r.AddressSets, w.refer(pods))
+		}
+	}
+	for _, network := range Disjoint(networks) {
+		r.Networks = append(r.Networks, network.String())
+	}
+	if len(peers) > 0 && len(r.AddressSets) == 0 && len(r.Networks) == 0 {
+		return
+	}
+	for _, port := range ports {
+		w.port(r, port)
+	}
+	if len(ports) > 0 && len(r.Ports) == 0 && len(r.EndpointSets) == 0 {
+		return
+	}
+	r.AddressSets = unique(r.AddressSets)
+	r.EndpointSets = unique(r.EndpointSets)
+	list.Rules = append(list.Rules, r)
+}
+
+func unique[T cmp.Ordered](list []T) []T {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// podsOf returns the pods of a peer; not ok: the peer selects nothing.
+func (w *writer) podsOf(peer *policy.Policy_Peer) (Pods, bool) {
+	if peer.GetNamespaces() == nil && peer.GetPods() == nil {
+		return Pods{}, false
+	}
+	pods := Pods{Scope: cache.Scope{Namespace: w.policy.GetNamespace()}, Selector: cache.SelectorOf(peer.GetPods())}
+	if peer.GetNamespaces() != nil {
+		pods.Scope = cache.Scope{Namespaces: cache.SelectorOf(peer.GetNamespaces())}
+	}
+	return pods, true
+}
+
+func (w *writer) refer(pods Pods) string {
+	name := pods.Set()
+	if !w.peers[name] {
+		w.peers[name] = true
+		w.out.Peers = append(w.out.Peers, pods)
+	}
+	return name
+}
+
+func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) {
+	protocol, known := protocols[port.GetProtocol()]
+	number := port.GetPort().GetNumber()
+	switch {
+	case !known:
+	case port.GetPort() == nil:
+		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol})
+	case port.GetPort().GetType() == policy.Policy_Port_PortNameOrNumber_NAME:
+		named := NamedPort{protocol, port.GetPort().GetName()}
+		if !w.ports[named] {
+			w.ports[named] = true
+			w.out.Ports = append(w.out.Ports, named)
+		}
+		r.EndpointSets = append(r.EndpointSets, named.Set())
+	case number < 1 || number > 65535 || port.GetEndPort() > 65535 || port.GetEndPort() != 0 && port.GetEndPort() < number:
+	default:
+		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(number), Last: uint32(max(number, port.GetEndPort()))})
+	}
+}
+
+var protocols = map[policy.Policy_Port_Protocol]filter.Protocol{
+	policy.Policy_Port_TCP: filter.Protocol_TCP, policy.Policy_Port_UDP: filter.Protocol_UDP, policy.Policy_Port_SCTP: filter.Protocol_SCTP,
+}

@@ -1,0 +1,72 @@
+package configurator
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/policy"
+)
+
+// BlockOf returns the networks of a block without its exceptions. A block of which
+// something is no network is empty.
+func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
+	cidr, err := netip.ParsePrefix(block.GetCidr())
+	if err != nil {
+		return nil
+	}
+	networks := []netip.Prefix{cidr.Masked()}
+	for _, text := range block.GetExcept() {
+		except, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil
+		}
+		var left []netip.Prefix
+		for _, network := range networks {
+			left = append(left, subtract(network, except.Masked())...)
+		}
+		networks = left
+	}
+	return networks
+}
+
+// subtract returns what of a network is not in another one: the sibling of each
+// step on the way from the one to the other.
+func subtract(network, other netip.Prefix) (left []netip.Prefix) {
+	switch {
+	case !network.Overlaps(other):
+		return []netip.Prefix{network}
+	case other.Bits() <= network.Bits():
+		return nil
+	}
+	for bits := network.Bits() + 1; bits <= other.Bits(); bits++ {
+		left = append(left, sibling(netip.PrefixFrom(other.Addr(), bits)))
+	}
+	return left
+}
+
+// sibling is the other half of the network that is one bit wider.
+func sibling(p netip.Prefix) netip.Prefix {
+	bytes := p.Masked().Addr().AsSlice()
+	bit := p.Bits() - 1
+	bytes[bit/8] ^= 0x80 >> (bit % 8)
+	addr, _ := netip.AddrFromSlice(bytes)
+	return netip.PrefixFrom(addr, p.Bits())
+}
+
+// Disjoint sorts networks and leaves out those that others contain.
+func Disjoint(networks []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(networks, func(a, b netip.Prefix) int {
+		if c := a.Addr().Compare(b.Addr()); c != 0 {
+			return c
+		}
+		return a.Bits() - b.Bits()
+	})
+	var left []netip.Prefix
+	for _, network := range networks {
+		if n := len(left); n > 0 && left[n-1].Overlaps(network) {
+			continue
+		}
+		left = append(left, network)
+	}
+	return left
+}

@@ -1,0 +1,204 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy/processor"
+)
+
+// Capabilities of the vswitch that change what is configured.
+type Capabilities struct {
+	// Filter: the vswitch can judge connections.
+	Filter bool
+}
+
+// Pods knows the pods that are wired on this node.
+type Pods interface {
+	LocalPods() podmanager.LocalPods
+	LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool)
+}
+
+// IPAM knows the addresses of the pods of this node.
+type IPAM interface {
+	GetPodIPs(id podmanager.PodID) []netip.Addr
+}
+
+// Network knows the interfaces of the pods of this node.
+type Network interface {
+	GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool)
+}
+
+// Policy is the plugin.
+type Policy struct {
+	caps    Capabilities
+	node    string
+	pods    Pods
+	ipam    IPAM
+	network Network
+	loop    controller.EventLoop
+	log     *slog.Logger
+
+	processor *processor.Processor
+	// garbage are keys of values that nothing refers to once the present event was
+	// processed.
+	garbage map[string]struct{}
+}
+
+// New returns the plugin of a node.
+func New(caps Capabilities, node string, pods Pods, ipam IPAM, network Network, loop controller.EventLoop, log *slog.Logger) *Policy {
+	return &Policy{caps: caps, node: node, pods: pods, ipam: ipam, network: network, loop: loop, log: log,
+		processor: processor.New(node), garbage: map[string]struct{}{}}
+}
+
+func (*Policy) String() string { return "policy" }
+
+// HandlesEvent accepts resyncs, pods that are wired, and what policies depend on.
+func (p *Policy) HandlesEvent(event controller.Event) bool {
+	switch event := event.(type) {
+	case *podmanager.AddPod, *podmanager.DeletePod, *cleanup:
+		return p.caps.Filter
+	case *controller.KubeStateChange:
+		switch event.Resource {
+		case dbresources.Pod, dbresources.Namespace, dbresources.Policy:
+			return p.caps.Filter
+		}
+	}
+	return event.Method() != controller.Update
+}
+
+// Resync computes everything anew.
+func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
+	if !p.caps.Filter {
+		if n := len(state[dbresources.Policy]); n > 0 {
+			controller.Logger(ctx, p.log).Warn("Network policies are NOT enforced: this vswitch cannot judge connections; run the node without VPP", "policies", n)
+		}
+		return nil
+	}
+	p.processor, p.garbage = processor.New(p.node), map[string]struct{}{}
+	for _, resource := range []string{dbresources.Namespace, dbresources.Pod, dbresources.Policy} {
+		for _, value := range state[resource] {
+			p.set(value)
+		}
+	}
+	for id := range p.pods.LocalPods() {
+		p.setLocal(id)
+	}
+	for _, value := range p.processor.All() {
+		txn.Put(models.Key(value), value)
+	}
+	return nil
+}
+
+// set takes over what Kubernetes says.
+func (p *Policy) set(value any) {
+	switch v := value.(type) {
+	case *pod.Pod:
+		p.processor.SetPod(v)
+	case *namespace.Namespace:
+		p.processor.SetNamespace(v)
+	case *policy.Policy:
+		p.processor.SetPolicy(v)
+	}
+}
+
+func (p *Policy) remove(value any) {
+	switch v := value.(type) {
+	case *pod.Pod:
+		p.processor.DeletePod(podmanager.IDOf(v))
+	case *namespace.Namespace:
+		p.processor.DeleteNamespace(v.GetName())
+	case *policy.Policy:
+		p.processor.DeletePolicy(processor.PolicyID{Namespace: v.GetNamespace(), Name: v.GetName()})
+	}
+}
+
+func (p *Policy) setLocal(id podmanager.PodID) {
+	addrs := p.ipam.GetPodIPs(id)
+	iface, _, _, _ := p.network.GetPodIfNames(id)
+	p.processor.SetLocal(id, processor.Local{Addresses: addrs, Interface: iface})
+}
+
+// Update computes what changes.
+func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	switch event := event.(type) {
+	case *cleanup:
+		return p.clean(txn), nil
+	case *podmanager.AddPod:
+		p.setLocal(event.Pod)
+	case *podmanager.DeletePod:
+		if local, wired := p.pods.LocalPod(event.Pod); !wired || local.ContainerID != event.ContainerID {
+			return "", nil
+		}
+		p.processor.DeleteLocal(event.Pod)
+	case *controller.KubeStateChange:
+		if event.NewValue != nil {
+			p.set(event.NewValue)
+		} else {
+			p.remove(event.PrevValue)
+		}
+	}
+	return p.apply(ctx, txn)
+}
+
+// apply makes the changes part of the transaction, and leaves for afterwards what
+// nothing refers to then.
+func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (string, error) {
+	values, gone := p.processor.Changes()
+	for _, value := range values {
+		key := models.Key(value)
+		txn.Put(key, value)
+		delete(p.garbage, key)
+	}
+	for _, key := range gone {
+		p.garbage[key] = struct{}{}
+	}
+	if len(gone) > 0 {
+		if err := p.loop.PushEvent(ctx, &cleanup{}); err != nil {
+			return "", fmt.Errorf("removing what policies do not need any more: %w", err)
+		}
+	}
+	if len(values) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("refresh policies: %d values", len(values)), nil
+}
+
+func (p *Policy) clean(txn controller.UpdateOperations) string {
+	if len(p.garbage) == 0 {
+		return ""
+	}
+	n := len(p.garbage)
+	for key := range p.garbage {
+		txn.Delete(key)
+	}
+	clear(p.garbage)
+	return fmt.Sprintf("remove %d values that policies do not need any more", n)
+}
+
+// Revert forgets the pod of an AddPod that failed. What the transaction changed was
+// undone; the next event says so once more.
+func (p *Policy) Revert(_ context.Context, event controller.Event) error {
+	if add, ok := event.(*podmanager.AddPod); ok && !add.WasWired() {
+		p.processor.DeleteLocal(add.Pod)
+	}
+	return nil
+}
+
+// cleanup follows an event after which nothing refers to some values.
+type cleanup struct{ controller.NonBlocking }
+
+func (*cleanup) Name() string                                { return "Policy Cleanup" }
+func (*cleanup) String() string                              { return "Policy Cleanup" }
+func (*cleanup) Method() controller.EventMethod              { return controller.Update }
+func (*cleanup) TransactionType() controller.TransactionType { return controller.BestEffort }
+func (*cleanup) Direction() controller.Direction             { return controller.Forward }

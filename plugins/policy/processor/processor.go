@@ -1,0 +1,509 @@
+package processor
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy/cache"
+	"github.com/contiv/contiv/plugins/policy/configurator"
+	"google.golang.org/protobuf/proto"
+)
+
+// PodID identifies a pod, and PolicyID a policy, by namespace and name.
+type (
+	PodID    = podmanager.PodID
+	PolicyID struct{ Namespace, Name string }
+)
+
+// Local is a pod that is wired on this node.
+type Local struct {
+	Addresses []netip.Addr
+	// Interface is the logical name of its interface in the vswitch.
+	Interface string
+}
+
+// Processor is not safe for concurrent use. See New.
+type Processor struct {
+	node     string
+	cache    *cache.Cache
+	pods     map[PodID]*podState
+	local    map[PodID]*Local
+	policies map[PolicyID]*policyState
+	// perNamespace counts the policies that isolate pods of a namespace.
+	perNamespace map[string]*isolation
+	// claims are the pods that say that an address is theirs.
+	claims map[netip.Addr]map[PodID]struct{}
+	// named are the pods with ports of the name, whether in a set or not.
+	named map[configurator.NamedPort]map[PodID]struct{}
+	// What lists refer to, and how many of them.
+	sets      map[*cache.Selection]*set
+	endpoints map[configurator.NamedPort]int
+	// about are the policies about the members of a selection.
+	about map[*cache.Selection]map[PolicyID]struct{}
+
+	dirty dirty
+	// gone are keys of values that are no longer wanted.
+	gone map[string]struct{}
+}
+
+type isolation struct{ ingress, egress int }
+
+type dirty struct {
+	sets      map[*cache.Selection]struct{}
+	endpoints map[configurator.NamedPort]struct{}
+	lists     map[PolicyID]struct{}
+	subjects  map[PodID]struct{}
+}
+
+func newDirty() dirty {
+	return dirty{map[*cache.Selection]struct{}{}, map[configurator.NamedPort]struct{}{}, map[PolicyID]struct{}{}, map[PodID]struct{}{}}
+}
+
+type podState struct {
+	labels map[string]string
+	ips    []netip.Addr
+	node   string
+	ports  []port
+	// peer: the pod's addresses are its own, and it runs.
+	peer        bool
+	terminating bool
+	// claimed are the addresses that were claimed for the pod.
+	claimed []netip.Addr
+}
+
+type port struct {
+	name   configurator.NamedPort
+	number uint32
+}
+
+type policyState struct {
+	value    *policy.Policy
+	lists    *configurator.Lists
+	subjects *cache.Selection
+	peers    []*cache.Selection
+}
+
+// New returns a processor for the node.
+func New(node string) *Processor {
+	p := &Processor{
+		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, policies: map[PolicyID]*policyState{},
+		perNamespace: map[string]*isolation{}, claims: map[netip.Addr]map[PodID]struct{}{},
+		named: map[configurator.NamedPort]map[PodID]struct{}{}, sets: map[*cache.Selection]*set{},
+		endpoints: map[configurator.NamedPort]int{}, about: map[*cache.Selection]map[PolicyID]struct{}{},
+		dirty: newDirty(), gone: map[string]struct{}{},
+	}
+	p.cache = cache.New(p.memberChanged)
+	return p
+}
+
+func (p *Processor) memberChanged(s *cache.Selection, id PodID, _ bool) {
+	p.touch(s, id)
+	if len(p.about[s]) > 0 && p.local[id] != nil {
+		p.dirty.subjects[id] = struct{}{}
+	}
+}
+
+// SetPod adds a pod or takes over what changed of it.
+func (p *Processor) SetPod(value *pod.Pod) {
+	id, kube := podmanager.IDOf(value), podmanager.FromKube(value)
+	state := p.pods[id]
+	if state == nil {
+		state = &podState{}
+		p.pods[id] = state
+		p.subjectChanged(id)
+	}
+	ports := portsOf(value)
+	if !slices.Equal(state.ports, ports) {
+		p.forgetPorts(id, state)
+		state.ports = ports
+		for _, port := range ports {
+			if p.named[port.name] == nil {
+				p.named[port.name] = map[PodID]struct{}{}
+			}
+			p.named[port.name][id] = struct{}{}
+			p.portChanged(port.name)
+		}
+	}
+	p.cache.SetPod(id, kube.Labels)
+	state.labels = kube.Labels
+	state.ips, state.node, state.peer = kube.IPs, kube.NodeName, !kube.HostNetwork && !kube.Finished
+	if state.terminating != value.GetTerminating() {
+		state.terminating = value.GetTerminating()
+		for _, addr := range state.claimed {
+			p.claimsChanged(addr)
+		}
+	}
+	p.claim(id)
+}
+
+// DeletePod forgets a pod.
+func (p *Processor) DeletePod(id PodID) {
+	state := p.pods[id]
+	if state == nil {
+		return
+	}
+	state.peer = false
+	p.claim(id)
+	p.forgetPorts(id, state)
+	p.cache.DeletePod(id)
+	delete(p.pods, id)
+	p.subjectChanged(id)
+}
+
+func (p *Processor) subjectChanged(id PodID) {
+	if p.local[id] != nil {
+		p.dirty.subjects[id] = struct{}{}
+	}
+}
+
+func (p *Processor) forgetPorts(id PodID, state *podState) {
+	for _, port := range state.ports {
+		delete(p.named[port.name], id)
+		if len(p.named[port.name]) == 0 {
+			delete(p.named, port.name)
+		}
+		p.portChanged(port.name)
+	}
+	state.ports = nil
+}
+
+func (p *Processor) portChanged(name configurator.NamedPort) {
+	if p.endpoints[name] > 0 {
+		p.dirty.endpoints[name] = struct{}{}
+	}
+}
+
+// claim makes the claims those of the pod as it is now.
+func (p *Processor) claim(id PodID) {
+	state := p.pods[id]
+	if state == nil {
+		return
+	}
+	wanted := p.wantedBy(id, state)
+	if slices.Equal(state.claimed, wanted) {
+		return
+	}
+	before := state.claimed
+	state.claimed = wanted
+	for _, addr := range before {
+		delete(p.claims[addr], id)
+		p.claimsChanged(addr)
+		if len(p.claims[addr]) == 0 {
+			delete(p.claims, addr)
+		}
+	}
+	for _, addr := range wanted {
+		if p.claims[addr] == nil {
+			p.claims[addr] = map[PodID]struct{}{}
+		}
+		p.claims[addr][id] = struct{}{}
+		p.claimsChanged(addr)
+	}
+	p.peerChanged(id)
+}
+
+// wantedBy returns the addresses that a pod claims. Of its own pods the node knows
+// better than Kubernetes: those that are not wired have none, whoever is given the
+// address next.
+func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
+	local := p.local[id]
+	switch {
+	case !state.peer:
+		return nil
+	case local != nil:
+		return local.Addresses
+	case state.node == p.node:
+		return nil
+	}
+	return state.ips
+}
+
+// claimsChanged: whose the address is may have changed for all who claim it.
+func (p *Processor) claimsChanged(addr netip.Addr) {
+	for id := range p.claims[addr] {
+		p.peerChanged(id)
+	}
+}
+
+// peerChanged marks the sets that a pod is in.
+func (p *Processor) peerChanged(id PodID) {
+	for s := range p.cache.SelectionsOf(id) {
+		p.touch(s, id)
+	}
+	if state := p.pods[id]; state != nil {
+		for _, port := range state.ports {
+			p.portChanged(port.name)
+		}
+	}
+}
+
+// owns reports whether an address is the pod's and nobody else's. While two pods of
+// other nodes claim an address, the one that is not about to end has it; if that does not
+// tell them apart, none has it.
+func (p *Processor) owns(id PodID, addr netip.Addr) bool {
+	claims := p.claims[addr]
+	if len(claims) == 1 {
+		return true
+	}
+	rank := func(id PodID) int {
+		switch {
+		case p.local[id] != nil:
+			return 2
+		case !p.pods[id].terminating:
+			return 1
+		}
+		return 0
+	}
+	for other := range claims {
+		if other != id && rank(other) >= rank(id) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Processor) addressesOf(id PodID) (owned []netip.Addr) {
+	for _, addr := range p.pods[id].claimed {
+		if p.owns(id, addr) {
+			owned = append(owned, addr)
+		}
+	}
+	return owned
+}
+
+// SetNamespace adds a namespace or changes its labels.
+func (p *Processor) SetNamespace(value *namespace.Namespace) {
+	labels := map[string]string{}
+	for _, l := range value.GetLabel() {
+		labels[l.GetKey()] = l.GetValue()
+	}
+	p.cache.SetNamespace(value.GetName(), labels)
+}
+
+// DeleteNamespace forgets a namespace.
+func (p *Processor) DeleteNamespace(name string) { p.cache.DeleteNamespace(name) }
+
+// SetLocal says that a pod is wired on this node, or is now in another way.
+func (p *Processor) SetLocal(id PodID, local Local) {
+	if old := p.local[id]; old != nil && old.Interface == local.Interface && slices.Equal(old.Addresses, local.Addresses) {
+		return
+	}
+	p.local[id] = &local
+	p.dirty.subjects[id] = struct{}{}
+	p.localChanged(id)
+}
+
+// DeleteLocal says that a pod is not wired on this node any more.
+func (p *Processor) DeleteLocal(id PodID) {
+	if p.local[id] == nil {
+		return
+	}
+	delete(p.local, id)
+	p.dirty.subjects[id] = struct{}{}
+	p.localChanged(id)
+}
+
+func (p *Processor) localChanged(id PodID) {
+	p.claim(id)
+	if state := p.pods[id]; state != nil {
+		for _, addr := range state.claimed { // being local counts
+			p.claimsChanged(addr)
+		}
+	}
+}
+
+// Locals are the pods that are wired here. Read-only.
+func (p *Processor) Locals() map[PodID]*Local { return p.local }
+
+// SetPolicy adds a policy or changes it.
+func (p *Processor) SetPolicy(value *policy.Policy) {
+	id := PolicyID{value.GetNamespace(), value.GetName()}
+	old := p.policies[id]
+	state := &policyState{value: value, lists: configurator.NetworkPolicy(value)}
+	p.policies[id] = state
+	// What is still needed is acquired before what was is released.
+	p.acquire(id, state)
+	p.count(value, 1)
+	if old != nil {
+		p.release(id, old)
+	}
+	p.dirty.lists[id] = struct{}{}
+}
+
+// DeletePolicy forgets a policy.
+func (p *Processor) DeletePolicy(id PolicyID) {
+	old := p.policies[id]
+	if old == nil {
+		return
+	}
+	delete(p.policies, id)
+	p.release(id, old)
+	p.dirty.lists[id] = struct{}{}
+}
+
+func (p *Processor) acquire(id PolicyID, state *policyState) {
+	state.subjects = p.cache.Acquire(state.lists.Subjects.Scope, state.lists.Subjects.Selector)
+	if p.about[state.subjects] == nil {
+		p.about[state.subjects] = map[PolicyID]struct{}{}
+	}
+	p.about[state.subjects][id] = struct{}{}
+	p.membersChanged(state.subjects)
+	for _, pods := range state.lists.Peers {
+		s := p.cache.Acquire(pods.Scope, pods.Selector)
+		state.peers = append(state.peers, s)
+		p.useSet(s)
+	}
+	for _, name := range state.lists.Ports {
+		if p.endpoints[name]++; p.endpoints[name] == 1 {
+			p.dirty.endpoints[name] = struct{}{}
+		}
+	}
+}
+
+// membersChanged marks the subjects among the members of a selection.
+func (p *Processor) membersChanged(s *cache.Selection) {
+	members := s.Members()
+	if len(members) < len(p.local) {
+		for id := range members {
+			p.subjectChanged(id)
+		}
+		return
+	}
+	for id := range p.local {
+		if _, ok := members[id]; ok {
+			p.dirty.subjects[id] = struct{}{}
+		}
+	}
+}
+
+func (p *Processor) release(id PolicyID, state *policyState) {
+	p.count(state.value, -1)
+	p.membersChanged(state.subjects)
+	if now := p.policies[id]; now == nil || now.subjects != state.subjects {
+		delete(p.about[state.subjects], id)
+		if len(p.about[state.subjects]) == 0 {
+			delete(p.about, state.subjects)
+		}
+	}
+	p.cache.Release(state.subjects)
+	for _, s := range state.peers {
+		p.disuseSet(s)
+		p.cache.Release(s)
+	}
+	for _, name := range state.lists.Ports {
+		if p.endpoints[name]--; p.endpoints[name] == 0 {
+			delete(p.endpoints, name)
+			delete(p.dirty.endpoints, name)
+			p.gone[models.Key(&filter.EndpointSet{Name: name.Set()})] = struct{}{}
+		}
+	}
+}
+
+// count keeps perNamespace; with the first policy and without the last one, pods of the
+// namespace that Kubernetes does not know yet are isolated or not.
+func (p *Processor) count(value *policy.Policy, by int) {
+	n := p.perNamespace[value.GetNamespace()]
+	if n == nil {
+		n = &isolation{}
+		p.perNamespace[value.GetNamespace()] = n
+	}
+	before := *n
+	ingress, egress := configurator.Isolates(value)
+	if ingress {
+		n.ingress += by
+	}
+	if egress {
+		n.egress += by
+	}
+	if (before.ingress > 0) == (n.ingress > 0) && (before.egress > 0) == (n.egress > 0) {
+		return
+	}
+	for id := range p.local {
+		if id.Namespace == value.GetNamespace() && p.pods[id] == nil {
+			p.dirty.subjects[id] = struct{}{}
+		}
+	}
+}
+
+// portsOf returns the ports with names, of containers and of init containers that go
+// on running.
+func portsOf(value *pod.Pod) (ports []port) {
+	containers := slices.Clone(value.GetContainer())
+	for _, c := range value.GetInitContainer() {
+		if c.GetRestartable() {
+			containers = append(containers, c)
+		}
+	}
+	for _, c := range containers {
+		for _, p := range c.GetPort() {
+			protocol, known := podProtocols[p.GetProtocol()]
+			if p.GetName() != "" && known && p.GetContainerPort() > 0 && p.GetContainerPort() <= 65535 {
+				ports = append(ports, port{configurator.NamedPort{Protocol: protocol, Name: p.GetName()}, uint32(p.GetContainerPort())})
+			}
+		}
+	}
+	return ports
+}
+
+var podProtocols = map[pod.Pod_Container_Port_Protocol]filter.Protocol{
+	pod.Pod_Container_Port_TCP: filter.Protocol_TCP, pod.Pod_Container_Port_UDP: filter.Protocol_UDP, pod.Pod_Container_Port_SCTP: filter.Protocol_SCTP,
+}
+
+// Changes returns the values that changed since the last call, and the keys of those
+// that are no longer wanted. The latter are to go after the former came: nothing
+// refers to them then.
+func (p *Processor) Changes() (values []proto.Message, gone []string) {
+	for s := range p.dirty.sets {
+		values = append(values, p.addressSet(s))
+	}
+	for name := range p.dirty.endpoints {
+		values = append(values, p.endpointSet(name))
+	}
+	for id := range p.dirty.lists {
+		for _, direction := range []filter.AccessList_Direction{filter.AccessList_INGRESS, filter.AccessList_EGRESS} {
+			if list := p.list(id, direction); list != nil {
+				values = append(values, list)
+			} else {
+				p.gone[models.Key(&filter.AccessList{Name: configurator.ListName(id.Namespace, id.Name, direction)})] = struct{}{}
+			}
+		}
+	}
+	for id := range p.dirty.subjects {
+		if subject := p.subject(id); subject != nil {
+			values = append(values, subject)
+		} else {
+			p.gone[models.Key(&filter.Subject{Name: id.String()})] = struct{}{}
+		}
+	}
+	for _, value := range values {
+		delete(p.gone, models.Key(value))
+	}
+	gone = slices.Sorted(maps.Keys(p.gone))
+	p.dirty, p.gone = newDirty(), map[string]struct{}{}
+	return values, gone
+}
+
+// All returns all values, as Changes of a processor that was given everything at once.
+func (p *Processor) All() (values []proto.Message) {
+	for s := range p.sets {
+		p.dirty.sets[s] = struct{}{}
+	}
+	for name := range p.endpoints {
+		p.dirty.endpoints[name] = struct{}{}
+	}
+	for id := range p.policies {
+		p.dirty.lists[id] = struct{}{}
+	}
+	for id := range p.local {
+		p.dirty.subjects[id] = struct{}{}
+	}
+	values, _ = p.Changes()
+	return values
+}

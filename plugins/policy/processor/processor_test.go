@@ -1,0 +1,158 @@
+package processor_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy/processor"
+)
+
+func webPod(name, node, ip string, labels ...string) *pod.Pod {
+	p := &pod.Pod{Name: name, Namespace: "prod", NodeName: node, IpAddress: ip, Labels: map[string]string{}}
+	for _, l := range labels {
+		p.Labels[l] = "yes"
+	}
+	return p
+}
+
+// fromLabelled lets pods with a label reach all pods of the namespace.
+func fromLabelled(name, label string) *policy.Policy {
+	return &policy.Policy{Name: name, Namespace: "prod", Pods: &policy.Policy_LabelSelector{}, PolicyType: policy.Policy_INGRESS,
+		IngressRule: []*policy.Policy_IngressRule{{From: []*policy.Policy_Peer{{Pods: &policy.Policy_LabelSelector{
+			MatchLabel: []*policy.Policy_Label{{Key: label, Value: "yes"}}}}}}}}
+}
+
+func members(p *processor.Processor) []string {
+	values, _ := p.Changes()
+	for _, v := range values {
+		if set, ok := v.(*filter.AddressSet); ok {
+			return set.GetAddresses()
+		}
+	}
+	return []string{"unchanged"}
+}
+
+func TestAnAddressBelongsToOnePod(t *testing.T) {
+	p := processor.New(thisNode)
+	p.SetPolicy(fromLabelled("web", "client"))
+	step := func(what string, do func(), want ...string) {
+		t.Helper()
+		do()
+		if got := members(p); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	old := webPod("old", "node2", "10.1.2.2", "client")
+	step("the first", func() { p.SetPod(old) }, "10.1.2.2")
+	step("a second one, without the label, while nobody knows whose it is", func() { p.SetPod(webPod("new", "node2", "10.1.2.2")) })
+	old.Terminating = true
+	step("the first one is about to end: it does not get it back", func() { p.SetPod(old) })
+	step("the second one leaves", func() { p.DeletePod(podmanager.PodID{Namespace: "prod", Name: "new"}) }, "10.1.2.2")
+	step("a pod of this node has it", func() {
+		p.SetPod(webPod("mine", thisNode, ""))
+		p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "mine"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.2.2")}})
+	})
+}
+
+// Kubernetes goes on to tell the address of a pod whose network was removed.
+func TestAddressOfAnUnwiredPodIsNobodys(t *testing.T) {
+	p := processor.New(thisNode)
+	p.SetPolicy(fromLabelled("web", "client"))
+	id := podmanager.PodID{Namespace: "prod", Name: "a"}
+	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
+	p.SetPod(webPod("a", thisNode, "10.1.1.2", "client"))
+	if got := members(p); !slices.Equal(got, []string{"10.1.1.2"}) {
+		t.Fatalf("wired: %v", got)
+	}
+	p.DeleteLocal(id)
+	if got := members(p); len(got) != 0 {
+		t.Errorf("after the pod was unwired: %v", got)
+	}
+}
+
+// Until the labels of a pod are known, no policy of its namespace may let it pass.
+func TestUnknownPodsAreIsolated(t *testing.T) {
+	p := processor.New(thisNode)
+	id := podmanager.PodID{Namespace: "prod", Name: "a"}
+	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
+	subject := func() *filter.Subject {
+		for _, v := range p.All() {
+			if s, ok := v.(*filter.Subject); ok {
+				return s
+			}
+		}
+		return nil
+	}
+	if s := subject(); s != nil {
+		t.Errorf("without policies: %v", s)
+	}
+	other := fromLabelled("web", "client")
+	other.Pods.MatchLabel = []*policy.Policy_Label{{Key: "server", Value: "yes"}}
+	p.SetPolicy(other)
+	if s := subject(); len(s.GetIngress()) != 1 || !s.GetIngress()[0].GetDeny() || len(s.GetIngress()[0].GetLists()) != 0 || s.GetEgress() != nil {
+		t.Errorf("before the pod is known: %v", s)
+	}
+	p.SetPod(webPod("a", thisNode, ""))
+	if s := subject(); s != nil {
+		t.Errorf("it is not selected: %v", s)
+	}
+	p.SetPod(webPod("a", thisNode, "", "server"))
+	if s := subject(); len(s.GetIngress()) != 1 || len(s.GetIngress()[0].GetLists()) != 1 {
+		t.Errorf("it is selected: %v", s)
+	}
+}
+
+// A pod that gets a label changes the sets that it enters, and nothing else.
+func TestALabelCostsWhatItTouches(t *testing.T) {
+	p := processor.New(thisNode)
+	for i := range 1000 {
+		p.SetPolicy(fromLabelled(fmt.Sprint("policy", i), fmt.Sprint("label", i)))
+	}
+	p.SetPod(webPod("a", "node2", "10.1.2.2", "label1"))
+	p.SetPod(webPod("b", "node2", "10.1.2.3"))
+	p.Changes()
+	p.SetPod(webPod("a", "node2", "10.1.2.2", "label1", "label2", "label3"))
+	if values, gone := p.Changes(); len(values) != 2 || len(gone) != 0 {
+		t.Errorf("two sets should change: %v, %v", values, gone)
+	}
+	p.SetPod(webPod("a", "node2", "10.1.2.2", "label1", "label2", "label3", "unheard-of"))
+	if values, gone := p.Changes(); len(values) != 0 || len(gone) != 0 {
+		t.Errorf("nothing should change: %v, %v", values, gone)
+	}
+}
+
+func BenchmarkLabelOfThousandPolicies(b *testing.B) {
+	p := processor.New(thisNode)
+	for i := range 1000 {
+		peer := fromLabelled(fmt.Sprint("policy", i), "client")
+		peer.Namespace = fmt.Sprint("ns", i)
+		peer.IngressRule[0].From[0].Namespaces = &policy.Policy_LabelSelector{}
+		peer.IngressRule[0].From[0].Pods.MatchExpression = []*policy.Policy_LabelSelector_LabelExpression{{
+			Key: fmt.Sprint("never", i), Operator: policy.Policy_LabelSelector_LabelExpression_DOES_NOT_EXIST}}
+		p.SetPolicy(peer)
+	}
+	for i := range 30000 {
+		labels := []string{}
+		if i%100 == 0 {
+			labels = append(labels, "client")
+		}
+		p.SetPod(webPod(fmt.Sprint("pod", i), "node2", fmt.Sprintf("10.%d.%d.%d", 1+i>>16, i>>8&255, i&255), labels...))
+	}
+	p.Changes()
+	for i := 0; b.Loop(); i++ {
+		var labels []string
+		if i%2 == 0 {
+			labels = append(labels, "client")
+		}
+		p.SetPod(webPod("pod7", "node2", "10.1.0.7", labels...))
+		if values, _ := p.Changes(); len(values) != 1000 {
+			b.Fatal(len(values))
+		}
+	}
+}
