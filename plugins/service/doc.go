@@ -8,4 +8,12 @@
 // Traffic between pods and nodes keeps its addresses: what goes to other nodes
 // leaves through the overlay. Without an overlay, it would leave through the same
 // interface as the rest, and nothing is translated.
+//
+// With services: vswitch in service.conf (package config), the vswitch translates
+// Kubernetes services, too:
+//
+//	Service, EndpointSlice, own Node ──> processor ──> renderer/nat ──> DNat44, DNat66
+//	pod subnet, service subnets ──> ServiceNetwork, Nat44AddressPool (for twice-NAT)
+//
+// What an update requests is what a resync would request.
 package service

@@ -10,6 +10,8 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
 )
 
 // anyVRF, in an address pool, stands for all VRFs.
@@ -50,6 +52,13 @@ type Service struct {
 	config  Config
 	network Network
 	log     *slog.Logger
+
+	// Of services that the vswitch translates; proxy is nil if it does not.
+	proxy    *Proxy
+	services *processor.Processor
+	rendered map[string]proto.Message // what was requested last, by key
+	zone     string                   // of this node
+	disabled string                   // who else translates services; "": nobody
 }
 
 // New returns the plugin.
@@ -59,22 +68,31 @@ func New(caps Capabilities, config Config, network Network, log *slog.Logger) *S
 
 func (*Service) String() string { return "service" }
 
-// HandlesEvent accepts resyncs.
-func (*Service) HandlesEvent(event controller.Event) bool {
-	return event.Method() != controller.Update
+// HandlesEvent accepts resyncs, and what changes services that the vswitch translates.
+func (s *Service) HandlesEvent(event controller.Event) bool {
+	return event.Method() != controller.Update || s.proxies(event)
 }
 
-// Resync configures the translation of what leaves the cluster.
-func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+// Resync configures the translation of what leaves the cluster, and of services.
+func (s *Service) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
+	s.translateSources(ctx, txn)
+	if s.proxy != nil {
+		s.resyncServices(ctx, state, txn)
+	}
+	return nil
+}
+
+// translateSources gives what leaves the cluster an address of the node.
+func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOperations) {
 	if !s.config.NatExternalTraffic() {
-		return nil
+		return
 	}
 	if s.config.NatExternalTrafficIPv6() {
 		s.translateIPv6(ctx, txn)
 	}
 	iface, ip := s.defaultInterface(ctx, false)
 	if iface == "" {
-		return nil
+		return
 	}
 	global := &vpp_nat.Nat44Global{Forwarding: true}
 	nic := &vpp_nat.Nat44Interface{Name: iface, NatOutside: true, OutputFeature: true}
@@ -86,7 +104,6 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, _ controller.K
 		overlay := s.overlayIdentities(ip)
 		txn.Put(models.Key(overlay), overlay)
 	}
-	return nil
 }
 
 const (
@@ -149,9 +166,12 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	return main, ip.Addr()
 }
 
-// Update has nothing to do.
-func (*Service) Update(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
-	return "", nil
+// Update follows services, their endpoints and this node.
+func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	if !s.proxies(event) {
+		return "", nil
+	}
+	return s.updateServices(ctx, event, txn), nil
 }
 
 // Revert has nothing to undo.

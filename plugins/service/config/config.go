@@ -1,0 +1,91 @@
+// Package config reads service.conf: who translates Kubernetes services on this node, and
+// how.
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/config"
+)
+
+// Who translates services.
+const (
+	// KubeProxy leaves services to kube-proxy, or to whoever else does its work.
+	KubeProxy = "kube-proxy"
+	// VSwitch has the vswitch do it; kube-proxy must not run on the node.
+	VSwitch = "vswitch"
+)
+
+// Config is the content of service.conf.
+type Config struct {
+	// Services is KubeProxy or VSwitch.
+	Services string `json:"services"`
+	// NodePortAddresses are the networks of those addresses of the node that node ports are
+	// open on; none: all that Kubernetes and the vswitch know.
+	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
+	// LocalEndpointWeight is how often an endpoint on this node is chosen, relative to one
+	// elsewhere.
+	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
+
+	// Of former versions, about sessions of NAT on VPP. The kernel has its own time-outs
+	// (sysctl net.netfilter.nf_conntrack_*_timeout*).
+	CleanupIdleNATSessions      bool   `json:"cleanupIdleNATSessions,omitempty"`
+	TCPNATSessionTimeout        uint32 `json:"tcpNATSessionTimeout,omitempty"`
+	OtherNATSessionTimeout      uint32 `json:"otherNATSessionTimeout,omitempty"`
+	DisableNATVirtualReassembly bool   `json:"disableNATVirtualReassembly,omitempty"`
+}
+
+// Default is the configuration without a file.
+func Default() Config { return Config{Services: KubeProxy, LocalEndpointWeight: 1} }
+
+// LoadFile reads YAML or JSON; "" stands for the defaults. Unknown keys are errors.
+func LoadFile(path string) (Config, error) {
+	c := Default()
+	if path == "" {
+		return c, nil
+	}
+	if err := config.LoadFile(path, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.check()
+}
+
+// Load is LoadFile for the content of a file.
+func Load(data []byte) (Config, error) {
+	c := Default()
+	if err := config.Load(data, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.check()
+}
+
+func (c Config) check() error {
+	if c.Services != KubeProxy && c.Services != VSwitch {
+		return fmt.Errorf("option services: %q is neither %q, for clusters with kube-proxy, nor %q", c.Services, KubeProxy, VSwitch)
+	}
+	for _, text := range c.NodePortAddresses {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("option nodePortAddresses: %q is no network such as 192.168.16.0/24", text)
+		}
+	}
+	if c.LocalEndpointWeight == 0 {
+		return fmt.Errorf("option serviceLocalEndpointWeight: 0 would leave endpoints on this node without connections: use 1 to 255")
+	}
+	return nil
+}
+
+// OpenOn returns the addresses that node ports are open on, sorted.
+func (c Config) OpenOn(addresses []netip.Addr) (open []netip.Addr) {
+	for _, a := range addresses {
+		if len(c.NodePortAddresses) == 0 || slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Contains(a)
+		}) {
+			open = append(open, a)
+		}
+	}
+	slices.SortFunc(open, netip.Addr.Compare)
+	return slices.Compact(open)
+}

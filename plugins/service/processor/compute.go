@@ -1,0 +1,155 @@
+package processor
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+)
+
+const (
+	policyLocal = "Local"
+	// labelProxyName names the service proxy that a service is left to.
+	labelProxyName = "service.kubernetes.io/service-proxy-name"
+)
+
+// Compute returns what this node does for an IP version of a service, nil if nothing. The
+// slices are all those of the service, in any order. What is wrong in the input, such as
+// an address that is none, is left out.
+func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node Node, ipv6 bool) *Service {
+	if !Proxied(svc) {
+		return nil
+	}
+	s := &Service{ID: ID{svc.GetNamespace(), svc.GetName()}}
+	if svc.GetSessionAffinity() == "ClientIP" {
+		s.Affinity = svc.GetSessionAffinityTimeout()
+	}
+	addresses := frontendAddresses(svc, node, ipv6)
+	for _, port := range svc.GetPort() {
+		if protocolOf(port.GetProtocol()) == "" {
+			continue
+		}
+		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, slicesOf, node, ipv6), node)...)
+	}
+	slices.SortStableFunc(s.Frontends, compareFrontends)
+	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b Frontend) bool { return a.Addr == b.Addr && a.Protocol == b.Protocol })
+	if len(s.Frontends) == 0 {
+		return nil
+	}
+	return s
+}
+
+// Proxied reports whether a service has cluster IPs and is ours.
+func Proxied(svc *service.Service) bool {
+	if svc == nil || svc.GetServiceType() == "ExternalName" || svc.GetLabels()[labelProxyName] != "" {
+		return false
+	}
+	return svc.GetClusterIp() != "" && svc.GetClusterIp() != "None"
+}
+
+// frontendAddress is an address of a service, or of the node for its node ports.
+type frontendAddress struct {
+	kind Kind
+	addr netip.Addr
+}
+
+func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []frontendAddress) {
+	add := func(kind Kind, texts ...string) {
+		for _, text := range texts {
+			if addr, ok := usable(text, ipv6); ok {
+				list = append(list, frontendAddress{kind, addr})
+			}
+		}
+	}
+	if ips := svc.GetClusterIps(); len(ips) > 0 {
+		add(ClusterIP, ips...)
+	} else {
+		add(ClusterIP, svc.GetClusterIp())
+	}
+	add(ExternalIP, svc.GetExternalIps()...)
+	if svc.GetServiceType() == "LoadBalancer" {
+		add(LoadBalancer, svc.GetLbIngressIps()...)
+	}
+	if t := svc.GetServiceType(); t == "NodePort" || t == "LoadBalancer" {
+		for _, addr := range node.NodePorts {
+			if addr.Is6() == ipv6 {
+				list = append(list, frontendAddress{NodePort, addr})
+			}
+		}
+	}
+	return list
+}
+
+// portFrontends returns the frontends of a port of a service.
+func portFrontends(svc *service.Service, port *service.Service_ServicePort, addresses []frontendAddress, list []candidate, node Node) (frontends []Frontend) {
+	cluster, local := ofCluster(list, node), ofNode(list)
+	sources, restricted := sourceRanges(svc)
+	for _, a := range addresses {
+		number := port.GetPort()
+		if a.kind == NodePort {
+			number = port.GetNodePort()
+		}
+		if !validPort(number) {
+			continue
+		}
+		f := Frontend{
+			Kind: a.kind, Addr: netip.AddrPortFrom(a.addr, uint16(number)), Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(),
+			Inside: cluster, Outside: cluster,
+		}
+		switch {
+		case a.kind == ClusterIP && svc.GetInternalTrafficPolicy() == policyLocal:
+			f.Inside, f.Outside, f.KeepSource = local, local, true
+		case a.kind == ClusterIP:
+			f.KeepSource = true
+		case svc.GetExternalTrafficPolicy() == policyLocal:
+			f.Outside, f.KeepSource, f.Drop = local, true, len(local) == 0 && len(cluster) > 0
+		}
+		if a.kind == LoadBalancer {
+			f.Sources, f.Restricted = sources, restricted
+		}
+		frontends = append(frontends, f)
+	}
+	return frontends
+}
+
+// sourceRanges returns who may use load balancers. Ranges that cannot be read allow
+// nobody.
+func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
+	for _, text := range svc.GetLoadbalancerSourceRanges() {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		restricted = true
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p.Masked())
+		}
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list), restricted
+}
+
+// usable parses an address of an IP version that packets can be sent to.
+func usable(text string, ipv6 bool) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	addr = addr.Unmap()
+	ok := addr.Is6() == ipv6 && !addr.IsUnspecified() && !addr.IsLoopback() && !addr.IsMulticast() && !addr.IsLinkLocalUnicast()
+	return addr, ok
+}
+
+func validPort(n int32) bool { return n > 0 && n <= 65535 }
+
+// protocolOf returns "" for a protocol that there is not.
+func protocolOf(text string) Protocol {
+	switch p := Protocol(text); p {
+	case TCP, UDP, SCTP:
+		return p
+	case "":
+		return TCP
+	}
+	return ""
+}

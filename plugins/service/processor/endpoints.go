@@ -1,0 +1,162 @@
+package processor
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+)
+
+// candidate is an endpoint of a port with all that decides whether it is used.
+type candidate struct {
+	Endpoint
+	ready, serving, terminating bool
+	zones, nodes                []string
+	slice                       string
+}
+
+// lastResort reports whether the endpoint is used while none is ready.
+func (c candidate) lastResort() bool { return !c.ready && c.serving && c.terminating }
+
+// candidates returns the endpoints of a service's port, each address and port once, in
+// order. Slices may repeat an endpoint while it moves from one to another.
+func candidates(svc *service.Service, port *service.Service_ServicePort, slicesOf []*endpointslice.EndpointSlice, node Node, ipv6 bool) []candidate {
+	family := endpointslice.EndpointSlice_IPv4
+	if ipv6 {
+		family = endpointslice.EndpointSlice_IPv6
+	}
+	var list []candidate
+	for _, s := range slicesOf {
+		if s.GetAddressType() != family {
+			continue
+		}
+		for _, p := range s.GetPorts() {
+			if p.GetName() != port.GetName() || protocolOf(p.GetProtocol()) != protocolOf(port.GetProtocol()) || !validPort(p.GetPort()) {
+				continue
+			}
+			for _, e := range s.GetEndpoints() {
+				if c, ok := newCandidate(svc, s, e, uint16(p.GetPort()), node, ipv6); ok {
+					list = append(list, c)
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, compareCandidates)
+	return slices.CompactFunc(list, func(a, b candidate) bool { return a.Addr == b.Addr })
+}
+
+// newCandidate reports whether the endpoint has an address that connections can go to.
+func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, node Node, ipv6 bool) (candidate, bool) {
+	if len(e.GetAddresses()) == 0 {
+		return candidate{}, false
+	}
+	addr, ok := usable(e.GetAddresses()[0], ipv6)
+	if !ok {
+		return candidate{}, false
+	}
+	return candidate{
+		Endpoint:    Endpoint{Addr: netip.AddrPortFrom(addr, port), Local: node.has(e.GetNodeName(), addr)},
+		ready:       e.GetReady() || svc.GetPublishNotReadyAddresses(),
+		serving:     e.GetServing(),
+		terminating: e.GetTerminating(),
+		zones:       e.GetForZones(),
+		nodes:       e.GetForNodes(),
+		slice:       s.GetName(),
+	}, true
+}
+
+// has reports whether an endpoint is on this node. Endpoints that people write often name
+// no node: their address decides.
+func (n Node) has(nodeName string, addr netip.Addr) bool {
+	if nodeName != "" {
+		return nodeName == n.Name
+	}
+	return slices.Contains(n.Addresses, addr) || slices.ContainsFunc(n.PodSubnets, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// compareCandidates puts the best of several entries for an endpoint first: the one that
+// lets it be used, then a local one; the names of slices make the order independent of
+// that in which they were seen.
+func compareCandidates(a, b candidate) int {
+	rank := func(c candidate) int {
+		switch {
+		case c.ready:
+			return 0
+		case c.lastResort():
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(rank(a), rank(b)), compareBool(a.Local, b.Local), cmp.Compare(a.slice, b.slice),
+		slices.Compare(a.nodes, b.nodes), slices.Compare(a.zones, b.zones))
+}
+
+// compareBool puts true first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// choose returns those of the candidates that pass the filter and are ready, or if there
+// are none, those that still serve although they terminate.
+func choose(list []candidate, filter func(candidate) bool) []candidate {
+	pick := func(usable func(candidate) bool) (chosen []candidate) {
+		for _, c := range list {
+			if usable(c) && filter(c) {
+				chosen = append(chosen, c)
+			}
+		}
+		return chosen
+	}
+	if ready := pick(func(c candidate) bool { return c.ready }); len(ready) > 0 {
+		return ready
+	}
+	return pick(candidate.lastResort)
+}
+
+// ofCluster returns the endpoints that the traffic policy Cluster uses.
+func ofCluster(list []candidate, node Node) []Endpoint {
+	chosen := choose(list, func(candidate) bool { return true })
+	if len(chosen) == 0 || !chosen[0].ready { // hints are about ready endpoints
+		return endpoints(chosen)
+	}
+	if hinted := hintedAt(chosen, func(c candidate) []string { return c.nodes }, node.Name); len(hinted) > 0 {
+		return endpoints(hinted)
+	}
+	if hinted := hintedAt(chosen, func(c candidate) []string { return c.zones }, node.Zone); len(hinted) > 0 {
+		return endpoints(hinted)
+	}
+	return endpoints(chosen)
+}
+
+// hintedAt returns the candidates with a hint for a name, none unless all have hints.
+func hintedAt(list []candidate, hints func(candidate) []string, name string) (hinted []candidate) {
+	for _, c := range list {
+		if len(hints(c)) == 0 {
+			return nil
+		}
+		if name != "" && slices.Contains(hints(c), name) {
+			hinted = append(hinted, c)
+		}
+	}
+	return hinted
+}
+
+// ofNode returns the endpoints that the traffic policy Local uses.
+func ofNode(list []candidate) []Endpoint {
+	return endpoints(choose(list, func(c candidate) bool { return c.Local }))
+}
+
+func endpoints(list []candidate) (out []Endpoint) {
+	for _, c := range list {
+		out = append(out, c.Endpoint)
+	}
+	return out
+}

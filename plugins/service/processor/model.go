@@ -1,0 +1,100 @@
+package processor
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// ID names a service.
+type ID struct{ Namespace, Name string }
+
+// String is "<namespace>/<name>".
+func (id ID) String() string { return id.Namespace + "/" + id.Name }
+
+// Compare orders by namespace, then name.
+func (id ID) Compare(o ID) int {
+	return cmp.Or(cmp.Compare(id.Namespace, o.Namespace), cmp.Compare(id.Name, o.Name))
+}
+
+// Protocol is "TCP", "UDP" or "SCTP".
+type Protocol string
+
+// Protocols of services.
+const (
+	TCP  Protocol = "TCP"
+	UDP  Protocol = "UDP"
+	SCTP Protocol = "SCTP"
+)
+
+// Node is what counts of the node that this agent runs on.
+type Node struct {
+	Name string
+	// Zone is the label topology.kubernetes.io/zone; "" if there is none.
+	Zone string
+	// PodSubnets hold the addresses of its pods, of either IP version.
+	PodSubnets []netip.Prefix
+	// Addresses are its own; NodePorts those of them that node ports are open on.
+	Addresses, NodePorts []netip.Addr
+}
+
+// Equal reports whether two nodes are the same.
+func (n Node) Equal(o Node) bool {
+	return n.Name == o.Name && n.Zone == o.Zone && slices.Equal(n.PodSubnets, o.PodSubnets) &&
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts)
+}
+
+// Service is what this node does for one IP version of a Kubernetes service.
+type Service struct {
+	ID ID
+	// Affinity is how many seconds a client stays with its endpoint; 0: none.
+	Affinity uint32
+	// Frontends are in the order of their addresses, ports and protocols, each once.
+	Frontends []Frontend
+}
+
+// Kind says what the address of a frontend is.
+type Kind string
+
+// Kinds of frontends, in the order of their precedence: an address that is several of
+// them is the first.
+const (
+	ClusterIP    Kind = "ClusterIP"
+	ExternalIP   Kind = "ExternalIP"
+	LoadBalancer Kind = "LoadBalancer"
+	NodePort     Kind = "NodePort"
+)
+
+var precedence = map[Kind]int{ClusterIP: 0, ExternalIP: 1, LoadBalancer: 2, NodePort: 3}
+
+// Frontend is what clients connect to.
+type Frontend struct {
+	Kind     Kind
+	Addr     netip.AddrPort
+	Protocol Protocol
+	// Port is the name of the service's port; may be empty.
+	Port string
+	// Inside are the endpoints for pods of this node and its own processes, Outside
+	// those for everybody else. Sorted by address and port.
+	Inside, Outside []Endpoint
+	// Drop: clients outside are ignored, not refused, while Outside is empty.
+	Drop bool
+	// KeepSource: endpoints see the address of clients outside. They always see that of
+	// pods inside.
+	KeepSource bool
+	// Sources are the prefixes of the clients that may connect, sorted; others are
+	// ignored. Restricted without any: nobody may.
+	Sources    []netip.Prefix
+	Restricted bool
+}
+
+// Endpoint is where connections go.
+type Endpoint struct {
+	Addr netip.AddrPort
+	// Local: it is on this node.
+	Local bool
+}
+
+func compareFrontends(a, b Frontend) int {
+	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(precedence[a.Kind], precedence[b.Kind]), cmp.Compare(a.Port, b.Port))
+}

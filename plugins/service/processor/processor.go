@@ -1,0 +1,144 @@
+package processor
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+)
+
+// Processor joins services with their endpoint slices as they come and go, in any order.
+// Its methods are for one goroutine.
+type Processor struct {
+	node     Node
+	services map[ID]*service.Service
+	slices   map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
+}
+
+// New returns a processor that knows nothing yet.
+func New() *Processor {
+	p := &Processor{}
+	p.Reset()
+	return p
+}
+
+// Reset forgets everything.
+func (p *Processor) Reset() {
+	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
+}
+
+// SetNode takes note of this node. It returns the services that look different now.
+func (p *Processor) SetNode(n Node) []ID {
+	was := p.node
+	p.node = n
+	if was.Equal(n) {
+		return nil
+	}
+	was.NodePorts = n.NodePorts
+	if !was.Equal(n) {
+		return p.IDs()
+	}
+	return slices.DeleteFunc(p.IDs(), func(id ID) bool { return !hasNodePorts(p.services[id]) })
+}
+
+// Node returns what SetNode was given.
+func (p *Processor) Node() Node { return p.node }
+
+// SetService takes note of a service. It returns the services that may look different now.
+func (p *Processor) SetService(s *service.Service) []ID {
+	id := ID{s.GetNamespace(), s.GetName()}
+	p.services[id] = s
+	return []ID{id}
+}
+
+// RemoveService is SetService for a service that is gone.
+func (p *Processor) RemoveService(namespace, name string) []ID {
+	id := ID{namespace, name}
+	delete(p.services, id)
+	return []ID{id}
+}
+
+// SetSlice takes note of a slice; prev is what it was, nil for a new one. A slice may
+// belong to another service than before.
+func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
+	changed := p.RemoveSlice(prev)
+	if next == nil {
+		return changed
+	}
+	id := ID{next.GetNamespace(), next.GetService()}
+	if p.slices[id] == nil {
+		p.slices[id] = map[string]*endpointslice.EndpointSlice{}
+	}
+	p.slices[id][next.GetName()] = next
+	if !slices.Contains(changed, id) {
+		changed = append(changed, id)
+	}
+	return changed
+}
+
+// RemoveSlice is SetSlice for a slice that is gone; nil is none.
+func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
+	if prev == nil {
+		return nil
+	}
+	id := ID{prev.GetNamespace(), prev.GetService()}
+	if delete(p.slices[id], prev.GetName()); len(p.slices[id]) == 0 {
+		delete(p.slices, id)
+	}
+	return []ID{id}
+}
+
+// IDs returns all services, in order.
+func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services), ID.Compare) }
+
+// Service returns what this node does for an IP version of a service, nil if nothing.
+func (p *Processor) Service(id ID, ipv6 bool) *Service {
+	svc := p.services[id]
+	if svc == nil {
+		return nil
+	}
+	return Compute(svc, slices.Collect(maps.Values(p.slices[id])), p.node, ipv6)
+}
+
+// HealthCheck is the health check port of a service whose external traffic policy is
+// Local: load balancers ask each node there for local endpoints.
+type HealthCheck struct {
+	ID   ID
+	Port uint16
+	// Endpoints is how many different ones there are on this node, of any IP version.
+	Endpoints int
+}
+
+// HealthChecks returns those of all services.
+func (p *Processor) HealthChecks() (list []HealthCheck) {
+	for _, id := range p.IDs() {
+		svc := p.services[id]
+		port := svc.GetHealthCheckNodePort()
+		if !Proxied(svc) || svc.GetServiceType() != "LoadBalancer" || svc.GetExternalTrafficPolicy() != policyLocal || !validPort(port) {
+			continue
+		}
+		list = append(list, HealthCheck{ID: id, Port: uint16(port), Endpoints: p.localEndpoints(svc, id)})
+	}
+	return list
+}
+
+// localEndpoints counts the addresses on this node that traffic from outside goes to.
+func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
+	of := slices.Collect(maps.Values(p.slices[id]))
+	addresses := map[string]bool{}
+	for _, ipv6 := range []bool{false, true} {
+		for _, port := range svc.GetPort() {
+			for _, c := range candidates(svc, port, of, p.node, ipv6) {
+				if c.Local && c.ready {
+					addresses[c.Addr.Addr().String()] = true
+				}
+			}
+		}
+	}
+	return len(addresses)
+}
+
+func hasNodePorts(s *service.Service) bool {
+	return slices.ContainsFunc(s.GetPort(), func(p *service.Service_ServicePort) bool { return p.GetNodePort() != 0 })
+}

@@ -1,0 +1,133 @@
+package processor_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/service/processor"
+)
+
+var (
+	node1 = processor.Node{Name: "node1", NodePorts: []netip.Addr{netip.MustParseAddr("192.168.16.1")}}
+	web   = processor.ID{Namespace: "default", Name: "web"}
+)
+
+func balancer() *service.Service {
+	return &service.Service{
+		Name: "web", Namespace: "default", ServiceType: "LoadBalancer", ClusterIp: "10.96.0.10", LbIngressIps: []string{"203.0.113.1"},
+		Port: []*service.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30080}},
+	}
+}
+
+func slice(name string, endpoints ...*endpointslice.EndpointSlice_Endpoint) *endpointslice.EndpointSlice {
+	return &endpointslice.EndpointSlice{
+		Name: name, Namespace: "default", Service: "web", AddressType: endpointslice.EndpointSlice_IPv4,
+		Ports: []*endpointslice.EndpointSlice_Port{{Protocol: "TCP", Port: 8080}}, Endpoints: endpoints,
+	}
+}
+
+func ready(addr, node string) *endpointslice.EndpointSlice_Endpoint {
+	return &endpointslice.EndpointSlice_Endpoint{Addresses: []string{addr}, NodeName: node, Ready: true, Serving: true}
+}
+
+func TestSourceRangesAreOfLoadBalancersOnly(t *testing.T) {
+	for text, test := range map[string]struct {
+		ranges     []string
+		want       string
+		restricted bool
+	}{
+		"none":                  {nil, "[]", false},
+		"two, one twice":        {[]string{"10.0.0.0/8", " 192.0.2.7/24 ", "10.0.0.0/8"}, "[10.0.0.0/8 192.0.2.0/24]", true},
+		"nothing to make sense": {[]string{"everybody"}, "[]", true},
+	} {
+		svc := balancer()
+		svc.LoadbalancerSourceRanges = test.ranges
+		for _, f := range processor.Compute(svc, nil, node1, false).Frontends {
+			want, restricted := test.want, test.restricted
+			if f.Kind != processor.LoadBalancer {
+				want, restricted = "[]", false
+			}
+			if got := fmt.Sprint(f.Sources); got != want || f.Restricted != restricted {
+				t.Errorf("%s: %s: %s, restricted %t; want %s, %t", text, f.Kind, got, f.Restricted, want, restricted)
+			}
+		}
+	}
+}
+
+// What the API server would refuse comes from manifests, or from people who write slices.
+func TestNonsenseIsLeftOut(t *testing.T) {
+	svc := balancer()
+	svc.ExternalIps = []string{"", "web.example.org", "127.0.0.1", "224.0.0.1", "0.0.0.0", "169.254.1.1", "fe80::1%eth0"}
+	svc.Port = append(svc.Port, &service.Service_ServicePort{Name: "a", Protocol: "ICMP", Port: 7}, &service.Service_ServicePort{Name: "b", Protocol: "TCP", Port: 70000})
+	s := slice("s", ready("10.1.1.2", "node1"), ready("127.0.0.1", "node1"), ready("fd10::1", "node1"), ready("web", "node1"), &endpointslice.EndpointSlice_Endpoint{Ready: true})
+	s.Ports = append(s.Ports, &endpointslice.EndpointSlice_Port{Protocol: "TCP"}, &endpointslice.EndpointSlice_Port{Protocol: "UDP", Port: 1})
+	got := processor.Compute(svc, []*endpointslice.EndpointSlice{s}, node1, false)
+	want := "10.96.0.10:80 192.168.16.1:30080 203.0.113.1:80"
+	text := ""
+	for _, f := range got.Frontends {
+		text += " " + f.Addr.String()
+		if fmt.Sprint(f.Inside) != "[{10.1.1.2:8080 true}]" {
+			t.Errorf("%s: endpoints %v", f.Addr, f.Inside)
+		}
+	}
+	if text != " "+want {
+		t.Errorf("frontends%s, want %s", text, want)
+	}
+}
+
+func TestWhatAChangeOfTheNodeConcerns(t *testing.T) {
+	p := processor.New()
+	p.SetNode(node1)
+	p.SetService(balancer())
+	p.SetService(&service.Service{Name: "plain", Namespace: "default", ClusterIp: "10.96.0.11", Port: []*service.Service_ServicePort{{Port: 80}}})
+	moved, elsewhere := node1, node1
+	moved.NodePorts = []netip.Addr{netip.MustParseAddr("192.168.16.9")}
+	elsewhere.Zone = "b"
+	for name, test := range map[string]struct {
+		node processor.Node
+		want int
+	}{"nothing": {node1, 0}, "addresses": {moved, 1}, "zone": {elsewhere, 2}} {
+		p.SetNode(node1)
+		if got := p.SetNode(test.node); len(got) != test.want {
+			t.Errorf("%s: %v change", name, got)
+		}
+	}
+}
+
+func TestSliceThatChangesItsService(t *testing.T) {
+	p := processor.New()
+	p.SetNode(node1)
+	p.SetService(balancer())
+	prev, next := slice("s", ready("10.1.1.2", "node1")), slice("s", ready("10.1.1.2", "node1"))
+	next.Service = "other"
+	p.SetSlice(nil, prev)
+	changed := p.SetSlice(prev, next)
+	if !slices.Equal(changed, []processor.ID{web, {Namespace: "default", Name: "other"}}) {
+		t.Errorf("%v change", changed)
+	}
+	if got := p.Service(web, false).Frontends[0].Inside; len(got) != 0 {
+		t.Errorf("the service still has %v", got)
+	}
+}
+
+func TestHealthChecks(t *testing.T) {
+	p := processor.New()
+	p.SetNode(node1)
+	svc := balancer()
+	svc.ExternalTrafficPolicy, svc.HealthCheckNodePort = "Local", 32000
+	ending := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.4"}, NodeName: "node1", Serving: true, Terminating: true}
+	p.SetService(svc)
+	p.SetSlice(nil, slice("a", ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2"), ending))
+	p.SetSlice(nil, slice("b", ready("10.1.1.2", "node1"), ready("10.1.1.3", "node1")))
+	if got := fmt.Sprint(p.HealthChecks()); got != "[{default/web 32000 2}]" {
+		t.Errorf("health checks %s", got)
+	}
+	svc.ExternalTrafficPolicy = "Cluster"
+	if got := p.HealthChecks(); len(got) != 0 {
+		t.Errorf("health checks %v with the policy Cluster", got)
+	}
+}

@@ -1,0 +1,250 @@
+package processor_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
+)
+
+// world makes random clusters.
+type world struct{ *rand.Rand }
+
+func pick[T any](w world, of ...T) T { return of[w.IntN(len(of))] }
+func (w world) often() bool          { return w.IntN(4) > 0 }
+func (w world) seldom() bool         { return w.IntN(6) == 0 }
+func (w world) some(of ...string) (list []string) {
+	for _, s := range of {
+		if w.IntN(2) == 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (w world) node() processor.Node {
+	n := processor.Node{
+		Name: "node1", Zone: pick(w, "", "a", "b"),
+		PodSubnets: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd10:1::/64")},
+		Addresses:  []netip.Addr{netip.MustParseAddr("192.168.16.1"), netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd00::1")},
+	}
+	n.NodePorts = n.Addresses[w.IntN(2):]
+	return n
+}
+
+var portNames = []string{"http", "dns", "dns-tcp", "sctp"}
+
+func (w world) service() *service.Service {
+	s := &service.Service{
+		Name: "web", Namespace: "default", ServiceType: pick(w, "ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer"),
+		ClusterIp: "10.96.0.10", ClusterIps: []string{"10.96.0.10", "fd96::10"},
+		ExternalTrafficPolicy: pick(w, "Cluster", "Local"), InternalTrafficPolicy: pick(w, "Cluster", "Cluster", "Local"),
+		ExternalIps: w.some("203.0.113.1", "2001:db8::1"), LbIngressIps: w.some("203.0.113.2", "203.0.113.1", "2001:db8::2", "192.168.16.1"),
+		PublishNotReadyAddresses: w.seldom(),
+	}
+	switch w.IntN(12) {
+	case 0:
+		s.ClusterIp, s.ClusterIps = "None", []string{"None"}
+	case 1:
+		s.ServiceType, s.ClusterIp, s.ClusterIps = "ExternalName", "", nil
+	case 2:
+		s.ClusterIps = nil
+	case 3:
+		s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
+	}
+	for i, name := range portNames {
+		if w.often() {
+			p := &service.Service_ServicePort{Name: name, Protocol: []string{"TCP", "UDP", "TCP", "SCTP"}[i], Port: []int32{80, 53, 53, 99}[i]}
+			if w.often() {
+				p.NodePort = int32(30000 + i)
+			}
+			s.Port = append(s.Port, p)
+		}
+	}
+	return s
+}
+
+func (w world) slice(name string) *endpointslice.EndpointSlice {
+	s := &endpointslice.EndpointSlice{Name: name, Namespace: "default", Service: "web", AddressType: endpointslice.EndpointSlice_IPv4}
+	subnet := "10.1.%d.%d"
+	if w.IntN(2) == 0 {
+		s.AddressType, subnet = endpointslice.EndpointSlice_IPv6, "fd10:%d::%d"
+	}
+	for i, port := range portNames {
+		if w.often() { // named target ports differ per pod: then they are in slices of their own
+			s.Ports = append(s.Ports, &endpointslice.EndpointSlice_Port{Name: port, Protocol: []string{"TCP", "UDP", "TCP", "SCTP"}[i], Port: int32(8000 + i + 10*w.IntN(2))})
+		}
+	}
+	hints := w.IntN(3)
+	for range w.IntN(5) {
+		node := 1 + w.IntN(3)
+		e := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{fmt.Sprintf(subnet, node, 2+w.IntN(3))}, NodeName: fmt.Sprintf("node%d", node)}
+		if w.seldom() {
+			e.NodeName = ""
+		}
+		if w.seldom() && s.AddressType == endpointslice.EndpointSlice_IPv4 {
+			e.Addresses[0] = fmt.Sprintf("192.168.16.%d", node) // on the host network
+		}
+		switch w.IntN(5) {
+		case 0:
+		case 1:
+			e.Serving, e.Terminating = true, true
+		default:
+			e.Ready, e.Serving = true, true
+		}
+		if hints > 0 && !w.seldom() {
+			e.ForZones = w.some("a", "b")
+		}
+		if hints > 1 && !w.seldom() {
+			e.ForNodes = w.some("node1", "node2")
+		}
+		// Different slices may repeat an endpoint, one does not.
+		if !slices.ContainsFunc(s.Endpoints, func(o *endpointslice.EndpointSlice_Endpoint) bool { return o.Addresses[0] == e.Addresses[0] }) {
+			s.Endpoints = append(s.Endpoints, e)
+		}
+	}
+	return s
+}
+
+// questions are connections to all addresses and ports that matter, and to others.
+func questions() (list []connection) {
+	for _, addr := range []string{
+		"10.96.0.10", "fd96::10", "203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2", "192.168.16.1", "172.16.0.1", "fd00::1", "192.168.16.2", "10.96.0.11",
+	} {
+		for _, port := range []uint16{80, 53, 99, 30000, 30001, 30002, 30003, 81} {
+			for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
+				for _, inside := range []bool{true, false} {
+					list = append(list, connection{inside, netip.AddrPortFrom(netip.MustParseAddr(addr), port), protocol})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// rendered reads an answer from what the processor says.
+func rendered(both [2]*processor.Service, c connection) fate {
+	s := both[0]
+	if c.to.Addr().Is6() {
+		s = both[1]
+	}
+	if s == nil {
+		return fate{verdict: "none"}
+	}
+	for _, f := range s.Frontends {
+		if f.Addr != c.to || string(f.Protocol) != c.protocol {
+			continue
+		}
+		to, answer := f.Inside, fate{verdict: "forward", source: c.inside || f.KeepSource}
+		if !c.inside {
+			to = f.Outside
+		}
+		if len(to) == 0 {
+			answer.verdict = "refuse"
+			if f.Drop && !c.inside {
+				answer.verdict = "drop"
+			}
+			return answer
+		}
+		answer.to = map[string]bool{}
+		for _, e := range to {
+			answer.to[e.Addr.String()] = true
+		}
+		return answer
+	}
+	return fate{verdict: "none"}
+}
+
+// Whatever the order in which a cluster is seen, and whatever it was before, the
+// processor says what the API says.
+func TestRandomClusters(t *testing.T) {
+	all, seen := questions(), map[string]int{}
+	for seed := range uint64(800) {
+		w := world{rand.New(rand.NewPCG(seed, 15))}
+		p := processor.New()
+		o := oracle{}
+		slicesOf := map[string]*endpointslice.EndpointSlice{}
+		var events []func()
+		node := func() {
+			n := w.node()
+			events = append(events, func() { p.SetNode(n); o.node = n })
+		}
+		svc := func() {
+			s := w.service()
+			gone := w.seldom()
+			events = append(events, func() {
+				if p.SetService(s); gone {
+					p.RemoveService("default", "web")
+					o.svc = nil
+					return
+				}
+				o.svc = s
+			})
+		}
+		slice := func(name string) {
+			s := w.slice(name)
+			gone := w.seldom()
+			events = append(events, func() {
+				p.SetSlice(slicesOf[name], s)
+				if slicesOf[name] = s; gone {
+					p.RemoveSlice(s)
+					delete(slicesOf, name)
+				}
+			})
+		}
+		for range 1 + w.IntN(2) {
+			node()
+			svc()
+		}
+		for _, name := range []string{"s1", "s2", "s3", "s4"} {
+			for range w.IntN(3) {
+				slice(name)
+			}
+		}
+		w.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+		for _, event := range events {
+			event()
+		}
+		o.slices = slices.Collect(maps.Values(slicesOf))
+		id := processor.ID{Namespace: "default", Name: "web"}
+		both := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
+		for _, c := range all {
+			want, got := o.ask(c), rendered(both, c)
+			if want.verdict != got.verdict || !maps.Equal(want.to, got.to) || want.source != got.source {
+				t.Fatalf("seed %d: %+v\n got %+v\nwant %+v\nservice %v\nslices %v\nnode %+v", seed, c, got, want, o.svc, o.slices, o.node)
+			}
+			seen[fmt.Sprint(want.verdict, want.source)]++
+		}
+		unchangedByRepetition(t, p, o, slicesOf, both)
+	}
+	for _, kind := range []string{"forwardtrue", "forwardfalse", "refusetrue", "refusefalse", "droptrue", "nonefalse"} {
+		if seen[kind] < 50 {
+			t.Errorf("too few questions with the answer %q: %v", kind, seen)
+		}
+	}
+}
+
+// unchangedByRepetition: a processor that starts from the state at the end says the same.
+func unchangedByRepetition(t *testing.T, p *processor.Processor, o oracle, of map[string]*endpointslice.EndpointSlice, was [2]*processor.Service) {
+	t.Helper()
+	p.Reset()
+	for _, s := range of {
+		p.SetSlice(nil, proto.CloneOf(s))
+	}
+	if o.svc != nil {
+		p.SetService(o.svc)
+	}
+	p.SetNode(o.node)
+	for i, ipv6 := range []bool{false, true} {
+		if got := p.Service(processor.ID{Namespace: "default", Name: "web"}, ipv6); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", was[i]) {
+			t.Fatalf("after a restart:\n%+v\nbefore:\n%+v", got, was[i])
+		}
+	}
+}

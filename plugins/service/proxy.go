@@ -1,0 +1,282 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/api/contiv/node"
+	k8s "github.com/contiv/contiv/api/contiv/service"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/service/config"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/plugins/service/renderer/nat"
+	"google.golang.org/protobuf/proto"
+)
+
+// Nodes knows the addresses of nodes.
+type Nodes interface {
+	GetAllNodes() nodesync.Nodes
+}
+
+// Addresses knows the networks of the cluster.
+type Addresses interface {
+	Plan() ipam.Plan
+	PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error)
+}
+
+// Proxy is what makes the vswitch translate Kubernetes services.
+type Proxy struct {
+	Settings  config.Config
+	NodeName  string
+	Nodes     Nodes
+	Addresses Addresses
+	// Others says who else translates services on this node, "" if nobody: both would
+	// translate each connection, by turns.
+	Others func() (string, error)
+}
+
+// labelZone is where Kubernetes has the zone of a node.
+const labelZone = "topology.kubernetes.io/zone"
+
+// ByVSwitch makes the vswitch translate services, as Settings say. It must be called
+// before the first event.
+func (s *Service) ByVSwitch(p Proxy) error {
+	if p.Settings.Services != config.VSwitch {
+		return nil
+	}
+	if !s.caps.HostStackShared {
+		return fmt.Errorf("service.conf: services: %s is for the kernel vswitch; with VPP, use %s and run kube-proxy", config.VSwitch, config.KubeProxy)
+	}
+	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
+	return nil
+}
+
+// proxies reports whether the plugin wants a change of the Kubernetes state.
+func (s *Service) proxies(event controller.Event) bool {
+	if s.proxy == nil {
+		return false
+	}
+	switch e := event.(type) {
+	case *controller.KubeStateChange:
+		return e.Resource == dbresources.Service || e.Resource == dbresources.EndpointSlice || e.Key == dbresources.NodeKey(s.proxy.NodeName)
+	case *nodesync.NodeUpdate:
+		return e.NodeName == s.proxy.NodeName
+	}
+	return false
+}
+
+// resyncServices renders all services.
+func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
+	clear(s.rendered)
+	s.services.Reset()
+	s.zone = ""
+	log := controller.Logger(ctx, s.log)
+	if who, err := s.proxy.Others(); who != "" || err != nil {
+		s.disabled = cmp.Or(who, fmt.Sprint(err))
+		log.Error("Services are not translated: somebody else does so on this node. Stop that and remove its rules (kube-proxy --cleanup), or set services: kube-proxy in service.conf",
+			"found", s.disabled)
+		return
+	}
+	s.disabled = ""
+	if n, ok := state[dbresources.Node][dbresources.NodeKey(s.proxy.NodeName)].(*node.Node); ok {
+		s.zone = n.GetLabels()[labelZone]
+	}
+	for _, value := range state[dbresources.Service] {
+		if svc, ok := value.(*k8s.Service); ok {
+			s.services.SetService(svc)
+		}
+	}
+	for _, value := range state[dbresources.EndpointSlice] {
+		if slice, ok := value.(*endpointslice.EndpointSlice); ok {
+			s.services.SetSlice(nil, slice)
+		}
+	}
+	s.services.SetNode(s.node(ctx))
+	for key, value := range s.shared() {
+		s.put(txn, key, value)
+	}
+	if global := (&vpp_nat.Nat44Global{Forwarding: true}); s.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
+		txn.Put(models.Key(global), global)
+	}
+	for _, id := range s.services.IDs() {
+		for _, ipv6 := range []bool{false, true} {
+			if value := s.render(id, ipv6); value != nil {
+				s.put(txn, nat.Key(id, ipv6), value)
+			}
+		}
+	}
+}
+
+// put requests a value, and remembers it.
+func (s *Service) put(txn controller.ResyncOperations, key string, value proto.Message) {
+	s.rendered[key] = proto.CloneOf(value)
+	txn.Put(key, value)
+}
+
+// render returns the value of an IP version of a service, nil if it has none.
+func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
+	svc := s.services.Service(id, ipv6)
+	if svc == nil {
+		return nil
+	}
+	return nat.Render(svc, ipv6, nat.Options{Loopback6: s.loopback(true), LocalWeight: uint32(s.proxy.Settings.LocalEndpointWeight)})
+}
+
+// updateServices renders the services that an event changes.
+func (s *Service) updateServices(ctx context.Context, event controller.Event, txn controller.UpdateOperations) string {
+	if s.disabled != "" {
+		return ""
+	}
+	var changed []processor.ID
+	switch e := event.(type) {
+	case *nodesync.NodeUpdate:
+		changed = s.nodeChanged(ctx, txn)
+	case *controller.KubeStateChange:
+		switch e.Resource {
+		case dbresources.Service:
+			changed = s.serviceChanged(e)
+		case dbresources.EndpointSlice:
+			prev, _ := e.PrevValue.(*endpointslice.EndpointSlice)
+			next, _ := e.NewValue.(*endpointslice.EndpointSlice)
+			changed = s.services.SetSlice(prev, next)
+		case dbresources.Node:
+			n, _ := e.NewValue.(*node.Node)
+			s.zone = n.GetLabels()[labelZone]
+			changed = s.nodeChanged(ctx, txn)
+		}
+	}
+	var what []string
+	for _, id := range changed {
+		if text := s.update(id, txn); text != "" {
+			what = append(what, text)
+		}
+	}
+	if len(what) > 1 {
+		return "update nodeport services"
+	}
+	return strings.Join(what, ", ")
+}
+
+func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {
+	if next, ok := e.NewValue.(*k8s.Service); ok && next != nil {
+		return s.services.SetService(next)
+	}
+	prev, _ := e.PrevValue.(*k8s.Service)
+	return s.services.RemoveService(prev.GetNamespace(), prev.GetName())
+}
+
+// nodeChanged takes note of this node, and returns the services that look different now.
+func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperations) []processor.ID {
+	changed := s.services.SetNode(s.node(ctx))
+	for key, value := range s.shared() {
+		if !proto.Equal(s.rendered[key], value) {
+			s.put(txn, key, value)
+		}
+	}
+	return changed
+}
+
+// update requests the values of a service, if they are others than before.
+func (s *Service) update(id processor.ID, txn controller.UpdateOperations) string {
+	was, is, same := false, false, true
+	for _, ipv6 := range []bool{false, true} {
+		key, value := nat.Key(id, ipv6), s.render(id, ipv6)
+		before, known := s.rendered[key]
+		was, is = was || known, is || value != nil
+		switch {
+		case value == nil && known:
+			same = false
+			delete(s.rendered, key)
+			txn.Delete(key)
+		case value != nil && !proto.Equal(before, value):
+			same = false
+			s.put(txn, key, value)
+		}
+	}
+	switch {
+	case same:
+		return ""
+	case !was:
+		return fmt.Sprintf("add service '%s'", id)
+	case !is:
+		return fmt.Sprintf("delete service '%s'", id)
+	}
+	return fmt.Sprintf("update service '%s'", id)
+}
+
+// podSubnets returns those of this node; none before it has an ID.
+func (s *Service) podSubnets() (list []netip.Prefix) {
+	own := s.proxy.Nodes.GetAllNodes()[s.proxy.NodeName]
+	if own == nil {
+		return nil
+	}
+	plan := s.proxy.Addresses.Plan()
+	for _, family := range plan.Families() {
+		if p, err := s.proxy.Addresses.PodSubnet(&family, own); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// loopback returns the source that pods see of connections to themselves.
+func (s *Service) loopback(ipv6 bool) netip.Addr {
+	for _, p := range s.podSubnets() {
+		if p.Addr().Is6() == ipv6 {
+			return ipam.NATLoopback(p)
+		}
+	}
+	return netip.Addr{}
+}
+
+// node is what the processor is told of this node.
+func (s *Service) node(ctx context.Context) processor.Node {
+	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.podSubnets()}
+	if own := s.proxy.Nodes.GetAllNodes()[s.proxy.NodeName]; own != nil {
+		n.Addresses = slices.Clone(own.MgmtIPs)
+		for _, p := range own.VPPIPs {
+			n.Addresses = append(n.Addresses, p.Addr())
+		}
+	}
+	slices.SortFunc(n.Addresses, netip.Addr.Compare)
+	n.Addresses = slices.Compact(n.Addresses)
+	if n.NodePorts = s.proxy.Settings.OpenOn(n.Addresses); len(n.NodePorts) == 0 && len(n.Addresses) > 0 {
+		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
+	}
+	return n
+}
+
+// shared are the values that all services share: who is inside, what cluster IPs are, and
+// the source of a pod that calls itself.
+func (s *Service) shared() map[string]proto.Message {
+	network := &contiv_nat.ServiceNetwork{}
+	for _, p := range s.services.Node().PodSubnets {
+		network.Inside = append(network.Inside, p.String())
+	}
+	plan := s.proxy.Addresses.Plan()
+	for _, family := range plan.Families() {
+		if p := family.Subnets.Service; p.IsValid() {
+			network.ServiceSubnets = append(network.ServiceSubnets, p.String())
+		}
+	}
+	values := map[string]proto.Message{}
+	if len(network.GetInside())+len(network.GetServiceSubnets()) > 0 {
+		values[models.Key(network)] = network
+	}
+	if loopback := s.loopback(false); loopback.IsValid() {
+		pool := &vpp_nat.Nat44AddressPool{FirstIp: loopback.String(), VrfId: anyVRF, TwiceNat: true}
+		values[models.Key(pool)] = pool
+	}
+	return values
+}

@@ -1,0 +1,284 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/config"
+	"google.golang.org/protobuf/proto"
+)
+
+// cluster is one with a node node1.
+type cluster struct {
+	nodes  nodesync.Nodes
+	others string
+}
+
+func newCluster() *cluster {
+	return &cluster{nodes: nodesync.Nodes{"node1": {
+		ID: 1, Name: "node1", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("fd00::1")},
+	}}}
+}
+
+func (c *cluster) GetAllNodes() nodesync.Nodes { return c.nodes }
+
+func (*cluster) Plan() ipam.Plan {
+	six := contivconf.Subnets{Pods: netip.MustParsePrefix("fd10::/48"), PodsOneNodeLen: 64, Service: netip.MustParsePrefix("fd96::/108")}
+	return ipam.Plan{Subnets: contivconf.Subnets{
+		Pods: netip.MustParsePrefix("10.1.0.0/16"), PodsOneNodeLen: 24, Service: netip.MustParsePrefix("10.96.0.0/12"), Second: &six,
+	}}
+}
+
+func (*cluster) PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error) {
+	return family.PodSubnet(n.ID)
+}
+
+// plugin returns one that lets the vswitch translate services.
+func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
+	t.Helper()
+	s := service.New(service.Capabilities{HostStackShared: true}, fake{}, fake{}, plugintest.Logger())
+	cfg, err := config.Load([]byte(settings))
+	if err == nil {
+		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil }})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func resync(t *testing.T, s *service.Service, state controller.KubeState) plugintest.Txn {
+	t.Helper()
+	txn := plugintest.Txn{}
+	if err := s.Resync(context.Background(), &controller.DBResync{}, state, 1, txn); err != nil {
+		t.Fatal(err)
+	}
+	return txn
+}
+
+func webService() *k8s.Service {
+	return &k8s.Service{
+		Name: "web", Namespace: "default", ServiceType: "LoadBalancer", ClusterIp: "10.96.0.10", ClusterIps: []string{"10.96.0.10", "fd96::10"},
+		ExternalTrafficPolicy: "Local", LbIngressIps: []string{"203.0.113.1"}, LoadbalancerSourceRanges: []string{"198.51.100.0/24"},
+		Port: []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30080}},
+	}
+}
+
+func webSlice(name string, endpoints ...string) *endpointslice.EndpointSlice {
+	s := &endpointslice.EndpointSlice{
+		Name: name, Namespace: "default", Service: "web", AddressType: endpointslice.EndpointSlice_IPv4,
+		Ports: []*endpointslice.EndpointSlice_Port{{Protocol: "TCP", Port: 8080}},
+	}
+	for _, text := range endpoints {
+		addr, node, _ := strings.Cut(text, "@")
+		if strings.Contains(addr, ":") {
+			s.AddressType = endpointslice.EndpointSlice_IPv6
+		}
+		s.Endpoints = append(s.Endpoints, &endpointslice.EndpointSlice_Endpoint{Addresses: []string{addr}, NodeName: node, Ready: true, Serving: true})
+	}
+	return s
+}
+
+func state(messages ...proto.Message) controller.KubeState {
+	all := controller.KubeState{dbresources.Service: {}, dbresources.EndpointSlice: {}, dbresources.Node: {}}
+	for _, m := range messages {
+		switch m := m.(type) {
+		case *k8s.Service:
+			all[dbresources.Service][dbresources.ServiceKey(m.GetName(), m.GetNamespace())] = m
+		case *endpointslice.EndpointSlice:
+			all[dbresources.EndpointSlice][dbresources.EndpointSliceKey(m.GetName(), m.GetNamespace())] = m
+		}
+	}
+	return all
+}
+
+const shared = `config/contiv/nat/v1/service-network
+    {"inside":["10.1.1.0/24","fd10:0:0:1::/64"],"service_subnets":["10.96.0.0/12","fd96::/108"]}
+config/vpp/nat/v2/nat44-global
+    {"forwarding":true}
+config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
+    {"first_ip":"10.1.1.254","twice_nat":true,"vrf_id":4294967295}
+`
+
+func TestServicesAreOneValueOfEachIPVersion(t *testing.T) {
+	got := plugintest.Render(resync(t, newCluster().plugin(t, "services: vswitch"), state(
+		webService(), webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2"))))
+	local := `{"local_ip":"10.1.1.2","local_port":8080,"probability":1}`
+	both := `"local_ips":[` + local + `,{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}]`
+	one := `"local_ips":[{"local_ip":"10.1.1.2","local_port":8080}]`
+	six := `"local_ips":[{"elsewhere":true,"local_ip":"fd10:0:0:2::2","local_port":8080}]`
+	for _, want := range []string{
+		`{"external_ip":"10.96.0.10","external_port":80,` + both + `,"masquerade_outside":true,"twice_nat":"SELF"}`,
+		`{"clients":"INSIDE","external_ip":"192.168.16.1","external_port":30080,` + both + `,"twice_nat":"SELF"}`,
+		`{"clients":"OUTSIDE","external_ip":"192.168.16.1","external_port":30080,` + one + `,"twice_nat":"SELF"}`,
+		`{"clients":"OUTSIDE","external_ip":"203.0.113.1","external_port":80,` + one + `,"source_ranges":["198.51.100.0/24"],"twice_nat":"SELF"}`,
+		`{"external_ip":"fd96::10","external_port":80,` + six + `,"masquerade_outside":true,"twice_nat":"SELF","twice_nat_ip":"fd10::1:ffff:ffff:ffff:fffe"}`,
+		`{"clients":"OUTSIDE","external_ip":"fd00::1","external_port":30080,"otherwise":"DROP"}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no mapping\n%s in\n%s", want, got)
+		}
+	}
+	for _, line := range strings.SplitAfter(shared, "\n") {
+		if !strings.Contains(got, line) {
+			t.Errorf("no %s in\n%s", line, got)
+		}
+	}
+}
+
+func TestServicesAreLeftToOthers(t *testing.T) {
+	everything := state(webService(), webSlice("a", "10.1.1.2@node1"))
+	c := newCluster()
+	if got := resync(t, c.plugin(t, ""), everything); len(got) > 0 {
+		t.Errorf("without the option: %v", got)
+	}
+	if got := resync(t, c.plugin(t, "services: kube-proxy"), everything); len(got) > 0 {
+		t.Errorf("with services: kube-proxy: %v", got)
+	}
+	c.others = "nftables table kube-proxy"
+	s := c.plugin(t, "services: vswitch")
+	if got := resync(t, s, everything); len(got) > 0 {
+		t.Errorf("beside kube-proxy: %v", got)
+	}
+	c.others = ""
+	if got := resync(t, s, everything); len(got) != 5 {
+		t.Errorf("without kube-proxy: %v", got)
+	}
+	onVPP := service.New(service.Capabilities{}, fake{}, fake{}, plugintest.Logger())
+	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Config{Services: config.VSwitch}}); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
+		t.Errorf("on VPP: %v", err)
+	}
+}
+
+func TestBadServiceConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		"services: yes please": "kube-proxy", "nodePortAddresses: [eth0]": "nodePortAddresses", "serviceLocalEndpointWeight: 0": "1 to 255", "service: vswitch": "services",
+	} {
+		if _, err := config.Load([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// change hands an update to the plugin, and returns the configuration after it.
+func change(t *testing.T, s *service.Service, event controller.Event, config plugintest.Txn) (after, txn plugintest.Txn, what string) {
+	t.Helper()
+	txn = plugintest.Txn{}
+	if !s.HandlesEvent(event) {
+		return config, txn, ""
+	}
+	what, err := s.Update(context.Background(), event, txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return txn.Apply(config), txn, what
+}
+
+func kubeChange(prev, next proto.Message) *controller.KubeStateChange {
+	e := &controller.KubeStateChange{PrevValue: prev, NewValue: next}
+	value := next
+	if value == nil {
+		value = prev
+	}
+	switch m := value.(type) {
+	case *k8s.Service:
+		e.Resource, e.Key = dbresources.Service, dbresources.ServiceKey(m.GetName(), m.GetNamespace())
+	case *endpointslice.EndpointSlice:
+		e.Resource, e.Key = dbresources.EndpointSlice, dbresources.EndpointSliceKey(m.GetName(), m.GetNamespace())
+	}
+	return e
+}
+
+func TestChangesAreDescribedAndSmall(t *testing.T) {
+	c := newCluster()
+	s := c.plugin(t, "services: vswitch")
+	other := webService()
+	other.Name, other.ClusterIp, other.ClusterIps, other.LbIngressIps, other.Port[0].NodePort = "other", "10.96.0.11", nil, nil, 30081
+	configured := resync(t, s, state(other))
+	moved := *c.nodes["node1"]
+	moved.MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.99.1"), netip.MustParseAddr("fd00::1")}
+	for _, step := range []struct {
+		event  controller.Event
+		before func()
+		want   string
+		keys   int
+	}{
+		{event: kubeChange(nil, webSlice("a", "10.1.1.2@node1"))},
+		{event: kubeChange(nil, webService()), want: "add service 'default/web'", keys: 2},
+		{event: kubeChange(webService(), webService())},
+		{event: kubeChange(webSlice("a", "10.1.1.2@node1"), webSlice("a", "10.1.1.3@node1")), want: "update service 'default/web'", keys: 1},
+		{event: &nodesync.NodeUpdate{NodeName: "node2"}},
+		{event: &nodesync.NodeUpdate{NodeName: "node1"}, before: func() { c.nodes = nodesync.Nodes{"node1": &moved} }, want: "update nodeport services", keys: 2},
+		{event: kubeChange(webService(), nil), want: "delete service 'default/web'", keys: 2},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		var txn plugintest.Txn
+		var what string
+		configured, txn, what = change(t, s, step.event, configured)
+		if what != step.want || len(txn) != step.keys {
+			t.Errorf("%v: %q with %d values, want %q with %d: %v", step.event, what, len(txn), step.want, step.keys, txn)
+		}
+	}
+	if len(configured) != 3+2 {
+		t.Errorf("left: %v", configured)
+	}
+}
+
+// Whatever changes in whatever order, the configuration is that of a resync.
+func TestUpdatesEndInTheSameConfigurationAsAResync(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		c := newCluster()
+		s := c.plugin(t, "services: vswitch")
+		configured := resync(t, s, state())
+		now := map[string]proto.Message{}
+		for range 30 {
+			var next proto.Message
+			switch name := fmt.Sprint(r.IntN(3)); r.IntN(3) {
+			case 0:
+				svc := webService()
+				svc.ClusterIps, svc.SessionAffinity, svc.SessionAffinityTimeout = svc.ClusterIps[r.IntN(2):], []string{"None", "ClientIP"}[r.IntN(2)], 60
+				svc.ExternalTrafficPolicy = []string{"Cluster", "Local"}[r.IntN(2)]
+				next = svc
+			case 1:
+				next = webSlice("v4-"+name, []string{"10.1.1.2@node1", "10.1.2.2@node2", "10.1.1.3@node1"}[:r.IntN(4)]...)
+			case 2:
+				next = webSlice("v6-"+name, []string{"fd10:0:0:1::2@node1", "fd10:0:0:2::2@node2"}[:1+r.IntN(2)]...)
+			}
+			e := kubeChange(nil, next)
+			if prev, ok := now[e.Key]; ok {
+				e.PrevValue = prev
+				if r.IntN(3) == 0 {
+					e.NewValue = nil
+				}
+			}
+			if now[e.Key] = next; e.NewValue == nil {
+				delete(now, e.Key)
+			}
+			configured, _, _ = change(t, s, e, configured)
+		}
+		var all []proto.Message
+		for _, m := range now {
+			all = append(all, m)
+		}
+		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		if got, want := plugintest.Render(configured), plugintest.Render(resync(t, c.plugin(t, "services: vswitch"), state(all...))); got != want {
+			t.Fatalf("seed %d: after updates\n%s\nafter a resync\n%s", seed, got, want)
+		}
+	}
+}

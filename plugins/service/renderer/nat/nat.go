@@ -1,0 +1,146 @@
+// Package nat renders services as destination NAT: one DNat44 value for the IPv4 side of a
+// service, one DNat66 for the IPv6 side, both labelled "<namespace>/<name>".
+//
+//	processor.Service ──Render──> config/vpp/nat/v2/dnat44/<namespace>/<name>
+//	                              config/contiv/nat/v1/dnat66/<namespace>/<name>
+//
+// A frontend whose clients inside and outside use the same endpoints is one mapping, any
+// other is two.
+package nat
+
+import (
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
+)
+
+// Options are what the node and its administrator say.
+type Options struct {
+	// Loopback6 is the source that a pod sees of its own connections to itself, IPv6. That
+	// of IPv4 is an address pool for twice-NAT.
+	Loopback6 netip.Addr
+	// LocalWeight is how often an endpoint on this node is chosen, relative to others; at
+	// least 1.
+	LocalWeight uint32
+}
+
+// Key is the northbound key of an IP version of a service.
+func Key(id processor.ID, ipv6 bool) string {
+	if ipv6 {
+		return models.Key(&contiv_nat.DNat66{Label: id.String()})
+	}
+	return models.Key(&vpp_nat.DNat44{Label: id.String()})
+}
+
+// Render returns the value of a service, under its Key.
+func Render(s *processor.Service, ipv6 bool, o Options) proto.Message {
+	if !ipv6 {
+		value := &vpp_nat.DNat44{Label: s.ID.String()}
+		for _, f := range s.Frontends {
+			value.StMappings = append(value.StMappings, mappings(f, s.Affinity, o)...)
+		}
+		return value
+	}
+	value := &contiv_nat.DNat66{Label: s.ID.String()}
+	for _, f := range s.Frontends {
+		for _, m := range mappings(f, s.Affinity, o) {
+			value.StMappings = append(value.StMappings, ipv6Mapping(m, o))
+		}
+	}
+	return value
+}
+
+type mapping = vpp_nat.DNat44_StaticMapping
+
+var protocols = map[processor.Protocol]vpp_nat.DNat44_Protocol{
+	processor.TCP: vpp_nat.DNat44_TCP, processor.UDP: vpp_nat.DNat44_UDP, processor.SCTP: vpp_nat.DNat44_SCTP,
+}
+
+func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
+	// Whoever calls a cluster IP from outside has no route back from other nodes.
+	hide := !f.KeepSource || f.Kind == processor.ClusterIP
+	if slices.Equal(f.Inside, f.Outside) {
+		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
+	}
+	var list []*mapping
+	if len(f.Inside) > 0 {
+		list = append(list, newMapping(f, f.Inside, vpp_nat.DNat44_StaticMapping_INSIDE, false, affinity, o))
+	}
+	return append(list, newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_OUTSIDE, hide, affinity, o))
+}
+
+func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vpp_nat.DNat44_StaticMapping_Clients, hide bool, affinity uint32, o Options) *mapping {
+	m := &mapping{
+		ExternalIp: f.Addr.Addr().String(), ExternalPort: uint32(f.Addr.Port()), Protocol: protocols[f.Protocol],
+		Clients: clients, SourceRanges: sources(f),
+	}
+	if len(endpoints) == 0 {
+		m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE
+		if f.Drop {
+			m.Otherwise = vpp_nat.DNat44_StaticMapping_DROP
+		}
+		return m
+	}
+	m.TwiceNat, m.SessionAffinity, m.MasqueradeOutside = vpp_nat.DNat44_StaticMapping_SELF, affinity, hide
+	for _, e := range endpoints {
+		local := &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: e.Addr.Addr().String(), LocalPort: uint32(e.Addr.Port()), Elsewhere: !e.Local}
+		switch {
+		case len(endpoints) == 1: // nothing to choose from
+		case e.Local:
+			local.Probability = max(o.LocalWeight, 1)
+		default:
+			local.Probability = 1
+		}
+		m.LocalIps = append(m.LocalIps, local)
+	}
+	return m
+}
+
+// sources returns the prefixes that may connect; the address of nobody if none of the IP
+// version may.
+func sources(f processor.Frontend) (list []string) {
+	if !f.Restricted {
+		return nil
+	}
+	for _, p := range f.Sources {
+		if p.Addr().Is6() == f.Addr.Addr().Is6() {
+			list = append(list, p.String())
+		}
+	}
+	if len(list) == 0 {
+		nobody := netip.IPv4Unspecified()
+		if f.Addr.Addr().Is6() {
+			nobody = netip.IPv6Unspecified()
+		}
+		list = append(list, netip.PrefixFrom(nobody, nobody.BitLen()).String())
+	}
+	return list
+}
+
+var protocols6 = map[vpp_nat.DNat44_Protocol]contiv_nat.DNat66_Protocol{
+	vpp_nat.DNat44_TCP: contiv_nat.DNat66_TCP, vpp_nat.DNat44_UDP: contiv_nat.DNat66_UDP, vpp_nat.DNat44_SCTP: contiv_nat.DNat66_SCTP,
+}
+
+// ipv6Mapping is the same mapping for IPv6.
+func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
+	out := &contiv_nat.DNat66_StaticMapping{
+		ExternalIp: m.GetExternalIp(), ExternalPort: m.GetExternalPort(), Protocol: protocols6[m.GetProtocol()],
+		SessionAffinity: m.GetSessionAffinity(), SourceRanges: m.GetSourceRanges(), MasqueradeOutside: m.GetMasqueradeOutside(),
+		Clients:   contiv_nat.DNat66_StaticMapping_Clients(m.GetClients()),
+		Otherwise: contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise()),
+	}
+	if m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_SELF && o.Loopback6.IsValid() {
+		out.TwiceNat, out.TwiceNatIp = contiv_nat.DNat66_StaticMapping_SELF, o.Loopback6.String()
+	}
+	for _, l := range m.GetLocalIps() {
+		out.LocalIps = append(out.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{
+			LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere(),
+		})
+	}
+	return out
+}
