@@ -2,68 +2,113 @@ package cni
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"sync"
+	"syscall"
+	"time"
 
-	api "github.com/contiv/contiv/api/contiv/cni"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
 // errUnreachable is wrapped when nobody accepts connections at the agent's
 // address.
 var errUnreachable = errors.New("the Contiv agent of this node is not reachable")
 
-// callAgent makes one call.
-func callAgent(ctx context.Context, server string, call func(context.Context, api.RemoteCNIClient) error) error {
-	dialer := &dialer{network: "tcp"}
-	if strings.HasPrefix(server, "/") {
-		dialer.network = "unix"
-	}
-	conn, err := grpc.NewClient("passthrough:///"+server,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithContextDialer(dialer.dial))
+// maxRequest is the size of a request in bytes that leaves room for the rest of the message.
+const maxRequest = cniwire.MaxSize - 1<<10
+
+// callAgent makes one call. The error wraps errUnreachable, is a *cniwire.Error if the
+// agent did not serve the request, or a *types.Error if the request is not possible.
+func callAgent(ctx context.Context, server, method string, request, reply any) error {
+	data, err := json.Marshal(request)
 	if err != nil {
-		return fmt.Errorf(`"grpcServer" %q: %w`, server, err)
+		return err
+	}
+	if len(data) > maxRequest {
+		return types.NewError(types.ErrInvalidNetworkConfig, "the network configuration is too large",
+			fmt.Sprintf("the request to the agent has %d bytes, at most %d are possible", len(data), maxRequest))
+	}
+	conn, err := dialAgent(ctx, server)
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
-	err = call(ctx, api.NewRemoteCNIClient(conn))
-	if dialErr := dialer.failure(); dialErr != nil && status.Code(err) == codes.Unavailable {
-		return fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, dialErr)
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
+	defer stop()
+	answer, err := exchange(conn, &cniwire.Call{Method: method, TimeoutNs: agentTime(ctx).Nanoseconds(), Request: data})
+	switch {
+	case ctx.Err() != nil:
+		return &cniwire.Error{Code: cniwire.DeadlineExceeded, Message: "the agent did not answer in time"}
+	case errors.Is(err, cniwire.ErrNotSpoken):
+		return &cniwire.Error{Code: cniwire.Unavailable, Message: fmt.Sprintf("%s is not the socket of an agent of this version: "+
+			"the agent is older than contiv-cni and must be updated, or \"grpcServer\" is wrong", server)}
+	case err != nil:
+		return &cniwire.Error{Code: cniwire.Unavailable, Message: fmt.Sprintf("the agent ended the connection before it answered: %v", err)}
+	case answer.Code != cniwire.OK:
+		return &cniwire.Error{Code: answer.Code, Message: answer.Message}
 	}
-	return err
+	if err := json.Unmarshal(answer.Reply, reply); err != nil {
+		return fmt.Errorf("the agent's reply cannot be read: %w", err)
+	}
+	return nil
+}
+
+func exchange(conn net.Conn, call *cniwire.Call) (*cniwire.Answer, error) {
+	writeErr := cniwire.Write(conn, call)
+	// Who does not read all of a call may have said why.
+	answer := &cniwire.Answer{}
+	err := cniwire.Read(conn, answer)
+	if err != nil && writeErr != nil && !errors.Is(err, cniwire.ErrNotSpoken) {
+		err = writeErr
+	}
+	return answer, err
+}
+
+// agentTime is how long the agent may take, so that its explanation of what is late arrives
+// before the deadline; 0 if there is none.
+func agentTime(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := time.Until(deadline)
+	return max(left-min(left/10, time.Second), 1)
+}
+
+// dialAgent connects to the agent, whose address is a path or host:port.
+func dialAgent(ctx context.Context, server string) (net.Conn, error) {
+	const busyPause = 10 * time.Millisecond
+	network := "tcp"
+	if strings.HasPrefix(server, "/") {
+		network = "unix"
+	}
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, server)
+		switch {
+		case err == nil:
+			return conn, nil
+		case ctx.Err() != nil:
+			return nil, &cniwire.Error{Code: cniwire.DeadlineExceeded, Message: fmt.Sprintf("the agent did not accept the connection in time: %v", err)}
+		case !errors.Is(err, syscall.EAGAIN):
+			return nil, fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, err)
+		}
+		// It listens, but many wait to be accepted.
+		select {
+		case <-ctx.Done():
+		case <-time.After(busyPause):
+		}
+	}
 }
 
 // AgentStatus asks the agent at the address, a path or host:port, for its status.
-func AgentStatus(ctx context.Context, server string) (reply *api.StatusReply, err error) {
-	err = callAgent(ctx, server, func(ctx context.Context, agent api.RemoteCNIClient) (err error) {
-		reply, err = agent.Status(ctx, &api.StatusRequest{})
-		return err
-	})
-	return reply, err
-}
-
-// dialer remembers whether the address could be connected to.
-type dialer struct {
-	network string
-	mu      sync.Mutex
-	err     error
-}
-
-func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, d.network, address)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = err
-	return conn, err
-}
-
-func (d *dialer) failure() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.err
+func AgentStatus(ctx context.Context, server string) (*cniwire.StatusReply, error) {
+	reply := &cniwire.StatusReply{}
+	if err := callAgent(ctx, server, cniwire.Status, &cniwire.StatusRequest{}, reply); err != nil {
+		return nil, err
+	}
+	return reply, nil
 }

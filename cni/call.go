@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
-	api "github.com/contiv/contiv/api/contiv/cni"
-	"google.golang.org/grpc"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
 // deadlines of the calls, connecting and the delegated IPAM plugin included.
@@ -32,9 +31,9 @@ type Timing struct {
 	Container string `json:"container"`
 	// Total is the time of the process, from the start of main.
 	Total int64 `json:"total_ns"`
-	// GRPC is the time from connecting to the reply; Agent the part of it that
+	// RPC is the time from connecting to the reply; Agent the part of it that
 	// the agent reports, and Southbound the part of that spent in the vswitch.
-	GRPC       int64 `json:"grpc_ns"`
+	RPC        int64 `json:"rpc_ns"`
 	Agent      int64 `json:"agent_ns"`
 	Southbound int64 `json:"southbound_ns"`
 	// IPAM is the time of the delegated IPAM plugin.
@@ -47,7 +46,7 @@ type call struct {
 	cancel  context.CancelFunc
 	start   time.Time
 	config  *Config
-	request *api.CNIRequest
+	request *cniwire.CNIRequest
 	timing  Timing
 	log     *slog.Logger
 	logFile *os.File
@@ -59,14 +58,14 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 		ctx: ctx, cancel: cancel,
 		start:  p.start,
 		config: config,
-		request: &api.CNIRequest{
+		request: &cniwire.CNIRequest{
 			Version:          config.CNIVersion,
-			ContainerId:      args.ContainerID,
+			ContainerID:      args.ContainerID,
 			NetworkNamespace: args.Netns,
 			InterfaceName:    args.IfName,
 			ExtraNwConfig:    string(args.StdinData),
 			ExtraArguments:   args.Args,
-			IpamType:         config.IPAM.Type,
+			IPAMType:         config.IPAM.Type,
 		},
 		timing: Timing{Command: command, Container: args.ContainerID},
 		log:    slog.New(slog.DiscardHandler),
@@ -96,24 +95,20 @@ func openLog(path string) (*os.File, error) {
 }
 
 // agent makes a call of the agent.
-func (c *call) agent(call func(context.Context, api.RemoteCNIClient) error) error {
+func (c *call) agent(method string, request, reply any) error {
 	start := time.Now()
-	err := callAgent(c.ctx, c.config.GRPCServer, call)
-	c.timing.GRPC += time.Since(start).Nanoseconds()
+	err := callAgent(c.ctx, c.config.GRPCServer, method, request, reply)
+	c.timing.RPC += time.Since(start).Nanoseconds()
 	return err
 }
 
-// method is a call of the agent about one attachment.
-type method func(api.RemoteCNIClient, context.Context, *api.CNIRequest, ...grpc.CallOption) (*api.CNIReply, error)
-
-// do makes the call; what the agent refuses or fails to do is an error.
-func (c *call) do(m method) (reply *api.CNIReply, err error) {
-	err = c.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
-		reply, err = m(agent, ctx, c.request)
-		return err
-	})
-	c.timing.Agent = int64(reply.GetAgentDurationNs())
-	c.timing.Southbound = int64(reply.GetSouthboundDurationNs())
+// do makes a call about the attachment; what the agent refuses or fails to do is an
+// error.
+func (c *call) do(method string) (*cniwire.CNIReply, error) {
+	reply := &cniwire.CNIReply{}
+	err := c.agent(method, c.request, reply)
+	c.timing.Agent = int64(reply.AgentDurationNs)
+	c.timing.Southbound = int64(reply.SouthboundDurationNs)
 	if err != nil {
 		return nil, err
 	}

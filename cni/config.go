@@ -63,7 +63,12 @@ func parseConfig(data []byte) (*Config, error) {
 // validAttachments are those that GC must keep. An absent list is an error, and
 // not one of which all are garbage.
 func (c *Config) validAttachments() ([]types.GCAttachment, error) {
-	if _, given := c.network["cni.dev/valid-attachments"]; given {
+	list, given := c.network["cni.dev/valid-attachments"]
+	if given && list == nil {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is null`,
+			"GC removes what is not in that list: give [] if there is nothing to keep")
+	}
+	if given {
 		return c.ValidAttachments, nil
 	}
 	return nil, types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is missing`,

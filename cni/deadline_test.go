@@ -1,20 +1,19 @@
 package cni
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	api "github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,23 +57,30 @@ func listenAt(t *testing.T) net.Listener {
 	return l
 }
 
-// silentAgent returns the socket of an agent that answers when it is stopped.
+// silentAgent returns the socket of an agent that reads calls and does not answer.
 func silentAgent(t *testing.T) string {
 	t.Helper()
 	l := listenAt(t)
-	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}))
-	api.RegisterRemoteCNIServer(server, api.UnimplementedRemoteCNIServer{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server.Serve(l)
-	}()
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer conn.Close()
+				var call cniwire.Call
+				if err := cniwire.Read(conn, &call); err != nil || call.TimeoutNs <= 0 || call.TimeoutNs >= (50*time.Millisecond).Nanoseconds() {
+					t.Errorf("call with a time of %d ns, %v", call.TimeoutNs, err)
+				}
+				conn.Read(make([]byte, 1)) // until the caller gives up
+			})
+		}
+	})
 	t.Cleanup(func() {
-		server.Stop()
-		<-done
+		l.Close()
+		conns.Wait()
 	})
 	return l.Addr().String()
 }

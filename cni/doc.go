@@ -1,8 +1,8 @@
 // Package cni is the logic of the CNI plugin contiv-cni: it carries the calls of
 // the container runtime to the agent of the node, which does the work.
 //
-//	runtime ──env, JSON on stdin──> contiv-cni ──gRPC, unix socket──> agent
-//	        <──result or error JSON──   │      <──reply───────────────
+//	runtime ──env, JSON on stdin──> contiv-cni ──cniwire, unix socket──> agent
+//	        <──result or error JSON──   │      <──reply──────────────────
 //	                                    └─exec─> delegated IPAM plugin, if any
 //
 //	ADD     IPAM ADD, agent Add; an Add that fails releases the address

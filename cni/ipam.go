@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/contiv/contiv/cni/delegate"
 )
 
 // anySubnet is put in place of usePodCIDR where the plugin wants to parse it, but
@@ -19,7 +19,7 @@ import (
 // agent.
 const anySubnet = "192.0.2.0/24"
 
-// delegates tells if another plugin assigns the addresses.
+// delegates reports whether another plugin assigns the addresses.
 func (c *call) delegates() bool { return !c.config.IPAM.IsEmpty() }
 
 // ipamAdd lets the delegated plugin assign an address, for the agent to use.
@@ -29,7 +29,7 @@ func (c *call) ipamAdd() (*types100.Result, error) {
 		return nil, err
 	}
 	start := time.Now()
-	r, err := invoke.DelegateAdd(c.ctx, c.config.IPAM.Type, stdin, nil)
+	r, err := delegate.Add(c.ctx, c.config.IPAM.Type, c.config.CNIVersion, stdin)
 	c.timing.IPAM = time.Since(start).Nanoseconds()
 	if err != nil {
 		return nil, c.ipamError("ADD", err)
@@ -45,7 +45,7 @@ func (c *call) ipamAdd() (*types100.Result, error) {
 		} else {
 			data, err = json.Marshal(result.IPs)
 		}
-		c.request.IpamData = string(data)
+		c.request.IPAMData = string(data)
 	}
 	if err != nil {
 		return nil, errors.Join(c.ipamError("ADD", err), c.ipamUndo())
@@ -57,7 +57,7 @@ func (c *call) ipamAdd() (*types100.Result, error) {
 func (c *call) ipamUndo() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
 	defer cancel()
-	if err := invoke.DelegateDel(ctx, c.config.IPAM.Type, c.ipamConfigWith(anySubnet), nil); err != nil {
+	if _, err := delegate.Call(ctx, "DEL", c.config.IPAM.Type, c.ipamConfigWith(anySubnet)); err != nil {
 		c.log.Error("Address of a failed ADD is not released until DEL", "err", err)
 		return c.ipamError("DEL", err)
 	}
@@ -65,9 +65,9 @@ func (c *call) ipamUndo() error {
 }
 
 // ipamDo makes a call without result: DEL, CHECK or GC.
-func (c *call) ipamDo(command string, delegate func(context.Context, string, []byte, invoke.Exec) error) error {
+func (c *call) ipamDo(command string) error {
 	start := time.Now()
-	err := delegate(c.ctx, c.config.IPAM.Type, c.ipamConfigWith(anySubnet), nil)
+	_, err := delegate.Call(c.ctx, command, c.config.IPAM.Type, c.ipamConfigWith(anySubnet))
 	c.timing.IPAM = time.Since(start).Nanoseconds()
 	return c.ipamError(command, err)
 }
@@ -98,11 +98,11 @@ func (c *call) ipamConfig() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(reply.GetPod_CIDRs()) == 0 {
+	if len(reply.PodCIDRs) == 0 {
 		return nil, types.NewError(types.ErrTryAgainLater, "the pod subnet of this node is not known",
 			fmt.Sprintf(`"ipam" asks for %q, but Kubernetes assigned none to the node (spec.podCIDR), or the agent does not know it yet`, usePodCIDR))
 	}
-	return c.ipamConfigWith(reply.GetPod_CIDRs()...), nil
+	return c.ipamConfigWith(reply.PodCIDRs...), nil
 }
 
 func (c *call) ipamConfigWith(subnets ...string) []byte {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	api "github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
 // recordMissedDel leaves a note for the agent, which does not run, that the
@@ -16,10 +16,10 @@ func (c *call) recordMissedDel() {
 	if !filepath.IsAbs(c.config.GRPCServer) {
 		return // the agent is not on this file system
 	}
-	dir := filepath.Join(filepath.Dir(c.config.GRPCServer), api.MissedDelsDir)
+	dir := filepath.Join(filepath.Dir(c.config.GRPCServer), cniwire.MissedDelsDir)
 	err := os.Mkdir(dir, 0o700)
 	if err == nil || errors.Is(err, fs.ErrExist) {
-		name := filepath.Base(api.MissedDel(c.request.GetContainerId(), c.request.GetInterfaceName()))
+		name := filepath.Base(cniwire.MissedDel(c.request.ContainerID, c.request.InterfaceName))
 		err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
 	}
 	if err != nil {

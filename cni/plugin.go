@@ -1,18 +1,15 @@
 package cni
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	api "github.com/contiv/contiv/api/contiv/cni"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"github.com/contiv/contiv/api/contiv/cniwire"
+	"github.com/contiv/contiv/cni/delegate"
 )
 
 // ErrAgent is the CNI error code for what the agent was asked and failed to do.
@@ -51,7 +48,7 @@ func (c *call) add() (*types100.Result, error) {
 			return nil, err
 		}
 	}
-	reply, err := c.do(api.RemoteCNIClient.Add)
+	reply, err := c.do(cniwire.Add)
 	if err != nil {
 		if c.delegates() {
 			c.ipamUndo()
@@ -68,7 +65,7 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 		return err
 	}
 	call := p.begin("DEL", config, args)
-	_, err = call.do(api.RemoteCNIClient.Delete)
+	_, err = call.do(cniwire.Delete)
 	if errors.Is(err, errUnreachable) {
 		call.log.Warn("DEL without the agent: it drops the pod when it starts", "err", err)
 		call.recordMissedDel()
@@ -76,7 +73,7 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 	}
 	// Not before the address is out of use.
 	if err == nil && call.delegates() {
-		err = call.ipamDo("DEL", invoke.DelegateDel)
+		err = call.ipamDo("DEL")
 	}
 	return call.end(cniError(err))
 }
@@ -92,11 +89,11 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 	}
 	call := p.begin("CHECK", config, args)
 	if call.delegates() {
-		err = call.ipamDo("CHECK", invoke.DelegateCheck)
+		err = call.ipamDo("CHECK")
 	}
-	var reply *api.CNIReply
+	var reply *cniwire.CNIReply
 	if err == nil {
-		reply, err = call.do(api.RemoteCNIClient.Check)
+		reply, err = call.do(cniwire.Check)
 	}
 	if err == nil {
 		if err = compare(config.prev, reply); err != nil {
@@ -106,30 +103,24 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 	return call.end(cniError(err))
 }
 
-// status tells if ADD can be served now.
+// status reports whether ADD can be served now.
 func (p *Plugin) status(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
 		return err
 	}
 	call := p.begin("STATUS", config, args)
-	err = call.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
-		reply, err := agent.Status(ctx, &api.StatusRequest{})
-		if err == nil && !reply.GetReady() {
-			err = errors.New(reply.GetReason())
-		}
-		return err
-	})
+	var reply cniwire.StatusReply
+	if err = call.agent(cniwire.Status, &cniwire.StatusRequest{}, &reply); err == nil && !reply.Ready {
+		err = errors.New(reply.Reason)
+	}
 	if err != nil {
-		if s, ok := status.FromError(err); ok {
-			err = errors.New(s.Message())
-		}
 		return call.end(types.NewError(types.ErrPluginNotAvailable, "Contiv cannot wire pods on this node now", err.Error()))
 	}
 	if call.delegates() {
 		stdin, err := call.ipamConfig()
 		if err == nil {
-			err = invoke.DelegateStatus(call.ctx, config.IPAM.Type, stdin, nil)
+			_, err = delegate.Call(call.ctx, "STATUS", config.IPAM.Type, stdin)
 		}
 		if err != nil {
 			return call.end(types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("the IPAM plugin %q cannot assign addresses now", config.IPAM.Type), err.Error()))
@@ -149,22 +140,20 @@ func (p *Plugin) gc(args *skel.CmdArgs) error {
 		return err
 	}
 	call := p.begin("GC", config, args)
-	request := &api.GarbageRequest{Network: config.Name}
+	request := &cniwire.GarbageRequest{Network: config.Name}
 	for _, a := range valid {
-		request.ValidAttachments = append(request.ValidAttachments, &api.Attachment{ContainerId: a.ContainerID, InterfaceName: a.IfName})
+		request.ValidAttachments = append(request.ValidAttachments, cniwire.Attachment{ContainerID: a.ContainerID, InterfaceName: a.IfName})
 	}
-	err = call.agent(func(ctx context.Context, agent api.RemoteCNIClient) error {
-		reply, err := agent.CollectGarbage(ctx, request)
-		for _, a := range reply.GetRemoved() {
-			call.log.Info("removed", "container", a.GetContainerId(), "interface", a.GetInterfaceName())
-		}
-		if err == nil && reply.GetResult() != 0 {
-			err = types.NewError(ErrAgent, "the Contiv agent failed to remove garbage", reply.GetError())
-		}
-		return err
-	})
+	var reply cniwire.GarbageReply
+	err = call.agent(cniwire.CollectGarbage, request, &reply)
+	for _, a := range reply.Removed {
+		call.log.Info("removed", "container", a.ContainerID, "interface", a.InterfaceName)
+	}
+	if err == nil && reply.Result != 0 {
+		err = types.NewError(ErrAgent, "the Contiv agent failed to remove garbage", reply.Error)
+	}
 	if call.delegates() && err == nil {
-		err = call.ipamDo("GC", invoke.DelegateGC)
+		err = call.ipamDo("GC")
 	}
 	return call.end(cniError(err))
 }
@@ -181,26 +170,24 @@ func cniError(err error) error {
 	if errors.Is(err, errUnreachable) {
 		return types.NewError(types.ErrTryAgainLater, errUnreachable.Error(), err.Error())
 	}
-	message := err.Error()
-	s, ok := status.FromError(err)
-	if ok {
-		message = s.Message()
+	var refused *cniwire.Error
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case cniwire.Unavailable, cniwire.DeadlineExceeded, cniwire.Canceled, cniwire.ResourceExhausted:
+			return types.NewError(types.ErrTryAgainLater, "the Contiv agent cannot serve the request now", refused.Message)
+		case cniwire.InvalidArgument:
+			return types.NewError(types.ErrInvalidEnvironmentVariables, "the Contiv agent does not accept the request", refused.Message)
+		}
 	}
-	switch s.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
-		return types.NewError(types.ErrTryAgainLater, "the Contiv agent cannot serve the request now", message)
-	case codes.InvalidArgument:
-		return types.NewError(types.ErrInvalidEnvironmentVariables, "the Contiv agent does not accept the request", message)
-	}
-	return types.NewError(ErrAgent, "the Contiv agent failed", message)
+	return types.NewError(ErrAgent, "the Contiv agent failed", err.Error())
 }
 
 // replyError is what the agent says in its reply.
-func replyError(command string, reply *api.CNIReply) error {
-	if reply.GetResult() == 0 {
+func replyError(command string, reply *cniwire.CNIReply) error {
+	if reply.Result == 0 {
 		return nil
 	}
-	return types.NewError(ErrAgent, fmt.Sprintf("the Contiv agent failed to %s the container's network", verbs[command]), reply.GetError())
+	return types.NewError(ErrAgent, fmt.Sprintf("the Contiv agent failed to %s the container's network", verbs[command]), reply.Error)
 }
 
 var verbs = map[string]string{"ADD": "add", "DEL": "remove", "CHECK": "confirm"}

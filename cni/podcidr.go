@@ -15,7 +15,7 @@ func isPodCIDR(key string, value any) bool {
 	return ok && key == "subnet" && strings.EqualFold(text, usePodCIDR)
 }
 
-// asksForPodCIDR tells if a "subnet" anywhere in the configuration is usePodCIDR.
+// asksForPodCIDR reports whether a "subnet" anywhere in the configuration is usePodCIDR.
 func asksForPodCIDR(config any) bool {
 	switch config := config.(type) {
 	case map[string]any:

@@ -7,45 +7,45 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	api "github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
 // buildResult describes what the agent configured, behind what the plugins before
 // this one did. assigned is the result of the delegated IPAM plugin, or nil.
-func buildResult(c *Config, assigned *types100.Result, reply *api.CNIReply) (*types100.Result, error) {
+func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) (*types100.Result, error) {
 	result := &types100.Result{}
 	if c.prev != nil {
 		*result = *c.prev
 	}
 	result.CNIVersion = types100.ImplementedSpecVersion
-	for _, i := range reply.GetInterfaces() {
+	for _, i := range reply.Interfaces {
 		index := len(result.Interfaces)
 		result.Interfaces = append(result.Interfaces, &types100.Interface{
-			Name: i.GetName(), Mac: i.GetMac(), Mtu: int(i.GetMtu()), Sandbox: i.GetSandbox(),
+			Name: i.Name, Mac: i.MAC, Mtu: int(i.MTU), Sandbox: i.Sandbox,
 		})
-		for _, ip := range i.GetIpAddresses() {
-			address, err := parseAddress(ip.GetAddress())
+		for _, ip := range i.IPAddresses {
+			address, err := parseAddress(ip.Address)
 			if err != nil {
 				return nil, err
 			}
 			config := &types100.IPConfig{Interface: types100.Int(index), Address: *address}
-			if ip.GetGateway() != "" {
-				if config.Gateway = net.ParseIP(ip.GetGateway()); config.Gateway == nil {
-					return nil, fmt.Errorf("the agent returned the gateway %q, which is no IP address", ip.GetGateway())
+			if ip.Gateway != "" {
+				if config.Gateway = net.ParseIP(ip.Gateway); config.Gateway == nil {
+					return nil, fmt.Errorf("the agent returned the gateway %q, which is no IP address", ip.Gateway)
 				}
 			}
 			result.IPs = append(result.IPs, config)
 		}
 	}
-	for _, r := range reply.GetRoutes() {
-		_, network, err := net.ParseCIDR(r.GetDst())
+	for _, r := range reply.Routes {
+		_, network, err := net.ParseCIDR(r.Dst)
 		if err != nil {
-			return nil, fmt.Errorf("the agent returned a route to %q, which is no network", r.GetDst())
+			return nil, fmt.Errorf("the agent returned a route to %q, which is no network", r.Dst)
 		}
-		result.Routes = append(result.Routes, &types.Route{Dst: *network, GW: net.ParseIP(r.GetGw())})
+		result.Routes = append(result.Routes, &types.Route{Dst: *network, GW: net.ParseIP(r.Gw)})
 	}
-	for _, dns := range reply.GetDns() {
-		result.DNS = types.DNS{Domain: dns.GetDomain(), Nameservers: dns.GetNameservers(), Search: dns.GetSearch(), Options: dns.GetOptions()}
+	for _, dns := range reply.DNS {
+		result.DNS = types.DNS{Domain: dns.Domain, Nameservers: dns.Nameservers, Search: dns.Search, Options: dns.Options}
 	}
 	if result.DNS.IsEmpty() && assigned != nil {
 		result.DNS = assigned.DNS
@@ -70,23 +70,23 @@ func parseAddress(text string) (*net.IPNet, error) {
 
 // compare checks that what the agent has configured is what the runtime was told
 // by ADD.
-func compare(prev *types100.Result, reply *api.CNIReply) error {
-	for _, i := range reply.GetInterfaces() {
+func compare(prev *types100.Result, reply *cniwire.CNIReply) error {
+	for _, i := range reply.Interfaces {
 		if !hasInterface(prev, i) {
-			return fmt.Errorf("interface %s (%s) in %s is not in prevResult", i.GetName(), i.GetMac(), i.GetSandbox())
+			return fmt.Errorf("interface %s (%s) in %s is not in prevResult", i.Name, i.MAC, i.Sandbox)
 		}
-		for _, ip := range i.GetIpAddresses() {
-			if !hasAddress(prev, ip.GetAddress()) {
-				return fmt.Errorf("address %s of interface %s is not in prevResult", ip.GetAddress(), i.GetName())
+		for _, ip := range i.IPAddresses {
+			if !hasAddress(prev, ip.Address) {
+				return fmt.Errorf("address %s of interface %s is not in prevResult", ip.Address, i.Name)
 			}
 		}
 	}
 	return nil
 }
 
-func hasInterface(prev *types100.Result, want *api.CNIReply_Interface) bool {
+func hasInterface(prev *types100.Result, want cniwire.Interface) bool {
 	for _, i := range prev.Interfaces {
-		if i.Name == want.GetName() && i.Sandbox == want.GetSandbox() && (i.Mac == "" || strings.EqualFold(i.Mac, want.GetMac())) {
+		if i.Name == want.Name && i.Sandbox == want.Sandbox && (i.Mac == "" || strings.EqualFold(i.Mac, want.MAC)) {
 			return true
 		}
 	}

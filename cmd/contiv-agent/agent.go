@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
@@ -20,13 +20,16 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
@@ -49,6 +52,10 @@ const closeTimeout = 10 * time.Second
 //	                     └─────────── bolt (mirror, pods, addresses; gRPC)
 func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	contivConfig, controllerConfig, err := loadConfig(o)
+	if err != nil {
+		return err
+	}
+	serviceConfig, err := config.LoadFile(o.serviceConfig)
 	if err != nil {
 		return err
 	}
@@ -84,65 +91,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	defer clients.Close()
 
-	// The event loop and its handlers, in the order in which events visit them.
-	loop := controller.New(controller.Options{
-		Config:    controllerConfig,
-		Scheduler: controller.NewScheduler(scheduler),
-		Sources:   clients.sources(),
-		Log:       log,
-	})
-	forNetwork, forServices := capabilities(sb.vs)
-	links := hostLinks{}
-	contivConf, err := contivconf.New(o.nodeName, contivConfig, mainLinks(forNetwork, links), loop, local, log)
-	if err != nil {
-		return err
-	}
-	contivConf.NICs(sb.NICs)
-	sb.vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
-		address, _ := netip.ParsePrefix(lease.GetHostIpAddress()) // the zero Prefix without lease
-		contivConf.LeaseChanged(ctx, iface, address)
-	})
-	nodeSync := nodesync.New(o.nodeName, remote, loop, log)
-	nodeSync.OwnStack(!forNetwork.HostStackShared)
-	claim, err := nodesync.NewClaim(o.nodeName, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
-		return remote.NewClaim(key, value, mine, ttl)
-	})
-	if err != nil {
-		return err
-	}
-	nodeSync.ClaimedBy(claim)
-	nodeSync.HostAddresses(links.addresses)
-	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
-	podManager := podmanager.New(local, podmanager.KernelNamespaces, log)
-	podManager.MissedDels(filepath.Join(o.runDir, cni.MissedDelsDir))
-	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
-	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
-	services := service.New(forServices, contivConf, ipNet, log)
-	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services)
-	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
-	}
-
-	// What the agent serves.
-	cniListener, err := listener.Unix(filepath.Join(o.runDir, "cni.sock"))
-	if err != nil {
-		return fmt.Errorf("cannot serve CNI requests: %w", err)
-	}
-	cniServer := podmanager.NewServer(podManager, loop, log)
-	cniServer.View(podmanager.NodeView{
-		Ready:    ready,
-		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
-		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
-			logical, _, _, _ := ipNet.GetPodIfNames(pod)
-			return sb.Device(logical)
-		},
-	})
-	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
-	if err != nil {
-		cniListener.Close()
-		return err
-	}
-
+	// The event loop, between etcd and the scheduler.
 	publisher := feedback.Start(feedback.Options{
 		Node:      o.nodeName,
 		Store:     remote,
@@ -150,7 +99,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Log:       log,
 	})
-	loop.ObserveExternal(publisher.GivenOutside)
+	defer publisher.Close()
+	loop := controller.New(controller.Options{
+		Config:    controllerConfig,
+		Scheduler: controller.NewScheduler(scheduler),
+		Sources:   clients.sources(),
+		Observer:  publisher.GivenOutside,
+		Log:       log,
+	})
 	watcher := dbwatcher.New(dbwatcher.Options{
 		Node:     o.nodeName,
 		Remote:   remote,
@@ -160,7 +116,71 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:   controllerConfig,
 		Log:      log,
 	})
-	contivConf.ReadBy(func() error { return watcher.Trouble(models.KSRPrefix + dbresources.NodeConfigKey(o.nodeName)) })
+
+	// Its handlers.
+	forNetwork, forServices, forPolicies := capabilities(sb.vs)
+	links := hostLinks{}
+	contivConf, err := contivconf.New(o.nodeName, contivConfig, contivconf.Sources{
+		Links:   mainLinks(forNetwork, links),
+		NICs:    sb.NICs,
+		Misread: func() error { return watcher.Trouble(models.KSRPrefix + dbresources.NodeConfigKey(o.nodeName)) },
+	}, loop, local, log)
+	if err != nil {
+		return err
+	}
+	sb.vs.WatchLeases(func(iface string, lease *vpp_interfaces.DHCPLease) {
+		address, _ := netip.ParsePrefix(lease.GetHostIpAddress()) // the zero Prefix without lease
+		contivConf.LeaseChanged(ctx, iface, address)
+	})
+	claim, err := nodesync.NewClaim(o.nodeName, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
+		return remote.NewClaim(key, value, mine, ttl)
+	})
+	if err != nil {
+		return err
+	}
+	ownStack, subnets := !forNetwork.HostStackShared, contivConf.Subnets()
+	nodeSync := nodesync.New(o.nodeName, remote, nodesync.Self{
+		OwnStack:      &ownStack,
+		IPAMOptions:   subnets.ClusterOptions(),
+		Claim:         claim.Err,
+		HostAddresses: links.addresses,
+	}, loop, log)
+	podManager := podmanager.New(local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), log)
+	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
+	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
+	services := service.New(forServices, contivConf, ipNet, log)
+	if err := services.ByVSwitch(service.Proxy{Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found}); err != nil {
+		return err
+	}
+	// In the order in which events visit them.
+	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
+	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services, policies)
+	if o.interfaceStats {
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
+	}
+	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), ipNet, log)
+	registry.MustRegister(drops)
+
+	// What the agent serves.
+	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
+	cniListener, err := listener.Unix(filepath.Join(o.runDir, "cni.sock"))
+	if err != nil {
+		return fmt.Errorf("cannot serve CNI requests: %w", err)
+	}
+	cniServer := podmanager.NewServer(podManager, loop, podmanager.NodeView{
+		Ready:    ready,
+		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
+		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
+			logical, _, _, _ := ipNet.GetPodIfNames(pod)
+			return sb.Device(logical)
+		},
+	}, log)
+	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	if err != nil {
+		cniListener.Close()
+		return err
+	}
+
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", scheduler.Handler())
 	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))
@@ -173,8 +193,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	clients.handle(mux)
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
+	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
-	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: sb.Warnings}.handle(mux, registry)
+	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync)}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -230,6 +251,17 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 	return contivConfig, controllerConfig, err
 }
 
+// warnings returns what a node that works should be told of.
+func warnings(sb *southbound, nodes *nodesync.NodeSync) func(context.Context) []string {
+	return func(ctx context.Context) []string {
+		list := sb.Warnings(ctx)
+		if err := nodes.Disagreement(); err != nil {
+			list = append(list, err.Error())
+		}
+		return list
+	}
+}
+
 // podCIDRs are the subnets that Kubernetes assigned to a node.
 func podCIDRs(n *nodesync.Node) []string {
 	if n == nil {
@@ -258,10 +290,12 @@ func notCanceled(err error) error {
 
 // capabilities are what the plugins may know of the vswitch; docs/vpp.md says what each
 // of them changes.
-func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities) {
+func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities, policy.Capabilities) {
 	c := vs.Capabilities()
-	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs},
-		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT}
+	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs,
+			SourceGuards: c.SourceGuards, ConnectionLimits: c.ConnectionLimits},
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT},
+		policy.Capabilities{Filter: c.Filter}
 }
 
 // mainLinks are the links of the host among which the main interface may be; nil if the

@@ -53,7 +53,7 @@ func (o *options) start(c *cobra.Command) (*slog.Logger, error) {
 	if err := o.complete(c.Flags()); err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel})).With("node", o.nodeName)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: bounded})).With("node", o.nodeName)
 	slog.SetDefault(log)
 	return log, nil
 }

@@ -27,6 +27,7 @@ type options struct {
 	etcdCA, etcdCert, etcdKey string
 
 	contivConfig, controllerConfig string
+	serviceConfig                  string
 	runDir, bolt, grpcBolt         string
 	configDir                      string
 	http, grpc                     []string
@@ -46,6 +47,7 @@ var aliases = map[string]string{
 	"node-name":         "MICROSERVICE_LABEL",
 	"contiv-config":     "CONTIV_CONFIG",
 	"controller-config": "CONTROLLER_CONFIG",
+	"service-config":    "SERVICE_CONFIG",
 	"etcd-config":       "ETCD_CONFIG",
 	"etcd-endpoints":    "ETCD_ENDPOINTS",
 }
@@ -58,12 +60,13 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
+	f.StringVar(&o.serviceConfig, "service-config", "", "who translates services, and how, YAML (default: /etc/contiv/service.conf if it exists)")
 	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
 	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock, agent.sock and grpc.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
-	f.StringSliceVar(&o.grpc, "grpc", []string{"127.0.0.1:9111"}, "further addresses of the gRPC API, beside <run-dir>/grpc.sock; empty: none")
+	f.StringSliceVar(&o.grpc, "grpc", nil, "further addresses of the gRPC API, beside <run-dir>/grpc.sock, such as 127.0.0.1:9111: whoever reaches them configures the node, so give --tls-client-ca-file")
 	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
@@ -114,6 +117,7 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	}
 	o.contivConfig = defaultFile(o.contivConfig, "/etc/contiv/contiv.conf")
 	o.controllerConfig = defaultFile(o.controllerConfig, "/etc/contiv/controller.conf")
+	o.serviceConfig = defaultFile(o.serviceConfig, "/etc/contiv/service.conf")
 	return nil
 }
 

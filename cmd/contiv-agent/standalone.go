@@ -44,19 +44,23 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer clients.Close()
+	db, err := openDatabase(o, controllerConfig, sb, log)
+	if err != nil {
+		return err
+	}
 	loop := controller.New(controller.Options{
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(sb.scheduler),
 		Sources:   clients.sources(),
+		Observer:  db.observer(),
 		Log:       log,
 	})
+	db.watch(o, controllerConfig, loop, log)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), noPods{}, log))
 	}
-	db, err := openDatabase(o, controllerConfig, loop, sb, log)
-	if err != nil {
-		return err
-	}
+	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), noPods{}, log)
+	registry.MustRegister(drops)
 	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		return err
@@ -70,6 +74,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	clients.handle(mux)
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, db.remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
+	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
 	checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}.handle(mux, registry)
@@ -109,14 +114,16 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 type database struct {
 	endpoints []string
 	remote    store.Broker        // nil: no etcd
+	watchable store.Watchable     // the same
+	mirror    store.Broker        // nil: no etcd
 	watcher   *dbwatcher.Watcher  // nil: no etcd
 	publisher *feedback.Publisher // nil: no etcd
 	loop      *controller.Controller
 	closers   []interface{ Close() error }
 }
 
-func openDatabase(o options, config controller.Config, loop *controller.Controller, sb *southbound, log *slog.Logger) (*database, error) {
-	d := &database{loop: loop}
+func openDatabase(o options, config controller.Config, sb *southbound, log *slog.Logger) (*database, error) {
+	d := &database{}
 	if o.etcdConfig == "" && len(o.etcdEndpoints) == 0 {
 		return d, nil
 	}
@@ -132,14 +139,29 @@ func openDatabase(o options, config controller.Config, loop *controller.Controll
 	if err != nil {
 		return nil, errors.Join(err, remote.Close())
 	}
-	d.endpoints, d.remote, d.closers = etcdConfig.Endpoints, remote, []interface{ Close() error }{remote, mirror}
+	d.endpoints, d.remote, d.watchable, d.mirror, d.closers = etcdConfig.Endpoints, remote, remote, mirror, []interface{ Close() error }{remote, mirror}
 	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
-	loop.ObserveExternal(d.publisher.GivenOutside)
+	return d, nil
+}
+
+// observer is told of the configuration from outside; nil without etcd.
+func (d *database) observer() controller.ExternalObserver {
+	if d.publisher == nil {
+		return nil
+	}
+	return d.publisher.GivenOutside
+}
+
+// watch connects the database with the event loop, which has not started.
+func (d *database) watch(o options, config controller.Config, loop *controller.Controller, log *slog.Logger) {
+	d.loop = loop
+	if d.watchable == nil {
+		return
+	}
 	d.watcher = dbwatcher.New(dbwatcher.Options{
-		Node: o.nodeName, Remote: remote, Local: mirror, Loop: loop, Standalone: true,
+		Node: o.nodeName, Remote: d.watchable, Local: d.mirror, Loop: loop, Standalone: true,
 		Feedback: d.publisher, Config: config, Log: log,
 	})
-	return d, nil
 }
 
 // start has the startup resync made.

@@ -33,3 +33,19 @@ func interfaceStats(states vswitch.States) statscollector.Source {
 		return result, err
 	}
 }
+
+// guardDrops gives statscollector what the vswitch's source guards have dropped.
+func guardDrops(vs vswitch.VSwitch) statscollector.DropsSource {
+	return func() ([]statscollector.Drop, error) {
+		guards := vs.SourceGuards()
+		if guards == nil {
+			return nil, nil
+		}
+		all, err := guards.Drops(context.Background())
+		var result []statscollector.Drop
+		for _, d := range all {
+			result = append(result, statscollector.Drop{Interface: d.Interface, Reason: string(d.Reason), Packets: d.Packets})
+		}
+		return result, err
+	}
+}

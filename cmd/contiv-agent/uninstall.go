@@ -31,7 +31,7 @@ The agent must not run. Give the same --bolt as to the agent: it knows the pods.
 --vswitch vpp, a VPP that runs loses its configuration as well; one that does not has none.
 
 What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
-and rp_filter of devices), for others may rely on them by now; the file of --bolt, from which
+of devices), for others may rely on them by now; the file of --bolt, from which
 an agent that is installed again knows the pods that still run; and the node's
 ID in etcd, which goes with the node's Kubernetes object.`,
 		Args: cobra.NoArgs,

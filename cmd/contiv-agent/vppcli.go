@@ -47,7 +47,7 @@ func (s *southbound) handle(mux *http.ServeMux) {
 	})
 }
 
-// isOperator tells if the client has shown who it is: by access to the socket, which
+// isOperator reports whether the client has shown who it is: by access to the socket, which
 // only root has, or by a certificate.
 func isOperator(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -18,8 +18,8 @@ import (
 	contivcni "github.com/contiv/contiv/cni"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager/cniserver"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -83,24 +83,24 @@ func (a *agent) CollectGarbage(_ context.Context, r *cni.GarbageRequest) (*cni.G
 	return a.garbage, a.err
 }
 
-// listen starts a gRPC server and returns its socket.
-func listen(t *testing.T, server cni.RemoteCNIServer) string {
+// listen starts the agent's server and returns its socket.
+func listen(t *testing.T, service cni.RemoteCNIServer) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cni.sock")
 	l, err := listener.Unix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
-	cni.RegisterRemoteCNIServer(s, server)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Serve(l)
-	}()
+	s := cniserver.New(service, plugintest.Logger())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
-		s.Stop()
-		<-done
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Stop(ended)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	})
 	return socket
 }
@@ -284,6 +284,7 @@ func TestErrors(t *testing.T) {
 		"GC without a list":            {command: "GC", agent: &agent{}, code: 7, want: "valid-attachments"},
 		"GC fails":                     {command: "GC", agent: &agent{garbage: &cni.GarbageReply{Result: 1, Error: "pod x stays"}}, config: valid, code: 100, want: "pod x stays"},
 		"GC while the agent starts":    {command: "GC", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, config: valid, code: 11, want: "startup resync"},
+		"GC with null":                 {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": nil}, code: 7, want: "give []"},
 		"GC with a strange list":       {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": "all"}, code: 6},
 		"GC":                           {command: "GC", agent: &agent{garbage: &cni.GarbageReply{}}, config: valid},
 		"DEL without anything":         {command: "DEL", socket: dead, env: []string{"CNI_NETNS="}},
@@ -311,7 +312,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestGarbageRequestListsTheValidAttachments(t *testing.T) {
-	for _, list := range []string{`[{"containerID":"c1","ifname":"eth0"},{"containerID":"c2","ifname":"net1"}]`, `[]`, `null`} {
+	for _, list := range []string{`[{"containerID":"c1","ifname":"eth0"},{"containerID":"c2","ifname":"net1"}]`, `[]`} {
 		a := &agent{garbage: &cni.GarbageReply{}}
 		if _, failure := (call{command: "GC", socket: listen(t, a), config: map[string]any{"cni.dev/valid-attachments": json.RawMessage(list)}}).run(t); failure != nil {
 			t.Fatal(failure)
@@ -362,7 +363,7 @@ func TestLogAndTiming(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[i]), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Command != command || got.Container != "c1" || got.Agent != 3000 || got.Southbound != 2000 || got.GRPC <= 0 || got.Total < got.GRPC {
+		if got.Command != command || got.Container != "c1" || got.Agent != 3000 || got.Southbound != 2000 || got.RPC <= 0 || got.Total < got.RPC {
 			t.Errorf("timing: %+v", got)
 		}
 	}

@@ -23,7 +23,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintf(ctl.Plain(os.Stderr), "%s: %v\n", name, err)
 	}
 	os.Exit(1)
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/invoke"
 	cniversion "github.com/containernetworking/cni/pkg/version"
+	"github.com/contiv/contiv/cni/delegate"
 )
 
 // PluginName is the type of our plugin and the name of its program.
@@ -141,7 +141,7 @@ func (o *Options) versions(ctx context.Context, plugin string) ([]string, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	info, err := invoke.GetVersionInfo(ctx, path, nil)
+	versions, err := delegate.Versions(ctx, path)
 	if err != nil {
 		// Programs of the node need not run in a container that installs.
 		o.Log.Warn("Plugin does not tell which CNI versions it supports; it is taken for one of version "+knownByAll, "plugin", path, "error", err)
@@ -150,5 +150,5 @@ func (o *Options) versions(ctx context.Context, plugin string) ([]string, error)
 			return err != nil || newer
 		}), nil
 	}
-	return info.SupportedVersions(), nil
+	return versions, nil
 }

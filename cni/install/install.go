@@ -115,8 +115,8 @@ func (o *Options) notReady(ctx context.Context) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case !status.GetReady():
-		return status.GetReason()
+	case !status.Ready:
+		return status.Reason
 	}
 	return ""
 }

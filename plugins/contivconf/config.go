@@ -55,6 +55,9 @@ type InterfaceConfig struct {
 	InterfaceRxMode            string `json:"interfaceRxMode,omitempty"`
 	TCPChecksumOffloadDisabled bool   `json:"tcpChecksumOffloadDisabled"`
 	EnableGSO                  bool   `json:"enableGSO,omitempty"`
+	// PodConnectionLimit is how many connections that a pod has opened are tracked at a
+	// time; 0: no limit.
+	PodConnectionLimit uint32 `json:"podConnectionLimit"`
 }
 
 // RoutingConfig says how nodes and pods are connected.
@@ -135,7 +138,7 @@ type InterfaceWithIP struct {
 func Default() Config {
 	return Config{
 		InterfaceConfig: InterfaceConfig{
-			TAPInterfaceVersion: 2, TCPChecksumOffloadDisabled: true,
+			TAPInterfaceVersion: 2, TCPChecksumOffloadDisabled: true, PodConnectionLimit: 16384,
 		},
 		RoutingConfig:                RoutingConfig{MainVRFID: 0, PodVRFID: 1, NodeToNodeTransport: VXLANTransport},
 		IPNeighborScanConfig:         IPNeighborScanConfig{ScanIPNeighbors: true, IPNeighborScanInterval: 1, IPNeighborStaleThreshold: 4},
@@ -169,7 +172,8 @@ func Default() Config {
 }
 
 // Load decodes the content of contiv.conf, YAML or JSON, over the defaults.
-// Unknown keys are errors. The values are checked by New.
+// Unknown keys are errors. The values are checked by New. Agents use LoadFile; Load is for
+// tests, which write configuration down where it counts.
 func Load(data []byte) (Config, error) {
 	c := Default()
 	if err := config.Load(data, &c); err != nil {
@@ -236,6 +240,7 @@ func (c *InterfaceConfig) check() error {
 			"use polling, interrupt or adaptive, or leave it out"),
 		wrong(c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216), "mtuSize", c.MTUSize, "use a value from 576 to 9216, or 0 for the main interface's"),
 		wrong(c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 2, or leave it out; there are no others any more"),
+		wrong(c.PodConnectionLimit > 1<<24, "podConnectionLimit", c.PodConnectionLimit, "use at most 16777216, or 0 for no limit"),
 		wrong(!powerOfTwo(c.TAPv2RxRingSize), "tapv2RxRingSize", c.TAPv2RxRingSize, ring),
 		wrong(!powerOfTwo(c.TAPv2TxRingSize), "tapv2TxRingSize", c.TAPv2TxRingSize, ring),
 		wrong(!vmxnet3(c.Vmxnet3RxRingSize), "vmxnet3RxRingSize", c.Vmxnet3RxRingSize, vmxnet3Ring),

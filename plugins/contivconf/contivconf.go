@@ -102,12 +102,26 @@ type ContivConf struct {
 	started bool
 }
 
-// New checks the configuration. links is nil on a vswitch with a network stack
-// of its own; the main interface must then be configured, or be one of the network
-// cards of the vswitch (see NICs). The last NodeConfig in
-// force is kept in local, unless it is nil.
-func New(nodeName string, config Config, links HostLinks, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
-	c := &ContivConf{nodeName: nodeName, config: config, links: links, loop: loop, log: log, saved: saved{db: local}}
+// Sources are what the configuration of a node follows from beside contiv.conf and the state of
+// Kubernetes. All of them may be nil.
+type Sources struct {
+	// Links are those of the host; nil on a vswitch with a network stack of its own:
+	// the main interface must then be configured, or be one of NICs.
+	Links HostLinks
+	// NICs lists the network cards that a vswitch with a network stack of its own has by
+	// itself, in its order: the first one that is not configured otherwise is the main
+	// interface of a node whose configuration names none. While they cannot be
+	// listed, they are what they were.
+	NICs func() ([]string, error)
+	// Misread returns why the NodeConfig in etcd cannot be decoded.
+	Misread func() error
+}
+
+// New checks the configuration. The last NodeConfig in force is kept in local, unless
+// it is nil.
+func New(nodeName string, config Config, sources Sources, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
+	c := &ContivConf{nodeName: nodeName, config: config, links: sources.Links, nics: nics{list: sources.NICs}, misread: sources.Misread,
+		loop: loop, log: log, saved: saved{db: local}}
 	if err := c.parse(); err != nil {
 		return nil, fmt.Errorf("contiv configuration: %w", err)
 	}

@@ -55,7 +55,7 @@ func load(t testing.TB, conf string) contivconf.Config {
 
 // What an empty file means is a contract with users.
 func TestDefaults(t *testing.T) {
-	c, err := contivconf.New("node1", load(t, ""), nil, nil, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestContivCIDRIsDividedAndOverridden(t *testing.T) {
 ipamConfig:
   contivCIDR: 10.128.0.0/14
   nodeInterconnectCIDR: 192.168.16.0/24
-`), nil, nil, nil, plugintest.Logger())
+`), contivconf.Sources{}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +105,10 @@ func TestConfigurationErrors(t *testing.T) {
 		"unknown key":              {"mtuSise: 1400", "mtuSize"},
 		"unknown nested key":       {"ipamConfig: {podSubnetCidr: 10.1.0.0/16}", "podSubnetCIDR"},
 		"bad CIDR":                 {"ipamConfig: {podSubnetCIDR: 1.2.3.4/}", `ipamConfig.podSubnetCIDR is "1.2.3.4/"`},
+		"loopback":                 {"ipamConfig: {podSubnetCIDR: 127.0.0.0/8}", "overlaps with 127.0.0.0/8 (loopback addresses)"},
+		"multicast":                {"ipamConfig: {podSubnetCIDR: 224.0.0.0/4}", "multicast"},
+		"everything":               {"ipamConfig: {serviceCIDR: 0.0.0.0/0}", "overlaps with"},
+		"link-local in IPv6":       {"ipamConfig: {podSubnetCIDR: 'fe80::/48', podSubnetOneNodePrefixLen: 64}", "link-local"},
 		"node part too big":        {"ipamConfig: {podSubnetOneNodePrefixLen: 16}", "from 17 to 29"},
 		"node part too small":      {"ipamConfig: {podSubnetOneNodePrefixLen: 30}", "from 17 to 29"},
 		"contivCIDR too small":     {"ipamConfig: {contivCIDR: 10.0.0.0/16}", "prefix length of at most 14"},
@@ -133,7 +137,7 @@ func TestConfigurationErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config, err := contivconf.Load([]byte(test.conf))
 			if err == nil {
-				_, err = contivconf.New("node1", config, nil, nil, nil, plugintest.Logger())
+				_, err = contivconf.New("node1", config, contivconf.Sources{}, nil, nil, plugintest.Logger())
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
@@ -166,7 +170,7 @@ func TestMainInterface(t *testing.T) {
 		"other interfaces are not taken": {"nodeConfig: [{nodeName: node1, otherVPPInterfaces: [{interfaceName: eth1}]}]", all, kubeNode("node1"), "eth0", "192.168.1.5/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), contivconf.Sources{Links: test.links}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +196,7 @@ func TestResolutionErrors(t *testing.T) {
 		"node in a pod subnet": {"", links{link("eth0", "", "10.1.200.7/24")}, "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), test.links, nil, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), contivconf.Sources{Links: test.links}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +213,7 @@ func TestResolutionErrors(t *testing.T) {
 func TestChangeOfOwnAddresses(t *testing.T) {
 	all := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.168.2.5/24")}
 	var loop plugintest.Loop
-	c, err := contivconf.New("node1", load(t, ""), all, &loop, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{Links: all}, &loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +254,7 @@ ipamConfig:
   podSubnetOneNodePrefixLen: 25
   vxlanCIDR: 192.168.30.0/24, fd30::/112
   nodeInterconnectCIDR: 192.168.16.0/24
-`), links{}, nil, nil, plugintest.Logger())
+`), contivconf.Sources{Links: links{}}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +283,7 @@ func TestDefaultRouteOfTheHostStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := links{link("eth0", test.host, "192.168.1.5/24", "fd00::5/64")}
-			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: '192.168.1.1,fd00::9'}"), all, nil, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, "ipamConfig: {defaultGateway: '192.168.1.1,fd00::9'}"), contivconf.Sources{Links: all}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +301,7 @@ func TestDefaultRouteOfTheHostStays(t *testing.T) {
 func TestLinksChange(t *testing.T) {
 	current := links{link("eth0", "", "192.168.1.5/24")}
 	loop := &plugintest.Loop{}
-	c, err := contivconf.New("node1", load(t, ""), &current, loop, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{Links: &current}, loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

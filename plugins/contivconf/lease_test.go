@@ -14,7 +14,7 @@ import (
 // On a vswitch with a stack of its own, leases say which address the node has.
 func TestLeaseChanges(t *testing.T) {
 	loop := &plugintest.Loop{}
-	c, err := contivconf.New("node1", load(t, `nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: Gbe0, useDHCP: true}}]`), nil, loop, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, `nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: Gbe0, useDHCP: true}}]`), contivconf.Sources{}, loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,6 @@ type nics struct {
 	last []string // what was listed last; nil: nothing ever was
 }
 
-// NICs tells how to list the network cards that the vswitch has by itself, in its order:
-// the first one that is not configured otherwise is the main interface of a node whose
-// configuration names none. While they cannot be listed, they are what they were. To be
-// called before the first event; it is for vswitches with a network stack of their own.
-func (c *ContivConf) NICs(list func() ([]string, error)) { c.nics.list = list }
-
 // first returns the first one that is none of the others; "" if there is none.
 func (n *nics) first(others []Interface) (string, error) {
 	if n.list == nil {

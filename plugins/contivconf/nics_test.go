@@ -29,11 +29,10 @@ func TestMainInterfaceIsTheFirstNICOfTheVSwitch(t *testing.T) {
 		"with an address": {node("mainVPPInterface: {ip: 192.168.16.1/24}"), []string{"nic1"}, "nic1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), nil, nil, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), contivconf.Sources{NICs: func() ([]string, error) { return test.nics, nil }}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.NICs(func() ([]string, error) { return test.nics, nil })
 			if err := c.Resync(t.Context(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{}); err != nil {
 				t.Fatal(err)
 			}
@@ -47,13 +46,12 @@ func TestMainInterfaceIsTheFirstNICOfTheVSwitch(t *testing.T) {
 // While the vswitch is away, its network cards are what they were; those of one that
 // came back count.
 func TestNICsOfAVSwitchThatIsAway(t *testing.T) {
-	c, err := contivconf.New("node1", load(t, ""), nil, nil, nil, plugintest.Logger())
+	var names []string
+	away := errors.New("VPP is away")
+	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{NICs: func() ([]string, error) { return names, away }}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	away := errors.New("VPP is away")
-	c.NICs(func() ([]string, error) { return names, away })
 	resync := func() error {
 		return c.Resync(t.Context(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{})
 	}
@@ -80,11 +78,10 @@ func TestNICsOfAVSwitchThatIsAway(t *testing.T) {
 // What a lease gives to the network card that was found is the node's address.
 func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 	loop := &plugintest.Loop{}
-	c, err := contivconf.New("node1", load(t, "ipamConfig: {nodeInterconnectDHCP: true}"), nil, loop, nil, plugintest.Logger())
+	c, err := contivconf.New("node1", load(t, "ipamConfig: {nodeInterconnectDHCP: true}"), contivconf.Sources{NICs: func() ([]string, error) { return []string{"nic1"}, nil }}, loop, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.NICs(func() ([]string, error) { return []string{"nic1"}, nil })
 	if err := c.Resync(t.Context(), &controller.DBResync{}, state(kubeNode("node1")), 1, plugintest.Txn{}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +110,7 @@ func TestRefusedOptionsDoNotClaimAVSwitch(t *testing.T) {
 		"useDX6ForSrv6NodetoNodeTransport: true":                "option useDX6ForSrv6NodetoNodeTransport is not supported by this version: set it to false",
 	} {
 		for vswitch, links := range map[string]contivconf.HostLinks{"kernel": twoNICs, "VPP": nil} {
-			_, err := contivconf.New("node1", load(t, conf), links, nil, nil, plugintest.Logger())
+			_, err := contivconf.New("node1", load(t, conf), contivconf.Sources{Links: links}, nil, nil, plugintest.Logger())
 			if err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%s on %s: got %v, want %q", conf, vswitch, err, want)
 			}

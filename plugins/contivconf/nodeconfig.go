@@ -40,12 +40,12 @@ type view struct {
 	refused error
 }
 
-// sameEffect tells if there is nothing to compute anew.
+// sameEffect reports whether there is nothing to compute anew.
 func (v *view) sameEffect(other *view) bool {
 	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
 }
 
-// isOwnNodeConfig tells if the change is one of this node's NodeConfig.
+// isOwnNodeConfig reports whether the change is one of this node's NodeConfig.
 func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
 	return change.Resource == dbresources.NodeConfig && change.Key == dbresources.NodeConfigKey(c.nodeName)
 }
@@ -63,10 +63,6 @@ func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeCon
 }
 
 var errDisabled = errors.New("NodeConfig has no effect: set crdNodeConfigurationDisabled to false in contiv.conf of this node, or delete it")
-
-// ReadBy tells how to find out why the NodeConfig in etcd cannot be decoded. To be called
-// before the first event.
-func (c *ContivConf) ReadBy(misread func() error) { c.misread = misread }
 
 // settle decides which configuration is to be in force:
 //

@@ -23,6 +23,7 @@ import (
 
 // plugin is a ContivConf with what it reads.
 type plugin struct {
+	misread error
 	*contivconf.ContivConf
 	t     testing.TB
 	conf  string
@@ -52,7 +53,7 @@ func start(t testing.TB, conf string, all links, stored *nodeconfig.NodeConfig) 
 func (p *plugin) restart() {
 	p.t.Helper()
 	var err error
-	if p.ContivConf, err = contivconf.New("node1", load(p.t, p.conf), p.links, p.loop, p.local, plugintest.Logger()); err != nil {
+	if p.ContivConf, err = contivconf.New("node1", load(p.t, p.conf), contivconf.Sources{Links: p.links, Misread: func() error { return p.misread }}, p.loop, p.local, plugintest.Logger()); err != nil {
 		p.t.Fatal(err)
 	}
 	p.resync()
@@ -188,12 +189,10 @@ func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 // What cannot be decoded does not become an event; the plugin tells of it all the same.
 func TestUnreadableNodeConfigIsTold(t *testing.T) {
 	p := start(t, withFile, twoNICs, nil)
-	var misread error
-	p.ReadBy(func() error { return misread })
 	if err := p.NodeConfigError(); err != nil {
 		t.Error(err)
 	}
-	misread = errors.New("value is no JSON")
+	p.misread = errors.New("value is no JSON")
 	if err := p.NodeConfigError(); err == nil || err.Error() != "NodeConfig of node node1: value is no JSON" {
 		t.Errorf("got %v", err)
 	}
@@ -313,7 +312,7 @@ func TestNodeConfigAtStart(t *testing.T) {
 	// When nothing can be used, all of it is reported; a correction ends that.
 	p.conf = enabled + "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth7}}]"
 	var err error
-	if p.ContivConf, err = contivconf.New("node1", load(t, p.conf), p.links, p.loop, p.local, plugintest.Logger()); err != nil {
+	if p.ContivConf, err = contivconf.New("node1", load(t, p.conf), contivconf.Sources{Links: p.links, Misread: func() error { return p.misread }}, p.loop, p.local, plugintest.Logger()); err != nil {
 		t.Fatal(err)
 	}
 	err = p.Resync(context.Background(), &controller.DBResync{}, p.state(), 1, plugintest.Txn{})
@@ -404,7 +403,7 @@ func TestAssignedAddressesAreNotTheHosts(t *testing.T) {
 func TestStaticGatewaysAreTheSameOnAllNodes(t *testing.T) {
 	want := []netip.Addr{netip.MustParseAddr("192.168.1.1"), netip.MustParseAddr("192.168.1.2"), netip.MustParseAddr("192.168.1.3")}
 	for _, name := range []string{"node1", "node2", "node3"} {
-		c, err := contivconf.New(name, load(t, withFile), twoNICs, nil, nil, plugintest.Logger())
+		c, err := contivconf.New(name, load(t, withFile), contivconf.Sources{Links: twoNICs}, nil, nil, plugintest.Logger())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,7 @@ var options = map[string][2]string{
 	"interfaceRxMode":            {"", `"polling"`},
 	"tcpChecksumOffloadDisabled": {"true", "false"},
 	"enableGSO":                  {"", "true"},
+	"podConnectionLimit":         {"16384", "100"},
 
 	"mainVRFID":                         {"0", "2"},
 	"podVRFID":                          {"1", "3"},
@@ -177,13 +178,13 @@ func TestOptionsOutOfRange(t *testing.T) {
 		"ipamConfig: {srv6: {sfcIDLengthUsedInSidForServiceFunction: 0}}":   "sfcIDLengthUsedInSidForServiceFunction is 0",
 		"ipamConfig: {srv6: {sfcIDLengthUsedInSidForServiceFunction: 120}}": "sfcIDLengthUsedInSidForServiceFunction is 120",
 	} {
-		if _, err := contivconf.New("node1", load(t, conf), nil, nil, nil, plugintest.Logger()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := contivconf.New("node1", load(t, conf), contivconf.Sources{}, nil, nil, plugintest.Logger()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", conf, err, want)
 		}
 	}
 	for _, conf := range []string{"scanIPNeighbors: false\nipNeighborScanInterval: 0", "tapInterfaceVersion: 2", "tapv2RxRingSize: 256", "vmxnet3RxRingSize: 1024",
 		"ipamConfig: {srv6: {sfcPolicyBSIDSubnetCIDR: '8eee::/16'}}"} {
-		if _, err := contivconf.New("node1", load(t, conf), nil, nil, nil, plugintest.Logger()); err != nil {
+		if _, err := contivconf.New("node1", load(t, conf), contivconf.Sources{}, nil, nil, plugintest.Logger()); err != nil {
 			t.Errorf("%s: %v", conf, err)
 		}
 	}
@@ -210,7 +211,7 @@ func TestPrecedence(t *testing.T) {
 		"section of another node":          {"nodeConfig: [{nodeName: node2, gateway: 192.168.1.2, mainVPPInterface: {interfaceName: eth1}}]", "eth0 [] DHCP false, via [], NAT true"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := contivconf.New("node1", load(t, test.conf), twoNICs, nil, nil, plugintest.Logger())
+			c, err := contivconf.New("node1", load(t, test.conf), contivconf.Sources{Links: twoNICs}, nil, nil, plugintest.Logger())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +238,7 @@ func TestIPVersionOfPods(t *testing.T) {
 		"ipamConfig: {contivCIDR: 'fe10::/64'}":                               true,
 		"ipamConfig: {contivCIDR: 10.128.0.0/14, podSubnetCIDR: 'fd10::/48'}": false,
 	} {
-		c, err := contivconf.New("node1", load(t, conf), nil, nil, nil, plugintest.Logger())
+		c, err := contivconf.New("node1", load(t, conf), contivconf.Sources{}, nil, nil, plugintest.Logger())
 		if err != nil {
 			t.Errorf("%s: %v", conf, err)
 			continue

@@ -117,7 +117,7 @@ func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
 	return iface, nil
 }
 
-// isHostAddress tells if an interface can have the address.
+// isHostAddress reports whether an interface can have the address.
 func isHostAddress(p netip.Prefix) bool {
 	addr := p.Addr()
 	switch {
@@ -213,7 +213,7 @@ func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr) *HostLink 
 	return nil
 }
 
-// isInternal tells if the link leads to nowhere outside of the host.
+// isInternal reports whether the link leads to nowhere outside of the host.
 func isInternal(l *HostLink) bool {
 	for _, prefix := range []string{"docker", "vir"} {
 		if strings.HasPrefix(l.Name, prefix) {

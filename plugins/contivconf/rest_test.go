@@ -35,7 +35,7 @@ func TestReport(t *testing.T) {
 	if status, _ := ask(p.ContivConf, http.MethodPost); status != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", status)
 	}
-	early, err := contivconf.New("node1", load(t, ""), twoNICs, nil, nil, plugintest.Logger())
+	early, err := contivconf.New("node1", load(t, ""), contivconf.Sources{Links: twoNICs}, nil, nil, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

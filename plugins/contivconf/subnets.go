@@ -36,7 +36,7 @@ type Subnets struct {
 // first address.
 func (s *Subnets) UseIPv6() bool { return s.Pods.Addr().Is6() }
 
-// DualStack tells if pods have addresses of both IP versions.
+// DualStack reports whether pods have addresses of both IP versions.
 func (s *Subnets) DualStack() bool { return s.Second != nil }
 
 // Families returns the plan of each IP version, the first one first.
@@ -78,9 +78,38 @@ func parsePair(option, value string) (pair, error) {
 		if p.of(network.Addr().Is6()).IsValid() {
 			return nil, fmt.Errorf("option ipamConfig.%s is %q, which has two networks of one IP version: give at most one of each", option, value)
 		}
+		if why := unfit(network.Masked()); why != "" {
+			return nil, fmt.Errorf("option ipamConfig.%s is %q, which %s: give a network of unicast addresses, such as 10.1.0.0/16", option, value, why)
+		}
 		p = append(p, network.Masked())
 	}
 	return p, nil
+}
+
+// unusable are the networks whose addresses cannot be given to anything.
+var unusable = []struct {
+	network netip.Prefix
+	are     string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "addresses of this network only"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback addresses"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "link-local addresses"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast addresses"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "reserved addresses"},
+	{netip.MustParsePrefix("::/96"), "loopback and reserved addresses"},
+	{netip.MustParsePrefix("::ffff:0:0/96"), "addresses of IPv4"},
+	{netip.MustParsePrefix("fe80::/10"), "link-local addresses"},
+	{netip.MustParsePrefix("ff00::/8"), "multicast addresses"},
+}
+
+// unfit says why no addresses can be taken from a network; "" if they can.
+func unfit(network netip.Prefix) string {
+	for _, u := range unusable {
+		if network.Overlaps(u.network) {
+			return fmt.Sprintf("overlaps with %v (%s)", u.network, u.are)
+		}
+	}
+	return ""
 }
 
 // split takes a list apart at its commas.

@@ -92,7 +92,7 @@ func (s *Source) Items() map[string]map[string]Item {
 }
 
 // accept applies a change that was accepted. It is called in the order in which the
-// event loop has processed the changes, and returns a channel that tells if the
+// event loop has processed the changes, and returns a channel that reports whether the
 // change was saved.
 func (s *Source) accept(c Change) <-chan error {
 	s.mu.Lock()

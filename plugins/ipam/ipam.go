@@ -120,11 +120,17 @@ func (*IPAM) HandlesEvent(event controller.Event) bool {
 }
 
 // Resync restores the allocations: the persisted ones first, then those that
-// Kubernetes knows. Addresses that nobody holds any more are released.
+// Kubernetes knows. Addresses that nobody holds any more are released. It fails
+// if the options of a restarted agent would move the addresses of wired pods.
 func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
 	subnets, err := i.subnets()
 	if err != nil {
-		return controller.NewFatalError(err)
+		return err
+	}
+	if resyncCount == 1 {
+		if err := i.checkPlan(ctx); err != nil {
+			return controller.NewFatalError(err)
+		}
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -236,7 +242,7 @@ func (i *IPAM) learnAll(ctx context.Context) {
 	}
 }
 
-// isHere tells if Kubernetes' pod may use an address of this node.
+// isHere reports whether Kubernetes' pod may use an address of this node.
 func (i *IPAM) isHere(p *podmanager.Pod) bool {
 	return !p.HostNetwork && !p.Finished && (p.NodeName == "" || p.NodeName == i.config.NodeName())
 }

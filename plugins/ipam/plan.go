@@ -160,7 +160,7 @@ func numbered(option string, network netip.Prefix, nodeID uint32) (netip.Addr, e
 	return addr, err
 }
 
-// usable tells if a host can have the address.
+// usable reports whether a host can have the address.
 func usable(network netip.Prefix, addr netip.Addr) bool {
 	broadcast := addr.Is4() && network.Bits() < 31 && addr == cidr.Last(network)
 	return network.Contains(addr) && addr != network.Masked().Addr() && !broadcast

@@ -21,7 +21,7 @@ func (ps pools) addresses(id podmanager.PodID) []netip.Addr {
 	return addrs
 }
 
-// complete tells if the pod has an address from each pool.
+// complete reports whether the pod has an address from each pool.
 func (ps pools) complete(id podmanager.PodID) bool { return len(ps.addresses(id)) == len(ps) }
 
 // pods returns all pods that have an address.
@@ -74,7 +74,7 @@ func (ps pools) release(id podmanager.PodID) {
 	}
 }
 
-// haveSubnets tells if the pools are those of the subnets.
+// haveSubnets reports whether the pools are those of the subnets.
 func (ps pools) haveSubnets(subnets []netip.Prefix) bool {
 	if len(ps) != len(subnets) {
 		return false

@@ -9,7 +9,6 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	"github.com/contiv/contiv/controller"
 )
 
 // addHostInterconnect connects the vswitch with the network stack of the host,
@@ -20,7 +19,7 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 		f := &node.families[i]
 		inVPP, inLinux, err := f.plan.HostInterconnect(node.id)
 		if err != nil {
-			return controller.NewFatalError(err)
+			return err
 		}
 		vppIPs, linuxIPs = append(vppIPs, inVPP), append(linuxIPs, inLinux)
 		if err := n.addHostRoutes(config, node, f, inVPP.Addr(), inLinux.Addr()); err != nil {

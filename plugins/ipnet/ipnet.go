@@ -25,6 +25,10 @@ type Capabilities struct {
 	MultipleVRFs bool
 	// TAPs: the vswitch makes TAPs. Else VETH pairs lead to pods and to the host.
 	TAPs bool
+	// SourceGuards: the vswitch checks what pods send.
+	SourceGuards bool
+	// ConnectionLimits: it limits how many connections they open.
+	ConnectionLimits bool
 }
 
 // Config is what IPNet needs of the configuration.

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -356,7 +357,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 	if used, _ := n.IPAM.Usage(); used != 0 || len(n.PodManager.LocalPods()) != 0 {
 		t.Errorf("%d addresses in use, local pods %v", used, n.PodManager.LocalPods())
 	}
-	for _, prefix := range []string{"/local/"} {
+	for _, prefix := range []string{podmanager.StorePrefix, ipam.StorePrefix} {
 		if kvs, _, _ := n.Options.Local.List(ctx, prefix); len(kvs) != 0 {
 			t.Errorf("left in the local store: %v", kvs)
 		}
@@ -383,7 +384,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("intact pod: %v, %v", reply, err)
 	}
 	keys, _ := n.IPNet.PodKeys(podmanager.PodID{Name: "web", Namespace: "default"})
-	if len(keys) != 8 {
+	if len(keys) != 9 {
 		t.Errorf("keys of the pod: %v", keys)
 	}
 	n.Scheduler.SetDifferences(kvscheduler.Difference{Key: keys[0], State: pb.ValueState_CONFIGURED})
@@ -434,7 +435,7 @@ func TestREST(t *testing.T) {
 	p := pods.Pods[0]
 	if p.Name != "web" || p.Namespace != "default" || p.ContainerID != "c1" || p.NetNS != "/var/run/netns/web" || !slices.Equal(p.IPs, []string{"10.1.1.2/32"}) ||
 		p.Gateway != "10.1.1.1" || p.Interface != "eth0" || p.MTU != 1450 || p.VPPInterface != "vpp-tap-c1" || p.LinuxInterface != "linux-tap-c1" ||
-		p.Loopback != "linux-loop-c1" || len(p.Keys) != 8 {
+		p.Loopback != "linux-loop-c1" || len(p.Keys) != 9 {
 		t.Errorf("pod: %+v", p)
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
@@ -73,7 +75,25 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs),
 			PhysAddress: inPod, Mtu: node.podMTU,
 		})
+	n.guard(w, attachment)
 	return w, nil
+}
+
+// guard lets a pod send only from the addresses of its interface. The interface waits for
+// that.
+func (n *IPNet) guard(w *wiring, a attachment) {
+	if !n.caps.SourceGuards {
+		return
+	}
+	g := &guard.SourceGuard{Interface: w.vpp, HostIfName: a.hostDevice, MacAddress: w.iface.MAC}
+	for _, ip := range w.iface.IPs {
+		g.IpAddresses = append(g.IpAddresses, ip.Addr().String())
+	}
+	if n.caps.ConnectionLimits {
+		g.MaxConnections = n.config.Interfaces().PodConnectionLimit
+	}
+	w.config.add(g)
+	w.config[models.VPPInterfaceKey(w.vpp)].(*vpp_interfaces.Interface).SourceGuarded = true
 }
 
 // PodLoopback is the one value of a pod's wiring that is in its namespace alone:

@@ -45,7 +45,7 @@ type family struct {
 
 func (f *family) isIPv6() bool { return f.podSubnet.Addr().Is6() }
 
-// hasIPv4 tells if pods have IPv4 addresses: DHCP serves IPv4 only.
+// hasIPv4 reports whether pods have IPv4 addresses: DHCP serves IPv4 only.
 func (node *thisNode) hasIPv4() bool {
 	return slices.ContainsFunc(node.families, func(f family) bool { return !f.isIPv6() })
 }
@@ -105,12 +105,12 @@ func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 		f := family{plan: plan}
 		var err error
 		if f.podSubnet, err = n.ipam.PodSubnet(&plan, own); err != nil {
-			return nil, controller.NewFatalError(err)
+			return nil, err
 		}
 		f.podGateway = ipam.Gateway(f.podSubnet)
 		if n.GetVxlanBVIIfName() != "" {
 			if f.vxlanIP, err = plan.VXLANIP(node.id); err != nil {
-				return nil, controller.NewFatalError(err)
+				return nil, err
 			}
 		}
 		node.families = append(node.families, f)
@@ -150,7 +150,7 @@ func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 		}
 		ip, err := f.plan.NodeIP(node.id)
 		if err != nil {
-			return controller.NewFatalError(err)
+			return err
 		}
 		node.ips, node.assigned = append(node.ips, ip), append(node.assigned, ip)
 	}

@@ -106,7 +106,7 @@ func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	return r, nil
 }
 
-// hostBehind tells if the host of another node is reached through its vswitch, which has a
+// hostBehind reports whether the host of another node is reached through its vswitch, which has a
 // network stack of its own: the host then sends to pods from its address on the connection
 // between the two. If it is not, the way to that address leads nowhere, and nobody asks
 // for it.

@@ -88,7 +88,7 @@ func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppno
 const publishTimeout = 3 * time.Second
 
 // swap replaces the VppNode of this node in etcd, unless the ID belongs to
-// another node by now.
+// another node by now: a takenError. What nobody can read is nobody's.
 func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -103,11 +103,8 @@ func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 			done, err = db.PutIfNotExists(ctx, key, marshal(next))
 		} else {
 			owner, parseErr := unmarshal(kv.Value)
-			if parseErr != nil {
-				return fmt.Errorf("value of %s: %w", key, parseErr)
-			}
-			if owner.GetName() != next.GetName() {
-				return fmt.Errorf("ID %d of this node was taken by node %s: %w; restart the agent to get a new one", next.GetId(), owner.GetName(), ErrNoNodeID)
+			if parseErr == nil && owner.GetName() != next.GetName() {
+				return &takenError{next.GetId(), owner.GetName()}
 			}
 			done, err = db.CompareAndSwap(ctx, key, kv.Value, marshal(next))
 		}
@@ -116,6 +113,19 @@ func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 		}
 	}
 }
+
+// takenError is an ErrNoNodeID that says who has the ID.
+type takenError struct {
+	id uint32
+	by string
+}
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("ID %d of this node was taken by node %s: %v; restart the agent to get a new one, or, if there is no such node, remove %s from etcd",
+		e.id, e.by, ErrNoNodeID, idKey(e.id))
+}
+
+func (*takenError) Unwrap() error { return ErrNoNodeID }
 
 func marshal(v *vppnode.VppNode) []byte {
 	data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)

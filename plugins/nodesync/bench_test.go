@@ -14,7 +14,7 @@ import (
 // largeCluster returns the plugin of a node among others.
 func largeCluster(tb testing.TB, nodes int) *nodesync.NodeSync {
 	tb.Helper()
-	n := nodesync.New("node1", memory.New(), &plugintest.Loop{}, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
 	var all []proto.Message
 	for i := 1; i <= nodes; i++ {
 		name := fmt.Sprintf("node%d", i)

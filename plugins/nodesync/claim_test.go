@@ -199,8 +199,7 @@ func TestNothingIsPublishedUnderAnothersName(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	var db store.Broker = memory.New()
-	n := nodesync.New("node1", db, nil, plugintest.Logger())
-	n.ClaimedBy(c)
+	n := nodesync.New("node1", db, nodesync.Self{Claim: c.Err}, nil, plugintest.Logger())
 	v := vppNode(1, "node1", "192.168.16.9/24")
 	if err := n.Resync(ctx, &controller.DBResync{}, state(v), 1, plugintest.Txn{}); err != nil {
 		t.Fatal(err)

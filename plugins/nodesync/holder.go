@@ -51,7 +51,7 @@ func thisAgent() (Holder, error) {
 	return h, nil
 }
 
-// samePlace tells if both run in the same network namespace of the same machine, that
+// samePlace reports whether both run in the same network namespace of the same machine, that
 // was not started anew in between.
 func (h Holder) samePlace(other Holder) bool {
 	return h.BootID == other.BootID && h.NetNS == other.NetNS

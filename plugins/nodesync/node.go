@@ -20,9 +20,12 @@ type Node struct {
 	// VPPIPs are the addresses of the vswitch, with the prefix length of their
 	// network. The first is the one to send to.
 	VPPIPs []netip.Prefix
-	// OwnStack tells if the vswitch has a network stack of its own, which the host is
+	// OwnStack reports whether the vswitch has a network stack of its own, which the host is
 	// connected to; nil if the agent of the node does not say it.
 	OwnStack *bool
+	// IPAMOptions are the options that must be the same on all nodes, as the agent of the
+	// node publishes them; may be none. Their changes alone cause no NodeUpdate.
+	IPAMOptions []string
 	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
 	MgmtIPs []netip.Addr
 	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one of each IP
@@ -52,9 +55,16 @@ func (n *Node) setVPPNode(v *vppnode.VppNode) {
 	if v != nil {
 		n.OwnStack = v.OwnNetworkStack
 	}
+	n.IPAMOptions = v.GetIpamOptions()
 }
 
-// sameStack tells if the same is known of the stacks of two nodes.
+// sameAs reports whether nothing differs.
+func (n *Node) sameAs(other *Node) bool {
+	return n.ID == other.ID && n.Name == other.Name && n.inKube == other.inKube && sameStack(n.OwnStack, other.OwnStack) &&
+		slices.Equal(n.VPPIPs, other.VPPIPs) && slices.Equal(n.MgmtIPs, other.MgmtIPs) && slices.Equal(n.PodCIDRs, other.PodCIDRs)
+}
+
+// sameStack reports whether the same is known of the stacks of two nodes.
 func sameStack(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func (n *Node) setKubeNode(k *node.Node) {

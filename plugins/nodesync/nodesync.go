@@ -1,6 +1,7 @@
 package nodesync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,7 @@ type NodeSync struct {
 	loop     controller.EventLoop
 	log      *slog.Logger
 
-	// claim of the name; returns nil unless another agent has it.
-	claim func() error
+	self Self
 
 	// stored is this node's VppNode in the store, as far as known; nil if it is
 	// not there. Used by the event loop only.
@@ -32,10 +32,11 @@ type NodeSync struct {
 	// identified says that this agent has published addresses: the name is its own.
 	// Used by the event loop only.
 	identified bool
-	// ownStack is what the others are told of this node's vswitch.
-	ownStack *bool
-	// hostIPs returns addresses that this machine has beside the published ones.
-	hostIPs func() []netip.Prefix
+
+	// records are what the database says. Used by the event loop only.
+	records records
+	// disputes that were told. Used by the event loop only.
+	disputes []disputed
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
@@ -43,23 +44,33 @@ type NodeSync struct {
 	withID Nodes
 }
 
-// New returns the plugin of the node. The IDs are kept in db.
-func New(nodeName string, db store.Broker, loop controller.EventLoop, log *slog.Logger) *NodeSync {
-	return &NodeSync{nodeName: nodeName, db: db, loop: loop, log: log, claim: func() error { return nil }, hostIPs: func() []netip.Prefix { return nil }}
+// Self is what this node knows of itself. The zero value knows nothing.
+type Self struct {
+	// OwnStack is whether the vswitch has a network stack of its own, or that of the host;
+	// nil: the others are not told.
+	OwnStack *bool
+	// IPAMOptions are the options that must be the same on all nodes, as the others are
+	// told them (contivconf.Subnets.ClusterOptions).
+	IPAMOptions []string
+	// Claim returns an error while the name of this node is another agent's: nothing is
+	// published then. May be nil.
+	Claim func() error
+	// HostAddresses returns by what this machine is known beside the addresses that are
+	// published: where the vswitch has a network stack of its own, those of the
+	// host. May be nil.
+	HostAddresses func() []netip.Prefix
 }
 
-// HostAddresses tells by what this machine is known beside the addresses that are
-// published: where the vswitch has a network stack of its own, those of the host. It must
-// be called before the first event.
-func (n *NodeSync) HostAddresses(list func() []netip.Prefix) { n.hostIPs = list }
-
-// OwnStack makes the plugin tell the others, with the addresses, whether the vswitch has a
-// network stack of its own, or that of the host. It must be called before the first event.
-func (n *NodeSync) OwnStack(own bool) { n.ownStack = &own }
-
-// ClaimedBy makes the plugin publish nothing while the claim of the node's name is
-// another agent's. It must be called before the first event.
-func (n *NodeSync) ClaimedBy(c *Claim) { n.claim = c.Err }
+// New returns the plugin of the node. The IDs are kept in db.
+func New(nodeName string, db store.Broker, self Self, loop controller.EventLoop, log *slog.Logger) *NodeSync {
+	if self.Claim == nil {
+		self.Claim = func() error { return nil }
+	}
+	if self.HostAddresses == nil {
+		self.HostAddresses = func() []netip.Prefix { return nil }
+	}
+	return &NodeSync{nodeName: nodeName, db: db, self: self, loop: loop, log: log, records: newRecords()}
+}
 
 // GetNodeID returns the ID of this node; 0 before the first resync.
 func (n *NodeSync) GetNodeID() uint32 {
@@ -130,9 +141,9 @@ func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix,
 		}
 	}
 	slices.SortStableFunc(merged, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
-	if !slices.Equal(own.VPPIPs, merged) || !sameStack(own.OwnStack, n.ownStack) {
+	if !slices.Equal(own.VPPIPs, merged) || !sameStack(own.OwnStack, n.self.OwnStack) || !slices.Equal(own.IPAMOptions, n.self.IPAMOptions) {
 		next := *own
-		own, next.VPPIPs, next.OwnStack = &next, merged, n.ownStack
+		own, next.VPPIPs, next.OwnStack, next.IPAMOptions = &next, merged, n.self.OwnStack, n.self.IPAMOptions
 		n.replace(own)
 	}
 	n.mu.Unlock()
@@ -140,28 +151,37 @@ func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix,
 }
 
 func (n *Node) vppNode() *vppnode.VppNode {
-	v := &vppnode.VppNode{Id: n.ID, Name: n.Name, OwnNetworkStack: n.OwnStack}
+	v := &vppnode.VppNode{Id: n.ID, Name: n.Name, OwnNetworkStack: n.OwnStack, IpamOptions: n.IPAMOptions}
 	for _, p := range n.VPPIPs {
 		v.IpAddresses = append(v.IpAddresses, p.String())
 	}
 	return v
 }
 
-// store writes this node's VppNode if it is not stored already. Only the loss of
-// the ID is an error, a fatal one.
+// lost reports whether this node has to get another ID: Kubernetes does not know it any
+// more, or it knows the node that has the ID. Else somebody has overwritten a record.
+func (n *NodeSync) lost(err error) bool {
+	taken, ok := errors.AsType[*takenError](err)
+	return !ok || n.records.kubeNodes[n.nodeName] == nil || n.records.kubeNodes[taken.by] != nil
+}
+
+// store writes this node's VppNode if it is not stored already. Only that another node
+// has the ID is an error, a fatal one if it is lost.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	if proto.Equal(n.stored, next) {
 		return nil
 	}
-	err := n.claim()
+	err := n.self.Claim()
 	if err == nil {
 		err = swap(ctx, n.db, next)
 	}
 	switch {
 	case err == nil:
 		n.stored = next
-	case errors.Is(err, ErrNoNodeID):
+	case errors.Is(err, ErrNoNodeID) && n.lost(err):
 		return controller.NewFatalError(err)
+	case errors.Is(err, ErrNoNodeID):
+		return err
 	default:
 		controller.Logger(ctx, n.log).Warn("Addresses of this node could not be published: other nodes do not learn them before the next resync",
 			"addresses", next.IpAddresses, "error", err)
@@ -181,38 +201,48 @@ func (n *NodeSync) HandlesEvent(event controller.Event) bool {
 
 // Resync learns all nodes from the state and makes sure that this one has an ID.
 func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
-	nodes := make(Nodes)
-	get := func(name string) *Node {
-		if nodes[name] == nil {
-			nodes[name] = &Node{Name: name}
-		}
-		return nodes[name]
-	}
-	var stored *vppnode.VppNode
-	for _, value := range state["vppnode"] {
-		v, ok := value.(*vppnode.VppNode)
-		if !ok || v.GetId() == 0 {
-			continue
-		}
-		if node := get(v.GetName()); node.ID == 0 || v.GetId() < node.ID {
-			node.setVPPNode(v)
-			if v.GetName() == n.nodeName {
-				stored = v
-			}
+	n.records = newRecords()
+	for key, value := range state["vppnode"] {
+		if v, ok := value.(*vppnode.VppNode); ok {
+			n.setRecord(ctx, idOf(key, v), v)
 		}
 	}
 	for _, value := range state["node"] {
-		if k, ok := value.(*node.Node); ok {
-			get(k.GetName()).setKubeNode(k)
+		if k, ok := value.(*node.Node); ok && k.GetName() != "" {
+			n.records.kubeNodes[k.GetName()] = k
 		}
 	}
-	if err := n.identify(ctx, get(n.nodeName), stored); err != nil {
-		return controller.NewFatalError(err)
+	own, stored := &Node{Name: n.nodeName}, n.records.of(n.nodeName)
+	if stored != nil {
+		own.setVPPNode(stored)
 	}
+	if err := n.identify(ctx, own, stored); err != nil {
+		return err
+	}
+	nodes, disputes := n.records.nodes(own)
 	n.mu.Lock()
 	n.nodes, n.withID = nodes, nil
 	n.mu.Unlock()
+	n.tell(ctx, disputes)
 	return nil
+}
+
+// setRecord takes over a record, and reports whether it does not count.
+func (n *NodeSync) setRecord(ctx context.Context, id uint32, v *vppnode.VppNode) {
+	if mistake := n.records.set(id, v); mistake != "" {
+		controller.Logger(ctx, n.log).Warn("The record of a node does not count: "+mistake, "key ID", id, "id", v.GetId(), "name", v.GetName())
+	}
+}
+
+// tell tells which addresses several nodes have.
+func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
+	for _, d := range disputes {
+		if !slices.Contains(n.disputes, d) {
+			controller.Logger(ctx, n.log).Error("Several nodes have the same address: it is left to one of them; "+
+				"remove the records of nodes that do not exist any more", "address", d.addr, "left to", d.owner, "not to", d.others)
+		}
+	}
+	n.disputes = disputes
 }
 
 // identify gives the own node the ID that it has, or else a new one.
@@ -222,7 +252,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	n.mu.RUnlock()
 	switch {
 	case known != nil && known.ID != 0:
-		own.ID, own.VPPIPs, own.OwnStack = known.ID, known.VPPIPs, known.OwnStack
+		own.ID, own.VPPIPs, own.OwnStack, own.IPAMOptions = known.ID, known.VPPIPs, known.OwnStack, known.IPAMOptions
 		if stored != nil && stored.GetId() != own.ID {
 			stored = nil
 		}
@@ -235,7 +265,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	}
 	claimed, err := allocate(ctx, n.db, n.nodeName)
 	if err != nil {
-		return err
+		return controller.NewFatalError(err)
 	}
 	own.setVPPNode(claimed)
 	n.stored = claimed
@@ -274,27 +304,66 @@ func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ control
 // Revert has nothing to undo.
 func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
 
-// change applies a function to a copy of a node and returns what is to be announced, nil
-// if nothing is.
-func (n *NodeSync) change(name string, apply func(*Node), announce func(prev, next *Node) bool) *NodeUpdate {
+// recompute makes of the records what they say, and returns what is to be announced.
+func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	prev := n.nodes[name]
-	if prev == nil {
-		prev = &Node{Name: name}
+	before := n.nodes
+	nodes, disputes := n.records.nodes(before[n.nodeName])
+	for name, next := range nodes {
+		prev := before[name]
+		if prev == nil {
+			prev = &Node{Name: name}
+		}
+		if prev.sameAs(next) {
+			nodes[name] = prev
+		}
+		if u := announced(prev, next, name == n.nodeName); u != nil {
+			list = append(list, u)
+		}
 	}
-	next := *prev
-	apply(&next)
-	n.replace(&next)
-	if !announce(prev, &next) {
+	for name, prev := range before {
+		if nodes[name] == nil {
+			if u := announced(prev, &Node{Name: name}, name == n.nodeName); u != nil {
+				list = append(list, u)
+			}
+		}
+	}
+	for name, node := range nodes {
+		if node.ID == 0 && !node.inKube {
+			delete(nodes, name)
+		}
+	}
+	n.nodes, n.withID = nodes, nil
+	n.tell(ctx, disputes)
+	// What leaves makes room for what joins.
+	slices.SortFunc(list, func(a, b *NodeUpdate) int {
+		left := func(u *NodeUpdate) int {
+			if u.NewState == nil {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(a.NodeName, b.NodeName))
+	})
+	return list
+}
+
+// announced returns the update that others are told of; nil if there is none.
+func announced(prev, next *Node, own bool) *NodeUpdate {
+	if prev.ID == 0 && next.ID == 0 {
 		return nil
 	}
-	update := &NodeUpdate{NodeName: name}
+	vppSame := prev.ID == next.ID && slices.Equal(prev.VPPIPs, next.VPPIPs) && sameStack(prev.OwnStack, next.OwnStack)
+	if (vppSame || own) && slices.Equal(prev.MgmtIPs, next.MgmtIPs) {
+		return nil
+	}
+	update := &NodeUpdate{NodeName: next.Name}
 	if prev.ID != 0 {
 		update.PrevState = prev
 	}
 	if next.ID != 0 {
-		update.NewState = &next
+		update.NewState = next
 	}
 	return update
 }
@@ -309,14 +378,16 @@ func (n *NodeSync) kubeNodeChanged(ctx context.Context, change *controller.KubeS
 	if name == "" {
 		return nil, nil
 	}
-	update := n.change(name, func(node *Node) { node.setKubeNode(k) }, func(prev, next *Node) bool {
-		return next.ID != 0 && !slices.Equal(prev.MgmtIPs, next.MgmtIPs)
-	})
+	delete(n.records.kubeNodes, name)
+	if k != nil {
+		n.records.kubeNodes[name] = k
+	}
+	updates := n.recompute(ctx)
 	var err error
 	if name == n.nodeName && k != nil {
 		err = n.reclaim(ctx)
 	}
-	return updates(update), err
+	return updates, err
 }
 
 // reclaim puts this node's VppNode back that KSR removed because the Kubernetes
@@ -334,23 +405,13 @@ func (n *NodeSync) reclaim(ctx context.Context) error {
 func (n *NodeSync) vppNodeChanged(ctx context.Context, change *controller.KubeStateChange) ([]*NodeUpdate, error) {
 	prev, _ := change.PrevValue.(*vppnode.VppNode)
 	next, _ := change.NewValue.(*vppnode.VppNode)
+	id := idOf(change.Key, cmp.Or(next, prev))
+	n.setRecord(ctx, id, next)
+	updates := n.recompute(ctx)
 	if prev.GetName() == n.nodeName || next.GetName() == n.nodeName {
-		return nil, n.ownVPPNodeChanged(ctx, prev, next)
+		return updates, n.ownVPPNodeChanged(ctx, prev, n.records.vppNodes[id])
 	}
-	var left, joined *NodeUpdate
-	if prev != nil && prev.GetName() != next.GetName() {
-		left = n.change(prev.GetName(), func(node *Node) {
-			if node.ID == prev.GetId() { // else it has got another ID meanwhile
-				node.setVPPNode(nil)
-			}
-		}, func(prev, next *Node) bool { return prev.ID != 0 && next.ID == 0 })
-	}
-	if next.GetId() != 0 && next.GetName() != "" {
-		joined = n.change(next.GetName(), func(node *Node) { node.setVPPNode(next) }, func(prev, next *Node) bool {
-			return prev.ID != next.ID || !slices.Equal(prev.VPPIPs, next.VPPIPs) || !sameStack(prev.OwnStack, next.OwnStack)
-		})
-	}
-	return updates(left, joined), nil
+	return updates, nil
 }
 
 // ownVPPNodeChanged notes what the store holds of this node. What it removed
@@ -374,8 +435,4 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 		return nil
 	}
 	return n.store(ctx, own.vppNode())
-}
-
-func updates(list ...*NodeUpdate) []*NodeUpdate {
-	return slices.DeleteFunc(list, func(u *NodeUpdate) bool { return u == nil })
 }

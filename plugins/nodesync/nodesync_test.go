@@ -88,7 +88,7 @@ func TestAgentsRaceForIDs(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range agents {
 				wg.Go(func() {
-					n := nodesync.New(fmt.Sprintf("node-%d", i), db, nil, plugintest.Logger())
+					n := nodesync.New(fmt.Sprintf("node-%d", i), db, nodesync.Self{}, nil, plugintest.Logger())
 					s := state()
 					if err := n.Resync(ctx, &controller.DBResync{}, s, 1, plugintest.Txn{}); err != nil {
 						t.Error(err)
@@ -120,12 +120,12 @@ func TestFirstFreeIDIsTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := nodesync.New("node1", db, nil, plugintest.Logger())
+	n := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
 	resync(t, n, state())
 	if id := n.GetNodeID(); id != 3 {
 		t.Errorf("ID %d, want 3", id)
 	}
-	again := nodesync.New("node1", db, nil, plugintest.Logger())
+	again := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
 	resync(t, again, state())
 	if id := again.GetNodeID(); id != 3 {
 		t.Errorf("ID after a restart that lost the local state: %d, want 3", id)
@@ -137,7 +137,7 @@ func TestWithoutStore(t *testing.T) {
 	db.SetAvailable(false)
 
 	t.Run("a known ID suffices", func(t *testing.T) {
-		n := nodesync.New("node1", db, nil, plugintest.Logger())
+		n := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
 		resync(t, n, state(vppNode(7, "node1", "192.168.16.7/24")))
 		if id := n.GetNodeID(); id != 7 {
 			t.Errorf("ID %d, want 7", id)
@@ -149,7 +149,7 @@ func TestWithoutStore(t *testing.T) {
 	t.Run("without an ID, nothing works", func(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 1)
 		defer cancel()
-		n := nodesync.New("node2", db, nil, plugintest.Logger())
+		n := nodesync.New("node2", db, nodesync.Self{}, nil, plugintest.Logger())
 		err := n.Resync(short, &controller.DBResync{}, state(), 1, plugintest.Txn{})
 		if !errors.Is(err, nodesync.ErrNoNodeID) || !strings.Contains(err.Error(), "check that etcd is up") {
 			t.Errorf("got %v", err)
@@ -159,7 +159,7 @@ func TestWithoutStore(t *testing.T) {
 
 func TestPublishNodeIPs(t *testing.T) {
 	db := memory.New()
-	n := nodesync.New("node1", db, nil, plugintest.Logger())
+	n := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
 	resync(t, n, state())
 	publish := func(ipv6 bool, addresses ...string) {
 		t.Helper()
@@ -216,8 +216,7 @@ func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
 	if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, 4), data); err != nil {
 		t.Fatal(err)
 	}
-	n := nodesync.New("node1", db, nil, plugintest.Logger())
-	n.HostAddresses(func() []netip.Prefix { return prefixes("192.168.16.9/24") })
+	n := nodesync.New("node1", db, nodesync.Self{HostAddresses: func() []netip.Prefix { return prefixes("192.168.16.9/24") }}, nil, plugintest.Logger())
 	resync(t, n, state(before, kubeNode("node1", "192.168.16.9")))
 	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.109/24"), false); err != nil {
 		t.Error(err)
@@ -252,7 +251,7 @@ func TestNameOfAnotherNode(t *testing.T) {
 			if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, 4), data); err != nil {
 				t.Fatal(err)
 			}
-			n := nodesync.New("node1", db, nil, plugintest.Logger())
+			n := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
 			resync(t, n, state(before, kubeNode("node1", test.kube...)))
 			err = n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false)
 			if !test.taken {
@@ -272,7 +271,7 @@ func TestNameOfAnotherNode(t *testing.T) {
 }
 
 func TestAddressMayChangeWhileTheAgentRuns(t *testing.T) {
-	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, nil, plugintest.Logger())
 	resync(t, n, state(kubeNode("node1", "192.168.16.1")))
 	for _, address := range []string{"192.168.16.1/24", "192.168.16.2/24"} {
 		if err := n.PublishNodeIPs(ctx, prefixes(address), false); err != nil {
@@ -312,7 +311,7 @@ func TestNodeUpdate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var loop plugintest.Loop
-			n := nodesync.New("node1", memory.New(), &loop, plugintest.Logger())
+			n := nodesync.New("node1", memory.New(), nodesync.Self{}, &loop, plugintest.Logger())
 			resync(t, n, test.before)
 			change := &controller.KubeStateChange{Resource: test.resource, PrevValue: test.prev, NewValue: test.next}
 			if !n.HandlesEvent(change) {
@@ -337,7 +336,7 @@ func TestNodeUpdate(t *testing.T) {
 // gets its ID back, if nobody took it.
 func TestReleasedIDIsReclaimed(t *testing.T) {
 	db := memory.New()
-	n := nodesync.New("node1", db, &plugintest.Loop{}, plugintest.Logger())
+	n := nodesync.New("node1", db, nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
 	resync(t, n, state(kubeNode("node1", "10.0.0.1")))
 	update := func(resource string, prev, next proto.Message) {
 		t.Helper()
@@ -360,7 +359,7 @@ func TestReleasedIDIsReclaimed(t *testing.T) {
 }
 
 func TestGetAllNodes(t *testing.T) {
-	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, nil, plugintest.Logger())
 	if nodes := n.GetAllNodes(); len(nodes) != 0 || n.GetNodeID() != 0 {
 		t.Errorf("before the first resync: %v", nodes)
 	}
@@ -373,7 +372,7 @@ func TestGetAllNodes(t *testing.T) {
 
 // What was returned before does not change, whatever happens to the nodes.
 func TestGetAllNodesIsASnapshot(t *testing.T) {
-	n := nodesync.New("node1", memory.New(), &plugintest.Loop{}, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
 	resync(t, n, state(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "10.0.0.2")))
 	before := n.GetAllNodes()
 	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
@@ -398,7 +397,7 @@ func TestGetAllNodesIsASnapshot(t *testing.T) {
 }
 
 func TestREST(t *testing.T) {
-	n := nodesync.New("node1", memory.New(), nil, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, nil, plugintest.Logger())
 	get := func(method string) (int, string) {
 		w := httptest.NewRecorder()
 		n.Handler().ServeHTTP(w, httptest.NewRequest(method, nodesync.NodesURL, nil))
@@ -430,8 +429,7 @@ func TestOwnStackIsPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, own := range []bool{true, false} {
-		n := nodesync.New("node1", db, nil, plugintest.Logger())
-		n.OwnStack(own)
+		n := nodesync.New("node1", db, nodesync.Self{OwnStack: &own}, nil, plugintest.Logger())
 		resync(t, n, state(stored(t, db, 1), kubeNode("node1", "192.168.16.1")))
 		if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
 			t.Fatal(err)
@@ -458,7 +456,7 @@ func TestOwnStackOfOthers(t *testing.T) {
 		return v
 	}
 	loop := &plugintest.Loop{}
-	n := nodesync.New("node1", memory.New(), loop, plugintest.Logger())
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, loop, plugintest.Logger())
 	prev := says(nil)
 	resync(t, n, state(vppNode(1, "node1"), prev))
 	for _, own := range []*bool{nil, proto.Bool(true), proto.Bool(true), proto.Bool(false), nil} {

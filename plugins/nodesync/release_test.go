@@ -17,7 +17,7 @@ import (
 func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 	db, loop := memory.New(), &plugintest.Loop{}
 	agent := func(name string) *nodesync.NodeSync {
-		n := nodesync.New(name, db, loop, plugintest.Logger())
+		n := nodesync.New(name, db, nodesync.Self{}, loop, plugintest.Logger())
 		resync(t, n, state(kubeNode(name)))
 		return n
 	}

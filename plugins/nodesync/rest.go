@@ -24,7 +24,7 @@ type NodeReport struct {
 	Name string `json:"name"`
 	// VPPIPs are addresses with prefix length.
 	VPPIPs []string `json:"vppIPs"`
-	// OwnStack tells if the vswitch has a network stack of its own; nil: it is not known.
+	// OwnStack reports whether the vswitch has a network stack of its own; nil: it is not known.
 	OwnStack *bool `json:"ownStack,omitempty"`
 
 	MgmtIPs []string `json:"mgmtIPs"`

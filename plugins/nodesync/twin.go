@@ -27,7 +27,7 @@ func (n *NodeSync) identifyBy(own *Node, addresses []netip.Prefix) error {
 	if n.identified {
 		return nil
 	}
-	addresses = append(slices.Clone(addresses), n.hostIPs()...)
+	addresses = append(slices.Clone(addresses), n.self.HostAddresses()...)
 	var owner []netip.Addr
 	for _, text := range n.stored.GetIpAddresses() {
 		p, err := netip.ParsePrefix(text)

@@ -11,12 +11,15 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/memory"
 	"google.golang.org/protobuf/proto"
 )
@@ -46,9 +49,13 @@ type NodeOptions struct {
 	Links Links
 	// Etcd and Local survive restarts of a node.
 	Etcd, Local *memory.Store
-	Scheduler   *Scheduler
-	Namespaces  podmanager.Namespaces
-	MissedDels  string // see PodManager.MissedDels
+	// View is what the CNI server tells of the node.
+	View podmanager.NodeView
+	// Disk, if it is not nil, is what podmanager sees of Local.
+	Disk       store.Broker
+	Scheduler  *Scheduler
+	Namespaces podmanager.Namespaces
+	MissedDels string // see PodManager.MissedDels
 	// State at the startup resync.
 	State controller.KubeState
 	// NoResync leaves the startup resync to the test.
@@ -74,7 +81,7 @@ type Node struct {
 
 // Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
 var (
-	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true}
+	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true, SourceGuards: true, ConnectionLimits: true}
 	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true}
 	// VPPWithoutTAPs runs on a machine without vhost-net.
 	VPPWithoutTAPs = ipnet.Capabilities{MultipleVRFs: true}
@@ -99,19 +106,19 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	if o.Caps.HostStackShared {
 		links = o.Links
 	}
-	if n.ContivConf, err = contivconf.New(o.Name, config, links, n.Loop, o.Local, Logger()); err != nil {
+	if n.ContivConf, err = contivconf.New(o.Name, config, contivconf.Sources{Links: links}, n.Loop, o.Local, Logger()); err != nil {
 		t.Fatal(err)
 	}
-	n.NodeSync = nodesync.New(o.Name, o.Etcd, n.Loop, Logger())
-	n.NodeSync.OwnStack(!o.Caps.HostStackShared)
-	n.PodManager = podmanager.New(o.Local, o.Namespaces, Logger())
-	n.PodManager.MissedDels(o.MissedDels)
+	ownStack := !o.Caps.HostStackShared
+	n.NodeSync = nodesync.New(o.Name, o.Etcd, nodesync.Self{OwnStack: &ownStack}, n.Loop, Logger())
+	n.PodManager = podmanager.New(o.Disk, o.Namespaces, o.MissedDels, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
-	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, n.visits)
+	policies := policy.New(policy.Capabilities{Filter: o.Caps.HostStackShared}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
+	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, policies, n.visits)
 	n.Loop.Start()
-	n.Server = podmanager.NewServer(n.PodManager, n.Loop, Logger())
+	n.Server = podmanager.NewServer(n.PodManager, n.Loop, o.View, Logger())
 	t.Cleanup(n.Stop)
 	if !o.NoResync {
 		n.Resync()
@@ -134,6 +141,9 @@ func setDefaults(o *NodeOptions) {
 	}
 	if o.Local == nil {
 		o.Local = memory.New()
+	}
+	if o.Disk == nil {
+		o.Disk = o.Local
 	}
 	if o.Scheduler == nil {
 		o.Scheduler = &Scheduler{}
@@ -261,7 +271,7 @@ func locate(m proto.Message) (resource, key string) {
 	case *nodeconfig.NodeConfig:
 		return "nodeconfig", "k8s/nodeconfig/" + m.GetNodeName()
 	case *vppnode.VppNode:
-		return "vppnode", "allocatedIDs/" + m.GetName()
+		return "vppnode", dbresources.VppNodeKey(m.GetId())
 	}
 	panic("not a value of the reflected state: " + proto.MessageName(m))
 }

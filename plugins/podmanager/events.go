@@ -50,6 +50,9 @@ type AddPod struct {
 	obsolete *LocalPod
 	// added tells that the pod was not known before.
 	added bool
+	// recorded gets an error when what is remembered of the pod is on the disk; nil if
+	// nobody writes it.
+	recorded <-chan error
 	outcome
 }
 

@@ -72,12 +72,11 @@ func TestGarbageRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestStatusTellsWhyPodsCannotBeWired(t *testing.T) {
-	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true})
 	var failure error
-	n.Server.View(podmanager.NodeView{
+	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true, View: podmanager.NodeView{
 		Ready:    func() error { return failure },
 		PodCIDRs: func() []string { return []string{"10.9.1.0/24"} },
-	})
+	}})
 	expect := func(when, reason string) {
 		t.Helper()
 		reply, err := n.Server.Status(ctx, &cni.StatusRequest{})
@@ -98,11 +97,10 @@ func TestStatusTellsWhyPodsCannotBeWired(t *testing.T) {
 
 // Plugins later in a chain work on the pod's device on the node.
 func TestResultNamesTheDeviceOnTheNode(t *testing.T) {
-	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	device := "c-web"
-	n.Server.View(podmanager.NodeView{Device: func(id podmanager.PodID) (name, mac string, ok bool) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{View: podmanager.NodeView{Device: func(id podmanager.PodID) (name, mac string, ok bool) {
 		return device, "02:00:00:00:00:01", id.Name == "web"
-	}})
+	}}})
 	r := inNetwork("net", "web", "c1")
 	check := func(r *cni.CNIRequest) []*cni.CNIReply_Interface {
 		reply, err := n.Server.Check(ctx, r)

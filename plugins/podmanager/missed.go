@@ -7,13 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 	"github.com/contiv/contiv/controller"
 )
-
-// MissedDels makes the plugin look in a folder for the DELs that came while no agent
-// ran (cni.MissedDelsDir). It must be called before the first event.
-func (m *PodManager) MissedDels(dir string) { m.missedDels = dir }
 
 // makeUpForMissedDels forgets the pods of missed DELs, though their network
 // namespaces may still exist. The resync that is going on then removes what was
@@ -28,7 +24,7 @@ func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
 		log.Error("Missed DELs cannot be read: their pods stay wired until their network namespaces are gone", "error", err)
 	}
 	for _, file := range files {
-		containerID, ifName, ok := cni.ParseMissedDel(file.Name())
+		containerID, ifName, ok := cniwire.ParseMissedDel(file.Name())
 		if !ok {
 			continue
 		}
@@ -46,7 +42,7 @@ func (m *PodManager) dropMissedDel(ctx context.Context, containerID, ifName stri
 	if m.missedDels == "" {
 		return
 	}
-	err := os.Remove(filepath.Join(m.missedDels, cni.MissedDel(containerID, ifName)))
+	err := os.Remove(filepath.Join(m.missedDels, cniwire.MissedDel(containerID, ifName)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		controller.Logger(ctx, m.log).Error("Note of a missed DEL cannot be removed", "error", err)
 	}

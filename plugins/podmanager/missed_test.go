@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
 // The runtime deletes a pod while no agent runs; its network namespace still
 // exists when the agent returns.
 func TestMissedDelIsMadeUpFor(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), cni.MissedDelsDir)
+	dir := filepath.Join(t.TempDir(), cniwire.MissedDelsDir)
 	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir}) // without the folder
 	add(t, n, request("gone", "c1"))
 	add(t, n, request("stays", "c2"))
@@ -28,7 +28,7 @@ func TestMissedDelIsMadeUpFor(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	made := []string{note(cni.MissedDel("c1", "eth0")), note(cni.MissedDel("c2", "eth1")), note(cni.MissedDel("unknown", "eth0"))}
+	made := []string{note(cniwire.MissedDel("c1", "eth0")), note(cniwire.MissedDel("c2", "eth1")), note(cniwire.MissedDel("unknown", "eth0"))}
 	foreign := note("README")
 	n = n.Restart()
 	if got := wired(n); got != "stays:c2" {
@@ -54,7 +54,7 @@ func TestMissedDelIsMadeUpFor(t *testing.T) {
 func TestAddMakesAMissedDelObsolete(t *testing.T) {
 	dir := t.TempDir()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir})
-	if err := os.WriteFile(filepath.Join(dir, cni.MissedDel("c1", "eth0")), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, cniwire.MissedDel("c1", "eth0")), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	add(t, n, request("web", "c1"))

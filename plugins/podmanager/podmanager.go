@@ -31,9 +31,10 @@ type PodManager struct {
 	pods  Pods
 }
 
-// New returns the plugin, which keeps local pods in db.
-func New(db store.Broker, namespaces Namespaces, log *slog.Logger) *PodManager {
-	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+// New returns the plugin, which keeps local pods in db. missedDels is the folder of the DELs that
+// came while no agent ran (cniwire.MissedDelsDir); "": they are not looked for.
+func New(db store.Broker, namespaces Namespaces, missedDels string, log *slog.Logger) *PodManager {
+	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
 // LocalPods returns the pods that are wired on this node.
@@ -109,6 +110,10 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	for id, p := range m.LocalPods() {
 		netns, err := m.namespaces(p.NetNS)
 		if err == nil && netns == p.NetNSID {
+			continue
+		}
+		if err != nil && mayExist(err) {
+			controller.Logger(ctx, m.log).Error("Network namespace of a pod cannot be looked at: the pod is kept", "pod", id, "netns", p.NetNS, "error", err)
 			continue
 		}
 		controller.Logger(ctx, m.log).Info("Pod is gone: its network namespace does not exist any more", "pod", id, "netns", p.NetNS)

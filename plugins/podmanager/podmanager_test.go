@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/nsfile"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/vishvananda/netns"
@@ -303,7 +304,7 @@ func (l *heldLoop) PushEvent(_ context.Context, event controller.Event) error {
 func TestCallerGivesUp(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	loop := &heldLoop{EventLoop: n.Loop, more: make(chan struct{}, 1)}
-	server := podmanager.NewServer(n.PodManager, loop, plugintest.Logger())
+	server := podmanager.NewServer(n.PodManager, loop, podmanager.NodeView{}, plugintest.Logger())
 	defer server.Stop(ctx)
 	caller, cancel := context.WithCancel(ctx)
 	failed := make(chan error)
@@ -374,7 +375,7 @@ func TestSocket(t *testing.T) {
 		t.Errorf("ADD: %v, %v", reply, err)
 	}
 
-	broken := connect("panic.sock", podmanager.NewServer(n.PodManager, panicLoop{}, plugintest.Logger()))
+	broken := connect("panic.sock", podmanager.NewServer(n.PodManager, panicLoop{}, podmanager.NodeView{}, plugintest.Logger()))
 	for range 2 {
 		_, err := broken.Add(ctx, request("db", "c2"))
 		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "made to panic") {
@@ -449,7 +450,7 @@ func TestKernelNamespaces(t *testing.T) {
 	if err := netns.DeleteNamed(name); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := podmanager.KernelNamespaces(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := podmanager.KernelNamespaces(path); !errors.Is(err, nsfile.ErrNone) {
 		t.Errorf("deleted namespace: %v", err)
 	}
 	create()
@@ -460,7 +461,10 @@ func TestKernelNamespaces(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := podmanager.KernelNamespaces(file); err == nil || !strings.Contains(err.Error(), "is no network namespace") {
+	if _, err := podmanager.KernelNamespaces(file); !errors.Is(err, nsfile.ErrNone) {
 		t.Errorf("ordinary file: %v", err)
+	}
+	if _, err := podmanager.KernelNamespaces("/proc/self/ns/mnt"); !errors.Is(err, nsfile.ErrOther) {
+		t.Errorf("mount namespace: %v", err)
 	}
 }

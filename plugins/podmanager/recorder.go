@@ -10,10 +10,16 @@ import (
 )
 
 // recorder is the local store, in which what handlers write of a new pod is one
-// transaction: each one waits for the disk, while kubelet waits for us.
+// transaction, written while the pod is wired: a write waits twice for the disk, and
+// kubelet waits for us.
 //
-//	AddPod ──> podmanager ──> ipam ──> Recorder ──> ipnet …
-//	            begin, Put     Put      commit
+//	AddPod ──> podmanager ──> ipam ──> Recorder ──> ipnet … kernel ──┐
+//	            begin, Put     Put      commit                       ├──> ADD returns
+//	                                      └──> queue ──write──> disk ┘
+//
+// Changes reach the disk in the order in which they were made. Those that come while the disk
+// is busy are written together. An agent that ends in between has not answered the
+// ADD; the next one does not know the pod, and removes its network.
 //
 // Between begin and commit, writes are not to be read back yet. All of it is done by the event
 // loop.
@@ -25,6 +31,17 @@ type recorder struct {
 	used    bool
 	open    bool
 	pending []store.Change
+
+	// queue are the transactions that wait for the writer, which runs while there are any.
+	queue   []write
+	writing bool
+}
+
+// write is a transaction on its way to the disk. done gets its error.
+type write struct {
+	ctx     context.Context
+	changes []store.Change
+	done    chan<- error
 }
 
 // begin starts a transaction, if somebody will commit it.
@@ -53,26 +70,90 @@ func (r *recorder) later(c store.Change) bool {
 	return r.open
 }
 
-func (r *recorder) Put(ctx context.Context, key string, value []byte) error {
-	if r.later(store.Change{KV: store.KV{Key: key, Value: value}}) {
-		return nil
+// write queues a transaction. The channel gets its error when it is on the disk.
+func (r *recorder) write(ctx context.Context, changes ...store.Change) <-chan error {
+	done := make(chan error, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, write{context.WithoutCancel(ctx), changes, done})
+	if !r.writing {
+		r.writing = true
+		go r.writeQueue()
 	}
-	return r.Broker.Put(ctx, key, value)
+	return done
+}
+
+// writeQueue writes what is queued, all that has come meanwhile at once, and ends when
+// the queue is empty.
+func (r *recorder) writeQueue() {
+	for {
+		r.mu.Lock()
+		queue := r.queue
+		r.queue = nil
+		if r.writing = len(queue) > 0; !r.writing {
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		var changes []store.Change
+		for _, w := range queue {
+			changes = append(changes, w.changes...)
+		}
+		err := r.apply(queue[0].ctx, changes)
+		for _, w := range queue {
+			if err != nil && len(queue) > 1 { // perhaps because of one of them
+				w.done <- r.apply(w.ctx, w.changes)
+				continue
+			}
+			w.done <- err
+		}
+	}
+}
+
+// apply makes changes; a panic of the store is an error.
+func (r *recorder) apply(ctx context.Context, changes []store.Change) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return store.Apply(ctx, r.Broker, changes)
+}
+
+func (r *recorder) Put(ctx context.Context, key string, value []byte) error {
+	return r.change(ctx, store.Change{KV: store.KV{Key: key, Value: value}})
 }
 
 func (r *recorder) Delete(ctx context.Context, key string) error {
-	if r.later(store.Change{KV: store.KV{Key: key}, Deleted: true}) {
+	return r.change(ctx, store.Change{KV: store.KV{Key: key}, Deleted: true})
+}
+
+func (r *recorder) change(ctx context.Context, c store.Change) error {
+	if r.later(c) {
 		return nil
 	}
-	return r.Broker.Delete(ctx, key)
+	return <-r.write(ctx, c)
+}
+
+// List returns what is on the disk when all that is queued has been written.
+func (r *recorder) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	<-r.write(ctx)
+	return r.Broker.List(ctx, prefix)
+}
+
+// Get is like List, for one key.
+func (r *recorder) Get(ctx context.Context, key string) (store.KV, bool, error) {
+	<-r.write(ctx)
+	return r.Broker.Get(ctx, key)
 }
 
 // Store returns the local store for handlers that remember something of pods.
 func (m *PodManager) Store() store.Broker { return m.db }
 
 // Recorder returns an event handler that has to follow those who use Store, and precede
-// those that describe the network: it writes what they have put of a new pod, all of
-// it or nothing and an error. If it is not asked for, they write by themselves.
+// those that describe the network: it has what they have put of a new pod written, all of
+// it or nothing. The pod is wired meanwhile; Server undoes that if it cannot be
+// written. If there is no Recorder, they write by themselves.
 func (m *PodManager) Recorder() controller.EventHandler {
 	m.db.mu.Lock()
 	defer m.db.mu.Unlock()
@@ -95,11 +176,21 @@ func (commit) Resync(context.Context, controller.Event, controller.KubeState, in
 
 func (c commit) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	if add, ok := event.(*AddPod); ok {
-		if err := store.Apply(ctx, c.Broker, c.end()); err != nil {
-			return "", fmt.Errorf("remember pod %v and its addresses in the local store: %w", add.Pod, err)
-		}
+		add.recorded = c.write(ctx, c.end()...)
 	}
 	return "", nil
 }
 
 func (commit) Revert(context.Context, controller.Event) error { return nil }
+
+// awaitRecord returns when a pod that was wired is remembered on the disk, and what of it could
+// not be written.
+func (e *AddPod) awaitRecord() error {
+	if e.recorded == nil {
+		return nil
+	}
+	if err := <-e.recorded; err != nil {
+		return fmt.Errorf("remember pod %v and its addresses in the local store: %w", e.Pod, err)
+	}
+	return nil
+}

@@ -1,12 +1,17 @@
 package podmanager_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/memory"
 )
 
@@ -25,7 +30,9 @@ func TestNewPodIsOneWrite(t *testing.T) {
 	}
 	var keys []string
 	for _, kv := range kvs {
-		keys = append(keys, kv.Key)
+		if strings.Contains(kv.Key, "/pods/") {
+			keys = append(keys, kv.Key)
+		}
 	}
 	if got, want := strings.Join(keys, " "), "/local/ipam/pods/default/web "+podmanager.StorePrefix+"default/web"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -52,5 +59,70 @@ func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	}
 	if _, found, err := local.Get(ctx, "/local/ipam/pods/default/web"); !found || err != nil {
 		t.Errorf("the address is not remembered, though it is that of the attempt before: %v", err)
+	}
+}
+
+// slowDisk writes when it is told to.
+type slowDisk struct {
+	*memory.Store
+	slow          atomic.Bool
+	begun, finish chan struct{}
+	writes        atomic.Int32
+}
+
+func (d *slowDisk) Batch(ctx context.Context, changes []store.Change) error {
+	if d.slow.Load() {
+		d.begun <- struct{}{}
+		<-d.finish
+	}
+	d.writes.Add(1)
+	return d.Store.Batch(ctx, changes)
+}
+
+// Pods are wired while the disk is busy, and those that are added meanwhile are written together;
+// but no ADD returns before its pod is on the disk.
+func TestPodsAreWiredWhileTheDiskIsBusy(t *testing.T) {
+	disk := &slowDisk{Store: memory.New(), begun: make(chan struct{}), finish: make(chan struct{})}
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Disk: disk})
+	disk.slow.Store(true)
+	const pods = 10
+	added := make(chan string, pods)
+	var adding sync.WaitGroup
+	start := func(i int) {
+		adding.Go(func() {
+			if reply, err := n.Server.Add(ctx, request(fmt.Sprint("pod-", i), fmt.Sprint("c", i))); err != nil || reply.GetResult() != 0 {
+				t.Errorf("ADD: %v, %v", reply, err)
+			}
+			added <- fmt.Sprint("pod-", i)
+		})
+	}
+	start(0)
+	<-disk.begun
+	for i := range pods {
+		if i > 0 {
+			start(i)
+		}
+		for { // until it is wired; the loop serves CHECK
+			reply, err := n.Server.Check(ctx, request(fmt.Sprint("pod-", i), fmt.Sprint("c", i)))
+			if err == nil && reply.GetResult() == 0 {
+				break
+			}
+		}
+	}
+	select {
+	case pod := <-added:
+		t.Errorf("ADD of %s returned before it was on the disk", pod)
+	default:
+	}
+	disk.finish <- struct{}{}
+	<-disk.begun
+	disk.slow.Store(false)
+	disk.finish <- struct{}{}
+	adding.Wait()
+	if writes := disk.writes.Load(); writes > pods/2 {
+		t.Errorf("%d pods took %d writes", pods, writes)
+	}
+	if kvs, _, err := disk.List(ctx, podmanager.StorePrefix); err != nil || len(kvs) != pods {
+		t.Errorf("%d pods on the disk, %v", len(kvs), err)
 	}
 }

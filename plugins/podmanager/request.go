@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/contiv/contiv/api/contiv/cni"
 )
@@ -18,17 +19,40 @@ var (
 	podNames     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-]*$`)
 )
 
-const maxIfNameLen = 15
+const (
+	maxIfNameLen = 15
+	// maxName is how long a container ID and the names of a pod and a network may be. The
+	// names in Kubernetes have at most 253 characters.
+	maxName = 253
+	// maxPath is PATH_MAX, less the terminating zero.
+	maxPath = 4095
+	// maxArguments and maxConfig bound what is parsed, in bytes.
+	maxArguments, maxConfig = 16 << 10, 1 << 20
+)
+
+// shown is a text as error messages have it.
+func shown(text string) string {
+	const most = 80
+	if len(text) > most {
+		return fmt.Sprintf("%.*q… (%d bytes)", most, text, len(text))
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// named reports whether a text is a name of the form.
+func named(text string, form *regexp.Regexp) bool {
+	return len(text) <= maxName && form.MatchString(text)
+}
 
 // checkAttachment checks what identifies an attachment: container and interface.
 func checkAttachment(r *cni.CNIRequest) error {
 	var errs []error
-	if !containerIDs.MatchString(r.GetContainerId()) {
-		errs = append(errs, fmt.Errorf("container_id %q (CNI_CONTAINERID) is missing or malformed", r.GetContainerId()))
+	if !named(r.GetContainerId(), containerIDs) {
+		errs = append(errs, fmt.Errorf("container_id %s (CNI_CONTAINERID) is missing, malformed or longer than %d characters", shown(r.GetContainerId()), maxName))
 	}
 	name := r.GetInterfaceName()
-	if name == "" || len(name) > maxIfNameLen || name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n") {
-		errs = append(errs, fmt.Errorf("interface_name %q (CNI_IFNAME) is missing or no interface name of at most %d characters", name, maxIfNameLen))
+	if name == "" || len(name) > maxIfNameLen || name == "." || name == ".." || strings.ContainsAny(name, "/:") || strings.ContainsFunc(name, isOdd) {
+		errs = append(errs, fmt.Errorf("interface_name %s (CNI_IFNAME) is missing or no interface name of at most %d characters", shown(name), maxIfNameLen))
 	}
 	return errors.Join(errs...)
 }
@@ -37,15 +61,19 @@ func checkAttachment(r *cni.CNIRequest) error {
 func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	p := LocalPod{ContainerID: r.GetContainerId(), NetNS: r.GetNetworkNamespace(), IfName: r.GetInterfaceName()}
 	errs := []error{checkAttachment(r)}
-	if !filepath.IsAbs(p.NetNS) {
-		errs = append(errs, fmt.Errorf("network_namespace %q (CNI_NETNS) is missing or no absolute path", p.NetNS))
+	if !filepath.IsAbs(p.NetNS) || len(p.NetNS) > maxPath || strings.ContainsFunc(p.NetNS, unicode.IsControl) {
+		errs = append(errs, fmt.Errorf("network_namespace %s (CNI_NETNS) is missing or no absolute path", shown(p.NetNS)))
 	}
-	if config := r.GetExtraNwConfig(); config != "" {
+	if n := len(r.GetExtraNwConfig()); n > maxConfig {
+		errs = append(errs, fmt.Errorf("extra_nw_config has %d bytes: at most %d are read", n, maxConfig))
+	} else if config := r.GetExtraNwConfig(); config != "" {
 		var network struct{ Name string }
 		if err := json.Unmarshal([]byte(config), &network); err != nil {
 			errs = append(errs, fmt.Errorf("extra_nw_config is no valid network configuration: %w", err))
 		}
-		p.Network = network.Name
+		if p.Network = network.Name; len(p.Network) > maxName {
+			errs = append(errs, fmt.Errorf("name %s in extra_nw_config is longer than %d characters", shown(p.Network), maxName))
+		}
 	}
 	args, err := parseArgs(r.GetExtraArguments())
 	errs = append(errs, err)
@@ -55,8 +83,8 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 			value *string
 		}{{"K8S_POD_NAME", &p.ID.Name}, {"K8S_POD_NAMESPACE", &p.ID.Namespace}} {
 			*arg.value = args[arg.name]
-			if !podNames.MatchString(*arg.value) {
-				errs = append(errs, fmt.Errorf("%s=%q in CNI_ARGS is missing or malformed: the runtime must tell which pod the container belongs to", arg.name, *arg.value))
+			if !named(*arg.value, podNames) {
+				errs = append(errs, fmt.Errorf("%s=%s in CNI_ARGS is missing or malformed: the runtime must tell which pod the container belongs to", arg.name, shown(*arg.value)))
 			}
 		}
 	}
@@ -89,16 +117,24 @@ func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
+// isOdd reports whether a character cannot be part of an interface's name.
+func isOdd(c rune) bool {
+	return unicode.IsSpace(c) || unicode.IsControl(c) || c == unicode.ReplacementChar
+}
+
 // parseArgs reads "K=V;K=V".
 func parseArgs(text string) (map[string]string, error) {
 	args := make(map[string]string)
+	if len(text) > maxArguments {
+		return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %d bytes: at most %d are read", len(text), maxArguments)
+	}
 	for _, pair := range strings.Split(text, ";") {
 		if strings.TrimSpace(pair) == "" {
 			continue
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %q: pairs K=V separated by \";\" are expected", pair)
+			return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %s: pairs K=V separated by \";\" are expected", shown(pair))
 		}
 		args[strings.TrimSpace(key)] = strings.TrimSpace(value)
 	}

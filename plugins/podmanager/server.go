@@ -5,70 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
-	"runtime/debug"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/controller"
-	"google.golang.org/grpc"
+	"github.com/contiv/contiv/plugins/podmanager/cniserver"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Server serves cni.RemoteCNI. Requests that cannot be understood fail with
+// Server serves cni.RemoteCNI, on the socket of its Serve until Stop. Requests that cannot be understood fail with
 // InvalidArgument; those that cannot be served now, with Unavailable or
 // DeadlineExceeded; in all other cases the reply says what failed.
 type Server struct {
 	cni.UnimplementedRemoteCNIServer
+	*cniserver.Server
 	pods *PodManager
 	loop controller.EventLoop
 	log  *slog.Logger
-	grpc *grpc.Server
 	node NodeView
 }
 
-// NewServer returns a server that sends its events to the loop.
-func NewServer(pods *PodManager, loop controller.EventLoop, log *slog.Logger) *Server {
-	s := &Server{pods: pods, loop: loop, log: log}
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(s.recoverPanic))
-	cni.RegisterRemoteCNIServer(s.grpc, s)
+// NewServer returns a server that sends its events to the loop, and tells of the node what the
+// view knows.
+func NewServer(pods *PodManager, loop controller.EventLoop, node NodeView, log *slog.Logger) *Server {
+	s := &Server{pods: pods, loop: loop, node: node, log: log}
+	s.Server = cniserver.New(s, log)
 	return s
-}
-
-// Serve serves requests until Stop. It closes the listener.
-func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); err != nil {
-		return fmt.Errorf("serve CNI requests on %v: %w", l.Addr(), err)
-	}
-	return nil
-}
-
-// Stop waits for the requests in progress, until ctx ends, and ends Serve.
-func (s *Server) Stop(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.grpc.Stop()
-		<-done
-	}
-}
-
-// recoverPanic turns a panic into the failure of one request.
-func (s *Server) recoverPanic(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.log.Error("Panic in a CNI request", "method", info.FullMethod, "panic", cause, "stack", string(debug.Stack()))
-			err = status.Errorf(codes.Internal, "panic in the agent: %v (see its log)", cause)
-		}
-	}()
-	return handler(ctx, req)
 }
 
 // Add wires a pod.
@@ -116,11 +80,24 @@ func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr) (
 			return &AddPod{}, err // the event may still be in use
 		}
 		if event.obsolete == nil {
+			if err == nil {
+				err = s.awaitRecord(ctx, event, &pod)
+			}
 			return event, err
 		}
 		old = event.obsolete
 	}
 	return &AddPod{}, fmt.Errorf("pod %v is being added for several sandboxes at once, the last one is %s: try again later", pod.ID, old.ContainerID)
+}
+
+// awaitRecord returns when the next agent would know the pod. If it would not, the pod is
+// unwired.
+func (s *Server) awaitRecord(ctx context.Context, event *AddPod, pod *LocalPod) error {
+	err := event.awaitRecord()
+	if err != nil {
+		err = errors.Join(err, s.process(context.WithoutCancel(ctx), newDeletePod(pod)))
+	}
+	return err
 }
 
 func (p *LocalPod) sameAttachment(other *LocalPod) bool {

@@ -19,10 +19,7 @@ type NodeView struct {
 	Device func(PodID) (name, mac string, ok bool)
 }
 
-// View makes the server tell of the node. It must be called before Serve.
-func (s *Server) View(v NodeView) { s.node = v }
-
-// Status tells if pods can be wired now. It waits for nothing.
+// Status reports whether pods can be wired now. It waits for nothing.
 func (s *Server) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, error) {
 	reply := &cni.StatusReply{Ready: true}
 	if err := s.notReady(); err != nil {

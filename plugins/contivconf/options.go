@@ -1,0 +1,78 @@
+package contivconf
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// PodOptions are the options that the addresses of pods follow from, with their effective
+// values for each IP version: "podSubnetCIDR (IPv4)=10.1.0.0/16".
+func (s *Subnets) PodOptions() []string {
+	return s.options(
+		option{podSubnet, func(f *Subnets) string { return network(f.Pods) }},
+		option{"podSubnetOneNodePrefixLen", func(f *Subnets) string { return strconv.Itoa(f.PodsOneNodeLen) }})
+}
+
+const podSubnet = "podSubnetCIDR"
+
+// ClusterOptions are the options that must be the same on all nodes: PodOptions, and those
+// from which nodes compute each other's addresses.
+func (s *Subnets) ClusterOptions() []string {
+	return append(s.PodOptions(), s.options(
+		option{"vxlanCIDR", func(f *Subnets) string { return network(f.VXLAN) }},
+		option{"nodeInterconnectCIDR", func(f *Subnets) string { return network(f.NodeInterconnect) }},
+		option{"vppHostSubnetCIDR", func(f *Subnets) string { return network(f.VPPHost) }},
+		option{"vppHostSubnetOneNodePrefixLen", func(f *Subnets) string { return strconv.Itoa(f.VPPHostOneNodeLen) }})...)
+}
+
+// option is an option of ipamConfig and its value for one IP version.
+type option struct {
+	name  string
+	value func(*Subnets) string
+}
+
+func (s *Subnets) options(options ...option) []string {
+	var list []string
+	for _, f := range s.Families() {
+		version := "IPv4"
+		if f.UseIPv6() {
+			version = "IPv6"
+		}
+		for _, o := range options {
+			list = append(list, fmt.Sprintf("%s (%s)=%s", o.name, version, o.value(&f)))
+		}
+	}
+	return list
+}
+
+func network(p netip.Prefix) string {
+	if !p.IsValid() {
+		return "none"
+	}
+	return p.String()
+}
+
+// ChangedOptions describes how options differ: "ipamConfig.podSubnetOneNodePrefixLen (IPv4) is
+// 25, not 24". Those of an IP version that was not there before do not count, nor do options that
+// one side does not know.
+func ChangedOptions(now, before []string) []string {
+	is := map[string]string{}
+	for _, text := range now {
+		name, value, _ := strings.Cut(text, "=")
+		is[name] = value
+	}
+	var changes []string
+	for _, text := range before {
+		name, was, _ := strings.Cut(text, "=")
+		value, known := is[name]
+		if !known && strings.HasPrefix(name, podSubnet+" ") {
+			value, known = "missing", true
+		}
+		if known && value != was {
+			changes = append(changes, fmt.Sprintf("ipamConfig.%s is %s, not %s", name, value, was))
+		}
+	}
+	return changes
+}

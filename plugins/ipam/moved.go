@@ -1,0 +1,56 @@
+package ipam
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+)
+
+// planKey is the key in the local store of the options by which the pods of this node got
+// their addresses: the JSON of contivconf.Subnets.PodOptions.
+const planKey = "/local/ipam-options"
+
+// ErrAddressesMoved is wrapped when the configuration would give other addresses to pods
+// that are wired.
+var ErrAddressesMoved = errors.New("pods would get other addresses while they run")
+
+// checkPlan refuses options that would move the addresses of wired pods. Else they become
+// those that the next ones are compared with.
+func (i *IPAM) checkPlan(ctx context.Context) error {
+	subnets := i.config.Subnets()
+	now := subnets.PodOptions()
+	kv, found, err := i.saved.db.Get(ctx, planKey)
+	if err != nil {
+		return fmt.Errorf("read the options of IPAM that were in force: %w", err)
+	}
+	var before []string
+	if found {
+		if err := json.Unmarshal(kv.Value, &before); err != nil {
+			controller.Logger(ctx, i.log).Error("Record of the options of IPAM is unusable and is replaced", "error", err)
+		}
+	}
+	if slices.Equal(now, before) {
+		return nil
+	}
+	changes := contivconf.ChangedOptions(now, before)
+	if pods := i.pods.LocalPods(); len(changes) > 0 && len(pods) > 0 && !i.config.ExternalIPAM() {
+		return fmt.Errorf("%w: %s, and %d pods of this node have addresses that follow from it. Restore the configuration; or, to migrate, "+
+			"drain the node (kubectl drain %s --ignore-daemonsets), delete the pods that are left on it, and start the agent then. "+
+			"All nodes must get the same options", ErrAddressesMoved, strings.Join(changes, "; "), len(pods), i.config.NodeName())
+	}
+	data, err := json.Marshal(now)
+	if err == nil {
+		err = i.saved.db.Put(ctx, planKey, data)
+	}
+	if err != nil {
+		// The worst that follows is that a change is not refused.
+		controller.Logger(ctx, i.log).Error("Options of IPAM cannot be remembered", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package ipam_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// Options that would move the addresses of wired pods are refused by an agent that is
+// restarted, until the pods are gone; nothing is lost meanwhile.
+func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
+	for conf, want := range map[string]string{
+		"ipamConfig: {podSubnetOneNodePrefixLen: 25}": "podSubnetOneNodePrefixLen (IPv4) is 25, not 24",
+		"ipamConfig: {podSubnetCIDR: 10.7.0.0/16}":    "podSubnetCIDR (IPv4) is 10.7.0.0/16, not 10.1.0.0/16",
+		"ipamConfig: {podSubnetCIDR: 'fd01::/48', podSubnetOneNodePrefixLen: 64, vxlanCIDR: 'fd30::/112', vppHostSubnetCIDR: 'fd31::/48', vppHostSubnetOneNodePrefixLen: 64}": "podSubnetCIDR (IPv4) is missing, not 10.1.0.0/16",
+	} {
+		n := plugintest.StartNode(t, plugintest.NodeOptions{})
+		request := &cni.CNIRequest{ContainerId: "c1", InterfaceName: "eth0", NetworkNamespace: "/n", ExtraArguments: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=default"}
+		add := func() {
+			t.Helper()
+			if reply, err := n.Server.Add(context.Background(), request); err != nil || reply.GetResult() != 0 {
+				t.Fatalf("ADD: %v, %v", reply, err)
+			}
+		}
+		add()
+		web := podmanager.PodID{Namespace: "default", Name: "web"}
+		before, _ := n.IPAM.GetPodIP(web)
+
+		// Refused.
+		n.Stop()
+		refused := n.Options
+		refused.Conf, refused.NoResync, refused.Scheduler = conf, true, &plugintest.Scheduler{}
+		agent := plugintest.StartNode(t, refused)
+		if err := agent.Loop.PushEvent(context.Background(), &controller.DBResync{State: refused.State}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-agent.Loop.Fatal():
+			if !errors.Is(err, ipam.ErrAddressesMoved) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "kubectl drain node1") {
+				t.Errorf("%s: %v", conf, err)
+			}
+		case <-time.After(plugintest.Timeout):
+			t.Fatalf("%s: accepted", conf)
+		}
+
+		// Restored: as if nothing had been.
+		n = n.Restart()
+		if after, ok := n.IPAM.GetPodIP(web); !ok || after != before {
+			t.Errorf("%s: the pod had %v, and has %v", conf, before, after)
+		}
+
+		// Migrated.
+		if reply, err := n.Server.Delete(context.Background(), request); err != nil || reply.GetResult() != 0 {
+			t.Fatalf("DEL: %v, %v", reply, err)
+		}
+		n.Options.Conf = conf
+		n = n.Restart()
+		add()
+		subnets := n.ContivConf.Subnets()
+		if after, ok := n.IPAM.GetPodIP(web); !ok || !subnets.Pods.Contains(after) {
+			t.Errorf("%s: the pod has %v", conf, after)
+		}
+		n = n.Restart()
+	}
+}
+
+// Other options do not concern the addresses of pods.
+func TestOtherOptionsMayChange(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	request := &cni.CNIRequest{ContainerId: "c1", InterfaceName: "eth0", NetworkNamespace: "/n", ExtraArguments: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=default"}
+	if reply, err := n.Server.Add(context.Background(), request); err != nil || reply.GetResult() != 0 {
+		t.Fatalf("ADD: %v, %v", reply, err)
+	}
+	n.Options.Conf = "ipamConfig: {vxlanCIDR: 192.168.40.0/24, serviceCIDR: 10.97.0.0/16}"
+	n = n.Restart()
+	if after, _ := n.IPAM.GetPodIP(podmanager.PodID{Namespace: "default", Name: "web"}); after != netip.MustParseAddr("10.1.1.2") {
+		t.Errorf("the pod has %v", after)
+	}
+}

@@ -1,0 +1,38 @@
+package nodesync
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/plugins/contivconf"
+)
+
+// maxNamed bounds how many nodes Disagreement names.
+const maxNamed = 3
+
+// Disagreement returns an error while the options of this node by which nodes compute
+// addresses are others than those of most nodes, or of as many as agree with it: packets to and
+// from pods of those nodes are lost. Where the others have the majority, they say nothing:
+// the mistake is this node's.
+func (n *NodeSync) Disagreement() error {
+	agreeing, changes := 1, []string(nil)
+	var names []string
+	for _, node := range n.GetAllNodes().sorted() {
+		if node.Name == n.nodeName || len(node.IPAMOptions) == 0 {
+			continue
+		}
+		if differences := contivconf.ChangedOptions(n.self.IPAMOptions, node.IPAMOptions); len(differences) > 0 {
+			changes, names = differences, append(names, node.Name)
+		} else {
+			agreeing++
+		}
+	}
+	if len(names) < agreeing {
+		return nil
+	}
+	named := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("the addressing of this node disagrees with that of %s: %s; all nodes must have the same options", named, strings.Join(changes, "; "))
+}

@@ -1,0 +1,170 @@
+package nodesync
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+)
+
+// records is what the database says of nodes. It may contradict itself: the name of a
+// node may have several IDs, and an address several nodes. What is made of it depends on
+// what is there only, not on what came first:
+//
+//   - A record without a name, or whose ID is not that of its key, does not count.
+//   - Of several IDs of a name, the lowest one with addresses counts.
+//   - An address of this node is nobody else's. Of others, it is the node's whose address
+//     it is for Kubernetes too; else that of a node that Kubernetes knows; else that of
+//     the node with the lowest ID. The others are without it.
+type records struct {
+	// vppNodes by the ID in their key.
+	vppNodes  map[uint32]*vppnode.VppNode
+	kubeNodes map[string]*node.Node
+}
+
+func newRecords() records {
+	return records{vppNodes: map[uint32]*vppnode.VppNode{}, kubeNodes: map[string]*node.Node{}}
+}
+
+// idOf returns the ID in a key, or that of the value if there is no key; 0 if there is
+// none.
+func idOf(key string, v *vppnode.VppNode) uint32 {
+	key = strings.TrimPrefix(key, models.KSRPrefix)
+	if key == "" {
+		return v.GetId()
+	}
+	id, err := strconv.ParseUint(strings.TrimPrefix(key, vppNodePrefix), 10, 32)
+	if err != nil || dbresources.VppNodeKey(uint32(id)) != key { // "007" is no ID
+		return 0
+	}
+	return uint32(id)
+}
+
+var vppNodePrefix = strings.TrimPrefix(IDPrefix, models.KSRPrefix)
+
+// set takes over a record; nil removes it. It returns why the record does not count.
+func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
+	delete(r.vppNodes, id)
+	switch {
+	case v == nil:
+		return ""
+	case id == 0:
+		return "its key is no ID"
+	case v.GetId() != id:
+		return "its id is not that of its key"
+	case v.GetName() == "":
+		return "it has no name"
+	}
+	r.vppNodes[id] = v
+	return ""
+}
+
+// of returns the record that counts for a name, nil if none does.
+func (r records) of(name string) (best *vppnode.VppNode) {
+	for _, v := range r.vppNodes {
+		if v.GetName() == name && (best == nil || better(v, best)) {
+			best = v
+		}
+	}
+	return best
+}
+
+func better(a, b *vppnode.VppNode) bool {
+	if hasA, hasB := len(vppAddresses(a)) > 0, len(vppAddresses(b)) > 0; hasA != hasB {
+		return hasA
+	}
+	return a.GetId() < b.GetId()
+}
+
+// disputed is an address that several nodes have.
+type disputed struct {
+	addr          netip.Addr
+	owner, others string
+}
+
+// nodes returns all nodes, own in its place, and what they dispute.
+func (r records) nodes(own *Node) (Nodes, []disputed) {
+	best := map[string]*vppnode.VppNode{}
+	for _, v := range r.vppNodes {
+		if other := best[v.GetName()]; other == nil || better(v, other) {
+			best[v.GetName()] = v
+		}
+	}
+	nodes := make(Nodes, len(best)+1)
+	get := func(name string) *Node {
+		if nodes[name] == nil {
+			nodes[name] = &Node{Name: name}
+		}
+		return nodes[name]
+	}
+	for name, v := range best {
+		get(name).setVPPNode(v)
+	}
+	if own != nil {
+		self := *own
+		nodes[own.Name] = &self
+	}
+	for name, k := range r.kubeNodes {
+		get(name).setKubeNode(k)
+	}
+	if own != nil && r.kubeNodes[own.Name] == nil {
+		get(own.Name).setKubeNode(nil)
+	}
+	return nodes, settle(nodes, own)
+}
+
+// settle leaves each address to one node.
+func settle(nodes Nodes, own *Node) (list []disputed) {
+	owners := make(map[netip.Addr]*Node, len(nodes))
+	var twice map[netip.Addr]bool
+	for _, node := range nodes {
+		for _, p := range node.VPPIPs {
+			if owners[p.Addr()] == nil {
+				owners[p.Addr()] = node
+			} else if owners[p.Addr()] != node {
+				if twice == nil {
+					twice = map[netip.Addr]bool{}
+				}
+				twice[p.Addr()] = true
+			}
+		}
+	}
+	for _, addr := range slices.SortedFunc(maps.Keys(twice), netip.Addr.Compare) {
+		var claimants []*Node
+		for _, node := range nodes {
+			if slices.ContainsFunc(node.VPPIPs, func(p netip.Prefix) bool { return p.Addr() == addr }) {
+				claimants = append(claimants, node)
+			}
+		}
+		slices.SortFunc(claimants, func(a, b *Node) int {
+			return cmp.Or(cmp.Compare(rank(a, addr, own), rank(b, addr, own)), cmp.Compare(a.ID, b.ID))
+		})
+		d := disputed{addr: addr, owner: claimants[0].Name}
+		for _, loser := range claimants[1:] {
+			loser.VPPIPs = slices.DeleteFunc(slices.Clone(loser.VPPIPs), func(p netip.Prefix) bool { return p.Addr() == addr })
+			d.others = strings.TrimPrefix(d.others+", "+loser.Name, ", ")
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// rank says how good the claim of a node to an address is; 0 is the best.
+func rank(node *Node, addr netip.Addr, own *Node) int {
+	switch {
+	case own != nil && node.Name == own.Name:
+		return 0
+	case slices.Contains(node.MgmtIPs, addr):
+		return 1
+	case node.inKube:
+		return 2
+	}
+	return 3
+}

@@ -1,0 +1,182 @@
+package cniserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// helloTimeout is how long a new connection may stay silent, and how long an answer
+// may take to be sent.
+const helloTimeout = 10 * time.Second
+
+// Server serves a service until Stop.
+type Server struct {
+	service cni.RemoteCNIServer
+	log     *slog.Logger
+	grpc    *grpc.Server
+	methods map[string]method
+
+	// ctx is that of all calls of contiv-cni; accepting ends when the server is to
+	// stop. calls are those connections that are served or not known yet.
+	ctx, accepting     context.Context
+	cancel, stopAccept context.CancelFunc
+	calls              sync.WaitGroup
+
+	mu       sync.Mutex
+	stopped  bool
+	listener net.Listener
+}
+
+// New returns a server for the service.
+func New(service cni.RemoteCNIServer, log *slog.Logger) *Server {
+	s := &Server{service: service, log: log, methods: methodsOf(service)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.accepting, s.stopAccept = context.WithCancel(s.ctx)
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+		defer s.recoverPanic(info.FullMethod, &err)
+		return handler(ctx, req)
+	}))
+	cni.RegisterRemoteCNIServer(s.grpc, service)
+	return s
+}
+
+// recoverPanic turns a panic into the failure of one call.
+func (s *Server) recoverPanic(method string, err *error) {
+	if cause := recover(); cause != nil {
+		s.log.Error("Panic in a CNI request", "method", method, "panic", cause, "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "panic in the agent: %v (see its log)", cause)
+	}
+}
+
+// Serve serves requests until Stop. It closes the listener.
+func (s *Server) Serve(l net.Listener) error {
+	forGRPC := newHandover(l.Addr())
+	s.mu.Lock()
+	s.listener = l
+	stopped := s.stopped
+	s.mu.Unlock()
+	if stopped {
+		return l.Close()
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(forGRPC) }()
+	err := s.accept(l, forGRPC)
+	if s.isStopped() {
+		err = nil
+	} else {
+		s.grpc.Stop()
+	}
+	if grpcErr := <-served; err == nil && !errors.Is(grpcErr, grpc.ErrServerStopped) {
+		err = grpcErr
+	}
+	l.Close()
+	if err != nil {
+		return fmt.Errorf("serve CNI requests on %v: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// accept serves each connection by itself: one that stays silent stops no other.
+func (s *Server) accept(l net.Listener, forGRPC *handover) error {
+	const maxPause = time.Second
+	pause := time.Duration(0)
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			pause = 0
+			if !s.begin() {
+				conn.Close()
+				return nil
+			}
+			go s.serve(conn, forGRPC)
+			continue
+		}
+		var temporary interface{ Temporary() bool }
+		if !errors.As(err, &temporary) || !temporary.Temporary() {
+			return err
+		}
+		// No file descriptor is left, for example.
+		pause = min(max(2*pause, 5*time.Millisecond), maxPause)
+		s.log.Warn("A CNI request cannot be accepted", "error", err, "pause", pause)
+		select {
+		case <-time.After(pause):
+		case <-s.accepting.Done():
+			return nil
+		}
+	}
+}
+
+// begin counts a connection, unless the server is stopped.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.calls.Add(1)
+	}
+	return !s.stopped
+}
+
+func (s *Server) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// serve finds out which protocol a connection has.
+func (s *Server) serve(conn net.Conn, forGRPC *handover) {
+	defer s.calls.Done()
+	conn.SetDeadline(time.Now().Add(helloTimeout))
+	stop := context.AfterFunc(s.accepting, func() { conn.SetDeadline(time.Now()) })
+	var first [len(cniwire.Magic)]byte
+	_, err := io.ReadFull(conn, first[:])
+	stop()
+	switch {
+	case err != nil:
+		conn.Close()
+	case string(first[:]) == cniwire.Magic:
+		s.serveCall(conn)
+		conn.Close()
+	default: // what is not ours is gRPC's, to be refused if it is not gRPC
+		conn.SetDeadline(time.Time{})
+		forGRPC.give(&startedConn{Conn: conn, start: first[:]})
+	}
+}
+
+// Stop waits for the requests in progress, until ctx ends, and ends Serve.
+func (s *Server) Stop(ctx context.Context) {
+	s.mu.Lock()
+	s.stopped = true
+	l := s.listener
+	s.mu.Unlock()
+	s.stopAccept()
+	if l != nil {
+		l.Close()
+	}
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		s.calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.cancel()
+		s.grpc.Stop()
+		<-done
+	}
+	s.cancel()
+}

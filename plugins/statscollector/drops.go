@@ -1,0 +1,117 @@
+package statscollector
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/contiv/contiv/rest"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// DropsURL is the path that the handler is meant for.
+const DropsURL = "/contiv/v1/drops"
+
+// Drop is a number of packets that source guards have dropped for one reason.
+type Drop struct {
+	// Namespace and Pod are empty for what was received by an interface of no pod, such as
+	// VXLAN packets from outside.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	// Interface is the logical name; of a device of the host that is no interface of the
+	// vswitch, its name.
+	Interface string `json:"interface"`
+	Reason    string `json:"reason"`
+	Packets   uint64 `json:"packets"`
+}
+
+// DropsReport is the answer of GET /contiv/v1/drops.
+type DropsReport struct {
+	Node string `json:"node"`
+	// Drops sorted by namespace, pod, interface and reason.
+	Drops []Drop `json:"drops"`
+}
+
+// DropsSource reads what has been dropped; pods need not be filled in. A vswitch that drops
+// nothing has none.
+type DropsSource func() ([]Drop, error)
+
+// Drops tells what source guards have dropped: Prometheus, and whoever asks over REST.
+type Drops struct {
+	node   string
+	source DropsSource
+	pods   Pods
+	log    *slog.Logger
+	desc   *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*Drops)(nil)
+
+// NewDrops returns the drops of a node.
+func NewDrops(nodeName string, source DropsSource, pods Pods, log *slog.Logger) *Drops {
+	return &Drops{node: nodeName, source: source, pods: pods, log: log, desc: prometheus.NewDesc("guardDropPackets",
+		"Packets that were dropped because the one who sent them may not send such: foreign sources, claims, one connection too many.",
+		[]string{"podName", "podNamespace", "interfaceName", "reason"}, prometheus.Labels{"node": nodeName})}
+}
+
+// Report reads the vswitch.
+func (d *Drops) Report() (DropsReport, error) {
+	report := DropsReport{Node: d.node, Drops: []Drop{}}
+	drops, err := d.source()
+	if err != nil {
+		return report, err
+	}
+	pods := d.pods.PodInterfaces()
+	for _, drop := range drops {
+		if pod, ok := pods[drop.Interface]; ok {
+			drop.Namespace, drop.Pod = pod.Namespace, pod.Name
+		}
+		report.Drops = append(report.Drops, drop)
+	}
+	slices.SortFunc(report.Drops, func(a, b Drop) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Interface, b.Interface), cmp.Compare(a.Reason, b.Reason))
+	})
+	return report, nil
+}
+
+// Describe implements prometheus.Collector.
+func (d *Drops) Describe(out chan<- *prometheus.Desc) { out <- d.desc }
+
+// Collect implements prometheus.Collector. When the vswitch cannot be read, there is
+// nothing to tell, and the other metrics of the agent are not affected.
+func (d *Drops) Collect(out chan<- prometheus.Metric) {
+	report, err := d.Report()
+	if err != nil {
+		d.log.Warn("What source guards have dropped cannot be read", "error", err)
+		return
+	}
+	type series struct{ iface, reason string }
+	seen := map[series]bool{}
+	for _, drop := range report.Drops {
+		s := series{drop.Interface, drop.Reason}
+		if seen[s] {
+			continue // Prometheus would refuse all of them
+		}
+		seen[s] = true
+		out <- prometheus.MustNewConstMetric(d.desc, prometheus.CounterValue, float64(drop.Packets),
+			cmp.Or(drop.Pod, noPod), cmp.Or(drop.Namespace, noPod), drop.Interface, drop.Reason)
+	}
+}
+
+// Handler serves GET /contiv/v1/drops.
+func (d *Drops) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		report, err := d.Report()
+		if err != nil {
+			rest.Error(w, http.StatusInternalServerError, err)
+			return
+		}
+		rest.JSON(w, report)
+	})
+}
