@@ -28,18 +28,33 @@ demo: packages build ## show the main job: pods on two nodes talk, drift heals, 
 
 .PHONY: test
 test: packages ## run all tests (as root: they use network namespaces)
+	cd hack/images && go test ./...
 	go test -timeout 20m ./...
 
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/contiv
 E2E_RUN ?= .
 E2E_VSWITCH ?= kernel
 E2E_TIMEOUT ?= 30m
+# An archive of make images, to test it instead of an image that the test makes of bin/.
+E2E_IMAGE ?=
 
 .PHONY: e2e
 e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
-	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+
+IMAGES_CACHE ?= $(E2E_CACHE)/images
+IMAGES_ARCH ?= amd64 arm64
+
+.PHONY: images
+images: ## make the container images for amd64 and arm64 in bin/images, without a container engine
+	@hack/packages.sh dpkg-deb:dpkg apt-get:apt
+	hack/images/build.sh '$(IMAGES_CACHE)' $(IMAGES_ARCH)
+
+.PHONY: images-update
+images-update: ## lock the newest Debian packages for the images
+	hack/images/update.sh '$(IMAGES_CACHE)' $(IMAGES_ARCH)
 
 VPP_RUN ?= .
 
@@ -55,6 +70,7 @@ lint: ## gofmt, go vet, staticcheck
 	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go tool -modfile=hack/tools/go.mod staticcheck ./...
+	cd hack/images && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: bench
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach

@@ -43,7 +43,7 @@ type expected struct {
 	asOf int64
 }
 
-// met tells if a status is about what was expected, or something later.
+// met reports whether a status is about what was expected, or something later.
 func (e expected) met(s *Status) bool {
 	if e.asOf == 0 {
 		return true
@@ -94,7 +94,7 @@ func parts(s *Status) []*pb.ValueStatus {
 	return append([]*pb.ValueStatus{s.GetValue()}, s.GetDerivedValues()...)
 }
 
-// Settled tells if the state of a value, and of what is derived from it, is not going to
+// Settled reports whether the state of a value, and of what is derived from it, is not going to
 // change by itself.
 func Settled(s *Status) bool {
 	return !slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
@@ -106,14 +106,14 @@ func Settled(s *Status) bool {
 	})
 }
 
-// Failed tells if a value, or something derived from it, cannot be made as it is wanted.
+// Failed reports whether a value, or something derived from it, cannot be made as it is wanted.
 func Failed(s *Status) bool {
 	return slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
 		return v.GetState() == pb.ValueState_UNIMPLEMENTED || isError(v.GetState())
 	})
 }
 
-// isError tells if a transaction that leads to the state has failed.
+// isError reports whether a transaction that leads to the state has failed.
 func isError(state pb.ValueState) bool {
 	return state == pb.ValueState_FAILED || state == pb.ValueState_INVALID || state == pb.ValueState_RETRYING
 }

@@ -71,7 +71,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// isNotFound tells if the agent answered that there is no such thing.
+// isNotFound reports whether the agent answered that there is no such thing.
 func isNotFound(err error) bool {
 	var e *statusError
 	return errors.As(err, &e) && e.status == http.StatusNotFound

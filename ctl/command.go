@@ -28,6 +28,7 @@ type cli struct {
 // Command returns the command line under the name that it was called by. Errors
 // that Execute returns are to be printed, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
+	out, errOut = Plain(out), Plain(errOut)
 	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond}
 	root := &cobra.Command{
 		Use:   name,
@@ -58,7 +59,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
 	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
 	root.AddCommand(
-		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.statusCommand(),
+		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
 		c.configCommand(), c.vppcliCommand(),

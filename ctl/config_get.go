@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/kvscheduler"
@@ -20,7 +21,7 @@ type ConfigValue struct {
 }
 
 func (g *configuring) getCommand() *cobra.Command {
-	var all, own bool
+	var all, own, secrets bool
 	cmd := &cobra.Command{
 		Use:   "get [KEY|MODEL]...",
 		Short: "What others than Contiv want of a node; -o yaml is what apply reads",
@@ -41,9 +42,10 @@ func (g *configuring) getCommand() *cobra.Command {
 			if values, err = meantBy(args, values); err != nil {
 				return err
 			}
-			return g.showConfig(values)
+			return g.showConfig(values, secrets)
 		},
 	}
+	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "show keys and passwords, which are left out otherwise: needed to apply the output elsewhere")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "all that the node is to have, Contiv's own values included")
 	cmd.Flags().BoolVar(&own, "own", false, "only what the client wants that --client names")
 	return cmd
@@ -86,7 +88,14 @@ func (g *configuring) requested(ctx context.Context) (values []client.Value, err
 	return values, nil
 }
 
-func (g *configuring) showConfig(values []client.Value) error {
+// showConfig shows values, without their secrets unless those are asked for.
+func (g *configuring) showConfig(values []client.Value, secrets bool) error {
+	if !secrets {
+		values = slices.Clone(values)
+		for i := range values {
+			values[i].Message = kvscheduler.Redact(values[i].Message)
+		}
+	}
 	switch g.format {
 	case asYAML:
 		text, err := formatManifest(values)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/contiv/contiv/kvscheduler"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -78,7 +79,7 @@ func appendFields(out *[]field, d *json.Decoder, name string) error {
 }
 
 // fieldsText shows a value in a line.
-func fieldsText(m proto.Message) string { return inLine(fields(m)) }
+func fieldsText(m proto.Message) string { return inLine(fields(kvscheduler.Redact(m))) }
 
 func inLine(fields []field) string {
 	var texts []string

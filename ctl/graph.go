@@ -25,7 +25,8 @@ func (c *cli) graphCommand() *cobra.Command {
 		Long: "Draws the values of a node, with solid lines to what they need and dashed ones to what is\n" +
 			"derived from them. With KEY, which may be a part of keys, only those values are drawn, and what\n" +
 			"they need. With --at, as they were then; the changes of a transaction have a golden border.\n\n" +
-			"-o dot is the language of Graphviz; -o svg needs its program dot here.\n" +
+			"-o dot is the language of Graphviz; -o svg is drawn by its program dot, or in plain\n" +
+			"columns if that is not installed here.\n" +
 			"A moment is " + momentForms + ".",
 		Example: "  graph --node node1 | dot -Tpng > node1.png\n  graph --node node1 vxlanBVI -o svg --file bvi.svg",
 		Args:    cobra.MaximumNArgs(1),
@@ -144,7 +145,9 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	}
 	program, err := exec.LookPath("dot")
 	if err != nil {
-		return nil, errors.New("SVG is drawn by dot, a program of Graphviz, which is not installed here: install the package graphviz, or take -o dot and draw it elsewhere")
+		out.Reset()
+		err := kvscheduler.WriteSVG(&out, values, txn)
+		return []byte(c.printer().text(out.String())), err
 	}
 	cmd := exec.CommandContext(ctx, program, "-Tsvg")
 	cmd.Stdin = strings.NewReader(dot)

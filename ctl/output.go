@@ -43,7 +43,7 @@ func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	return cmd
 }
 
-// checkFormat tells if the command knows the format that was asked for, and takes
+// checkFormat reports whether the command knows the format that was asked for, and takes
 // its default if none was.
 func (c *cli) checkFormat(cmd *cobra.Command) error {
 	names := []string{string(asTable), string(asJSON), string(asYAML)}

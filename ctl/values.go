@@ -133,7 +133,7 @@ func keysOf(s kvscheduler.Status) []string {
 	return keys
 }
 
-// inState tells if the value, or one derived from it, is in one of the states;
+// inState reports whether the value, or one derived from it, is in one of the states;
 // any state will do if there are none.
 func inState(s kvscheduler.Status, states []string) bool {
 	is := func(v *pb.ValueStatus) bool { return slices.Contains(states, v.GetState().String()) }

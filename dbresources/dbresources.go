@@ -98,7 +98,7 @@ func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
 	return msg, nil
 }
 
-// WrittenBy tells if the value is what the agent of the node wrote: it must write it
+// WrittenBy reports whether the value is what the agent of the node wrote: it must write it
 // again when the database lost it.
 func (r Resource) WrittenBy(agent string, value proto.Message) bool {
 	v, ok := value.(*vppnode.VppNode)

@@ -23,7 +23,7 @@ type Snapshot[T any] struct {
 	Err error
 }
 
-// Usable tells if all that the files mean is known: no file, nor the directory, was
+// Usable reports whether all that the files mean is known: no file, nor the directory, was
 // never understood.
 func (s Snapshot[T]) Usable() bool {
 	return s.Err == nil && !slices.ContainsFunc(s.Files, func(f File[T]) bool { return !f.Usable })

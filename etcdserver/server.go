@@ -170,7 +170,8 @@ func (s *Server) supervise() {
 	}
 }
 
-// Endpoint is the first client URL; port 0 is replaced by the port in use.
+// Endpoint is the first client URL; port 0 is replaced by the port in use. It is for users with
+// one of them: store/etcd/etcdtest, and tests.
 func (s *Server) Endpoint() string { return s.endpoints[0] }
 
 // Endpoints are all client URLs.

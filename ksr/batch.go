@@ -109,7 +109,7 @@ func (r *Reflector) countWrite(k Kind, deleted, existed bool, err error) {
 	})
 }
 
-// sameValue tells if two values mean the same: an earlier version may have
+// sameValue reports whether two values mean the same: an earlier version may have
 // formatted it in another way.
 func sameValue(k *kind, stored, wanted []byte) bool {
 	if bytes.Equal(stored, wanted) {

@@ -154,13 +154,14 @@ func TestConversionOfEndpointSlices(t *testing.T) {
 		discoveryv1.Endpoint{Addresses: []string{"10.1.1.3"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(true), Terminating: ptr(true)}},
 		discoveryv1.Endpoint{Addresses: []string{"10.1.1.4"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr(false)}},
 	)
+	s.Annotations = map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-01-02T03:04:05Z", "other": "x"}
 	s.Ports = []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(8080)), AppProtocol: ptr("kubernetes.io/h2c")}, {Port: ptr(int32(53)), Protocol: ptr(corev1.ProtocolUDP)}}
 	wantConverted(t, s, "/vnf-agent/contiv-ksr/k8s/endpointslice/web-1/namespace/prod",
 		`{"name":"web-1","namespace":"prod","service":"web","address_type":"IPv4",`+
 			`"ports":[{"name":"http","port":8080,"protocol":"TCP","app_protocol":"kubernetes.io/h2c"},{"port":53,"protocol":"UDP"}],`+
 			`"endpoints":[{"addresses":["10.1.1.2"],"ready":true,"serving":true,"host_name":"h","node_name":"node1",`+
 			`"target_ref":{"kind":"Pod","namespace":"prod","name":"web-x","uid":"u"},"zone":"z1","for_zones":["z1","z2"],"for_nodes":["node1"]},`+
-			`{"addresses":["10.1.1.3"],"serving":true,"terminating":true},{"addresses":["10.1.1.4"]}]}`)
+			`{"addresses":["10.1.1.3"],"serving":true,"terminating":true},{"addresses":["10.1.1.4"]}],"trigger_time":"2026-01-02T03:04:05Z"}`)
 }
 
 func TestSliceOfNoServiceIsNotReflected(t *testing.T) {

@@ -106,7 +106,8 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	if name == "" {
 		return nil
 	}
-	out := &endpointslice.EndpointSlice{Name: s.Name, Namespace: s.Namespace, Service: name, AddressType: sliceTypes[s.AddressType]}
+	out := &endpointslice.EndpointSlice{Name: s.Name, Namespace: s.Namespace, Service: name, AddressType: sliceTypes[s.AddressType],
+		TriggerTime: s.Annotations[corev1.EndpointsLastChangeTriggerTime]}
 	for _, p := range s.Ports {
 		out.Ports = append(out.Ports, &endpointslice.EndpointSlice_Port{
 			Name: deref(p.Name), Port: deref(p.Port), AppProtocol: deref(p.AppProtocol),
@@ -166,5 +167,13 @@ func trimService(s *corev1.Service) *corev1.Service {
 }
 
 func trimEndpointSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{ObjectMeta: trimMeta(&s.ObjectMeta), AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports}
+	meta := trimMeta(&s.ObjectMeta)
+	if trigger, ok := s.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+		meta.Annotations = maps.Clone(meta.Annotations)
+		if meta.Annotations == nil {
+			meta.Annotations = map[string]string{}
+		}
+		meta.Annotations[corev1.EndpointsLastChangeTriggerTime] = trigger
+	}
+	return &discoveryv1.EndpointSlice{ObjectMeta: meta, AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports}
 }

@@ -23,7 +23,7 @@ type Elector interface {
 	// soon as that is noticed. Lead then returns an error that wraps ErrNotLeader;
 	// nil only when ctx ended.
 	Lead(ctx context.Context, waiting func(), work func(context.Context, store.Broker) error) error
-	// Others tells if another instance leads or waits in Lead.
+	// Others reports whether another instance leads or waits in Lead.
 	Others(ctx context.Context) (bool, error)
 }
 

@@ -42,7 +42,7 @@ type kind struct {
 	// object is not to be reflected.
 	message func() proto.Message
 	convert func(Object) proto.Message
-	// object returns an empty one, is tells if an object is of the kind, and trim
+	// object returns an empty one, is reports whether an object is of the kind, and trim
 	// returns it without what is not reflected.
 	object func() Object
 	is     func(Object) bool
@@ -131,7 +131,7 @@ func Trim(o Object) Object {
 	return o
 }
 
-// ClusterScoped tells if objects of the kind are in no namespace.
+// ClusterScoped reports whether objects of the kind are in no namespace.
 func (k Kind) ClusterScoped() bool {
 	known := k.lookup()
 	return known != nil && known.clusterScoped

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reach tells if a source can reach what it reads from. In the zero value, it can.
+// Reach reports whether a source can reach what it reads from. In the zero value, it can.
 type Reach struct {
 	mu sync.Mutex
 	// lost is nil while it can be reached.

@@ -57,7 +57,7 @@ func (o Options) Listen(address string) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// isLoopback tells if only this machine reaches the address.
+// isLoopback reports whether only this machine reaches the address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

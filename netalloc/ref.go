@@ -22,7 +22,7 @@ type Ref struct {
 	GW        bool
 }
 
-// IsRef tells if the text refers to an allocated address instead of being one.
+// IsRef reports whether the text refers to an allocated address instead of being one.
 func IsRef(text string) bool { return strings.HasPrefix(text, refPrefix) }
 
 // ParseRef parses a reference. Where an address belongs to an interface, iface is

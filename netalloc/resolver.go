@@ -97,7 +97,7 @@ func (r *Resolver) Restore(found, wanted []string, iface string) []string {
 	return restored
 }
 
-// HasRef tells if one of the texts is a reference.
+// HasRef reports whether one of the texts is a reference.
 func HasRef(texts ...string) bool {
 	for _, text := range texts {
 		if IsRef(text) {

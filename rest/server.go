@@ -11,12 +11,23 @@ import (
 	"github.com/contiv/contiv/listener"
 )
 
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 4 << 20
+
+// timeouts bound how long a client may take to send the header of a request and all of
+// it, and how long a connection may stay without any. An answer may take as long as it
+// does.
+type timeouts struct{ header, request, idle time.Duration }
+
 // Server serves one handler on several addresses.
-type Server struct{ listeners []net.Listener }
+type Server struct {
+	listeners []net.Listener
+	timeouts  timeouts
+}
 
 // Listen opens the addresses, each as listener.Options.Listen does.
 func Listen(o listener.Options, addresses ...string) (*Server, error) {
-	s := &Server{}
+	s := &Server{timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
 	for _, address := range addresses {
 		l, err := o.Listen(address)
 		if err != nil {
@@ -40,7 +51,11 @@ func (s *Server) Addrs() []net.Addr {
 // Serve answers requests until ctx ends or a listener fails. Requests in
 // progress get five seconds to finish.
 func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{
+		Handler:           http.MaxBytesHandler(handler, maxBody),
+		ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
+		MaxHeaderBytes: 64 << 10,
+	}
 	failed := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
 		go func() { failed <- server.Serve(l) }()

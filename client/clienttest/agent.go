@@ -29,7 +29,6 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/northbound"
 	"github.com/contiv/contiv/plugins/contivgrpc"
-	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/store/memory"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -78,36 +77,35 @@ func Start(o Options) (a *Agent, err error) {
 	a.atClose(source.Close)
 	config := controller.DefaultConfig()
 	config.DelayRetry *= 60
-	loop := controller.New(controller.Options{
+	options := controller.Options{
 		Config: config, Scheduler: controller.NewScheduler(a.Scheduler),
 		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
-	})
+	}
+	var db *etcd.Store // nil: none
+	var publisher *feedback.Publisher
+	if len(o.Etcd) > 0 {
+		if db, err = etcd.New(etcd.Config{Endpoints: o.Etcd}); err != nil {
+			return a, err
+		}
+		a.atClose(db.Close)
+		publisher = feedback.Start(feedback.Options{Node: Node, Store: db, Scheduler: a.Scheduler, Config: config, Log: log})
+		a.atClose(func() error { publisher.Close(); return nil })
+		options.Observer = publisher.GivenOutside
+	}
+	loop := controller.New(options)
 	a.atClose(func() error { return loop.Close(context.Background()) })
-	if len(o.Etcd) == 0 {
-		loop.Start()
+	loop.Start()
+	if db == nil {
 		if err := loop.PushEvent(context.Background(), &controller.DBResync{}); err != nil {
 			return a, err
 		}
-	} else if err := a.watchEtcd(o.Etcd, file, loop, config, log); err != nil {
-		return a, err
+	} else {
+		watcher := dbwatcher.Start(dbwatcher.Options{
+			Node: Node, Remote: db, Local: file, Loop: loop, Standalone: true, Feedback: publisher, Config: config, Log: log,
+		})
+		a.atClose(func() error { watcher.Close(); return nil })
 	}
 	return a, a.serve(o.Listener, source, loop, log)
-}
-
-func (a *Agent) watchEtcd(endpoints []string, mirror store.Broker, loop *controller.Controller, config controller.Config, log *slog.Logger) error {
-	db, err := etcd.New(etcd.Config{Endpoints: endpoints})
-	if err != nil {
-		return err
-	}
-	a.atClose(db.Close)
-	publisher := feedback.Start(feedback.Options{Node: Node, Store: db, Scheduler: a.Scheduler, Config: config, Log: log})
-	loop.ObserveExternal(publisher.GivenOutside)
-	loop.Start()
-	watcher := dbwatcher.Start(dbwatcher.Options{
-		Node: Node, Remote: db, Local: mirror, Loop: loop, Standalone: true, Feedback: publisher, Config: config, Log: log,
-	})
-	a.atClose(func() error { watcher.Close(); publisher.Close(); return nil })
-	return nil
 }
 
 func (a *Agent) serve(l net.Listener, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {

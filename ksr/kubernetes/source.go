@@ -58,7 +58,7 @@ func New(opts Options) *Source {
 	return &Source{opts: opts, log: opts.Logger, all: resources(opts.Client), problems: make(map[ksr.Kind]error)}
 }
 
-// Reach tells if all that is to be read can be.
+// Reach reports whether all that is to be read can be.
 func (s *Source) Reach() *ksr.Reach { return &s.reach }
 
 // Problems returns why kinds cannot be read now.
@@ -195,7 +195,7 @@ func anyOf(conditions []cache.InformerSynced) bool {
 	return false
 }
 
-// informer returns one whose events go to changes; delivered tells if those of the
+// informer returns one whose events go to changes; delivered reports whether those of the
 // first list have.
 func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIndexInformer, delivered cache.InformerSynced, err error) {
 	informer = cache.NewSharedIndexInformer(r.listWatch(func(err error) { s.note(r, err) }), r.example, 0, nil)

@@ -233,7 +233,7 @@ func splitJSON(data []byte) (docs []document, ok bool) {
 	}
 }
 
-// hasContent tells if there is more than comments, directives and space.
+// hasContent reports whether there is more than comments, directives and space.
 func hasContent(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)

@@ -2,7 +2,7 @@
 // in the same run the reference plugins bridge and host-local, which have no
 // agent, on the same machine.
 //
-//	libcni ──exec──> contiv-cni ──gRPC──> agent ──netlink──> kernel
+//	libcni ──exec──> contiv-cni ──cniwire──> agent ──netlink──> kernel
 //	libcni ──exec──> bridge ──exec──> host-local
 //
 // Each round adds pods one after the other, ours and theirs in turn, until there

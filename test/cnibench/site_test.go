@@ -28,8 +28,9 @@ type side struct {
 
 // site is the machine that is measured on.
 type site struct {
-	lab    *lab.Lab
-	contiv *side
+	lab      *lab.Lab
+	binaries string // folder
+	contiv   *side
 	// references: bridge as it is, and with masquerading, which Contiv does, too.
 	references []*side
 	netns      []string // made by the benchmark
@@ -49,7 +50,7 @@ func newSite(b *testing.B) *site {
 		b.Fatal(err)
 	}
 	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d", os.Getpid()), Nodes: 1, BinDir: binaries})
-	s := &site{lab: l}
+	s := &site{lab: l, binaries: binaries}
 	runtime, err := l.Runtime("node1", b.TempDir(), binaries)
 	if err != nil {
 		b.Fatal(err)

@@ -51,8 +51,8 @@ func (d *demo) showADD(ctx context.Context) error {
 		{"whole call, as the runtime sees it", func(t lab.CNITiming) time.Duration { return t.Exec + t.Total }},
 		{"  kernel: netlink and nftables calls of the agent", func(t lab.CNITiming) time.Duration { return t.Southbound }},
 		{"  agent: event, plan, record, persist", func(t lab.CNITiming) time.Duration { return t.Agent - t.Southbound }},
-		{"  gRPC between contiv-cni and agent", func(t lab.CNITiming) time.Duration { return t.GRPC - t.Agent }},
-		{"  contiv-cni itself", func(t lab.CNITiming) time.Duration { return t.Total - t.GRPC }},
+		{"  calls between contiv-cni and agent", func(t lab.CNITiming) time.Duration { return t.RPC - t.Agent }},
+		{"  contiv-cni itself", func(t lab.CNITiming) time.Duration { return t.Total - t.RPC }},
 		{"  starting and ending the process contiv-cni", func(t lab.CNITiming) time.Duration { return t.Exec }},
 	} {
 		var times []time.Duration

@@ -28,6 +28,9 @@ type Options struct {
 	KubernetesDir string
 	// DebianDir holds the unpacked packages of hack/kubernetes/packages.sh.
 	DebianDir string
+	// ContivArchive is an archive with the image ContivImage, as make images makes it.
+	// Default: one made of the programs in BinDir and of what is on this machine.
+	ContivArchive string
 	// Manifests are the files that install Contiv.
 	Manifests []string
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
@@ -171,7 +174,7 @@ const startTimeout = 3 * time.Minute
 // Dir is the directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }
 
-// hasVPP tells if any node has VPP.
+// hasVPP reports whether any node has VPP.
 func (c *Cluster) hasVPP() bool { return slices.ContainsFunc(c.nodes, lab.Node.OnVPP) }
 
 // Lab is the lab that the nodes are in.

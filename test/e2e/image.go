@@ -64,9 +64,13 @@ func (c *Cluster) writeImages() error {
 	}
 	pause := []string{"/bin/sleep", "infinity"}
 	images := map[string]image{
-		"contiv.tar":  {ContivImage, []string{"/bin/sh"}, contiv},
 		"busybox.tar": {BusyboxImage, []string{"/bin/sh"}, busybox},
 		"pause.tar":   {pauseImage, pause, busybox},
+	}
+	if archive := c.opts.ContivArchive; archive == "" {
+		images["contiv.tar"] = image{ContivImage, []string{"/bin/sh"}, contiv}
+	} else if err := os.Symlink(archive, c.path("images", "contiv.tar")); err != nil {
+		return fmt.Errorf("taking the image of Contiv: %w", err)
 	}
 	if c.hasVPP() {
 		vpp, err := vppFiles(c.opts.VPPBin)

@@ -21,6 +21,7 @@ import (
 const (
 	cacheVariable   = "CONTIV_E2E_CACHE"   // directory of Kubernetes' and Debian's programs
 	binVariable     = "CONTIV_E2E_BIN"     // directory of Contiv's programs, default bin
+	imageVariable   = "CONTIV_E2E_IMAGE"   // archive with Contiv's image, default one made of the programs
 	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
 	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
@@ -77,7 +78,8 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	began := time.Now()
 	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(began).Seconds(), line) }
 	options = e2e.Options{
-		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
+		ContivArchive: os.Getenv(imageVariable),
+		Name:          name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
 	}

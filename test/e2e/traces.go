@@ -80,7 +80,7 @@ func removeFiles(dir string, ours func(path string) bool) error {
 	return nil
 }
 
-// served tells if a process listens on the unix socket.
+// served reports whether a process listens on the unix socket.
 func served(path string) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

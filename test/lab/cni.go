@@ -137,10 +137,10 @@ func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) 
 type CNITiming struct {
 	Command   string `json:"command"`
 	Container string `json:"container"`
-	// Total time inside contiv-cni, of which GRPC was spent calling the agent, of
+	// Total time inside contiv-cni, of which RPC was spent calling the agent, of
 	// which Agent was spent there, of which Southbound in the vswitch. Nanoseconds.
 	Total      time.Duration `json:"total_ns"`
-	GRPC       time.Duration `json:"grpc_ns"`
+	RPC        time.Duration `json:"rpc_ns"`
 	Agent      time.Duration `json:"agent_ns"`
 	Southbound time.Duration `json:"southbound_ns"`
 	// Exec is the time that the runtime waited for contiv-cni beyond Total:

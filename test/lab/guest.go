@@ -16,7 +16,7 @@ type Guest struct {
 	// that StartGuest is called in.
 	Netns   string
 	Command []string
-	// Ready tells if the process serves; nil if that does not matter.
+	// Ready reports whether the process serves; nil if that does not matter.
 	Ready func(context.Context) error
 }
 

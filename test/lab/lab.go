@@ -39,6 +39,8 @@ type Options struct {
 	VPPBin string
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
+	// ServiceConfig is the service.conf of each node, as YAML.
+	ServiceConfig string
 	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
 	StartTimeout time.Duration
 	// Progress is told what the lab does, a line at a time; may be nil.

@@ -171,6 +171,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
+		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ServiceConfig,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {
@@ -189,6 +190,7 @@ func (l *Lab) startAgent(st *State, n Node) error {
 		"--run-dir", l.RunDir(n.Name),
 		"--bolt", l.nodePath(n.Name, "bolt.db"),
 		"--contiv-config", l.nodePath(n.Name, "contiv.conf"),
+		"--service-config", l.nodePath(n.Name, "service.conf"),
 		"--controller-config", l.nodePath(n.Name, "controller.conf"),
 		"--http", "127.0.0.1:9999",
 	}

@@ -29,7 +29,7 @@ type Process struct {
 	Netns     string    `json:"netns"`
 }
 
-// Alive tells if the process still runs.
+// Alive reports whether the process still runs.
 func (p Process) Alive() bool {
 	fd, alive := p.open()
 	if alive {

@@ -46,7 +46,7 @@ func flagValue(name string) string {
 	return ""
 }
 
-// behaviour tells if the test wants the binary to behave so: a file of that
+// behaviour reports whether the test wants the binary to behave so: a file of that
 // name lies next to it.
 func behaviour(name string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), name))

@@ -77,10 +77,10 @@ func (o *Options) checkVSwitches() error {
 	return nil
 }
 
-// OnVPP tells if the node's vswitch is VPP.
+// OnVPP reports whether the node's vswitch is VPP.
 func (n Node) OnVPP() bool { return n.VSwitch == VPPVSwitch }
 
-// hasVPP tells if any node of the lab may have VPP.
+// hasVPP reports whether any node of the lab may have VPP.
 func (s *State) hasVPP() bool { return slices.Contains(s.VSwitches, VPPVSwitch) }
 
 // setVSwitch gives a new node its vswitch.

@@ -88,7 +88,7 @@ func TestEachNodeHasOneAgent(t *testing.T) {
 	}
 }
 
-// runsOn tells if selector and required affinity of a pod match a node.
+// runsOn reports whether selector and required affinity of a pod match a node.
 func runsOn(t *testing.T, pod corev1.PodSpec, node labels.Set) bool {
 	t.Helper()
 	matches := labels.SelectorFromSet(pod.NodeSelector).Matches(node)

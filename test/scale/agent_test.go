@@ -85,17 +85,17 @@ func (m *machine) start() *agent {
 	}
 	loopConfig := controller.DefaultConfig()
 	a.loop = controller.New(controller.Options{Config: loopConfig, Scheduler: controller.NewScheduler(a.scheduler), Log: log})
-	conf, err := contivconf.New(nodeName(1), config, links{}, a.loop, nil, log)
+	conf, err := contivconf.New(nodeName(1), config, contivconf.Sources{Links: links{}}, a.loop, nil, log)
 	if err != nil {
 		m.tb.Fatal(err)
 	}
-	a.nodes = nodesync.New(nodeName(1), m.cluster.db, a.loop, log)
+	a.nodes = nodesync.New(nodeName(1), m.cluster.db, nodesync.Self{}, a.loop, log)
 	namespaces := func(path string) (string, error) { return "id of " + path, nil }
-	a.pods = podmanager.New(a.local, namespaces, log)
+	a.pods = podmanager.New(a.local, namespaces, "", log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true, TAPs: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
 	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), a.changes)
-	a.cni = podmanager.NewServer(a.pods, a.loop, log)
+	a.cni = podmanager.NewServer(a.pods, a.loop, podmanager.NodeView{}, log)
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})
 	a.barrier()

@@ -61,9 +61,15 @@ func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
 	vs := fake.NewNetwork().NewNode("node", vswitch.Capabilities{HostStackShared: true}).Open()
 	ok(vswitch.Register(scheduler, vs))
+	var publisher *feedback.Publisher // nil: no etcd
+	var observer controller.ExternalObserver
+	if remote != nil {
+		publisher = feedback.Start(feedback.Options{Node: loadNode, Store: remote.Store(), Scheduler: scheduler, Config: controller.DefaultConfig(), Log: log})
+		observer = publisher.GivenOutside
+	}
 	loop := controller.New(controller.Options{
 		Config: controller.DefaultConfig(), Scheduler: controller.NewScheduler(scheduler),
-		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
+		Sources: []controller.ExternalConfigSource{source}, Observer: observer, Log: log, EventLog: io.Discard,
 	})
 	server := northbound.NewServer(nil, log)
 	service := contivgrpc.NewService(source, loop, scheduler, log)
@@ -84,8 +90,6 @@ func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 		mirror, err := bolt.Open(filepath.Join(dir, "bolt.db"), 0)
 		ok(err)
 		db := remote.Store()
-		publisher := feedback.Start(feedback.Options{Node: loadNode, Store: db, Scheduler: scheduler, Config: controller.DefaultConfig(), Log: log})
-		loop.ObserveExternal(publisher.GivenOutside)
 		loop.Start()
 		watcher := dbwatcher.Start(dbwatcher.Options{
 			Node: loadNode, Remote: db, Local: mirror, Loop: loop, Standalone: true, Feedback: publisher, Config: controller.DefaultConfig(), Log: log,

@@ -1,0 +1,312 @@
+package hostile
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/contiv/contiv/vswitch/vpp"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"google.golang.org/protobuf/proto"
+)
+
+// root of the repository.
+const root = "../.."
+
+// perModel is how many values of each model are put.
+func perModel() int {
+	if os.Getenv("HOSTILE_LONG") != "" {
+		return 0
+	}
+	return 200
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// agent is the southbound of an agent: a scheduler with all descriptors.
+type agent struct {
+	*kvscheduler.Scheduler
+	t    testing.TB
+	open func() vswitch.VSwitch
+	// netns is the network namespace of the agent.
+	netns string
+	close func()
+}
+
+func (a *agent) start() {
+	a.t.Helper()
+	a.Scheduler = kvscheduler.New(kvscheduler.Options{Logger: quiet, CallTimeout: 10 * time.Second})
+	lin, err := linux.New(linux.Options{NetNS: pathOf(a.netns), Logger: quiet})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	vs := a.open()
+	if err := errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), vswitch.Register(a.Scheduler, vs)); err != nil {
+		a.t.Fatal(err)
+	}
+	a.close = func() {
+		a.Scheduler.Close()
+		lin.Close()
+		vs.Close()
+	}
+}
+
+func (a *agent) restart() {
+	a.t.Helper()
+	a.close()
+	a.start()
+}
+
+func pathOf(netns string) string { return filepath.Join(models.NetNSDir, netns) }
+
+// addNetns makes a network namespace.
+func addNetns(t testing.TB, name string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	name = fmt.Sprintf("%s-%d", name, os.Getpid())
+	run(t, "ip", "netns", "add", name)
+	t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+	run(t, "ip", "-n", name, "link", "set", "lo", "up")
+	return name
+}
+
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// goodValues are fine, and stay so.
+func goodValues(pod string) []proto.Message {
+	loop := func(name, address string) *vpp_interfaces.Interface {
+		return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{address}}
+	}
+	return []proto.Message{
+		loop("good-loop", "10.99.0.1/24"),
+		loop("good-bvi", "10.99.1.1/24"),
+		&vpp_l2.BridgeDomain{Name: "good-bd", Flood: true, Forward: true, Interfaces: []*vpp_l2.BridgeDomain_Interface{{Name: "good-bvi", BridgedVirtualInterface: true}}},
+		&vpp_l3.Route{DstNetwork: "10.99.2.0/24", NextHopAddr: "10.99.0.2", OutgoingInterface: "good-loop"},
+		&vpp_l3.ARPEntry{Interface: "good-loop", IpAddress: "10.99.0.2", PhysAddress: "02:00:00:00:00:02", Static: true},
+		&vpp_acl.ACL{Name: "good-acl", Rules: []*vpp_acl.ACL_Rule{{Action: vpp_acl.ACL_Rule_PERMIT, IpRule: &vpp_acl.ACL_Rule_IpRule{}}}, Interfaces: &vpp_acl.ACL_Interfaces{Ingress: []string{"good-loop"}}},
+		&vpp_nat.Nat44Global{EndpointIndependent: false},
+		&vpp_nat.DNat44{Label: "good-svc", StMappings: []*vpp_nat.DNat44_StaticMapping{{
+			ExternalIp: "10.96.99.1", ExternalPort: 80, Protocol: vpp_nat.DNat44_TCP,
+			LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.99.0.5", LocalPort: 8080}},
+		}}},
+		&linux_interfaces.Interface{Name: "good-lo", Type: linux_interfaces.Interface_LOOPBACK, Enabled: true, IpAddresses: []string{"127.0.0.1/8"},
+			Namespace: &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: pod}},
+	}
+}
+
+// overlap are texts that good values have.
+var overlap = []string{"good-loop", "good-bvi", "good-bd", "good-svc", "10.99.0.1/24", "10.99.0.2", "10.96.99.1", "10.99.2.0/24", "02:00:00:00:00:02"}
+
+func TestKernel(t *testing.T) {
+	netns := addNetns(t, "hostile")
+	hostileValues(t, netns, func() vswitch.VSwitch {
+		vs, err := kernel.New(kernel.Options{NetNS: pathOf(netns), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vs
+	}, func() string {
+		return run(t, "ip", "-n", netns, "-br", "link") + run(t, "ip", "-n", netns, "rule") + run(t, "ip", "-n", netns, "-6", "rule") +
+			run(t, "ip", "-n", netns, "route", "show", "table", "all", "proto", "99") + elements(run(t, "ip", "netns", "exec", netns, "nft", "list", "ruleset"))
+	})
+}
+
+// elements are what a ruleset has in its sets and maps. The sets themselves, and the rules
+// that ask them, stay for the next value.
+func elements(ruleset string) string {
+	var list []string
+	for line := range strings.Lines(ruleset) {
+		if strings.Contains(line, "elements = {") {
+			list = append(list, line)
+		}
+	}
+	return strings.Join(list, "")
+}
+
+func TestVPPSimulator(t *testing.T) {
+	server := vpptest.New(t)
+	hostileValues(t, addNetns(t, "hostile-vpp"), func() vswitch.VSwitch {
+		vs, err := vpp.New(t.Context(), vpp.Options{Socket: server.Socket(), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vs
+	}, func() string { return "" })
+}
+
+// hostileValues puts hostile values of all models beside good ones.
+func hostileValues(t *testing.T, netns string, open func() vswitch.VSwitch, southbound func() string) {
+	a := &agent{t: t, netns: netns, open: open}
+	a.start()
+	t.Cleanup(func() { a.close() })
+	before := southbound()
+	c := &course{agent: a, good: map[string]proto.Message{}, hostile: map[string]Keyed{}}
+	for _, v := range goodValues(addNetns(t, netns+"-pod")) {
+		c.good[models.Key(v)] = v
+	}
+	c.resync("the beginning")
+
+	var values []Keyed
+	for _, m := range models.All() {
+		taken := map[string]bool{}
+		for key := range c.good {
+			taken[key] = true
+		}
+		values = append(values, OfModel(t, root, m, perModel(), overlap, taken)...)
+	}
+	layers := Layers(values)
+	t.Logf("%d values in %d layers", len(values), len(layers))
+	const between = 20 // layers between two restarts
+	for i, layer := range layers {
+		c.put(layer)
+		if i%between == 0 || i == len(layers)-1 {
+			c.resync(fmt.Sprintf("resync after layer %d", i))
+			a.restart()
+			c.resync(fmt.Sprintf("restart after layer %d", i))
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	c.remove()
+	c.good = nil
+	c.resync("the end")
+	for _, status := range a.ValueStatuses("") {
+		if s := status.GetValue(); s.GetState() != pb.ValueState_OBTAINED {
+			t.Errorf("left: %s is %v: %.300s", s.GetKey(), s.GetState(), s.GetError())
+		}
+	}
+	a.close()
+	if after := southbound(); after != before {
+		t.Errorf("left in the southbound:\n%s\nbefore it was:\n%s", after, before)
+	}
+	a.start()
+}
+
+// course is what is requested in the course of a test.
+type course struct {
+	*agent
+	good    map[string]proto.Message
+	hostile map[string]Keyed
+}
+
+// put puts hostile values, as one transaction.
+func (c *course) put(values []Keyed) {
+	c.t.Helper()
+	txn := c.NewTransaction()
+	for _, v := range values {
+		c.hostile[v.Key] = v
+		txn.Put(v.Key, v.Message)
+	}
+	c.commit(txn, fmt.Sprintf("put of %d values", len(values)))
+}
+
+// resync requests everything anew.
+func (c *course) resync(when string) {
+	c.t.Helper()
+	txn := c.NewTransaction()
+	for key, v := range c.good {
+		txn.Put(key, v)
+	}
+	for key, v := range c.hostile {
+		txn.Put(key, v.Message)
+	}
+	c.commit(txn, when, kvscheduler.WithResync(kvscheduler.FullResync))
+}
+
+// remove deletes all hostile values.
+func (c *course) remove() {
+	c.t.Helper()
+	txn := c.NewTransaction()
+	for key := range c.hostile {
+		txn.Delete(key)
+	}
+	c.commit(txn, "removal")
+	for key, v := range c.hostile {
+		if s := c.ValueStatus(key).GetValue(); s.GetState() != pb.ValueState_NONEXISTENT {
+			c.t.Errorf("removed, but %s (%s) is %v: %.300s", key, v.What, s.GetState(), s.GetError())
+		}
+	}
+	clear(c.hostile)
+	c.commit(c.NewTransaction(), "resync after the removal", kvscheduler.WithResync(kvscheduler.DownstreamResync))
+}
+
+// commit commits, and checks that nothing but hostile values failed.
+func (c *course) commit(txn *kvscheduler.Transaction, when string, opts ...kvscheduler.TxnOption) {
+	c.t.Helper()
+	start := time.Now()
+	_, err := txn.Commit(c.t.Context(), opts...)
+	if took := time.Since(start); took > 2*time.Minute { // something hangs
+		c.t.Errorf("%s took %v", when, took)
+	}
+	if failed, ok := errors.AsType[*kvscheduler.TransactionError](err); ok {
+		for _, e := range failed.Errors {
+			if c.isHostile(e.Key) {
+				if panicked := (*kvscheduler.PanicError)(nil); errors.As(e, &panicked) || errors.Is(e, kvscheduler.ErrDeadline) {
+					c.t.Errorf("%s: %s: %.2000v", when, c.what(e.Key), e)
+				}
+				continue
+			}
+			c.t.Errorf("%s: %.500v", when, e)
+		}
+	} else if err != nil {
+		c.t.Errorf("%s: %v", when, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.good)) {
+		status := c.ValueStatus(key)
+		for _, s := range append(status.GetDerivedValues(), status.GetValue()) {
+			if s.GetState() != pb.ValueState_CONFIGURED {
+				c.t.Errorf("%s: %s is %v: %.300s %v", when, s.GetKey(), s.GetState(), s.GetError(), s.GetDetails())
+			}
+		}
+	}
+}
+
+// isHostile reports whether a key is that of a hostile value, or of one derived from it.
+func (c *course) isHostile(key string) bool {
+	if _, ok := c.hostile[key]; ok {
+		return true
+	}
+	if _, ok := models.ForKey(key); ok {
+		return false
+	}
+	for _, part := range []string{"good-", "config/"} {
+		if strings.Contains(key, part) {
+			return false
+		}
+	}
+	return key != ""
+}
+
+func (c *course) what(key string) string { return c.hostile[key].What }
