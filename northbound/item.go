@@ -108,7 +108,7 @@ func selectIDs(ids []*generic.Item_ID) (selected, error) {
 
 func (s selected) has(key string) bool { return len(s) == 0 || s[key] }
 
-// hasLabels tells if a value has the labels that are wanted, and none of those with an
+// hasLabels reports whether a value has the labels that are wanted, and none of those with an
 // exclamation mark before the name. An empty text stands for any.
 func hasLabels(want, have map[string]string) bool {
 	for name, text := range want {

@@ -125,7 +125,7 @@ func statusOf(enabled, administrative bool, st *pb.ValueStatus) linux_interfaces
 	return linux_interfaces.InterfaceState_DOWN
 }
 
-// passes tells if a notification agrees with one of the filters in all fields that the
+// passes reports whether a notification agrees with one of the filters in all fields that the
 // filter sets.
 func passes(n *configurator.Notification, filters []*configurator.Notification) bool {
 	for _, f := range filters {

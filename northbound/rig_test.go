@@ -104,10 +104,15 @@ func newRig(t *testing.T) *rig {
 		Config: config, Scheduler: controller.NewScheduler(r.scheduler), Sources: []controller.ExternalConfigSource{source}, Log: plugintest.Logger(),
 	})
 	loop.Start()
-	db := &controller.DBResync{External: controller.ExternalConfig{models.Key(tap("of-etcd")): tap("of-etcd")}}
+	resynced := make(chan struct{})
+	db := &controller.DBResync{
+		External:  controller.ExternalConfig{models.Key(tap("of-etcd")): tap("of-etcd")},
+		Processed: func(*controller.EventRecord) { close(resynced) },
+	}
 	if err := loop.PushEvent(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
+	<-resynced
 	service := contivgrpc.NewService(source, loop, r.scheduler, plugintest.Logger())
 	ligato := northbound.NewLigato(northbound.Options{
 		Clients: service, Items: source.Items, External: loop.ExternalValues, Scheduler: r.scheduler, Log: plugintest.Logger(),

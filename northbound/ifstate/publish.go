@@ -83,7 +83,7 @@ type writer struct {
 	swept, cleaned bool
 }
 
-// flush writes one batch, and tells if there is more.
+// flush writes one batch, and reports whether there is more.
 func (w *writer) flush(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	complete := w.complete
