@@ -15,6 +15,7 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -148,8 +149,8 @@ type guardLab struct {
 	agent        *agent
 	guards       []*guard.SourceGuard
 	pods         []*Host
-	hostile, ear *wire
-	own, gateway mac
+	hostile, ear *frames.Wire
+	own, gateway frames.MAC
 	sent         int
 }
 
@@ -158,7 +159,7 @@ func newGuardLab(t *testing.T, c Config) *guardLab {
 	lab := &guardLab{t: t, site: c.NewSite(t).(PacketSite)}
 	lab.topo = topology(t, lab.site, 2)
 	lab.guards = []*guard.SourceGuard{guardOf(lab.topo, 1, "10.1.1.2", "fd10:1::2"), guardOf(lab.topo, 2, "10.1.1.3", "fd10:1::3")}
-	lab.own, lab.gateway = parseMAC(t, lab.topo.PodMAC(1)), parseMAC(t, lab.topo.GatewayMAC(1))
+	lab.own, lab.gateway = frames.ParseMAC(t, lab.topo.PodMAC(1)), frames.ParseMAC(t, lab.topo.GatewayMAC(1))
 	lab.agent = startAgent(t, lab.site)
 	lab.agent.resync(lab.values()...)
 	lab.agent.wantConfigured(lab.values())
@@ -196,24 +197,24 @@ func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 // arrives sends frames, and then one as it should be, and returns which of the texts
 // arrived before that.
-func (lab *guardLab) arrive(t testing.TB, frames map[string][]byte) (arrived []string) {
+func (lab *guardLab) arrive(t testing.TB, sent map[string][]byte) (arrived []string) {
 	t.Helper()
-	lab.ear.drain()
-	for _, frame := range frames {
-		lab.hostile.send(t, frame)
+	lab.ear.Drain()
+	for _, frame := range sent {
+		lab.hostile.Send(t, frame)
 	}
 	// What is well-formed arrives, of either version; so all before has been decided.
 	for _, src := range []string{"10.1.1.2", "fd10:1::2"} {
 		lab.sent++
 		last := fmt.Sprintf("barrier-%d-", lab.sent)
 		dst := map[string]string{"10.1.1.2": "10.1.1.3", "fd10:1::2": "fd10:1::3"}[src]
-		lab.hostile.send(t, datagram(lab.own, lab.gateway, addr(src), addr(dst), last, false))
-		seen := lab.ear.receive(longWait, containing(last))
+		lab.hostile.Send(t, frames.Datagram(lab.own, lab.gateway, addr(src), addr(dst), last, false))
+		seen := lab.ear.Receive(longWait, frames.Containing(last))
 		if seen == nil {
 			t.Fatalf("what %s sends does not arrive", src)
 		}
-		for name := range frames {
-			if slices.ContainsFunc(seen, containing(name)) {
+		for name := range sent {
+			if slices.ContainsFunc(seen, frames.Containing(name)) {
 				arrived = append(arrived, name)
 			}
 		}
@@ -252,11 +253,11 @@ func (lab *guardLab) wantCounted(t testing.TB, before map[vswitch.DropReason]uin
 
 func (lab *guardLab) testSources(t *testing.T) {
 	before := lab.drops(t)
-	frames := map[string][]byte{}
-	forge := func(from mac, sources []string, dst string, fragment bool) {
+	forged := map[string][]byte{}
+	forge := func(from frames.MAC, sources []string, dst string, fragment bool) {
 		for _, src := range sources {
 			name := fmt.Sprintf("[%s from %x %v]", src, from, fragment)
-			frames[name] = datagram(from, lab.gateway, addr(src), addr(dst), name+"        ", fragment)
+			forged[name] = frames.Datagram(from, lab.gateway, addr(src), addr(dst), name+"        ", fragment)
 		}
 	}
 	foreign4 := []string{"10.1.1.3", "10.1.1.1", "10.1.1.99", "10.1.2.2", "192.168.16.1", "192.168.30.2", "8.8.8.8", "0.0.0.0", "255.255.255.255", "127.0.0.1", "224.0.0.1", "10.96.0.1"}
@@ -265,16 +266,16 @@ func (lab *guardLab) testSources(t *testing.T) {
 	forge(lab.own, foreign4[:1], "10.1.1.3", true)
 	forge(lab.own, foreign6, "fd10:1::3", false)
 	forge(lab.own, foreign6[:1], "fd10:1::3", true)
-	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
 	forge(stranger, []string{"10.1.1.2"}, "10.1.1.3", false)
 	forge(stranger, []string{"fd10:1::2"}, "fd10:1::3", false)
-	for _, name := range lab.arrive(t, frames) {
+	for _, name := range lab.arrive(t, forged) {
 		t.Errorf("arrived: %s", name)
 	}
 	lab.wantCounted(t, before, vswitch.DropIPv4, len(foreign4)+1)
 	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign6)-1) // some of them are dropped as malformed
 	lab.wantCounted(t, before, vswitch.DropMAC, 2)
-	if got := lab.arrive(t, map[string][]byte{"own": datagram(lab.own, lab.gateway, addr("10.1.1.2"), addr("10.1.1.3"), "own", false)}); len(got) == 0 {
+	if got := lab.arrive(t, map[string][]byte{"own": frames.Datagram(lab.own, lab.gateway, addr("10.1.1.2"), addr("10.1.1.3"), "own", false)}); len(got) == 0 {
 		t.Error("what the pod sends from its own address does not arrive")
 	}
 }
@@ -288,7 +289,7 @@ func (lab *guardLab) wantNeighbours(t testing.TB) {
 	}
 	for line := range strings.Lines(lab.site.Self().Exec(t, "ip neigh show nud all")) {
 		if f := strings.Fields(line); len(f) == 0 || strings.HasPrefix(f[0], "ff02:") || strings.HasPrefix(f[0], "224.") || strings.Contains(line, "PERMANENT") || strings.Contains(line, "NOARP") ||
-			slices.Contains([]string{vswitch.LinkLocal(lab.own).String(), vswitch.LinkLocal(parseMAC(t, lab.topo.PodMAC(2))).String()}, f[0]) {
+			slices.Contains([]string{vswitch.LinkLocal(lab.own).String(), vswitch.LinkLocal(frames.ParseMAC(t, lab.topo.PodMAC(2))).String()}, f[0]) {
 			continue
 		}
 		t.Errorf("the node has the neighbour %s", line)
@@ -297,29 +298,29 @@ func (lab *guardLab) wantNeighbours(t testing.TB) {
 
 func (lab *guardLab) testARP(t *testing.T) {
 	before := lab.drops(t)
-	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
 	gateway := addr("10.1.1.1")
-	lab.hostile.drain()
+	lab.hostile.Drain()
 	forged := [][]byte{
-		arp(lab.own, false, lab.own, addr("10.1.1.99"), gateway),       // asks as somebody else
-		arp(lab.own, true, lab.own, addr("10.1.1.3"), gateway),         // answers for somebody else
-		arp(lab.own, false, lab.own, addr("10.1.1.1"), gateway),        // claims to be the gateway
-		arp(lab.own, false, stranger, addr("10.1.1.2"), gateway),       // says that it is elsewhere
-		arp(stranger, false, stranger, addr("192.168.16.77"), gateway), // from elsewhere
+		frames.ARP(lab.own, false, lab.own, addr("10.1.1.99"), gateway),       // asks as somebody else
+		frames.ARP(lab.own, true, lab.own, addr("10.1.1.3"), gateway),         // answers for somebody else
+		frames.ARP(lab.own, false, lab.own, addr("10.1.1.1"), gateway),        // claims to be the gateway
+		frames.ARP(lab.own, false, stranger, addr("10.1.1.2"), gateway),       // says that it is elsewhere
+		frames.ARP(stranger, false, stranger, addr("192.168.16.77"), gateway), // from elsewhere
 	}
 	for i := range 50 { // to fill the table
-		forged = append(forged, arp(lab.own, false, lab.own, netip.AddrFrom4([4]byte{10, 1, 9, byte(i + 1)}), gateway))
+		forged = append(forged, frames.ARP(lab.own, false, lab.own, netip.AddrFrom4([4]byte{10, 1, 9, byte(i + 1)}), gateway))
 	}
 	for _, frame := range forged {
-		lab.hostile.send(t, frame)
+		lab.hostile.Send(t, frame)
 	}
 	lab.wantCounted(t, before, vswitch.DropARP, len(forged))
 	lab.wantNeighbours(t)
-	lab.hostile.send(t, arp(lab.own, false, lab.own, addr("10.1.1.2"), gateway))
+	lab.hostile.Send(t, frames.ARP(lab.own, false, lab.own, addr("10.1.1.2"), gateway))
 	isAnswer := func(frame []byte) bool {
 		return len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 2 && string(frame[28:32]) == string(gateway.AsSlice())
 	}
-	if lab.hostile.receive(longWait, isAnswer) == nil {
+	if lab.hostile.Receive(longWait, isAnswer) == nil {
 		t.Error("no answer to who asks with its own addresses")
 	}
 	wantPing(t, "afterwards", lab.pods[1], "10.1.1.2")
@@ -327,42 +328,42 @@ func (lab *guardLab) testARP(t *testing.T) {
 
 func (lab *guardLab) testDiscovery(t *testing.T) {
 	before := lab.drops(t)
-	stranger := mac{2, 0, 0, 0, 0, 0x99}
+	stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
 	own, gateway, all := addr("fd10:1::2"), addr("fd10:1::1"), addr("ff02::1")
 	local := vswitch.LinkLocal(lab.own)
-	node := mac{0x33, 0x33, 0, 0, 0, 1}
-	discover := func(src, dst netip.Addr, kind byte, target netip.Addr, option byte, value mac) []byte {
-		return discovery(lab.own, node, src, dst, kind, target, option, value)
+	node := frames.MAC{0x33, 0x33, 0, 0, 0, 1}
+	discover := func(src, dst netip.Addr, kind byte, target netip.Addr, option byte, value frames.MAC) []byte {
+		return frames.Discovery(lab.own, node, src, dst, kind, target, option, value)
 	}
 	forged := [][]byte{
-		discover(own, all, neighborSolicitation, gateway, sourceLink, stranger), // is elsewhere
-		discover(own, all, neighborAdvertisement, gateway, targetLink, lab.own), // is the gateway
-		discover(own, all, neighborAdvertisement, addr("fd10:1::3"), targetLink, lab.own),
-		discover(own, all, neighborAdvertisement, addr("fd10:1::3"), 0, mac{}),
-		discover(own, all, neighborAdvertisement, own, targetLink, stranger),
-		discover(local, all, routerAdvertisement, local, 0, mac{}),
-		discover(local, all, routerAdvertisement, local, sourceLink, lab.own),
-		discover(local, all, redirect, addr("fd10:1::3"), 0, mac{}),
+		discover(own, all, frames.NeighborSolicitation, gateway, frames.SourceLink, stranger), // is elsewhere
+		discover(own, all, frames.NeighborAdvertisement, gateway, frames.TargetLink, lab.own), // is the gateway
+		discover(own, all, frames.NeighborAdvertisement, addr("fd10:1::3"), frames.TargetLink, lab.own),
+		discover(own, all, frames.NeighborAdvertisement, addr("fd10:1::3"), 0, frames.MAC{}),
+		discover(own, all, frames.NeighborAdvertisement, own, frames.TargetLink, stranger),
+		discover(local, all, frames.RouterAdvertisement, local, 0, frames.MAC{}),
+		discover(local, all, frames.RouterAdvertisement, local, frames.SourceLink, lab.own),
+		discover(local, all, frames.Redirect, addr("fd10:1::3"), 0, frames.MAC{}),
 	}
 	foreign := [][]byte{
-		discover(addr("fd10:1::3"), all, neighborSolicitation, gateway, sourceLink, lab.own),
-		discover(addr("::"), all, neighborSolicitation, gateway, 0, mac{}), // wants the gateway's address
-		discover(addr("fe80::99"), all, neighborSolicitation, gateway, sourceLink, lab.own),
+		discover(addr("fd10:1::3"), all, frames.NeighborSolicitation, gateway, frames.SourceLink, lab.own),
+		discover(addr("::"), all, frames.NeighborSolicitation, gateway, 0, frames.MAC{}), // wants the gateway's address
+		discover(addr("fe80::99"), all, frames.NeighborSolicitation, gateway, frames.SourceLink, lab.own),
 	}
 	for _, frame := range slices.Concat(forged, foreign) {
-		lab.hostile.send(t, frame)
+		lab.hostile.Send(t, frame)
 	}
 	lab.wantCounted(t, before, vswitch.DropND, len(forged))
 	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign))
 	lab.wantNeighbours(t)
 	for name, frame := range map[string][]byte{
-		"with its MAC address": discover(own, gateway, neighborSolicitation, gateway, sourceLink, lab.own),
-		"without":              discovery(lab.own, lab.gateway, own, gateway, neighborSolicitation, gateway, 0, mac{}),
+		"with its MAC address": discover(own, gateway, frames.NeighborSolicitation, gateway, frames.SourceLink, lab.own),
+		"without":              frames.Discovery(lab.own, lab.gateway, own, gateway, frames.NeighborSolicitation, gateway, 0, frames.MAC{}),
 	} {
-		lab.hostile.drain()
-		lab.hostile.send(t, frame)
-		if lab.hostile.receive(longWait, func(f []byte) bool {
-			return len(f) >= 78 && f[12] == 0x86 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == neighborAdvertisement && string(f[62:78]) == string(gateway.AsSlice())
+		lab.hostile.Drain()
+		lab.hostile.Send(t, frame)
+		if lab.hostile.Receive(longWait, func(f []byte) bool {
+			return len(f) >= 78 && f[12] == 0x86 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == frames.NeighborAdvertisement && string(f[62:78]) == string(gateway.AsSlice())
 		}) == nil {
 			t.Errorf("no answer to who asks with its own addresses, %s", name)
 		}
@@ -372,8 +373,8 @@ func (lab *guardLab) testDiscovery(t *testing.T) {
 
 func (lab *guardLab) forged() map[string][]byte {
 	return map[string][]byte{
-		"forged4": datagram(lab.own, lab.gateway, addr("10.1.1.9"), addr("10.1.1.3"), "forged4", false),
-		"forged6": datagram(lab.own, lab.gateway, addr("fd10:1::9"), addr("fd10:1::3"), "forged6", false),
+		"forged4": frames.Datagram(lab.own, lab.gateway, addr("10.1.1.9"), addr("10.1.1.3"), "forged4", false),
+		"forged6": frames.Datagram(lab.own, lab.gateway, addr("fd10:1::9"), addr("fd10:1::3"), "forged6", false),
 	}
 }
 
@@ -480,7 +481,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 
 	inject := func(from *Host, src, dst, text string) {
 		t.Helper()
-		inner := datagram(parseMAC(t, bviMAC(2)), parseMAC(t, bviMAC(1)), addr("10.1.2.9"), addr(topo.PodIP(1)), text, false)
+		inner := frames.Datagram(frames.ParseMAC(t, bviMAC(2)), frames.ParseMAC(t, bviMAC(1)), addr("10.1.2.9"), addr(topo.PodIP(1)), text, false)
 		message := append([]byte{8, 0, 0, 0, 0, 0, 10, 0}, inner...)
 		err := from.in(func() error {
 			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(src)}, &net.UDPAddr{IP: net.ParseIP(dst), Port: 4789})
@@ -499,12 +500,12 @@ func testVXLANPeers(t *testing.T, c Config) {
 	barrier := func(name string, forged ...string) {
 		t.Helper()
 		inject(outside, peer, topo.NodeIP(), name)
-		seen := ear.receive(longWait, containing(name))
+		seen := ear.Receive(longWait, frames.Containing(name))
 		if seen == nil {
 			t.Error("what the peer sends does not arrive")
 		}
 		for _, text := range forged {
-			if slices.ContainsFunc(seen, containing(text)) {
+			if slices.ContainsFunc(seen, frames.Containing(text)) {
 				t.Errorf("arrived: VXLAN %s", text)
 			}
 		}
@@ -534,11 +535,11 @@ func testVXLANPeers(t *testing.T, c Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := far.receive(longWait, containing(last))
+		seen := far.Receive(longWait, frames.Containing(last))
 		if seen == nil {
 			t.Error("what is no VXLAN does not arrive")
 		}
-		if slices.ContainsFunc(seen, containing("from a pod to a peer")) {
+		if slices.ContainsFunc(seen, frames.Containing("from a pod to a peer")) {
 			t.Error("VXLAN of a pod arrived at another node")
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netns"
 )
 
@@ -63,6 +64,20 @@ func (h *Host) in(fn func() error) error {
 		done <- fn()
 	}()
 	return <-done
+}
+
+// wire opens a socket for frames on a device of the host.
+func (h *Host) wire(t testing.TB, device string) (w *frames.Wire) {
+	t.Helper()
+	err := h.in(func() (err error) {
+		w, err = frames.NewWire(device)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
 }
 
 // Serve answers TCP connections to the address with the address of the peer, and

@@ -1,4 +1,6 @@
-package vswitchtest
+// Package frames makes the frames that hosts on an Ethernet send, well-formed and forged
+// ones, and sends and receives them on a device.
+package frames
 
 import (
 	"bytes"
@@ -11,36 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Frames as hosts on an Ethernet send them, well-formed and forged ones.
+// MAC is a MAC address.
+type MAC [6]byte
 
-type mac [6]byte
-
-func parseMAC(t testing.TB, text string) (m mac) {
+// ParseMAC parses a MAC address.
+func ParseMAC(t testing.TB, text string) (m MAC) {
 	t.Helper()
 	hw, err := net.ParseMAC(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mac(hw)
+	return MAC(hw)
 }
 
-func ethernet(dst, src mac, etherType uint16, payload []byte) []byte {
+func ethernet(dst, src MAC, etherType uint16, payload []byte) []byte {
 	frame := append(append([]byte{}, dst[:]...), src[:]...)
 	return append(binary.BigEndian.AppendUint16(frame, etherType), payload...)
 }
 
-// datagram is a UDP packet from src to dst with the text; IPv4 ones are a first fragment
+// Datagram is a UDP packet from src to dst with the text; IPv4 ones are a first fragment
 // if fragment is set.
-func datagram(from, to mac, src, dst netip.Addr, text string, fragment bool) []byte {
+func Datagram(from, to MAC, src, dst netip.Addr, text string, fragment bool) []byte {
 	udp := binary.BigEndian.AppendUint16(nil, 4000)
 	udp = binary.BigEndian.AppendUint16(udp, 4001)
 	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(text)))
 	udp = append(append(udp, 0, 0), text...)
-	return packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp, fragment)
+	return Packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp, fragment)
 }
 
-// packet is an IP packet; checksumAt is where the checksum of the payload goes.
-func packet(from, to mac, src, dst netip.Addr, protocol, ttl byte, checksumAt int, payload []byte, fragment bool) []byte {
+// Packet is an IP packet; checksumAt is where the checksum of the payload goes.
+func Packet(from, to MAC, src, dst netip.Addr, protocol, ttl byte, checksumAt int, payload []byte, fragment bool) []byte {
 	payload = bytes.Clone(payload)
 	pseudo := append(src.AsSlice(), dst.AsSlice()...)
 	pseudo = binary.BigEndian.AppendUint32(pseudo, uint32(len(payload)))
@@ -80,83 +82,85 @@ func checksum(data []byte) uint16 {
 	return ^uint16(sum)
 }
 
-var broadcast = mac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+// Broadcast is the address of everybody.
+var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// arp is a request of the sender, or an answer, for the target.
-func arp(from mac, answer bool, senderMAC mac, sender, target netip.Addr) []byte {
+// ARP is a request of the sender, or an answer, for the target.
+func ARP(from MAC, answer bool, senderMAC MAC, sender, target netip.Addr) []byte {
 	op := byte(1)
 	if answer {
 		op = 2
 	}
 	body := append([]byte{0, 1, 8, 0, 6, 4, 0, op}, senderMAC[:]...)
 	body = append(append(body, sender.AsSlice()...), 0, 0, 0, 0, 0, 0)
-	return ethernet(broadcast, from, unix.ETH_P_ARP, append(body, target.AsSlice()...))
+	return ethernet(Broadcast, from, unix.ETH_P_ARP, append(body, target.AsSlice()...))
 }
 
 // Types and options of neighbour discovery.
 const (
-	routerAdvertisement   = 134
-	neighborSolicitation  = 135
-	neighborAdvertisement = 136
-	redirect              = 137
-	sourceLink            = 1
-	targetLink            = 2
+	RouterAdvertisement   = 134
+	NeighborSolicitation  = 135
+	NeighborAdvertisement = 136
+	Redirect              = 137
+	SourceLink            = 1
+	TargetLink            = 2
 )
 
-// discovery is a message of neighbour discovery about the target; option 0: without.
-func discovery(from, to mac, src, dst netip.Addr, kind byte, target netip.Addr, option byte, value mac) []byte {
+// Discovery is a message of neighbour discovery about the target; option 0: without.
+func Discovery(from, to MAC, src, dst netip.Addr, kind byte, target netip.Addr, option byte, value MAC) []byte {
 	flags := byte(0)
-	if kind == neighborAdvertisement {
+	if kind == NeighborAdvertisement {
 		flags = 0x60 // solicited, override
 	}
 	body := append([]byte{kind, 0, 0, 0, flags, 0, 0, 0}, target.AsSlice()...)
 	switch kind {
-	case routerAdvertisement: // for 1800 s
+	case RouterAdvertisement: // for 1800 s
 		body = []byte{kind, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
-	case redirect:
+	case Redirect:
 		body = append(body, target.AsSlice()...)
 	}
 	if option != 0 {
 		body = append(append(body, option, 1), value[:]...)
 	}
-	return packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 255, 2, body, false)
+	return Packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 255, 2, body, false)
 }
 
-// wire is a socket for frames on a device of a host.
-type wire struct{ fd int }
+// Wire is a socket for frames on a device.
+type Wire struct{ fd int }
 
-// Wire opens one on eth0. It sees what the host sends, too.
-func (h *Host) wire(t testing.TB, device string) *wire {
-	t.Helper()
-	w := &wire{}
-	err := h.in(func() error {
-		dev, err := net.InterfaceByName(device)
-		if err != nil {
-			return err
-		}
-		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err != nil {
-			return err
-		}
-		_ = unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50000})
-		return unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index})
-	})
+// NewWire opens one in the network namespace of the calling thread. It sees what the
+// host sends, too.
+func NewWire(device string) (*Wire, error) {
+	dev, err := net.InterfaceByName(device)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { unix.Close(w.fd) })
-	return w
+	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all))
+	if err != nil {
+		return nil, err
+	}
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50000})
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index}); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Wire{fd}, nil
 }
 
-func (w *wire) send(t testing.TB, frame []byte) {
+// Close closes the socket.
+func (w *Wire) Close() { unix.Close(w.fd) }
+
+// Send sends a frame.
+func (w *Wire) Send(t testing.TB, frame []byte) {
 	t.Helper()
 	if _, err := unix.Write(w.fd, frame); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// receive returns received frames until one matches, that included; nil after the time.
-func (w *wire) receive(wait time.Duration, match func(frame []byte) bool) (seen [][]byte) {
+// Receive returns received frames until one matches, that included; nil after the time.
+func (w *Wire) Receive(wait time.Duration, match func(frame []byte) bool) (seen [][]byte) {
 	buffer := make([]byte, 65536)
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
 		n, from, err := unix.Recvfrom(w.fd, buffer, 0)
@@ -172,8 +176,8 @@ func (w *wire) receive(wait time.Duration, match func(frame []byte) bool) (seen 
 	return nil
 }
 
-// drain throws away what has arrived.
-func (w *wire) drain() {
+// Drain throws away what has arrived.
+func (w *Wire) Drain() {
 	for {
 		if _, _, err := unix.Recvfrom(w.fd, make([]byte, 65536), unix.MSG_DONTWAIT); err != nil {
 			return
@@ -181,6 +185,7 @@ func (w *wire) drain() {
 	}
 }
 
-func containing(text string) func([]byte) bool {
+// Containing matches frames with the text in them.
+func Containing(text string) func([]byte) bool {
 	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
 }
