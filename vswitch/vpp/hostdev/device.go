@@ -66,7 +66,7 @@ func Open(path string) (*Namespace, error) {
 
 func (h *Namespace) Close() {
 	if h != nil {
-		h.Close()
+		h.Handle.Close()
 		h.ns.Close()
 	}
 }
