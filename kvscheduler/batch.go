@@ -148,8 +148,17 @@ func (b *batch) flush() {
 	}
 	var each time.Duration
 	var all error // all of them failed
+	before := make([]stagedOp, len(items))
 	if x.caller != nil {
-		all = x.caller.do(&c)
+		for i, it := range items {
+			if all == nil {
+				all = x.inEffect(it.n)
+			}
+			before[i] = stagedOp{it.n.desc, it.n.have, it.n.meta, x.depsBefore(it.n)}
+		}
+		if all == nil {
+			all = x.caller.do(&c)
+		}
 		each = x.caller.last / time.Duration(len(items))
 	} else {
 		c.outErrs = make([]error, len(items))
@@ -162,6 +171,9 @@ func (b *batch) flush() {
 		}
 		if x.caller != nil {
 			x.caller.last = each
+			if err == nil {
+				err = x.prepared(it.n, before[i])
+			}
 		}
 		switch {
 		case err != nil:

@@ -117,6 +117,10 @@ type Descriptor[V proto.Message, M any] struct {
 	// which nothing depends.
 	DeleteBatch func(ctx context.Context, values []Item[V, M]) []error
 
+	// Stage says that Create, Update and Delete only prepare what its Commit applies
+	// for the whole transaction. nil: they take effect at once.
+	Stage *Stage
+
 	// Retrieve reads all values of the space that exist in the southbound;
 	// base values only, never derived ones. expected holds the values that
 	// should exist: to correlate what the southbound does not name. Without

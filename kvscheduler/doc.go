@@ -29,6 +29,8 @@
 //     exists and needs this one, or is part of it, and could not be deleted. Its own
 //     value remembers that: it is FAILED or RETRYING, too, and done as soon as nothing is in
 //     the way, in the same transaction if possible.
+//   - Operations of descriptors with a Stage take effect together, at the end of the
+//     transaction.
 //   - A value that is INVALID changes nothing: what existed before stays until what it
 //     needs goes, and nobody waits for it.
 //   - A resync compares all that is requested with all that exists.

@@ -44,6 +44,7 @@ type exec struct {
 	*sets
 	againOrder []string
 	foundOut   refresh          // what reading them back told
+	staged     []staged         // operations that have yet to take effect
 	unread     map[string]error // by key: why base values cannot be read back
 	errs       []*KeyError
 	retried    []KeyValue // what a retry was about
@@ -274,7 +275,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		}
 		c := x.caller.call()
 		c.h, c.name, c.run, c.key, c.new = h, "Create", callCreate, n.key, n.want
-		if err := x.caller.do(c); err != nil {
+		if err := x.perform(n, c); err != nil {
 			return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
 		}
 		n.meta = c.outMeta
@@ -357,7 +358,7 @@ func (x *exec) update(n *node, p was) error {
 		if h != nil && !n.is(fromSB) && x.caller != nil {
 			c := x.caller.call()
 			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta
-			if err := x.caller.do(c); err != nil {
+			if err := x.perform(n, c); err != nil {
 				if !sameNeeds(before, deps) {
 					x.setDeps(n, withPast(deps, before)) // nobody knows which of them exists
 				}

@@ -76,7 +76,7 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 		}
 		c := x.caller.call()
 		c.h, c.name, c.run, c.key, c.old, c.meta = h, "Delete", callDelete, n.key, old, n.meta
-		if err := x.caller.do(c); err != nil {
+		if err := x.perform(n, c); err != nil {
 			n.clear(leaving)
 			n.have = old // for the next attempt
 			return x.fail(n, p, pb.TxnOperation_DELETE, err, why == recreating)

@@ -38,6 +38,9 @@ type handler struct {
 	// running is the call that was given up because it exceeded its deadline,
 	// until it returns. The engine owns it.
 	running *call
+
+	stage  *stage // nil: operations take effect at once
+	commit func(ctx context.Context) error
 }
 
 // item is an Item without its types.
@@ -47,6 +50,9 @@ type item = Item[proto.Message, any]
 // others, and wraps its callbacks.
 func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 	h := &handler{name: d.Name, keys: d.Keys, nb: d.NB, after: d.RetrieveAfter, retriableFn: d.Retriable}
+	if d.Stage != nil {
+		h.stage = newStage(d.Stage)
+	}
 	switch {
 	case d.Name == "":
 		return nil, fmt.Errorf("descriptor of keys %q has no Name", d.Keys.Prefix)
@@ -56,6 +62,10 @@ func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 		return nil, fmt.Errorf("descriptor %s: KeySpace has Match but no Example", d.Name)
 	case d.Keys.Example != "" && !h.owns(d.Keys.Example):
 		return nil, fmt.Errorf("descriptor %s: the Example %q is not in its own KeySpace", d.Name, d.Keys.Example)
+	case d.Stage != nil && (d.Stage.Name == "" || d.Stage.Commit == nil):
+		return nil, fmt.Errorf("descriptor %s: its Stage needs a Name and Commit", d.Name)
+	case d.Stage != nil && d.DerivedValues != nil:
+		return nil, fmt.Errorf("descriptor %s: values of a Stage cannot derive others: drop Stage or DerivedValues", d.Name)
 	case d.NB && (d.Create == nil || d.Delete == nil):
 		return nil, fmt.Errorf("descriptor %s: values requested by the northbound need Create and Delete", d.Name)
 	}

@@ -102,6 +102,8 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	caller := r.x.caller
 	if caller == nil {
 		caller = r.x.reader
+	} else if c.h.stage != nil {
+		_ = r.x.commit(c.h.stage) // failures are recorded with their values
 	}
 	caller.last = 0 // it may not get as far as to call
 	err := caller.do(c)

@@ -45,6 +45,14 @@ func (r *registry) with(h *handler) (*registry, error) {
 			return nil, fmt.Errorf("key spaces of descriptors %s (%q) and %s (%q) overlap: both claim %q",
 				o.name, o.keys.Prefix, h.name, h.keys.Prefix, key)
 		}
+		if st := o.stage; st != nil && h.stage != nil {
+			switch {
+			case st.of == h.stage.of:
+				h.stage = st
+			case st.of.Name == h.stage.of.Name:
+				return nil, fmt.Errorf("descriptors %s and %s have different stages of the same name %s", o.name, h.name, st.of.Name)
+			}
+		}
 		next.byName[name] = o
 	}
 	next.byName[h.name] = h

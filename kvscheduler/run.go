@@ -33,11 +33,20 @@ func (x *exec) run() {
 		}
 	}
 	x.settle()
+	if !x.abort {
+		x.commitAll()
+	}
 	if x.abort {
 		x.revert()
+		x.commitAll()
 	}
-	x.readFailed(true)
-	x.settle()
+	for {
+		x.readFailed(true)
+		x.settle()
+		if !x.commitAll() {
+			break
+		}
+	}
 	if x.reverting {
 		x.reportUndone(x.forward)
 	}

@@ -143,6 +143,7 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 	if err != nil {
 		log.Error("defect in the scheduler", "seq", x.seq, "error", err)
 		x.errs = append(x.errs, &KeyError{Err: err})
+		x.commitAll() // what was done so far is known to be
 	}
 	return x.reverting
 }

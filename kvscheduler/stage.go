@@ -1,0 +1,230 @@
+package kvscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// Stage makes operations of a transaction take effect together. Create, Update and Delete
+// of its descriptors, one or several, only prepare a change; Commit applies what they
+// prepared since the last Commit, all at once:
+//
+//	Create a/1 ─┐
+//	Update a/2 ─┼─ prepared ──> Commit ──> southbound
+//	Delete b/1 ─┘
+//
+// The scheduler calls Commit once, after the last operation of a transaction and before
+// its result is known to anybody. It calls it earlier only where the order of operations
+// would be violated otherwise:
+//
+//   - before an operation of a value outside of the stage that depends on a prepared one, or that a prepared one
+//     depended on;
+//   - before one of the descriptors is asked to Retrieve;
+//   - after each operation of a derived value.
+//
+// A transaction that is reverted prepares the undoing, too, before Commit is called, so
+// that no half of it is ever in effect; unless an operation of the stage itself failed, which is read
+// back first.
+//
+// Without an operation, there is no Commit. Descriptors with a Stage derive nothing.
+type Stage struct {
+	// Name is unique within the scheduler.
+	Name string
+	// Commit applies what was prepared. An error means that none of it is in effect; a
+	// StageError names the keys that are not, and all others are. Either way nothing
+	// remains prepared. The values concerned fail with the error, are read back, and are
+	// repeated as those are whose own operation failed.
+	Commit func(ctx context.Context) error
+}
+
+// StageError is returned by the Commit of a Stage that applied all but some keys.
+type StageError struct {
+	Keys map[string]error
+}
+
+func (e *StageError) Error() string {
+	return fmt.Sprintf("%d values did not take effect", len(e.Keys))
+}
+
+// stage is a Stage as a registry knows it. Its handler stands for it in calls.
+type stage struct {
+	of *Stage
+	h  *handler
+}
+
+func newStage(of *Stage) *stage {
+	h := &handler{name: of.Name}
+	h.commit = of.Commit
+	return &stage{of, h}
+}
+
+func callCommit(c *call) { c.err = c.h.commit(c.ctx) }
+
+// staged are the operations that a stage has prepared.
+type staged struct {
+	stage *stage
+	keys  []string // in the order of the first operation
+	ops   map[string]stagedOp
+}
+
+// stagedOp is what the value was before the first of its prepared operations.
+type stagedOp struct {
+	desc *handler
+	have proto.Message // nil: it did not exist
+	meta any
+	deps []Dependency
+}
+
+// perform calls the descriptor for an operation of the value.
+func (x *exec) perform(n *node, c *call) error {
+	if len(x.staged) == 0 && n.desc.stage == nil {
+		return x.caller.do(c)
+	}
+	if err := x.inEffect(n); err != nil {
+		return err
+	}
+	before := stagedOp{n.desc, n.have, n.meta, x.depsBefore(n)}
+	if err := x.caller.do(c); err != nil {
+		return err
+	}
+	return x.prepared(n, before)
+}
+
+// depsBefore are the dependencies of what exists.
+func (x *exec) depsBefore(n *node) []Dependency {
+	if n.desc.stage == nil || n.have == nil {
+		return nil
+	}
+	deps, err := n.desc.dependencies(n.key, n.have)
+	if err != nil {
+		return n.deps
+	}
+	return deps
+}
+
+// prepared notes an operation of a value that succeeded, if its descriptor has a stage.
+func (x *exec) prepared(n *node, before stagedOp) error {
+	st := n.desc.stage
+	if st == nil {
+		return nil
+	}
+	if n.base != "" {
+		return x.callCommit(st)
+	}
+	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
+	if i < 0 {
+		i = len(x.staged)
+		x.staged = append(x.staged, staged{stage: st, ops: map[string]stagedOp{}})
+	}
+	if s := &x.staged[i]; s.ops[n.key].desc == nil {
+		s.keys = append(s.keys, n.key)
+		s.ops[n.key] = before
+	}
+	return nil
+}
+
+// inEffect commits the stages that an operation of the value must not overtake. It returns an
+// error if something that the operation counts on is not in effect.
+func (x *exec) inEffect(n *node) error {
+	for i := 0; i < len(x.staged); i++ {
+		s := &x.staged[i]
+		if s.stage == n.desc.stage || !s.concerns(n) {
+			continue
+		}
+		if err := x.commit(s.stage); err != nil {
+			return fmt.Errorf("not begun, because stage %s failed: %w", s.stage.of.Name, err)
+		}
+		i--
+	}
+	return nil
+}
+
+// concerns reports whether the value depends on a prepared one, or a prepared one on it.
+func (s *staged) concerns(n *node) bool {
+	for _, key := range s.keys {
+		op := s.ops[key]
+		if slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.matches(key) }) ||
+			slices.ContainsFunc(op.deps, func(d Dependency) bool { return d.matches(n.key) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// commitAll commits all stages. It reports whether there were any.
+func (x *exec) commitAll() bool {
+	if len(x.staged) == 0 {
+		return false
+	}
+	for len(x.staged) > 0 {
+		_ = x.commit(x.staged[0].stage) // failures are recorded with their values
+	}
+	return true
+}
+
+// commit has what the stage has prepared take effect, and fails the values that do not.
+func (x *exec) commit(st *stage) error {
+	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
+	if i < 0 {
+		return nil
+	}
+	s := x.staged[i]
+	x.staged = slices.Delete(x.staged, i, i+1)
+	all := x.callCommit(st)
+	if all == nil {
+		return nil
+	}
+	some := (*StageError)(nil)
+	for _, key := range s.keys {
+		err := all
+		if errors.As(all, &some) {
+			if err = some.Keys[key]; err == nil {
+				continue
+			}
+		}
+		x.notInEffect(key, s.ops[key], err)
+	}
+	return all
+}
+
+func (x *exec) callCommit(st *stage) error {
+	return x.caller.do(&call{h: st.h, name: "Commit", run: callCommit, key: st.of.Name})
+}
+
+// notInEffect fails a value whose prepared operation did not take effect.
+func (x *exec) notInEffect(key string, before stagedOp, err error) {
+	n := x.get(key)
+	if n == nil {
+		if before.have == nil {
+			return
+		}
+		n = x.add(key)
+		n.desc = before.desc
+	}
+	p := wasOf(n)
+	n = x.mut(n)
+	switch {
+	case before.have == nil && n.have == nil:
+	case before.have == nil:
+		x.forgetMetadata(n)
+		x.foundOut.lost = append(x.foundOut.lost, key)
+		_ = x.fail(n, p, pb.TxnOperation_CREATE, err, false)
+	case n.have == nil:
+		n.have, n.meta = before.have, before.meta
+		x.storeMetadata(n)
+		x.setDeps(n, before.deps)
+		_ = x.fail(n, p, pb.TxnOperation_DELETE, err, false)
+	default:
+		n.have, n.meta = before.have, before.meta
+		x.storeMetadata(n)
+		if !sameNeeds(before.deps, n.deps) {
+			x.setDeps(n, withPast(n.deps, before.deps))
+		}
+		_ = x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+	}
+}
