@@ -100,20 +100,23 @@ func (x *exec) founded(n *node) bool {
 // ready decides for the root, and with it for all that is decided for the same reason.
 func (c *cycle) ready() bool {
 	root := c.collect()
-	c.addStages(root)
-	if root.stage == 0 {
-		for key, m := range c.members {
-			if m.stage == 0 {
-				c.x.verdicts.setReady(key, false)
+	ready := false
+	for again := true; again; again = !ready && c.withoutFailed(root) {
+		c.addStages(root)
+		if root.stage == 0 {
+			for key, m := range c.members {
+				if m.stage == 0 {
+					c.x.verdicts.setReady(key, false)
+				}
 			}
+			return false
 		}
-		return false
-	}
-	c.connect(root)
-	ready := true
-	for _, m := range c.members {
-		if m.scc == root.scc && ready {
-			ready = !slices.ContainsFunc(m.needs, func(d *need) bool { return !d.metWithin(m, root.scc) })
+		c.connect(root)
+		ready = true
+		for _, m := range c.members {
+			if m.scc == root.scc && ready {
+				ready = !slices.ContainsFunc(m.needs, func(d *need) bool { return !d.metWithin(m, root.scc) })
+			}
 		}
 	}
 	if ready && !c.possible(c.root) {
@@ -125,6 +128,28 @@ func (c *cycle) ready() bool {
 		}
 	}
 	return ready
+}
+
+// withoutFailed begins anew without those outside of the cycle that failed before this
+// transaction: only as members are they tried again. False: there are none.
+func (c *cycle) withoutFailed(root *member) bool {
+	found := false
+	for _, m := range c.members {
+		if m.stage > 0 && m.scc != root.scc && inTrouble(m.n) && !m.n.available() {
+			m.never, found = true, true
+		}
+	}
+	if !found {
+		return false
+	}
+	for _, m := range c.members {
+		m.stage, m.vertex = 0, vertex{}
+	}
+	for _, d := range c.order {
+		d.stages = nil
+	}
+	c.index = 0
+	return true
 }
 
 func (d *need) metWithin(owner *member, scc int) bool {
@@ -241,7 +266,7 @@ func (c *cycle) possible(n *node) bool {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
 		return n.have != nil
 	case pb.ValueState_FAILED, pb.ValueState_RETRYING:
-		return n.available() || n.info == nil || n.info.seq != c.x.seq
+		return n.available() || !n.is(invalid) && (n.info == nil || n.info.seq != c.x.seq)
 	}
 	return true
 }

@@ -32,10 +32,11 @@
 //   - Operations of descriptors with a Stage take effect together, at the end of the
 //     transaction.
 //   - A value that is INVALID changes nothing: what existed before stays until what it
-//     needs goes, and nobody waits for it.
+//     needs goes, and nobody waits for it. Once its deletion is due, it does not come
+//     back, even if what it needs cannot be deleted in the end.
 //   - A resync compares all that is requested with all that exists.
 //   - What exists without us is OBTAINED: others may depend on it, and it is
-//     never touched.
+//     never touched, unless it is requested. A revert gives it back, whatever it needs.
 //
 // The shortest useful program is in the examples of this package.
 //

@@ -51,10 +51,12 @@ type exec struct {
 	planned    []RecordedOp
 	gone       []*node // base values that were removed
 
-	reverting bool
-	abort     bool // a failure that calls for a revert
-	forward   int  // how many of the errors are from before the revert
-	before    *graph.Graph[*node]
+	reverting  bool
+	abort      bool     // a failure that calls for a revert
+	afterBase  []string // keys to be looked at once a base value is deleted
+	givingBack string   // the base value that a revert makes OBTAINED again
+	forward    int      // how many of the errors are from before the revert
+	before     *graph.Graph[*node]
 }
 
 // progress of a transaction with one of its values.
@@ -64,6 +66,8 @@ const (
 	_ progress = iota
 	upcoming
 	applied
+	// unreached: the transaction was reverted before its turn came.
+	unreached
 )
 
 // change is what a transaction did to a node.
@@ -247,7 +251,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 	}
 	h := n.desc
 	if !n.is(fromSB) {
-		if err := h.validate(n.key, n.want); err != nil {
+		if err := x.validateWanted(n); err != nil {
 			return x.invalid(n, p, pb.TxnOperation_CREATE, err)
 		}
 		if failed, err := x.failUnread(n, p, pb.TxnOperation_CREATE); failed {
@@ -288,11 +292,34 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 // something else, and then makes what it derives.
 func (x *exec) follow(n *node, derived []KeyValue) error {
 	err := x.updateDependents(n.key)
+	err = errors.Join(err, x.tryNeeded(n))
 	if !x.abort && n.have != nil && !n.is(leaving) && x.lacks(n) && !x.mayStay(n) {
 		// What it needs went meanwhile, or did not come.
 		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
 	}
 	return errors.Join(err, x.applyDerived(n, derived))
+}
+
+// tryNeeded has those tried again that n counts on to come, as members of its cycle: they
+// may depend on n through others that existed before, and did not look.
+func (x *exec) tryNeeded(n *node) error {
+	if x.abort || n.have == nil || n.is(leaving) || !x.lacks(n) {
+		return nil
+	}
+	var waiting []string
+	for i := range n.deps {
+		x.candidates(&n.deps[i], func(t *node) bool {
+			if t != n && t.want != nil && !t.available() && inTrouble(t) {
+				waiting = append(waiting, t.key)
+			}
+			return true
+		})
+	}
+	var errs error
+	for _, key := range waiting {
+		errs = errors.Join(errs, x.updateDependent(key, true))
+	}
+	return errs
 }
 
 // created takes over that a value was created.
@@ -307,7 +334,7 @@ func (x *exec) created(n *node, p was, recreate bool) {
 func (x *exec) update(n *node, p was) error {
 	h := n.desc
 	if !n.is(fromSB) {
-		if err := h.validate(n.key, n.want); err != nil {
+		if err := x.validateWanted(n); err != nil {
 			return x.invalid(n, p, pb.TxnOperation_UPDATE, err) // the last valid value stays
 		}
 		if failed, err := x.failUnread(n, p, pb.TxnOperation_UPDATE); failed {
@@ -398,10 +425,24 @@ func (x *exec) exists(n *node, op pb.TxnOperation) {
 	}
 }
 
+// foreign reports whether the value exists without us, or is being made so again:
+// neither what it needs nor whether it is valid is our business.
+func (x *exec) foreign(n *node) bool {
+	return n.is(fromSB) || x.givingBack != "" && n.baseKey() == x.givingBack
+}
+
+// validateWanted returns why the wanted value cannot be.
+func (x *exec) validateWanted(n *node) error {
+	if x.foreign(n) {
+		return nil
+	}
+	return n.desc.validate(n.key, n.want)
+}
+
 // describe asks the descriptor what the wanted value depends on and derives.
 func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 	var deps []Dependency
-	if !n.is(fromSB) {
+	if !x.foreign(n) {
 		var err error
 		if deps, err = n.desc.dependencies(n.key, n.want); err != nil {
 			return nil, nil, err
@@ -411,7 +452,20 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 		return deps, nil, nil
 	}
 	derived, err := x.deriveFrom(n.desc, n.key, n.want)
-	return deps, derived, err
+	return deps, x.onlyRestored(n, derived), err
+}
+
+// onlyRestored leaves out, when the last valid value of what was INVALID is restored, those
+// of its parts that were gone already.
+func (x *exec) onlyRestored(n *node, derived []KeyValue) []KeyValue {
+	if !x.reverting {
+		return derived
+	}
+	old := x.oldOf(n.key)
+	if old == nil || !old.is(invalid) || n.want != old.have {
+		return derived
+	}
+	return slices.DeleteFunc(derived, func(kv KeyValue) bool { return x.oldOf(kv.Key) == nil })
 }
 
 // needToReturn takes over what a value needs as it is wanted, although it is not so

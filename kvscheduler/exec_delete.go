@@ -55,6 +55,14 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	n.set(leaving)
 	x.verdicts.lost()
+	if len(n.derived) > 0 {
+		start := len(x.afterBase)
+		defer func() {
+			keys := slices.Clone(x.afterBase[start:])
+			x.afterBase = x.afterBase[:start]
+			x.lookAt(keys, false)
+		}()
+	}
 	_ = x.deleteAllDerived(n) // whether it is in the way is what counts, and not what failed
 	if !x.abort {
 		_ = x.updateDependents(n.key)
@@ -137,11 +145,17 @@ func (x *exec) holder(n *node) *node {
 		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.isBusy(key) {
 			continue
 		}
-		if x.needs(d, n) {
+		if x.needs(d, n) && !x.staysWithout(d) {
 			return d
 		}
 	}
 	return nil
+}
+
+// staysWithout reports whether a value may go on to exist because another member of its cycle
+// is about to take the place of what it loses.
+func (x *exec) staysWithout(d *node) bool {
+	return d.want != nil && !d.is(broken|unknown) && !inTrouble(d) && x.mayStay(d)
 }
 
 // needs reports whether a value needs n, with nothing else in its place.

@@ -73,11 +73,21 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		return nil
 	}
 	if x.failedNow(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.mayStay(n)) {
+		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
+			x.mut(n).set(broken) // it exists although its dependencies are not met
+			x.verdicts.lost()
+		}
 		return x.inherit(n, n.info.err)
 	}
 	stays := func() bool { return gained && !x.waits(n) || !gained && x.mayStay(n) }
 	if n.have != nil && !n.is(broken) && stays() {
-		return nil
+		if gained || !x.lacks(n) {
+			return nil
+		}
+		// It stays if others of its cycle come that failed before.
+		if err := x.tryNeeded(n); !x.lacks(n) || stays() {
+			return x.inherit(n, err)
+		}
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := wasOf(n)
@@ -153,14 +163,27 @@ func (x *exec) settle() {
 			case n.info == nil || n.info.heldBy == "" || n.info.seq != x.seq:
 				_ = x.updateDependent(key, n.have == nil)
 			case x.holds(n.info.heldBy, n):
-				waiting = append(waiting, key)
+				ring := x.heldByEachOther(n)
+				if ring == nil {
+					waiting = append(waiting, key)
+					continue
+				}
+				progress = true
+				x.resumeAll(ring)
 			default:
 				progress = true
 				x.resume(n)
 			}
 		}
 		x.againOrder = append(x.againOrder, waiting...)
+		progress = progress || slices.ContainsFunc(waiting, x.notHeld)
 	}
+}
+
+// notHeld reports whether nothing is in the way of a value any more that waited for that.
+func (x *exec) notHeld(key string) bool {
+	n := x.get(key)
+	return n != nil && n.info != nil && n.info.heldBy != "" && n.info.seq == x.seq && !x.holds(n.info.heldBy, n)
 }
 
 // holds reports whether the value because of which an operation of n was not begun is still
@@ -170,15 +193,57 @@ func (x *exec) holds(key string, n *node) bool {
 	return d != nil && d.have != nil && inTrouble(d) && (d.base == n.key || x.needs(d, n))
 }
 
+// heldByEachOther returns the values that are in each other's way, and in that of n, which is one of
+// them; nil if the last one is held up by something else.
+func (x *exec) heldByEachOther(n *node) []*node {
+	ring := []*node{n}
+	for {
+		next := x.get(ring[len(ring)-1].info.heldBy)
+		switch {
+		case next == n:
+			return ring
+		case next == nil || next.info == nil || next.info.heldBy == "" || next.info.seq != x.seq || slices.Contains(ring, next):
+			return nil
+		}
+		ring = append(ring, next)
+	}
+}
+
+// resumeAll repeats the operations of values that are in each other's way: as members of a
+// cycle, they go together.
+func (x *exec) resumeAll(ring []*node) {
+	for i, n := range ring {
+		ring[i] = x.mut(n)
+		x.forgive(ring[i])
+	}
+	for _, n := range ring {
+		if n = x.get(n.key); n != nil && inTrouble(n) && n.info == nil {
+			x.resume(n)
+		}
+	}
+}
+
+// forgive takes back that an operation of the value failed.
+func (x *exec) forgive(n *node) {
+	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info.err })
+	n.info = nil
+}
+
 // resume repeats the operation of a value that nothing is in the way of any more.
 func (x *exec) resume(n *node) {
 	n = x.mut(n)
 	p := wasOf(n)
-	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info.err })
-	n.info = nil
-	if n.want == nil {
-		_ = x.delete(n, p, removing)
-		return
+	if n.info != nil {
+		x.forgive(n)
 	}
-	_ = x.reconcile(n, p)
+	switch {
+	case n.want == nil:
+		_ = x.delete(n, p, removing)
+	case n.is(invalid) && n.have != nil:
+		x.branch[n.key] = struct{}{}
+		_ = x.deleteExisting(n, p, postponing)
+		delete(x.branch, n.key)
+	default:
+		_ = x.reconcile(n, p)
+	}
 }

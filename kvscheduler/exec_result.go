@@ -2,6 +2,7 @@ package kvscheduler
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -38,9 +39,19 @@ func (x *exec) notComing(n *node) {
 	if !x.g.HasNeeders(n.key) {
 		return
 	}
-	for _, key := range x.g.Needers(nil, n.key) {
+	keys := x.g.Needers(nil, n.key)
+	if base := x.get(n.base); n.base != "" && base != nil && base.is(leaving) {
+		x.afterBase = append(x.afterBase, keys...) // which may need them
+		return
+	}
+	x.lookAt(keys, x.isAvailable(n.key))
+}
+
+// lookAt re-examines those of the keys that exist.
+func (x *exec) lookAt(keys []string, gained bool) {
+	for _, key := range keys {
 		if d := x.get(key); d != nil && d.have != nil {
-			_ = x.updateDependent(key, x.isAvailable(n.key))
+			_ = x.updateDependent(key, gained) // failures are recorded with their values
 		}
 	}
 }
@@ -98,6 +109,7 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 		n.clear(broken)
 	}
 	if n.have != nil {
+		x.restoreProperties(n)
 		x.dependOnFound(n)
 		x.lookAgain(n.key)
 		if !p.available && n.available() {
@@ -105,6 +117,29 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 		}
 	}
 	return nil
+}
+
+// restoreProperties has what exists of an INVALID value have its properties: a deletion that
+// was stopped may have taken them.
+func (x *exec) restoreProperties(n *node) {
+	derived, err := x.deriveFrom(n.desc, n.key, n.have)
+	if err != nil {
+		return
+	}
+	for _, kv := range derived {
+		i, known := slices.BinarySearch(n.derived, kv.Key)
+		if x.reg.find(kv.Key) != nil || x.get(kv.Key) != nil {
+			continue
+		}
+		d := x.add(kv.Key)
+		d.base, d.want, d.have = n.key, kv.Value, kv.Value
+		d.setState(pb.ValueState_CONFIGURED)
+		if !known {
+			n.derived = slices.Insert(slices.Clone(n.derived), i, kv.Key)
+		}
+		x.verdicts.gained()
+		x.foundOut.gained = append(x.foundOut.gained, kv.Key)
+	}
 }
 
 // stillInvalid makes a value INVALID again whose last valid value went. It reports false if
@@ -225,7 +260,7 @@ func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
 // values have that of their base value, and an undo that of its transaction, if it has one.
 func (x *exec) policy(n *node) *Retry {
 	switch x.about[n.baseKey()] {
-	case applied:
+	case applied, unreached:
 		if x.reverting && x.job.opts.retry != nil {
 			return x.job.opts.retry
 		}

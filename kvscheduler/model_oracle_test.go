@@ -279,6 +279,10 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 		f := strings.Fields(call)
 		touched[f[1]], touched[modelBase(f[1])] = true, true
 	}
+	r.noteBegun()
+	for key := range r.begun {
+		touched[key] = true
+	}
 	for _, keys := range []map[string]bool{before, after} {
 		for key := range keys {
 			if before[key] != after[key] || touched[modelBase(key)] && modelBase(key) != key {
@@ -312,6 +316,20 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 			r.violated("%s: %s, which is INVALID, was lost", when, key)
 		}
 	}
+}
+
+// noteBegun notes what was to be deleted. What needs a value goes before it, and does not come
+// back, being INVALID, if that deletion turns out to be impossible.
+func (r *modelRun) noteBegun() {
+	records := r.s.History(noTime, noTime)
+	for _, rec := range records[min(r.records, len(records)):] {
+		for _, op := range rec.Executed {
+			if op.Operation == pb.TxnOperation_DELETE {
+				r.begun[op.Key] = true
+			}
+		}
+	}
+	r.records = len(records)
 }
 
 // beforeOperation looks at the graph while the engine waits for the southbound.
@@ -376,12 +394,25 @@ func modelSameCycle(nodes map[string]*node, a, b string) bool {
 	return a == b || modelReach(nodes, a, map[string]bool{})[b] && modelReach(nodes, b, map[string]bool{})[a]
 }
 
-// southboundReach are the keys that what exists needs, directly or not.
-func (r *modelRun) southboundReach(from string, seen map[string]bool) map[string]bool {
-	for key := range r.sb.keys() {
-		if !seen[key] && (modelBase(from) == key || slices.ContainsFunc(r.sb.exists[from].Needs, func(need string) bool { return modelMeets(need, key) })) {
+// mayReach are the keys that something needs, directly or not, as it exists or as it may
+// for all that the scheduler knows: after a failure, it cannot tell.
+func (r *modelRun) mayReach(nodes map[string]*node, from string, seen map[string]bool) map[string]bool {
+	all := r.sb.keys()
+	for key, n := range nodes {
+		if n.have != nil {
+			all[key] = true
+		}
+	}
+	var deps []Dependency
+	if n := nodes[from]; n != nil {
+		deps = n.deps
+	}
+	for key := range all {
+		if !seen[key] && (modelBase(from) == key ||
+			slices.ContainsFunc(r.sb.exists[from].Needs, func(need string) bool { return modelMeets(need, key) }) ||
+			slices.ContainsFunc(deps, func(d Dependency) bool { return modelTarget(&d, key) })) {
 			seen[key] = true
-			r.southboundReach(key, seen)
+			r.mayReach(nodes, key, seen)
 		}
 	}
 	return seen
@@ -416,7 +447,13 @@ func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
 					kept = kept || !going[t]
 				}
 			}
-			if held && !kept && !modelSameCycle(nodes, k, key) && !r.southboundReach(key, map[string]bool{})[k] {
+			// Another one is about to take its place, as a member of a cycle: that is how cycles begin, too.
+			for t, n := range nodes {
+				if !kept && !going[t] && modelMeets(need, t) && n.want != nil && modelSameCycle(nodes, k, t) {
+					kept = true
+				}
+			}
+			if held && !kept && !modelSameCycle(nodes, k, key) && !r.mayReach(nodes, key, map[string]bool{})[k] {
 				r.violated("%s is deleted although %s exists and needs it", key, k)
 			}
 		}

@@ -282,7 +282,9 @@ func (r *refresh) foundDerived(base *node) {
 				base = x.mut(base)
 				base.derived = slices.Insert(slices.Clone(base.derived), i, kv.Key)
 			}
-			n.set(base.flags & broken) // then it goes or is repaired with its base value
+			if !base.is(fromSB) && !base.available() {
+				n.set(broken) // it goes, or is repaired, with its base value
+			}
 			if n.available() {
 				r.gained = append(r.gained, kv.Key)
 			}
@@ -311,6 +313,10 @@ func (r *refresh) foundDerived(base *node) {
 		if s := n.State(); s == pb.ValueState_PENDING || s == pb.ValueState_MISSING {
 			n.setState(pb.ValueState_DISCOVERED)
 			n.info = nil
+			if base.is(invalid) && n.want == n.have { // part of the last valid value
+				n.setState(pb.ValueState_CONFIGURED)
+				x.lookAgain(n.key)
+			}
 		}
 		if !before && n.available() {
 			r.gained = append(r.gained, n.key)

@@ -313,7 +313,7 @@ func (x *exec) revert() {
 	x.abort, x.reverting = false, true
 	for key, p := range x.about {
 		if p == upcoming {
-			delete(x.about, key)
+			x.about[key] = unreached
 		}
 	}
 	clear(x.branch)
@@ -412,6 +412,14 @@ func (x *exec) reviveValid() {
 func (x *exec) restoreInvalid() {
 	x.reviveValid() // derived values whose base value came back
 	for i := 0; i < len(x.changes); i++ {
+		if old := x.changes[i].old; old != nil && old.is(invalid) && old.have != nil {
+			if n := x.get(old.key); n != nil && n.have == nil && n.want != nil {
+				_ = x.updateDependent(n.key, true)
+			}
+		}
+	}
+	x.readFailed(false) // as long as the last valid value is what is expected
+	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) {
 			continue
@@ -425,9 +433,6 @@ func (x *exec) restoreInvalid() {
 			n.desc = old.desc
 		}
 		n = x.mut(n)
-		if old.have != nil && n.have == nil && n.want != nil {
-			_ = x.updateDependent(n.key, true)
-		}
 		n.want, n.retry = old.want, old.retry
 		n.set(invalid)
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
@@ -489,12 +494,14 @@ func (x *exec) restoreObtained(old *node) {
 	n = x.mut(n)
 	n.want, n.retry = old.want, nil
 	n.clear(invalid)
-	lost := slices.ContainsFunc(old.derived, func(key string) bool {
+	touched := slices.ContainsFunc(old.derived, func(key string) bool {
 		d := x.get(key)
-		return d == nil || d.have == nil
+		return d == nil || d.have == nil || inTrouble(d)
 	})
-	if lost || n.have == nil || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived, old.derived) {
+	if touched || n.have == nil || inTrouble(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived, old.derived) {
+		x.givingBack = n.key
 		_ = x.reconcile(n, wasOf(n))
+		x.givingBack = ""
 	}
 	if n.have == nil || inTrouble(n) {
 		return

@@ -14,8 +14,9 @@ import (
 //
 //  1. Read again with no expected value. If that fails too, the southbound is to
 //     blame: the kind is not read, and its values stay as they were assumed to be.
-//  2. Else halve the expected values until those are found that fail by themselves.
-//  3. Read once more without them: that is the result.
+//  2. Read again with all of them: if that succeeds, the failure was a passing one.
+//  3. Else halve the expected values until those are found that fail by themselves.
+//  4. Read once more without them: that is the result.
 //
 // Those that were found are unreadable for the rest of the transaction: their next
 // operation fails with the reason. What exceeds its deadline is not called again.
@@ -26,6 +27,9 @@ func (r *refresh) readWithout(caller *caller, c *call, err error) error {
 	p, all := probe{caller: caller, call: c, until: time.Now().Add(caller.timeout)}, c.items
 	if errors.Is(err, ErrDeadline) || len(all) == 0 || p.read(nil) != nil {
 		return err
+	}
+	if err = p.read(all); err == nil {
+		return nil
 	}
 	good := p.good(all, err)
 	if again := p.read(good); again != nil {

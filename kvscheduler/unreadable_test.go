@@ -177,7 +177,7 @@ func TestRetryReadsFirst(t *testing.T) {
 	retry := WithRetry(Retry{Period: time.Millisecond})
 	mustCommit(t, s, "a/1=x", retry)
 	sb.take()
-	failures.Store(3) // the resync, what comes after it, and the first retry
+	failures.Store(6) // twice each: the resync, what comes after it, and the first retry
 	seq, err := s.NewTransaction().Commit(t.Context(), WithResync(DownstreamResync), retry)
 	if !errors.Is(err, errBoom) {
 		t.Errorf("resync: %v", err)
