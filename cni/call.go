@@ -3,12 +3,15 @@ package cni
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/contiv/contiv/api/contiv/cniwire"
+	"github.com/contiv/contiv/logline"
 )
 
 // deadlines of the calls, connecting and the delegated IPAM plugin included.
@@ -67,13 +70,13 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 			ExtraArguments:   args.Args,
 			IPAMType:         config.IPAM.Type,
 		},
-		timing: Timing{Command: command, Container: args.ContainerID},
+		timing: Timing{Command: command, Container: logline.Cut(args.ContainerID)},
 		log:    slog.New(slog.DiscardHandler),
 	}
 	// Without a log, the call is as good.
 	if file, err := openLog(config.LogFile); err == nil {
 		c.logFile = file
-		c.log = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})).With("command", command)
+		c.log = logline.New(file, slog.LevelDebug).With("command", command)
 		if args.ContainerID != "" {
 			c.log = c.log.With("container", args.ContainerID, "interface", args.IfName)
 		}
@@ -118,6 +121,9 @@ func (c *call) do(method string) (*cniwire.CNIReply, error) {
 // end records the outcome, and returns it.
 func (c *call) end(err error) error {
 	c.cancel()
+	if said, ok := errors.AsType[*types.Error](err); ok { // runtimes log it, and Kubernetes shows it in events
+		said.Msg, said.Details = logline.Cut(said.Msg), logline.Cut(said.Details)
+	}
 	c.timing.Total = time.Since(c.start).Nanoseconds()
 	if err != nil {
 		c.log.Error("failed", "err", err, "duration", time.Duration(c.timing.Total))

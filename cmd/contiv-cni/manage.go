@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/cni"
 	"github.com/contiv/contiv/cni/install"
+	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/version"
 )
 
@@ -111,7 +112,7 @@ func newFlags(command string, o *install.Options) *flag.FlagSet {
 	flags := flag.NewFlagSet("contiv-cni "+command, flag.ContinueOnError)
 	flags.StringVar(&o.BinDir, "bin-dir", cmp.Or(os.Getenv("CNI_BIN_DIR"), "/opt/cni/bin"), "folder of the CNI plugins; environment: CNI_BIN_DIR")
 	flags.StringVar(&o.NetDir, "net-dir", cmp.Or(os.Getenv("CNI_NET_DIR"), "/etc/cni/net.d"), "folder of the CNI configuration; environment: CNI_NET_DIR")
-	o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o.Log = logline.New(os.Stderr, slog.LevelInfo)
 	return flags
 }
 

@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/api/contiv/cniwire"
+	contivcni "github.com/contiv/contiv/cni"
+	"github.com/contiv/contiv/logline"
 	"google.golang.org/grpc"
 )
 
@@ -149,6 +152,29 @@ func TestLargeConfigurations(t *testing.T) {
 		_, failure := call{command: "ADD", socket: socket, config: map[string]any{"x": text}}.run(t)
 		if failure == nil || failure.Code != 7 || !strings.Contains(failure.Msg, "too large") {
 			t.Errorf("%d bytes: %+v", len(text), failure)
+		}
+	}
+}
+
+// What runtimes and agents say without end is in neither the log, nor the file of
+// timings, nor what the runtime is told.
+func TestWhatIsLoggedIsBounded(t *testing.T) {
+	huge := strings.Repeat("x", 100_000) // one variable of the environment has 128 KiB at most
+	dir := t.TempDir()
+	log, timing := filepath.Join(dir, "cni.log"), filepath.Join(dir, "timing")
+	a := &agent{reply: &cni.CNIReply{Result: 1, Error: strings.Repeat("\x1b[2J", 1<<18)}}
+	for _, command := range []string{"ADD", "DEL"} {
+		_, failure := call{command: command, socket: listen(t, a), config: map[string]any{"logFile": log}, env: []string{
+			"CNI_CONTAINERID=" + huge, "CNI_NETNS=/var/run/netns/" + huge, "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAME=" + huge, contivcni.TimingEnv + "=" + timing,
+		}}.run(t)
+		if failure == nil || len(failure.Msg)+len(failure.Details) > 2*logline.Longest+200 || !strings.Contains(failure.Details, "1048576 bytes") {
+			t.Errorf("%s: %.300v", command, failure)
+		}
+	}
+	for file, most := range map[string]int{log: 200_000, timing: 20_000} {
+		data, err := os.ReadFile(file)
+		if err != nil || len(data) == 0 || len(data) > most || strings.Contains(string(data), "\x1b") {
+			t.Errorf("%s has %d bytes: %v", filepath.Base(file), len(data), err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/etcdserver"
+	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
@@ -39,7 +40,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			opts.Quota = quotaMiB << 20
-			opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			opts.Logger = logline.New(os.Stderr, level)
 			return run(c.Context(), opts)
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/contiv/contiv/logline"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +28,7 @@ type unit struct {
 // run runs both until ctx ends; then the agent ends before VPP, lest it sees VPP go.
 func (u *unit) run(ctx context.Context) error {
 	out := newLog(os.Stderr)
-	log := slog.New(slog.NewTextHandler(out.lines("init"), nil))
+	log := logline.New(out.lines("init"), slog.LevelInfo)
 	if err := u.alone(); err != nil {
 		return failedError{err}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/ksr"
 	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
@@ -76,7 +77,7 @@ func command() *cobra.Command {
 }
 
 func run(ctx context.Context, o options) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.logLevel}))
+	log := logline.New(os.Stderr, o.logLevel)
 	klog.SetSlogLogger(log) // what client-go logs
 	if o.resignAfter <= 0 {
 		return fmt.Errorf("--resign-after %s: give a time above 0", o.resignAfter)

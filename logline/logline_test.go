@@ -1,4 +1,4 @@
-package main
+package logline
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 func TestLogLinesAreBounded(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: bounded}))
+	log := New(&out, slog.LevelInfo)
 	huge := strings.Repeat("é\x1b\x00", 1<<18)
 	log.With("with", huge).Info(huge, "text", huge, "error", errors.New(huge), "list", []string{huge}, "short", errors.New("why"), slog.Group("g", "in", huge))
 	line := out.String()
