@@ -482,7 +482,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 	inject := func(from *Host, src, dst, text string) {
 		t.Helper()
 		inner := frames.Datagram(frames.ParseMAC(t, bviMAC(2)), frames.ParseMAC(t, bviMAC(1)), addr("10.1.2.9"), addr(topo.PodIP(1)), text, false)
-		message := append([]byte{8, 0, 0, 0, 0, 0, 10, 0}, inner...)
+		message := frames.VXLAN(10, inner)
 		err := from.in(func() error {
 			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(src)}, &net.UDPAddr{IP: net.ParseIP(dst), Port: 4789})
 			if err != nil {

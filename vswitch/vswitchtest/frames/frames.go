@@ -189,3 +189,23 @@ func (w *Wire) Drain() {
 func Containing(text string) func([]byte) bool {
 	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
 }
+
+// Flags of TCP.
+const (
+	FIN = 0x01
+	SYN = 0x02
+	ACK = 0x10
+)
+
+// TCP is a segment without data.
+func TCP(from, to MAC, src, dst netip.AddrPort, flags byte) []byte {
+	segment := binary.BigEndian.AppendUint16(nil, src.Port())
+	segment = binary.BigEndian.AppendUint16(segment, dst.Port())
+	segment = append(segment, 0, 0, 0, 1, 0, 0, 0, 1, 5<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
+	return Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_TCP, 64, 16, segment, false)
+}
+
+// VXLAN is the payload of a UDP packet with a frame in a network.
+func VXLAN(vni uint32, frame []byte) []byte {
+	return append([]byte{8, 0, 0, 0, byte(vni >> 16), byte(vni >> 8), byte(vni), 0}, frame...)
+}
