@@ -58,6 +58,9 @@ type InterfaceConfig struct {
 	// PodConnectionLimit is how many connections that a pod has opened are tracked at a
 	// time; 0: no limit.
 	PodConnectionLimit uint32 `json:"podConnectionLimit"`
+	// PodAllowedSources are networks, separated by commas, from whose addresses pods may
+	// send if their annotation says so; empty: pods send from their own addresses only.
+	PodAllowedSources string `json:"podAllowedSources,omitempty"`
 }
 
 // RoutingConfig says how nodes and pods are connected.

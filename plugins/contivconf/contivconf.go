@@ -78,17 +78,18 @@ var nodeNames = regexp.MustCompile(`^[a-z0-9]([a-z0-9.\-]*[a-z0-9])?$`)
 
 // ContivConf is the plugin.
 type ContivConf struct {
-	nodeName string
-	config   Config
-	subnets  Subnets
-	file     choice       // what contiv.conf says of this node
-	gateways []netip.Addr // of all nodes, in contiv.conf
-	links    HostLinks
-	loop     controller.EventLoop
-	log      *slog.Logger
-	saved    saved
-	leases   leases
-	nics     nics
+	nodeName       string
+	config         Config
+	subnets        Subnets
+	file           choice // what contiv.conf says of this node
+	allowedSources []netip.Prefix
+	gateways       []netip.Addr // of all nodes, in contiv.conf
+	links          HostLinks
+	loop           controller.EventLoop
+	log            *slog.Logger
+	saved          saved
+	leases         leases
+	nics           nics
 	// disabled says that there is a NodeConfig, which is not to be used.
 	disabled atomic.Bool
 	// misread says why the one in etcd cannot be decoded; may be nil.
@@ -146,6 +147,9 @@ func (c *ContivConf) parse() error {
 	}
 	if c.subnets = subnets; c.links == nil && subnets.DualStack() && !subnets.Second.VPPHost.IsValid() {
 		return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %v has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", subnets.VPPHost, subnets.Second.Pods)
+	}
+	if c.allowedSources, err = subnets.parseAllowedSources(c.config.PodAllowedSources); err != nil {
+		return err
 	}
 	section, err := c.config.forNode(c.nodeName)
 	if err != nil {

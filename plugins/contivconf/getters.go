@@ -43,6 +43,10 @@ func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {
 // Interfaces returns what applies to all interfaces.
 func (c *ContivConf) Interfaces() InterfaceConfig { return c.config.InterfaceConfig }
 
+// AllowedSources returns the networks from whose addresses pods may send, beside their
+// own, if their annotation says so.
+func (c *ContivConf) AllowedSources() []netip.Prefix { return c.allowedSources }
+
 // Routing returns how nodes and pods are connected.
 func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
 

@@ -36,6 +36,7 @@ var options = map[string][2]string{
 	"tcpChecksumOffloadDisabled": {"true", "false"},
 	"enableGSO":                  {"", "true"},
 	"podConnectionLimit":         {"16384", "100"},
+	"podAllowedSources":          {"", `"10.200.0.0/24"`},
 
 	"mainVRFID":                         {"0", "2"},
 	"podVRFID":                          {"1", "3"},

@@ -112,6 +112,28 @@ func unfit(network netip.Prefix) string {
 	return ""
 }
 
+// parseAllowedSources parses the option podAllowedSources. What belongs to others must not
+// be in it: the networks of pods and services, and what the nodes use among themselves.
+func (s *Subnets) parseAllowedSources(value string) (networks []netip.Prefix, err error) {
+	for _, text := range split(value) {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("option podAllowedSources is %q: give networks such as 10.200.0.0/24, separated by commas", value)
+		}
+		network = network.Masked()
+		if why := unfit(network); why != "" {
+			return nil, fmt.Errorf("option podAllowedSources is %q, which %s: give networks of unicast addresses, such as 10.200.0.0/24", value, why)
+		}
+		for _, n := range s.named() {
+			if n.name != "nodeInterconnectCIDR" && n.prefix.Overlaps(network) {
+				return nil, fmt.Errorf("option podAllowedSources has %v, which overlaps with %s %v: pods could send with the addresses of others; give networks of their own", network, n.name, n.prefix)
+			}
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
+
 // split takes a list apart at its commas.
 func split(value string) []string {
 	if strings.TrimSpace(value) == "" {

@@ -37,6 +37,7 @@ type Config interface {
 	Resolved() contivconf.Resolved
 	Subnets() contivconf.Subnets
 	Interfaces() contivconf.InterfaceConfig
+	AllowedSources() []netip.Prefix
 	Routing() contivconf.RoutingConfig
 	IPNeighborScan() contivconf.IPNeighborScanConfig
 	EffectiveIPAMConfig() contivconf.IPAMConfig
@@ -50,10 +51,12 @@ type Nodes interface {
 	PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error
 }
 
-// Pods knows the pods of this node.
+// Pods knows the pods, above all those of this node.
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
+	// Pod returns a pod as Kubernetes knows it.
+	Pod(podmanager.PodID) (*podmanager.Pod, bool)
 }
 
 // IPAM knows the addresses.
@@ -154,13 +157,16 @@ func (n *IPNet) thisNode() *thisNode {
 
 func (*IPNet) String() string { return "ipnet" }
 
-// HandlesEvent accepts resyncs, the events of pods, and updates of other nodes.
+// HandlesEvent accepts resyncs, the events of pods, their changes in Kubernetes, and updates of
+// other nodes.
 func (n *IPNet) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod:
 		return true
 	case *nodesync.NodeUpdate:
 		return event.NodeName != n.config.NodeName()
+	case *controller.KubeStateChange:
+		return event.Resource == "pod"
 	}
 	return event.Method() != controller.Update
 }
@@ -194,6 +200,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 			controller.Logger(ctx, n.log).Error("Pod is not wired", "pod", id, "error", err)
 			continue
 		}
+		n.warnOfSources(wiring, id)
 		config.addAll(wiring.config)
 	}
 	for key, value := range config {
@@ -236,7 +243,10 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 	case *podmanager.CheckPod:
 		return "", n.checkPod(ctx, node, event)
 	case *nodesync.NodeUpdate:
+		n.nodeTakesSources(node, txn)
 		return n.updateNode(ctx, node, event, txn), nil
+	case *controller.KubeStateChange:
+		return n.podChanged(node, event, txn)
 	}
 	return "", nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -27,6 +28,8 @@ type wiring struct {
 	linux     string
 	loopback  string
 	container string
+	guard     *guard.SourceGuard // nil: the vswitch has none
+	refused   []string           // sources, and why
 }
 
 // keys of the northbound values, sorted.
@@ -39,6 +42,15 @@ func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 //
 // All but the interfaces is there once for each IP version.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
+	var annotations map[string]string
+	if p, known := n.pods.Pod(pod.ID); known {
+		annotations = p.Annotations
+	}
+	return n.wiringWith(node, pod, annotations)
+}
+
+// wiringWith is the same for a pod with other annotations than podmanager knows.
+func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations map[string]string) (*wiring, error) {
 	ips := n.ipam.GetPodIPs(pod.ID)
 	if len(ips) == 0 {
 		return nil, fmt.Errorf("pod %v has no IP address", pod.ID)
@@ -75,13 +87,15 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs),
 			PhysAddress: inPod, Mtu: node.podMTU,
 		})
-	n.guard(w, attachment)
+	var more []netip.Addr
+	more, w.refused = n.moreSources(node, annotations[SourcesAnnotation])
+	n.guard(w, attachment, more)
 	return w, nil
 }
 
-// guard lets a pod send only from the addresses of its interface. The interface waits for
-// that.
-func (n *IPNet) guard(w *wiring, a attachment) {
+// guard lets a pod send only from the addresses of its interface, and more. The interface
+// waits for that.
+func (n *IPNet) guard(w *wiring, a attachment, more []netip.Addr) {
 	if !n.caps.SourceGuards {
 		return
 	}
@@ -89,9 +103,13 @@ func (n *IPNet) guard(w *wiring, a attachment) {
 	for _, ip := range w.iface.IPs {
 		g.IpAddresses = append(g.IpAddresses, ip.Addr().String())
 	}
+	for _, addr := range more {
+		g.IpAddresses = append(g.IpAddresses, addr.String())
+	}
 	if n.caps.ConnectionLimits {
 		g.MaxConnections = n.config.Interfaces().PodConnectionLimit
 	}
+	w.guard = g
 	w.config.add(g)
 	w.config[models.VPPInterfaceKey(w.vpp)].(*vpp_interfaces.Interface).SourceGuarded = true
 }
@@ -121,6 +139,7 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	if err != nil {
 		return "", err
 	}
+	n.warnOfSources(w, event.Pod)
 	for key, value := range w.config {
 		txn.Put(key, value)
 	}

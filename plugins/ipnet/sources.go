@@ -1,0 +1,105 @@
+package ipnet
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// SourcesAnnotation of a pod names addresses that it sends from besides its own,
+// separated by commas. They must be in networks of the option podAllowedSources.
+const SourcesAnnotation = "contivpp.io/allowed-sources"
+
+// maxSources bounds how many addresses a pod may add.
+const maxSources = 32
+
+// moreSources are the addresses that a pod may send from besides its own: those that its
+// annotation names, the administrator permits to pods, and no node has. refused says why
+// others are none of them.
+func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Addr, refused []string) {
+	refuse := func(why string, args ...any) { refused = append(refused, fmt.Sprintf(why, args...)) }
+	for part := range strings.SplitSeq(annotation, ",") {
+		part = strings.TrimSpace(part)
+		addr, err := netip.ParseAddr(part)
+		permitted := slices.ContainsFunc(n.config.AllowedSources(), func(p netip.Prefix) bool { return p.Contains(addr) })
+		switch {
+		case part == "":
+		case err != nil || addr.Zone() != "":
+			refuse("%.64q is no IP address: give addresses such as 10.200.0.10, separated by commas", part)
+		case !permitted:
+			refuse("%v is in none of the networks of the option podAllowedSources", addr)
+		case n.isOfNode(node, addr):
+			refuse("%v is the address of a node", addr)
+		case len(addrs) == maxSources:
+			refuse("%v is one too many: a pod has at most %d further addresses", addr, maxSources)
+			return addrs, refused
+		case !slices.Contains(addrs, addr):
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs, refused
+}
+
+// warnOfSources logs what of a pod's annotation has no effect.
+func (n *IPNet) warnOfSources(w *wiring, id podmanager.PodID) {
+	if len(w.refused) > 0 {
+		n.log.Warn("The pod may not send from all addresses of its annotation", "pod", id, "annotation", SourcesAnnotation, "refused", strings.Join(w.refused, "; "))
+	}
+}
+
+// isOfNode reports whether a node has the address.
+func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
+	has := func(p netip.Prefix) bool { return p.Addr() == addr }
+	if slices.ContainsFunc(node.ips, has) {
+		return true
+	}
+	for _, other := range n.nodes.GetAllNodes() {
+		if slices.ContainsFunc(other.VPPIPs, has) || slices.Contains(other.MgmtIPs, addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// podChanged changes the guard of a pod whose annotation was changed.
+func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, txn controller.UpdateOperations) (string, error) {
+	prev, _ := event.PrevValue.(*pod.Pod)
+	next, _ := event.NewValue.(*pod.Pod)
+	if prev.GetAnnotations()[SourcesAnnotation] == next.GetAnnotations()[SourcesAnnotation] {
+		return "", nil
+	}
+	id := podmanager.IDOf(prev)
+	if next != nil {
+		id = podmanager.IDOf(next)
+	}
+	local, wired := n.pods.LocalPod(id)
+	if !wired {
+		return "", nil
+	}
+	w, err := n.wiringWith(node, local, next.GetAnnotations())
+	if err != nil || w.guard == nil {
+		return "", err
+	}
+	n.warnOfSources(w, id)
+	txn.Put(models.Key(w.guard), w.guard)
+	return fmt.Sprintf("let pod %v send from what its annotation %s says", id, SourcesAnnotation), nil
+}
+
+// nodeTakesSources takes addresses that nodes have got from pods that could send from them.
+func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations) {
+	for id, local := range n.pods.LocalPods() {
+		p, known := n.pods.Pod(id)
+		if !known || p.Annotations[SourcesAnnotation] == "" {
+			continue
+		}
+		if w, err := n.wiring(node, local); err == nil && w.guard != nil {
+			txn.Put(models.Key(w.guard), w.guard)
+		}
+	}
+}
