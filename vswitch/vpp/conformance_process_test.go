@@ -88,6 +88,7 @@ func (s *processSite) Connect(t testing.TB, other vswitchtest.PacketSite) {
 func (s *processSite) Outside(t testing.TB, addr string) *vswitchtest.Host {
 	t.Helper()
 	s.peer.Exec(t, "ip addr add "+addr+" dev sw")
+	completeChecksumsOf(t, s.peer, "sw")
 	return s.peer
 }
 

@@ -234,10 +234,15 @@ func TestPacketsThroughTunnels(t *testing.T) {
 // has taken packets out of a tunnel, or forwards them in one.
 func completeChecksums(t testing.TB, h *vswitchtest.Host) {
 	t.Helper()
+	completeChecksumsOf(t, h, "eth0")
+}
+
+func completeChecksumsOf(t testing.TB, h *vswitchtest.Host, device string) {
+	t.Helper()
 	in, err := hostdev.Open(h.NetNS)
 	must(t, err)
 	defer in.Close()
-	must(t, in.CompleteChecksums("eth0"))
+	must(t, in.CompleteChecksums(device))
 }
 
 func TestPacketsThroughVXLANToTheKernel(t *testing.T) {

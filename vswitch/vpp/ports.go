@@ -23,7 +23,7 @@ import (
 // Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
 // makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet()}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet(), SourceGuards: true}
 }
 
 // vhostNet reports whether the machine, which is also VPP's, has what VPP needs for TAPs. To
@@ -135,6 +135,9 @@ func (v *VSwitch) PuntsToHost() vswitch.Values[*vpp_punt.ToHost] { return v.punt
 func (v *VSwitch) PuntExceptions() vswitch.Values[*vpp_punt.Exception] {
 	return v.punts.PuntExceptions()
 }
+
+// SourceGuards implements vswitch.Extras.
+func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
 
 // WireGuardPeers implements vswitch.Extras.
 func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return v.peers }

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/acl"
 	"github.com/contiv/contiv/vswitch/vpp/cnat"
 	"github.com/contiv/contiv/vswitch/vpp/nat"
+	"github.com/contiv/contiv/vswitch/vpp/podguard"
 
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
@@ -96,6 +97,7 @@ type VSwitch struct {
 	stn        *stn.Rules
 	punts      *punt.Punts
 	peers      *wireguard.Peers
+	guards     *podguard.Guards
 
 	close sync.Once
 }
@@ -130,7 +132,8 @@ func Open(opts Options) *VSwitch {
 	v.stn = stn.New(vpp, ifs)
 	v.clients = dhcp.NewClients(vpp, ifs, hub)
 	v.proxies = dhcp.NewProxies(vpp)
-	v.l2 = l2.New(vpp, ifs)
+	v.guards = podguard.New(vpp, ifs, v.stats, log)
+	v.l2 = l2.New(vpp, ifs, v.guards)
 	v.spans = span.New(vpp, ifs)
 	v.neighbours = neighbours.New(vpp, ifs, hub)
 	v.scans = neighbours.NewScans(vpp)
@@ -146,15 +149,16 @@ func Open(opts Options) *VSwitch {
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Counters: v.stats, Clients: v.clients,
-		OnCreate: []func(context.Context, ownership.Index) error{v.dnat66.InterfaceCreated},
+		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.dnat66.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
-			v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
+			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
 		},
+		OnTunnels: v.guards.TunnelsChanged,
 	})
 
 	// Interfaces come first: with a new connection, nobody knows what was known of them.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
-		v.acls, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers)
+		v.acls, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers, v.guards)
 	if opts.TracePackets {
 		hub.Add(&tracer{log: log})
 	}

@@ -40,6 +40,7 @@ type Interfaces struct {
 	clients    DHCPClients
 	onCreate   []func(context.Context, ownership.Index) error
 	onDelete   []func(context.Context, ownership.Index) error
+	onTunnels  func(context.Context) error
 
 	events  *ifEvents
 	reports vswitch.StateReports
@@ -63,6 +64,8 @@ type Options struct {
 	// OnDelete removes what VPP would keep of an interface that is about to be deleted,
 	// would not take a request for after that, and give to the next one of the same index.
 	OnDelete []func(context.Context, ownership.Index) error
+	// OnTunnels is called when there is another VXLAN tunnel, or one less.
+	OnTunnels func(context.Context) error
 }
 
 // Counters are VPP's statistics.
@@ -86,7 +89,7 @@ func New(o Options) *Interfaces {
 	}
 	return &Interfaces{
 		Base: subsystem.Base{Uses: uses}, vpp: o.Session, ifs: o.Registry, hub: o.Hub, log: o.Log, xdpDevices: o.XDPDevices,
-		counters: o.Counters, clients: o.Clients, onCreate: o.OnCreate, onDelete: o.OnDelete, events: newIfEvents(),
+		counters: o.Counters, clients: o.Clients, onCreate: o.OnCreate, onDelete: o.OnDelete, onTunnels: o.OnTunnels, events: newIfEvents(),
 	}
 }
 
@@ -97,6 +100,9 @@ func (v *Interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface
 	err := v.create(ctx, iface)
 	if err == nil {
 		err = v.created(ctx, iface.GetName())
+	}
+	if err == nil && iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		err = v.onTunnels(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
@@ -288,6 +294,9 @@ func (v *Interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDe
 	}
 	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
 		err = nil // it is gone
+	}
+	if err == nil && typeOf(d) == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		err = v.onTunnels(ctx)
 	}
 	if name := ownership.LogicalName(d); err == nil && name != "" {
 		v.ifs.Remove(name)

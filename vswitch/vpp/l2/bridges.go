@@ -40,12 +40,21 @@ const (
 // L2 is VPP's layer 2: bridge domains, their FIBs, cross-connects.
 type L2 struct {
 	subsystem.Base
-	vpp *session.Session
-	ifs *ownership.Registry
+	vpp    *session.Session
+	ifs    *ownership.Registry
+	guards Guards
 }
 
-func New(vpp *session.Session, ifs *ownership.Registry) *L2 {
-	return &L2{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs}
+// Guards check what some interfaces receive.
+type Guards interface {
+	// Bridged is called when an interface has become one of layer 2, or another one.
+	Bridged(ctx context.Context, i ownership.Index) error
+	// Unbridge makes an interface one of layer 3 if it is guarded, and reports whether it is.
+	Unbridge(ctx context.Context, i ownership.Index) (guarded bool, err error)
+}
+
+func New(vpp *session.Session, ifs *ownership.Registry, guards Guards) *L2 {
+	return &L2{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, guards: guards}
 }
 
 // InterfaceLeaving takes an interface that is about to be deleted out of its bridge domain.
@@ -240,6 +249,9 @@ func (v bridges) remove(ctx context.Context, d *l2.BridgeDomainDetails) error {
 
 // leave makes an interface one of layer 3.
 func (v bridges) leave(ctx context.Context, i ownership.Index) error {
+	if guarded, err := v.guards.Unbridge(ctx, i); guarded || err != nil {
+		return err
+	}
 	err := v.vpp.Call(ctx, module, &l2.SwInterfaceSetL2Bridge{RxSwIfIndex: i}, &l2.SwInterfaceSetL2BridgeReply{})
 	if vppapi.Refused(err, api.INVALID_SW_IF_INDEX) {
 		return nil
@@ -281,10 +293,13 @@ func (v bridges) bind(ctx context.Context, bd string, iface *vpp_l2.BridgeDomain
 		}
 	}
 	err = v.vpp.Call(ctx, module, req, &l2.SwInterfaceSetL2BridgeReply{})
-	if vppapi.Refused(err, api.BD_ALREADY_HAS_BVI) {
-		err = errors.Join(fmt.Errorf("the domain has another virtual interface: %w", err), v.leave(ctx, i))
+	switch {
+	case vppapi.Refused(err, api.BD_ALREADY_HAS_BVI):
+		return errors.Join(fmt.Errorf("the domain has another virtual interface: %w", err), v.leave(ctx, i))
+	case err != nil:
+		return err
 	}
-	return err
+	return v.guards.Bridged(ctx, i)
 }
 
 func (v bridges) Unbind(ctx context.Context, bd string, iface *vpp_l2.BridgeDomain_Interface) error {

@@ -27,6 +27,9 @@ func (v xconnects) Create(ctx context.Context, x *vpp_l2.XConnectPair) error {
 		if tx, err = v.ifs.Index(ctx, x.GetTransmitInterface()); err == nil {
 			err = v.vpp.Call(ctx, module, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: rx, TxSwIfIndex: tx, Enable: true}, &l2.SwInterfaceSetL2XconnectReply{})
 		}
+		if err == nil {
+			err = v.guards.Bridged(ctx, rx)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("cross-connecting interface %q to %q: %w", x.GetReceiveInterface(), x.GetTransmitInterface(), err)
@@ -46,7 +49,11 @@ func (v xconnects) Delete(ctx context.Context, x *vpp_l2.XConnectPair) error {
 		all, err = session.Dump[l2.L2XconnectDetails](ctx, v.vpp, module, &l2.L2XconnectDump{})
 	}
 	for _, d := range all {
-		if d.RxSwIfIndex == rx {
+		if d.RxSwIfIndex != rx {
+			continue
+		}
+		var guarded bool
+		if guarded, err = v.guards.Unbridge(ctx, rx); !guarded && err == nil {
 			err = v.vpp.Call(ctx, module, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: rx}, &l2.SwInterfaceSetL2XconnectReply{})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -116,6 +117,27 @@ func (v *Segment) Interfaces() (map[ownership.Index]*vpp_interfaces.InterfaceSta
 		}
 	}
 	return result, nil
+}
+
+// Errors returns what nodes of VPP's graph have counted as errors, by node and reason.
+func (v *Segment) Errors(nodes ...string) (map[string]map[string]uint64, error) {
+	var patterns []string
+	for _, node := range nodes {
+		patterns = append(patterns, "^/err/"+regexp.QuoteMeta(node)+"/")
+	}
+	entries, err := v.read(patterns...)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]map[string]uint64{}
+	for _, e := range entries {
+		node, reason, _ := strings.Cut(strings.TrimPrefix(string(e.Name), "/err/"), "/")
+		if counts[node] == nil {
+			counts[node] = map[string]uint64{}
+		}
+		counts[node][reason] = total(e.Data)
+	}
+	return counts, nil
 }
 
 // sum adds up what VPP's threads have counted, by index. Vectors of threads may be of

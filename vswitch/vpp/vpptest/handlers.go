@@ -20,14 +20,15 @@ type state struct {
 	sr   segments
 	extras
 	ipState
-	l2 l2State
-	l3 l3Features
+	l2       l2State
+	classify classifyState
+	l3       l3Features
 }
 
 func newState() *state {
 	return &state{
 		ifs: newIfState(), ipState: newIPState(), l2: newL2State(), l3: newL3Features(),
-		acl: newACLState(), nat: newNATState(),
+		acl: newACLState(), nat: newNATState(), classify: newClassifyState(),
 	}
 }
 

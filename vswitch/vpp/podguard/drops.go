@@ -1,0 +1,117 @@
+package podguard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch"
+)
+
+// Drops implements vswitch.SourceGuards. What came from outside for no tunnel is counted
+// under the name of the node of VPP's graph that dropped it.
+func (g *Guards) Drops(ctx context.Context) ([]vswitch.Drop, error) {
+	counts, err := g.counts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what source guards have dropped: %w", err)
+	}
+	var list []vswitch.Drop
+	for iface, reasons := range counts {
+		for reason, n := range reasons {
+			if n > 0 {
+				list = append(list, vswitch.Drop{Interface: iface, Reason: reason, Packets: n})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b vswitch.Drop) int {
+		return cmp.Or(cmp.Compare(a.Interface, b.Interface), cmp.Compare(a.Reason, b.Reason))
+	})
+	return list, nil
+}
+
+// Nodes of the plugin vxlan.
+var tunnelNodes = []string{"vxlan4-input", "vxlan6-input"}
+
+// noTunnel is what they count packets as that are of no tunnel.
+const noTunnel = "no_such_tunnel"
+
+func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return nil, err
+	}
+	counts := map[string]map[vswitch.DropReason]uint64{}
+	for iface, before := range g.counted {
+		counts[iface] = maps.Clone(before)
+	}
+	for iface := range g.records {
+		i, ok := g.ifs.Cached(iface)
+		if !ok || g.ports[i] == nil {
+			continue
+		}
+		now, err := g.countsOf(ctx, g.ports[i])
+		if err != nil {
+			return nil, err
+		}
+		if counts[iface] == nil {
+			counts[iface] = map[vswitch.DropReason]uint64{}
+		}
+		for reason, n := range now {
+			counts[iface][reason] += n
+		}
+	}
+	nodes, err := g.errors.Errors(tunnelNodes...)
+	if err != nil {
+		g.log.Warn("What VPP has dropped as VXLAN of no tunnel cannot be read", "error", err)
+	}
+	for node, reasons := range nodes {
+		counts[node] = map[vswitch.DropReason]uint64{vswitch.DropVXLAN: reasons[noTunnel]}
+	}
+	return counts, nil
+}
+
+// countsOf reads what the tables of a port have counted. VPP has no API message for that.
+func (g *Guards) countsOf(ctx context.Context, p *port) (map[vswitch.DropReason]uint64, error) {
+	counts := map[vswitch.DropReason]uint64{}
+	for n, t := range p.filter {
+		if !slices.ContainsFunc(t.entries, func(e entry) bool { return reasons[e.verdict] != "" }) {
+			continue
+		}
+		text, err := g.vpp.CLI(ctx, fmt.Sprintf("show classify tables index %d verbose", p.ids[n]))
+		if err != nil {
+			return nil, err
+		}
+		if err := addCounts(counts, text); err != nil {
+			return nil, fmt.Errorf("table %d of the classifier: %w", p.ids[n], err)
+		}
+	}
+	return counts, nil
+}
+
+// entryCounts is an entry as VPP shows it, in three lines or, with a long key, more.
+var entryCounts = regexp.MustCompile(`next_index -?\d+ advance -?\d+ opaque (-?\d+) action [^[]*?hits (\d+),`)
+
+// addCounts adds the hits of entries of ours.
+func addCounts(counts map[vswitch.DropReason]uint64, text string) error {
+	all := entryCounts.FindAllStringSubmatch(text, -1)
+	if len(all) == 0 {
+		return fmt.Errorf("%w: %.200q", errNoCount, strings.TrimSpace(text))
+	}
+	for _, m := range all {
+		opaque, err1 := strconv.ParseInt(m[1], 10, 32)
+		hits, err2 := strconv.ParseUint(m[2], 10, 64)
+		if err := cmp.Or(err1, err2); err != nil {
+			return err
+		}
+		if _, v, ours := marked(uint32(opaque)); ours && reasons[v] != "" {
+			counts[reasons[v]] += hits
+		}
+	}
+	return nil
+}

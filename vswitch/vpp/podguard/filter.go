@@ -1,0 +1,263 @@
+package podguard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+)
+
+// chain is a sequence of tables that frames of an EtherType meet until one has an entry.
+type chain int
+
+const (
+	chainIP4 chain = iota
+	chainIP6
+	chainOther
+	chains
+)
+
+// span is a part of a frame, counted from its first byte.
+type span struct{ at, n int }
+
+// Parts of frames. Packets with IPv4 options, and IPv6 headers between the first one and
+// that of neighbour discovery, are nothing that VPP handles as what they claim to be.
+var (
+	sourceMAC = span{6, 6}
+	etherType = span{12, 2}
+
+	protocol4    = span{23, 1}
+	source4      = span{26, 4}
+	destination4 = span{30, 4}
+	port4        = span{36, 2} // of the destination, behind a header without options
+
+	arpFormat = span{14, 6} // Ethernet and IPv4
+	arpSender = span{22, 10}
+
+	length6 = span{18, 2} // without the header itself
+	next6   = span{20, 1}
+	source6 = span{22, 16}
+
+	icmpType = span{54, 1}
+	target   = span{62, 16} // of neighbour discovery
+	// Options, where they are the first one: kind, length, MAC address.
+	optionOfTarget = span{78, 8}
+	optionOfRouter = span{62, 8}
+
+	fragmented    = span{54, 1} // next header of a fragment
+	fragmentPlace = span{56, 1} // zero in what belongs to the first 256 bytes
+	fragmentType  = span{62, 1} // ICMP type in the first fragment
+)
+
+// vector is how many bytes the classifier compares at once.
+const vector = 16
+
+// maxVectors of a table.
+const maxVectors = 5
+
+// table is one table of the classifier: a mask, and what is done with frames that are equal
+// under it to an entry.
+type table struct {
+	chain   chain
+	spans   []span
+	entries []entry
+}
+
+// entry matches frames that have the values at the spans of the table.
+type entry struct {
+	match   []byte // the frame from its first byte, zero where the mask is
+	verdict verdict
+}
+
+// verdict is what becomes of a frame.
+type verdict uint8
+
+const (
+	pass   verdict = iota // on to the node of the chain
+	ignore                // dropped, as nobody waits for it
+	dropMAC
+	dropIPv4
+	dropIPv6
+	dropARP
+	dropND
+	dropVXLAN
+)
+
+var reasons = map[verdict]vswitch.DropReason{
+	dropMAC: vswitch.DropMAC, dropIPv4: vswitch.DropIPv4, dropIPv6: vswitch.DropIPv6,
+	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN,
+}
+
+// end is where the last span ends.
+func (t *table) end() int {
+	end := 0
+	for _, s := range t.spans {
+		end = max(end, s.at+s.n)
+	}
+	return end
+}
+
+// skip is how many vectors at the beginning of a frame the table does not look at.
+func (t *table) skip() int {
+	first := t.end()
+	for _, s := range t.spans {
+		first = min(first, s.at)
+	}
+	return first / vector
+}
+
+// mask has ones where the table looks, from the first vector that is not skipped.
+func (t *table) mask() []byte {
+	frame := make([]byte, (t.end()+vector-1)/vector*vector)
+	for _, s := range t.spans {
+		for i := range s.n {
+			frame[s.at+i] = 0xff
+		}
+	}
+	return frame[t.skip()*vector:]
+}
+
+// add adds an entry with the values of the spans, in their order.
+func (t *table) add(v verdict, values ...[]byte) {
+	frame := make([]byte, t.skip()*vector+len(t.mask()))
+	for i, s := range t.spans {
+		copy(frame[s.at:s.at+s.n], values[i])
+	}
+	e := entry{frame, v}
+	if !slices.ContainsFunc(t.entries, func(o entry) bool { return bytes.Equal(o.match, frame) }) {
+		t.entries = append(t.entries, e)
+	}
+}
+
+func one(b byte) []byte      { return []byte{b} }
+func two(n uint16) []byte    { return binary.BigEndian.AppendUint16(nil, n) }
+func ip(a netip.Addr) []byte { return a.AsSlice() }
+
+const (
+	protocolTCP  = 6
+	protocolUDP  = 17
+	hopByHop     = 0
+	fragment     = 44
+	icmp6        = 58
+	portVXLAN    = 4789
+	etherTypeIP4 = 0x0800
+	etherTypeARP = 0x0806
+	etherTypeIP6 = 0x86dd
+)
+
+// ICMPv6 types and options of neighbour discovery (RFC 4861).
+const (
+	routerSolicitation    = 133
+	neighborSolicitation  = 135
+	neighborAdvertisement = 136
+	redirect              = 137
+
+	optionSourceLink = 1
+	optionTargetLink = 2
+)
+
+// peerTable is the first table of a filter. It alone depends on the tunnels of the node.
+const peerTable = 0
+
+// peersTable matches VXLAN to the other ends of tunnels, and to nobody: with an entry, the
+// table can be found again.
+func peersTable(peers []netip.Addr) *table {
+	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}}
+	for _, p := range append([]netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}, peers...) {
+		t.add(dropVXLAN, one(protocolUDP), ip(p), two(portVXLAN))
+	}
+	return t
+}
+
+// filter says in tables what may be received from somebody with the MAC address and the IP
+// addresses, chain by chain in the order in which frames meet them. What no entry matches is
+// dropped.
+func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*table {
+	list := []*table{peersTable(peers)}
+	in := func(c chain, spans ...span) *table {
+		t := &table{chain: c, spans: spans}
+		list = append(list, t)
+		return t
+	}
+	var own4, own6 []netip.Addr
+	for _, a := range addrs {
+		if a.Is4() {
+			own4 = append(own4, a)
+		} else {
+			own6 = append(own6, a)
+		}
+	}
+
+	sources4 := in(chainIP4, sourceMAC, source4)
+	for _, a := range own4 {
+		sources4.add(pass, mac, ip(a))
+	}
+	in(chainIP4, sourceMAC).add(dropIPv4, mac)
+	in(chainIP4, etherType).add(dropMAC, two(etherTypeIP4))
+
+	senders := in(chainOther, sourceMAC, etherType, arpFormat, arpSender)
+	for _, a := range own4 {
+		senders.add(pass, mac, two(etherTypeARP), []byte{0, 1, 8, 0, 6, 4}, slices.Concat(mac, ip(a)))
+	}
+	in(chainOther, etherType).add(dropARP, two(etherTypeARP))
+
+	// Most packets of IPv6 need one table.
+	transports := in(chainIP6, sourceMAC, next6, source6)
+	fragments := in(chainIP6, next6, fragmented, fragmentPlace, fragmentType)
+	plain := in(chainIP6, sourceMAC, length6, next6, source6, icmpType)
+	linked := in(chainIP6, length6, next6, source6, icmpType, optionOfTarget)
+	routers := in(chainIP6, sourceMAC, length6, next6, source6, icmpType, optionOfRouter)
+	claims := in(chainIP6, sourceMAC, length6, next6, source6, icmpType, target)
+	linkedClaims := in(chainIP6, length6, next6, source6, icmpType, target, optionOfTarget)
+	duplicates := in(chainIP6, sourceMAC, next6, source6, icmpType, target)
+	discovery := in(chainIP6, sourceMAC, next6, source6, icmpType)
+	sources6 := in(chainIP6, sourceMAC, source6)
+	in(chainIP6, sourceMAC).add(dropIPv6, mac)
+	in(chainIP6, etherType).add(dropMAC, two(etherTypeIP6))
+
+	unspecified := ip(netip.IPv6Unspecified())
+	option := func(kind byte) []byte { return append([]byte{kind, 1}, mac...) }
+	for _, a := range own6 {
+		own := ip(a)
+		transports.add(pass, mac, one(protocolTCP), own)
+		transports.add(pass, mac, one(protocolUDP), own)
+		plain.add(pass, mac, two(8), one(icmp6), own, one(routerSolicitation))
+		plain.add(pass, mac, two(24), one(icmp6), own, one(neighborSolicitation))
+		linked.add(pass, two(32), one(icmp6), own, one(neighborSolicitation), option(optionSourceLink))
+		routers.add(pass, mac, two(16), one(icmp6), own, one(routerSolicitation), option(optionSourceLink))
+		for _, b := range own6 {
+			claims.add(pass, mac, two(24), one(icmp6), own, one(neighborAdvertisement), ip(b))
+			linkedClaims.add(pass, two(32), one(icmp6), own, one(neighborAdvertisement), ip(b), option(optionTargetLink))
+		}
+		// Before it uses an address, a host without one asks whether anybody has it.
+		duplicates.add(pass, mac, one(icmp6), unspecified, one(neighborSolicitation), own)
+		for kind := byte(routerSolicitation); kind <= redirect; kind++ {
+			discovery.add(dropND, mac, one(icmp6), own, one(kind))
+		}
+		sources6.add(pass, mac, own)
+	}
+	// Nor does it have one when it joins groups, which nobody here keeps count of.
+	transports.add(ignore, mac, one(hopByHop), unspecified)
+	// Nobody divides neighbour discovery into fragments (RFC 6980); VPP would put it together.
+	for kind := byte(routerSolicitation); kind <= redirect; kind++ {
+		fragments.add(dropND, one(fragment), one(icmp6), one(0), one(kind))
+	}
+	return list
+}
+
+// mark is what entries are known by: those of an interface, with a verdict.
+func mark(i ownership.Index, v verdict) uint32 { return markOwn | uint32(i)&markIndex<<4 | uint32(v) }
+
+const (
+	markOwn   = 0x4 << 28
+	markIndex = 1<<24 - 1
+)
+
+// marked returns what a mark says.
+func marked(m uint32) (i ownership.Index, v verdict, ours bool) {
+	return ownership.Index(m >> 4 & markIndex), verdict(m & 15), m>>28 == markOwn>>28
+}

@@ -1,0 +1,389 @@
+package podguard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/contiv/contiv/api/contiv/guard"
+	"github.com/contiv/contiv/delta"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/binapi/classify"
+)
+
+// Guards implements vswitch.SourceGuards. It is safe for concurrent use.
+type Guards struct {
+	subsystem.Base
+	vpp    *session.Session
+	ifs    *ownership.Registry
+	errors Errors
+	log    *slog.Logger
+
+	// mu is held while anything changes.
+	mu sync.Mutex
+	// learned: what follows is what VPP has. It is read again with a new connection.
+	learned bool
+	records map[string]*record // by interface
+	ports   map[ownership.Index]*port
+	stale   []uint32 // tables of ours that nothing uses, to be deleted
+	long    map[string]string
+	arpNext uint32 // 0: not known
+	// counted is what tables had counted that are gone, by interface.
+	counted map[string]map[vswitch.DropReason]uint64
+}
+
+// Errors are VPP's statistics.
+type Errors interface {
+	// Errors returns what nodes of VPP's graph have counted as errors, by node and reason.
+	Errors(nodes ...string) (map[string]map[string]uint64, error)
+}
+
+var _ vswitch.SourceGuards = (*Guards)(nil)
+
+// New returns the guards of a VPP.
+func New(vpp *session.Session, ifs *ownership.Registry, errors Errors, log *slog.Logger) *Guards {
+	g := &Guards{Base: subsystem.Base{Uses: []*session.Module{module, recordModule, tunnelModule, session.CliModule}}, vpp: vpp, ifs: ifs, errors: errors, log: log}
+	g.long, g.counted = map[string]string{}, map[string]map[vswitch.DropReason]uint64{}
+	return g
+}
+
+// Opened forgets what another VPP had.
+func (g *Guards) Opened(context.Context, *session.Link) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget()
+	return nil
+}
+
+func (g *Guards) forget() {
+	g.learned, g.records, g.ports, g.stale, g.arpNext = false, nil, nil, nil, 0
+}
+
+// learn reads what VPP has, unless that is known.
+func (g *Guards) learn(ctx context.Context) error {
+	if g.learned {
+		return nil
+	}
+	return g.read(ctx)
+}
+
+func (g *Guards) read(ctx context.Context) error {
+	if err := g.learnNodes(ctx); err != nil {
+		return err
+	}
+	records, err := g.findRecords(ctx, g.long)
+	if err != nil {
+		return err
+	}
+	tables, err := g.findTables(ctx)
+	if err != nil {
+		return err
+	}
+	roles, err := g.roles(ctx)
+	if err != nil {
+		return err
+	}
+	peers, err := g.peers(ctx)
+	if err != nil {
+		return err
+	}
+	g.records, g.ports, g.stale = records, map[ownership.Index]*port{}, nil
+	for iface, r := range records {
+		i, ok, err := g.ifs.Known(ctx, iface)
+		if err != nil {
+			return err
+		}
+		if now := roles[i]; !ok || r.mac == nil || !now.guarded && !now.bridged {
+			continue
+		}
+		if p := g.recognise(i, filter(r.mac, r.all(), peers), roles[i].bridged, tables[i]); p != nil {
+			g.ports[i] = p
+			delete(tables, i)
+		}
+	}
+	for _, left := range tables {
+		for _, f := range left {
+			g.stale = append(g.stale, f.id)
+		}
+	}
+	g.learned = true
+	return nil
+}
+
+// Create makes or changes a guard. Its interface, if it exists, receives by it when Create
+// returns.
+func (g *Guards) Create(ctx context.Context, v *guard.SourceGuard) error {
+	if err := g.create(ctx, v); err != nil {
+		return fmt.Errorf("guarding interface %q: %w", v.GetInterface(), err)
+	}
+	return nil
+}
+
+func (g *Guards) create(ctx context.Context, v *guard.SourceGuard) error {
+	if n := v.GetMaxConnections(); n != 0 {
+		return vswitch.Unsupported("max_connections: VPP counts the connections of no interface: leave it out")
+	}
+	wanted, err := recordOf(v)
+	if err != nil {
+		return err
+	}
+	iface := v.GetInterface()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.long[recordTagOf(iface)] = iface
+	if err := g.learn(ctx); err != nil {
+		return err
+	}
+	if have := g.records[iface]; have != nil {
+		wanted.id = have.id
+	}
+	if err := g.put(ctx, iface, wanted); err != nil {
+		g.learned = false // the record may have been deleted
+		return err
+	}
+	g.records[iface] = wanted
+	i, exists, err := g.ifs.Known(ctx, iface)
+	if err != nil || !exists {
+		return err
+	}
+	return g.attachAs(ctx, i, iface, wanted)
+}
+
+// InterfaceCreated guards a new interface, before it has an address in VPP.
+func (g *Guards) InterfaceCreated(ctx context.Context, i ownership.Index) error {
+	iface := g.ifs.Seen(i)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return err
+	}
+	r := g.records[iface]
+	if r == nil || r.mac == nil {
+		return nil
+	}
+	if err := g.attachAs(ctx, i, iface, r); err != nil {
+		return fmt.Errorf("guarding it: %w", err)
+	}
+	return nil
+}
+
+// Bridged goes on guarding an interface that somebody has made a port of a bridge domain, or
+// cross-connected: what it lets pass stays on layer 2.
+func (g *Guards) Bridged(ctx context.Context, i ownership.Index) error {
+	return g.InterfaceCreated(ctx, i)
+}
+
+// Unbridge makes a guarded interface one of layer 3 again, with no moment in which it is not
+// guarded, and reports whether it is guarded.
+func (g *Guards) Unbridge(ctx context.Context, i ownership.Index) (bool, error) {
+	iface := g.ifs.Seen(i)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return false, err
+	}
+	r := g.records[iface]
+	if r == nil || r.mac == nil || g.ports[i] == nil {
+		return false, nil
+	}
+	return true, g.attach(ctx, i, iface, r, false)
+}
+
+// InterfaceLeaving removes what VPP would keep for the next interface with the index.
+func (g *Guards) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return err
+	}
+	return g.detach(ctx, i, g.ifs.Seen(i))
+}
+
+// attachAs attaches an interface as what it is.
+func (g *Guards) attachAs(ctx context.Context, i ownership.Index, iface string, r *record) error {
+	roles, err := g.roles(ctx)
+	if err != nil {
+		return err
+	}
+	return g.attach(ctx, i, iface, r, roles[i].bridged)
+}
+
+// attach makes the tables of an interface and binds them; then those that it had are deleted.
+func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r *record, bridged bool) error {
+	peers, err := g.peers(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := g.build(ctx, i, filter(r.mac, r.all(), peers), bridged)
+	if err != nil {
+		return err
+	}
+	if err := g.bind(ctx, i, p); err != nil {
+		g.learned = false // what is bound now, reading tells
+		return err
+	}
+	old := g.ports[i]
+	g.ports[i] = p
+	return g.discard(ctx, iface, old)
+}
+
+// detach makes an interface one that nothing guards.
+func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) error {
+	p := g.ports[i]
+	if p == nil {
+		return nil
+	}
+	if err := g.unbind(ctx, i); err != nil {
+		return err
+	}
+	delete(g.ports, i)
+	return g.discard(ctx, iface, p)
+}
+
+// discard deletes the tables of a port that is no more, and notes what they have counted.
+func (g *Guards) discard(ctx context.Context, iface string, p *port) error {
+	ids := g.stale
+	if p != nil {
+		counts, err := g.countsOf(ctx, p)
+		if err != nil {
+			g.log.Warn("What a source guard has dropped cannot be read and counts from zero again", "interface", iface, "error", err)
+		}
+		for reason, n := range counts {
+			if g.counted[iface] == nil {
+				g.counted[iface] = map[vswitch.DropReason]uint64{}
+			}
+			g.counted[iface][reason] += n
+		}
+		ids = append(ids, p.ids...)
+	}
+	g.stale = nil
+	if err := g.deleteTables(ctx, ids...); err != nil {
+		g.learned = false
+		return err
+	}
+	return nil
+}
+
+// Delete ends the guard; its interface may receive everything.
+func (g *Guards) Delete(ctx context.Context, v *guard.SourceGuard) error {
+	if err := g.delete(ctx, v.GetInterface()); err != nil {
+		return fmt.Errorf("ending the guard of interface %q: %w", v.GetInterface(), err)
+	}
+	return nil
+}
+
+func (g *Guards) delete(ctx context.Context, iface string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return err
+	}
+	if i, exists, err := g.ifs.Known(ctx, iface); err != nil {
+		return err
+	} else if exists {
+		if err := g.detach(ctx, i, iface); err != nil {
+			return err
+		}
+	}
+	if r := g.records[iface]; r != nil {
+		if err := g.erase(ctx, r); err != nil {
+			return err
+		}
+	}
+	delete(g.records, iface)
+	delete(g.counted, iface)
+	delete(g.long, recordTagOf(iface))
+	return nil
+}
+
+// List returns the guards. One whose interface exists but is not guarded exactly so lacks
+// its MAC address.
+func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*guard.SourceGuard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	devices := map[string]string{}
+	for _, v := range expected {
+		g.long[recordTagOf(v.GetInterface())] = v.GetInterface()
+		devices[v.GetInterface()] = v.GetHostIfName()
+	}
+	if err := g.read(ctx); err != nil {
+		g.learned = false
+		return nil, fmt.Errorf("listing source guards: %w", err)
+	}
+	var list []*guard.SourceGuard
+	for iface, r := range g.records {
+		v := &guard.SourceGuard{Interface: iface}
+		if r.mac != nil {
+			v = r.value(iface)
+		}
+		v.HostIfName = devices[iface] // VPP knows the interface behind it
+		i, exists, err := g.ifs.Known(ctx, iface)
+		if err != nil {
+			return nil, err
+		}
+		if exists && g.ports[i] == nil {
+			v.MacAddress = ""
+		}
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b *guard.SourceGuard) int { return cmp.Compare(a.GetInterface(), b.GetInterface()) })
+	return list, nil
+}
+
+// TunnelsChanged makes pods send nothing that the other ends of VXLAN tunnels would take for
+// the node's.
+func (g *Guards) TunnelsChanged(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return err
+	}
+	if len(g.ports) == 0 {
+		return nil
+	}
+	peers, err := g.peers(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	for i, p := range g.ports {
+		g.setPeers(ctx, b, i, p, peers)
+	}
+	if err := b.Wait(ctx); err != nil {
+		g.learned = false
+		return fmt.Errorf("keeping VXLAN of pods from the other ends of tunnels: %w", err)
+	}
+	return nil
+}
+
+// setPeers makes the first table of a port one of the peers.
+func (g *Guards) setPeers(ctx context.Context, b *session.Batch, i ownership.Index, p *port, peers []netip.Addr) {
+	before, wanted := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
+	for _, step := range delta.Between(before, wanted, func(a, b entry) bool { return true }) {
+		b.Add(ctx, "changing the table of tunnels", g.request(i, p, peerTable, entry{[]byte(step.Key), dropVXLAN}, step.Kind == delta.Add),
+			&classify.ClassifyAddDelSessionReply{})
+	}
+	p.filter[peerTable] = peersTable(peers)
+}
+
+func entriesByMatch(t *table) map[string]entry {
+	entries := map[string]entry{}
+	for _, e := range t.entries {
+		entries[string(e.match)] = e
+	}
+	return entries
+}
+
+var errNoCount = errors.New("VPP's answer has no counts")

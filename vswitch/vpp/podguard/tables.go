@@ -1,0 +1,350 @@
+package podguard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/classify"
+	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vxlan"
+)
+
+var module = session.NewModule("", "classifier",
+	&classify.ClassifyAddDelTable{}, &classify.ClassifyAddDelTableReply{}, &classify.ClassifyAddDelSession{}, &classify.ClassifyAddDelSessionReply{},
+	&classify.ClassifySetInterfaceL2Tables{}, &classify.ClassifySetInterfaceL2TablesReply{},
+	&classify.ClassifyTableIds{}, &classify.ClassifyTableIdsReply{}, &classify.ClassifyTableInfo{}, &classify.ClassifyTableInfoReply{},
+	&classify.ClassifySessionDump{}, &classify.ClassifySessionDetails{},
+	&vlib.AddNodeNext{}, &vlib.AddNodeNextReply{},
+	&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainAddDelV2Reply{}, &l2.BridgeDomainDump{}, &l2.BridgeDomainDetails{},
+	&l2.SwInterfaceSetL2Bridge{}, &l2.SwInterfaceSetL2BridgeReply{}, &l2.L2XconnectDump{}, &l2.L2XconnectDetails{},
+)
+
+var tunnelModule = session.NewModule("vxlan_plugin.so", "VXLAN tunnels", &vxlan.VxlanTunnelV2Dump{}, &vxlan.VxlanTunnelV2Details{})
+
+const (
+	none = ^uint32(0) // no table
+
+	// guardedBridge is the bridge domain of guarded interfaces: the last number that VPP has.
+	// It has no tag, by which others would take it for a northbound one.
+	guardedBridge = 1<<24 - 2
+
+	classifyNode = "l2-input-classify"
+	arpNode      = "arp-input"
+	// Where the node l2-input-classify leads to by itself.
+	nextDrop, nextIP4, nextIP6 = 0, 2, 3
+	// nextFeature is none of them: frames go on to the next feature of layer 2.
+	nextFeature = 1<<16 - 1
+	// ethernetHeader is what is left behind.
+	ethernetHeader = 14
+)
+
+// sizeOf returns how much memory VPP is to reserve for a table, and in how many parts it
+// divides its entries. VPP ends when a table needs more; what it does not use is not there.
+// The table of peers grows afterwards.
+func sizeOf(n int, t *table) (memory, buckets uint32) {
+	entries := len(t.entries)
+	if n == peerTable {
+		entries += 4096
+	}
+	for buckets = 8; int(buckets) < entries; buckets *= 2 {
+	}
+	return uint32(256<<10 + 2<<10*entries), min(buckets, 256)
+}
+
+// port is a guarded interface as it is in VPP.
+type port struct {
+	filter  []*table
+	ids     []uint32 // of the tables, in their order
+	bridged bool
+}
+
+// role is what an interface is on layer 2.
+type role struct {
+	guarded bool // it is in the bridge domain of guarded interfaces
+	bridged bool // it is in another one, or cross-connected
+}
+
+func (p *port) head(c chain) uint32 {
+	for i, t := range p.filter {
+		if t.chain == c {
+			return p.ids[i]
+		}
+	}
+	return none
+}
+
+// next is the table that follows on another in its chain.
+func (p *port) next(i int) uint32 {
+	for j := i + 1; j < len(p.filter); j++ {
+		if p.filter[j].chain == p.filter[i].chain {
+			return p.ids[j]
+		}
+	}
+	return none
+}
+
+// nextOf is where frames go that meet an entry: of bridged interfaces they stay on layer 2.
+func (g *Guards) nextOf(c chain, v verdict, bridged bool) (next uint32, advance int32) {
+	switch {
+	case v != pass:
+		return nextDrop, 0
+	case bridged:
+		return nextFeature, 0
+	}
+	return map[chain]uint32{chainIP4: nextIP4, chainIP6: nextIP6, chainOther: g.arpNext}[c], ethernetHeader
+}
+
+// request is one about an entry of the n-th table.
+func (g *Guards) request(i ownership.Index, p *port, n int, e entry, add bool) *classify.ClassifyAddDelSession {
+	next, advance := g.nextOf(p.filter[n].chain, e.verdict, p.bridged)
+	return &classify.ClassifyAddDelSession{
+		IsAdd: add, TableIndex: p.ids[n], HitNextIndex: next, OpaqueIndex: mark(i, e.verdict), Advance: advance, Match: e.match,
+	}
+}
+
+// learnNodes asks VPP for the ways out of the classifier; one of them it makes thereby.
+func (g *Guards) learnNodes(ctx context.Context) error {
+	if g.arpNext != 0 {
+		return nil
+	}
+	var reply vlib.AddNodeNextReply
+	if err := g.vpp.Call(ctx, module, &vlib.AddNodeNext{NodeName: classifyNode, NextName: arpNode}, &reply); err != nil {
+		return fmt.Errorf("leading from node %s to %s: %w", classifyNode, arpNode, err)
+	}
+	g.arpNext = reply.NextIndex
+	return nil
+}
+
+// build makes the tables of an interface, which nothing uses yet.
+func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, bridged bool) (*port, error) {
+	if err := g.learnNodes(ctx); err != nil {
+		return nil, err
+	}
+	p := &port{filter: filter, bridged: bridged}
+	var reqs []api.Message
+	for n, t := range filter {
+		mask := t.mask()
+		memory, buckets := sizeOf(n, t)
+		reqs = append(reqs, &classify.ClassifyAddDelTable{
+			IsAdd: true, TableIndex: none, Nbuckets: buckets, MemorySize: memory, SkipNVectors: uint32(t.skip()),
+			MatchNVectors: uint32(len(mask) / vector), NextTableIndex: none, MissNextIndex: nextDrop, Mask: mask,
+		})
+	}
+	replies, errs := session.CallAll[classify.ClassifyAddDelTableReply](ctx, g.vpp, module, reqs)
+	for n, r := range replies {
+		if errs[n] == nil {
+			p.ids = append(p.ids, r.NewTableIndex)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(fmt.Errorf("making tables of the classifier: %w", err), g.deleteTables(ctx, p.ids...))
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return nil, err
+	}
+	b := session.NewBatch(l)
+	for n, t := range filter {
+		mask := t.mask()
+		if next := p.next(n); next != none { // of a table that exists, this changes nothing else
+			b.Add(ctx, "chaining tables of the classifier", &classify.ClassifyAddDelTable{
+				IsAdd: true, TableIndex: p.ids[n], Nbuckets: 1, MemorySize: 1, SkipNVectors: uint32(t.skip()),
+				MatchNVectors: uint32(len(mask) / vector), NextTableIndex: next, MissNextIndex: nextDrop, Mask: mask,
+			}, &classify.ClassifyAddDelTableReply{})
+		}
+		for _, e := range t.entries {
+			b.Add(ctx, "filling tables of the classifier", g.request(i, p, n, e, true), &classify.ClassifyAddDelSessionReply{})
+		}
+	}
+	if err := b.Wait(ctx); err != nil {
+		return nil, errors.Join(err, g.deleteTables(ctx, p.ids...))
+	}
+	return p, nil
+}
+
+func (g *Guards) deleteTables(ctx context.Context, ids ...uint32) error {
+	var reqs []api.Message
+	for _, id := range ids {
+		reqs = append(reqs, &classify.ClassifyAddDelTable{TableIndex: id, MatchNVectors: 1, NextTableIndex: none, Mask: make([]byte, vector)})
+	}
+	_, errs := session.CallAll[classify.ClassifyAddDelTableReply](ctx, g.vpp, module, reqs)
+	errs = slices.DeleteFunc(errs, func(err error) bool { return vppapi.Refused(err, api.NO_SUCH_TABLE) })
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("deleting tables of the classifier: %w", err)
+	}
+	return nil
+}
+
+// bind makes an interface receive only what the tables let pass: at once, if it did so
+// before with others.
+func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	b.Add(ctx, "binding tables of the classifier", &classify.ClassifySetInterfaceL2Tables{
+		SwIfIndex: i, IP4TableIndex: p.head(chainIP4), IP6TableIndex: p.head(chainIP6), OtherTableIndex: p.head(chainOther), IsInput: true,
+	}, &classify.ClassifySetInterfaceL2TablesReply{})
+	if !p.bridged { // Without learning, flooding and forwarding.
+		b.Add(ctx, "making the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: guardedBridge},
+			&l2.BridgeDomainAddDelV2Reply{}, api.BD_ALREADY_EXISTS)
+		b.Add(ctx, "bridging", &l2.SwInterfaceSetL2Bridge{RxSwIfIndex: i, BdID: guardedBridge, Enable: true}, &l2.SwInterfaceSetL2BridgeReply{})
+	}
+	return b.Wait(ctx)
+}
+
+// unbind ends that; it is fine if the interface does not exist any more.
+func (g *Guards) unbind(ctx context.Context, i ownership.Index) error {
+	roles, err := g.roles(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	if roles[i].guarded {
+		b.Add(ctx, "leaving the bridge domain of guarded interfaces", &l2.SwInterfaceSetL2Bridge{RxSwIfIndex: i, BdID: guardedBridge},
+			&l2.SwInterfaceSetL2BridgeReply{}, api.INVALID_SW_IF_INDEX)
+	}
+	b.Add(ctx, "unbinding tables of the classifier", &classify.ClassifySetInterfaceL2Tables{
+		SwIfIndex: i, IP4TableIndex: none, IP6TableIndex: none, OtherTableIndex: none, IsInput: true,
+	}, &classify.ClassifySetInterfaceL2TablesReply{}, api.INVALID_SW_IF_INDEX)
+	// The last one deletes it.
+	b.Add(ctx, "deleting the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{BdID: guardedBridge},
+		&l2.BridgeDomainAddDelV2Reply{}, api.BD_IN_USE, api.NO_SUCH_ENTRY)
+	return b.Wait(ctx)
+}
+
+// roles are those of interfaces that have one.
+func (g *Guards) roles(ctx context.Context) (map[ownership.Index]role, error) {
+	connects := session.StartDump[l2.L2XconnectDetails](ctx, g.vpp, module, &l2.L2XconnectDump{})
+	bridges, err := session.Dump[l2.BridgeDomainDetails](ctx, g.vpp, module, &l2.BridgeDomainDump{BdID: none, SwIfIndex: ownership.NoIndex})
+	pairs, err2 := connects.Wait(ctx)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, fmt.Errorf("reading bridge domains and cross-connects: %w", err)
+	}
+	roles := map[ownership.Index]role{}
+	for _, d := range bridges {
+		for _, p := range d.SwIfDetails {
+			roles[p.SwIfIndex] = role{guarded: d.BdID == guardedBridge, bridged: d.BdID != guardedBridge}
+		}
+	}
+	for _, p := range pairs {
+		roles[p.RxSwIfIndex] = role{bridged: true}
+	}
+	return roles, nil
+}
+
+// found is a table in VPP with marks of ours.
+type found struct {
+	id      uint32
+	info    *classify.ClassifyTableInfoReply
+	entries map[string]classify.ClassifySessionDetails // by what they match
+}
+
+// findTables reads all tables with marks of ours, by the interface in the marks.
+func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, error) {
+	var all classify.ClassifyTableIdsReply
+	if err := g.vpp.Call(ctx, module, &classify.ClassifyTableIds{}, &all); err != nil {
+		return nil, fmt.Errorf("listing tables of the classifier: %w", err)
+	}
+	var reqs []api.Message
+	var dumps []*session.Pending[classify.ClassifySessionDetails, *classify.ClassifySessionDetails]
+	for _, id := range all.Ids {
+		reqs = append(reqs, &classify.ClassifyTableInfo{TableID: id})
+		dumps = append(dumps, session.StartDump[classify.ClassifySessionDetails](ctx, g.vpp, module, &classify.ClassifySessionDump{TableID: id}))
+	}
+	infos, errs := session.CallAll[classify.ClassifyTableInfoReply](ctx, g.vpp, module, reqs)
+	tables := map[ownership.Index][]*found{}
+	for n, id := range all.Ids {
+		entries, err := dumps[n].Wait(ctx)
+		if err == nil {
+			err = errs[n]
+		}
+		switch {
+		case vppapi.Refused(err, api.CLASSIFY_TABLE_NOT_FOUND, api.NO_SUCH_TABLE):
+			continue // somebody else's, which is gone
+		case err != nil:
+			return nil, fmt.Errorf("reading table %d of the classifier: %w", id, err)
+		case len(entries) == 0:
+			continue
+		}
+		i, _, ours := marked(entries[0].OpaqueIndex)
+		if !ours {
+			continue
+		}
+		f := &found{id: id, info: infos[n], entries: map[string]classify.ClassifySessionDetails{}}
+		for _, e := range entries {
+			f.entries[string(e.Match)] = *e
+		}
+		tables[i] = append(tables[i], f)
+	}
+	return tables, nil
+}
+
+// recognise returns the tables of an interface as a port if they are exactly what is wanted;
+// nil: they are not.
+func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
+	if len(tables) != len(wanted) {
+		return nil
+	}
+	p := &port{filter: wanted, bridged: bridged}
+	for _, t := range wanted {
+		n := slices.IndexFunc(tables, func(f *found) bool { return g.same(i, t, bridged, f) && !slices.Contains(p.ids, f.id) })
+		if n < 0 {
+			return nil
+		}
+		p.ids = append(p.ids, tables[n].id)
+	}
+	for n, id := range p.ids {
+		f := tables[slices.IndexFunc(tables, func(f *found) bool { return f.id == id })]
+		if f.info.NextTableIndex != p.next(n) || f.info.MissNextIndex != nextDrop {
+			return nil
+		}
+	}
+	return p
+}
+
+// same reports whether a table is the wanted one.
+func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool {
+	if int(f.info.SkipNVectors) != t.skip() || !bytes.Equal(f.info.Mask, t.mask()) || len(f.entries) != len(t.entries) {
+		return false
+	}
+	for _, e := range t.entries {
+		have, ok := f.entries[string(e.match[t.skip()*vector:])]
+		next, advance := g.nextOf(t.chain, e.verdict, bridged)
+		if !ok || have.HitNextIndex != next || have.Advance != advance || have.OpaqueIndex != mark(i, e.verdict) {
+			return false
+		}
+	}
+	return true
+}
+
+// peers are the other ends of VXLAN tunnels, of IPv4: sources of IPv6 are not translated.
+func (g *Guards) peers(ctx context.Context) ([]netip.Addr, error) {
+	all, err := session.Dump[vxlan.VxlanTunnelV2Details](ctx, g.vpp, tunnelModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ownership.NoIndex})
+	if err := session.IgnoreUnsupported("reading VXLAN tunnels", err); err != nil {
+		return nil, err
+	}
+	peers := map[netip.Addr]bool{}
+	for _, t := range all {
+		if addr := convert.Addr(t.DstAddress); addr.Is4() {
+			peers[addr] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(peers), netip.Addr.Compare), nil
+}
