@@ -51,6 +51,7 @@ type exec struct {
 	planned    []RecordedOp
 	gone       []*node // base values that were removed
 
+	gains      int // how often something came to exist
 	reverting  bool
 	abort      bool     // a failure that calls for a revert
 	afterBase  []string // keys to be looked at once a base value is deleted
@@ -415,6 +416,7 @@ func (x *exec) update(n *node, p was) error {
 // exists marks the value as existing and right.
 func (x *exec) exists(n *node, op pb.TxnOperation) {
 	n.info = nil
+	x.gains++
 	x.verdicts.gained()
 	n.clear(broken | unknown | drifted | leaving)
 	n.lastOp = uint8(op)

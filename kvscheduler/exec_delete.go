@@ -97,6 +97,7 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 // postpone deletes a value that exists although its dependencies are not met.
 // derives are the keys that it would derive, if that is not what it did; may be nil.
 func (x *exec) postpone(n *node, p was, derives func() []string) error {
+	gains := x.gains
 	err := x.deleteExisting(n, p, postponing)
 	if n.State() != pb.ValueState_PENDING {
 		return err
@@ -106,6 +107,9 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 	}
 	// What was looked at because of that may have led to what n waits for.
 	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.stands(n) {
+		if x.gains > gains {
+			x.lookAgain(n.key) // or to what its cycle does, which was about to go
+		}
 		return err
 	}
 	return x.create(n, wasOf(n), false)

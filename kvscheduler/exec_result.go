@@ -171,7 +171,11 @@ func (x *exec) held(n *node, p was, op pb.TxnOperation, err error, by string, re
 	n.setState(x.planRetry(n, n.info))
 	n.lastOp = uint8(op)
 	x.record(n, p, op, recordAs{recreate: recreate})
-	return x.note(n.key, op, err)
+	err = x.note(n.key, op, err)
+	if !p.available && n.available() && !x.abort {
+		_ = x.updateDependents(n.key) // it is there, and wanted again
+	}
+	return err
 }
 
 // fail marks a value whose operation failed, and has it read back.

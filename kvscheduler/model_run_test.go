@@ -287,7 +287,7 @@ func (r *modelRun) transaction(step modelStep) {
 		if resync != DownstreamResync {
 			keys := slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values))
 			if resync != NotResync {
-				keys = slices.AppendSeq(slices.AppendSeq(keys, maps.Keys(next)), maps.Keys(r.retry))
+				keys = slices.AppendSeq(slices.AppendSeq(slices.AppendSeq(keys, maps.Keys(next)), maps.Keys(r.retry)), maps.Keys(r.known))
 			}
 			for _, key := range keys {
 				r.retry[key] = step.Retry

@@ -40,10 +40,11 @@ func (x *exec) run() {
 		x.revert()
 		x.commitAll()
 	}
-	for {
+	const enough = 16 // rounds: what fails does not begin again
+	for range enough {
 		x.readFailed(true)
 		x.settle()
-		if !x.commitAll() {
+		if !x.commitAll() && len(x.failed) == 0 {
 			break
 		}
 	}
@@ -412,10 +413,17 @@ func (x *exec) reviveValid() {
 func (x *exec) restoreInvalid() {
 	x.reviveValid() // derived values whose base value came back
 	for i := 0; i < len(x.changes); i++ {
-		if old := x.changes[i].old; old != nil && old.is(invalid) && old.have != nil {
-			if n := x.get(old.key); n != nil && n.have == nil && n.want != nil {
-				_ = x.updateDependent(n.key, true)
-			}
+		old := x.changes[i].old
+		if old == nil || !old.is(invalid) {
+			continue
+		}
+		n := x.get(old.key)
+		switch {
+		case n == nil:
+		case old.have != nil && n.have == nil && n.want != nil:
+			_ = x.updateDependent(n.key, true)
+		case old.have == nil && n.have != nil && n.base != "":
+			x.deletePart(n, old)
 		}
 	}
 	x.readFailed(false) // as long as the last valid value is what is expected
@@ -443,6 +451,16 @@ func (x *exec) restoreInvalid() {
 		n.lastOp = old.lastOp
 		x.restoreWaiting(n, old)
 	}
+}
+
+// deletePart deletes a derived value that was INVALID, and did not exist.
+func (x *exec) deletePart(n, old *node) {
+	if x.deleteDerived(n.key) != nil {
+		return
+	}
+	n = x.add(old.key)
+	n.base, n.desc, n.want, n.info = old.base, old.desc, old.want, old.info
+	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
 }
 
 // restoreWaiting brings those derived values back that waited when the last valid value was
