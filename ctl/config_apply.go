@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -84,7 +85,7 @@ func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) 
 	if err != nil {
 		return err
 	}
-	var request kvscheduler.PlanRequest
+	var request inspect.PlanRequest
 	for _, v := range want.values {
 		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/client"
-	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -113,7 +113,7 @@ func (g *configuring) writeUnified(list []ConfigChange) error {
 		if m == nil {
 			return nil, nil
 		}
-		return formatManifest([]client.Value{{Key: key, Message: kvscheduler.Redact(m)}})
+		return formatManifest([]client.Value{{Key: key, Message: record.Redact(m)}})
 	}
 	for _, c := range list {
 		before, err := text(c.Key, c.old)

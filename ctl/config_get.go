@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/manifest"
 	"github.com/spf13/cobra"
@@ -93,7 +94,7 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	if !secrets {
 		values = slices.Clone(values)
 		for i := range values {
-			values[i].Message = kvscheduler.Redact(values[i].Message)
+			values[i].Message = record.Redact(values[i].Message)
 		}
 	}
 	switch g.format {

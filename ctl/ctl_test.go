@@ -21,6 +21,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/nodesync"
@@ -193,7 +194,7 @@ func TestWithRealScheduler(t *testing.T) {
 		t.Fatal("the broken interface was created")
 	}
 	socket := filepath.Join(t.TempDir(), "s")
-	serve(t, socket, s.Handler())
+	serve(t, socket, inspect.Handler(s))
 
 	plan := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(plan, []byte("config/vpp/v2/interfaces/tap2: {name: tap2}\nconfig/vpp/v2/interfaces/tap1: null\n"), 0o600); err != nil {

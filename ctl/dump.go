@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -51,7 +52,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 				query.Set("key-prefix", args[0])
 			}
 			if len(query) == 0 {
-				return show(c, getAll[kvscheduler.DumpIndex](ctx, agents, dump, nil), writeIndex)
+				return show(c, getAll[inspect.DumpIndex](ctx, agents, dump, nil), writeIndex)
 			}
 			return c.showDump(ctx, agents, query)
 		},
@@ -91,7 +92,7 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 
 // hintDescriptor completes the error about a descriptor by one that exists.
 func (a *Agent) hintDescriptor(ctx context.Context, err error, descriptor string) error {
-	var index kvscheduler.DumpIndex
+	var index inspect.DumpIndex
 	if a.get(ctx, dump, nil, &index) != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func hintPrefix(prefix string) error {
 	return hinted(err, prefix, known)
 }
 
-func writeIndex(p printer, good []answer[kvscheduler.DumpIndex]) {
+func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 	for _, a := range good {
 		p.printf("%s:\n", a.agent.Name)
 		p.printf("  descriptors:\n")

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -23,7 +24,7 @@ const (
 // Explained is what "explain" tells of a key on one node, with the JSON of the agent's
 // answers.
 type Explained struct {
-	*kvscheduler.Explanation
+	*inspect.Explanation
 	// Sources want the value, or a part of it; Result is what comes of it.
 	Sources []controller.Contribution `json:",omitempty"`
 	Result  *kvscheduler.KeyValue     `json:",omitempty"`
@@ -209,7 +210,7 @@ func inEtcdText(s *feedback.Status) (lines []string) {
 }
 
 // needText is a dependency in a line: whether it is met, its label, and by what.
-func needText(n kvscheduler.ExplainedNeed) string {
+func needText(n inspect.ExplainedNeed) string {
 	label := n.Label + ": "
 	if n.Label == n.Target {
 		label = ""

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -79,7 +79,7 @@ func appendFields(out *[]field, d *json.Decoder, name string) error {
 }
 
 // fieldsText shows a value in a line.
-func fieldsText(m proto.Message) string { return inLine(fields(kvscheduler.Redact(m))) }
+func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
 
 func inLine(fields []field) string {
 	var texts []string

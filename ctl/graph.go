@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/spf13/cobra"
 )
 
@@ -136,7 +137,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	if m.isTxn {
 		txn = m.txn
 	}
-	if err := kvscheduler.WriteDOT(&out, values, txn); err != nil {
+	if err := diagram.WriteDOT(&out, values, txn); err != nil {
 		return nil, err
 	}
 	dot := c.printer().text(out.String())
@@ -146,7 +147,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	program, err := exec.LookPath("dot")
 	if err != nil {
 		out.Reset()
-		err := kvscheduler.WriteSVG(&out, values, txn)
+		err := diagram.WriteSVG(&out, values, txn)
 		return []byte(c.printer().text(out.String())), err
 	}
 	cmd := exec.CommandContext(ctx, program, "-Tsvg")

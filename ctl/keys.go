@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
 )
@@ -113,7 +114,7 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 // that do not answer know none.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
-	for _, a := range getAll[[]kvscheduler.Status](ctx, agents, valueStatus, nil) {
+	for _, a := range getAll[[]record.Status](ctx, agents, valueStatus, nil) {
 		for _, s := range a.value {
 			for _, key := range keysOf(s) {
 				known[key] = true

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -64,8 +65,8 @@ func (c *cli) planCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) showPlan(ctx context.Context, agent *Agent, request kvscheduler.PlanRequest) error {
-	answers := ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (reply kvscheduler.PlanReply, err error) {
+func (c *cli) showPlan(ctx context.Context, agent *Agent, request inspect.PlanRequest) error {
+	answers := ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (reply inspect.PlanReply, err error) {
 		err = a.post(ctx, planPath, nil, request, &reply)
 		return reply, err
 	})
@@ -78,7 +79,7 @@ func (c *cli) showPlan(ctx context.Context, agent *Agent, request kvscheduler.Pl
 	return nil
 }
 
-func writePlan(p printer, good []answer[kvscheduler.PlanReply]) {
+func writePlan(p printer, good []answer[inspect.PlanReply]) {
 	reply := good[0].value
 	if len(reply.Planned) == 0 && reply.Error == "" {
 		p.printf("%s has it like this already: no operation\n", good[0].agent.Name)
@@ -97,7 +98,7 @@ func writePlan(p printer, good []answer[kvscheduler.PlanReply]) {
 
 // readPlan reads the values of a file and checks what can be checked without an
 // agent.
-func readPlan(file string, stdin io.Reader) (request kvscheduler.PlanRequest, err error) {
+func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	name, data := file, []byte(nil)
 	if file == "-" {
 		name = "standard input"

@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
 )
 
@@ -83,7 +84,7 @@ func (a *Agent) unconfigured(ctx context.Context) map[pb.ValueState]int {
 	for _, state := range notConfigured {
 		query.Add("state", state.String())
 	}
-	var values []kvscheduler.Status
+	var values []record.Status
 	_ = a.get(ctx, valueStatus, query, &values)
 	counts := make(map[pb.ValueState]int)
 	for _, s := range values {

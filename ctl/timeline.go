@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -132,7 +133,7 @@ func (c *cli) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = show(c, ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]kvscheduler.ValueDiff, error) {
+			err = show(c, ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]record.Diff, error) {
 				return agent.diff(ctx, a, b)
 			}), writeDiffs)
 			for _, agent := range agents {
@@ -146,7 +147,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []kvscheduler.ValueDiff, err error) {
+func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []record.Diff, err error) {
 	query := url.Values{}
 	for name, m := range map[string]moment{"from": from, "to": to} {
 		t, err := m.at(ctx, a)
@@ -160,7 +161,7 @@ func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []kvscheduler.
 }
 
 // writeDiffs shows a line for each value that differs, with its changes below.
-func writeDiffs(p printer, good []answer[[]kvscheduler.ValueDiff]) {
+func writeDiffs(p printer, good []answer[[]record.Diff]) {
 	var same []string
 	t := p.table("NODE", "WHAT", "STATE", "TXN", "KEY")
 	for _, a := range good {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/spf13/cobra"
 )
 
@@ -196,11 +197,11 @@ func (c *cli) showTxn(ctx context.Context, seq uint64) error {
 		var drawing bytes.Buffer
 		if c.format == asSVG {
 			title := strings.ReplaceAll(fmt.Sprintf("%s #%d %s", agent.Name, seq, txnText(txn)), "\n", " ")
-			s := sequenceOf(txn)
-			s.shorten(c.printer().text)
-			err = s.writeSVG(&drawing, c.printer().text(title))
+			s := diagram.SequenceOf(txn)
+			s.Shorten(c.printer().text)
+			err = s.WriteSVG(&drawing, c.printer().text(title))
 		} else {
-			err = txn.WriteDiagram(&drawing)
+			err = diagram.SequenceOf(txn).WriteMermaid(&drawing)
 		}
 		if err != nil {
 			return err

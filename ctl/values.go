@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller/feedback"
-	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
 )
 
@@ -47,9 +47,9 @@ func (c *cli) valuesCommand() *cobra.Command {
 
 // askValues asks the agents for the states of their values: those of the scheduler, and
 // of what was put into etcd and cannot be decoded, of which the scheduler knows nothing.
-func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]kvscheduler.Status] {
+func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]record.Status] {
 	invalid := pb.ValueState_INVALID
-	return ask(ctx, agents, func(ctx context.Context, a *Agent) (values []kvscheduler.Status, err error) {
+	return ask(ctx, agents, func(ctx context.Context, a *Agent) (values []record.Status, err error) {
 		if err := a.get(ctx, valueStatus, query, &values); err != nil {
 			return nil, err
 		}
@@ -68,9 +68,9 @@ func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[
 				continue
 			}
 			v.Error = strings.Join(append([]string{v.GetError()}, v.GetDetails()...), "; ")
-			values = append(values, kvscheduler.Status{BaseValueStatus: &pb.BaseValueStatus{Value: v}})
+			values = append(values, record.Status{BaseValueStatus: &pb.BaseValueStatus{Value: v}})
 		}
-		slices.SortStableFunc(values, func(a, b kvscheduler.Status) int {
+		slices.SortStableFunc(values, func(a, b record.Status) int {
 			return strings.Compare(a.GetValue().GetKey(), b.GetValue().GetKey())
 		})
 		return values, nil
@@ -113,7 +113,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 		return c.unknown(ctx, agents, word, keys)
 	}
 	for i := range answers {
-		answers[i].value = slices.DeleteFunc(answers[i].value, func(s kvscheduler.Status) bool {
+		answers[i].value = slices.DeleteFunc(answers[i].value, func(s record.Status) bool {
 			return !slices.ContainsFunc(keysOf(s), func(key string) bool { _, ok := slices.BinarySearch(found, key); return ok }) ||
 				!inState(s, query["state"])
 		})
@@ -125,7 +125,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 }
 
 // keysOf returns the keys of a value and of what is derived from it.
-func keysOf(s kvscheduler.Status) []string {
+func keysOf(s record.Status) []string {
 	keys := []string{s.GetValue().GetKey()}
 	for _, d := range s.GetDerivedValues() {
 		keys = append(keys, d.GetKey())
@@ -135,7 +135,7 @@ func keysOf(s kvscheduler.Status) []string {
 
 // inState reports whether the value, or one derived from it, is in one of the states;
 // any state will do if there are none.
-func inState(s kvscheduler.Status, states []string) bool {
+func inState(s record.Status, states []string) bool {
 	is := func(v *pb.ValueStatus) bool { return slices.Contains(states, v.GetState().String()) }
 	return len(states) == 0 || is(s.GetValue()) || slices.ContainsFunc(s.GetDerivedValues(), is)
 }
@@ -150,7 +150,7 @@ func anyError[T any](answers []answer[T]) bool {
 
 // writeValues shows keys, which are long, at the end of the lines, derived values
 // below their base values, and errors below both.
-func writeValues(p printer, good []answer[[]kvscheduler.Status]) {
+func writeValues(p printer, good []answer[[]record.Status]) {
 	t := p.table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {
 		for _, s := range a.value {

@@ -67,8 +67,8 @@ func benchValues(n int) []KeyValue {
 	values := make([]KeyValue, 0, 2*n)
 	for i := range n {
 		values = append(values,
-			KeyValue{fmt.Sprintf("config/interface/tap%06d", i), val("192.168.0.1/24")},
-			KeyValue{fmt.Sprintf("config/route/tap%06d", i), val("10.0.0.0/8")})
+			KeyValue{Key: fmt.Sprintf("config/interface/tap%06d", i), Value: val("192.168.0.1/24")},
+			KeyValue{Key: fmt.Sprintf("config/route/tap%06d", i), Value: val("10.0.0.0/8")})
 	}
 	return values
 }

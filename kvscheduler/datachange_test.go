@@ -145,7 +145,7 @@ func TestFailedRecreateOfDerivedValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := sb.descriptor("deriving", parts{prefix: "b/"})
-	base.DerivedValues = func(_ string, v text) []KeyValue { return []KeyValue{{"derived/x", v}} }
+	base.DerivedValues = func(_ string, v text) []KeyValue { return []KeyValue{{Key: "derived/x", Value: v}} }
 	if err := Register(s, base); err != nil {
 		t.Fatal(err)
 	}

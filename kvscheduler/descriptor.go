@@ -6,27 +6,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Origin tells who wants a value to exist.
-type Origin int
-
-const (
-	// UnknownOrigin leaves it to the scheduler to find out: NB if the value is
-	// or was last requested, SB otherwise.
-	UnknownOrigin Origin = iota
-	// FromNB marks a value that the northbound requested, or that a driver
-	// recognises as created by us.
-	FromNB
-	// FromSB marks a value that exists without us (OBTAINED): never created,
-	// changed or deleted by the scheduler.
-	FromSB
-)
-
-// KeyValue is a key with its value.
-type KeyValue struct {
-	Key   string
-	Value proto.Message
-}
-
 // Item is a value of one descriptor as its callbacks exchange it with the
 // scheduler.
 type Item[V proto.Message, M any] struct {

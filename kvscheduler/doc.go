@@ -67,6 +67,9 @@
 // as requested executes nothing. Readers never wait for the southbound. Nothing
 // is shared between two schedulers.
 //
+// What was done is told as package record has it; packages inspect and diagram present it, from
+// records and snapshots.
+//
 // How it is done: exec is the algorithm on one value and its surroundings, run
 // are the kinds of transactions, refresh reads the southbound, ready and cycle
 // decide if dependencies are met, graph is the persistent data structure beneath.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"google.golang.org/protobuf/proto"
 )
 
 // View selects what Dump returns.
@@ -22,16 +21,6 @@ const (
 	// CachedView is what the scheduler believes to exist.
 	CachedView
 )
-
-// DumpedValue is one value of a dump.
-type DumpedValue struct {
-	Key        string
-	Descriptor string
-	Value      proto.Message
-	Metadata   any
-	Origin     Origin
-	State      pb.ValueState
-}
 
 // DumpFilter narrows a dump down; empty fields do not.
 type DumpFilter struct {
@@ -66,7 +55,7 @@ func (s *Scheduler) dumpGraph(view View, f DumpFilter) []DumpedValue {
 		if f.Descriptor != "" && name != f.Descriptor {
 			return true
 		}
-		d := DumpedValue{n.key, name, n.have, n.meta, n.origin(), n.State()}
+		d := DumpedValue{Key: n.key, Descriptor: name, Value: n.have, Metadata: n.meta, Origin: n.origin(), State: n.State()}
 		switch view {
 		case NBView:
 			if n.want == nil || n.base != "" || n.is(fromSB) {
@@ -111,7 +100,7 @@ func (s *Scheduler) dumpSouthbound(f DumpFilter) ([]DumpedValue, error) {
 			if !strings.HasPrefix(it.Key, f.KeyPrefix) {
 				continue
 			}
-			d := DumpedValue{it.Key, h.name, it.Value, it.Metadata, it.Origin, pb.ValueState_NONEXISTENT}
+			d := DumpedValue{Key: it.Key, Descriptor: h.name, Value: it.Value, Metadata: it.Metadata, Origin: it.Origin, State: pb.ValueState_NONEXISTENT}
 			if n := x.get(it.Key); n != nil {
 				d.State = n.State()
 				if d.Origin == UnknownOrigin {

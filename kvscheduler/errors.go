@@ -109,3 +109,11 @@ func (e *InvalidValueError) Error() string {
 }
 
 func (e *InvalidValueError) Unwrap() error { return e.Err }
+
+// message is the text of an error that may be nil.
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -108,7 +109,7 @@ func Example() {
 
 	_, _ = s.NewTransaction().Put("plant/rose", wrapperspb.String("south")).Commit(ctx)
 	fmt.Println(s.ValueStatus("plant/rose").Value.State)
-	fmt.Println(s.Explain("plant/rose").Summary)
+	fmt.Println(inspect.Explain(s, "plant/rose").Summary)
 
 	_, _ = s.NewTransaction().Put("bed/south", wrapperspb.String("loam")).Commit(ctx)
 	fmt.Println(s.ValueStatus("plant/rose").Value.State, g)

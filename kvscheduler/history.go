@@ -1,10 +1,13 @@
 package kvscheduler
 
 import (
+	"errors"
+	"fmt"
 	"sort"
 	"sync"
 	"time"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/graph"
 	"google.golang.org/protobuf/proto"
 )
@@ -16,7 +19,7 @@ type history struct {
 	start  time.Time
 
 	mu      sync.RWMutex
-	records []*record // oldest first
+	records []*entry // oldest first
 	bytes   int
 	init    int                 // how many of the first records are protected by InitPeriod
 	gap     bool                // records after those were dropped
@@ -24,8 +27,8 @@ type history struct {
 	graph   *graph.Graph[*node] // after the last record
 }
 
-// record is a transaction with its changes of the graph.
-type record struct {
+// entry is a transaction with its changes of the graph.
+type entry struct {
 	txn     *RecordedTxn
 	changes []change
 	bytes   int
@@ -48,7 +51,7 @@ func newHistory(l HistoryLimits) *history {
 }
 
 func (h *history) add(t *RecordedTxn, changes []change, after *graph.Graph[*node]) {
-	r := &record{txn: t, changes: changes}
+	r := &entry{txn: t, changes: changes}
 	r.bytes = r.size()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +97,7 @@ func (h *history) trim(now time.Time) {
 }
 
 // size estimates the memory that the record keeps alive.
-func (r *record) size() int {
+func (r *entry) size() int {
 	const txn, op, retrieve, nodes, info = 280, 220, 160, 400, 200
 	bytes := txn + len(r.txn.Description)
 	for _, kv := range r.txn.Values {
@@ -135,7 +138,7 @@ func sizeOf(v proto.Message) int {
 }
 
 // list returns the records that overlap [since, until].
-func (h *history) list(since, until time.Time) []*record {
+func (h *history) list(since, until time.Time) []*entry {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	from, to := 0, len(h.records)
@@ -148,7 +151,7 @@ func (h *history) list(since, until time.Time) []*record {
 	if from >= to {
 		return nil
 	}
-	return append([]*record(nil), h.records[from:to]...)
+	return append([]*entry(nil), h.records[from:to]...)
 }
 
 // History returns the records of transactions that overlap [since, until],
@@ -172,4 +175,94 @@ func (s *Scheduler) RecordedTxn(seqNum uint64) *RecordedTxn {
 		return h.records[i].txn
 	}
 	return nil
+}
+
+// The history holds, with each transaction, the nodes that it changed: old and
+// new. The graph of a past moment is the present one with the changes since then
+// taken back. Nothing is copied for that but the paths to the changed nodes.
+
+// ErrNotRecorded: the history does not reach back that far.
+var ErrNotRecorded = errors.New("not in the history (any more)")
+
+// gone reports whether the changed node left the graph with its change.
+func (c change) gone() bool {
+	s := c.new.State()
+	return c.new.want == nil && c.new.have == nil && (s == pb.ValueState_NONEXISTENT || s == pb.ValueState_REMOVED)
+}
+
+// at returns the graph as it was at the given time.
+func (h *history) at(t time.Time) (*graph.Graph[*node], error) {
+	if h.limits.Disabled {
+		return nil, fmt.Errorf("%w: the history is disabled", ErrNotRecorded)
+	}
+	h.mu.Lock() // copying a graph changes it
+	defer h.mu.Unlock()
+	after := sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.Stop.After(t) })
+	if after < h.init && h.gap {
+		// Only the first records lead there, forwards.
+		if h.cut {
+			return nil, fmt.Errorf("%w: %s", ErrNotRecorded, t.Format(time.RFC3339))
+		}
+		g := graph.New[*node]()
+		for _, r := range h.records[:after] {
+			r.redo(g)
+		}
+		return g, nil
+	}
+	if after == h.init && h.gap || after == 0 && h.cut {
+		return nil, fmt.Errorf("%w: %s", ErrNotRecorded, t.Format(time.RFC3339))
+	}
+	if h.graph == nil {
+		return graph.New[*node](), nil
+	}
+	g := h.graph.Copy()
+	for i := len(h.records) - 1; i >= after; i-- {
+		h.records[i].undo(g)
+	}
+	return g, nil
+}
+
+func (r *entry) undo(g *graph.Graph[*node]) {
+	for i := len(r.changes) - 1; i >= 0; i-- {
+		if c := r.changes[i]; c.old == nil {
+			g.Delete(c.new.key)
+		} else {
+			g.Set(c.old)
+		}
+	}
+}
+
+func (r *entry) redo(g *graph.Graph[*node]) {
+	for _, c := range r.changes {
+		if c.gone() {
+			g.Delete(c.new.key)
+		} else {
+			g.Set(c.new)
+		}
+	}
+}
+
+// Timeline returns what the history knows of a key, oldest first.
+func (s *Scheduler) Timeline(key string) []Revision {
+	var revisions []Revision
+	for _, r := range s.history.list(time.Time{}, time.Time{}) {
+		var last *change
+		for i := range r.changes {
+			if r.changes[i].new.key == key && !r.changes[i].silent() {
+				last = &r.changes[i]
+			}
+		}
+		if last == nil {
+			continue
+		}
+		rev := Revision{Txn: r.txn.SeqNum, Since: r.txn.Stop}
+		if !last.gone() {
+			rev.Value = last.new.snapshot()
+		}
+		if n := len(revisions); n > 0 {
+			revisions[n-1].Until = rev.Since
+		}
+		revisions = append(revisions, rev)
+	}
+	return revisions
 }

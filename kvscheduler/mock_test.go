@@ -185,7 +185,7 @@ func (sb *southbound) descriptor(name string, p parts) Descriptor[text, int] {
 			var kvs []KeyValue
 			for _, item := range strings.Split(v.Value, ",") {
 				if item != "" {
-					kvs = append(kvs, KeyValue{key + "/" + item, val(item)})
+					kvs = append(kvs, KeyValue{Key: key + "/" + item, Value: val(item)})
 				}
 			}
 			return kvs

@@ -153,10 +153,10 @@ func (v modelValue) dependencies() []Dependency {
 func (v modelValue) derived(key string) []KeyValue {
 	var kvs []KeyValue
 	for _, p := range v.Parts {
-		kvs = append(kvs, KeyValue{partKey(key, p.Name), val(p.Value.String())})
+		kvs = append(kvs, KeyValue{Key: partKey(key, p.Name), Value: val(p.Value.String())})
 	}
 	for _, p := range v.Props {
-		kvs = append(kvs, KeyValue{propertyKey(key, p), val("v=0")})
+		kvs = append(kvs, KeyValue{Key: propertyKey(key, p), Value: val("v=0")})
 	}
 	return kvs
 }

@@ -162,11 +162,11 @@ func (nw *network) register(s *Scheduler, name string) error {
 			name := strings.TrimPrefix(key, "interface/")
 			var kvs []KeyValue
 			for _, ip := range list(v, "ip") {
-				kvs = append(kvs, KeyValue{"interface-address/" + name + "/" + ip, &structpb.Struct{}})
+				kvs = append(kvs, KeyValue{Key: "interface-address/" + name + "/" + ip, Value: &structpb.Struct{}})
 			}
 			if lender := field(v, "unnumbered-to"); lender != "" {
 				u, _ := structpb.NewStruct(map[string]any{"borrow-from": lender})
-				kvs = append(kvs, KeyValue{"unnumbered/" + name, u})
+				kvs = append(kvs, KeyValue{Key: "unnumbered/" + name, Value: u})
 			}
 			return kvs
 		}
@@ -189,7 +189,7 @@ func (nw *network) register(s *Scheduler, name string) error {
 		d.DerivedValues = func(key string, v object) []KeyValue {
 			var kvs []KeyValue
 			for _, i := range list(v, "interfaces") {
-				kvs = append(kvs, KeyValue{"bd-interface/" + strings.TrimPrefix(key, "bridge-domain/") + "/" + i, &structpb.Struct{}})
+				kvs = append(kvs, KeyValue{Key: "bd-interface/" + strings.TrimPrefix(key, "bridge-domain/") + "/" + i, Value: &structpb.Struct{}})
 			}
 			return kvs
 		}
@@ -229,7 +229,7 @@ func (nw *network) register(s *Scheduler, name string) error {
 		d.DerivedValues = func(key string, v object) []KeyValue {
 			var kvs []KeyValue
 			for _, o := range list(v, "offers") {
-				kvs = append(kvs, KeyValue{"offer/" + strings.TrimPrefix(key, "peer/") + "/" + o, &structpb.Struct{}})
+				kvs = append(kvs, KeyValue{Key: "offer/" + strings.TrimPrefix(key, "peer/") + "/" + o, Value: &structpb.Struct{}})
 			}
 			return kvs
 		}

@@ -1,22 +1,7 @@
 package kvscheduler
 
-import "time"
-
-// ResyncType tells how a transaction relates to the whole state.
-type ResyncType int
-
-const (
-	// NotResync: the transaction changes the values that it names.
-	NotResync ResyncType = iota
-	// FullResync: its values replace the northbound intent, and the southbound
-	// is read and made to match.
-	FullResync
-	// UpstreamResync: its values replace the northbound intent; the southbound
-	// is assumed to be as last seen.
-	UpstreamResync
-	// DownstreamResync: it carries no values; the southbound is read and made
-	// to match the intent.
-	DownstreamResync
+import (
+	"time"
 )
 
 // Retry says how failed operations are repeated.

@@ -3,6 +3,8 @@ package kvscheduler
 import (
 	"slices"
 	"strings"
+
+	"github.com/contiv/contiv/kvscheduler/record"
 )
 
 // unmet returns the labels of the dependencies of n that are not met; none if n
@@ -80,7 +82,7 @@ func (d *Dependency) target() string {
 	if d.Key != "" {
 		return d.Key
 	}
-	text := "any of"
+	text := strings.TrimSpace(record.AnyOf)
 	for _, p := range d.AnyOf.prefixes() {
 		text += " " + p + "*"
 	}

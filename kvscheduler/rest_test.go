@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 )
@@ -20,7 +21,7 @@ import (
 func get(t *testing.T, s *Scheduler, method, path string, v any) int {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	Above.Handler(s).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	if text, ok := v.(*string); ok {
 		*text = w.Body.String()
 	} else if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
@@ -100,7 +101,7 @@ func TestRESTErrors(t *testing.T) {
 
 func TestRESTDump(t *testing.T) {
 	s, _ := restScheduler(t)
-	for view, name := range views {
+	for name, view := range map[string]View{"SB": SBView, "NB": NBView, "cached": CachedView} {
 		want, err := s.Dump(t.Context(), view, DumpFilter{KeyPrefix: "a/"})
 		if err != nil {
 			t.Fatal(err)
@@ -116,9 +117,10 @@ func TestRESTDump(t *testing.T) {
 			t.Errorf("view %s (-want +got):\n%s", name, d)
 		}
 	}
-	var ix DumpIndex
+	type index struct{ Descriptors, KeyPrefixes, Views []string }
+	var ix index
 	get(t, s, "GET", "/scheduler/dump", &ix)
-	if !reflect.DeepEqual(ix, DumpIndex{[]string{"a", "b"}, []string{"a/", "b/"}, []string{"SB", "NB", "cached"}}) {
+	if !reflect.DeepEqual(ix, index{[]string{"a", "b"}, []string{"a/", "b/"}, []string{"SB", "NB", "cached"}}) {
 		t.Fatal(ix)
 	}
 }
@@ -148,7 +150,7 @@ func TestRESTStatus(t *testing.T) {
 		"?key=a/3":                    {"a/3"},
 		"?key=none":                   {"none"},
 	} {
-		var sts []Status
+		var sts []record.Status
 		get(t, s, "GET", "/scheduler/status"+args, &sts)
 		var keys []string
 		for _, st := range sts {
@@ -158,7 +160,7 @@ func TestRESTStatus(t *testing.T) {
 			t.Errorf("%s: %v, want %v", args, keys, want)
 		}
 	}
-	var sts []Status
+	var sts []record.Status
 	get(t, s, "GET", "/scheduler/status?key=b/1", &sts)
 	if v := sts[0].Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_UNDEFINED { // nothing was done
 		t.Fatal(v)
@@ -179,7 +181,7 @@ func TestRESTDownstreamResyncRepairs(t *testing.T) {
 }
 
 func TestTextOfATransaction(t *testing.T) {
-	r := &RecordedTxn{SeqNum: 7, Type: NBTransaction, Description: "add pod", Values: []KeyValue{{"a/1", val("x")}, {"a/2", nil}},
+	r := &RecordedTxn{SeqNum: 7, Type: NBTransaction, Description: "add pod", Values: []KeyValue{{Key: "a/1", Value: val("x")}, {Key: "a/2"}},
 		Executed: []RecordedOp{
 			{Operation: pb.TxnOperation_CREATE, Key: "a/1", NewState: pb.ValueState_PENDING, NewValue: val("x y"), NOOP: true},
 			{Operation: pb.TxnOperation_UPDATE, Key: "a/3", PrevState: pb.ValueState_CONFIGURED, NewState: pb.ValueState_FAILED,

@@ -61,7 +61,7 @@ func TestFailedRetrieveIsRecorded(t *testing.T) {
 		t.Fatalf("%+v", txn.Retrieved)
 	}
 	var diagram strings.Builder
-	if err := txn.WriteDiagram(&diagram); err != nil {
+	if err := Above.Draw(&diagram, &txn); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"S->>D1: Retrieve all", "D1-xSB: read", "D1-->>S: error: " + errBoom.Error()} {
@@ -86,7 +86,7 @@ func TestRecordedKeysAreBounded(t *testing.T) {
 	if len(reads) != 1 || len(reads[0].Keys) != maxRecordedKeys || reads[0].MoreKeys != 100-maxRecordedKeys || !slices.IsSorted(reads[0].Keys) {
 		t.Fatalf("%+v", reads)
 	}
-	if got := reads[0].asked(); !strings.HasSuffix(got, "a/015 and 84 more") {
+	if got := reads[0].Asked(); !strings.HasSuffix(got, "a/015 and 84 more") {
 		t.Error(got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -89,7 +90,7 @@ func (x *exec) runDownstream() {
 	var values []KeyValue
 	intent := func(n *node) {
 		if n.base == "" && !n.is(fromSB) && !x.unchanged(n, n.want) {
-			values = append(values, KeyValue{n.key, n.want})
+			values = append(values, KeyValue{Key: n.key, Value: n.want})
 		}
 	}
 	if keys := x.job.opts.keys; keys != nil {
@@ -268,7 +269,7 @@ func (x *exec) nowImplemented() []KeyValue {
 	h := x.job.unimplemented
 	x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
 		if n.desc == nil && n.base == "" && n.want != nil && !n.is(fromSB) && h.owns(key) {
-			values = append(values, KeyValue{key, n.want})
+			values = append(values, KeyValue{Key: key, Value: n.want})
 		}
 		return true
 	})
@@ -293,7 +294,7 @@ func (j *job) retryValues(x *exec) []KeyValue {
 			}
 		}
 		if retry {
-			values = append(values, KeyValue{key, n.want})
+			values = append(values, KeyValue{Key: key, Value: n.want})
 		}
 	}
 	sort.Slice(values, func(a, b int) bool { return values[a].Key < values[b].Key })
@@ -569,5 +570,5 @@ func describe(v proto.Message) string {
 	if v == nil {
 		return "missing"
 	}
-	return strings.TrimSpace(compact(v))
+	return strings.TrimSpace(record.Compact(v))
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -214,7 +215,7 @@ func (sc *scenario) command(name, rest string) {
 	case "southbound":
 		var lines []string
 		for key, v := range sc.net.exists {
-			lines = append(lines, key+"  "+compact(v))
+			lines = append(lines, key+"  "+record.Compact(v))
 		}
 		if sc.model != nil {
 			lines = sc.model.content()
@@ -227,11 +228,11 @@ func (sc *scenario) command(name, rest string) {
 		var seq uint64
 		fmt.Sscan(rest, &seq)
 		sc.drawn = append(sc.drawn, seq)
-		if err := sc.s.RecordedTxn(seq).WriteDiagram(&sc.out); err != nil {
+		if err := Above.Draw(&sc.out, sc.s.RecordedTxn(seq)); err != nil {
 			sc.t.Fatal(err)
 		}
 	case "explain":
-		fmt.Fprintln(&sc.out, "   ", sc.s.Explain(rest).Summary)
+		fmt.Fprintln(&sc.out, "   ", Above.Explain(sc.s, rest))
 	case "status":
 		for _, st := range sc.s.ValueStatuses(rest) {
 			sc.printStatus("    ", st.Value.Key, st.Value.State.String(), st.Value.Details, st.Value.Error)

@@ -2,6 +2,7 @@ package kvscheduler
 
 import (
 	"slices"
+	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/graph"
@@ -75,8 +76,38 @@ func (s *Scheduler) Unmet(key string) (needs []Need) {
 	}
 	for i := range n.deps {
 		if label := n.depLabel(i); slices.Contains(n.details(), label) {
-			needs = append(needs, Need{label, n.deps[i].target()})
+			needs = append(needs, Need{Label: label, Target: n.deps[i].target()})
 		}
 	}
 	return needs
+}
+
+// Stats are the counters of a scheduler since its start.
+type Stats struct {
+	Values      int
+	ValueStates map[string]int
+	Queued      int
+	Recorded    int
+	// HistoryBytes is the estimated size of the history.
+	HistoryBytes int
+	Since        time.Time
+	LastSeqNum   uint64
+}
+
+// Stats returns numbers about the present state.
+func (s *Scheduler) Stats() Stats {
+	st := Stats{ValueStates: map[string]int{}, Queued: s.queue.length(), Since: s.history.start}
+	s.view().Ascend("", func(_ string, n *node) bool {
+		st.Values++
+		st.ValueStates[pb.ValueState(n.state).String()]++
+		return true
+	})
+	h := s.history
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	st.Recorded, st.HistoryBytes = len(h.records), h.bytes
+	if len(h.records) > 0 {
+		st.LastSeqNum = h.records[len(h.records)-1].txn.SeqNum
+	}
+	return st
 }

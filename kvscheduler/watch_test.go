@@ -110,13 +110,13 @@ func TestWaitSettled(t *testing.T) {
 func TestValidateSemantically(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", derive: true, invalid: "bad"})
-	err := s.ValidateSemantically(t.Context(), KeyValue{"a/1", val("bad")}, KeyValue{"a/2", val("ok,bad")}, KeyValue{"a/3", val("ok")}, KeyValue{"x", nil})
+	err := s.ValidateSemantically(t.Context(), KeyValue{Key: "a/1", Value: val("bad")}, KeyValue{Key: "a/2", Value: val("ok,bad")}, KeyValue{Key: "a/3", Value: val("ok")}, KeyValue{Key: "x", Value: nil})
 	var keys []string
 	for _, e := range errorsOf(err) {
 		keys = append(keys, e.Key)
 	}
 	wantList(t, "invalid", keys, []string{"a/1", "a/1/bad", "a/2/bad"})
-	if err := s.ValidateSemantically(t.Context(), KeyValue{"a/3", val("ok")}); err != nil {
+	if err := s.ValidateSemantically(t.Context(), KeyValue{Key: "a/3", Value: val("ok")}); err != nil {
 		t.Fatal(err)
 	}
 	wantCalls(t, sb)

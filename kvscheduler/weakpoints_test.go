@@ -216,7 +216,7 @@ func TestW25OriginDoesNotDependOnHistory(t *testing.T) {
 		if got := len(s.History(noTime, noTime)); disabled && got != 0 {
 			t.Fatalf("%d records", got)
 		}
-		if _, err := s.GraphAt(time.Now()); disabled && !errors.Is(err, ErrNotRecorded) {
+		if _, err := s.graphAt(time.Now()); disabled && !errors.Is(err, ErrNotRecorded) {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@ package kvscheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -197,7 +196,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 		Values: j.values, Planned: x.planned, Executed: x.recorded(), Retrieved: x.recordedReads(),
 	}
 	for _, n := range j.notifications {
-		t.Values = append(t.Values, KeyValue{n.Key, n.Value})
+		t.Values = append(t.Values, KeyValue{Key: n.Key, Value: n.Value})
 	}
 	if j.typ == RetryFailedOps {
 		t.RetryForTxn, t.RetryAttempt = j.retryOf, j.attempt
@@ -243,30 +242,4 @@ func errorsOf(err error) []*KeyError {
 		return te.Errors
 	}
 	return nil
-}
-
-// String names the type as records do.
-func (t TxnType) String() string {
-	if name, ok := txnTypeNames[t]; ok {
-		return name
-	}
-	return fmt.Sprintf("TxnType(%d)", int(t))
-}
-
-var txnTypeNames = map[TxnType]string{
-	SBNotification: "SBNotification", NBTransaction: "NBTransaction",
-	RetryFailedOps: "RetryFailedOps", RetryUnimplOps: "RetryUnimplOps",
-}
-
-// String names the type as records do.
-func (t ResyncType) String() string {
-	if name, ok := resyncNames[t]; ok {
-		return name
-	}
-	return fmt.Sprintf("ResyncType(%d)", int(t))
-}
-
-var resyncNames = map[ResyncType]string{
-	NotResync: "NotResync", FullResync: "FullResync",
-	UpstreamResync: "UpstreamResync", DownstreamResync: "DownstreamResync",
 }

@@ -176,7 +176,7 @@ func (w *world) register(s *Scheduler) {
 		d.DerivedValues = func(key string, v text) []KeyValue {
 			var kvs []KeyValue
 			for _, it := range parseSpec(v).Items {
-				kvs = append(kvs, KeyValue{derivedKey(key, it), val(it)})
+				kvs = append(kvs, KeyValue{Key: derivedKey(key, it), Value: val(it)})
 			}
 			return kvs
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
@@ -182,7 +183,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/scheduler/", scheduler.Handler())
+	mux.Handle("/scheduler/", inspect.Handler(scheduler))
 	mux.Handle("/controller/", loop.Handler(watcher.RequestResync))
 	mux.Handle(feedback.URL, publisher.Handler())
 	mux.Handle(contivconf.URL, contivConf.Handler())

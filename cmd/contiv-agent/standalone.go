@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
@@ -66,7 +67,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/scheduler/", sb.scheduler.Handler())
+	mux.Handle("/scheduler/", inspect.Handler(sb.scheduler))
 	mux.Handle("/controller/", loop.Handler(db.resync))
 	if db.publisher != nil {
 		mux.Handle(feedback.URL, db.publisher.Handler())

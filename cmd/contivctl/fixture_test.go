@@ -16,6 +16,8 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/contivconf"
@@ -36,15 +38,15 @@ type fixture struct {
 	notReady, database string
 	events             []*controller.EventRecord
 	txns               []*kvscheduler.RecordedTxn
-	values             []kvscheduler.Status
+	values             []record.Status
 	dump               []kvscheduler.DumpedValue
 	// explanations and timelines by key.
-	explanations map[string]*kvscheduler.Explanation
+	explanations map[string]*inspect.Explanation
 	timelines    map[string][]kvscheduler.Revision
 	// contributions by key; feedback is about values in etcd.
 	contributions map[string]controller.Contributions
 	feedback      []feedback.Status
-	diff          []kvscheduler.ValueDiff
+	diff          []record.Diff
 	graph         []*kvscheduler.ValueSnapshot
 }
 
@@ -129,7 +131,7 @@ var fixtures = map[string]*fixture{
 			{SeqNum: 3, Type: kvscheduler.NBTransaction, Resync: kvscheduler.DownstreamResync, Description: "drift: route deleted", Start: at(3), Stop: at(3.001)},
 			{SeqNum: 4, Type: kvscheduler.SBNotification, Start: at(4), Stop: at(4.000001)},
 		},
-		values: []kvscheduler.Status{
+		values: []record.Status{
 			{BaseValueStatus: &pb.BaseValueStatus{
 				Value:         &pb.ValueStatus{Key: models.Key(tap), State: pb.ValueState_CONFIGURED, LastOperation: pb.TxnOperation_CREATE},
 				DerivedValues: []*pb.ValueStatus{{Key: "vpp/interface/unnumbered/vpp-tap-" + container, State: pb.ValueState_PENDING, Details: []string{"interface-with-ip"}}},
@@ -142,13 +144,13 @@ var fixtures = map[string]*fixture{
 			{Key: models.Key(tap), Descriptor: "vpp-interface", Value: tap, Metadata: map[string]any{"ifIndex": 7}, Origin: kvscheduler.FromNB, State: pb.ValueState_CONFIGURED},
 			{Key: "linux/interface/host-name/eth0", Descriptor: "linux-interface-watcher", Origin: kvscheduler.FromSB, State: pb.ValueState_OBTAINED},
 		},
-		explanations: map[string]*kvscheduler.Explanation{
+		explanations: map[string]*inspect.Explanation{
 			models.Key(route): {
 				Key: models.Key(route), Summary: models.Key(route) + ": create failed: network is unreachable. Attempt 2 follows at 11:31:09.",
 				Value: &routeValue, NextRetry: at(7),
-				Needs: []kvscheduler.ExplainedNeed{
+				Needs: []inspect.ExplainedNeed{
 					{Need: kvscheduler.Need{Label: "interface-exists", Target: models.Key(tap)}, Met: true, By: []string{models.Key(tap)}},
-					{Need: kvscheduler.Need{Label: "vrf", Target: "any of vpp/vrf/*"}, Waiting: []kvscheduler.KeyState{{Key: "vpp/vrf/0", State: pb.ValueState_PENDING}}},
+					{Need: kvscheduler.Need{Label: "vrf", Target: "any of vpp/vrf/*"}, Waiting: []inspect.KeyState{{Key: "vpp/vrf/0", State: pb.ValueState_PENDING}}},
 					{Need: kvscheduler.Need{Label: "next-hop", Target: "x/hop1"}, Similar: []string{"x/hop2"}},
 				},
 			},
@@ -183,7 +185,7 @@ var fixtures = map[string]*fixture{
 				{Txn: 3, Since: at(3)},
 			},
 		},
-		diff: []kvscheduler.ValueDiff{
+		diff: []record.Diff{
 			{Key: models.Key(tap), To: &tapValue},
 			{Key: models.Key(route), From: &routeValue, To: &routeLater},
 			{Key: "x/gone", From: &kvscheduler.ValueSnapshot{Key: "x/gone", State: pb.ValueState_CONFIGURED}},
@@ -236,7 +238,7 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/scheduler/explain":
 		e := f.explanations[q.Get("key")]
 		if e == nil {
-			e = &kvscheduler.Explanation{Key: q.Get("key")}
+			e = &inspect.Explanation{Key: q.Get("key")}
 		}
 		rest.JSON(w, e)
 	case "/controller/contributions":
@@ -256,7 +258,7 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/scheduler/key-timeline":
 		rest.JSON(w, append([]kvscheduler.Revision{}, f.timelines[q.Get("key")]...))
 	case "/scheduler/diff":
-		rest.JSON(w, append([]kvscheduler.ValueDiff{}, f.diff...))
+		rest.JSON(w, append([]record.Diff{}, f.diff...))
 	case "/scheduler/graph-snapshot":
 		rest.JSON(w, f.graph)
 	case "/scheduler/stats":
@@ -279,7 +281,7 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.serveStatus(w, r)
 	case "/scheduler/dump":
 		if len(q) == 0 {
-			rest.JSON(w, kvscheduler.DumpIndex{Descriptors: []string{"vpp-interface", "vpp-route"}, KeyPrefixes: []string{"config/vpp/v2/interfaces/"}})
+			rest.JSON(w, inspect.DumpIndex{Descriptors: []string{"vpp-interface", "vpp-route"}, KeyPrefixes: []string{"config/vpp/v2/interfaces/"}})
 			return
 		}
 		if d := q.Get("descriptor"); d != "" && !strings.HasPrefix(d, "vpp-") {
@@ -300,12 +302,12 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // servePlan plans the creation of all values, and nothing for deletions.
 func (f *fixture) servePlan(w http.ResponseWriter, r *http.Request) {
-	var request kvscheduler.PlanRequest
+	var request inspect.PlanRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		rest.Error(w, http.StatusBadRequest, err)
 		return
 	}
-	reply := kvscheduler.PlanReply{Planned: []kvscheduler.RecordedOp{}}
+	reply := inspect.PlanReply{Planned: []kvscheduler.RecordedOp{}}
 	for _, kv := range request.Values {
 		if kv.Value != nil {
 			reply.Planned = append(reply.Planned, kvscheduler.RecordedOp{
@@ -321,9 +323,9 @@ func (f *fixture) servePlan(w http.ResponseWriter, r *http.Request) {
 
 func (f *fixture) serveStatus(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	out := []kvscheduler.Status{}
+	out := []record.Status{}
 	if key := q.Get("key"); key != "" {
-		found := kvscheduler.Status{BaseValueStatus: &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key}}}
+		found := record.Status{BaseValueStatus: &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key}}}
 		for _, v := range f.values {
 			if v.GetValue().GetKey() == key {
 				found = v

@@ -9,6 +9,8 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -28,7 +30,7 @@ func TestSecretsOfAllModelsAreRedacted(t *testing.T) {
 					continue
 				}
 				found++
-				text, err := protojson.Marshal(kvscheduler.Redact(v.Message))
+				text, err := protojson.Marshal(record.Redact(v.Message))
 				if err != nil || strings.Contains(string(text), secret) {
 					t.Errorf("%s: %s is shown: %s, %v", m.Name(), v.What, text, err)
 				}
@@ -66,7 +68,7 @@ func TestSchedulerShowsNoSecrets(t *testing.T) {
 	for _, path := range []string{"dump?view=NB", "dump?view=cached", "txn-history", "txn-history?format=text", "graph-snapshot", "key-timeline?key=" + models.VPPInterface.KeyPrefix() + "wg",
 		"explain?key=" + models.VPPInterface.KeyPrefix() + "wg", "status"} {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/scheduler/"+path, nil))
+		inspect.Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/scheduler/"+path, nil))
 		if body := w.Body.String(); strings.Contains(body, secret) {
 			t.Errorf("%s: %d: %.1000s", path, w.Code, body)
 		}

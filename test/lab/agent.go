@@ -10,6 +10,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 )
 
 // Transactions returns what an agent's scheduler recorded of the transactions
@@ -38,7 +39,7 @@ func (r *REST) Events(ctx context.Context) ([]*controller.EventRecord, error) {
 // NotConfigured describes the values of an agent's scheduler, derived ones
 // included, that are neither configured nor obtained.
 func (r *REST) NotConfigured(ctx context.Context) ([]string, error) {
-	var statuses []kvscheduler.Status
+	var statuses []record.Status
 	if err := r.Get(ctx, "/scheduler/status", &statuses); err != nil {
 		return nil, err
 	}

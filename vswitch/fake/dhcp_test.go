@@ -40,7 +40,7 @@ func TestLeaseIsObtained(t *testing.T) {
 		if err := s.Barrier(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range s.Graph() {
+		for _, v := range s.Snapshot().Values() {
 			if v.Key == key {
 				if v.State != want {
 					t.Errorf("%s: %s is %v, want %v", when, key, v.State, want)

@@ -1,4 +1,4 @@
-package kvscheduler
+package inspect
 
 import (
 	"bytes"
@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
-	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/diagram"
+	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-func (s *Scheduler) serveTimeline(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveTimeline(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "key", "time")
 	if err != nil {
 		return err
@@ -26,7 +28,7 @@ func (s *Scheduler) serveTimeline(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	revisions := []Revision{}
+	revisions := []record.Revision{}
 	for _, rev := range s.Timeline(key) {
 		if at.IsZero() || !rev.Since.After(at) && (rev.Until.IsZero() || rev.Until.After(at)) {
 			revisions = append(revisions, rev)
@@ -35,7 +37,7 @@ func (s *Scheduler) serveTimeline(w http.ResponseWriter, r *http.Request) error 
 	return writeJSON(w, revisions)
 }
 
-func (s *Scheduler) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "time")
 	if err != nil {
 		return err
@@ -45,16 +47,16 @@ func (s *Scheduler) serveSnapshot(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	if at.IsZero() {
-		return writeJSON(w, s.Graph())
+		return writeJSON(w, s.Snapshot().Values())
 	}
-	values, err := s.GraphAt(at)
+	values, err := s.SnapshotAt(at)
 	if err != nil {
 		return recorded(err)
 	}
-	return writeJSON(w, values)
+	return writeJSON(w, values.Values())
 }
 
-func (s *Scheduler) serveDiff(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveDiff(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "from", "to")
 	if err != nil {
 		return err
@@ -70,24 +72,24 @@ func (s *Scheduler) serveDiff(w http.ResponseWriter, r *http.Request) error {
 	if from.IsZero() {
 		return badRequest("argument %q is missing", "from")
 	}
-	diffs, err := s.Diff(from, to)
+	diffs, err := Diff(s.Scheduler, from, to)
 	if err != nil {
 		return recorded(err)
 	}
 	if diffs == nil {
-		diffs = []ValueDiff{}
+		diffs = []record.Diff{}
 	}
 	return writeJSON(w, diffs)
 }
 
 func recorded(err error) error {
-	if errors.Is(err, ErrNotRecorded) {
+	if errors.Is(err, kvscheduler.ErrNotRecorded) {
 		return &httpError{http.StatusNotFound, err}
 	}
 	return err
 }
 
-func (s *Scheduler) serveExplain(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveExplain(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "key")
 	if err != nil {
 		return err
@@ -95,26 +97,50 @@ func (s *Scheduler) serveExplain(w http.ResponseWriter, r *http.Request) error {
 	if q.Get("key") == "" {
 		return badRequest("argument %q is missing", "key")
 	}
-	return writeJSON(w, s.Explain(q.Get("key")))
+	return writeJSON(w, Explain(s.Scheduler, q.Get("key")))
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Diff returns the values that differ between two moments, sorted by key. A zero
+// "to" is now.
+func Diff(s *kvscheduler.Scheduler, from, to time.Time) ([]record.Diff, error) {
+	if to.IsZero() {
+		to = time.Now()
+	}
+	a, err := s.SnapshotAt(from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.SnapshotAt(to)
+	if err != nil {
+		return nil, err
+	}
+	return a.Diff(b), nil
 }
 
 // PlanRequest is the body of POST /scheduler/plan: a change, or with FullResync
 // the whole intent.
 type PlanRequest struct {
 	// Values to put; without a value, to delete.
-	Values []KeyValue
-	// ResyncType as in records; empty: NotResync.
+	Values []record.KeyValue
+	// ResyncType as in records; empty: kvscheduler.NotResync.
 	ResyncType string `json:",omitempty"`
 }
 
 // PlanReply is what a change would lead to.
 type PlanReply struct {
-	Planned []RecordedOp
+	Planned []record.Op
 	// Error tells which values are invalid.
 	Error string `json:",omitempty"`
 }
 
-func (s *Scheduler) servePlan(w http.ResponseWriter, r *http.Request) error {
+func (s server) servePlan(w http.ResponseWriter, r *http.Request) error {
 	const most = 64 << 20
 	if _, err := query(r); err != nil {
 		return err
@@ -128,37 +154,37 @@ func (s *Scheduler) servePlan(w http.ResponseWriter, r *http.Request) error {
 	if _, err := dec.Token(); err != io.EOF {
 		return badRequest("body: more than one JSON value")
 	}
-	resync := NotResync
+	resync := kvscheduler.NotResync
 	if req.ResyncType != "" {
 		var err error
-		if resync, err = parseName(resyncNames, req.ResyncType, "resync type"); err != nil {
+		if resync, err = record.ParseResync(req.ResyncType); err != nil {
 			return badRequest("body: %v", err)
 		}
 	}
 	t := s.NewTransaction()
 	for _, kv := range req.Values {
-		if raw, ok := kv.Value.(*RawValue); ok {
+		if raw, ok := kv.Value.(*record.RawValue); ok {
 			return badRequest("body: value of %s: the message type %q is unknown", kv.Key, raw.Name)
 		}
 		t.Put(kv.Key, kv.Value)
 	}
-	ops, err := t.Plan(r.Context(), WithResync(resync))
-	var te *TransactionError
+	ops, err := t.Plan(r.Context(), kvscheduler.WithResync(resync))
+	var te *kvscheduler.TransactionError
 	if err != nil && !errors.As(err, &te) {
 		return badRequest("%w", err)
 	}
 	if ops == nil {
-		ops = []RecordedOp{}
+		ops = []record.Op{}
 	}
-	return writeJSON(w, PlanReply{ops, message(err)})
+	return writeJSON(w, PlanReply{ops, textOf(err)})
 }
 
-func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveGraph(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "txn", "format", "key-prefix")
 	if err != nil {
 		return err
 	}
-	values, seq := s.Graph(), NoSeqNum
+	seen, seq := s.Snapshot(), kvscheduler.NoSeqNum
 	if text := q.Get("txn"); text != "" {
 		if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
 			return badRequest("argument %q: %q is not a sequence number", "txn", text)
@@ -167,10 +193,11 @@ func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
 		if t == nil {
 			return notFound("transaction #%d is not in the history", seq)
 		}
-		if values, err = s.GraphAt(t.Stop); err != nil {
+		if seen, err = s.SnapshotAt(t.Stop); err != nil {
 			return recorded(err)
 		}
 	}
+	values := seen.Values()
 	if prefix := q.Get("key-prefix"); prefix != "" {
 		kept := values[:0]
 		for _, v := range values {
@@ -181,7 +208,7 @@ func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
 		values = kept
 	}
 	var dot bytes.Buffer
-	if err := WriteDOT(&dot, values, seq); err != nil {
+	if err := diagram.WriteDOT(&dot, values, seq); err != nil {
 		return err
 	}
 	switch format := q.Get("format"); format {
@@ -191,7 +218,7 @@ func (s *Scheduler) serveGraph(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	case "svg":
 		w.Header().Set("Content-Type", "image/svg+xml")
-		return WriteSVG(w, values, seq)
+		return diagram.WriteSVG(w, values, seq)
 	default:
 		return badRequest("argument %q: %q is neither dot nor svg", "format", format)
 	}
@@ -203,71 +230,36 @@ type FlagStats struct {
 	PerValueCount map[string]int
 }
 
-func (s *Scheduler) serveFlagStats(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveFlagStats(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "flag", "prefix*")
 	if err != nil {
 		return err
 	}
-	of := map[string]func(n *node) (string, bool){
-		"value-state": func(n *node) (string, bool) { return n.State().String(), true },
-		"descriptor": func(n *node) (string, bool) {
-			if n.desc == nil {
-				return "", false
-			}
-			return n.desc.name, true
-		},
-		"derived":     func(n *node) (string, bool) { return n.base, n.base != "" },
-		"error":       func(n *node) (string, bool) { return firstLine(message(n.err())), n.err() != nil },
-		"unavailable": func(n *node) (string, bool) { return "", !n.available() },
-		"last-update": func(n *node) (string, bool) { return "TXN-" + strconv.FormatUint(n.txn, 10), true },
+	seen := s.Snapshot()
+	of := map[string]func(v *record.Value) (string, bool){
+		"value-state": func(v *record.Value) (string, bool) { return v.State.String(), true },
+		"descriptor":  func(v *record.Value) (string, bool) { return v.Descriptor, v.Descriptor != "" },
+		"derived":     func(v *record.Value) (string, bool) { return v.Base, v.Base != "" },
+		"error":       func(v *record.Value) (string, bool) { return record.FirstLine(v.Error), v.Error != "" },
+		"unavailable": func(v *record.Value) (string, bool) { return "", !seen.Available(v.Key) },
+		"last-update": func(v *record.Value) (string, bool) { return "TXN-" + strconv.FormatUint(v.Txn, 10), true },
 	}[q.Get("flag")]
 	if of == nil {
 		return badRequest("argument %q: %q is none of value-state, descriptor, derived, error, unavailable, last-update", "flag", q.Get("flag"))
 	}
 	prefixes := q["prefix"]
 	if len(prefixes) == 0 {
-		prefixes = everyKey
+		prefixes = []string{""}
 	}
 	stats := FlagStats{PerValueCount: map[string]int{}}
-	g := s.view()
 	for _, prefix := range prefixes {
-		g.Ascend(prefix, func(_ string, n *node) bool {
-			if v, ok := of(n); ok {
+		seen.Ascend(prefix, func(v *record.Value) bool {
+			if text, ok := of(v); ok {
 				stats.TotalCount++
-				stats.PerValueCount[v]++
+				stats.PerValueCount[text]++
 			}
 			return true
 		})
 	}
 	return writeJSON(w, stats)
-}
-
-// Stats are the counters of a scheduler since its start.
-type Stats struct {
-	Values      int
-	ValueStates map[string]int
-	Queued      int
-	Recorded    int
-	// HistoryBytes is the estimated size of the history.
-	HistoryBytes int
-	Since        time.Time
-	LastSeqNum   uint64
-}
-
-// Stats returns numbers about the present state.
-func (s *Scheduler) Stats() Stats {
-	st := Stats{ValueStates: map[string]int{}, Queued: s.queue.length(), Since: s.history.start}
-	s.view().Ascend("", func(_ string, n *node) bool {
-		st.Values++
-		st.ValueStates[pb.ValueState(n.state).String()]++
-		return true
-	})
-	h := s.history
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	st.Recorded, st.HistoryBytes = len(h.records), h.bytes
-	if len(h.records) > 0 {
-		st.LastSeqNum = h.records[len(h.records)-1].txn.SeqNum
-	}
-	return st
 }

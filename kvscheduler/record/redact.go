@@ -1,4 +1,4 @@
-package kvscheduler
+package record
 
 import (
 	"slices"

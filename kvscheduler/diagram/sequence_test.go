@@ -1,4 +1,4 @@
-package ctl
+package diagram
 
 import (
 	"encoding/xml"
@@ -9,27 +9,27 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestSequenceOfTransaction(t *testing.T) {
-	s := sequenceOf(&kvscheduler.RecordedTxn{
-		Type:   kvscheduler.NBTransaction,
-		Values: []kvscheduler.KeyValue{{Key: "a"}},
-		Executed: []kvscheduler.RecordedOp{
+	s := SequenceOf(&record.Txn{
+		Type:   record.NBTransaction,
+		Values: []record.KeyValue{{Key: "a"}},
+		Executed: []record.Op{
 			{Operation: pb.TxnOperation_DELETE, Key: "a", Descriptor: "da", NewState: pb.ValueState_REMOVED, Duration: time.Millisecond},
 			{Operation: pb.TxnOperation_CREATE, Key: "b", Descriptor: "db", NewState: pb.ValueState_FAILED, NewErr: errors.New("a < b & c\nmore")},
 			{Operation: pb.TxnOperation_CREATE, Key: "p", NewState: pb.ValueState_CONFIGURED},
 		},
-		Retrieved: []kvscheduler.RecordedRetrieve{
+		Retrieved: []record.Retrieve{
 			{Descriptor: "db", Keys: []string{"b", "c"}, MoreKeys: 1, After: 2, Found: 1},
 			{Descriptor: "dc", After: 3, Err: errors.New("gone")},
 		},
 	})
 	var got []string
 	for _, st := range s.steps {
-		line := st.from + " > " + st.to + ": " + st.text
+		line := st.from + " > " + st.to + ": " + st.shown()
 		if st.failed {
 			line += " (failed)"
 		}
@@ -38,20 +38,21 @@ func TestSequenceOfTransaction(t *testing.T) {
 	want := []string{
 		"NB > KVScheduler: Delete a",
 		"NB > KVScheduler: Commit",
-		"KVScheduler > da: DELETE a",
-		"da > Southbound: 1ms",
+		"KVScheduler > da: Delete a",
+		"da > Southbound: delete 1ms",
 		"KVScheduler > : a is REMOVED",
-		"KVScheduler > db: CREATE b [FAILED]",
-		"db > Southbound: 0s (failed)",
+		"KVScheduler > db: Create b [FAILED]",
+		"db > Southbound: create (failed)",
 		"db > KVScheduler: a < b & c (failed)",
 		"KVScheduler > : b is FAILED",
-		"KVScheduler > db: RETRIEVE b and 2 more",
-		"db > Southbound: 0s",
+		"KVScheduler > db: Retrieve b, c and 1 more",
+		"db > Southbound: read",
 		"db > KVScheduler: 1 found",
-		"KVScheduler > : p is CONFIGURED",
-		"KVScheduler > dc: RETRIEVE all",
-		"dc > Southbound: 0s (failed)",
-		"dc > KVScheduler: gone (failed)",
+		"KVScheduler > : CREATE p is CONFIGURED",
+		"KVScheduler > dc: Retrieve all",
+		"dc > Southbound: read (failed)",
+		"dc > KVScheduler: error: gone (failed)",
+		"KVScheduler > NB: errors",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -61,7 +62,7 @@ func TestSequenceOfTransaction(t *testing.T) {
 	}
 
 	var svg strings.Builder
-	if err := s.writeSVG(&svg, "a <title>"); err != nil {
+	if err := s.WriteSVG(&svg, "a <title>"); err != nil {
 		t.Fatal(err)
 	}
 	for d := xml.NewDecoder(strings.NewReader(svg.String())); ; {
@@ -74,11 +75,11 @@ func TestSequenceOfTransaction(t *testing.T) {
 }
 
 func TestSequencesWithoutNorthbound(t *testing.T) {
-	for kind, want := range map[kvscheduler.TxnType]string{
-		kvscheduler.SBNotification: "Southbound > KVScheduler: notify k",
-		kvscheduler.RetryFailedOps: "KVScheduler > KVScheduler: retry k",
+	for kind, want := range map[record.TxnType]string{
+		record.SBNotification: "Southbound > KVScheduler: PushSBNotification k",
+		record.RetryFailedOps: "KVScheduler > KVScheduler: retry k",
 	} {
-		s := sequenceOf(&kvscheduler.RecordedTxn{Type: kind, Values: []kvscheduler.KeyValue{{Key: "k"}}})
+		s := SequenceOf(&record.Txn{Type: kind, Values: []record.KeyValue{{Key: "k"}}})
 		if got := s.steps[0].from + " > " + s.steps[0].to + ": " + s.steps[0].text; got != want || len(s.steps) != 1 || s.lanes[0] == laneNB {
 			t.Errorf("got %q of %d, lanes %v; want %q", got, len(s.steps), s.lanes, want)
 		}
@@ -87,7 +88,7 @@ func TestSequencesWithoutNorthbound(t *testing.T) {
 
 func TestTextsStayBetweenTheirLanes(t *testing.T) {
 	long := "CREATE config/vpp/v2/interfaces/" + strings.Repeat("very-", 20) + "long [WAS-PENDING RETRY]"
-	s := sequence{lanes: []string{laneNB, laneScheduler, "a descriptor with a name", laneSB}, steps: []step{
+	s := &Sequence{lanes: []string{laneNB, laneScheduler, "a descriptor with a name", laneSB}, steps: []step{
 		{from: laneNB, to: laneScheduler, text: "Put " + long},
 		{from: laneScheduler, to: "a descriptor with a name", text: "CREATE short"},
 		{from: laneSB, to: laneScheduler, text: long},

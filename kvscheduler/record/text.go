@@ -1,4 +1,4 @@
-package kvscheduler
+package record
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 )
 
 // String renders the transaction as WriteText does.
-func (t *RecordedTxn) String() string {
+func (t *Txn) String() string {
 	var b strings.Builder
 	_ = t.WriteText(&b)
 	return b.String()
@@ -30,9 +30,9 @@ func (t *RecordedTxn) String() string {
 //	         {"name":"tap1"}
 //
 // Readings of the southbound are shown between the operations, without number.
-func (t *RecordedTxn) WriteText(w io.Writer) error {
+func (t *Txn) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "#%d %s", t.SeqNum, t.title())
+	fmt.Fprintf(b, "#%d %s", t.SeqNum, t.Title())
 	if t.Description != "" {
 		fmt.Fprintf(b, " %q", t.Description)
 	}
@@ -42,7 +42,7 @@ func (t *RecordedTxn) WriteText(w io.Writer) error {
 		for _, kv := range t.Values {
 			value := "deleted"
 			if kv.Value != nil {
-				value = compact(kv.Value)
+				value = Compact(kv.Value)
 			}
 			fmt.Fprintf(b, "    %s  %s\n", kv.Key, value)
 		}
@@ -58,13 +58,14 @@ func (t *RecordedTxn) WriteText(w io.Writer) error {
 	} else {
 		b.WriteString("  executed:\n")
 	}
-	t.inOrder(
-		func(r *RecordedRetrieve) { r.writeText(b) },
+	t.InOrder(
+		func(r *Retrieve) { r.writeText(b) },
 		func(i int) { t.Executed[i].writeText(b, i+1) })
 	return b.Flush()
 }
 
-func (t *RecordedTxn) title() string {
+// Title says what kind of transaction it is.
+func (t *Txn) Title() string {
 	switch t.Type {
 	case SBNotification:
 		return "SB Notification"
@@ -84,7 +85,7 @@ func (t *RecordedTxn) title() string {
 	return "NB Transaction"
 }
 
-func (r *RecordedRetrieve) writeText(b *bufio.Writer) {
+func (r *Retrieve) writeText(b *bufio.Writer) {
 	fmt.Fprintf(b, "    -  %v", r)
 	if r.Duration > 0 {
 		fmt.Fprintf(b, "  %s", short(r.Duration))
@@ -92,7 +93,7 @@ func (r *RecordedRetrieve) writeText(b *bufio.Writer) {
 	b.WriteByte('\n')
 }
 
-func (op *RecordedOp) writeText(b *bufio.Writer, number int) {
+func (op *Op) writeText(b *bufio.Writer, number int) {
 	fmt.Fprintf(b, "    %d. %v", number, op.Operation)
 	if flags := op.Flags(); len(flags) > 0 {
 		fmt.Fprintf(b, " [%s]", strings.Join(flags, " "))
@@ -104,25 +105,25 @@ func (op *RecordedOp) writeText(b *bufio.Writer, number int) {
 	b.WriteByte('\n')
 	switch {
 	case op.Operation == pb.TxnOperation_UPDATE && op.PrevValue != nil && op.NewValue != nil && !op.NOOP:
-		fmt.Fprintf(b, "         %s\n      -> %s\n", compact(op.PrevValue), compact(op.NewValue))
+		fmt.Fprintf(b, "         %s\n      -> %s\n", Compact(op.PrevValue), Compact(op.NewValue))
 	case op.NewValue != nil:
-		if text := compact(op.NewValue); text != "{}" {
+		if text := Compact(op.NewValue); text != "{}" {
 			fmt.Fprintf(b, "         %s\n", text)
 		}
 	case op.PrevValue != nil:
-		if text := compact(op.PrevValue); text != "{}" {
+		if text := Compact(op.PrevValue); text != "{}" {
 			fmt.Fprintf(b, "         %s\n", text)
 		}
 	}
 	if op.NewErr != nil {
-		fmt.Fprintf(b, "         error: %s\n", firstLine(op.NewErr.Error()))
+		fmt.Fprintf(b, "         error: %s\n", FirstLine(op.NewErr.Error()))
 	} else if op.PrevErr != nil {
-		fmt.Fprintf(b, "         before: %s\n", firstLine(op.PrevErr.Error()))
+		fmt.Fprintf(b, "         before: %s\n", FirstLine(op.PrevErr.Error()))
 	}
 }
 
 // Flags describe the operation in words, e.g. DERIVED, NOOP, WAS-PENDING.
-func (op RecordedOp) Flags() []string {
+func (op Op) Flags() []string {
 	var flags []string
 	add := func(on bool, flag string) {
 		if on {
@@ -184,8 +185,8 @@ func (op RecordedOp) Flags() []string {
 	return flags
 }
 
-// compact renders a value on one line.
-func compact(v proto.Message) string {
+// Compact renders a value on one line.
+func Compact(v proto.Message) string {
 	if r, ok := v.(*RawValue); ok {
 		return r.JSON
 	}
@@ -229,7 +230,8 @@ func short(d time.Duration) string {
 	return d.Round(100 * time.Nanosecond).String()
 }
 
-func firstLine(s string) string {
+// FirstLine returns the text up to the end of its first line.
+func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }

@@ -1,4 +1,10 @@
-package kvscheduler
+// Package inspect presents what a KVScheduler did and holds: the REST API below /scheduler/,
+// explanations and differences between two moments. It reads records and snapshots,
+// and never waits for a transaction unless a request says so.
+//
+//	kvscheduler ── records, snapshots ──> inspect ──> REST
+//	                                          └─────> package diagram
+package inspect
 
 import (
 	"encoding/json"
@@ -13,7 +19,13 @@ import (
 	"unicode/utf8"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/diagram"
+	"github.com/contiv/contiv/kvscheduler/record"
 )
+
+// server answers from what a scheduler tells.
+type server struct{ *kvscheduler.Scheduler }
 
 // Handler serves the REST API below /scheduler/:
 //
@@ -33,7 +45,8 @@ import (
 // Times are Unix nanoseconds or RFC 3339.
 //
 // Errors are answered with {"Error": "text"}.
-func (s *Scheduler) Handler() http.Handler {
+func Handler(of *kvscheduler.Scheduler) http.Handler {
+	s := server{of}
 	mux := http.NewServeMux()
 	serve := func(pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -155,14 +168,15 @@ func boolArg(q url.Values, name string) (bool, error) {
 	return b, nil
 }
 
-func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveHistory(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "format", "seq-num", "since", "until", "first", "last")
 	if err != nil {
 		return err
 	}
 	format := q.Get("format")
-	render := map[string]func(*RecordedTxn, io.Writer) error{
-		"text": (*RecordedTxn).WriteText, "diagram": (*RecordedTxn).WriteDiagram,
+	render := map[string]func(*record.Txn, io.Writer) error{
+		"text":    (*record.Txn).WriteText,
+		"diagram": func(t *record.Txn, w io.Writer) error { return diagram.SequenceOf(t).WriteMermaid(w) },
 	}[format]
 	if format != "" && format != "json" && render == nil {
 		return badRequest("argument %q: %q is none of json, text, diagram", "format", format)
@@ -177,7 +191,7 @@ func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
 			return notFound("transaction #%d is not in the history", seq)
 		}
 		if render != nil {
-			return writeTexts(w, []*RecordedTxn{t}, render)
+			return writeTexts(w, []*record.Txn{t}, render)
 		}
 		return writeJSON(w, t)
 	}
@@ -210,7 +224,7 @@ func (s *Scheduler) serveHistory(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, txns)
 }
 
-func writeTexts(w http.ResponseWriter, txns []*RecordedTxn, render func(*RecordedTxn, io.Writer) error) error {
+func writeTexts(w http.ResponseWriter, txns []*record.Txn, render func(*record.Txn, io.Writer) error) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for i, t := range txns {
 		if i > 0 {
@@ -230,9 +244,9 @@ type DumpIndex struct {
 	Views       []string
 }
 
-var views = map[View]string{SBView: "SB", NBView: "NB", CachedView: "cached"}
+var views = map[string]kvscheduler.View{"SB": kvscheduler.SBView, "NB": kvscheduler.NBView, "cached": kvscheduler.CachedView}
 
-func (s *Scheduler) serveDump(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveDump(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "descriptor", "key-prefix", "view")
 	if err != nil {
 		return err
@@ -240,14 +254,15 @@ func (s *Scheduler) serveDump(w http.ResponseWriter, r *http.Request) error {
 	if len(q) == 0 {
 		return writeJSON(w, s.dumpIndex())
 	}
-	view := SBView
+	view := kvscheduler.SBView
 	if text := q.Get("view"); text != "" {
-		if view, err = parseName(views, text, "view"); err != nil {
-			return badRequest("argument %q: %v: SB, NB or cached", "view", err)
+		known := false
+		if view, known = views[text]; !known {
+			return badRequest("argument %q: unknown view %q: SB, NB or cached", "view", text)
 		}
 	}
-	f := DumpFilter{Descriptor: q.Get("descriptor"), KeyPrefix: q.Get("key-prefix")}
-	if f.Descriptor != "" && s.registry.Load().byName[f.Descriptor] == nil {
+	f := kvscheduler.DumpFilter{Descriptor: q.Get("descriptor"), KeyPrefix: q.Get("key-prefix")}
+	if f.Descriptor != "" && s.descriptor(f.Descriptor) == nil {
 		return notFound("there is no descriptor %q", f.Descriptor)
 	}
 	values, err := s.Dump(r.Context(), view, f)
@@ -255,51 +270,61 @@ func (s *Scheduler) serveDump(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if values == nil {
-		values = []DumpedValue{}
+		values = []record.Dumped{}
 	}
 	return writeJSON(w, values)
 }
 
-func (s *Scheduler) dumpIndex() DumpIndex {
+func (s server) dumpIndex() DumpIndex {
 	ix := DumpIndex{Views: []string{"SB", "NB", "cached"}}
-	for _, h := range s.registry.Load().spaces {
-		ix.Descriptors = append(ix.Descriptors, h.name)
-		if h.nb {
-			ix.KeyPrefixes = append(ix.KeyPrefixes, h.keys.Prefix)
+	for _, d := range s.Snapshot().Descriptors() {
+		ix.Descriptors = append(ix.Descriptors, d.Name)
+		if d.NB {
+			ix.KeyPrefixes = append(ix.KeyPrefixes, d.KeyPrefix)
 		}
 	}
-	slices.Sort(ix.Descriptors)
+	slices.Sort(ix.KeyPrefixes)
 	return ix
 }
 
-func (s *Scheduler) serveStatus(w http.ResponseWriter, r *http.Request) error {
+// descriptor returns the registered descriptor with the name, nil if there is none.
+func (s server) descriptor(name string) *kvscheduler.DescriptorInfo {
+	for _, d := range s.Snapshot().Descriptors() {
+		if d.Name == name {
+			return &d
+		}
+	}
+	return nil
+}
+
+func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "key", "descriptor", "key-prefix", "state*")
 	if err != nil {
 		return err
 	}
 	if key := q.Get("key"); key != "" {
-		return writeJSON(w, []Status{{s.ValueStatus(key)}})
+		return writeJSON(w, []record.Status{{BaseValueStatus: s.ValueStatus(key)}})
 	}
 	states := map[pb.ValueState]bool{}
 	for _, name := range q["state"] {
-		state, err := parseState(strings.ToUpper(name))
+		state, err := record.ParseState(strings.ToUpper(name))
 		if err != nil {
 			return badRequest("argument %q: %v", "state", err)
 		}
 		states[state] = true
 	}
-	var h *handler
+	var of *kvscheduler.DescriptorInfo
 	if name := q.Get("descriptor"); name != "" {
-		if h = s.registry.Load().byName[name]; h == nil {
+		if of = s.descriptor(name); of == nil {
 			return notFound("there is no descriptor %q", name)
 		}
 	}
-	list := []Status{}
+	list := []record.Status{}
 	for _, st := range s.ValueStatuses(q.Get("key-prefix")) {
-		if h != nil && !h.owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
+		if of != nil && !of.Owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
 			continue
 		}
-		list = append(list, Status{st})
+		list = append(list, record.Status{BaseValueStatus: st})
 	}
 	return writeJSON(w, list)
 }
@@ -308,7 +333,7 @@ func anyState(st *pb.BaseValueStatus, states map[pb.ValueState]bool) bool {
 	return states[st.Value.State] || slices.ContainsFunc(st.DerivedValues, func(d *pb.ValueStatus) bool { return states[d.State] })
 }
 
-func (s *Scheduler) serveResync(w http.ResponseWriter, r *http.Request) error {
+func (s server) serveResync(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "retry", "verbose")
 	if err != nil {
 		return err
@@ -317,12 +342,12 @@ func (s *Scheduler) serveResync(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	opts := []TxnOption{WithResync(DownstreamResync), WithDescription("requested by REST")}
+	opts := []kvscheduler.TxnOption{kvscheduler.WithResync(kvscheduler.DownstreamResync), kvscheduler.WithDescription("requested by REST")}
 	if retry {
-		opts = append(opts, WithDefaultRetry())
+		opts = append(opts, kvscheduler.WithDefaultRetry())
 	}
 	seq, err := s.NewTransaction().Commit(r.Context(), opts...)
-	if seq == NoSeqNum {
+	if seq == kvscheduler.NoSeqNum {
 		return err
 	}
 	if t := s.RecordedTxn(seq); t != nil {
@@ -331,5 +356,5 @@ func (s *Scheduler) serveResync(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, &RecordedTxn{SeqNum: seq, Type: NBTransaction, Resync: DownstreamResync})
+	return writeJSON(w, &record.Txn{SeqNum: seq, Type: kvscheduler.NBTransaction, Resync: kvscheduler.DownstreamResync})
 }

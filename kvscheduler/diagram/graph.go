@@ -1,4 +1,6 @@
-package kvscheduler
+// Package diagram draws what package record holds: transactions as sequences, values with what they
+// need as graphs; in the languages of Mermaid and Graphviz, and as SVG. It executes no program.
+package diagram
 
 import (
 	"cmp"
@@ -9,123 +11,8 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 )
-
-// WriteDiagram draws the transaction as a Mermaid sequence diagram, whose lanes
-// are the northbound, the scheduler, the descriptors and the southbound.
-func (t *RecordedTxn) WriteDiagram(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("sequenceDiagram\n")
-	source := "NB"
-	switch t.Type {
-	case SBNotification:
-		source = "SB"
-	case RetryFailedOps, RetryUnimplOps:
-		source = "S"
-	}
-	if source == "NB" {
-		b.WriteString("    participant NB\n")
-	}
-	b.WriteString("    participant S as KVScheduler\n")
-	lanes := map[string]string{}
-	var order []string
-	lane := func(name string) {
-		if lanes[name] == "" {
-			lanes[name] = fmt.Sprintf("D%d", len(lanes)+1)
-			order = append(order, name)
-		}
-	}
-	t.inOrder(
-		func(r *RecordedRetrieve) { lane(r.Descriptor) },
-		func(i int) {
-			if t.Executed[i].called() {
-				lane(t.Executed[i].Descriptor)
-			}
-		})
-	for _, name := range order {
-		fmt.Fprintf(&b, "    participant %s as %s\n", lanes[name], mermaid(name))
-	}
-	b.WriteString("    participant SB as Southbound\n")
-	title := t.title()
-	if t.Description != "" {
-		title += ": " + t.Description
-	}
-	fmt.Fprintf(&b, "    Note over S: #35;%d %s\n", t.SeqNum, mermaid(title))
-	for _, kv := range t.Values {
-		verb := "Put"
-		switch {
-		case t.Type == SBNotification:
-			verb = "PushSBNotification"
-		case t.Type != NBTransaction:
-			verb = "retry"
-		case kv.Value == nil:
-			verb = "Delete"
-		}
-		value := ""
-		if kv.Value != nil && verb == "Put" {
-			value = " " + compact(kv.Value)
-		}
-		fmt.Fprintf(&b, "    %s->>S: %s %s%s\n", source, verb, mermaid(kv.Key), mermaid(value))
-	}
-	if source == "NB" {
-		b.WriteString("    NB->>S: Commit\n")
-	}
-	t.inOrder(
-		func(r *RecordedRetrieve) { r.draw(&b, lanes[r.Descriptor]) },
-		func(i int) { t.Executed[i].draw(&b, lanes) })
-	if source == "NB" {
-		result := "done"
-		if slices.ContainsFunc(t.Executed, func(op RecordedOp) bool { return op.NewErr != nil }) {
-			result = "errors"
-		}
-		if slices.ContainsFunc(t.Executed, func(op RecordedOp) bool { return op.IsRevert }) {
-			result = "reverted"
-		}
-		fmt.Fprintf(&b, "    S-->>NB: %s\n", result)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// called reports whether the descriptor was called for the operation.
-func (op *RecordedOp) called() bool {
-	return !op.NOOP && op.Descriptor != "" && op.NewState != pb.ValueState_OBTAINED && op.PrevState != pb.ValueState_OBTAINED
-}
-
-func (r *RecordedRetrieve) draw(b *strings.Builder, lane string) {
-	fmt.Fprintf(b, "    S->>%s: Retrieve %s\n", lane, mermaid(r.asked()))
-	arrow := "->>"
-	if r.Err != nil {
-		arrow = "-x"
-	}
-	fmt.Fprintf(b, "    %s%sSB: read\n    %s-->>S: %s\n", lane, arrow, lane, mermaid(r.result()))
-}
-
-func (op *RecordedOp) draw(b *strings.Builder, lanes map[string]string) {
-	flags := ""
-	if f := op.Flags(); len(f) > 0 {
-		flags = " [" + strings.Join(f, " ") + "]"
-	}
-	if !op.called() {
-		fmt.Fprintf(b, "    Note over S: %v %s%s is %v\n", op.Operation, mermaid(op.Key), flags, op.NewState)
-		return
-	}
-	lane := lanes[op.Descriptor]
-	name := op.Operation.String()
-	fmt.Fprintf(b, "    S->>%s: %s%s %s%s\n", lane, name[:1], strings.ToLower(name[1:]), mermaid(op.Key), flags)
-	verb := strings.ToLower(name)
-	if op.NewErr != nil {
-		fmt.Fprintf(b, "    %s-xSB: %s\n    %s-->>S: %s\n", lane, verb, lane, mermaid(firstLine(op.NewErr.Error())))
-	} else {
-		fmt.Fprintf(b, "    %s->>SB: %s\n", lane, verb)
-	}
-	fmt.Fprintf(b, "    Note over S: %s is %v\n", mermaid(op.Key), op.NewState)
-}
-
-// mermaid escapes what has a meaning in a diagram.
-func mermaid(text string) string {
-	return strings.NewReplacer("#", "#35;", ";", "#59;", "\n", " ", "<", "#lt;", ">", "#gt;", "%", "#37;").Replace(text)
-}
 
 // stateColours as the model of this API draws them.
 var stateColours = map[pb.ValueState]string{
@@ -138,10 +25,10 @@ var stateColours = map[pb.ValueState]string{
 // WriteDOT draws values in the language of Graphviz: coloured by state, grouped by
 // descriptor, with edges to what they need (solid), to what is one of several that
 // they need any of (dotted), and to what they derive (dashed). Values changed by the transaction with the sequence number get a gold border.
-func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
+func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	var b strings.Builder
 	b.WriteString("digraph kvscheduler {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n")
-	groups := map[string][]*ValueSnapshot{}
+	groups := map[string][]*record.Value{}
 	known := map[string]bool{}
 	for _, v := range values {
 		groups[v.Descriptor] = append(groups[v.Descriptor], v)
@@ -170,7 +57,7 @@ func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
 			if v.Txn == txn {
 				border = ", color=gold, penwidth=3"
 			}
-			fmt.Fprintf(&b, "    %q [fillcolor=%q, style=%q, tooltip=%q%s];\n", v.Key, stateColours[v.State], style, v.State.String()+" "+firstLine(v.Error), border)
+			fmt.Fprintf(&b, "    %q [fillcolor=%q, style=%q, tooltip=%q%s];\n", v.Key, stateColours[v.State], style, v.State.String()+" "+record.FirstLine(v.Error), border)
 		}
 		b.WriteString("  }\n")
 	}
@@ -202,7 +89,7 @@ func WriteDOT(w io.Writer, values []*ValueSnapshot, txn uint64) error {
 
 // WriteSVG draws values as WriteDOT does, without Graphviz: in columns, what is needed to
 // the left of what needs it. Members of a cycle are where the rest of what they need puts them.
-func WriteSVG(w io.Writer, values []*ValueSnapshot, changedBy uint64) error {
+func WriteSVG(w io.Writer, values []*record.Value, txn uint64) error {
 	const (
 		rowHeight = 30
 		boxHeight = 20
@@ -210,7 +97,7 @@ func WriteSVG(w io.Writer, values []*ValueSnapshot, changedBy uint64) error {
 		gap       = 90
 		margin    = 10
 	)
-	byKey := make(map[string]*ValueSnapshot, len(values))
+	byKey := make(map[string]*record.Value, len(values))
 	for _, v := range values {
 		byKey[v.Key] = v
 	}
@@ -262,7 +149,7 @@ func WriteSVG(w io.Writer, values []*ValueSnapshot, changedBy uint64) error {
 	for _, v := range values {
 		at := boxes[v.Key]
 		border, stroke, radius := "black", 1, 0
-		if changedBy != NoSeqNum && v.Txn == changedBy {
+		if v.Txn == txn {
 			border, stroke = "gold", 3
 		}
 		if v.Base != "" {
@@ -282,10 +169,10 @@ func WriteSVG(w io.Writer, values []*ValueSnapshot, changedBy uint64) error {
 }
 
 // columnsOf puts each value one column to the right of the last one that it needs.
-func columnsOf(values []*ValueSnapshot, byKey map[string]*ValueSnapshot) [][]*ValueSnapshot {
+func columnsOf(values []*record.Value, byKey map[string]*record.Value) [][]*record.Value {
 	column, visiting := map[string]int{}, map[string]bool{}
-	var place func(v *ValueSnapshot) int
-	place = func(v *ValueSnapshot) int {
+	var place func(v *record.Value) int
+	place = func(v *record.Value) int {
 		if at, known := column[v.Key]; known || visiting[v.Key] {
 			return at
 		}
@@ -306,7 +193,7 @@ func columnsOf(values []*ValueSnapshot, byKey map[string]*ValueSnapshot) [][]*Va
 		column[v.Key] = at
 		return at
 	}
-	var columns [][]*ValueSnapshot
+	var columns [][]*record.Value
 	for _, v := range values {
 		at := place(v)
 		for len(columns) <= at {
@@ -314,5 +201,5 @@ func columnsOf(values []*ValueSnapshot, byKey map[string]*ValueSnapshot) [][]*Va
 		}
 		columns[at] = append(columns[at], v)
 	}
-	return slices.DeleteFunc(columns, func(c []*ValueSnapshot) bool { return len(c) == 0 })
+	return slices.DeleteFunc(columns, func(c []*record.Value) bool { return len(c) == 0 })
 }

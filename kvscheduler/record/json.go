@@ -1,4 +1,4 @@
-package kvscheduler
+package record
 
 import (
 	"encoding/json"
@@ -40,7 +40,7 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 		name, text = raw.Name, raw.JSON
 	} else {
 		name = string(v.ProtoReflect().Descriptor().FullName())
-		text = compact(v.Message)
+		text = Compact(v.Message)
 	}
 	data := json.RawMessage(text)
 	if !strings.HasPrefix(text, "{") || !json.Valid(data) { // no JSON object: as text
@@ -122,7 +122,7 @@ type opForm struct {
 }
 
 // MarshalJSON writes states and operations as strings, values as KeyValue does.
-func (op RecordedOp) MarshalJSON() ([]byte, error) {
+func (op Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(opForm{
 		Operation: op.Operation.String(), Key: op.Key, Descriptor: op.Descriptor,
 		NewState: op.NewState.String(), NewValue: jsonValue{op.NewValue}, NewErrMsg: message(op.NewErr),
@@ -133,7 +133,7 @@ func (op RecordedOp) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
-func (op *RecordedOp) UnmarshalJSON(b []byte) error {
+func (op *Op) UnmarshalJSON(b []byte) error {
 	var f opForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
@@ -142,15 +142,15 @@ func (op *RecordedOp) UnmarshalJSON(b []byte) error {
 	if !ok {
 		return fmt.Errorf("unknown operation %q", f.Operation)
 	}
-	newState, err := parseState(f.NewState)
+	newState, err := ParseState(f.NewState)
 	if err != nil {
 		return err
 	}
-	prevState, err := parseState(f.PrevState)
+	prevState, err := ParseState(f.PrevState)
 	if err != nil {
 		return err
 	}
-	*op = RecordedOp{
+	*op = Op{
 		Operation: pb.TxnOperation(operation), Key: f.Key, Descriptor: f.Descriptor,
 		NewState: newState, NewValue: f.NewValue.Message, NewErr: errorOf(f.NewErrMsg),
 		PrevState: prevState, PrevValue: f.PrevValue.Message, PrevErr: errorOf(f.PrevErrMsg),
@@ -171,17 +171,17 @@ type retrieveForm struct {
 }
 
 // MarshalJSON writes the form in which REST serves the record.
-func (r RecordedRetrieve) MarshalJSON() ([]byte, error) {
+func (r Retrieve) MarshalJSON() ([]byte, error) {
 	return json.Marshal(retrieveForm{r.Descriptor, r.Keys, r.MoreKeys, r.Found, r.After, r.Duration, message(r.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
-func (r *RecordedRetrieve) UnmarshalJSON(b []byte) error {
+func (r *Retrieve) UnmarshalJSON(b []byte) error {
 	var f retrieveForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	*r = RecordedRetrieve{f.Descriptor, f.Keys, f.MoreKeys, f.Found, f.After, f.Duration, errorOf(f.ErrMsg)}
+	*r = Retrieve{f.Descriptor, f.Keys, f.MoreKeys, f.Found, f.After, f.Duration, errorOf(f.ErrMsg)}
 	return nil
 }
 
@@ -195,13 +195,13 @@ type txnForm struct {
 	Start, Stop    time.Time
 	SouthboundTime time.Duration
 	Values         []KeyValue
-	Planned        []RecordedOp `json:",omitempty"`
-	Executed       []RecordedOp
-	Retrieved      []RecordedRetrieve `json:",omitempty"`
+	Planned        []Op `json:",omitempty"`
+	Executed       []Op
+	Retrieved      []Retrieve `json:",omitempty"`
 }
 
 // MarshalJSON writes the form in which REST serves the record.
-func (t *RecordedTxn) MarshalJSON() ([]byte, error) {
+func (t *Txn) MarshalJSON() ([]byte, error) {
 	f := txnForm{
 		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
 		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
@@ -211,13 +211,13 @@ func (t *RecordedTxn) MarshalJSON() ([]byte, error) {
 		f.Values = []KeyValue{}
 	}
 	if f.Executed == nil {
-		f.Executed = []RecordedOp{}
+		f.Executed = []Op{}
 	}
 	return json.Marshal(f)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
+func (t *Txn) UnmarshalJSON(b []byte) error {
 	var f txnForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (t *RecordedTxn) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
-	*t = RecordedTxn{
+	*t = Txn{
 		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
 		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
 		SouthboundTime: f.SouthboundTime, Values: f.Values, Planned: f.Planned, Executed: f.Executed, Retrieved: f.Retrieved,
@@ -260,7 +260,7 @@ type dumpForm struct {
 // MarshalJSON writes the form in which REST serves dumped values. The origin is
 // a number, which is what agentctl reads; metadata that JSON cannot express is
 // written as text.
-func (d DumpedValue) MarshalJSON() ([]byte, error) {
+func (d Dumped) MarshalJSON() ([]byte, error) {
 	f := dumpForm{d.Key, d.Descriptor, jsonValue{d.Value}, d.Metadata, d.Origin, d.State.String()}
 	if _, err := json.Marshal(f.Metadata); err != nil {
 		f.Metadata = fmt.Sprintf("%+v", d.Metadata)
@@ -269,16 +269,16 @@ func (d DumpedValue) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON writes; Metadata becomes plain JSON.
-func (d *DumpedValue) UnmarshalJSON(b []byte) error {
+func (d *Dumped) UnmarshalJSON(b []byte) error {
 	var f dumpForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	state, err := parseState(f.State)
+	state, err := ParseState(f.State)
 	if err != nil {
 		return err
 	}
-	*d = DumpedValue{f.Key, f.Descriptor, f.Value.Message, f.Metadata, f.Origin, state}
+	*d = Dumped{f.Key, f.Descriptor, f.Value.Message, f.Metadata, f.Origin, state}
 	return nil
 }
 
@@ -296,12 +296,16 @@ func (s *Status) UnmarshalJSON(b []byte) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, s.BaseValueStatus)
 }
 
-func parseState(name string) (pb.ValueState, error) {
+// ParseState returns the state with the name.
+func ParseState(name string) (pb.ValueState, error) {
 	if n, ok := pb.ValueState_value[name]; ok {
 		return pb.ValueState(n), nil
 	}
 	return 0, fmt.Errorf("unknown state %q", name)
 }
+
+// ParseResync returns the type of resync with the name that records have.
+func ParseResync(name string) (ResyncType, error) { return parseName(resyncNames, name, "resync type") }
 
 func parseName[T comparable](names map[T]string, name, what string) (T, error) {
 	for v, n := range names {

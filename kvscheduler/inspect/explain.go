@@ -1,4 +1,4 @@
-package kvscheduler
+package inspect
 
 import (
 	"encoding/json"
@@ -8,7 +8,8 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/kvscheduler/graph"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 )
 
 // Explanation says why a value is in its state.
@@ -17,7 +18,7 @@ type Explanation struct {
 	// Summary is a sentence or two for people.
 	Summary string
 	// Value is nil if the key is unknown.
-	Value *ValueSnapshot
+	Value *record.Value
 	// Needs are the dependencies with what satisfies them.
 	Needs []ExplainedNeed
 	// Cycle are the keys of a cycle in which the value waits for itself, from its own to
@@ -33,7 +34,7 @@ type Explanation struct {
 
 // ExplainedNeed is a dependency with what satisfies it, or what might.
 type ExplainedNeed struct {
-	Need
+	record.Need
 	Met bool
 	// By are available keys that satisfy it, Waiting other ones that match it, with
 	// their states; the first 8 each.
@@ -59,40 +60,36 @@ func (k *KeyState) UnmarshalJSON(b []byte) (err error) {
 	var f struct{ Key, State string }
 	if err = json.Unmarshal(b, &f); err == nil {
 		k.Key = f.Key
-		k.State, err = parseState(f.State)
+		k.State, err = record.ParseState(f.State)
 	}
 	return err
 }
 
 // Explain says why a value is in its state: what it waits for, what failed,
 // when that is repeated. Never waits for a transaction.
-func (s *Scheduler) Explain(key string) *Explanation {
-	g := s.view()
-	e := &Explanation{Key: key}
-	n, ok := g.Get(key)
-	if !ok {
-		e.Similar = similar(g, key)
+func Explain(s *kvscheduler.Scheduler, key string) *Explanation {
+	seen := s.Snapshot()
+	e := &Explanation{Key: key, Value: seen.Get(key)}
+	if e.Value == nil {
+		e.Similar = similar(seen, key)
 		e.Summary = key + " is not known: nobody requested it, and it was not found in the southbound."
-		if s.registry.Load().find(key) == nil {
+		if !seen.Described(key) {
 			e.Summary += " No descriptor is registered for such keys."
 		}
 		return e
 	}
-	e.Value = n.snapshot()
-	x := &exec{g: g, sets: &sets{}}
-	for i := range n.deps {
-		e.Needs = append(e.Needs, x.explainNeed(n, i))
+	for i := range e.Value.Needs {
+		e.Needs = append(e.Needs, explainNeed(seen, e.Value, i))
 	}
-	e.NeededBy = g.Needers(nil, key)
+	e.NeededBy = seen.NeededBy(key)
 	if len(e.NeededBy) > 32 {
 		e.NeededBy = e.NeededBy[:32]
 	}
-	if n.info != nil && n.State() == pb.ValueState_RETRYING {
-		e.NextRetry = n.info.retryAt
-	}
-	e.Summary = e.summarize(n)
-	if n.State() == pb.ValueState_PENDING {
-		if way := x.deadlock(n); way != nil {
+	attempt := 0
+	e.NextRetry, attempt = seen.NextRetry(key)
+	e.Summary = e.summarize(attempt)
+	if e.Value.State == pb.ValueState_PENDING {
+		if way := deadlock(seen, key); way != nil {
 			for _, step := range way {
 				e.Cycle = append(e.Cycle, step.key)
 			}
@@ -103,42 +100,38 @@ func (s *Scheduler) Explain(key string) *Explanation {
 	return e
 }
 
-func (x *exec) explainNeed(n *node, i int) ExplainedNeed {
+func explainNeed(seen kvscheduler.Snapshot, v *record.Value, i int) ExplainedNeed {
 	const some = 8
-	d := &n.deps[i]
-	need := ExplainedNeed{Need: Need{n.depLabel(i), d.target()}}
-	x.candidates(d, func(t *node) bool {
-		if t.available() {
+	need := ExplainedNeed{Need: v.Needs[i]}
+	seen.Candidates(v.Key, i, func(key string) bool {
+		if seen.Available(key) {
 			need.Met = true
 			if len(need.By) < some {
-				need.By = append(need.By, t.key)
+				need.By = append(need.By, key)
 			}
 		} else if len(need.Waiting) < some {
-			need.Waiting = append(need.Waiting, KeyState{t.key, t.State()})
+			need.Waiting = append(need.Waiting, KeyState{key, seen.Get(key).State})
 		}
 		return len(need.By) < some
 	})
 	if !need.Met && len(need.Waiting) == 0 {
-		name := d.Key
-		if name == "" {
-			name = d.AnyOf.prefixes()[0]
-		}
-		need.Similar = similar(x.g, name)
+		need.Similar = similar(seen, v.Needs[i].Name())
 	}
 	return need
 }
 
-func (e *Explanation) summarize(n *node) string {
-	last := strings.ToLower(pb.TxnOperation(n.lastOp).String())
-	switch n.State() {
+func (e *Explanation) summarize(attempt int) string {
+	v := e.Value
+	last := strings.ToLower(v.LastOperation.String())
+	switch v.State {
 	case pb.ValueState_CONFIGURED:
-		return n.key + " exists as requested."
+		return v.Key + " exists as requested."
 	case pb.ValueState_OBTAINED:
-		return n.key + " exists without us; it is never changed."
+		return v.Key + " exists without us; it is never changed."
 	case pb.ValueState_DISCOVERED:
-		return n.key + " was found in the southbound; the next resync confirms or removes it."
+		return v.Key + " was found in the southbound; the next resync confirms or removes it."
 	case pb.ValueState_MISSING:
-		return n.key + " was configured, but was not found in the southbound; a resync creates it again."
+		return v.Key + " was configured, but was not found in the southbound; a resync creates it again."
 	case pb.ValueState_PENDING:
 		var parts []string
 		for _, need := range e.Needs {
@@ -159,25 +152,25 @@ func (e *Explanation) summarize(n *node) string {
 			}
 			parts = append(parts, part)
 		}
-		return n.key + " waits for " + strings.Join(parts, "; and for ")
+		return v.Key + " waits for " + strings.Join(parts, "; and for ")
 	case pb.ValueState_INVALID:
-		return fmt.Sprintf("%s can never be configured like this: %v. Request a correct value.", n.key, n.err())
+		return fmt.Sprintf("%s can never be configured like this: %s. Request a correct value.", v.Key, v.Error)
 	case pb.ValueState_UNIMPLEMENTED:
-		if n.err() != nil {
-			return fmt.Sprintf("%s is not implemented here: %v", n.key, n.err())
+		if v.Error != "" {
+			return fmt.Sprintf("%s is not implemented here: %s", v.Key, v.Error)
 		}
-		return n.key + " has no descriptor: it is configured as soon as one is registered for such keys."
+		return v.Key + " has no descriptor: it is configured as soon as one is registered for such keys."
 	case pb.ValueState_FAILED:
-		return fmt.Sprintf("%s: %s failed and is not repeated: %s. Request the value again, or a resync.", n.key, last, firstLine(n.err().Error()))
+		return fmt.Sprintf("%s: %s failed and is not repeated: %s. Request the value again, or a resync.", v.Key, last, record.FirstLine(v.Error))
 	case pb.ValueState_RETRYING:
-		return fmt.Sprintf("%s: %s failed: %s. Attempt %d follows at %s.", n.key, last, firstLine(n.err().Error()), n.info.attempt, e.NextRetry.Format(time.TimeOnly))
+		return fmt.Sprintf("%s: %s failed: %s. Attempt %d follows at %s.", v.Key, last, record.FirstLine(v.Error), attempt, e.NextRetry.Format(time.TimeOnly))
 	}
-	return n.key + " is " + n.State().String()
+	return v.Key + " is " + v.State.String()
 }
 
 // similar returns up to three existing keys that resemble the key: siblings
 // with few different characters, or else the neighbours in the order of keys.
-func similar(g *graph.Graph[*node], key string) []string {
+func similar(seen kvscheduler.Snapshot, key string) []string {
 	const most, scanned = 3, 2000
 	type match struct {
 		key      string
@@ -186,7 +179,7 @@ func similar(g *graph.Graph[*node], key string) []string {
 	var matches []match
 	parent := key[:strings.LastIndexByte(strings.TrimSuffix(key, "/"), '/')+1]
 	visited := 0
-	g.Ascend(parent, func(k string, _ *node) bool {
+	seen.Keys(parent, func(k string) bool {
 		if d := distance(strings.TrimPrefix(key, parent), strings.TrimPrefix(k, parent)); d <= 1+(len(key)-len(parent))/3 {
 			matches = append(matches, match{k, d})
 		}
@@ -201,11 +194,11 @@ func similar(g *graph.Graph[*node], key string) []string {
 	if len(keys) > 0 || parent == "" {
 		return keys
 	}
-	if k, _, ok := g.Seek(key); ok && strings.HasPrefix(k, parent) {
-		keys = append(keys, k)
-	}
-	if k, _, ok := g.SeekBack(key); ok && strings.HasPrefix(k, parent) {
-		keys = append(keys, k)
+	before, after := seen.Neighbours(key)
+	for _, k := range []string{after, before} {
+		if k != "" && strings.HasPrefix(k, parent) {
+			keys = append(keys, k)
+		}
 	}
 	return keys
 }

@@ -1,10 +1,9 @@
-package kvscheduler
+package inspect
 
 import (
-	"slices"
 	"strings"
 
-	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
 )
 
 // waitingFor is a step on the way from a value to itself, followed backwards: the
@@ -23,17 +22,17 @@ type waitingFor struct {
 // it needs, what that is derived from or needs, ..., the value. nil: there is none.
 //
 // Cycles of dependencies alone are no deadlock: their members become ready together.
-func (x *exec) deadlock(n *node) []*waitingFor {
+func deadlock(seen kvscheduler.Snapshot, key string) []*waitingFor {
 	const enough = 10_000
 	type place struct {
 		key     string
 		through bool
 	}
-	start := &waitingFor{key: n.key}
-	seen := map[place]bool{{n.key, false}: true}
-	for queue := []*waitingFor{start}; len(queue) > 0 && len(seen) < enough; queue = queue[1:] {
+	start := &waitingFor{key: key}
+	visited := map[place]bool{{key, false}: true}
+	for queue := []*waitingFor{start}; len(queue) > 0 && len(visited) < enough; queue = queue[1:] {
 		at := queue[0]
-		if at.through && x.waitsFor(n, at.key) {
+		if at.through && seen.WaitsFor(key, at.key) {
 			way := []*waitingFor{start}
 			for ; at != nil; at = at.before {
 				way = append(way, at)
@@ -42,29 +41,21 @@ func (x *exec) deadlock(n *node) []*waitingFor {
 		}
 		next := func(key string, derived bool) {
 			through := at.through || derived
-			if !seen[place{key, through}] {
-				seen[place{key, through}] = true
+			if !visited[place{key, through}] {
+				visited[place{key, through}] = true
 				queue = append(queue, &waitingFor{key, at, derived, through})
 			}
 		}
-		if t := x.get(at.key); t != nil && t.State() == pb.ValueState_PENDING && t.info != nil {
-			for _, key := range t.info.derives {
-				next(key, true)
-			}
+		for _, key := range seen.WouldDerive(at.key) {
+			next(key, true)
 		}
-		for _, key := range x.g.Needers(nil, at.key) {
-			if t := x.get(key); t != nil && x.waitsFor(t, at.key) {
+		for _, key := range seen.NeededBy(at.key) {
+			if seen.WaitsFor(key, at.key) {
 				next(key, false)
 			}
 		}
 	}
 	return nil
-}
-
-// waitsFor reports whether the value is pending and the key would satisfy one of its
-// unmet dependencies.
-func (x *exec) waitsFor(n *node, key string) bool {
-	return n.State() == pb.ValueState_PENDING && slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.matches(key) && !x.met(&d) })
 }
 
 // describeDeadlock writes the cycle as a sentence.

@@ -1,4 +1,4 @@
-package ctl
+package diagram
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -30,14 +31,14 @@ type layout struct {
 // layout gives lanes the distance that the texts between them need, as far as
 // that is reasonable, and breaks texts that need more: no text reaches a lane that it
 // has nothing to do with.
-func (s sequence) layout(title string) layout {
+func (s *Sequence) layout(title string) layout {
 	gaps := make([]int, len(s.lanes)) // to the right of each lane
 	for i := range gaps {
 		gaps[i] = narrowest
 	}
 	for _, st := range s.steps {
 		if from, to := s.span(st); to == from+1 {
-			gaps[from] = max(gaps[from], min(widest, textWidth(st.text)+2*beside))
+			gaps[from] = max(gaps[from], min(widest, textWidth(st.shown())+2*beside))
 		}
 	}
 	for i, lane := range s.lanes { // names are centred
@@ -60,7 +61,7 @@ func (s sequence) layout(title string) layout {
 	y := topHeight
 	for _, st := range s.steps {
 		from, to := s.span(st)
-		lines := broken(st.text, int(float64(places[to]-places[from]-2*beside)/charWidth))
+		lines := broken(st.shown(), int(float64(places[to]-places[from]-2*beside)/charWidth))
 		y += stepGap + lineHeight*len(lines)
 		l.lines = append(l.lines, lines)
 		l.y = append(l.y, y)
@@ -69,9 +70,28 @@ func (s sequence) layout(title string) layout {
 	return l
 }
 
+// shown is the text of a step in a drawing.
+func (st *step) shown() string {
+	if st.took > 0 {
+		return st.text + " " + short(st.took)
+	}
+	return st.text
+}
+
+// short is a duration with the digits that matter.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
 // span returns the lanes between which the text of a step is written. That of a
 // note has the place up to the next lane.
-func (s sequence) span(st step) (from, to int) {
+func (s *Sequence) span(st step) (from, to int) {
 	from = slices.Index(s.lanes, st.from)
 	to = slices.Index(s.lanes, st.to)
 	if to < 0 || to == from {
@@ -103,8 +123,8 @@ func broken(text string, most int) []string {
 	return append(lines, string(rest))
 }
 
-// writeSVG draws the sequence.
-func (s sequence) writeSVG(w io.Writer, title string) error {
+// WriteSVG draws the sequence below a title.
+func (s *Sequence) WriteSVG(w io.Writer, title string) error {
 	l := s.layout(title)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="monospace" font-size="11">
