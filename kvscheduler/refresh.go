@@ -388,7 +388,7 @@ func (r *refresh) missingDerived(n *node) {
 // cut deletes what depends on values that turned out not to exist, before
 // anything is repaired: they are created again together with what they need.
 func (r *refresh) cut() {
-	lost := r.lost
+	lost := distinct(r.lost)
 	r.lost = nil
 	r.x.verdicts.forget()
 	for _, key := range lost {
@@ -398,9 +398,22 @@ func (r *refresh) cut() {
 	}
 }
 
+// distinct returns the keys in order, each the first time only.
+func distinct(keys []string) []string {
+	if len(keys) < 2 {
+		return keys
+	}
+	seen := make(map[string]struct{}, len(keys))
+	return slices.DeleteFunc(keys, func(key string) bool {
+		_, dup := seen[key]
+		seen[key] = struct{}{}
+		return dup
+	})
+}
+
 // join creates what was waiting for values that turned out to exist.
 func (r *refresh) join() {
-	gained := r.gained
+	gained := distinct(r.gained)
 	r.gained = nil
 	r.x.verdicts.forget()
 	for _, key := range gained {

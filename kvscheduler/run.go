@@ -41,14 +41,18 @@ func (x *exec) run() {
 		x.revert()
 		x.commitAll()
 	}
-	const enough = 16 // rounds: what fails does not begin again
-	for range enough {
+	rounds := 16 // what fails does not begin again
+	if x.reverting {
+		rounds = 2 // an undo that fails does
+	}
+	for range rounds {
 		x.readFailed(true)
 		x.settle()
 		if !x.commitAll() && len(x.failed) == 0 {
 			break
 		}
 	}
+	x.commitAll()
 	if x.reverting {
 		x.reportUndone(x.forward)
 	}
