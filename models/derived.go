@@ -32,10 +32,10 @@ const (
 )
 
 // VPPInterfaceKey is the key of the interface with the logical name.
-func VPPInterfaceKey(name string) string { return VPPInterface.KeyPrefix() + name }
+func VPPInterfaceKey(name string) string { return VPPInterface.KeyOfName(name) }
 
 // LinuxInterfaceKey is the key of the Linux interface with the logical name.
-func LinuxInterfaceKey(name string) string { return LinuxInterface.KeyPrefix() + name }
+func LinuxInterfaceKey(name string) string { return LinuxInterface.KeyOfName(name) }
 
 // VRFTableKey is the key of a VRF table.
 func VRFTableKey(id uint32, ipv6 bool) string {

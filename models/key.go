@@ -24,6 +24,9 @@ func KeyOf(msg proto.Message) (string, error) {
 		return "", fmt.Errorf("%s is no northbound value: `contivctl models` lists those that are", proto.MessageName(msg))
 	}
 	key := m.Key(msg)
+	if leadsOut(key) {
+		return "", fmt.Errorf("a %s cannot have the key %q: give it a name with no element of two dots", m.ProtoName(), key)
+	}
 	if err := m.checkName(strings.TrimPrefix(key, m.KeyPrefix())); err != nil {
 		return "", fmt.Errorf("a %s has no key without the fields that name it: set those in %s", m.ProtoName(), m.KeyPattern())
 	}

@@ -54,6 +54,12 @@ func TestKeyOf(t *testing.T) {
 		{&vpp_l3.DHCPProxy{SourceIpAddress: "ten"}, "", "set those in"},
 		{&vpp_l3.ProxyARP{}, "config/vpp/v2/proxyarp-global", ""},
 		{&vpp_punt.ToHost{L4Protocol: 99}, "config/vpp/v2/tohost/l3/UNDEFINED_L3/l4/99/port/0", ""},
+		{&vpp_interfaces.Interface{Name: "/host//tap1/"}, "config/vpp/v2/interfaces/host/tap1", ""},
+		{&vpp_interfaces.Interface{Name: "./tap1/."}, "config/vpp/v2/interfaces/tap1", ""},
+		{&vpp_interfaces.Interface{Name: "//"}, "", "set those in"},
+		{&vpp_interfaces.Interface{Name: "../route/tap1"}, "", "no element of two dots"},
+		{&vpp_interfaces.Interface{Name: "tap..1"}, "config/vpp/v2/interfaces/tap..1", ""},
+		{&vpp_l3.Route{DstNetwork: "10.0.0.0/8", OutgoingInterface: "/tap1/"}, "config/vpp/v2/route/if/tap1/vrf/0/dst/10.0.0.0/8", ""},
 		{&generic.Item{}, "", "ligato.generic.Item is no northbound value"},
 	} {
 		key, err := models.KeyOf(test.msg)

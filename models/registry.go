@@ -2,7 +2,9 @@ package models
 
 import (
 	"fmt"
+	"path"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -53,7 +55,13 @@ func (m *Model) Matches(key string) bool {
 	if m.Singleton() {
 		return key == m.KeyPrefix()
 	}
-	return len(key) > len(m.KeyPrefix()) && strings.HasPrefix(key, m.KeyPrefix())
+	name, ok := strings.CutPrefix(key, m.KeyPrefix())
+	return ok && name != "" && !leadsOut(name)
+}
+
+// leadsOut reports whether a name has an element of two dots.
+func leadsOut(name string) bool {
+	return strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..")
 }
 
 // New returns an empty message of the model.
@@ -64,7 +72,25 @@ func (m *Model) Key(msg proto.Message) string {
 	if m.Singleton() {
 		return m.KeyPrefix()
 	}
-	return m.KeyPrefix() + m.name(msg.ProtoReflect())
+	return m.KeyOfName(m.name(msg.ProtoReflect()))
+}
+
+// KeyOfName returns the key of the value with a name, cleaned as ligato cleans paths:
+// elements that are empty, or a dot, are left out, so that "if/tap1/" is "if/tap1". Two
+// dots, which there lead to keys of other models, make a key that matches no model.
+func (m *Model) KeyOfName(name string) string {
+	if m.Singleton() {
+		return m.KeyPrefix()
+	}
+	return m.KeyPrefix() + cleanName(name)
+}
+
+func cleanName(name string) string {
+	if path.Clean(name) == name && name != "." { // almost always
+		return strings.TrimPrefix(name, "/")
+	}
+	elements := strings.Split(name, "/")
+	return strings.Join(slices.DeleteFunc(elements, func(e string) bool { return e == "" || e == "." }), "/")
 }
 
 // Key returns the key of a northbound message. It panics for messages that are

@@ -98,7 +98,8 @@ func (s *configService) Dump(ctx context.Context, _ *configurator.DumpRequest) (
 func (s *configService) Notify(r *configurator.NotifyRequest, stream grpc.ServerStreamingServer[configurator.NotifyResponse]) error {
 	next := r.GetIdx()
 	for {
-		batch, more := s.notifications.from(next)
+		batch, more, at := s.notifications.from(next)
+		next = at
 		for _, n := range batch {
 			if next = n.GetNextIdx(); !passes(n.GetNotification(), r.GetFilters()) {
 				continue

@@ -52,10 +52,7 @@ func keyOf(id *generic.Item_ID) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("there is no model %q: agentctl model ls lists those that there are", id.GetModel())
 	}
-	key := m.KeyPrefix()
-	if !m.Singleton() {
-		key += id.GetName()
-	}
+	key := m.KeyOfName(id.GetName())
 	if !m.Matches(key) {
 		return "", fmt.Errorf("value of model %q without name", id.GetModel())
 	}
@@ -91,22 +88,25 @@ func itemStatus(st *pb.ValueStatus) *generic.ItemStatus {
 	return &generic.ItemStatus{Status: st.GetState().String(), Message: message}
 }
 
-// selected tells by the keys asked for; an empty set selects all.
+// selected are the keys asked for; nil selects all.
 type selected map[string]bool
 
-func selectIDs(ids []*generic.Item_ID) (selected, error) {
+// selectIDs returns the keys of the IDs. Those of models that do not exist here select
+// nothing.
+func selectIDs(ids []*generic.Item_ID) selected {
+	if len(ids) == 0 {
+		return nil
+	}
 	keys := make(selected)
 	for _, id := range ids {
-		key, err := keyOf(id)
-		if err != nil {
-			return nil, err
+		if key, err := keyOf(id); err == nil {
+			keys[key] = true
 		}
-		keys[key] = true
 	}
-	return keys, nil
+	return keys
 }
 
-func (s selected) has(key string) bool { return len(s) == 0 || s[key] }
+func (s selected) has(key string) bool { return s == nil || s[key] }
 
 // hasLabels reports whether a value has the labels that are wanted, and none of those with an
 // exclamation mark before the name. An empty text stands for any.

@@ -2,13 +2,16 @@ package northbound
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/contiv/contiv/api/ligato/generic"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,14 +48,31 @@ func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*
 		}
 		keys = append(keys, key)
 	}
-	if _, err := m.Clients.Apply(ctx, change); err != nil {
+	wanted := m.Items()[change.Client]
+	outcome, err := m.Clients.Apply(ctx, change)
+	if err != nil {
 		return nil, err
 	}
 	response := &generic.SetConfigResponse{}
+	if outcome.Txn != nil {
+		response.Results = append(response.Results, sequenceNumber(outcome.Txn.SeqNum))
+	}
 	for _, key := range keys {
-		response.Results = append(response.Results, m.result(key, change.Values[key] == nil))
+		result := m.result(key, change.Values[key] == nil)
+		if _, known := wanted[key]; !known && change.Values[key] == nil {
+			result.Status.Message = fmt.Sprintf("nothing was deleted: client %q has no value with this key", change.Client)
+		}
+		response.Results = append(response.Results, result)
 	}
 	return response, nil
+}
+
+// sequenceNumber is how ligato's services tell the number of the transaction: as the
+// first result.
+func sequenceNumber(txn uint64) *generic.UpdateResult {
+	return &generic.UpdateResult{Key: "seqnum", Status: &generic.ItemStatus{
+		Status: pb.ValueState_NONEXISTENT.String(), Message: strconv.FormatUint(txn, 10),
+	}}
 }
 
 func (m *manager) result(key string, removed bool) *generic.UpdateResult {
@@ -70,16 +90,21 @@ func (m *manager) result(key string, removed bool) *generic.UpdateResult {
 	return result
 }
 
+// keyOrPrefix returns the key of the value with the name, without name the prefix of all.
+func keyOrPrefix(m *models.Model, name string) string {
+	if name == "" {
+		return m.KeyPrefix()
+	}
+	return m.KeyOfName(name)
+}
+
 // GetConfig returns what all external sources want, merged; of a client that names
 // itself as Contiv's do, what it wants.
 func (m *manager) GetConfig(ctx context.Context, r *generic.GetConfigRequest) (*generic.GetConfigResponse, error) {
 	if len(r.GetIds()) > 0 && len(r.GetLabels()) > 0 {
 		return nil, refused("select either by ids or by labels")
 	}
-	keys, err := selectIDs(r.GetIds())
-	if err != nil {
-		return nil, refused("ids: %v", err)
-	}
+	keys := selectIDs(r.GetIds())
 	response := &generic.GetConfigResponse{}
 	values, labels := m.wanted(ctx), m.labels()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -129,10 +154,7 @@ func (m *manager) labels() map[string]map[string]string {
 
 // DumpState returns what the scheduler believes to exist, our own values included.
 func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*generic.DumpStateResponse, error) {
-	keys, err := selectIDs(r.GetIds())
-	if err != nil {
-		return nil, refused("ids: %v", err)
-	}
+	keys := selectIDs(r.GetIds())
 	values, err := m.Scheduler.Dump(ctx, kvscheduler.CachedView, kvscheduler.DumpFilter{})
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -163,7 +185,7 @@ func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStrea
 		if !ok {
 			return refused("subscriptions[%d]: there is no model %q", i, s.GetId().GetModel())
 		}
-		wanted = append(wanted, model.KeyPrefix()+s.GetId().GetName())
+		wanted = append(wanted, keyOrPrefix(model, s.GetId().GetName()))
 	}
 	watcher, _ := m.Scheduler.Watch(valuePrefix)
 	if err := stream.SendHeader(nil); err != nil { // from here on, the client misses nothing

@@ -43,17 +43,17 @@ func (n *notifications) add(notification *configurator.Notification) {
 	n.changed = make(chan struct{})
 }
 
-// from returns the notifications from a number on, of those that are kept; more is
-// closed when there are others.
-func (n *notifications) from(number uint32) (batch []*configurator.NotifyResponse, more <-chan struct{}) {
+// from returns the notifications from a number on, of those that are kept; beyond the
+// last one, none. more is closed when there are others; at is the number of the first.
+func (n *notifications) from(number uint32) (batch []*configurator.NotifyResponse, more <-chan struct{}, at uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	oldest := n.next - uint32(min(len(n.last), rememberedNotifications))
-	number = max(number, oldest)
+	number = min(max(number, oldest), n.next)
 	if number < n.next {
 		batch = n.last[len(n.last)-int(n.next-number):]
 	}
-	return batch, n.changed
+	return batch, n.changed, number
 }
 
 // Run collects notifications of Linux interfaces until ctx ends, and so do the streams of Notify and

@@ -3,6 +3,7 @@ package northbound_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is an agent with interfaces and routes in memory. Interfaces whose names begin
-// with "bad" fail; routes depend on their interfaces.
+// with "bad" fail, those with "cannot" are not supported; routes depend on their interfaces.
 type rig struct {
 	t         *testing.T
 	scheduler *kvscheduler.Scheduler
@@ -62,6 +63,9 @@ func describe[V proto.Message](name string, m *models.Model, deps func(key strin
 			defer all.mu.Unlock()
 			if strings.HasPrefix(strings.TrimPrefix(key, m.KeyPrefix()), "bad") {
 				return kvscheduler.NoMetadata{}, errors.New("no such device")
+			}
+			if strings.HasPrefix(strings.TrimPrefix(key, m.KeyPrefix()), "cannot") {
+				return kvscheduler.NoMetadata{}, fmt.Errorf("%w: no such feature", kvscheduler.ErrUnsupported)
 			}
 			all.exists[key] = v
 			return kvscheduler.NoMetadata{}, nil

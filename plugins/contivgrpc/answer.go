@@ -20,7 +20,8 @@ const (
 	// TxnMetadata is the sequence number of the transaction, if there was one: see
 	// `contivctl txns`. Ligato's clients know the name.
 	TxnMetadata = "seqnum"
-	// WarningMetadata tells of fields that the agent does not know.
+	// WarningMetadata tells of fields that the agent does not know, and of values that
+	// the vswitch cannot do.
 	WarningMetadata = "contiv-warning"
 )
 
@@ -34,6 +35,17 @@ func tellOutcome(ctx context.Context, o controller.Outcome) {
 		md.Set(TxnMetadata, strconv.FormatUint(o.Txn.SeqNum, 10))
 	}
 	_ = grpc.SetHeader(ctx, md) // fails only outside of calls
+}
+
+// warnUnsupported tells of values that the vswitch cannot do.
+func warnUnsupported(ctx context.Context, err error) {
+	var warnings []string
+	for _, failed := range unsupportedIn(err) {
+		warnings = append(warnings, strconv.QuoteToASCII(shorten(failed.Error(), maxCause)))
+	}
+	if len(warnings) > 0 {
+		_ = grpc.SetHeader(ctx, metadata.MD{WarningMetadata: warnings[:min(len(warnings), maxWarnings)]})
+	}
 }
 
 // warn tells of unknown fields, such as those of a newer API: they are kept with

@@ -60,7 +60,8 @@ func NewService(source *Source, loop controller.EventLoop, states States, log *s
 }
 
 // Apply makes the change, waits until its transaction is final and, if the change was
-// accepted, saved. Errors have a gRPC status; that of a failed transaction has a
+// accepted, saved. What the vswitch cannot do is no error, unless all was to be reverted: the
+// states of such values say UNIMPLEMENTED. Errors have a gRPC status; that of a failed transaction has a
 // rpc.TransactionError in its details. With the context of a gRPC call, the metadata
 // of its answer tell of the event and the transaction.
 //
@@ -96,6 +97,9 @@ func (s *Service) Apply(ctx context.Context, c Change) (controller.Outcome, erro
 		return controller.Outcome{}, status.FromContextError(fmt.Errorf("the request is being carried out and will be completed: %w", ctx.Err())).Err()
 	}
 	tellOutcome(ctx, r.Outcome)
+	if r.Accepted {
+		warnUnsupported(ctx, r.Err)
+	}
 	if r.saved != nil {
 		if err := <-r.saved; err != nil {
 			err = fmt.Errorf("the change is made, but not saved: it will be lost when the agent ends, unless it can be saved until then: %w", err)

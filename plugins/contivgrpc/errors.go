@@ -23,7 +23,7 @@ const (
 
 // statusError returns the gRPC status of an outcome, nil for success.
 func (s *Service) statusError(o controller.Outcome) error {
-	if o.Err == nil {
+	if o.Err == nil || o.Accepted && onlyUnsupported(o.Err) {
 		return nil
 	}
 	st := status.New(code(o.Err), shorten(o.Err.Error(), maxText))
@@ -33,6 +33,36 @@ func (s *Service) statusError(o controller.Outcome) error {
 		}
 	}
 	return st.Err()
+}
+
+// onlyUnsupported reports whether nothing failed but values that the vswitch cannot do.
+// These are no failure of the request: their states say UNIMPLEMENTED and why.
+func onlyUnsupported(err error) bool { return len(unsupportedIn(err)) > 0 }
+
+// unsupportedIn returns the failed operations of an error in which nothing else failed.
+func unsupportedIn(err error) (failed []*kvscheduler.KeyError) {
+	var inner []error
+	switch e := err.(type) {
+	case *kvscheduler.TransactionError:
+		for _, failure := range e.Errors {
+			if !errors.Is(failure.Err, kvscheduler.ErrUnsupported) {
+				return nil
+			}
+		}
+		return e.Errors
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	}
+	for _, err := range inner {
+		some := unsupportedIn(err)
+		if len(some) == 0 {
+			return nil
+		}
+		failed = append(failed, some...)
+	}
+	return failed
 }
 
 func code(err error) codes.Code {
