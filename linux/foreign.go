@@ -14,6 +14,8 @@ import (
 // or goes changes one of them several times, so that it matters not to list
 // all devices each time.
 type foreignDevices struct {
+	// isOurs reports whether a device does not count.
+	isOurs func(name, alias string) bool
 	// ours tells of the devices that are known whether Contiv made them.
 	ours map[int]bool
 	// touched are the devices with events since the last call of changed: whether
@@ -24,8 +26,8 @@ type foreignDevices struct {
 type touchedDevice struct{ ours, gone bool }
 
 // newForeignDevices knows the devices that the namespace has.
-func newForeignDevices(ns *netNS) (*foreignDevices, error) {
-	f := &foreignDevices{ours: map[int]bool{}, touched: map[int]touchedDevice{}}
+func newForeignDevices(ns *netNS, isOurs func(name, alias string) bool) (*foreignDevices, error) {
+	f := &foreignDevices{isOurs: isOurs, ours: map[int]bool{}, touched: map[int]touchedDevice{}}
 	links, err := ns.links()
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func (f *foreignDevices) handle(m syscall.NetlinkMessage) {
 			return
 		}
 		name, alias := deviceNames(m.Data)
-		f.touched[int(nl.DeserializeIfInfomsg(m.Data).Index)] = touchedDevice{ours: isOurs(name, alias), gone: m.Header.Type == unix.RTM_DELLINK}
+		f.touched[int(nl.DeserializeIfInfomsg(m.Data).Index)] = touchedDevice{ours: f.isOurs(name, alias), gone: m.Header.Type == unix.RTM_DELLINK}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if len(m.Data) < unix.SizeofIfAddrmsg {
 			return

@@ -18,7 +18,7 @@ func TestChangesOfForeignDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	foreign, err := newForeignDevices(n.namespaces.own)
+	foreign, err := newForeignDevices(n.namespaces.own, isOurs)
 	if err != nil {
 		t.Fatal(err)
 	}

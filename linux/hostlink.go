@@ -70,7 +70,7 @@ func hostLinks(ns *netNS) ([]HostLink, error) {
 		if l := at[a.index]; l != nil {
 			l.Addresses = append(l.Addresses, a.prefix)
 			switch a.protocol {
-			case ownProtocol:
+			case ownProtocol, vswitchProtocol:
 				l.Assigned = append(l.Assigned, a.prefix)
 			case leasedProtocol:
 				l.Leased = append(l.Leased, a.prefix)
@@ -99,7 +99,7 @@ func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
 		}
 		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return a.Priority - b.Priority })
 		for _, r := range routes {
-			if r.Protocol == ownProtocol {
+			if r.Protocol == ownProtocol || r.Protocol == vswitchProtocol {
 				continue // the host has none
 			}
 			hops := []*netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw}}

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// HostNameDescriptor is the name of the descriptor of the devices that others
-// made in the agent's own network namespace.
+// HostNameDescriptor is the name of the descriptor of the devices in the agent's own
+// network namespace, but for those of the vswitch.
 const HostNameDescriptor = "linux-interface-watcher"
 
 const hostNameKeyPrefix = "linux/interface/host-name/"
@@ -22,8 +22,9 @@ const hostNameKeyPrefix = "linux/interface/host-name/"
 type hostNameItem = kvscheduler.Item[*emptypb.Empty, kvscheduler.NoMetadata]
 
 // hostNameDescriptor describes obtained values: a device that is up, and each of
-// its addresses. Watch pushes their changes. What Contiv made is not among them,
-// so that a pod that comes or goes causes no notification.
+// its addresses. Watch pushes their changes. Interfaces of the linux.* models are
+// among them: AF_PACKET interfaces attach to them like to any other device. Devices of
+// the kernel vswitch are not, so that a pod that comes or goes causes no notification.
 func (p *Plugin) hostNameDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata]{
 		Name:     HostNameDescriptor,
@@ -32,7 +33,7 @@ func (p *Plugin) hostNameDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvs
 		Retrieve: func(context.Context, []hostNameItem) ([]hostNameItem, error) {
 			keys, err := p.hostNameKeys()
 			if err != nil {
-				return nil, fmt.Errorf("retrieve the devices of others: %w", err)
+				return nil, fmt.Errorf("retrieve the host's devices: %w", err)
 			}
 			items := make([]hostNameItem, 0, len(keys))
 			for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -69,7 +70,10 @@ func (p *Plugin) hostNameKeys() (map[string]bool, error) {
 	return keys, nil
 }
 
-// isObtained reports whether a device is up and made by others.
-func isObtained(l netlink.Link) bool {
-	return isUp(l) && !strings.HasPrefix(l.Attrs().Alias, contivAliasPrefix)
+// isObtained reports whether a device is up and none of the vswitch's.
+func isObtained(l netlink.Link) bool { return isUp(l) && !isVSwitchs(l.Attrs().Name, l.Attrs().Alias) }
+
+// isVSwitchs reports whether the kernel vswitch made a device.
+func isVSwitchs(name, alias string) bool {
+	return isOurs(name, alias) && !strings.HasPrefix(alias, aliasPrefix)
 }

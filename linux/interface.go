@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -112,14 +113,25 @@ func sameDevice(old, new *linuxInterface) bool {
 }
 
 // equivalentInterfaces reports whether nothing is to be done to turn old into new. What
-// new leaves open may be anything. Addresses are values of their own.
+// new leaves open may be anything. Addresses are values of their own; those of EXISTING
+// interfaces count, since what is looked for on devices of others is what is known to be
+// requested.
 func equivalentInterfaces(old, new *linuxInterface) bool {
 	if !sameDevice(old, new) {
+		return false
+	}
+	if isExisting(new) && !sameTexts(old.GetIpAddresses(), new.GetIpAddresses()) {
 		return false
 	}
 	return (old.GetEnabled() == new.GetEnabled() || isExisting(new) || mayNotSetDown(new) && !new.GetEnabled()) &&
 		(!setsMAC(new) || sameMAC(old.GetPhysAddress(), new.GetPhysAddress())) &&
 		(new.GetMtu() == 0 || old.GetMtu() == new.GetMtu())
+}
+
+// sameTexts compares without regard to the order.
+func sameTexts(a, b []string) bool {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	return slices.Equal(a, b)
 }
 
 // mayNotSetDown reports whether the device may be in use by others.
@@ -217,6 +229,8 @@ func validateInterface(v *linuxInterface) error {
 	if v.GetPhysAddress() != "" {
 		if mac, err := net.ParseMAC(v.GetPhysAddress()); err != nil || len(mac) != 6 {
 			return invalid("phys_address", "%q is no Ethernet address", v.GetPhysAddress())
+		} else if mac[0]&1 != 0 {
+			return invalid("phys_address", "%s is a multicast address, which no interface can have: the first byte must be even", mac)
 		}
 		if v.GetType() == linux_interfaces.Interface_LOOPBACK {
 			return invalid("phys_address", "a loopback has no Ethernet address")

@@ -15,13 +15,14 @@ import (
 // createInterface makes the device, or takes over the one that the vswitch made,
 // and brings it to where it belongs.
 func (p *Plugin) createInterface(_ context.Context, _ string, v *linuxInterface) (InterfaceMetadata, error) {
-	ns, err := p.namespaces.acquire(v.GetNamespace())
+	ns, err := p.namespaces.acquireOrMake(v.GetNamespace())
 	if err != nil {
 		return InterfaceMetadata{}, fmt.Errorf("create interface %s: %w", v.GetName(), err)
 	}
 	defer p.namespaces.release(ns)
 	index, err := p.createDevice(ns, v)
 	if err != nil {
+		err = errors.Join(err, p.removeUnneeded(v.GetNamespace()))
 		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.name, err)
 	}
 	if err := p.setMaster(ns, index, v); err != nil {
@@ -351,12 +352,12 @@ func (at *location) keepNeighbours(change func() error) error {
 func (p *Plugin) deleteInterface(_ context.Context, _ string, v *linuxInterface, _ InterfaceMetadata) error {
 	at, err := p.locateInterface(v)
 	p.inventory.remove(v.GetName())
-	if isGone(err) {
-		return nil
-	}
 	if err == nil {
-		defer at.release()
 		err = p.deleteDevice(at, v)
+		at.release()
+	}
+	if err == nil || isGone(err) {
+		err = p.removeUnneeded(v.GetNamespace())
 	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("delete interface %s: %w", v.GetName(), err)

@@ -19,7 +19,8 @@ import (
 type interfaceItem = kvscheduler.Item[*linuxInterface, InterfaceMetadata]
 
 // retrieveInterfaces reads the interfaces of the agent's namespace, of those that
-// expected interfaces name and of those where we configured some before.
+// expected interfaces name, of those where we configured some before, and of those
+// that we made.
 //
 //  1. Group the expected interfaces by the identity of their namespace.
 //  2. In each namespace list devices and addresses, once.
@@ -31,6 +32,11 @@ func (p *Plugin) retrieveInterfaces(ctx context.Context, expected []interfaceIte
 		return nil, err
 	}
 	r.visit(p.namespaces.own.id, nil)
+	for _, ref := range p.namespaces.made() {
+		if id, err := p.namespaces.identify(ref); err == nil {
+			r.visit(id, ref)
+		}
+	}
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
@@ -152,12 +158,15 @@ func (r *retrieval) read(id nsID) error {
 		}
 	}
 	interesting := r.interesting(ns, links)
-	if len(interesting) == 0 {
+	if len(interesting) == 0 && ns != r.p.namespaces.own {
 		return nil
 	}
 	addresses, err := ns.addresses()
 	if err != nil {
 		return err
+	}
+	if ns == r.p.namespaces.own && !r.onlyExpected {
+		addLeftovers(interesting, links, addresses)
 	}
 	nsid := -1 // how the agent's namespace calls this one
 	if ns != r.p.namespaces.own {
@@ -219,6 +228,27 @@ func (r *retrieval) interesting(ns *netNS, links []netlink.Link) map[string]netl
 	return names
 }
 
+// unknownPrefix starts the logical names of devices of others that nobody requests any
+// more, and that still have addresses of ours.
+const unknownPrefix = "UNKNOWN-"
+
+func isLeftover(name string, link netlink.Link) bool { return name == unknownPrefix+link.Attrs().Name }
+
+// addLeftovers adds the devices of others with addresses of ours that no expected
+// interface is on.
+func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses []address) {
+	known := map[int]bool{}
+	for _, link := range names {
+		known[link.Attrs().Index] = true
+	}
+	for _, a := range addresses {
+		link := findByIndex(links, a.index)
+		if a.protocol == ownProtocol && link != nil && !known[a.index] && !strings.HasPrefix(link.Attrs().Alias, contivAliasPrefix) {
+			names[unknownPrefix+link.Attrs().Name] = link
+		}
+	}
+}
+
 // describe returns the interface that a device is.
 func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, addresses []address) *linuxInterface {
 	attrs := link.Attrs()
@@ -267,7 +297,7 @@ func (r *retrieval) describeKind(v *linuxInterface, nsid int, link netlink.Link,
 	if link.Attrs().Name == loopbackName {
 		v.Type, v.Link = linux_interfaces.Interface_LOOPBACK, nil
 	}
-	if isExisting(want) {
+	if isExisting(want) || isLeftover(v.GetName(), link) {
 		v.Type, v.Link = linux_interfaces.Interface_EXISTING, nil
 	}
 }
@@ -297,26 +327,35 @@ func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link,
 	v.Link = &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: peer}}
 }
 
-// addressesOf returns those addresses of the device that are wanted or, on a
-// device of ours, that we added. Where others configure the addresses, the wanted
+// addressesOf returns those addresses of the device that are wanted or that we added,
+// unless another interface wants them on the same device. Where others configure the addresses, the wanted
 // ones are what is to be known.
 func (r *retrieval) addressesOf(index int, addresses []address, want *linuxInterface) []string {
 	if want.GetLinkOnly() {
 		return want.GetIpAddresses()
 	}
-	wanted := map[netip.Prefix]bool{}
-	for _, text := range want.GetIpAddresses() {
-		if prefix, err := r.p.addressOf(text, want); err == nil {
-			wanted[prefix] = true
+	wanted, others := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
+	r.addAddresses(wanted, want)
+	for _, other := range r.expected {
+		if isExisting(want) && other != want && isExisting(other) && deviceName(other) == deviceName(want) && sameNamespace(other.GetNamespace(), want.GetNamespace()) {
+			r.addAddresses(others, other)
 		}
 	}
 	var texts []string
 	for _, a := range addresses {
-		if a.index == index && (wanted[a.prefix] || a.protocol == ownProtocol && !isExisting(want)) {
+		if a.index == index && (wanted[a.prefix] || a.protocol == ownProtocol && !others[a.prefix]) {
 			texts = append(texts, a.prefix.String())
 		}
 	}
 	return r.p.alloc.Restore(texts, want.GetIpAddresses(), want.GetName())
+}
+
+func (r *retrieval) addAddresses(set map[netip.Prefix]bool, v *linuxInterface) {
+	for _, text := range v.GetIpAddresses() {
+		if prefix, err := r.p.addressOf(text, v); err == nil {
+			set[prefix] = true
+		}
+	}
 }
 
 func (r *retrieval) items() []interfaceItem {

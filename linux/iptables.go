@@ -232,7 +232,7 @@ func (p *Plugin) updateRuleChain(ctx context.Context, key string, old, v *ruleCh
 }
 
 func (p *Plugin) putRuleChain(ctx context.Context, key string, v, old *ruleChain) error {
-	err := p.changeRuleChain(v, func(f *firewall) error {
+	err := p.changeRuleChain(v, p.namespaces.acquireOrMake, func(f *firewall) error {
 		if err := f.change(ctx, tableName(v), func(t ipTable) (script, error) { return t.put(v, old.GetRules()) }); err != nil {
 			return err
 		}
@@ -250,13 +250,16 @@ func (p *Plugin) putRuleChain(ctx context.Context, key string, v, old *ruleChain
 }
 
 func (p *Plugin) deleteRuleChain(ctx context.Context, key string, v *ruleChain, _ noMetadata) error {
-	err := p.changeRuleChain(v, func(f *firewall) error {
+	err := p.changeRuleChain(v, p.namespaces.acquire, func(f *firewall) error {
 		p.inventory.removeRuleChain(key)
 		return f.change(ctx, tableName(v), func(t ipTable) (script, error) { return t.remove(v) })
 	})
 	if isGone(err) {
 		p.inventory.removeRuleChain(key)
 		return nil
+	}
+	if err == nil {
+		err = p.removeUnneeded(v.GetNamespace())
 	}
 	if err != nil {
 		return fmt.Errorf("delete rule chain %q: %w", v.GetName(), err)
@@ -266,8 +269,8 @@ func (p *Plugin) deleteRuleChain(ctx context.Context, key string, v *ruleChain, 
 
 // changeRuleChain calls change with the firewall that the chain belongs to. Watch
 // looks at it before or after, never while it changes.
-func (p *Plugin) changeRuleChain(v *ruleChain, change func(*firewall) error) error {
-	ns, err := p.namespaces.acquire(v.GetNamespace())
+func (p *Plugin) changeRuleChain(v *ruleChain, acquire func(*linux_namespace.NetNamespace) (*netNS, error), change func(*firewall) error) error {
+	ns, err := acquire(v.GetNamespace())
 	if err != nil {
 		return err
 	}

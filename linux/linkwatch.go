@@ -28,7 +28,7 @@ func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 	}
 	defer socket.Close()
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	foreign, err := newForeignDevices(p.namespaces.own)
+	foreign, err := newForeignDevices(p.namespaces.own, isOurs)
 	if err != nil {
 		return fmt.Errorf("watch links: %w", err)
 	}

@@ -15,12 +15,18 @@ import (
 // Requests that netlink.Handle does not offer: changing all of a device at once,
 // and addresses with their protocol.
 
-// ownProtocol marks our routes (RTA_PROTOCOL) and addresses (IFA_PROTO).
-const ownProtocol = 121
+// ownProtocol marks our routes (RTA_PROTOCOL) and addresses (IFA_PROTO). The kernel
+// vswitch has other numbers: the two share namespaces and, by AF_PACKET, devices, and
+// each removes what has its mark and is not requested.
+const ownProtocol = 126
 
-// leasedProtocol marks addresses that our DHCP client obtained for interfaces of
-// the vswitch.
-const leasedProtocol = 123
+// What the kernel vswitch marks its own with.
+const (
+	// vswitchProtocol: addresses, routes and neighbours.
+	vswitchProtocol = 121
+	// leasedProtocol: addresses that its DHCP client obtained.
+	leasedProtocol = 123
+)
 
 // ifaProto is IFA_PROTO of linux/if_addr.h. Kernels before 5.18 ignore it.
 const ifaProto = 11
@@ -264,16 +270,39 @@ func (ns *netNS) routes() (routes []netlink.Route, err error) {
 	return routes, nil
 }
 
-// neighbours returns the permanent IPv4 and IPv6 neighbours.
+// neighbours returns the permanent IPv4 and IPv6 neighbours that the vswitch did not make.
 func (ns *netNS) neighbours() (neighbours []netlink.Neigh, err error) {
-	err = repeatInterrupted(func() error {
-		neighbours, err = ns.NeighListExecute(netlink.Ndmsg{State: netlink.NUD_PERMANENT})
-		return err
+	messages, err := ns.dump(unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, func() []nl.NetlinkRequestData {
+		return []nl.NetlinkRequestData{&netlink.Ndmsg{}}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours of %s: %w", ns.name, err)
 	}
+	for _, m := range messages {
+		n, err := netlink.NeighDeserialize(m)
+		if err != nil {
+			return nil, fmt.Errorf("list neighbours of %s: %w", ns.name, err)
+		}
+		if n.State&netlink.NUD_PERMANENT != 0 && neighbourProtocol(m) != vswitchProtocol {
+			neighbours = append(neighbours, *n)
+		}
+	}
 	return neighbours, nil
+}
+
+// neighbourProtocol returns the mark in the payload of RTM_NEWNEIGH (NDA_PROTOCOL), 0 without.
+func neighbourProtocol(m []byte) byte {
+	const ndmsgLen, ndaProtocol = 12, 12
+	attrs, err := nl.ParseRouteAttr(m[min(ndmsgLen, len(m)):])
+	if err != nil {
+		return 0
+	}
+	for _, attr := range attrs {
+		if attr.Attr.Type == ndaProtocol && len(attr.Value) > 0 {
+			return attr.Value[0]
+		}
+	}
+	return 0
 }
 
 // parseRoute decodes the payload of RTM_NEWROUTE and RTM_DELROUTE; false if it is

@@ -39,7 +39,7 @@ func TestPodIsWiredAndFoundAgainAfterRestart(t *testing.T) {
 			if test.name == "IPv6" {
 				family = "-6"
 			}
-			contains(t, ip(t, "-n", netns, family, "route", "show"), "default via "+test.gw+" dev eth0 proto 121", test.gw+" dev eth0 proto 121")
+			contains(t, ip(t, "-n", netns, family, "route", "show"), "default via "+test.gw+" dev eth0 proto 126", test.gw+" dev eth0 proto 126")
 			contains(t, ip(t, "-n", netns, family, "neigh", "show"), test.gw+" dev eth0 lladdr fd:01:fe:fd:fc:fb PERMANENT")
 
 			n.retrieve(p.values()...).hasExactly(t, p.values()...)
@@ -106,7 +106,7 @@ func TestNamespaceThatIsGoneCountsAsDeleted(t *testing.T) {
 // waitFor polls where the kernel has no event.
 func waitFor(t testing.TB, done func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("this did not happen: " + what)
 		}

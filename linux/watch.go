@@ -63,7 +63,7 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 		return fmt.Errorf("listen to changes of nftables: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	foreign, err := newForeignDevices(p.namespaces.own)
+	foreign, err := newForeignDevices(p.namespaces.own, isVSwitchs)
 	if err != nil {
 		rules.Close()
 		return fmt.Errorf("listen to changes of the network: %w", err)
