@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
@@ -90,14 +91,19 @@ func allocationsOfRoute(v *linux_l3.Route) []kvscheduler.Dependency {
 	}
 	deps = append(deps, netalloc.Dependency("gw_addr", v.GetGwAddr(), iface)...)
 	neighbour, route := netalloc.NeighbourGatewayKey(gw.Network, gw.Interface), models.LinuxLinkLocalRouteKey(iface, gw.String())
+	var attached []string
+	for _, form := range gw.Forms() {
+		attached = append(attached, models.LinuxInterfaceAddressKey(iface, models.AddrAllocRef, form))
+	}
 	return append(deps,
 		kvscheduler.Dependency{Label: "gw-reachable", AnyOf: kvscheduler.AnyOf{
 			KeyPrefixes: []string{neighbour, route},
 			KeySelector: func(key string) bool { return key == neighbour || key == route },
 		}},
-		kvscheduler.Dependency{
-			Label: "allocated-addr-attached", Key: models.LinuxInterfaceAddressKey(iface, models.AddrAllocRef, gw.Local()),
-		})
+		kvscheduler.Dependency{Label: "allocated-addr-attached", AnyOf: kvscheduler.AnyOf{
+			KeyPrefixes: attached,
+			KeySelector: func(key string) bool { return slices.Contains(attached, key) },
+		}})
 }
 
 // resolvedARP calls do with the entry, with its address in the place of a

@@ -129,6 +129,7 @@ func validateRoute(v *linux_l3.Route) error {
 	switch {
 	case err != nil:
 		return invalid("gw_addr", "%q is no IP address", v.GetGwAddr())
+	case gw.IsUnspecified(): // none, of either IP version
 	case gw.Is4() != dst.Addr().Is4():
 		return invalid("gw_addr", "gateway %s is not of the IP version of the destination %s", gw, dst)
 	case gateway(v).IsValid() && v.GetScope() == linux_l3.Route_LINK:

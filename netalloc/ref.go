@@ -61,8 +61,11 @@ func (r Ref) String() string {
 	return text
 }
 
-// Local is how keys of the interface's own values name the reference.
-func (r Ref) Local() string { return refPrefix + r.Network }
+// Forms are the ways to write a reference to the address of an interface in a value of
+// that interface.
+func (r Ref) Forms() []string {
+	return []string{refPrefix + r.Network, refPrefix + r.Network + "/" + r.Interface}
+}
 
 // NeighbourGatewayKey is derived from allocations whose gateway is in the network
 // of the address.

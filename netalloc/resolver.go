@@ -116,11 +116,11 @@ func Put(field *string, resolved, wanted string) {
 }
 
 // AddressKeyText is how the key of an interface's address names the address, and
-// from which source it is: a reference without the interface, or the address.
+// from which source it is: a reference as it is written, or the address.
 func AddressKeyText(text, iface string) (source, addr string, ok bool) {
 	if IsRef(text) {
 		ref, err := ParseRef(text, iface)
-		return models.AddrAllocRef, ref.Local(), err == nil && !ref.GW
+		return models.AddrAllocRef, text, err == nil && !ref.GW
 	}
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 	return models.AddrStatic, prefix.String(), err == nil

@@ -49,6 +49,7 @@ func TestInterfaceValidation(t *testing.T) {
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/x"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/l/GW"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, PhysAddress: "02:00"}, "phys_address"},
+		{&iface{Name: "l", Type: loop, PhysAddress: "01:00:5e:00:00:01"}, "phys_address"},
 		{&iface{Name: "l", Type: loop, Mtu: 9217}, "mtu"},
 		{&iface{Name: "l", Type: loop, Link: &vpp_interfaces.Interface_Tap{}}, "link"},
 		{&iface{Name: "m", Type: vpp_interfaces.Interface_MEMIF}, "link"},

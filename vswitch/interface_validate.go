@@ -4,6 +4,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
+	"net"
 )
 
 // maxName is how long a logical name may be, so that a VPP tag can hold it.
@@ -39,6 +40,9 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 	if mac := iface.GetPhysAddress(); mac != "" {
 		if err := validMAC("phys_address", mac); err != nil {
 			return err
+		}
+		if hw, _ := net.ParseMAC(mac); hw[0]&1 != 0 {
+			return invalid("phys_address", "%s is a multicast address, which no interface can have: the first byte must be even", mac)
 		}
 	}
 	if iface.GetMtu() > 9216 {

@@ -104,6 +104,10 @@ func allocatedInterfaces(r *netalloc.Resolver) allocated[*vpp_interfaces.Interfa
 func allocatedRoutes(r *netalloc.Resolver) allocated[*vpp_l3.Route] {
 	return allocated[*vpp_l3.Route]{
 		resolve: func(v *vpp_l3.Route) (_ *vpp_l3.Route, err error) {
+			if isUnspecified(v.GetNextHopAddr()) { // is how clients write that there is none
+				v = proto.CloneOf(v)
+				v.NextHopAddr = ""
+			}
 			if !netalloc.HasRef(v.GetDstNetwork(), v.GetNextHopAddr()) {
 				return v, nil
 			}
@@ -119,8 +123,16 @@ func allocatedRoutes(r *netalloc.Resolver) allocated[*vpp_l3.Route] {
 		restore: func(found, resolved, wanted *vpp_l3.Route) {
 			netalloc.Put(&found.DstNetwork, resolved.GetDstNetwork(), wanted.GetDstNetwork())
 			netalloc.Put(&found.NextHopAddr, resolved.GetNextHopAddr(), wanted.GetNextHopAddr())
+			if isUnspecified(wanted.GetNextHopAddr()) && found.GetNextHopAddr() == "" {
+				found.NextHopAddr = wanted.GetNextHopAddr()
+			}
 		},
 	}
+}
+
+func isUnspecified(text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.IsUnspecified()
 }
 
 func allocatedARPs(r *netalloc.Resolver) allocated[*vpp_l3.ARPEntry] {

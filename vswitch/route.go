@@ -38,7 +38,8 @@ func validateRoute(r *vpp_l3.Route) error {
 	if dst != dst.Masked() {
 		return invalid("dst_network", "%s has bits behind the prefix: write %s", dst, dst.Masked())
 	}
-	if gw := r.GetNextHopAddr(); gw != "" {
+	noNextHop := r.GetNextHopAddr() == "" || isUnspecified(r.GetNextHopAddr())
+	if gw := r.GetNextHopAddr(); !noNextHop {
 		if err := validAddr("next_hop_addr", gw); err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ func validateRoute(r *vpp_l3.Route) error {
 			return invalid("next_hop_addr", "destination %s and next hop %s are of different IP versions", dst, gw)
 		}
 	}
-	if r.GetType() == vpp_l3.Route_INTRA_VRF && r.GetNextHopAddr() == "" && r.GetOutgoingInterface() == "" {
+	if r.GetType() == vpp_l3.Route_INTRA_VRF && noNextHop && r.GetOutgoingInterface() == "" {
 		return invalid("next_hop_addr", "a route needs a next hop, an outgoing interface, or type DROP")
 	}
 	return nil
