@@ -43,7 +43,16 @@ type modelStep struct {
 }
 
 // modelRun plays a sequence and compares, after each step, what the scheduler did
-// with what should be (see modelExpectation).
+// with what should be (see modelExpectation). It checks the properties of the design:
+//
+//	P1  check: what exists and the states follow from the last requests alone
+//	P2  end: failures stop, and retries and a resync lead there, too
+//	P3  transaction: a reverted one leaves no trace, or its error tells which (checkTold)
+//	P4  beforeOperation: nothing is done to OBTAINED values
+//	P5  beforeOperation: what is CONFIGURED has its dependencies met (checkP5)
+//	P6  end: resyncs without differences do nothing
+//	P7  transaction: what was planned is executed
+//	P8  kill, restart: a new process recovers
 type modelRun struct {
 	seq       modelSequence
 	s         *Scheduler
@@ -66,10 +75,7 @@ type modelRun struct {
 
 // playModel returns what was wrong, and a transcript. It must be called in a bubble.
 func playModel(seq modelSequence) (violation, transcript string) {
-	r := &modelRun{seq: seq, sb: newModelSouthbound(seq.Batch, seq.Unknown), requested: map[string]modelValue{}, retry: map[string]bool{}, why: map[string]bool{}, unclaimed: map[string]bool{},
-		unclear: map[string]bool{}, obtained: map[string]bool{}}
-	r.sb.before = r.beforeOperation
-	r.start()
+	r := newModelRun(seq)
 	defer func() { _ = r.s.Close(); synctest.Wait() }()
 	for _, step := range seq.Steps {
 		r.step(step)
@@ -84,6 +90,14 @@ func playModel(seq modelSequence) (violation, transcript string) {
 		return "", ""
 	}
 	return r.violations[0], strings.Join(r.log, "\n") + "\n!! " + strings.Join(r.violations, "\n!! ")
+}
+
+func newModelRun(seq modelSequence) *modelRun {
+	r := &modelRun{seq: seq, sb: newModelSouthbound(seq.Batch, seq.Unknown), requested: map[string]modelValue{}, retry: map[string]bool{},
+		why: map[string]bool{}, unclaimed: map[string]bool{}, unclear: map[string]bool{}, obtained: map[string]bool{}}
+	r.sb.before = r.beforeOperation
+	r.start()
+	return r
 }
 
 func (r *modelRun) logf(format string, args ...any) {
@@ -218,7 +232,7 @@ func (r *modelRun) transaction(step modelStep) {
 	}
 	r.logf("txn %s%s put %v del %v retry %v revert %v", step.Resync, "", step.Put, step.Del, step.Retry, step.Revert)
 	fired, clean, unsure := r.sb.fired, r.clean(), r.unsure
-	statuses, content := r.statuses(), r.sb.content()
+	statuses, content, existed := r.statuses(), r.sb.content(), maps.Clone(r.sb.exists)
 	var plan []string
 	if step.Plan && !r.sb.dead() {
 		ops, err := build().Plan(context.Background(), opts...)
@@ -304,6 +318,9 @@ func (r *modelRun) transaction(step modelStep) {
 		}
 		return
 	}
+	if clean && !r.unsure {
+		r.checkTold(te, existed)
+	}
 	// An undo that failed is repeated as the transaction says, or else the one before.
 	for _, key := range slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values)) {
 		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
@@ -317,6 +334,26 @@ func (r *modelRun) transaction(step modelStep) {
 		}
 		if got := r.statuses(); got != statuses {
 			r.violated("P3: states are\n%s\nwere\n%s", got, statuses)
+		}
+	}
+}
+
+// checkTold wants the error of a reverted transaction to name what it could not undo (P3).
+func (r *modelRun) checkTold(te *TransactionError, existed map[string]modelValue) {
+	told := map[string]bool{}
+	for _, e := range te.Errors {
+		told[e.Key] = true
+	}
+	for _, values := range []map[string]modelValue{existed, r.sb.exists} {
+		for key := range values {
+			was, before := existed[key]
+			is, after := r.sb.exists[key]
+			if before == after && was.String() == is.String() {
+				continue
+			}
+			if base := modelBase(key); !told[key] && !told[base] && !told[base[:2]] {
+				r.violated("P3: %s is not as it was, and the error does not tell: %v", key, te)
+			}
 		}
 	}
 }

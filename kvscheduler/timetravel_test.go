@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,34 +18,40 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
-	"pgregory.net/rapid"
 )
 
 // The graph of any recorded moment is what it was at that moment.
 func TestGraphAtAnyRecordedMoment(t *testing.T) {
-	property(t, func(q *sequence) {
-		type moment struct {
-			at     time.Time
-			values []*ValueSnapshot
-		}
-		remember := func() moment { return moment{time.Now(), q.s.Snapshot().Values()} }
-		moments := []moment{remember()}
-		q.failures(5)
-		for range rapid.IntRange(1, 6).Draw(q.t, "steps") {
-			q.sleep(time.Second)
-			q.step()
-			q.sleep(time.Second)
-			moments = append(moments, remember())
-		}
-		q.w.outcome = nil
-		for i, m := range moments {
-			got, err := q.s.graphAt(m.at)
-			if err != nil {
-				q.fatalf("moment %d: %v", i, err)
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			seed := rand.Uint64()
+			r := newModelRun(randomModelSequence(rand.New(rand.NewPCG(seed, 1))))
+			type moment struct {
+				at     time.Time
+				values []*ValueSnapshot
 			}
-			if d := cmp.Diff(m.values, got, protocmp.Transform()); d != "" {
-				q.fatalf("moment %d (-was +got):\n%s", i, d)
+			var moments []moment
+			for _, step := range r.seq.Steps {
+				if step.Op == "restart" || step.Op == "kill" {
+					continue // a new process knows nothing of the one before
+				}
+				time.Sleep(time.Second)
+				r.settle()
+				moments = append(moments, moment{time.Now(), r.s.Snapshot().Values()})
+				time.Sleep(time.Second)
+				r.settle()
+				r.step(step)
 			}
+			for i, m := range moments {
+				got, err := r.s.graphAt(m.at)
+				if err != nil {
+					t.Fatalf("seed %d, moment %d: %v", seed, i, err)
+				}
+				if d := cmp.Diff(m.values, got, protocmp.Transform()); d != "" {
+					t.Fatalf("seed %d, moment %d (-was +got):\n%s", seed, i, d)
+				}
+			}
+			_ = r.s.Close()
 		}
 	})
 }
