@@ -301,8 +301,8 @@ func (x *exec) follow(n *node, derived []KeyValue) error {
 	return errors.Join(err, x.applyDerived(n, derived))
 }
 
-// tryNeeded has those tried again that n counts on to come, as members of its cycle: they
-// may depend on n through others that existed before, and did not look.
+// tryNeeded has those looked at that n counts on to come, as members of its cycle: they
+// may depend on n through others that existed before, and so were not.
 func (x *exec) tryNeeded(n *node) error {
 	if x.abort || n.have == nil || n.is(leaving) || !x.lacks(n) {
 		return nil
@@ -310,7 +310,7 @@ func (x *exec) tryNeeded(n *node) error {
 	var waiting []string
 	for i := range n.deps {
 		x.candidates(&n.deps[i], func(t *node) bool {
-			if t != n && t.want != nil && !t.available() && inTrouble(t) {
+			if t != n && t.want != nil && !t.available() && (inTrouble(t) || t.State() == pb.ValueState_PENDING) {
 				waiting = append(waiting, t.key)
 			}
 			return true
@@ -318,6 +318,9 @@ func (x *exec) tryNeeded(n *node) error {
 	}
 	var errs error
 	for _, key := range waiting {
+		if x.abort || !x.lacks(n) {
+			break
+		}
 		errs = errors.Join(errs, x.updateDependent(key, true))
 	}
 	return errs

@@ -73,11 +73,15 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		return nil
 	}
 	if x.failedNow(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.mayStay(n)) {
+		err := n.info.err
 		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
 			x.mut(n).set(broken) // it exists although its dependencies are not met
 			x.verdicts.lost()
+			x.branch[key] = struct{}{}
+			_ = x.updateDependents(key) // who came back counts on it
+			delete(x.branch, key)
 		}
-		return x.inherit(n, n.info.err)
+		return x.inherit(n, err)
 	}
 	stays := func() bool { return gained && !x.waits(n) || !gained && x.mayStay(n) }
 	if n.have != nil && !n.is(broken) && stays() {
@@ -88,6 +92,10 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		if err := x.tryNeeded(n); !x.lacks(n) || stays() {
 			return x.inherit(n, err)
 		}
+	}
+	if n.have != nil && !n.is(broken) && !x.lacks(n) && x.neededByLeaving(n) {
+		x.lookAgain(key) // what it still has goes, too, but what needs it first
+		return nil
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := wasOf(n)
@@ -116,6 +124,21 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	}
 	p := wasOf(n)
 	return x.inherit(n, x.reconcile(x.mut(n), p))
+}
+
+// neededByLeaving reports whether a value that is about to be deleted needs n, or what is
+// derived from it.
+func (x *exec) neededByLeaving(n *node) bool {
+	start := len(x.scratch)
+	defer func() { x.scratch = x.scratch[:start] }()
+	x.scratch = x.g.Needers(x.scratch, n.key)
+	for _, key := range n.derived {
+		x.scratch = x.g.Needers(x.scratch, key)
+	}
+	return slices.ContainsFunc(x.scratch[start:], func(key string) bool {
+		d := x.get(key)
+		return d != nil && d.have != nil && d.is(leaving)
+	})
 }
 
 // inherit decides if the failure of n also stops what caused it: only if the
