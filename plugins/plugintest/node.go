@@ -82,9 +82,9 @@ type Node struct {
 // Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
 var (
 	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true, SourceGuards: true, ConnectionLimits: true}
-	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true}
+	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true, SourceGuards: true}
 	// VPPWithoutTAPs runs on a machine without vhost-net.
-	VPPWithoutTAPs = ipnet.Capabilities{MultipleVRFs: true}
+	VPPWithoutTAPs = ipnet.Capabilities{MultipleVRFs: true, SourceGuards: true}
 )
 
 // Timeout bounds what a test waits for.

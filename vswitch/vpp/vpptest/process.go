@@ -109,6 +109,9 @@ func (p *Process) Stop() {
 	}
 }
 
+// PID is that of VPP, which runs: nsenter has become it.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Restart is Stop and Start.
 func (p *Process) Restart() {
 	p.t.Helper()

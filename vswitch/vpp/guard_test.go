@@ -1,0 +1,252 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/guard"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"github.com/vishvananda/netns"
+)
+
+// guardedMAC is that of the pod at the interface a.
+const guardedMAC = "02:fe:00:00:00:01"
+
+func guardOf(iface string, addrs ...string) *guard.SourceGuard {
+	return &guard.SourceGuard{Interface: iface, MacAddress: guardedMAC, IpAddresses: addrs}
+}
+
+func TestLimitsOfConnectionsAreUnsupported(t *testing.T) {
+	v := open(t, vpptest.New(t))
+	g := guardOf("a", "10.1.0.2")
+	g.MaxConnections = 5
+	err := v.SourceGuards().Create(t.Context(), g)
+	if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "max_connections") {
+		t.Errorf("%v: want that max_connections is not supported", err)
+	}
+}
+
+// A guard says nothing about access lists on its interface, nor do they about it: a packet
+// has to pass all of them, whichever came first.
+func TestAccessListsOfGuardedInterfaces(t *testing.T) {
+	vpptest.Need(t)
+	g := guardOf("a", "10.1.0.2", "10.1.0.3", "10.1.0.4")
+	ip := accessList("ip", []string{"a"}, nil,
+		&vpp_acl.ACL_Rule{Action: vpp_acl.ACL_Rule_DENY, IpRule: &vpp_acl.ACL_Rule_IpRule{Ip: &vpp_acl.ACL_Rule_IpRule_Ip{SourceNetwork: "10.1.0.3/32"}}}, permitAll())
+	var rules []*vpp_acl.ACL_Rule
+	for _, addr := range []string{"10.1.0.2", "10.1.0.3", "10.1.0.5"} {
+		rules = append(rules, macipRule(vpp_acl.ACL_Rule_PERMIT, addr, 32, guardedMAC, "ff:ff:ff:ff:ff:ff"))
+	}
+	macip := accessList("macip", []string{"a"}, nil, rules...)
+	for name, order := range map[string][]string{
+		"guard first": {"guard", "ip", "macip"}, "guard last": {"macip", "ip", "guard"}, "guard between": {"ip", "guard", "macip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, v := newRealSite(t)
+			a := s.attachPod(t, v, "a", "10.1.0.2/24", "10.1.0.1")
+			s.attachPod(t, v, "b", "10.2.0.2/24", "10.2.0.1")
+			a.Exec(t, "ip link set dev eth0 address "+guardedMAC)
+			a.Exec(t, "ip route replace default via 10.1.0.1")
+			for _, more := range []string{"10.1.0.3", "10.1.0.4", "10.1.0.5"} {
+				a.Exec(t, "ip addr add "+more+"/24 dev eth0")
+			}
+			wantFrom := func(what string, reached ...string) {
+				t.Helper()
+				for _, src := range []string{"10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5"} {
+					want, wait := slices.Contains(reached, src), 1
+					if want {
+						wait = int(pingTime.Seconds())
+					}
+					_, err := a.Try(fmt.Sprintf("ping -n -q -c 1 -i 0.2 -w %d -I %s 10.2.0.2", wait, src))
+					if (err == nil) != want {
+						t.Errorf("%s: from %s: %v, want %v", what, src, err == nil, want)
+					}
+				}
+			}
+			wantFrom("without all", "10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5")
+			for _, what := range order {
+				switch what {
+				case "guard":
+					must(t, v.SourceGuards().Create(t.Context(), g))
+				case "ip":
+					must(t, v.ACLs().Create(t.Context(), ip))
+					bindACL(t, v, "ip", "a", false)
+				case "macip":
+					must(t, v.ACLs().Create(t.Context(), macip))
+					bindACL(t, v, "macip", "a", false)
+				}
+			}
+			wantFrom("with all", "10.1.0.2")
+			wantACLs(t, v, ip, macip)
+			must(t, v.SourceGuards().Delete(t.Context(), g))
+			wantFrom("without the guard", "10.1.0.2", "10.1.0.5")
+			must(t, v.SourceGuards().Create(t.Context(), g))
+			must(t, v.ACLs().Delete(t.Context(), ip))
+			must(t, v.ACLs().Delete(t.Context(), macip))
+			wantFrom("with the guard alone", "10.1.0.2", "10.1.0.3", "10.1.0.4")
+		})
+	}
+}
+
+// BenchmarkGuardedPods compares pods with source guards with pods without: one TCP stream,
+// and TCP connections one after the other, through a real VPP. Both alternate, so that what
+// else the machine does concerns them alike; VPP's CPU time is compared as well as time. The
+// medians of the ratios are reported: 1.00 is no difference.
+func BenchmarkGuardedPods(b *testing.B) {
+	for _, ipv6 := range []bool{false, true} {
+		b.Run(map[bool]string{false: "IPv4", true: "IPv6"}[ipv6], func(b *testing.B) { benchGuards(b, ipv6) })
+	}
+}
+
+func benchGuards(b *testing.B, ipv6 bool) {
+	vpptest.Need(b)
+	h := newNamespace(b)
+	vpp := vpptest.NewProcess(b, h.NetNS)
+	s := &site{VPP: vpp, host: h}
+	v := open(b, s)
+	var pods []*vswitchtest.Host
+	var guards []*guard.SourceGuard
+	addrs := []string{"10.1.0.2", "10.2.0.2"}
+	if ipv6 {
+		addrs = []string{"fd10:1::2", "fd10:2::2"}
+	}
+	for i, name := range []string{"a", "b"} {
+		net4, net6 := fmt.Sprintf("10.%d.0.", i+1), fmt.Sprintf("fd10:%d::", i+1)
+		pod := newNamespace(b)
+		s.addTo(b, pod, "v1"+name, net4+"2/24")
+		completeChecksums(b, pod)
+		mac := fmt.Sprintf("02:fe:00:00:00:%02x", i+1)
+		pod.Exec(b, "ip link set dev eth0 address "+mac)
+		pod.Exec(b, "ip addr add "+net6+"2/64 dev eth0 nodad")
+		iface := afPacket(name, "v1"+name)
+		iface.IpAddresses = []string{net4 + "1/24", net6 + "1/64"}
+		create(b, v, iface)
+		pod.Exec(b, "ip route replace default via "+net4+"1")
+		pod.Exec(b, "ip route replace default via "+net6+"1")
+		pods = append(pods, pod)
+		guards = append(guards, &guard.SourceGuard{Interface: name, MacAddress: mac, IpAddresses: []string{net4 + "2", net6 + "2"}})
+	}
+	if err := pods[0].Ping(addrs[1], 56, pingTime); err != nil {
+		b.Fatal(err)
+	}
+	listener := inHost(b, pods[1], func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(addrs[1], "0")) })
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	dial := func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) }
+	const connections, megabytes = 200, 64
+	chunk := make([]byte, 1<<20)
+	work := map[string]func(){
+		"stream": func() {
+			c := inHost(b, pods[0], dial)
+			defer c.Close()
+			for range megabytes {
+				if _, err := c.Write(chunk); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		},
+		"connections": func() {
+			inHost(b, pods[0], func() (struct{}, error) {
+				for range connections {
+					c, err := dial()
+					if err != nil {
+						return struct{}{}, err
+					}
+					_ = c.(*net.TCPConn).SetLinger(0)
+					c.Close()
+				}
+				return struct{}{}, nil
+			})
+		},
+	}
+	guarded := func(on bool) {
+		for _, g := range guards {
+			if on {
+				must(b, v.SourceGuards().Create(b.Context(), g))
+			} else {
+				must(b, v.SourceGuards().Delete(b.Context(), g))
+			}
+		}
+	}
+	for name, do := range work {
+		b.Run(name, func(b *testing.B) {
+			var byTime, byCPU []float64
+			do() // warm up
+			for b.Loop() {
+				var took [2]time.Duration
+				var used [2]float64
+				for _, on := range []bool{true, false, false, true} {
+					guarded(on)
+					start, before := time.Now(), cpuOf(b, vpp.PID())
+					do()
+					k := map[bool]int{true: 1, false: 0}[on]
+					took[k] += time.Since(start)
+					used[k] += cpuOf(b, vpp.PID()) - before
+				}
+				byTime, byCPU = append(byTime, took[1].Seconds()/took[0].Seconds()), append(byCPU, used[1]/max(used[0], 1))
+			}
+			slices.Sort(byTime)
+			slices.Sort(byCPU)
+			b.ReportMetric(byTime[len(byTime)/2], "time-ratio")
+			b.ReportMetric(byCPU[len(byCPU)/2], "CPU-ratio")
+		})
+	}
+}
+
+// cpuOf returns the CPU time of a process in ticks.
+func cpuOf(b *testing.B, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(b, err)
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	user, err1 := strconv.ParseFloat(fields[11], 64)
+	system, err2 := strconv.ParseFloat(fields[12], 64)
+	must(b, err1)
+	must(b, err2)
+	return user + system
+}
+
+// inHost calls fn in the network namespace of a host.
+func inHost[T any](b *testing.B, h *vswitchtest.Host, fn func() (T, error)) (result T) {
+	b.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		ns, err := netns.GetFromPath(h.NetNS)
+		if err == nil {
+			defer ns.Close()
+			err = netns.Set(ns)
+		}
+		if err == nil {
+			result, err = fn()
+		}
+		done <- err
+	}()
+	must(b, <-done)
+	return result
+}

@@ -1,0 +1,127 @@
+package podguard
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+)
+
+// verdictOf walks a frame through the tables as VPP does; false: no entry matches.
+func verdictOf(filter []*table, frame []byte) (verdict, bool) {
+	c := chainOther
+	switch string(frame[12:14]) {
+	case "\x08\x00":
+		c = chainIP4
+	case "\x86\xdd":
+		c = chainIP6
+	}
+	frame = append(slices.Clone(frame), make([]byte, 2*maxVectors*vector)...)
+	for _, t := range filter {
+		if t.chain != c {
+			continue
+		}
+		seen := slices.Clone(frame[:t.skip()*vector+len(t.mask())])
+		for i := range seen {
+			if i < t.skip()*vector {
+				seen[i] = 0
+				continue
+			}
+			seen[i] &= t.mask()[i-t.skip()*vector]
+		}
+		for _, e := range t.entries {
+			if bytes.Equal(e.match, seen) {
+				return e.verdict, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func TestFilter(t *testing.T) {
+	addr := netip.MustParseAddr
+	own, gateway, stranger := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}, frames.MAC{2, 0, 0, 0, 0, 0x99}
+	everybody, all := frames.MAC{0x33, 0x33, 0, 0, 0, 1}, addr("ff02::1")
+	local := vswitch.LinkLocal(own)
+	list := filter(own[:], []netip.Addr{addr("10.1.1.2"), addr("fd10:1::2"), local}, []netip.Addr{addr("192.168.16.2")})
+
+	ip := func(from frames.MAC, src, dst string, fragment bool) []byte {
+		return frames.Datagram(from, gateway, addr(src), addr(dst), "to anybody", fragment)
+	}
+	udp := func(dst string, port uint16) []byte {
+		frame := ip(own, "10.1.1.2", dst, false)
+		frame[36], frame[37] = byte(port>>8), byte(port)
+		return frame
+	}
+	discover := func(src netip.Addr, kind byte, target netip.Addr, option byte, value frames.MAC) []byte {
+		return frames.Discovery(own, everybody, src, all, kind, target, option, value)
+	}
+	// The first fragment of an advertisement.
+	divided := func(kind byte) []byte {
+		frame := make([]byte, 80)
+		copy(frame, discover(addr("fd10:1::2"), kind, addr("fd10:1::1"), 0, frames.MAC{})[:54])
+		frame[20], frame[54], frame[62] = fragment, icmp6, kind
+		return frame
+	}
+	tagged := ip(own, "10.1.1.2", "10.1.1.3", false)
+	copy(tagged[12:], []byte{0x81, 0})
+	ping6 := frames.Packet(own, gateway, addr("fd10:1::2"), addr("fd10:1::3"), icmp6, 64, 2, append([]byte{128, 0, 0, 0}, make([]byte, 60)...), false)
+
+	for name, test := range map[string]struct {
+		frame []byte
+		want  verdict
+	}{
+		"IPv4":                            {ip(own, "10.1.1.2", "10.1.1.3", false), pass},
+		"IPv4, fragment":                  {ip(own, "10.1.1.2", "10.1.1.3", true), pass},
+		"IPv4, foreign":                   {ip(own, "10.1.1.3", "10.1.1.3", false), dropIPv4},
+		"IPv4, foreign, fragment":         {ip(own, "10.1.1.3", "10.1.1.3", true), dropIPv4},
+		"IPv4, none":                      {ip(own, "0.0.0.0", "255.255.255.255", false), dropIPv4},
+		"IPv4, foreign MAC":               {ip(stranger, "10.1.1.2", "10.1.1.3", false), dropMAC},
+		"VXLAN to a peer":                 {udp("192.168.16.2", portVXLAN), dropVXLAN},
+		"VXLAN to somebody else":          {udp("192.168.16.3", portVXLAN), pass},
+		"something else to a peer":        {udp("192.168.16.2", 53), pass},
+		"IPv6":                            {ip(own, "fd10:1::2", "fd10:1::3", false), pass},
+		"IPv6, fragment":                  {ip(own, "fd10:1::2", "fd10:1::3", true), pass},
+		"IPv6, link-local":                {ip(own, local.String(), "fd10:1::3", false), pass},
+		"IPv6, ping":                      {ping6, pass},
+		"IPv6, foreign":                   {ip(own, "fd10:1::3", "fd10:1::3", false), dropIPv6},
+		"IPv6, foreign link-local":        {ip(own, "fe80::1", "fd10:1::3", false), dropIPv6},
+		"IPv6, none":                      {ip(own, "::", "fd10:1::3", false), dropIPv6},
+		"IPv6, foreign MAC":               {ip(stranger, "fd10:1::2", "fd10:1::3", false), dropMAC},
+		"ARP":                             {frames.ARP(own, false, own, addr("10.1.1.2"), addr("10.1.1.1")), pass},
+		"ARP, answer":                     {frames.ARP(own, true, own, addr("10.1.1.2"), addr("10.1.1.1")), pass},
+		"ARP, foreign address":            {frames.ARP(own, false, own, addr("10.1.1.1"), addr("10.1.1.1")), dropARP},
+		"ARP, foreign sender":             {frames.ARP(own, false, stranger, addr("10.1.1.2"), addr("10.1.1.1")), dropARP},
+		"ARP, foreign MAC":                {frames.ARP(stranger, false, own, addr("10.1.1.2"), addr("10.1.1.1")), dropARP},
+		"question":                        {discover(addr("fd10:1::2"), neighborSolicitation, addr("fd10:1::1"), optionSourceLink, own), pass},
+		"question without an option":      {discover(addr("fd10:1::2"), neighborSolicitation, addr("fd10:1::1"), 0, frames.MAC{}), pass},
+		"question, foreign option":        {discover(addr("fd10:1::2"), neighborSolicitation, addr("fd10:1::1"), optionSourceLink, stranger), dropND},
+		"question, foreign":               {discover(addr("fd10:1::3"), neighborSolicitation, addr("fd10:1::1"), optionSourceLink, own), dropIPv6},
+		"duplicates of its own":           {discover(addr("::"), neighborSolicitation, addr("fd10:1::2"), 0, frames.MAC{}), pass},
+		"duplicates of others":            {discover(addr("::"), neighborSolicitation, addr("fd10:1::1"), 0, frames.MAC{}), dropIPv6},
+		"answer":                          {discover(addr("fd10:1::2"), neighborAdvertisement, addr("fd10:1::2"), optionTargetLink, own), pass},
+		"answer from the other address":   {discover(local, neighborAdvertisement, addr("fd10:1::2"), optionTargetLink, own), pass},
+		"answer without an option":        {discover(addr("fd10:1::2"), neighborAdvertisement, addr("fd10:1::2"), 0, frames.MAC{}), pass},
+		"answer for others":               {discover(addr("fd10:1::2"), neighborAdvertisement, addr("fd10:1::1"), optionTargetLink, own), dropND},
+		"answer, foreign option":          {discover(addr("fd10:1::2"), neighborAdvertisement, addr("fd10:1::2"), optionTargetLink, stranger), dropND},
+		"router":                          {discover(local, frames.RouterAdvertisement, local, 0, frames.MAC{}), dropND},
+		"redirect":                        {discover(local, redirect, addr("fd10:1::3"), 0, frames.MAC{}), dropND},
+		"answer for others, in fragments": {divided(neighborAdvertisement), dropND},
+		"ping in fragments":               {divided(128), pass},
+	} {
+		if got, ok := verdictOf(list, test.frame); !ok || got != test.want {
+			t.Errorf("%s: verdict %v %v, want %v", name, got, ok, test.want)
+		}
+	}
+	if v, ok := verdictOf(list, tagged); ok {
+		t.Errorf("a frame with a VLAN tag has verdict %v, want none", v)
+	}
+	for _, tb := range list {
+		if n := len(tb.mask()) / vector; n < 1 || n > maxVectors || len(tb.mask())%vector != 0 {
+			t.Errorf("table of %v compares %d bytes, VPP takes 16 to %d", tb.spans, len(tb.mask()), maxVectors*vector)
+		}
+	}
+}
