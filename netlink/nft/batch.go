@@ -1,8 +1,10 @@
 package nft
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -11,15 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftBatch is a transaction of nftables on a table, as netlink messages: a
-// change of few elements costs what few elements cost.
+// Batch is changes of a table, as netlink messages: a change of few elements costs what
+// few elements cost. The first mistake is an error of the whole.
 type Batch struct {
 	Table    string
 	Family   byte // NFPROTO_IPV4, …
 	messages []netlink.Message
-	sets     uint32
 	err      error
 }
+
+// name is that of the table with its family, as events have it.
+func (b *Batch) name() string { return nftFamilies[b.Family] + " " + b.Table }
+
+// lastSet numbers the sets of transactions.
+var lastSet atomic.Uint32
 
 func text(s string) []byte { return append([]byte(s), 0) }
 
@@ -68,6 +75,15 @@ func (b *Batch) AddChain(c *nftables.Chain) {
 	b.FlushChain(c.Name)
 }
 
+// DeleteChain deletes a chain without rules that nothing leads to.
+func (b *Batch) DeleteChain(name string) {
+	b.add(unix.NFT_MSG_DELCHAIN, 0,
+		netlink.Attribute{Type: unix.NFTA_CHAIN_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_CHAIN_NAME, Data: text(name)})
+}
+
+// Empty reports whether nothing is to be done.
+func (b *Batch) Empty() bool { return len(b.messages) == 0 && b.err == nil }
+
 func (b *Batch) FlushChain(name string) {
 	b.add(unix.NFT_MSG_DELRULE, 0,
 		netlink.Attribute{Type: unix.NFTA_RULE_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_RULE_CHAIN, Data: text(name)})
@@ -89,32 +105,75 @@ func (b *Batch) AddRule(chain, comment string, words []Word) {
 		netlink.Attribute{Type: unix.NFTA_RULE_USERDATA, Data: userdata.AppendString(nil, userdata.TypeComment, comment)})
 }
 
+// AddObject adds an object that rules refer to by its name, or leaves one that exists.
+func (b *Batch) AddObject(name string, typ nftables.ObjType, object expr.Any) {
+	data, err := expr.MarshalExprData(b.Family, object)
+	b.err = cmp.Or(b.err, err)
+	b.add(unix.NFT_MSG_NEWOBJ, netlink.Create,
+		netlink.Attribute{Type: unix.NFTA_OBJ_TABLE, Data: text(b.Table)},
+		netlink.Attribute{Type: unix.NFTA_OBJ_NAME, Data: text(name)},
+		netlink.Attribute{Type: unix.NFTA_OBJ_TYPE, Data: big32(uint32(typ))},
+		netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_OBJ_DATA, Data: data})
+}
+
 // AddSet adds a set or a map; one that exists as described stays.
-func (b *Batch) AddSet(s *nftables.Set) {
-	b.sets++
+func (b *Batch) AddSet(s *nftables.Set) { b.addSet(s, nil) }
+
+// AddTypeof adds a set that packets fill, with timeouts and up to size elements. Its key is
+// given by the names of fields, joined by dots.
+func (b *Batch) AddTypeof(name, key string, size uint32) {
+	s, udata, err := typeofSet(name, key)
+	if err != nil {
+		b.err = cmp.Or(b.err, err)
+		return
+	}
+	s.Dynamic, s.HasTimeout, s.Size = true, true, size
+	b.addSet(s, udata)
+}
+
+// addSet returns the number by which rules of the batch may refer to the set.
+func (b *Batch) addSet(s *nftables.Set, udata []byte) uint32 {
+	id := lastSet.Add(1)
 	var flags uint32
 	attrs := []netlink.Attribute{
 		{Type: unix.NFTA_SET_TABLE, Data: text(b.Table)},
 		{Type: unix.NFTA_SET_NAME, Data: text(s.Name)},
 		{Type: unix.NFTA_SET_KEY_TYPE, Data: big32(s.KeyType.GetNFTMagic())},
 		{Type: unix.NFTA_SET_KEY_LEN, Data: big32(s.KeyType.Bytes)},
-		{Type: unix.NFTA_SET_ID, Data: big32(b.sets)},
+		{Type: unix.NFTA_SET_ID, Data: big32(id)},
 	}
-	if s.IsMap {
+	if s.Anonymous {
+		flags |= unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT
+	}
+	switch {
+	case s.IsMap && s.DataType.Name == nftables.TypeVerdict.Name:
+		flags |= unix.NFT_SET_MAP
+		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_DATA_TYPE, Data: big32(unix.NFT_DATA_VERDICT)})
+	case s.IsMap:
 		flags |= unix.NFT_SET_MAP
 		attrs = append(attrs,
 			netlink.Attribute{Type: unix.NFTA_SET_DATA_TYPE, Data: big32(s.DataType.GetNFTMagic())},
 			netlink.Attribute{Type: unix.NFTA_SET_DATA_LEN, Data: big32(s.DataType.Bytes)})
 	}
 	if s.Dynamic {
-		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+		flags |= unix.NFT_SET_EVAL
 		attrs = append(attrs, b.nested(unix.NFTA_SET_DESC, netlink.Attribute{Type: unix.NFTA_SET_DESC_SIZE, Data: big32(s.Size)}))
 	}
+	if s.HasTimeout {
+		flags |= unix.NFT_SET_TIMEOUT
+	}
 	if s.Interval {
-		flags |= unix.NFT_SET_INTERVAL | setConcat
-		attrs = append(attrs, b.nested(unix.NFTA_SET_DESC, b.nested(setDescConcat, b.fields(s.KeyType)...)))
+		flags |= unix.NFT_SET_INTERVAL
+	}
+	if fields := nftables.ConcatSetTypeElements(s.KeyType); s.Interval && len(fields) > 1 {
+		flags |= setConcat
+		attrs = append(attrs, b.nested(unix.NFTA_SET_DESC, b.nested(setDescConcat, b.fields(fields)...)))
+	}
+	if udata != nil {
+		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_USERDATA, Data: udata})
 	}
 	b.add(unix.NFT_MSG_NEWSET, netlink.Create, append(attrs, netlink.Attribute{Type: unix.NFTA_SET_FLAGS, Data: big32(flags)})...)
+	return id
 }
 
 func (b *Batch) DeleteSet(name string) {
@@ -130,27 +189,34 @@ func (b *Batch) FlushSet(name string) {
 
 // AddElements adds elements of any sets; those that are there already stay.
 func (b *Batch) AddElements(list []Element) {
-	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create, list)
+	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create, list, 0)
 }
 
 // DeleteElements deletes elements, all of which must exist.
-func (b *Batch) DeleteElements(list []Element) { b.elements(unix.NFT_MSG_DELSETELEM, 0, list) }
+func (b *Batch) DeleteElements(list []Element) { b.elements(unix.NFT_MSG_DELSETELEM, 0, list, 0) }
 
 // inMessage is how many elements go into one message: its length has 16 bits.
 const inMessage = 200
 
-func (b *Batch) elements(typ netlink.HeaderType, flags netlink.HeaderFlags, list []Element) {
+// elements sends elements; id is that of a set which the batch makes, 0: of any, by name.
+func (b *Batch) elements(typ netlink.HeaderType, flags netlink.HeaderFlags, list []Element, id uint32) {
 	for i := 0; i < len(list); {
 		set := list[i].Set
 		var elements []netlink.Attribute
 		for ; i < len(list) && list[i].Set == set && len(elements) < inMessage; i++ {
 			e := list[i]
 			attrs := []netlink.Attribute{b.nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: []byte(e.Key)})}
+			if e.closes {
+				attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_ELEM_FLAGS, Data: big32(unix.NFT_SET_ELEM_INTERVAL_END)})
+			}
 			if e.End != "" {
 				attrs = append(attrs, b.nested(elementKeyEnd, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: []byte(e.End)}))
 			}
 			if e.Data != "" {
 				attrs = append(attrs, b.nested(unix.NFTA_SET_ELEM_DATA, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: []byte(e.Data)}))
+			}
+			if e.Verdict != "" {
+				attrs = append(attrs, b.nested(unix.NFTA_SET_ELEM_DATA, b.verdict(verdictOf(e.Verdict))))
 			}
 			if e.Comment != "" {
 				attrs = append(attrs, netlink.Attribute{
@@ -159,27 +225,43 @@ func (b *Batch) elements(typ netlink.HeaderType, flags netlink.HeaderFlags, list
 			}
 			elements = append(elements, b.nested(unix.NFTA_LIST_ELEM, attrs...))
 		}
-		b.add(typ, flags,
-			netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: text(b.Table)},
-			netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: text(set)},
-			b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...))
+		attrs := []netlink.Attribute{
+			{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: text(b.Table)},
+			{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: text(set)},
+			b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
+		}
+		if id != 0 {
+			attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_SET_ID, Data: big32(id)})
+		}
+		b.add(typ, flags, attrs...)
 	}
 }
 
-// send makes it happen, all or nothing. After an error the connection is of no use.
-func (b *Batch) send(c *netlink.Conn) error {
-	if len(b.messages) == 0 || b.err != nil {
-		return b.err
+func (b *Batch) verdict(v *expr.Verdict) netlink.Attribute {
+	attrs := []netlink.Attribute{{Type: unix.NFTA_VERDICT_CODE, Data: big32(uint32(v.Kind))}}
+	if v.Chain != "" {
+		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_VERDICT_CHAIN, Data: text(v.Chain)})
 	}
-	// Errors are answered in any case, in order; the last message is confirmed as
-	// well. So the first answer tells.
-	b.messages[len(b.messages)-1].Header.Flags |= netlink.Acknowledge
+	return b.nested(unix.NFTA_DATA_VERDICT, attrs...)
+}
+
+// send makes batches happen, all or nothing. After an error the connection is of no use.
+func send(c *netlink.Conn, batches []*Batch) error {
 	frame := func(typ netlink.HeaderType) netlink.Message {
 		return netlink.Message{
 			Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables},
 		}
 	}
-	all := append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...)
+	all := []netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}
+	for _, b := range batches {
+		if b.err != nil {
+			return b.err
+		}
+		all = append(all, b.messages...)
+	}
+	// Errors are answered in any case, in order; the last message is confirmed as
+	// well. So the first answer tells.
+	all[len(all)-1].Header.Flags |= netlink.Acknowledge
 	if _, err := c.SendMessages(append(all, frame(unix.NFNL_MSG_BATCH_END))); err != nil {
 		return fmt.Errorf("sending a transaction to nftables: %w", err)
 	}
@@ -197,17 +279,28 @@ type Known struct{ expr.Any }
 
 func (w Known) marshal(b *Batch) ([]byte, error) { return expr.Marshal(b.Family, w.Any) }
 
-// OpenedTo loads where the connection was first sent to: an address, which the
-// library cannot say in a way that nft can print.
-type OpenedTo struct{ Register, Key uint32 }
+// Words are words in a row.
+func Words(list ...expr.Any) []Word {
+	out := make([]Word, len(list))
+	for i, e := range list {
+		out[i] = Known{e}
+	}
+	return out
+}
 
-func (w OpenedTo) marshal(b *Batch) ([]byte, error) {
-	const directionOriginal = 0 // IP_CT_DIR_ORIGINAL
+// Tuple loads an address of one direction of the connection, 0: as it was opened, which
+// the library cannot say in a way that nft can print.
+type Tuple struct {
+	Register, Key uint32
+	Direction     byte
+}
+
+func (w Tuple) marshal(b *Batch) ([]byte, error) {
 	return b.All(
 		netlink.Attribute{Type: unix.NFTA_EXPR_NAME, Data: text("ct")},
 		b.nested(unix.NFTA_EXPR_DATA,
 			netlink.Attribute{Type: unix.NFTA_CT_DREG, Data: big32(w.Register)},
 			netlink.Attribute{Type: unix.NFTA_CT_KEY, Data: big32(w.Key)},
-			netlink.Attribute{Type: unix.NFTA_CT_DIRECTION, Data: []byte{directionOriginal}},
+			netlink.Attribute{Type: unix.NFTA_CT_DIRECTION, Data: []byte{w.Direction}},
 		)), nil
 }

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -8,10 +9,11 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// nftConn is a connection to the nftables of a network namespace. Its lock is held by whoever
+// Conn is a connection to the nftables of a network namespace. Its lock is held by whoever
 // changes our tables, so that what one has read is still true when it writes.
 type Conn struct {
 	NS *namespace.Namespace
@@ -71,7 +73,11 @@ func (d *Conn) Do(fn func(*nftables.Conn) error) error {
 }
 
 func (d *Conn) DoLocked(fn func(*nftables.Conn) error) error {
-	conn, err := d.open()
+	err := d.Gen.fault.ask("connect")
+	var conn *nftables.Conn
+	if err == nil {
+		conn, err = d.open()
+	}
 	if err == nil {
 		err = fn(conn)
 	}
@@ -81,27 +87,105 @@ func (d *Conn) DoLocked(fn func(*nftables.Conn) error) error {
 	return err
 }
 
-// Commit makes a transaction happen, all or nothing. The caller holds the lock.
-func (d *Conn) Commit(b *Batch) error {
-	return d.Gen.Own(func() error {
-		if d.writer == nil {
-			c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(d.NS.Handle)})
-			if err != nil {
-				return fmt.Errorf("opening netlink for nftables: %w", err)
-			}
-			d.writer = c
-			if err := wideBuffers(c); err != nil {
-				return fmt.Errorf("opening netlink for nftables: %w", err)
-			}
+// Commit makes changes of tables happen in one transaction, all or nothing. The caller
+// holds the lock.
+func (d *Conn) Commit(batches ...*Batch) error {
+	var tables []string
+	for _, b := range batches {
+		if !b.Empty() {
+			tables = append(tables, b.name())
 		}
-		return b.send(d.writer)
-	})
+	}
+	if len(tables) == 0 {
+		return nil
+	}
+	err := d.Gen.Own(func() error {
+		if err := d.Gen.fault.ask("commit"); err != nil {
+			return err
+		}
+		c, err := d.openWriter()
+		if err == nil {
+			err = send(c, batches)
+		}
+		if err == nil {
+			err = d.Gen.fault.ask("committed")
+		}
+		return err
+	}, tables...)
+	if err != nil {
+		d.close() // there may be answers left in it
+	}
+	return err
 }
 
-// Locked calls fn in the network namespace, without other changes of our tables at the
-// same time.
+func (d *Conn) openWriter() (*netlink.Conn, error) {
+	if d.writer != nil {
+		return d.writer, nil
+	}
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(d.NS.Handle)})
+	if err == nil {
+		d.writer = c
+		err = wideBuffers(c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
+	}
+	return c, nil
+}
+
+// Locked calls fn without other changes of our tables at the same time.
 func (d *Conn) Locked(fn func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.NS.Run(fn)
+	return fn()
+}
+
+// Unchanged reports whether a table, as in "inet contiv-acl", is as it was at a generation, as
+// all changes since then were our own, to other tables. now is the present generation.
+func (d *Conn) Unchanged(table string, since uint32) (now uint32, ok bool) {
+	return d.Gen.Unchanged(table, since)
+}
+
+// Has reports whether a set has an element, without reading the others.
+func (d *Conn) Has(family byte, table string, e Element) (bool, error) {
+	b := &Batch{Table: table, Family: family}
+	b.elements(nftMsgGetSetElem, 0, []Element{e}, 0)
+	if b.err != nil {
+		return false, b.err
+	}
+	if err := d.Gen.fault.ask("get"); err != nil {
+		return false, err
+	}
+	req := &nl.NetlinkRequest{
+		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | nftMsgGetSetElem, Flags: unix.NLM_F_REQUEST | unix.NLM_F_ACK},
+		Sockets:  map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: d.Gen.socket},
+	}
+	req.AddRawData(b.messages[0].Data)
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for an element of set %q: %w", e.Set, err)
+	}
+	return true, nil
+}
+
+// ReadTable returns what a table holds, nil if there is no such table, with the generation
+// that it was read at, 0 if it changed meanwhile.
+func (d *Conn) ReadTable(family byte, table string) (*Table, uint32, error) {
+	for try := 1; ; try++ {
+		before, known := d.Gen.Current()
+		t, err := d.Gen.readTable(family, table)
+		if errors.Is(err, nl.ErrDumpInterrupted) && try < 8 {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if after, ok := d.Gen.Current(); known && ok && after == before {
+			return t, after, nil
+		}
+		return t, 0, nil
+	}
 }

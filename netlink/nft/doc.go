@@ -1,17 +1,24 @@
-// Package nft speaks nftables with the kernel of one network namespace, over netlink.
+// Package nft speaks nftables with the kernel of one network namespace, over netlink. It is
+// the only way in which the kernel driver writes nftables; nobody executes the program nft.
 //
-//	Batch ──Commit──> kernel: all of it or nothing, a new generation of the ruleset
-//	Gen.Elements, Gen.Rules <── dumps, repeated while they are inconsistent
+//	Batch, Batch ──Commit──> kernel: all of it or nothing, a new generation of the ruleset
+//	ReadTable, Has <── what is there, repeated while dumps are interrupted
+//	Unchanged <── whether what was read is still so, without reading it
 //	Events <── what changed, by whom: Foreign
 //
 // Contract:
 //
-//   - A [Batch] is one transaction on one table. It costs what its changes cost, however
-//     large the tables are.
+//   - A [Batch] is changes of one table; [Conn.Commit] makes one or more of them happen in
+//     one transaction, with one answer of the kernel. It costs what its changes cost, however large
+//     the tables are.
 //   - Elements that are added may exist; those that are deleted must.
+//   - Rules are words, as the library has them, or text in the language of nft(8):
+//     [Batch.AddText]. Text that this package cannot read is an error of the whole transaction.
 //   - A rule is known by its comment: what it does is not read back.
 //   - Whoever changes one of our tables holds the lock of the [Conn] from reading to
 //     writing, so that a change and its generation belong together: that is how our own
-//     changes are told from those of others.
+//     changes are told from those of others. Each of them is remembered with the tables that it
+//     changed, so that what one subsystem knows of its table outlives changes that others make to theirs.
 //   - After an error the connections are made anew.
+//   - Tests make any request fail, or succeed without an answer: [Conn.InjectFaults].
 package nft

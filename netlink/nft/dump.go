@@ -1,12 +1,14 @@
 package nft
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/contiv/contiv/netlink/nlattr"
 
+	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -14,7 +16,9 @@ import (
 
 // Numbers of the nftables netlink protocol for dumps of rules and elements of sets.
 const (
+	nftMsgGetChain      = 4
 	nftMsgGetRule       = 7
+	nftMsgGetSet        = 10
 	nftMsgGetSetElem    = 13
 	nftaRuleTable       = 1
 	nftaRuleChain       = 2
@@ -24,8 +28,10 @@ const (
 	nftaListElements    = 3
 	nftaElementKey      = 1
 	nftaElementData     = 2
+	nftaElementFlags    = 3
 	nftaElementUserData = 6
 	nftaDataValue       = 1
+	nftaDataVerdict     = 2
 )
 
 // dump calls each with every answer to a request for all there is of a table.
@@ -34,6 +40,9 @@ const (
 // KiB, and goes through a set from its start for each of them. So nothing is peeked
 // at here: with small buffers, large sets would take forever.
 func (g *generations) dump(family byte, message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
+	if err := g.fault.ask("dump"); err != nil {
+		return err
+	}
 	req := &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{
 			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
@@ -88,7 +97,9 @@ func appendElements(list []Element, set string, message []byte) []Element {
 				case elementKeyEnd:
 					e.End = dataValue(value)
 				case nftaElementData:
-					e.Data = dataValue(value)
+					e.Data, e.Verdict = dataValue(value), dataVerdict(value)
+				case nftaElementFlags:
+					e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 				case nftaElementUserData:
 					e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
 				}
@@ -108,23 +119,45 @@ func dataValue(data []byte) string {
 	return ""
 }
 
+// dataVerdict is the text of a verdict; "" if it is none.
+func dataVerdict(data []byte) string {
+	for attr, value := range nlattr.All(data) {
+		if attr != nftaDataVerdict {
+			continue
+		}
+		var v expr.Verdict
+		for attr, value := range nlattr.All(value) {
+			switch {
+			case attr == unix.NFTA_VERDICT_CODE && len(value) == 4:
+				v.Kind = expr.VerdictKind(int32(binary.BigEndian.Uint32(value)))
+			case attr == unix.NFTA_VERDICT_CHAIN:
+				v.Chain = name(value)
+			}
+		}
+		return textOf(v)
+	}
+	return ""
+}
+
+func name(value []byte) string { return strings.TrimRight(string(value), "\x00") }
+
 // Rules returns the comments of all rules, by chain, in order. What
 // the rules do is not read: only we make rules with these comments.
 func (g *generations) Rules(family byte, table string) (map[string][]string, error) {
 	found := map[string][]string{}
 	err := g.dump(family, nftMsgGetRule, func(m []byte) {
-		var name, chain, comment string
+		var in, chain, comment string
 		for attr, value := range nlattr.All(m) {
 			switch attr {
 			case nftaRuleTable:
-				name = strings.TrimRight(string(value), "\x00")
+				in = name(value)
 			case nftaRuleChain:
-				chain = strings.TrimRight(string(value), "\x00")
+				chain = name(value)
 			case nftaRuleUserData:
 				comment, _ = userdata.GetString(value, userdata.TypeComment)
 			}
 		}
-		if name == table {
+		if in == table {
 			found[chain] = append(found[chain], comment)
 		}
 	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))

@@ -2,17 +2,26 @@ package nft
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 )
 
-// Element is an element of a set or a map; data and comment may be empty. In sets of
-// ranges, End is the last key.
-type Element struct{ Set, Key, End, Data, Comment string }
+// Element is an element of a set or a map; all but the first two may be empty. In sets
+// whose keys are ranges of several fields, End is the last key. In verdict maps, Verdict
+// is "drop", "accept", "return", "goto CHAIN" or "jump CHAIN".
+type Element struct {
+	Set, Key, End, Data, Verdict, Comment string
+	// closes: the key is the first one behind a range.
+	closes bool
+}
 
 func Compare(a, b Element) int {
-	return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Key, b.Key), cmp.Compare(a.End, b.End), cmp.Compare(a.Data, b.Data), cmp.Compare(a.Comment, b.Comment))
+	return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Key, b.Key), cmp.Compare(a.End, b.End), cmp.Compare(a.Data, b.Data),
+		cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Comment, b.Comment))
 }
 
 // Sorted returns the elements in order, each once.
@@ -34,6 +43,25 @@ func Difference(before, after []Element) (gone, new []Element) {
 		}
 	}
 	return append(gone, before...), append(new, after...)
+}
+
+// verdictOf is the inverse of textOf.
+func verdictOf(text string) *expr.Verdict {
+	word, chain, _ := strings.Cut(text, " ")
+	return &expr.Verdict{Kind: verdicts[word], Chain: chain}
+}
+
+func textOf(v expr.Verdict) string {
+	for word, kind := range verdicts {
+		if kind == v.Kind {
+			return strings.TrimSuffix(word+" "+v.Chain, " ")
+		}
+	}
+	return fmt.Sprintf("verdict %d", v.Kind)
+}
+
+var verdicts = map[string]expr.VerdictKind{
+	"accept": expr.VerdictAccept, "drop": expr.VerdictDrop, "return": expr.VerdictReturn, "goto": expr.VerdictGoto, "jump": expr.VerdictJump,
 }
 
 // wideBuffers makes room for transactions with many elements.

@@ -36,9 +36,20 @@ const (
 type generations struct {
 	socket *nl.SocketHandle
 
+	fault Fault
+
 	mu  sync.Mutex
-	ids []uint32
+	own []ownChange // in order
 }
+
+// ownChange is a generation that this process made, and what it changed.
+type ownChange struct {
+	id     uint32
+	tables []string
+}
+
+// ownChanges is how many are remembered: a table that was read longer ago is read again.
+const ownChanges = 4096
 
 func (g *generations) open(ns netns.NsHandle) error {
 	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
@@ -55,29 +66,52 @@ func (g *generations) close() {
 	}
 }
 
-// Own notes the generation that fn makes as ours. If others change the ruleset at
-// the same time, it cannot be told which is whose; then none is noted.
-func (g *generations) Own(fn func() error) error {
+// Own notes the generation that fn makes as ours; it changes the tables, given with their
+// families, as in "inet contiv-acl". If others change the ruleset at the same time, it
+// cannot be told which is whose; then none is noted.
+func (g *generations) Own(fn func() error, tables ...string) error {
 	before, known := g.Current()
 	err := fn()
 	if after, ok := g.Current(); ok && known && after == before+1 {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.ids = append(g.ids, after)
-		if len(g.ids) > 64 {
-			g.ids = g.ids[1:]
+		if g.own = append(g.own, ownChange{after, tables}); len(g.own) > ownChanges {
+			g.own = slices.Clone(g.own[ownChanges/2:])
 		}
 	}
 	return err
 }
 
+// Unchanged reports whether a table is as it was at a generation of the ruleset, as all
+// changes since then were our own, to other tables. now is the present generation.
+func (g *generations) Unchanged(table string, since uint32) (now uint32, ok bool) {
+	now, ok = g.Current()
+	if !ok || since == 0 {
+		return 0, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := len(g.own)
+	for id := now; id != since; id-- {
+		at--
+		if at < 0 || g.own[at].id != id || slices.Contains(g.own[at].tables, table) {
+			return now, false
+		}
+	}
+	return now, true
+}
+
 func (g *generations) isOwn(id uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Contains(g.ids, id)
+	return slices.ContainsFunc(g.own, func(c ownChange) bool { return c.id == id })
 }
 
-func (g *generations) Current() (uint32, bool) {
+// Current returns the generation of the ruleset; not ok: the kernel did not say.
+func (g *generations) Current() (id uint32, ok bool) {
+	if g.fault.ask("generation") != nil {
+		return 0, false
+	}
 	req := &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{
 			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | nftMsgGetGen, Flags: unix.NLM_F_REQUEST,

@@ -15,8 +15,8 @@ const (
 )
 
 // fields are the lengths of the fields of a key.
-func (b *Batch) fields(key nftables.SetDatatype) (list []netlink.Attribute) {
-	for _, field := range nftables.ConcatSetTypeElements(key) {
+func (b *Batch) fields(types []nftables.SetDatatype) (list []netlink.Attribute) {
+	for _, field := range types {
 		list = append(list, b.nested(unix.NFTA_LIST_ELEM, netlink.Attribute{Type: setFieldLen, Data: big32(field.Bytes)}))
 	}
 	return list

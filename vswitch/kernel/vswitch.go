@@ -120,7 +120,7 @@ func (v *VSwitch) open(opts Options) (err error) {
 	v.bridges = bridges.New(v.Host)
 	v.redirect = redirect.New(v.Host)
 	v.nat, v.acl = nat.New(v.Host), acl.New(v.Host)
-	v.policies = policies.New(policies.OnHost(v.Host))
+	v.policies = policies.New(v.NFT, v.Log)
 	return nil
 }
 

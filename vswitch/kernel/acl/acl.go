@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
@@ -149,7 +149,7 @@ func (v acls) Create(ctx context.Context, acl *vpp_acl.ACL) error {
 	}
 	if err == nil {
 		lines := compileACL(rules, vswitch.IsMACIP(acl))
-		err = v.changeACLs(ctx, func(e *aclEdit) error {
+		err = v.changeACLs(func(e *aclEdit) error {
 			e.base()
 			if old := e.state.listChain(acl.GetName()); old != "" && old != chainOf(acl) {
 				e.removeList(old)
@@ -168,7 +168,7 @@ func (v acls) Update(ctx context.Context, _, acl *vpp_acl.ACL) error { return v.
 
 // Delete removes the tables with the last list.
 func (v acls) Delete(ctx context.Context, acl *vpp_acl.ACL) error {
-	err := v.changeACLs(ctx, func(e *aclEdit) error {
+	err := v.changeACLs(func(e *aclEdit) error {
 		chain := e.state.listChain(acl.GetName())
 		if chain == "" {
 			return nil
@@ -250,7 +250,7 @@ func (v acls) bind(ctx context.Context, b vswitch.ACLBinding) error {
 	if err != nil {
 		return err
 	}
-	return v.changeACLs(ctx, func(e *aclEdit) error {
+	return v.changeACLs(func(e *aclEdit) error {
 		list := e.state.listChain(b.ACL)
 		if list == "" {
 			return fmt.Errorf("there is no access list %q", b.ACL)
@@ -274,7 +274,7 @@ func portOf(list string, egress bool) aclPort {
 }
 
 func (v acls) Unbind(ctx context.Context, b vswitch.ACLBinding) error {
-	err := v.changeACLs(ctx, func(e *aclEdit) error {
+	err := v.changeACLs(func(e *aclEdit) error {
 		list := e.state.listChain(b.ACL)
 		if list == "" {
 			return nil
@@ -297,7 +297,7 @@ func (v acls) Unbind(ctx context.Context, b vswitch.ACLBinding) error {
 func (v acls) List(ctx context.Context, expected []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) {
 	var list []*vpp_acl.ACL
 	err := v.NFT.Locked(func() error {
-		state, err := v.aclState(ctx)
+		state, err := v.aclState()
 		if err == nil {
 			list = v.list(state, expected)
 		}
@@ -364,12 +364,12 @@ func (v acls) boundInterfaces(state aclState) map[string]*vpp_acl.ACL_Interfaces
 
 // dropACLs removes the tables.
 func (v *Driver) Drop(ctx context.Context) error {
-	err := v.changeACLs(ctx, func(e *aclEdit) error {
+	err := v.changeACLs(func(e *aclEdit) error {
 		e.dropTables()
 		return nil
 	})
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil // as ever: without the program we made no table
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil // such a kernel has no table
 	}
 	return err
 }

@@ -1,17 +1,17 @@
 package acl
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // aclState is what the tables of both families hold.
@@ -22,14 +22,14 @@ type aclTable struct {
 	// intact: what the table has beside lists and interfaces is as it should be.
 	intact bool
 	exists bool
-	hooks  map[string]string // base chains: type, hook, priority, policy
+	hooks  map[string]nft.Hook // of base chains
 	chains map[string][]string
 	// maps lead from devices to chains.
 	maps map[string]map[string]string
 }
 
 func newACLTable() *aclTable {
-	return &aclTable{hooks: map[string]string{}, chains: map[string][]string{}, maps: map[string]map[string]string{}}
+	return &aclTable{hooks: map[string]nft.Hook{}, chains: map[string][]string{}, maps: map[string]map[string]string{}}
 }
 
 // Driver is access lists in one network namespace.
@@ -49,121 +49,88 @@ type aclCache struct {
 }
 
 // aclState returns what the tables hold now. The caller holds the lock of nftables.
-func (v *Driver) aclState(ctx context.Context) (aclState, error) {
-	before, known := v.NFT.Gen.Current()
-	if known && v.acl.state != nil && v.acl.generation == before {
+func (v *Driver) aclState() (aclState, error) {
+	if v.acl.state != nil && v.isCurrent() {
 		return v.acl.state, nil
 	}
 	v.acl = aclCache{}
-	state := aclState{}
+	state, generations := aclState{}, map[uint32]bool{}
 	for _, family := range aclFamilies {
-		table, err := readACLTable(ctx, family)
+		found, generation, err := v.NFT.ReadTable(familyNumbers[family], AclTableName)
 		if err != nil {
-			return nil, fmt.Errorf("reading nftables table %s %s: %w", family, AclTableName, err)
+			return nil, fmt.Errorf("reading nftables table %s %s: %w", family, AclTableName, supported(err))
 		}
-		state[family] = table
+		state[family] = aclTableOf(family, found)
+		generations[generation] = true
 	}
-	if after, ok := v.NFT.Gen.Current(); ok && known && after == before {
-		v.acl = aclCache{state, after}
+	if len(generations) == 1 { // nobody changed one while the other was read
+		for generation := range generations {
+			v.acl = aclCache{state, generation}
+		}
 	}
 	return state, nil
 }
 
-// nftObject is one object of a listing of nft.
-type nftObject struct {
-	Chain *struct {
-		Name, Type, Hook, Policy string
-		Prio                     int
+// isCurrent reports whether the tables are as they were when they were known.
+func (v *Driver) isCurrent() bool {
+	now := uint32(0)
+	for _, family := range aclFamilies {
+		at, ok := v.NFT.Unchanged(family+" "+AclTableName, v.acl.generation)
+		if !ok || now != 0 && at != now {
+			return false
+		}
+		now = at
 	}
-	Rule *struct{ Chain, Comment string }
-	Map  *struct {
-		Name string
-		Elem [][2]json.RawMessage
-	}
-	Set *struct{ Name string }
+	v.acl.generation = now
+	return true
 }
 
-func readACLTable(ctx context.Context, family string) (*aclTable, error) {
+// aclTableOf is what was read; nil: there is no table.
+func aclTableOf(family string, found *nft.Table) *aclTable {
 	t := newACLTable()
-	// Terse: sessions are many and none of our business here.
-	objects, err := listNFT(ctx, "-t", "-j", "list", "table", family, AclTableName)
-	if errors.Is(err, errNoNFTObject) {
-		return t, nil
-	}
-	if err != nil {
-		return nil, err
+	if found == nil {
+		return t
 	}
 	t.exists = true
-	sets := map[string]bool{}
-	for _, o := range objects {
-		switch {
-		case o.Chain != nil:
-			t.chains[o.Chain.Name] = []string{}
-			if o.Chain.Hook != "" {
-				t.hooks[o.Chain.Name] = hookText(o.Chain.Type, o.Chain.Hook, o.Chain.Prio, o.Chain.Policy)
-			}
-		case o.Rule != nil:
-			t.chains[o.Rule.Chain] = append(t.chains[o.Rule.Chain], o.Rule.Comment)
-		case o.Map != nil:
-			if t.maps[o.Map.Name], err = readACLMap(ctx, family, o.Map.Name); err != nil {
-				return nil, err
-			}
-		case o.Set != nil:
-			sets[o.Set.Name] = true
+	for name, c := range found.Chains {
+		t.chains[name] = append([]string{}, c.Rules...)
+		if c.Hook != nil {
+			t.hooks[name] = *c.Hook
 		}
 	}
-	t.intact = t.isIntact(family, sets)
-	return t, nil
-}
-
-func readACLMap(ctx context.Context, family, name string) (map[string]string, error) {
-	objects, err := listNFT(ctx, "-j", "list", "map", family, AclTableName, name)
-	if err != nil {
-		return nil, err
-	}
-	elements := map[string]string{}
-	for _, o := range objects {
-		if o.Map == nil {
+	for _, name := range aclMaps {
+		s, ok := found.Sets[name]
+		if !ok {
 			continue
 		}
-		for _, e := range o.Map.Elem {
-			var device string
-			var verdict struct{ Goto struct{ Target string } }
-			if json.Unmarshal(e[0], &device) == nil && json.Unmarshal(e[1], &verdict) == nil {
-				elements[device] = verdict.Goto.Target
-			}
+		t.maps[name] = map[string]string{}
+		for _, e := range s.Elements {
+			t.maps[name][strings.TrimRight(e.Key, "\x00")] = strings.TrimPrefix(e.Verdict, "goto ")
 		}
 	}
-	return elements, nil
+	t.intact = t.isIntact(family, found.Sets)
+	return t
 }
 
-func (t *aclTable) isIntact(family string, sets map[string]bool) bool {
-	objects, chains := aclBase(family)
-	for _, object := range objects {
-		fields := strings.Fields(object)
-		name := fields[3]
-		if fields[0] == "map" && t.maps[name] == nil || fields[0] == "set" && !sets[name] {
+func (t *aclTable) isIntact(family string, sets map[string]nft.Set) bool {
+	for _, name := range aclMaps {
+		if t.maps[name] == nil {
 			return false
 		}
 	}
-	for _, c := range chains {
+	for _, session := range sessionSets(family) {
+		if _, ok := sets[session.name]; !ok {
+			return false
+		}
+	}
+	for _, c := range aclBase(family) {
 		found, ok := t.chains[c.name]
-		if !ok || !slices.Equal(found, commentsOf(c.lines)) || t.hooks[c.name] != c.hookText() {
+		hook, hooked := t.hooks[c.name]
+		if !ok || !slices.Equal(found, commentsOf(c.lines)) || hooked != (c.hook != nil) || hooked && hook != *c.hook {
 			return false
 		}
 	}
 	return true
-}
-
-func (c aclChain) hookText() string {
-	if c.hook == "" {
-		return ""
-	}
-	return hookText("filter", c.hook, c.priority, "accept")
-}
-
-func hookText(typ, hook string, priority int, policy string) string {
-	return fmt.Sprintf("type %s hook %s priority %d; policy %s;", typ, hook, priority, policy)
 }
 
 func commentsOf(lines []aclLine) []string {
@@ -174,19 +141,23 @@ func commentsOf(lines []aclLine) []string {
 	return comments
 }
 
-// aclEdit collects changes of the tables for transactions of nftables. The
-// state is what the tables hold when they have been made.
+// aclEdit collects changes of the tables for transactions of nftables, one for each
+// family. The state is what the tables hold when they have been made.
 type aclEdit struct {
-	state    aclState
-	commands strings.Builder
+	state   aclState
+	batches map[string]*nft.Batch
 	// apply makes the changes so far.
 	apply func() error
 	// later are chains to be removed when nothing leads there any more.
 	later []string
 }
 
-func (e *aclEdit) command(format string, args ...any) {
-	fmt.Fprintf(&e.commands, format+"\n", args...)
+// in collects changes of the table of a family.
+func (e *aclEdit) in(family string) *nft.Batch {
+	if e.batches[family] == nil {
+		e.batches[family] = &nft.Batch{Table: AclTableName, Family: familyNumbers[family]}
+	}
+	return e.batches[family]
 }
 
 // base makes what lists and interfaces rest on.
@@ -196,30 +167,28 @@ func (e *aclEdit) base() {
 		if table.intact {
 			continue
 		}
-		objects, chains := aclBase(family)
-		e.command("add table %s %s", family, AclTableName)
-		for _, object := range objects {
-			e.command("add %s", object)
+		b, chains := e.in(family), aclBase(family)
+		b.AddTable()
+		for _, name := range aclMaps {
+			b.AddSet(&nftables.Set{Name: name, KeyType: nftables.TypeIFName, IsMap: true, DataType: nftables.TypeVerdict})
+			if table.maps[name] == nil {
+				table.maps[name] = map[string]string{}
+			}
+		}
+		for _, s := range sessionSets(family) {
+			b.AddTypeof(s.name, s.key, sessionsOfEach)
 		}
 		for _, c := range chains {
-			if hook, ok := table.hooks[c.name]; ok && hook != c.hookText() {
-				e.command("delete chain %s %s %s", family, AclTableName, c.name)
+			if hook, ok := table.hooks[c.name]; ok && (c.hook == nil || hook != *c.hook) {
+				b.FlushChain(c.name)
+				b.DeleteChain(c.name)
 			}
-			if c.hook == "" {
-				e.command("add chain %s %s %s", family, AclTableName, c.name)
-			} else {
-				e.command("add chain %s %s %s { %s }", family, AclTableName, c.name, c.hookText())
-			}
+			b.AddChain(c.chain())
 		}
 		for _, c := range chains {
 			e.fill(family, c.name, c.lines)
-			if c.hook != "" {
-				table.hooks[c.name] = c.hookText()
-			}
-		}
-		for _, name := range aclMaps {
-			if table.maps[name] == nil {
-				table.maps[name] = map[string]string{}
+			if c.hook != nil {
+				table.hooks[c.name] = *c.hook
 			}
 		}
 		table.exists, table.intact = true, true
@@ -227,9 +196,10 @@ func (e *aclEdit) base() {
 }
 
 func (e *aclEdit) fill(family, chain string, lines []aclLine) {
-	e.command("flush chain %s %s %s", family, AclTableName, chain)
+	b := e.in(family)
+	b.FlushChain(chain)
 	for _, l := range lines {
-		e.command("add rule %s %s %s %s comment %q", family, AclTableName, chain, l.text, l.comment)
+		b.AddText(chain, l.comment, l.text)
 	}
 	e.state[family].chains[chain] = commentsOf(lines)
 }
@@ -239,7 +209,7 @@ func (e *aclEdit) set(chain string, lines []aclLine) {
 	for _, family := range aclFamilies {
 		found, ok := e.state[family].chains[chain]
 		if !ok {
-			e.command("add chain %s %s %s", family, AclTableName, chain)
+			e.in(family).AddChain(&nftables.Chain{Name: chain})
 		}
 		if !ok || !slices.Equal(found, commentsOf(lines)) {
 			e.fill(family, chain, lines)
@@ -272,8 +242,8 @@ func (e *aclEdit) dropLater(chain string) { e.later = append(e.later, chain) }
 func (e *aclEdit) drop(chain string) {
 	for _, family := range aclFamilies {
 		if _, ok := e.state[family].chains[chain]; ok {
-			e.command("flush chain %s %s %s", family, AclTableName, chain)
-			e.command("delete chain %s %s %s", family, AclTableName, chain)
+			e.in(family).FlushChain(chain)
+			e.in(family).DeleteChain(chain)
 			delete(e.state[family].chains, chain)
 		}
 	}
@@ -282,7 +252,7 @@ func (e *aclEdit) drop(chain string) {
 func (e *aclEdit) dropTables() {
 	for _, family := range aclFamilies {
 		if e.state[family].exists {
-			e.command("delete table %s %s", family, AclTableName)
+			e.in(family).DeleteTable()
 			e.state[family] = newACLTable()
 		}
 	}
@@ -295,12 +265,12 @@ func (e *aclEdit) direct(name, device, chain string) {
 		elements := e.state[family].maps[name]
 		for other, target := range elements {
 			if (target == chain) != (other == device) {
-				e.command("delete element %s %s %s { %q }", family, AclTableName, name, other)
+				e.in(family).DeleteElements([]nft.Element{{Set: name, Key: nft.DeviceKey(other)}})
 				delete(elements, other)
 			}
 		}
 		if device != "" && elements[device] != chain {
-			e.command("add element %s %s %s { %q : goto %s }", family, AclTableName, name, device, chain)
+			e.in(family).AddElements([]nft.Element{{Set: name, Key: nft.DeviceKey(device), Verdict: "goto " + chain}})
 			elements[device] = chain
 		}
 	}
@@ -308,18 +278,22 @@ func (e *aclEdit) direct(name, device, chain string) {
 
 // changeACLs makes the changes that edit asks for: in one transaction all that
 // packets can notice, in others what prepares it and what cleans up.
-func (v *Driver) changeACLs(ctx context.Context, edit func(*aclEdit) error) error {
+func (v *Driver) changeACLs(edit func(*aclEdit) error) error {
 	return v.NFT.Locked(func() error {
-		state, err := v.aclState(ctx)
+		state, err := v.aclState()
 		if err != nil {
 			return err
 		}
 		generation := v.acl.generation
 		v.acl = aclCache{} // until it is known how this ends
-		e := &aclEdit{state: state}
-		e.apply = func() (err error) {
-			generation, err = v.applyACLs(ctx, e, generation)
-			return err
+		e := &aclEdit{state: state, batches: map[string]*nft.Batch{}}
+		e.apply = func() error {
+			batches := slices.Collect(maps.Values(e.batches))
+			clear(e.batches)
+			if len(batches) > 0 && generation != 0 {
+				generation++ // ours, unless others change something, too: see isCurrent
+			}
+			return supported(v.NFT.Commit(batches...))
 		}
 		if err := edit(e); err != nil {
 			return err
@@ -340,56 +314,11 @@ func (v *Driver) changeACLs(ctx context.Context, edit func(*aclEdit) error) erro
 	})
 }
 
-// applyACLs makes the changes so far, on top of a generation of the ruleset, and
-// returns the generation with them, 0 if others may have changed something, too.
-func (v *Driver) applyACLs(ctx context.Context, e *aclEdit, before uint32) (uint32, error) {
-	if e.commands.Len() == 0 {
-		return before, nil
+// supported says what a kernel lacks that refuses a transaction.
+func supported(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return vswitch.Unsupported("access lists: this Linux kernel lacks a part of nftables (tables inet and bridge, "+
+			"verdict maps, conntrack marks): %v", err)
 	}
-	input := e.commands.String()
-	e.commands.Reset()
-	err := v.NFT.Gen.Own(func() error {
-		_, err := runNFT(ctx, input, "-f", "-")
-		return err
-	})
-	if after, ok := v.NFT.Gen.Current(); err == nil && ok && before != 0 && after == before+1 {
-		return after, nil
-	}
-	return 0, err
-}
-
-var errNoNFTObject = errors.New("no such object")
-
-func listNFT(ctx context.Context, args ...string) ([]nftObject, error) {
-	out, err := runNFT(ctx, "", args...)
-	if err != nil {
-		return nil, err
-	}
-	var listing struct{ NFTables []nftObject }
-	if err := json.Unmarshal(out, &listing); err != nil {
-		return nil, fmt.Errorf("reading the output of nft %s: %w", strings.Join(args, " "), err)
-	}
-	return listing.NFTables, nil
-}
-
-// runNFT runs the program in the network namespace of the thread.
-func runNFT(ctx context.Context, input string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "nft", args...)
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
-	out, err := cmd.Output()
-	if err == nil {
-		return out, nil
-	}
-	text, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("access lists need the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
-	case strings.Contains(text, "No such file or directory"):
-		return nil, fmt.Errorf("%w: %s", errNoNFTObject, text)
-	case strings.Contains(text, "Operation not supported"), strings.Contains(text, "Protocol not supported"):
-		return nil, vswitch.Unsupported("access lists: this Linux kernel lacks a part of nftables (tables inet and bridge, "+
-			"verdict maps, conntrack marks): %s", text)
-	}
-	return nil, fmt.Errorf("nft: %w: %s", err, text)
+	return err
 }

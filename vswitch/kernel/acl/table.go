@@ -4,7 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // AclTableName is the name of the nftables tables that hold the access lists: one of
@@ -37,6 +42,8 @@ const (
 
 var aclFamilies = []string{familyInet, familyBridge}
 
+var familyNumbers = map[string]byte{familyInet: unix.NFPROTO_INET, familyBridge: unix.NFPROTO_BRIDGE}
+
 // Bits of the conntrack mark: packets of who opened the connection met a REFLECT
 // rule where they entered, or where they left.
 const (
@@ -64,34 +71,40 @@ func hashed(text string) aclLine {
 // aclChain is a chain that is there as long as there are lists.
 type aclChain struct {
 	name string
-	// hook, priority of base chains.
-	hook     string
-	priority int
-	lines    []aclLine
+	// hook of base chains.
+	hook  *nft.Hook
+	lines []aclLine
+}
+
+func (c aclChain) chain() *nftables.Chain {
+	chain := &nftables.Chain{Name: c.name}
+	if c.hook != nil {
+		chain.Type, chain.Hooknum = nftables.ChainTypeFilter, nftables.ChainHookRef(nftables.ChainHook(c.hook.Number))
+		chain.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(c.hook.Priority))
+	}
+	return chain
 }
 
 var aclMaps = []string{"macip", "ingress", "egress"}
 
-// aclBase returns what a family has beside lists and interfaces, in an order in which
-// it can be made.
-func aclBase(family string) (objects []string, chains []aclChain) {
-	for _, name := range aclMaps {
-		objects = append(objects, fmt.Sprintf("map %s %s %s { type ifname : verdict; }", family, AclTableName, name))
-	}
-	prerouting, postrouting := -150, 90
+// aclBase returns the chains that a family has beside lists and interfaces, in an order in
+// which they can be made.
+func aclBase(family string) (chains []aclChain) {
+	prerouting, postrouting := int32(-150), int32(90)
 	if family == familyBridge {
 		prerouting, postrouting = -200, -200 // before br_netfilter
-		for _, v := range []aclVersion{ipv4, ipv6} {
-			objects = append(objects, v.sets()...)
-		}
 		chains = bridgeChains()
 	} else {
 		chains = inetChains()
 	}
-	return objects, append(chains,
-		aclChain{name: "macip", hook: "prerouting", priority: prerouting - 5, lines: texts("iifname vmap @macip")},
-		aclChain{name: "in", hook: "prerouting", priority: prerouting, lines: texts("iifname vmap @ingress")},
-		aclChain{name: "out", hook: "postrouting", priority: postrouting, lines: texts("oifname vmap @egress")},
+	at := func(number uint32, priority int32) *nft.Hook {
+		return &nft.Hook{Type: "filter", Number: number, Priority: priority}
+	}
+	// Bridges have the same numbers (NF_BR_PRE_ROUTING, NF_BR_POST_ROUTING).
+	return append(chains,
+		aclChain{name: "macip", hook: at(unix.NF_INET_PRE_ROUTING, prerouting-5), lines: texts("iifname vmap @macip")},
+		aclChain{name: "in", hook: at(unix.NF_INET_PRE_ROUTING, prerouting), lines: texts("iifname vmap @ingress")},
+		aclChain{name: "out", hook: at(unix.NF_INET_POST_ROUTING, postrouting), lines: texts("oifname vmap @egress")},
 	)
 }
 
@@ -139,16 +152,23 @@ type aclVersion struct{ number, ip, icmp string }
 
 var ipv4, ipv6 = aclVersion{"4", "ip", "icmp"}, aclVersion{"6", "ip6", "icmpv6"}
 
+// sessionSet is a set that packets fill.
+type sessionSet struct{ name, key string }
+
+// sessionSets are those of a family.
+func sessionSets(family string) []sessionSet {
+	if family != familyBridge {
+		return nil
+	}
+	return slices.Concat(ipv4.sets(), ipv6.sets())
+}
+
 // sets: sessions by the packets of who opened them; closing are those of TCP that
 // either side is about to end; echoes are those of ping.
-func (v aclVersion) sets() (objects []string) {
-	ports := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
-	echo := fmt.Sprintf("typeof iif . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
-	for _, s := range []struct{ name, typ string }{{"sessions", ports}, {"closing", ports}, {"echoes", echo}} {
-		objects = append(objects, fmt.Sprintf("set %s %s %s%s { %s; flags dynamic,timeout; size %d; }",
-			familyBridge, AclTableName, s.name, v.number, s.typ, sessionsOfEach))
-	}
-	return objects
+func (v aclVersion) sets() []sessionSet {
+	ports := fmt.Sprintf("iif . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
+	echo := fmt.Sprintf("iif . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
+	return []sessionSet{{"sessions" + v.number, ports}, {"closing" + v.number, ports}, {"echoes" + v.number, echo}}
 }
 
 // keys of the session of a packet on the side (iif, oif) of its device, as one of who

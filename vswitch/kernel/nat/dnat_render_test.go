@@ -31,6 +31,6 @@ func TestChangeOfOneBackendIsSmall(t *testing.T) {
 	}
 	gone, new := nft.Difference(content(before), content(after))
 	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
-		t.Errorf("gone %q, new %q", gone, new)
+		t.Errorf("gone %v, new %v", gone, new)
 	}
 }

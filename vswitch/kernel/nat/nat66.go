@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/vswitch"
-	"sigs.k8s.io/knftables"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // nat66 translates sources of IPv6 packets, in a table like that for IPv4
@@ -57,23 +59,14 @@ func rules66(sources []source66) []rule66 {
 	return list
 }
 
-// readNAT66 returns the sources, and if the chain is exactly what they ask for.
-func readNAT66(ctx context.Context, nft knftables.Interface) (sources []source66, intact bool, err error) {
-	rules, err := nft.ListRules(ctx, chainNAT66)
-	if knftables.IsNotFound(err) {
-		return nil, true, nil
-	}
+// read returns the sources, and whether the chain is exactly what they ask for.
+func (v nat66) read() (sources []source66, intact bool, err error) {
+	rules, err := v.NFT.Gen.Rules(unix.NFPROTO_IPV6, natTable)
 	if err != nil {
 		return nil, false, err
 	}
-	var found []string
-	for _, r := range rules {
-		if r.Comment == nil {
-			found = append(found, "")
-			continue
-		}
-		found = append(found, *r.Comment)
-		if s, ok := parseSource66(*r.Comment); ok {
+	for _, comment := range rules[chainNAT66] {
+		if s, ok := parseSource66(comment); ok {
 			sources = append(sources, s)
 		}
 	}
@@ -81,13 +74,13 @@ func readNAT66(ctx context.Context, nft knftables.Interface) (sources []source66
 	for _, r := range rules66(sources) {
 		want = append(want, r.comment)
 	}
-	return sources, slices.Equal(found, want), nil
+	return sources, slices.Equal(rules[chainNAT66], want), nil
 }
 
 // change rewrites the chain with changed sources, if they did change.
-func (v nat66) change(ctx context.Context, edit func([]source66) []source66) error {
-	return v.nat.run6(func(nft knftables.Interface) error {
-		before, intact, err := readNAT66(ctx, nft)
+func (v nat66) change(edit func([]source66) []source66) error {
+	return v.NFT.Locked(func() error {
+		before, intact, err := v.read()
 		if err != nil {
 			return err
 		}
@@ -95,26 +88,23 @@ func (v nat66) change(ctx context.Context, edit func([]source66) []source66) err
 		if intact && slices.Equal(before, after) {
 			return nil
 		}
-		return v.nat.Gen.Own(func() error { return writeNAT66(ctx, nft, after) })
+		return v.NFT.Commit(batch66(after))
 	})
 }
 
-func writeNAT66(ctx context.Context, nft knftables.Interface, sources []source66) error {
-	tx := nft.NewTransaction()
-	tx.Add(&knftables.Table{})
-	chain := &knftables.Chain{
-		Name: chainNAT66, Type: knftables.PtrTo(knftables.NATType),
-		Hook: knftables.PtrTo(knftables.PostroutingHook), Priority: knftables.PtrTo(knftables.SNATPriority),
-	}
-	tx.Add(chain)
-	tx.Flush(&knftables.Chain{Name: chainNAT66})
+func batch66(sources []source66) *nft.Batch {
+	b := &nft.Batch{Table: natTable, Family: unix.NFPROTO_IPV6}
+	b.AddTable()
+	b.AddChain(&nftables.Chain{
+		Name: chainNAT66, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+	})
 	for _, r := range rules66(sources) {
-		tx.Add(&knftables.Rule{Chain: chainNAT66, Rule: r.rule, Comment: knftables.PtrTo(r.comment)})
+		b.AddText(chainNAT66, r.comment, r.rule)
 	}
 	if len(sources) == 0 {
-		tx.Delete(&knftables.Chain{Name: chainNAT66})
+		b.DeleteChain(chainNAT66)
 	}
-	return nft.Run(ctx, tx)
+	return b
 }
 
 func without(sources []source66, name string) []source66 {
@@ -135,7 +125,7 @@ func (v nat66) Create(ctx context.Context, source *contiv_nat.SourceNAT66) error
 	}
 	link, err := v.Link(name)
 	if err == nil {
-		err = v.change(ctx, func(sources []source66) []source66 {
+		err = v.change(func(sources []source66) []source66 {
 			return append(without(sources, name), source66{link.Attrs().Name, name, addr})
 		})
 	}
@@ -147,7 +137,7 @@ func (v nat66) Create(ctx context.Context, source *contiv_nat.SourceNAT66) error
 }
 
 func (v nat66) Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error {
-	err := v.change(ctx, func(sources []source66) []source66 { return without(sources, source.GetInterface()) })
+	err := v.change(func(sources []source66) []source66 { return without(sources, source.GetInterface()) })
 	if err != nil {
 		return fmt.Errorf("ending the translation of IPv6 sources on interface %q: %w", source.GetInterface(), err)
 	}
@@ -158,8 +148,8 @@ func (v nat66) Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error
 // List returns nothing of a chain that is not in working order.
 func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) {
 	var list []*contiv_nat.SourceNAT66
-	err := v.nat.run6(func(nft knftables.Interface) error {
-		sources, intact, err := readNAT66(ctx, nft)
+	err := v.NFT.Locked(func() error {
+		sources, intact, err := v.read()
 		for _, s := range sources {
 			value := &contiv_nat.SourceNAT66{Interface: s.name, Address: s.addr.String()}
 			wanted := slices.ContainsFunc(expected, func(e *contiv_nat.SourceNAT66) bool { return e.GetInterface() == s.name })

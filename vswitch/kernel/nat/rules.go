@@ -178,7 +178,7 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 
 // opened loads the key of the service that the connection was opened to.
 func (f *natFamily) opened() []nft.Word {
-	return append([]nft.Word{nft.OpenedTo{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
+	return append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
 }
 
 // balance adds the rules that pick one of several backends.

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/google/nftables"
-	"sigs.k8s.io/knftables"
 )
 
 // natTable is the name of the nftables tables that hold NAT: one for IPv4, described
@@ -146,7 +145,6 @@ func New(host *own.Host) *Driver {
 // natDriver changes the tables, one call at a time.
 type natDriver struct {
 	*nft.Conn
-	nft6 knftables.Interface
 	// What is known of DNAT, by IP version.
 	dnat, dnat6 dnatState
 }
@@ -302,22 +300,6 @@ func (d *natDriver) read() (s *natState, err error) {
 	return s, err
 }
 
-// run6 runs nft on the table for IPv6, in the right namespace.
-func (d *natDriver) run6(fn func(nft knftables.Interface) error) error {
-	d.Lock()
-	defer d.Unlock()
-	return d.NS.Run(func() error {
-		if d.nft6 == nil {
-			nft, err := knftables.New(knftables.IPv6Family, natTable, knftables.NoObjectCommentEmulation)
-			if err != nil {
-				return fmt.Errorf("NAT of IPv6 needs the program nft, 1.0.1 or newer (Debian package nftables): %w", err)
-			}
-			d.nft6 = nft
-		}
-		return fn(d.nft6)
-	})
-}
-
 var ErrDisabled = errors.New("NAT is not enabled: put a Nat44Global value first")
 
 func (s *natState) mustBeEnabled() error {
@@ -356,7 +338,7 @@ func (v *Driver) Drop() error {
 			c.AddTable(table) // so that there is one to delete
 			c.DelTable(table)
 		}
-		return v.nat.Gen.Own(c.Flush)
+		return v.nat.Gen.Own(c.Flush, "ip "+natTable, "ip6 "+natTable, "inet "+natTable)
 	})
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // such a kernel has none

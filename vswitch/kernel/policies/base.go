@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // Bits of the mark of a connection that hold the generation in which it was judged
@@ -14,18 +18,38 @@ const (
 	lastGeneration = 0xffff
 )
 
+// Types of the keys of sets, by IP version.
+var (
+	addressType = map[string]nftables.SetDatatype{"4": nftables.TypeIPAddr, "6": nftables.TypeIP6Addr}
+	selfType    = map[string]nftables.SetDatatype{
+		"4": nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeIPAddr),
+		"6": nftables.MustConcatSetType(nftables.TypeIP6Addr, nftables.TypeIP6Addr),
+	}
+	endpointType = map[string]nftables.SetDatatype{
+		"4": nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService),
+		"6": nftables.MustConcatSetType(nftables.TypeIP6Addr, nftables.TypeInetProto, nftables.TypeInetService),
+	}
+)
+
 // baseSets are there as long as the table is, with the type of their elements.
-var baseSets = map[string]string{
-	"self4": "ipv4_addr . ipv4_addr", "self6": "ipv6_addr . ipv6_addr", // subjects, as both ends of a connection
-	"subjects4": "ipv4_addr", "subjects6": "ipv6_addr",
+var baseSets = map[string]nftables.SetDatatype{
+	"self4": selfType["4"], "self6": selfType["6"], // subjects, as both ends of a connection
+	"subjects4": addressType["4"], "subjects6": addressType["6"],
 }
 
 // baseMaps lead from addresses of subjects to chains.
-var baseMaps = map[string]string{"in4": "ipv4_addr", "in6": "ipv6_addr", "out4": "ipv4_addr", "out6": "ipv6_addr"}
+var baseMaps = map[string]nftables.SetDatatype{"in4": addressType["4"], "in6": addressType["6"], "out4": addressType["4"], "out6": addressType["6"]}
 
-const (
-	hookText = "type filter hook forward priority -5; policy accept;"
-)
+// hook is where connections are judged: before filters of others.
+var hook = nft.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: -5}
+
+func baseChain(name string) *nftables.Chain {
+	c := &nftables.Chain{Name: name}
+	if name == "forward" {
+		c.Type, c.Hooknum, c.Priority = nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityRef(nftables.ChainPriority(hook.Priority))
+	}
+	return c
+}
 
 // baseChains are there as long as the table is, in an order in which they can be filled.
 var baseChains = []string{"forward", "incoming", "pass", "stray", "denied-in", "denied-out"}

@@ -4,34 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrNoTable is what NFT.Read returns, perhaps wrapped, for a table that does not exist.
-var ErrNoTable = errors.New("no such table")
-
-// NFT is the nftables of a network namespace.
+// NFT is the nftables of a network namespace; *nft.Conn is one.
 type NFT interface {
 	// Locked calls fn while nobody else of this process changes the ruleset.
 	Locked(fn func() error) error
-	// Run makes the commands of a script happen, all or none.
-	Run(ctx context.Context, script string) error
-	// Read returns a table as JSON, see libnftables-json(5).
-	Read(ctx context.Context, family, table string) ([]byte, error)
-	// Generation is another number after each change of the ruleset; not ok: unknown.
-	Generation() (number uint32, ok bool)
+	// Commit makes a transaction happen, all or nothing.
+	Commit(...*nft.Batch) error
+	// ReadTable returns a table, nil if there is none, and the generation of the ruleset; 0: unknown.
+	ReadTable(family byte, table string) (*nft.Table, uint32, error)
+	// Unchanged reports whether a table is as it was at a generation; now is the present one.
+	Unchanged(table string, since uint32) (now uint32, ok bool)
+	// Foreign reports whether one of the tables was changed by somebody else.
+	Foreign(changes []nft.Change, tables ...string) bool
 }
 
 // Driver implements vswitch.Filter.
 type Driver struct {
 	nft NFT
+	log *slog.Logger
 
 	mu   sync.Mutex
 	want values
@@ -43,8 +49,8 @@ type Driver struct {
 }
 
 // New returns a driver; the table is made when it is needed.
-func New(nft NFT) *Driver {
-	return &Driver{nft: nft, want: newValues(), stale: map[string]bool{}}
+func New(nft NFT, log *slog.Logger) *Driver {
+	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}}
 }
 
 // values are those that were set, by the part of their names that objects have.
@@ -77,7 +83,7 @@ func (d *Driver) Set(ctx context.Context, messages ...proto.Message) error {
 			lists = append(lists, c)
 		}
 	}
-	return d.change(ctx, func(e *edit) {
+	return d.change(func(e *edit) {
 		e.base()
 		for _, m := range messages {
 			switch v := m.(type) {
@@ -100,7 +106,7 @@ func (d *Driver) Set(ctx context.Context, messages ...proto.Message) error {
 
 // Remove implements vswitch.Filter.
 func (d *Driver) Remove(ctx context.Context, messages ...proto.Message) error {
-	return d.change(ctx, func(e *edit) {
+	return d.change(func(e *edit) {
 		for _, m := range messages {
 			switch v := m.(type) {
 			case *contiv_filter.AddressSet:
@@ -127,7 +133,7 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 	err = d.nft.Locked(func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if err := d.load(ctx); err != nil {
+		if err := d.load(); err != nil {
 			return err
 		}
 		for _, m := range expected {
@@ -143,7 +149,7 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 
 // Drop removes the table.
 func (d *Driver) Drop(ctx context.Context) error {
-	return d.change(ctx, func(e *edit) {
+	return d.change(func(e *edit) {
 		d.want, d.stale = newValues(), map[string]bool{}
 	})
 }
@@ -167,57 +173,70 @@ func (d *Driver) Keys() (keys []string) {
 	return keys
 }
 
-// load reads the table, unless nothing has changed since it was known.
-func (d *Driver) load(ctx context.Context) error {
-	before, known := d.nft.Generation()
-	if d.have != nil && known && before == d.generation {
+// load reads the table, unless nobody else has changed it since it was known.
+func (d *Driver) load() error {
+	if now, ok := d.nft.Unchanged(qualifiedName, d.generation); ok && d.have != nil {
+		d.generation = now
 		return nil
 	}
 	first := d.have == nil && len(d.want.subjects)+len(d.want.lists)+len(d.want.addresses)+len(d.want.endpoints) == 0
-	have, err := read(ctx, d.nft)
+	found, generation, err := d.nft.ReadTable(unix.NFPROTO_INET, tableName)
 	if err != nil {
-		return fmt.Errorf("reading nftables table inet %s: %w", tableName, err)
+		return fmt.Errorf("reading nftables table inet %s: %w", tableName, supported(err))
 	}
-	d.have, d.generation = have, before
+	d.have, d.generation = tableOf(found), generation
 	if first {
-		d.stale = have.objects()
-	}
-	if after, ok := d.nft.Generation(); !known || !ok || after != before {
-		d.generation = 0
+		d.stale = d.have.objects()
 	}
 	return nil
 }
 
 // change makes what edit asks for, see the package documentation.
-func (d *Driver) change(ctx context.Context, do func(*edit)) error {
+func (d *Driver) change(do func(*edit)) error {
 	return d.nft.Locked(func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if err := d.load(ctx); err != nil {
+		if err := d.load(); err != nil {
 			return err
 		}
-		e := &edit{d: d, have: d.have}
+		e := newEdit(d)
 		do(e)
 		e.sweep()
 		generation := d.generation
-		d.generation = 0 // until it is known how this ends
-		for _, script := range e.scripts() {
-			before := generation
-			if err := d.nft.Run(ctx, script); err != nil {
-				d.have = nil
-				if script == e.clean.String() {
-					return nil // what was asked for is done; the next change sweeps again
+		for _, b := range e.transactions() {
+			if err := d.nft.Commit(b); err != nil {
+				d.have, d.generation = nil, 0
+				if b == &e.clean {
+					d.log.Warn("What policies no longer need is still in nftables; the next change of a policy removes it", "table", qualifiedName, "error", err)
+					return nil // what was asked for is done
 				}
-				return err
+				return supported(err)
 			}
-			var ok bool
-			if generation, ok = d.nft.Generation(); !ok || before == 0 || generation != before+1 {
-				generation = 0 // somebody else changed something, too
+			if generation != 0 {
+				generation++ // ours, if nobody else changed anything: see load
 			}
 		}
 		d.generation = generation
 		return nil
 	})
+}
+
+// supported says what a kernel lacks that refuses a transaction.
+func supported(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return vswitch.Unsupported("policies: this Linux kernel lacks a part of nftables (tables inet, verdict maps, concatenations, conntrack): %v", err)
+	}
+	return err
+}
+
+// Notice: no event of rtnetlink concerns policies.
+func (*Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
+
+// Check reports the values if somebody else changed the table.
+func (d *Driver) Check(b *drift.Batch) {
+	if d.nft.Foreign(drift.Suspects[nft.Change](b), qualifiedName) {
+		b.Report(fmt.Sprintf("nftables table %q was changed", tableName), d.Keys()...)
+	}
 }
 
 // adopt takes over an expected value if the table has exactly that.

@@ -1,13 +1,15 @@
 package policies
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // edit collects a change. What the table holds is kept as if it had been made.
@@ -15,31 +17,34 @@ type edit struct {
 	d    *Driver
 	have *table
 	// The three transactions.
-	prepare, step, clean strings.Builder
+	prepare, step, clean nft.Batch
 	dropped              bool
 }
 
-func (e *edit) scripts() (scripts []string) {
-	if e.step.Len() > 0 && !e.dropped {
+func newEdit(d *Driver) *edit {
+	return &edit{d: d, have: d.have, prepare: batch(), step: batch(), clean: batch()}
+}
+
+func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO_INET} }
+
+// transactions returns those that do something.
+func (e *edit) transactions() (list []*nft.Batch) {
+	if !e.step.Empty() && !e.dropped {
 		e.judgeAnew()
 	}
-	for _, b := range []*strings.Builder{&e.prepare, &e.step, &e.clean} {
-		if b.Len() > 0 {
-			scripts = append(scripts, b.String())
+	for _, b := range []*nft.Batch{&e.prepare, &e.step, &e.clean} {
+		if !b.Empty() {
+			list = append(list, b)
 		}
 	}
-	return scripts
+	return list
 }
 
-// command writes a command about an object of the table: "add set", "a4-web", …
-func command(b *strings.Builder, verb, name, rest string) {
-	fmt.Fprintf(b, "%s %s %s %s %s\n", verb, family, tableName, name, rest)
-}
-
-func fill(b *strings.Builder, chain string, rules []line) {
-	command(b, "flush chain", chain, "")
+// fill makes a chain that exists consist of the rules.
+func fill(b *nft.Batch, chain string, rules []line) {
+	b.FlushChain(chain)
 	for _, l := range rules {
-		command(b, "add rule", chain, fmt.Sprintf("%s comment %q", l.text, l.comment))
+		b.AddText(chain, l.comment, l.text)
 	}
 }
 
@@ -49,38 +54,35 @@ func (e *edit) base() {
 		return
 	}
 	b := &e.prepare
-	fmt.Fprintf(b, "add table %s %s\n", family, tableName)
+	b.AddTable()
 	for _, name := range slices.Sorted(maps.Keys(baseSets)) {
 		if e.have.sets[name] == nil {
-			command(b, "add set", name, fmt.Sprintf("{ type %s; }", baseSets[name]))
+			b.AddSet(&nftables.Set{Name: name, KeyType: baseSets[name], Concatenation: strings.HasPrefix(name, "self")})
 			e.have.sets[name] = map[string]bool{}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(baseMaps)) {
 		if e.have.maps[name] == nil {
-			command(b, "add map", name, fmt.Sprintf("{ type %s : verdict; }", baseMaps[name]))
+			b.AddSet(&nftables.Set{Name: name, KeyType: baseMaps[name], IsMap: true, DataType: nftables.TypeVerdict})
 			e.have.maps[name] = map[string]string{}
 		}
 	}
 	if e.have.generation == 0 {
 		e.have.generation = 1
 	}
-	if _, ok := e.have.chains["forward"]; ok && e.have.hook != hookText {
-		command(b, "delete chain", "forward", "")
+	if _, ok := e.have.chains["forward"]; ok && e.have.hook != hook {
+		b.FlushChain("forward")
+		b.DeleteChain("forward")
 	}
 	for _, chain := range baseChains {
-		if chain == "forward" {
-			command(b, "add chain", chain, "{ "+hookText+" }")
-		} else {
-			command(b, "add chain", chain, "")
-		}
+		b.AddChain(baseChain(chain))
 	}
 	for _, chain := range slices.Backward(baseChains) {
 		rules := baseLines(chain, e.have.generation)
 		fill(b, chain, rules)
 		e.have.chains[chain] = comments(rules)
 	}
-	e.have.exists, e.have.intact, e.have.hook = true, true, hookText
+	e.have.exists, e.have.intact, e.have.hook = true, true, hook
 }
 
 // judgeAnew begins a generation, as part of the step.
@@ -92,9 +94,6 @@ func (e *edit) judgeAnew() {
 		e.have.chains[chain] = comments(rules)
 	}
 }
-
-// inCommand is how many elements go into one command.
-const inCommand = 500
 
 // setElements makes sets have exactly the elements. Those that go, go first.
 func (e *edit) setElements(want elements) {
@@ -112,17 +111,19 @@ func (e *edit) setElements(want elements) {
 				new = append(new, member)
 			}
 		}
-		e.members("delete element", name, gone)
-		e.members("add element", name, new)
+		e.step.DeleteElements(members(name, gone))
+		e.step.AddElements(members(name, new))
 		e.have.sets[name] = maps.Clone(want[name])
 	}
 }
 
-func (e *edit) members(verb, set string, list []string) {
-	slices.Sort(list)
-	for chunk := range slices.Chunk(list, inCommand) {
-		command(&e.step, verb, set, "{ "+strings.Join(chunk, ", ")+" }")
+func members(set string, keys []string) []nft.Element {
+	slices.Sort(keys)
+	list := make([]nft.Element, len(keys))
+	for i, key := range keys {
+		list[i] = nft.Element{Set: set, Key: key}
 	}
+	return list
 }
 
 // ensureSet makes an empty set, if there is none. One that was found stays as it is until
@@ -131,11 +132,11 @@ func (e *edit) ensureSet(name string) {
 	if e.have.sets[name] != nil {
 		return
 	}
-	typ := "ipv" + name[1:2] + "_addr"
+	set := &nftables.Set{Name: name, KeyType: addressType[name[1:2]]}
 	if strings.HasPrefix(name, endpointSet) {
-		typ += " . inet_proto . inet_service"
+		set.KeyType, set.Concatenation = endpointType[name[1:2]], true
 	}
-	command(&e.prepare, "add set", name, fmt.Sprintf("{ type %s; }", typ))
+	e.prepare.AddSet(set)
 	e.have.sets[name] = map[string]bool{}
 }
 
@@ -168,7 +169,7 @@ func (e *edit) ensureChain(name string, rules []line) {
 		return
 	}
 	if !ok {
-		command(&e.prepare, "add chain", name, "")
+		e.prepare.AddChain(&nftables.Chain{Name: name})
 	}
 	fill(&e.prepare, name, rules)
 	e.have.chains[name] = comments(rules)
@@ -178,7 +179,7 @@ func (e *edit) ensureChain(name string, rules []line) {
 // is until its value claims it, or turns out to be gone.
 func (e *edit) ensureList(chain string) {
 	if _, ok := e.have.chains[chain]; !ok {
-		command(&e.prepare, "add chain", chain, "")
+		e.prepare.AddChain(&nftables.Chain{Name: chain})
 		e.have.chains[chain] = []string{}
 	}
 }
@@ -242,34 +243,34 @@ func (e *edit) removeSubject(name string) {
 
 // address makes maps lead from an address to where its subject wants, or nowhere.
 func (e *edit) address(addr netip.Addr) {
-	v, text := version(addr), addr.String()
-	e.d.known(text)
+	v, key := version(addr), addressKey(addr)
+	e.d.known(addr.String())
 	owner := e.d.want.owner(addr)
 	targets := map[string]string{"in" + v: "", "out" + v: ""}
 	if owner != nil {
 		targets = owner.targets(addr)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		have, target := e.have.maps[name][text], targets[name]
+		have, target := e.have.maps[name][key], targets[name]
 		if have == target {
 			continue
 		}
-		if _, ok := e.have.maps[name][text]; ok {
-			command(&e.step, "delete element", name, "{ "+text+" }")
-			delete(e.have.maps[name], text)
+		if _, ok := e.have.maps[name][key]; ok {
+			e.step.DeleteElements([]nft.Element{{Set: name, Key: key}})
+			delete(e.have.maps[name], key)
 		}
 		if target != "" {
-			command(&e.step, "add element", name, fmt.Sprintf("{ %s : goto %s }", text, target))
-			e.have.maps[name][text] = target
+			e.step.AddElements([]nft.Element{{Set: name, Key: key, Verdict: "goto " + target}})
+			e.have.maps[name][key] = target
 		}
 	}
-	for name, member := range map[string]string{"subjects" + v: text, "self" + v: selfElement(addr)} {
+	for name, member := range map[string]string{"subjects" + v: key, "self" + v: selfKey(addr)} {
 		switch have := e.have.sets[name][member]; {
 		case owner != nil && !have:
-			e.members("add element", name, []string{member})
+			e.step.AddElements(members(name, []string{member}))
 			e.have.sets[name][member] = true
 		case owner == nil && have:
-			e.members("delete element", name, []string{member})
+			e.step.DeleteElements(members(name, []string{member}))
 			delete(e.have.sets[name], member)
 		}
 	}
@@ -284,8 +285,8 @@ func (e *edit) sweep() {
 	e.disown()
 	needed := e.d.want.needed()
 	if len(needed) == 0 && len(e.d.stale) == 0 {
-		fmt.Fprintf(&e.step, "delete table %s %s\n", family, tableName)
-		e.prepare.Reset()
+		e.prepare, e.step = batch(), batch()
+		e.step.DeleteTable()
 		*e.have, e.dropped = *newTable(), true
 		return
 	}
@@ -310,15 +311,15 @@ func (e *edit) sweep() {
 	}
 	slices.Sort(chains)
 	for _, name := range chains {
-		command(&e.clean, "flush chain", name, "")
+		e.clean.FlushChain(name)
 	}
 	for _, name := range chains {
-		command(&e.clean, "delete chain", name, "")
+		e.clean.DeleteChain(name)
 		delete(e.have.chains, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.have.sets)) {
 		if _, base := baseSets[name]; !base && !keepSets && !keepLists && !needed[name] && !e.d.stale[name] {
-			command(&e.clean, "delete set", name, "")
+			e.clean.DeleteSet(name)
 			delete(e.have.sets, name)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	family    = "inet"
-	tableName = "contiv-policy"
+	tableName     = "contiv-policy"
+	qualifiedName = "inet " + tableName // as events have it
 
 	addressSet  = "a" // and 4- or 6-, and the name
 	endpointSet = "e"

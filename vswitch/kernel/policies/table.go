@@ -1,16 +1,14 @@
 package policies
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/netlink/nft"
+	"golang.org/x/sys/unix"
 )
 
 // table is what nftables holds.
@@ -22,91 +20,46 @@ type table struct {
 	sets       map[string]map[string]bool
 	maps       map[string]map[string]string
 	chains     map[string][]string // comments of rules
-	hook       string
+	hook       nft.Hook
 }
 
 func newTable() *table {
 	return &table{sets: map[string]map[string]bool{}, maps: map[string]map[string]string{}, chains: map[string][]string{}}
 }
 
-// object is one object of a listing.
-type object struct {
-	Chain *struct {
-		Name, Type, Hook, Policy string
-		Prio                     int
-	}
-	Rule *struct{ Chain, Comment string }
-	Set  *struct {
-		Name string
-		Elem []json.RawMessage
-	}
-	Map *struct {
-		Name string
-		Elem [][2]json.RawMessage
-	}
-}
-
-func read(ctx context.Context, nft NFT) (*table, error) {
+// tableOf is what was read; nil: there is no table.
+func tableOf(found *nft.Table) *table {
 	t := newTable()
-	out, err := nft.Read(ctx, family, tableName)
-	if errors.Is(err, ErrNoTable) {
-		return t, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var listing struct{ NFTables []object }
-	if err := json.Unmarshal(out, &listing); err != nil {
-		return nil, fmt.Errorf("the output of nft: %w", err)
+	if found == nil {
+		return t
 	}
 	t.exists = true
-	for _, o := range listing.NFTables {
-		switch {
-		case o.Chain != nil:
-			t.chains[o.Chain.Name] = []string{}
-			if o.Chain.Hook != "" {
-				t.hook = fmt.Sprintf("type %s hook %s priority %d; policy %s;", o.Chain.Type, o.Chain.Hook, o.Chain.Prio, o.Chain.Policy)
+	for name, c := range found.Chains {
+		t.chains[name] = append([]string{}, c.Rules...)
+		if c.Hook != nil {
+			t.hook = *c.Hook
+		}
+	}
+	for name, s := range found.Sets {
+		if _, isMap := baseMaps[name]; isMap {
+			t.maps[name] = map[string]string{}
+			for _, e := range s.Elements {
+				t.maps[name][e.Key] = strings.TrimPrefix(e.Verdict, "goto ")
 			}
-		case o.Rule != nil:
-			t.chains[o.Rule.Chain] = append(t.chains[o.Rule.Chain], o.Rule.Comment)
-		case o.Set != nil:
-			t.sets[o.Set.Name] = map[string]bool{}
-			for _, e := range o.Set.Elem {
-				t.sets[o.Set.Name][element(e)] = true
-			}
-		case o.Map != nil:
-			t.maps[o.Map.Name] = map[string]string{}
-			for _, e := range o.Map.Elem {
-				var verdict struct{ Goto struct{ Target string } }
-				_ = json.Unmarshal(e[1], &verdict)
-				t.maps[o.Map.Name][element(e[0])] = verdict.Goto.Target
-			}
+			continue
+		}
+		t.sets[name] = map[string]bool{}
+		for _, e := range s.Elements {
+			t.sets[name][e.Key] = true
 		}
 	}
 	t.generation = generationOf(t.chains["forward"])
 	t.intact = t.isIntact()
-	return t, nil
-}
-
-// element writes an element as scripts do.
-func element(raw json.RawMessage) string {
-	var concat struct{ Concat []json.RawMessage }
-	if json.Unmarshal(raw, &concat) == nil && len(concat.Concat) > 0 {
-		parts := make([]string, len(concat.Concat))
-		for i, part := range concat.Concat {
-			parts[i] = element(part)
-		}
-		return strings.Join(parts, " . ")
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	return string(raw)
+	return t
 }
 
 func (t *table) isIntact() bool {
-	if !t.exists || t.generation == 0 || t.hook != hookText {
+	if !t.exists || t.generation == 0 || t.hook != hook {
 		return false
 	}
 	for name := range baseSets {
@@ -142,13 +95,13 @@ func (t *table) objects() map[string]bool {
 		}
 	}
 	for name := range baseMaps {
-		for addr := range t.maps[name] {
-			objects[addr] = true
+		for key := range t.maps[name] {
+			objects[addressIn(key)] = true
 		}
 	}
 	for _, name := range []string{"subjects4", "subjects6"} {
-		for addr := range t.sets[name] {
-			objects[addr] = true
+		for key := range t.sets[name] {
+			objects[addressIn(key)] = true
 		}
 	}
 	return objects
@@ -172,7 +125,7 @@ func addressElements(id string, v *contiv_filter.AddressSet) elements {
 		out[name] = map[string]bool{}
 	}
 	for _, addr := range filter.ParseAddrs(v.GetAddresses()) {
-		out[addressSet+version(addr)+"-"+id][addr.String()] = true
+		out[addressSet+version(addr)+"-"+id][addressKey(addr)] = true
 	}
 	return out
 }
@@ -184,7 +137,7 @@ func endpointElements(id string, v *contiv_filter.EndpointSet) elements {
 	}
 	for _, e := range v.GetEndpoints() {
 		if addr, err := netip.ParseAddr(e.GetAddress()); err == nil {
-			out[endpointSet+version(addr)+"-"+id][fmt.Sprintf("%s . %s . %d", addr, protocolNames[e.GetProtocol()], e.GetPort())] = true
+			out[endpointSet+version(addr)+"-"+id][endpointKey(addr, e.GetProtocol(), e.GetPort())] = true
 		}
 	}
 	return out
@@ -214,11 +167,11 @@ func (t *table) isList(c *compiled) bool {
 func (t *table) isSubject(s *subject) bool {
 	for _, addr := range s.addrs {
 		for name, target := range s.targets(addr) {
-			if t.maps[name][addr.String()] != target {
+			if t.maps[name][addressKey(addr)] != target {
 				return false
 			}
 		}
-		if !t.sets["subjects"+version(addr)][addr.String()] || !t.sets["self"+version(addr)][selfElement(addr)] {
+		if !t.sets["subjects"+version(addr)][addressKey(addr)] || !t.sets["self"+version(addr)][selfKey(addr)] {
 			return false
 		}
 	}
@@ -230,4 +183,23 @@ func (t *table) isSubject(s *subject) bool {
 	return true
 }
 
-func selfElement(addr netip.Addr) string { return addr.String() + " . " + addr.String() }
+// Keys of elements.
+
+func addressKey(addr netip.Addr) string { return string(addr.AsSlice()) }
+
+// addressIn is the text of the address that a key is.
+func addressIn(key string) string {
+	addr, _ := netip.AddrFromSlice([]byte(key))
+	return addr.String()
+}
+
+func selfKey(addr netip.Addr) string { return addressKey(addr) + addressKey(addr) }
+
+// endpointKey has its parts in registers of four bytes.
+func endpointKey(addr netip.Addr, protocol contiv_filter.Protocol, port uint32) string {
+	return addressKey(addr) + string([]byte{protocolNumbers[protocol], 0, 0, 0, byte(port >> 8), byte(port), 0, 0})
+}
+
+var protocolNumbers = map[contiv_filter.Protocol]byte{
+	contiv_filter.Protocol_TCP: unix.IPPROTO_TCP, contiv_filter.Protocol_UDP: unix.IPPROTO_UDP, contiv_filter.Protocol_SCTP: unix.IPPROTO_SCTP,
+}

@@ -65,7 +65,7 @@ func (v *Driver) writeMarks() error {
 				addMarkTable(c, table, t.hook, t.maps, wanted)
 			}
 		}
-		return v.NFT.Gen.Own(c.Flush)
+		return v.NFT.Gen.Own(c.Flush, "inet "+vrfTableName, "arp "+vrfTableName)
 	})
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return vswitch.Unsupported("interfaces in VRFs: this Linux kernel refuses to mark their packets (%v): "+
@@ -198,7 +198,7 @@ func (v *Driver) dropMarks() error {
 			c.AddTable(table)
 			c.DelTable(table)
 		}
-		return v.NFT.Gen.Own(c.Flush)
+		return v.NFT.Gen.Own(c.Flush, "inet "+vrfTableName, "arp "+vrfTableName)
 	})
 	if err != nil {
 		return fmt.Errorf("removing nftables table %q: %w", vrfTableName, err)

@@ -1,0 +1,524 @@
+package nft
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons
+// of fields with values, ranges, prefixes, sets and verdict maps, masks, ct mark set,
+// update and delete of elements, counter, snat and verdicts. What it cannot read is an
+// error of the whole batch.
+func (b *Batch) AddText(chain, comment, text string) {
+	p := &parser{batch: b, tokens: tokens(text)}
+	if err := p.rule(); err != nil {
+		if b.err == nil {
+			b.err = fmt.Errorf("rule %q of chain %q: %w", text, chain, err)
+		}
+		return
+	}
+	b.AddRule(chain, comment, p.words)
+}
+
+// tokens splits a rule into words and punctuation.
+func tokens(text string) []string {
+	text = strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " , ", "|", " | ").Replace(text)
+	return strings.Fields(text)
+}
+
+// parser translates one rule.
+type parser struct {
+	batch  *Batch
+	tokens []string
+	words  []Word
+	// What the rule has made sure of so far; 0: nothing.
+	network, transport byte
+	ethernet           bool
+}
+
+// register is the number of a register of four bytes.
+func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
+
+func (p *parser) add(words ...Word) { p.words = append(p.words, words...) }
+
+// peek is the next token; "" at the end.
+func (p *parser) peek() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	return p.tokens[0]
+}
+
+func (p *parser) next() string {
+	token := p.peek()
+	if token != "" {
+		p.tokens = p.tokens[1:]
+	}
+	return token
+}
+
+// take consumes the tokens if they are next.
+func (p *parser) take(tokens ...string) bool {
+	if len(p.tokens) < len(tokens) || !slices.Equal(p.tokens[:len(tokens)], tokens) {
+		return false
+	}
+	p.tokens = p.tokens[len(tokens):]
+	return true
+}
+
+func (p *parser) expect(token string) error {
+	if !p.take(token) {
+		return fmt.Errorf("%q in place of %q", p.peek(), token)
+	}
+	return nil
+}
+
+func (p *parser) rule() error {
+	for len(p.tokens) > 0 {
+		if err := p.statement(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) statement() error {
+	if v, ok := p.verdict(); ok {
+		p.add(Known{verdictOf(v)})
+		return nil
+	}
+	switch {
+	case p.take("counter"):
+		p.add(Known{&expr.Counter{}})
+	case p.take("ct", "mark", "set", "ct", "mark"):
+		return p.setMark()
+	case p.take("update"):
+		return p.change(unix.NFT_DYNSET_OP_UPDATE)
+	case p.take("delete"):
+		return p.change(dynsetDelete)
+	case p.take("snat", "to"):
+		return p.sourceNAT()
+	default:
+		return p.match()
+	}
+	return nil
+}
+
+// verdict reads a verdict.
+func (p *parser) verdict() (text string, ok bool) {
+	switch word := p.peek(); word {
+	case "accept", "drop", "return":
+		return p.next(), true
+	case "goto", "jump":
+		p.next()
+		return word + " " + p.next(), true
+	}
+	return "", false
+}
+
+// setMark sets the mark of the connection to what it is, masked, with bits set:
+// [& mask] [| bits].
+func (p *parser) setMark() error {
+	f := fields["ct mark"]
+	mask, set := []byte{0xff, 0xff, 0xff, 0xff}, make([]byte, 4)
+	if p.take("&") {
+		v, err := f.value(p.next())
+		if err != nil {
+			return err
+		}
+		mask = v.lo
+	}
+	if p.take("|") {
+		v, err := f.value(p.next())
+		if err != nil {
+			return err
+		}
+		set = v.lo
+	}
+	kept := make([]byte, 4)
+	for i := range kept {
+		kept[i] = mask[i] &^ set[i]
+	}
+	r := register(0)
+	p.add(f.load(r)...)
+	p.add(Words(&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: 4, Mask: kept, Xor: set},
+		&expr.Ct{Key: expr.CtKeyMARK, Register: r, SourceRegister: true})...)
+	return nil
+}
+
+const dynsetDelete = 2 // NFT_DYNSET_OP_DELETE
+
+// change is "@set { key [timeout 2m] }".
+func (p *parser) change(operation uint32) error {
+	set, ok := strings.CutPrefix(p.next(), "@")
+	if !ok {
+		return fmt.Errorf("no set to change")
+	}
+	if err := p.expect("{"); err != nil {
+		return err
+	}
+	if _, err := p.key(); err != nil {
+		return err
+	}
+	d := &expr.Dynset{SrcRegKey: register(0), SetName: set, Operation: operation}
+	if p.take("timeout") {
+		timeout, err := time.ParseDuration(p.next())
+		if err != nil {
+			return err
+		}
+		d.Timeout = timeout
+	}
+	p.add(Known{d})
+	return p.expect("}")
+}
+
+func (p *parser) sourceNAT() error {
+	name, family := "ip saddr", uint32(unix.NFPROTO_IPV4)
+	if strings.Contains(p.peek(), ":") {
+		name, family = "ip6 saddr", unix.NFPROTO_IPV6
+	}
+	v, err := fields[name].addresses(p.next())
+	if err != nil {
+		return err
+	}
+	p.add(Words(&expr.Immediate{Register: register(0), Data: v.lo},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: register(0)})...)
+	return nil
+}
+
+// field reads the name of a field.
+func (p *parser) field() (field, error) {
+	for n := min(maxWords, len(p.tokens)); n > 0; n-- {
+		if f, ok := fields[strings.Join(p.tokens[:n], " ")]; ok {
+			p.tokens = p.tokens[n:]
+			return f, nil
+		}
+	}
+	return field{}, fmt.Errorf("%q is no field of packets", strings.Join(p.tokens, " "))
+}
+
+// key reads one field, or several joined by dots, and loads them into registers.
+func (p *parser) key() ([]field, error) {
+	var list []field
+	for {
+		f, err := p.field()
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, f); !p.take(".") {
+			break
+		}
+	}
+	for _, f := range list {
+		p.require(f)
+	}
+	at := uint32(0)
+	for _, f := range list {
+		p.add(f.load(register(at))...)
+		at += padded(f.typ.Bytes) / 4
+	}
+	return list, nil
+}
+
+// require makes sure that packets have the field.
+func (p *parser) require(f field) {
+	if f.network != 0 && p.network != f.network {
+		switch p.batch.Family {
+		case unix.NFPROTO_INET:
+			p.compare(fields["meta nfproto"], expr.CmpOpEq, []byte{f.network})
+		case unix.NFPROTO_BRIDGE:
+			ethertype := fields["meta protocol"]
+			p.compare(ethertype, expr.CmpOpEq, ethertype.number(ethertype.names[map[byte]string{unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6"}[f.network]]))
+		}
+		p.network = f.network
+	}
+	if f.transport != 0 && p.transport != f.transport {
+		p.compare(fields["meta l4proto"], expr.CmpOpEq, []byte{f.transport})
+		p.transport = f.transport
+	}
+	if f.ethernet && !p.ethernet && p.batch.Family == unix.NFPROTO_INET {
+		p.add(Words(&expr.Meta{Key: expr.MetaKeyIIFTYPE, Register: register(0)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)})...)
+		p.ethernet = true
+	}
+}
+
+func (p *parser) compare(f field, op expr.CmpOp, data []byte) {
+	p.add(f.load(register(0))...)
+	p.add(Known{&expr.Cmp{Op: op, Register: register(0), Data: data}})
+}
+
+func (p *parser) match() error {
+	key, err := p.key()
+	if err != nil {
+		return err
+	}
+	lookup := &expr.Lookup{SourceRegister: register(0)}
+	vmap := p.take("vmap")
+	if vmap {
+		lookup.IsDestRegSet, lookup.DestRegister = true, unix.NFT_REG_VERDICT
+	}
+	switch {
+	case strings.HasPrefix(p.peek(), "@"):
+		lookup.SetName = p.next()[1:]
+	case p.take("{"):
+		elements, err := p.elements(key, vmap)
+		if err != nil {
+			return err
+		}
+		lookup.SetName, lookup.SetID = p.batch.addAnonymous(key, elements, vmap)
+	case vmap || len(key) > 1:
+		return fmt.Errorf("%q in place of a set", p.peek())
+	default:
+		return p.single(key[0])
+	}
+	p.add(Known{lookup})
+	return nil
+}
+
+// single compares one field that is loaded: [& mask] [==|!=] value.
+func (p *parser) single(f field) error {
+	r := register(0)
+	masked := p.take("&")
+	if masked {
+		mask, err := p.operand(f)
+		if err != nil {
+			return err
+		}
+		p.add(Known{&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: f.typ.Bytes, Mask: mask.lo, Xor: make([]byte, f.typ.Bytes)}})
+	}
+	op := expr.CmpOpEq
+	if !p.take("==") && p.take("!=") {
+		op = expr.CmpOpNeq
+	}
+	v, err := p.operand(f)
+	if err != nil {
+		return err
+	}
+	zero := make([]byte, f.typ.Bytes)
+	switch {
+	case f.typ.Name == nftables.TypeCTState.Name: // one of several bits
+		p.add(Words(&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: 4, Mask: v.lo, Xor: zero},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: r, Data: zero})...)
+	case v.single():
+		p.add(Known{&expr.Cmp{Op: op, Register: r, Data: v.lo}})
+		p.learn(f, v.lo, op)
+	case op == expr.CmpOpNeq:
+		return fmt.Errorf("!= with a range")
+	default:
+		if mask, ok := v.mask(); ok && f.isAddress() {
+			p.add(Words(&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: f.typ.Bytes, Mask: mask, Xor: zero},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: r, Data: v.lo})...)
+			return nil
+		}
+		p.add(Words(&expr.Cmp{Op: expr.CmpOpGte, Register: r, Data: v.lo}, &expr.Cmp{Op: expr.CmpOpLte, Register: r, Data: v.hi})...)
+	}
+	return nil
+}
+
+// learn notes what a comparison makes sure of.
+func (p *parser) learn(f field, data []byte, op expr.CmpOp) {
+	if op != expr.CmpOpEq {
+		return
+	}
+	switch ethertype := fields["meta protocol"]; {
+	case f.typ.Name == nftables.TypeNFProto.Name:
+		p.network = data[0]
+	case f.typ.Name == ethertype.typ.Name && p.batch.Family == unix.NFPROTO_BRIDGE:
+		if bytes.Equal(data, ethertype.number(unix.ETH_P_IP)) {
+			p.network = unix.NFPROTO_IPV4
+		} else if bytes.Equal(data, ethertype.number(unix.ETH_P_IPV6)) {
+			p.network = unix.NFPROTO_IPV6
+		}
+	case f.typ.Name == nftables.TypeInetProto.Name:
+		p.transport = data[0]
+	}
+}
+
+// operand is one value, or bits: "(fin | rst)", "invalid,untracked".
+func (p *parser) operand(f field) (span, error) {
+	closing, separator := "", ","
+	if p.take("(") {
+		closing, separator = ")", "|"
+	}
+	v, err := f.value(p.next())
+	for err == nil && p.take(separator) {
+		var other span
+		if other, err = f.value(p.next()); err == nil {
+			v.lo = slices.Clone(v.lo)
+			for i := range v.lo {
+				v.lo[i] |= other.lo[i]
+			}
+			v.hi = v.lo
+		}
+	}
+	if err == nil && closing != "" {
+		err = p.expect(closing)
+	}
+	return v, err
+}
+
+// item is an element of an anonymous set.
+type item struct {
+	key     []span
+	verdict string
+}
+
+// elements reads the elements of an anonymous set or verdict map, and its end.
+func (p *parser) elements(key []field, vmap bool) (list []item, err error) {
+	for {
+		var it item
+		for i, f := range key {
+			if i > 0 {
+				if err := p.expect("."); err != nil {
+					return nil, err
+				}
+			}
+			v, err := f.value(p.next())
+			if err != nil {
+				return nil, err
+			}
+			it.key = append(it.key, v)
+		}
+		if vmap {
+			if err := p.expect(":"); err != nil {
+				return nil, err
+			}
+			v, ok := p.verdict()
+			if !ok {
+				return nil, fmt.Errorf("%q in place of a verdict", p.peek())
+			}
+			it.verdict = v
+		}
+		if list = append(list, it); !p.take(",") {
+			return list, p.expect("}")
+		}
+	}
+}
+
+func (f field) isAddress() bool {
+	return f.typ.Name == nftables.TypeIPAddr.Name || f.typ.Name == nftables.TypeIP6Addr.Name
+}
+
+// mask is that of a span that is a prefix.
+func (s span) mask() ([]byte, bool) {
+	mask := make([]byte, len(s.lo))
+	bits := ""
+	for i := range mask {
+		mask[i] = ^(s.lo[i] ^ s.hi[i])
+		bits += fmt.Sprintf("%08b", mask[i])
+	}
+	ones := strings.TrimRight(bits, "0")
+	return mask, !strings.Contains(ones, "0")
+}
+
+// after is the value behind a span; none at the end of all values.
+func (s span) after() ([]byte, bool) {
+	next := slices.Clone(s.hi)
+	for i := len(next) - 1; i >= 0; i-- {
+		if next[i]++; next[i] != 0 {
+			return next, true
+		}
+	}
+	return nil, false
+}
+
+// addAnonymous adds a set that goes with the rule which uses it, added next.
+func (b *Batch) addAnonymous(key []field, items []item, vmap bool) (name string, id uint32) {
+	s := &nftables.Set{Name: "__set%d", Anonymous: true, Constant: true}
+	if vmap {
+		s.Name, s.IsMap, s.DataType = "__map%d", true, nftables.TypeVerdict
+	}
+	types := make([]nftables.SetDatatype, len(key))
+	ranges := false
+	for i, f := range key {
+		types[i] = f.typ
+	}
+	for _, it := range items {
+		ranges = ranges || slices.ContainsFunc(it.key, func(s span) bool { return !s.single() })
+	}
+	s.KeyType = key[0].typ
+	if len(key) > 1 {
+		s.KeyType = concatenated(types)
+		s.Concatenation = true
+	}
+	s.Interval = ranges
+	id = b.addSet(s, nil)
+	var list []Element
+	switch {
+	case ranges && len(key) == 1:
+		list = intervals(items)
+	default:
+		for _, it := range items {
+			e := Element{Verdict: it.verdict}
+			for _, part := range it.key {
+				e.Key += paddedKey(part.lo)
+				e.End += paddedKey(part.hi)
+			}
+			if !ranges {
+				e.End = ""
+			}
+			list = append(list, e)
+		}
+		if len(key) == 1 {
+			for i := range list {
+				list[i].Key = string(items[i].key[0].lo)
+			}
+		}
+	}
+	for i := range list {
+		list[i].Set = s.Name
+	}
+	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create, list, id)
+	return s.Name, id
+}
+
+func concatenated(types []nftables.SetDatatype) nftables.SetDatatype {
+	t, err := nftables.ConcatSetType(types...)
+	if err != nil {
+		panic(err) // no rule of ours joins more than five fields with values
+	}
+	return t
+}
+
+func paddedKey(part []byte) string {
+	return string(part) + strings.Repeat("\x00", int(padded(uint32(len(part))))-len(part))
+}
+
+// intervals are ranges of one field as the kernel has them: where one begins, and where
+// what is behind it begins.
+func intervals(items []item) (list []Element) {
+	slices.SortFunc(items, func(a, b item) int { return bytes.Compare(a.key[0].lo, b.key[0].lo) })
+	for i := 0; i < len(items); {
+		first, last := items[i].key[0], items[i].key[0]
+		// Ranges that follow each other, with the same verdict, are one.
+		next, more := last.after()
+		for i++; i < len(items) && more && bytes.Compare(items[i].key[0].lo, next) <= 0 && items[i].verdict == items[i-1].verdict; i++ {
+			if bytes.Compare(items[i].key[0].hi, last.hi) > 0 {
+				last = items[i].key[0]
+				next, more = last.after()
+			}
+		}
+		if len(list) == 0 && slices.ContainsFunc(first.lo, func(b byte) bool { return b != 0 }) {
+			list = append(list, Element{Key: strings.Repeat("\x00", len(first.lo)), closes: true})
+		}
+		list = append(list, Element{Key: string(first.lo), Verdict: items[i-1].verdict})
+		if more {
+			list = append(list, Element{Key: string(next), closes: true})
+		}
+	}
+	return list
+}
+
+// Quote writes a name of a device for a rule.
+func Quote(name string) string { return strconv.Quote(name) }
