@@ -1,9 +1,7 @@
 package podguard
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -20,15 +18,12 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/drift"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Guards implements vswitch.SourceGuards. It is safe for concurrent use.
 type Guards struct {
 	host *own.Host
-	nft  Nftables
+	nft  *nft.Conn
 
 	mu sync.Mutex
 	// loaded: the ruleset is in place as far as we know.
@@ -38,13 +33,14 @@ type Guards struct {
 	known map[string]map[element]bool
 	// tunnels that are permitted, as far as we know; nil: to be read.
 	tunnels map[own.Tunnel]bool
-	noTimes sync.Once
+	// noTimeouts: the kernel lacks them.
+	noTimeouts bool
 }
 
 var _ vswitch.SourceGuards = (*Guards)(nil)
 
 // New returns the guards of a host; there is nothing to close.
-func New(host *own.Host) *Guards { return &Guards{host: host, nft: tables{host.NFT}} }
+func New(host *own.Host) *Guards { return &Guards{host: host, nft: host.NFT} }
 
 // device is that of an interface that the vswitch makes.
 func device(iface string) string { return own.DeviceName(own.DevInterface, iface) }
@@ -126,7 +122,10 @@ func elementsOf(v *guard.SourceGuard) (map[element]bool, error) {
 func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 	wanted, err := elementsOf(v)
 	if err == nil {
-		err = g.change(true, func(c *nftables.Conn) error { return g.set(c, v, wanted) }, func() {
+		err = g.change(true, func(t transaction) error {
+			g.set(t, v, wanted)
+			return nil
+		}, func() {
 			g.known[deviceBehind(v)] = wanted
 			if n := v.GetMaxConnections(); n != 0 {
 				g.limits[n] = true
@@ -143,20 +142,27 @@ func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 // change makes a transaction of what fn adds, and calls done if that succeeds. When fn is
 // called, it is known what is there; if that turns out to be wrong, it is read anew. build:
 // the ruleset must be there.
-func (g *Guards) change(build bool, fn func(*nftables.Conn) error, done func()) error {
+func (g *Guards) change(build bool, fn func(transaction) error, done func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	once := func() error {
 		if err := g.ensure(build); err != nil {
 			return err
 		}
-		return g.nft.Do(fn)
+		t := newTransaction()
+		if err := fn(t); err != nil {
+			return err
+		}
+		return g.commit(t)
 	}
-	err := once()
-	if isMissing(err) {
-		g.forget()
-		err = once()
-	}
+	err := g.nft.Locked(func() error {
+		err := once()
+		if isMissing(err) {
+			g.forget()
+			err = once()
+		}
+		return err
+	})
 	if err != nil {
 		g.forget()
 		return err
@@ -167,40 +173,27 @@ func (g *Guards) change(build bool, fn func(*nftables.Conn) error, done func()) 
 
 func (g *Guards) forget() { g.loaded, g.known, g.tunnels = false, nil, nil }
 
-func (g *Guards) set(c *nftables.Conn, v *guard.SourceGuard, wanted map[element]bool) error {
+func (g *Guards) set(t transaction, v *guard.SourceGuard, wanted map[element]bool) {
 	if n := v.GetMaxConnections(); n != 0 && !g.limits[n] {
-		if err := addLimit(c, n); err != nil {
-			return err
-		}
+		t.addLimit(n)
 	}
 	have := g.known[deviceBehind(v)]
-	var errs []error
 	// An element of a map is not changed by adding it with something else.
 	for e := range have {
 		if !wanted[e] && e.set == limits {
-			errs = append(errs, apply(c.SetDeleteElements, e, ""))
+			t.remove(e)
 		}
 	}
 	for e := range wanted {
 		if !have[e] {
-			errs = append(errs, apply(c.SetAddElements, e, v.GetInterface()))
+			t.add(e, v.GetInterface())
 		}
 	}
 	for e := range have {
 		if !wanted[e] && e.set != limits {
-			errs = append(errs, apply(c.SetDeleteElements, e, ""))
+			t.remove(e)
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// apply adds or deletes one element.
-func apply(do func(*nftables.Set, []nftables.SetElement) error, e element, comment string) error {
-	item := nftables.SetElement{Key: []byte(e.key), Comment: comment}
-	if e.chain != "" {
-		item.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: e.chain}
-	}
-	return do(e.set, []nftables.SetElement{item})
 }
 
 // Delete removes the guard, and what was counted.
@@ -210,12 +203,14 @@ func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 		dev = name
 	}
 	err := g.host.Reg.During(v, func() error {
-		return g.change(false, func(c *nftables.Conn) error {
-			errs := []error{g.uncount(c, dev)}
-			for e := range g.known[dev] {
-				errs = append(errs, apply(c.SetDeleteElements, e, ""))
+		return g.change(false, func(t transaction) error {
+			if err := g.uncount(t, dev); err != nil {
+				return err
 			}
-			return errors.Join(errs...)
+			for e := range g.known[dev] {
+				t.remove(e)
+			}
+			return nil
 		}, func() { delete(g.known, dev) })
 	})
 	if err != nil {
@@ -225,22 +220,20 @@ func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 }
 
 // uncount deletes what has been counted of a device.
-func (g *Guards) uncount(c *nftables.Conn, dev string) error {
+func (g *Guards) uncount(t transaction, dev string) error {
 	sets := slices.Collect(maps.Values(dropped))
 	for n := range g.limits {
 		_, set, _ := limitChain(n)
 		sets = append(sets, set)
 	}
-	key := []byte(nameKey(dev))
 	for _, set := range sets {
-		list, err := elements(c, set)
+		e := element{set: set, key: nameKey(dev)}
+		counted, err := g.nft.Has(byte(set.Table.Family), TableName, e.item())
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(list, func(e nftables.SetElement) bool { return bytes.Equal(e.Key, key) }) {
-			if err := c.SetDeleteElements(set, []nftables.SetElement{{Key: key}}); err != nil {
-				return err
-			}
+		if counted {
+			t.remove(e)
 		}
 	}
 	return nil
@@ -248,78 +241,73 @@ func (g *Guards) uncount(c *nftables.Conn, dev string) error {
 
 // ensure learns what is there; build: it makes the ruleset unless that is in order.
 func (g *Guards) ensure(build bool) error {
-	if build && !g.loaded {
-		var s state
-		err := g.nft.Do(func(c *nftables.Conn) (err error) {
-			s, err = read(c)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("reading nftables table %q: %w", TableName, err)
-		}
-		if !s.intact || !s.timeouts {
-			if err := g.load(s.limits); err != nil {
-				return fmt.Errorf("making nftables table %q: %w", TableName, err)
-			}
-		}
-		g.loaded = true
-	}
-	if g.known != nil && g.tunnels != nil {
+	if (!build || g.loaded) && g.known != nil && g.tunnels != nil {
 		return nil
 	}
-	err := g.nft.Do(func(c *nftables.Conn) error {
-		_, _, err := g.read(c)
-		return err
-	})
+	s, _, err := g.read()
 	if err != nil {
 		return fmt.Errorf("reading nftables table %q: %w", TableName, err)
 	}
+	if build && (!s.intact || !s.timeouts && !g.noTimeouts) {
+		if err := g.load(s.limits); err != nil {
+			return fmt.Errorf("making nftables table %q: %w", TableName, err)
+		}
+	}
+	g.loaded = build || s.intact
 	return nil
 }
 
 // load makes the ruleset; without time-outs where the kernel has none.
 func (g *Guards) load(limits []uint32) error {
-	err := g.nft.Do(func(c *nftables.Conn) error { return load(c, true, limits...) })
+	t := newTransaction()
+	t.load(true, limits...)
+	err := g.commit(t)
 	if err == nil || !lacksTimeouts(err) {
 		return err
 	}
-	g.noTimes.Do(func() {
+	if !g.noTimeouts {
 		g.host.Log.Warn("This kernel has no time-outs for some connections only (CONFIG_NF_CONNTRACK_TIMEOUT): what pods open is "+
 			"remembered for as long as the sysctls net.netfilter.nf_conntrack_tcp_timeout_* say", "error", err)
-	})
-	return g.nft.Do(func(c *nftables.Conn) error { return load(c, false, limits...) })
+	}
+	t = newTransaction()
+	t.load(false, limits...)
+	if err := g.commit(t); err != nil {
+		return err
+	}
+	g.noTimeouts = true
+	return nil
 }
 
 // read learns everything from the kernel.
-func (g *Guards) read(c *nftables.Conn) (s state, names map[string]string, err error) {
-	if s, err = read(c); err != nil {
-		return s, nil, err
+func (g *Guards) read() (s state, names map[string]string, err error) {
+	found := map[*nftables.Table]*nft.Table{}
+	for _, table := range []*nftables.Table{inet, arp} {
+		t, _, err := g.nft.ReadTable(byte(table.Family), TableName)
+		if err != nil {
+			return s, nil, err
+		}
+		if t == nil {
+			t = &nft.Table{}
+		}
+		found[table] = t
 	}
+	s = stateOf(found)
 	g.loaded = g.loaded && s.intact
 	g.limits = map[uint32]bool{}
 	for _, n := range s.limits {
 		g.limits[n] = true
 	}
-	if g.known, names, err = readElements(c); err != nil {
-		return s, nil, err
-	}
-	g.tunnels, err = readTunnels(c)
-	return s, names, err
+	g.known, names = elementsIn(found)
+	g.tunnels = tunnelsIn(found[inet])
+	return s, names, nil
 }
 
-// readElements returns the elements by device, and the names of interfaces.
-func readElements(c *nftables.Conn) (found map[string]map[element]bool, names map[string]string, err error) {
+// elementsIn returns the elements by device, and the names of interfaces.
+func elementsIn(tables map[*nftables.Table]*nft.Table) (found map[string]map[element]bool, names map[string]string) {
 	found, names = map[string]map[element]bool{}, map[string]string{}
 	for _, set := range sourceSets {
-		list, err := elements(c, set)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading set %q: %w", set.Name, err)
-		}
-		for _, item := range list {
-			e := element{set: set, key: string(item.Key)}
-			if set.IsMap {
-				e.chain = chainIn(item.Val)
-			}
+		for _, item := range tables[set.Table].Sets[set.Name].Elements {
+			e := element{set: set, key: item.Key, chain: strings.TrimPrefix(item.Verdict, "jump ")}
 			dev := e.deviceOf()
 			if found[dev] == nil {
 				found[dev] = map[element]bool{}
@@ -330,21 +318,7 @@ func readElements(c *nftables.Conn) (found map[string]map[element]bool, names ma
 			}
 		}
 	}
-	return found, names, nil
-}
-
-// chainIn is the chain in a verdict as the kernel writes it.
-func chainIn(verdict []byte) string {
-	attrs, err := netlink.NewAttributeDecoder(verdict)
-	if err != nil {
-		return ""
-	}
-	for attrs.Next() {
-		if attrs.Type() == unix.NFTA_VERDICT_CHAIN {
-			return attrs.String()
-		}
-	}
-	return ""
+	return found, names
 }
 
 // List returns what the elements say. What is incomplete lacks its MAC address; in a
@@ -354,8 +328,8 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 	defer g.mu.Unlock()
 	var s state
 	var names map[string]string
-	err := g.nft.Do(func(c *nftables.Conn) (err error) {
-		s, names, err = g.read(c)
+	err := g.nft.Locked(func() (err error) {
+		s, names, err = g.read()
 		return err
 	})
 	if err != nil {
@@ -457,16 +431,17 @@ func (g *Guards) Uninstall() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget()
-	return g.nft.Do(func(c *nftables.Conn) error {
+	return g.nft.Locked(func() error {
+		t := newTransaction()
 		for _, table := range []*nftables.Table{inet, arp} {
-			list, err := c.ListTablesOfFamily(table.Family)
+			found, _, err := g.nft.ReadTable(byte(table.Family), TableName)
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(list, func(t *nftables.Table) bool { return t.Name == TableName }) {
-				c.DelTable(table)
+			if found != nil {
+				t.of(table).DeleteTable()
 			}
 		}
-		return nil
+		return g.commit(t)
 	})
 }

@@ -9,27 +9,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nftables is the kernel's nftables in the network namespace of the vswitch.
-type Nftables interface {
-	// Do calls fn with a connection that nobody else uses meanwhile. What fn adds to
-	// it is sent when fn has returned, as one transaction; after an error of fn nothing is,
-	// and the connection is not used again.
-	Do(fn func(*nftables.Conn) error) error
+// transaction is changes of both tables that happen together.
+type transaction struct{ inet, arp *nft.Batch }
+
+func newTransaction() transaction {
+	return transaction{&nft.Batch{Table: TableName, Family: unix.NFPROTO_INET}, &nft.Batch{Table: TableName, Family: unix.NFPROTO_ARP}}
 }
 
-// tables changes our tables; what is changed is noted as our own doing.
-type tables struct{ conn *nft.Conn }
-
-func (t tables) Do(fn func(*nftables.Conn) error) error {
-	return t.conn.Do(func(c *nftables.Conn) error {
-		return t.conn.Gen.Own(func() error {
-			if err := fn(c); err != nil {
-				return err
-			}
-			return c.Flush()
-		})
-	})
+// of is the part for a table.
+func (t transaction) of(table *nftables.Table) *nft.Batch {
+	if table == arp {
+		return t.arp
+	}
+	return t.inet
 }
+
+func (t transaction) add(e element, comment string) {
+	item := e.item()
+	item.Comment = comment
+	t.of(e.set.Table).AddElements([]nft.Element{item})
+}
+
+func (t transaction) remove(e element) { t.of(e.set.Table).DeleteElements([]nft.Element{e.item()}) }
+
+func (t transaction) addSet(s *nftables.Set) { t.of(s.Table).AddSet(s) }
+
+// setChain makes a chain consist of the rules.
+func (t transaction) setChain(c *nftables.Chain, rules []rule) {
+	b := t.of(c.Table)
+	b.AddChain(c)
+	for _, r := range rules {
+		if r.chain == c.Name {
+			b.AddRule(c.Name, r.comment(), nft.Words(r.words...))
+		}
+	}
+}
+
+func (e element) item() nft.Element {
+	item := nft.Element{Set: e.set.Name, Key: e.key}
+	if e.chain != "" {
+		item.Verdict = "jump " + e.chain
+	}
+	return item
+}
+
+func (g *Guards) commit(t transaction) error { return g.nft.Commit(t.inet, t.arp) }
 
 // isMissing reports whether an error says that a table, a set or an element does not
 // exist (any more). The library wraps some errors, and writes out others.

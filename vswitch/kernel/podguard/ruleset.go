@@ -5,15 +5,16 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -248,12 +249,12 @@ func withTimeouts(name string) words {
 // The library keeps its defaults of time-outs in a variable that it writes to.
 var libraryTimeouts sync.Mutex
 
-func addTimeouts(c *nftables.Conn) {
+func (t transaction) addTimeouts() {
 	libraryTimeouts.Lock()
 	defer libraryTimeouts.Unlock()
 	const day = 24 * 60 * 60
-	c.AddObj(&nftables.NamedObj{Table: inet, Name: timeoutsTCP, Type: nftables.ObjTypeCtTimeout, Obj: tcpTimeouts(day)})
-	c.AddObj(&nftables.NamedObj{Table: inet, Name: timeoutsMidstream, Type: nftables.ObjTypeCtTimeout, Obj: tcpTimeouts(300)})
+	t.inet.AddObject(timeoutsTCP, nftables.ObjTypeCtTimeout, tcpTimeouts(day))
+	t.inet.AddObject(timeoutsMidstream, nftables.ObjTypeCtTimeout, tcpTimeouts(300))
 }
 
 // limitChain counts the connections of each device up to a limit.
@@ -267,56 +268,38 @@ func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
 }
 
 // load makes all tables, sets and rules; elements stay.
-func load(c *nftables.Conn, timeouts bool, limit ...uint32) error {
-	c.AddTable(inet)
-	c.AddTable(arp)
-	sets := slices.Concat(sourceSets, tunnelSets)
-	for _, set := range dropped {
-		sets = append(sets, set)
-	}
-	rules := map[*nftables.Table][]rule{inet: inetRules(timeouts), arp: arpRules()}
-	all := chains
-	for _, n := range limit {
-		chain, set, list := limitChain(n)
-		all, sets, rules[inet] = append(slices.Clip(all), chain), append(sets, set), append(rules[inet], list...)
-	}
-	for _, set := range sets {
-		if err := c.AddSet(set, nil); err != nil {
-			return err
-		}
+func (t transaction) load(timeouts bool, limit ...uint32) {
+	t.inet.AddTable()
+	t.arp.AddTable()
+	for _, set := range slices.Concat(sourceSets, tunnelSets, slices.Collect(maps.Values(dropped))) {
+		t.addSet(set)
 	}
 	if timeouts {
-		addTimeouts(c)
+		t.addTimeouts()
 	}
-	for _, chain := range all {
-		c.AddChain(chain)
-		c.FlushChain(chain)
+	for _, chain := range chains { // before the rules that lead there
+		t.of(chain.Table).AddChain(chain)
 	}
-	for table, list := range rules {
-		addRules(c, table, list)
+	for _, n := range limit {
+		t.addLimit(n)
 	}
-	return nil
+	for _, chain := range chains {
+		t.setChain(chain, rulesOf(chain.Table, timeouts))
+	}
 }
 
-func addRules(c *nftables.Conn, table *nftables.Table, rules []rule) {
-	for _, r := range rules {
-		c.AddRule(&nftables.Rule{
-			Table: table, Chain: &nftables.Chain{Name: r.chain, Table: table}, Exprs: r.words,
-			UserData: userdata.AppendString(nil, userdata.TypeComment, r.comment()),
-		})
+func rulesOf(table *nftables.Table, timeouts bool) []rule {
+	if table == arp {
+		return arpRules()
 	}
+	return inetRules(timeouts)
 }
 
 // addLimit makes the chain of a limit.
-func addLimit(c *nftables.Conn, limit uint32) error {
+func (t transaction) addLimit(limit uint32) {
 	chain, set, rules := limitChain(limit)
-	if err := c.AddSet(set, nil); err != nil {
-		return err
-	}
-	c.AddChain(chain)
-	c.FlushChain(chain)
-	addRules(c, inet, rules)
-	return nil
+	t.addSet(set)
+	t.setChain(chain, rules)
 }
 
 // state is what is found of the ruleset.
@@ -327,48 +310,22 @@ type state struct {
 	limits []uint32
 }
 
-// read finds out what of the ruleset there is.
-func read(c *nftables.Conn) (state, error) {
-	s := state{intact: true}
-	found := map[*nftables.Table]map[string]*nftables.Chain{}
-	for _, table := range []*nftables.Table{inet, arp} {
-		found[table] = map[string]*nftables.Chain{}
-		list, err := c.ListChainsOfTableFamily(table.Family)
-		if err != nil {
-			return s, err
-		}
-		for _, chain := range list {
-			if chain.Table.Name == TableName {
-				found[table][chain.Name] = chain
-			}
+// stateOf finds out what of the ruleset there is; tables that do not exist are empty.
+func stateOf(found map[*nftables.Table]*nft.Table) state {
+	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > 1}
+	for name, chain := range found[inet].Chains {
+		if limit, ok := limitOf(name); ok {
+			_, _, rules := limitChain(limit)
+			s.limits = append(s.limits, limit)
+			s.intact = s.intact && slices.Equal(chain.Rules, commentsOf(rules, name))
 		}
 	}
-	comments := map[*nftables.Table]map[string][]string{inet: {}, arp: {}}
-	for table, chains := range found {
-		for name, chain := range chains {
-			rules, err := c.GetRules(table, chain)
-			if err != nil && !isMissing(err) {
-				return s, err
-			}
-			for _, r := range rules {
-				text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
-				comments[table][name] = append(comments[table][name], text)
-			}
-			if limit, ok := limitOf(name); ok && table == inet {
-				_, _, list := limitChain(limit)
-				s.limits = append(s.limits, limit)
-				s.intact = s.intact && slices.Equal(comments[table][name], commentsOf(list, name))
-			}
-		}
+	for _, want := range chains {
+		have, ok := found[want.Table].Chains[want.Name]
+		s.intact = s.intact && ok && (have.Hook == nil) == (want.Hooknum == nil) &&
+			slices.Equal(have.Rules, commentsOf(rulesOf(want.Table, s.timeouts), want.Name))
 	}
-	s.timeouts = len(comments[inet][chainNew]) > 1
-	want := map[*nftables.Table][]rule{inet: inetRules(s.timeouts), arp: arpRules()}
-	for _, chain := range chains {
-		have := found[chain.Table][chain.Name]
-		s.intact = s.intact && have != nil && (have.Hooknum == nil) == (chain.Hooknum == nil) &&
-			slices.Equal(comments[chain.Table][chain.Name], commentsOf(want[chain.Table], chain.Name))
-	}
-	return s, nil
+	return s
 }
 
 func commentsOf(rules []rule, chain string) (list []string) {

@@ -1,13 +1,12 @@
 package podguard
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
-	"github.com/google/nftables"
 )
 
 // VXLAN packets of a network that has a tunnel are accepted between the ends of its
@@ -33,13 +32,12 @@ func (g *Guards) PermitTunnel(t own.Tunnel) error {
 	if !t.OfTwo() {
 		return nil
 	}
-	err := g.change(true, func(c *nftables.Conn) error {
-		var errs []error
+	err := g.change(true, func(change transaction) error {
 		network, ends, peer := tunnelElements(t)
 		for _, e := range []element{network, ends, peer} {
-			errs = append(errs, apply(c.SetAddElements, e, ""))
+			change.add(e, "")
 		}
-		return errors.Join(errs...)
+		return nil
 	}, func() { g.tunnels[t] = true })
 	if err != nil {
 		return fmt.Errorf("permitting VXLAN packets of %v: %w", t.Dst, err)
@@ -52,19 +50,19 @@ func (g *Guards) ForbidTunnel(t own.Tunnel) error {
 	if !t.OfTwo() {
 		return nil
 	}
-	err := g.change(false, func(c *nftables.Conn) error {
+	err := g.change(false, func(change transaction) error {
 		if !g.tunnels[t] {
 			return nil
 		}
 		network, ends, peer := tunnelElements(t)
-		errs := []error{apply(c.SetDeleteElements, ends, "")}
+		change.remove(ends)
 		if !g.anyTunnel(func(o own.Tunnel) bool { return o != t && o.Vni == t.Vni && o.Dst == t.Dst }) {
-			errs = append(errs, apply(c.SetDeleteElements, peer, ""))
+			change.remove(peer)
 		}
 		if !g.anyTunnel(func(o own.Tunnel) bool { return o != t && o.Vni == t.Vni }) {
-			errs = append(errs, apply(c.SetDeleteElements, network, ""))
+			change.remove(network)
 		}
-		return errors.Join(errs...)
+		return nil
 	}, func() { delete(g.tunnels, t) })
 	if err != nil {
 		return fmt.Errorf("forbidding VXLAN packets of %v: %w", t.Dst, err)
@@ -87,8 +85,8 @@ func (g *Guards) Tunnels() (map[own.Tunnel]bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var found map[own.Tunnel]bool
-	err := g.nft.Do(func(c *nftables.Conn) error {
-		s, _, err := g.read(c)
+	err := g.nft.Locked(func() error {
+		s, _, err := g.read()
 		if s.intact {
 			found = maps.Clone(g.tunnels)
 		}
@@ -101,16 +99,12 @@ func (g *Guards) Tunnels() (map[own.Tunnel]bool, error) {
 	return found, nil
 }
 
-// readTunnels returns the tunnels all of whose elements are there.
-func readTunnels(c *nftables.Conn) (map[own.Tunnel]bool, error) {
+// tunnelsIn returns the tunnels all of whose elements are there.
+func tunnelsIn(table *nft.Table) map[own.Tunnel]bool {
 	found := map[element]bool{}
 	for _, set := range tunnelSets {
-		list, err := elements(c, set)
-		if err != nil {
-			return nil, fmt.Errorf("reading set %q: %w", set.Name, err)
-		}
-		for _, item := range list {
-			found[element{set: set, key: string(item.Key)}] = true
+		for _, item := range table.Sets[set.Name].Elements {
+			found[element{set: set, key: item.Key}] = true
 		}
 	}
 	tunnels := map[own.Tunnel]bool{}
@@ -126,5 +120,5 @@ func readTunnels(c *nftables.Conn) (map[own.Tunnel]bool, error) {
 			tunnels[t] = true
 		}
 	}
-	return tunnels, nil
+	return tunnels
 }
