@@ -162,11 +162,25 @@ func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 			*v.state = dnatState{}
 			return nil
 		}
-		if err := v.loadDNAT(c); err != nil {
+		if err := v.loadFor(c, changes); err != nil {
 			return err
 		}
 		return try(c)
 	})
+}
+
+// loadFor reads all elements, and notes of which values that change there are none, whatever was
+// registered: a transaction whose answer was lost may have removed them.
+func (v dnat) loadFor(c *nftables.Conn, changes []natChange) error {
+	if err := v.loadDNAT(c); err != nil {
+		return err
+	}
+	for _, change := range changes {
+		if _, ok := v.state.known[change.label]; !ok {
+			v.state.known[change.label] = []nft.Element{}
+		}
+	}
+	return nil
 }
 
 var errClaimed = errors.New("is mapped already")
@@ -174,7 +188,7 @@ var errClaimed = errors.New("is mapped already")
 func (v dnat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
 	d := v.state
 	if !d.loaded {
-		if err := v.loadDNAT(c); err != nil {
+		if err := v.loadFor(c, changes); err != nil {
 			return leftBehind{}, err
 		}
 	}
