@@ -33,7 +33,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
-	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,11 +67,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer local.Close()
-	etcdConfig, err := loadEtcdConfig(o)
-	if err != nil {
-		return err
-	}
-	remote, err := etcd.New(etcdConfig)
+	remote, err := openEtcd(o, log)
 	if err != nil {
 		return err
 	}
@@ -219,7 +214,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	clients.serve(serve, group, loop, sb, states, log)
 	group.Go(func() error { return fatal(serve, loop) })
-	log.Info("Agent started", "version", version.Version, "etcd", etcdConfig.Endpoints, "sockets", o.runDir)
+	log.Info("Agent started", "version", version.Version, "etcd", remote.Endpoints(), "sockets", o.runDir)
 	<-serve.Done()
 
 	closing, done := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

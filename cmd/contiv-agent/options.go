@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -130,6 +132,22 @@ func defaultFile(path, standard string) string {
 		return standard
 	}
 	return ""
+}
+
+// openEtcd connects to etcd. Credentials that are not there yet are awaited; those that
+// cannot be used are an error.
+func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
+	c, err := loadEtcdConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	switch err := c.CheckFiles(); {
+	case errors.Is(err, fs.ErrNotExist):
+		log.Warn("The credentials for etcd are awaited", "reason", err)
+	case err != nil:
+		return nil, err
+	}
+	return etcd.New(c)
 }
 
 // loadEtcdConfig says how to reach etcd: flag over file. There is no TLS where all

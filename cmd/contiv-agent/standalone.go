@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -128,11 +127,7 @@ func openDatabase(o options, config controller.Config, sb *southbound, log *slog
 	if o.etcdConfig == "" && len(o.etcdEndpoints) == 0 {
 		return d, nil
 	}
-	etcdConfig, err := loadEtcdConfig(o)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := etcd.New(etcdConfig)
+	remote, err := openEtcd(o, log)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +135,7 @@ func openDatabase(o options, config controller.Config, sb *southbound, log *slog
 	if err != nil {
 		return nil, errors.Join(err, remote.Close())
 	}
-	d.endpoints, d.remote, d.watchable, d.mirror, d.closers = etcdConfig.Endpoints, remote, remote, mirror, []interface{ Close() error }{remote, mirror}
+	d.endpoints, d.remote, d.watchable, d.mirror, d.closers = remote.Endpoints(), remote, remote, mirror, []interface{ Close() error }{remote, mirror}
 	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
 	return d, nil
 }

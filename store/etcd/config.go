@@ -1,8 +1,6 @@
 package etcd
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -39,13 +37,17 @@ type Config struct {
 	// InsecureSkipTLSVerify accepts any certificate of the server.
 	InsecureSkipTLSVerify bool `json:"insecure-skip-tls-verify"`
 	// CAFile, CertFile and KeyFile are PEM files: who signs the server's
-	// certificate (default: the system's authorities), and ours.
+	// certificate (default: the system's authorities), and ours. They are read for
+	// each connection, so that they may be renewed, and need not exist from the start.
 	CAFile   string `json:"ca-file"`
 	CertFile string `json:"cert-file"`
 	KeyFile  string `json:"key-file"`
 	// ServerName is what the server's certificate must name. Default: the host of
 	// the endpoint.
 	ServerName string `json:"server-name"`
+
+	// Credentials replaces the files.
+	Credentials *Credentials `json:"-"`
 
 	Username string `json:"username"`
 	Password string `json:"password"`
@@ -120,67 +122,4 @@ func checkEndpoint(endpoint string) error {
 		return fmt.Errorf("etcd: endpoint %q: write it like http://192.168.16.1:32379, with host and port", endpoint)
 	}
 	return nil
-}
-
-// tlsConfig returns nil for connections without TLS: those that the
-// configuration asks for, or that have http:// or scheme-less endpoints and no
-// TLS files.
-func (c *Config) tlsConfig() (*tls.Config, error) {
-	files := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
-	if c.InsecureTransport {
-		if files {
-			return nil, errors.New("etcd: insecure-transport excludes ca-file, cert-file and key-file: remove one or the other")
-		}
-		return nil, nil
-	}
-	if !files && !c.InsecureSkipTLSVerify && !c.wantsTLS() {
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.InsecureSkipTLSVerify}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd: ca-file: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("etcd: ca-file %s contains no PEM certificate", c.CAFile)
-		}
-	}
-	if c.ServerName != "" && !c.InsecureSkipTLSVerify {
-		// The client of etcd would take the host of the endpoint, whatever ServerName
-		// says. crypto/tls then verifies nothing else than this.
-		t.InsecureSkipVerify = true
-		t.VerifyConnection = func(state tls.ConnectionState) error { return verifyName(state, t.RootCAs, c.ServerName) }
-	}
-	if c.CertFile != "" || c.KeyFile != "" {
-		if c.CertFile == "" || c.KeyFile == "" {
-			return nil, errors.New("etcd: cert-file and key-file must be given together")
-		}
-		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd: cert-file and key-file: %w", err)
-		}
-		t.Certificates = []tls.Certificate{cert}
-	}
-	return t, nil
-}
-
-// verifyName verifies the server's certificate as crypto/tls does, for a name.
-func verifyName(state tls.ConnectionState, roots *x509.CertPool, name string) error {
-	opts := x509.VerifyOptions{Roots: roots, DNSName: name, Intermediates: x509.NewCertPool()}
-	for _, cert := range state.PeerCertificates[1:] {
-		opts.Intermediates.AddCert(cert)
-	}
-	_, err := state.PeerCertificates[0].Verify(opts)
-	return err
-}
-
-func (c *Config) wantsTLS() bool {
-	for _, e := range c.Endpoints {
-		if strings.HasPrefix(e, "https://") {
-			return true
-		}
-	}
-	return false
 }

@@ -95,6 +95,9 @@ func New(cfg Config) (*Store, error) {
 // belongs to the store.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
+// Endpoints are those of the configuration, environment variables replaced.
+func (s *Store) Endpoints() []string { return s.endpoints }
+
 // Close ends all watches and calls.
 func (s *Store) Close() error {
 	s.cancel()

@@ -135,6 +135,9 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		if s, err := etcd.New(cfg); err == nil {
 			s.Close()
+			if cfg.CheckFiles() != nil {
+				continue
+			}
 			t.Errorf("%s: no error", name)
 		}
 	}

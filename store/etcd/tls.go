@@ -1,0 +1,157 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// Credentials are asked for with each connection.
+type Credentials struct {
+	// Certificate is ours.
+	Certificate func() (*tls.Certificate, error)
+	// Authorities sign the server's certificate.
+	Authorities func() (*x509.CertPool, error)
+}
+
+// CheckFiles reports whether what the files of the configuration contain can be used
+// now. Errors: what is wrong with which file; one that does not exist wraps
+// fs.ErrNotExist.
+func (c *Config) CheckFiles() error {
+	t, err := c.tlsConfig()
+	if err != nil || t == nil || c.Credentials != nil {
+		return err
+	}
+	credentials := c.files()
+	if c.CAFile != "" {
+		if _, err := credentials.Authorities(); err != nil {
+			return err
+		}
+	}
+	if c.CertFile != "" {
+		if _, err := credentials.Certificate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files are the credentials that the files contain.
+func (c *Config) files() *Credentials {
+	f := &Credentials{}
+	if c.CAFile != "" {
+		f.Authorities = func() (*x509.CertPool, error) {
+			pem, err := os.ReadFile(c.CAFile)
+			if err != nil {
+				return nil, fmt.Errorf("etcd: ca-file: %w", err)
+			}
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("etcd: ca-file %s contains no PEM certificate", c.CAFile)
+			}
+			return pool, nil
+		}
+	}
+	if c.CertFile != "" {
+		f.Certificate = func() (*tls.Certificate, error) {
+			cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("etcd: cert-file and key-file: %w", err)
+			}
+			return &cert, nil
+		}
+	}
+	return f
+}
+
+// tlsConfig returns nil for connections without TLS: those that the
+// configuration asks for, or that have http:// or scheme-less endpoints and no
+// TLS files.
+func (c *Config) tlsConfig() (*tls.Config, error) {
+	files := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
+	if c.InsecureTransport {
+		if files {
+			return nil, errors.New("etcd: insecure-transport excludes ca-file, cert-file and key-file: remove one or the other")
+		}
+		return nil, nil
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return nil, errors.New("etcd: cert-file and key-file must be given together")
+	}
+	credentials := c.Credentials
+	if credentials == nil {
+		if !files && !c.InsecureSkipTLSVerify && !c.wantsTLS() {
+			return nil, nil
+		}
+		credentials = c.files()
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.InsecureSkipTLSVerify}
+	if credentials.Certificate != nil {
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return credentials.Certificate() }
+	}
+	if (c.ServerName != "" || credentials.Authorities != nil) && !c.InsecureSkipTLSVerify {
+		// The authorities of a tls.Config cannot be replaced, and the client of etcd
+		// takes the host of the endpoint for the name, whatever ServerName says.
+		t.InsecureSkipVerify = true
+		names := []string{c.ServerName}
+		if c.ServerName == "" {
+			names = c.hosts() // what the connection knows of its host lacks addresses
+		}
+		t.VerifyConnection = func(state tls.ConnectionState) error {
+			var roots *x509.CertPool // the system's
+			if credentials.Authorities != nil {
+				var err error
+				if roots, err = credentials.Authorities(); err != nil {
+					return err
+				}
+			}
+			return verifyName(state, roots, names)
+		}
+	}
+	return t, nil
+}
+
+// verifyName verifies the server's certificate as crypto/tls does, for one of the names.
+func verifyName(state tls.ConnectionState, roots *x509.CertPool, names []string) error {
+	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+	for _, cert := range state.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(cert)
+	}
+	var errs []error
+	for _, opts.DNSName = range names {
+		_, err := state.PeerCertificates[0].Verify(opts)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// hosts of the endpoints.
+func (c *Config) hosts() []string {
+	var hosts []string
+	for _, endpoint := range c.Endpoints {
+		_, address, isURL := strings.Cut(endpoint, "://")
+		if !isURL {
+			address = endpoint
+		}
+		if host, _, err := net.SplitHostPort(strings.TrimSuffix(address, "/")); err == nil {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+func (c *Config) wantsTLS() bool {
+	for _, e := range c.Endpoints {
+		if strings.HasPrefix(e, "https://") {
+			return true
+		}
+	}
+	return false
+}
