@@ -38,6 +38,13 @@ type Options struct {
 	// CertFile and KeyFile are the server's certificate for https URLs. With
 	// ClientCAFile, clients must present a certificate signed by it.
 	CertFile, KeyFile, ClientCAFile string
+	// Users makes the common name of a client's certificate its user: Root may do
+	// everything, others what their roles say, nobody else anything. It needs
+	// ClientCAFile, and cannot be taken back.
+	Users bool
+	// PlainText allows http with other addresses than loopback: everybody who reaches
+	// them can read and change all data.
+	PlainText bool
 
 	// Quota is the size in bytes at which the backend refuses writes.
 	Quota int64
@@ -89,6 +96,9 @@ func (o Options) resolve() (endpoints, error) {
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return e, errors.New("give both the certificate and its key, or neither")
 	}
+	if o.Users && o.ClientCAFile == "" {
+		return e, errors.New("users are known by their certificates: give the CA of the clients")
+	}
 	peerPort := 0
 	for _, s := range o.ClientURLs {
 		u, err := parseURL("client URL", s)
@@ -98,8 +108,8 @@ func (o Options) resolve() (endpoints, error) {
 		if u.Scheme == "https" && o.CertFile == "" {
 			return e, fmt.Errorf("client URL %q: https needs a certificate and its key", s)
 		}
-		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			o.Logger.Warn("everybody who reaches this address can read and change all data: use https with a client CA, a loopback address or a unix socket", "url", s)
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) && !o.PlainText {
+			return e, fmt.Errorf("client URL %q: everybody who reaches this address could read and change all data: use https with a client CA, a loopback address, a unix socket, or allow plain text (--plain-text)", s)
 		}
 		anyPort := u.Port() == "0"
 		if err := fillPort(&u); err != nil {

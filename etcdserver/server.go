@@ -43,7 +43,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock, log: opts.Logger, done: make(chan error, 1)}
+	s := &Server{lock: lock, log: opts.Logger, done: make(chan error, 1), grpc: grpcServers{secure: opts.CertFile != ""}}
 	s.etcd, err = embed.StartEtcd(s.config(opts, urls))
 	if err != nil {
 		lock.release()
@@ -59,6 +59,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := restrictSockets(urls.clients); err != nil {
 		s.Close()
 		return nil, err
+	}
+	if opts.Users {
+		if err := s.askForUsers(ctx); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("start etcd: %w", err)
+		}
 	}
 	go s.supervise()
 	return s, nil
@@ -200,6 +206,8 @@ func (s *Server) Close() {
 // grpcServers are the gRPC servers of the client URLs. We stop them ourselves:
 // etcd would wait seven seconds for watches.
 type grpcServers struct {
+	// secure: with TLS, gRPC is served by package http, which cannot drain connections.
+	secure  bool
 	mu      sync.Mutex
 	servers []*grpc.Server
 }
@@ -217,6 +225,10 @@ func (g *grpcServers) stop(grace time.Duration) {
 	var wg sync.WaitGroup
 	for _, s := range servers {
 		wg.Go(func() {
+			if g.secure {
+				s.Stop()
+				return
+			}
 			timer := time.AfterFunc(grace, s.Stop)
 			defer timer.Stop()
 			s.GracefulStop()

@@ -188,16 +188,26 @@ func TestLogOfEtcdGoesToSlog(t *testing.T) {
 	}
 }
 
-func TestClientURLThatIsOpenToOthersIsWarnedOf(t *testing.T) {
-	var out syncBuffer
+func TestPlainTextIsForLoopbackUnlessAllowed(t *testing.T) {
 	opts := testOptions(t)
-	opts.Logger = slog.New(slog.NewTextHandler(&out, nil))
-	if _, err := opts.withDefaults().resolve(); err != nil || out.String() != "" {
-		t.Errorf("loopback: %v, %s", err, out.String())
+	if _, err := opts.withDefaults().resolve(); err != nil {
+		t.Errorf("loopback: %v", err)
 	}
 	opts.ClientURLs = []string{"http://192.0.2.1:2379"}
-	if _, err := opts.withDefaults().resolve(); err != nil || !strings.Contains(out.String(), "everybody who reaches this address") {
-		t.Errorf("other address: %v, %s", err, out.String())
+	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "everybody who reaches this address") {
+		t.Errorf("other address: %v", err)
+	}
+	opts.PlainText = true
+	if _, err := opts.withDefaults().resolve(); err != nil {
+		t.Errorf("allowed: %v", err)
+	}
+}
+
+func TestUsersNeedCertificates(t *testing.T) {
+	opts := testOptions(t)
+	opts.Users = true
+	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "CA of the clients") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -52,6 +52,8 @@ func command() *cobra.Command {
 	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
 	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
 	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "CA that must have signed the certificates of https clients")
+	f.BoolVar(&opts.Users, "users", false, "take the common name of a client's certificate for its user, who may do what etcd's roles say; cannot be taken back")
+	f.BoolVar(&opts.PlainText, "plain-text", false, "allow http at addresses other than loopback: everybody who reaches them can read and change all data")
 	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
 	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
 	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: fast, and data may be lost with the machine")

@@ -44,7 +44,7 @@ func (l *Lab) startEtcd(ctx context.Context, st *State) error {
 	l.progress("starting etcd")
 	err := l.start(st, etcdRole, st.Underlay(), "contiv-etcd",
 		"--data-dir", l.Path("etcd"),
-		"--listen-client", etcdURL,
+		"--listen-client", etcdURL, "--plain-text", // pods of a lab are ours
 		"--listen-peer", "http://127.0.0.1:32380")
 	if err != nil {
 		return err
