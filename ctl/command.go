@@ -38,7 +38,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
 			"    node2: http://192.168.16.2:9999\n" +
-			"  etcdEndpoints: [\"http://192.168.16.1:32379\"]   # asked for further nodes\n\n" +
+			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
 		Version:       version.Version,
@@ -54,6 +54,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&c.targets.config, "config", os.Getenv(ConfigVariable), "configuration file (environment: "+ConfigVariable+")")
 	f.StringArrayVar(&c.targets.agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
 	f.StringSliceVar(&c.targets.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
+	f.StringVar(&c.targets.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
 	f.StringVar(&c.targets.node, "node", "", "ask the agent of this node only")
 	f.DurationVar(&c.targets.timeout, "timeout", 10*time.Second, "how long to wait for answers")
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +17,6 @@ import (
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/cobra"
 )
 
@@ -193,14 +193,18 @@ func (g *configuring) dialEtcd() (*client.Client, error) {
 	if node == "" {
 		return nil, errors.New("in etcd, values belong to a node: name it with --node")
 	}
-	endpoints := c.EtcdEndpoints
-	if len(endpoints) == 0 {
-		endpoints = []string{defaultEtcd}
+	reach, err := c.etcd(g.targets.timeout)
+	if err != nil {
+		return nil, err
 	}
-	return client.NewEtcd(node, etcd.Config{
-		Endpoints: endpoints, OperationTimeout: config.Duration(g.targets.timeout),
-		CAFile: g.caFile, CertFile: g.certFile, KeyFile: g.keyFile,
-	})
+	if len(reach.Endpoints) == 0 {
+		reach.Endpoints = []string{defaultEtcd}
+	}
+	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.caFile, reach.CAFile), cmp.Or(g.certFile, reach.CertFile), cmp.Or(g.keyFile, reach.KeyFile)
+	if err := reach.CheckFiles(); err != nil {
+		return nil, err
+	}
+	return client.NewEtcd(node, reach)
 }
 
 // selectors turns the names of models into the beginnings of their keys; others are parts

@@ -35,6 +35,9 @@ type Config struct {
 	// EtcdEndpoints are asked for further nodes; their agents are expected on
 	// port 9999 of the InternalIP.
 	EtcdEndpoints []string `json:"etcdEndpoints"`
+	// EtcdConfig is a file, like the agent's etcd.conf, that says how to reach etcd; its
+	// endpoints are used if there are none above.
+	EtcdConfig string `json:"etcdConfig"`
 }
 
 // targetOptions say which agents to ask.
@@ -42,6 +45,7 @@ type targetOptions struct {
 	config        string
 	agents        []string // NAME=URL
 	etcdEndpoints []string
+	etcdConfig    string
 	node          string
 	timeout       time.Duration
 }
@@ -66,7 +70,24 @@ func (o targetOptions) configuration() (c Config, err error) {
 	if len(o.etcdEndpoints) > 0 {
 		c.EtcdEndpoints = o.etcdEndpoints
 	}
+	if o.etcdConfig != "" {
+		c.EtcdConfig = o.etcdConfig
+	}
 	return c, nil
+}
+
+// etcd returns how to reach etcd. Without endpoints, nothing says it.
+func (c Config) etcd(timeout time.Duration) (e etcd.Config, err error) {
+	if c.EtcdConfig != "" {
+		if err := config.LoadFile(c.EtcdConfig, &e); err != nil {
+			return e, err
+		}
+	}
+	if len(c.EtcdEndpoints) > 0 {
+		e.Endpoints = c.EtcdEndpoints
+	}
+	e.OperationTimeout = config.Duration(timeout)
+	return e, e.CheckFiles()
 }
 
 // all returns all agents, sorted by name.
@@ -75,13 +96,17 @@ func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Agents) == 0 && len(c.EtcdEndpoints) == 0 {
+	reach, err := c.etcd(o.timeout)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Agents) == 0 && len(reach.Endpoints) == 0 {
 		c.Agents = map[string]string{"local": DefaultAgent}
 	}
 
 	agents := make(map[string]*Agent)
-	if len(c.EtcdEndpoints) > 0 {
-		found, err := discover(ctx, c.EtcdEndpoints, o.timeout)
+	if len(reach.Endpoints) > 0 {
+		found, err := discover(ctx, reach)
 		if err != nil && !(errors.Is(err, errNoNodes) && len(c.Agents) > 0) { // agents without Kubernetes have no nodes in etcd
 			return nil, err
 		}
@@ -146,15 +171,15 @@ func names(agents []*Agent) (names []string) {
 var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
 
 // discover asks etcd for the nodes of the cluster.
-func discover(ctx context.Context, endpoints []string, timeout time.Duration) ([]*Agent, error) {
-	s, err := etcd.New(etcd.Config{Endpoints: endpoints, OperationTimeout: config.Duration(timeout)})
+func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
+	s, err := etcd.New(reach)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
 	kvs, _, err := s.List(ctx, models.KSRPrefix+"k8s/node/")
 	if err != nil {
-		return nil, fmt.Errorf("nodes cannot be read from etcd at %s: %w", strings.Join(endpoints, ","), err)
+		return nil, fmt.Errorf("nodes cannot be read from etcd at %s: %w", strings.Join(reach.Endpoints, ","), err)
 	}
 	var agents []*Agent
 	for _, kv := range kvs {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/store"
+	"golang.org/x/sync/errgroup"
 )
 
 // ErrNotLeader is wrapped by the writes of a store that belongs to an instance
@@ -171,7 +172,13 @@ func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 // write keeps the store as it should be until ctx ends.
 func (r *Reflector) write(ctx context.Context, s store.Broker) error {
 	r.setRole(Leader)
-	return newWriter(r, s).run(ctx)
+	if r.opts.Alongside == nil {
+		return newWriter(r, s).run(ctx)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return newWriter(r, s).run(ctx) })
+	g.Go(func() error { return r.opts.Alongside(ctx, s) })
+	return g.Wait()
 }
 
 func (r *Reflector) setRole(role Role) {

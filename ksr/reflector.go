@@ -20,6 +20,9 @@ type Options struct {
 	// writes. One of them is required; the caller closes it.
 	Store   store.Broker
 	Elector Elector
+	// Alongside is what else the instance that writes has to do, until ctx ends; nil:
+	// nothing. The store is that of its term, see Elector.
+	Alongside func(ctx context.Context, s store.Broker) error
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 	// RetryMin is the wait after the first failed resync; it doubles up to

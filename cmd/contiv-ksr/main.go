@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/logline"
@@ -41,6 +43,8 @@ type options struct {
 	http                          []string
 	nodeName                      string
 	logLevel                      slog.Level
+	credentialsDir                string
+	namespace                     string
 }
 
 func command() *cobra.Command {
@@ -73,6 +77,9 @@ func command() *cobra.Command {
 	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
 	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory where nodes keep the certificates that this instance gives them; it gives some, and keeps etcd's users, if cert-file of --etcd-config is in it")
+	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
+	c.AddCommand(credentialsCommand(), revokeCommand())
 	return c
 }
 
@@ -88,6 +95,14 @@ func run(ctx context.Context, o options) error {
 	}
 	etcdConfig, err := o.loadEtcdConfig()
 	if err != nil {
+		return err
+	}
+	var certificates *issuer
+	if etcdConfig.CertFile != "" && filepath.Dir(etcdConfig.CertFile) == o.credentialsDir {
+		if certificates, err = o.newIssuer(&etcdConfig, log); err != nil {
+			return err
+		}
+	} else if err := etcdConfig.CheckFiles(); err != nil {
 		return err
 	}
 	store, err := etcd.New(etcdConfig)
@@ -108,8 +123,13 @@ func run(ctx context.Context, o options) error {
 		}
 		reflectorOptions.Elector = elector
 	}
-	reflector := ksr.New(reflectorOptions)
 	g, ctx := errgroup.WithContext(ctx)
+	if certificates != nil {
+		certificates.etcd.Store(store)
+		reflectorOptions.Alongside = access.New(store, log).Run
+		g.Go(func() error { return certificates.signer.Run(ctx) })
+	}
+	reflector := ksr.New(reflectorOptions)
 	g.Go(func() error { return reflector.Run(ctx) })
 	g.Go(func() error {
 		return server.Serve(ctx, reflector.Handler(o.nodeName, version.Version, source.problems))

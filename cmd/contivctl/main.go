@@ -18,7 +18,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	name := filepath.Base(os.Args[0])
-	err := ctl.Command(name, os.Stdout, os.Stderr).ExecuteContext(ctx)
+	command := ctl.Command(name, os.Stdout, os.Stderr)
+	command.AddCommand(credentialsCommand(ctl.Plain(os.Stdout)))
+	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}

@@ -23,7 +23,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
 			t.Fatal(err)
 		}
-		if role.Kind != "ClusterRole" {
+		if role.Kind != "ClusterRole" || role.Name != "contiv-ksr" { // package signer has its own
 			continue
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {

@@ -2,10 +2,13 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
-	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,31 +17,154 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/ksr/signer"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // etcdPort is the one that the nodes reach etcd at.
 const etcdPort = "32379"
 
+// secret returns what a key of a Secret of ours holds.
+func secret(t *testing.T, name, key string) []byte {
+	t.Helper()
+	var s corev1.Secret
+	if err := cluster.Get(t.Context(), &s, "secret", "-n", "kube-system", name); err != nil {
+		t.Fatal(err)
+	}
+	return s.Data[key]
+}
+
+// Its certificate is good for the address of each node, and it talks to nobody without
+// one.
 func TestEtcdIsAtItsNodePortOnEveryNode(t *testing.T) {
 	needCluster(t)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(secret(t, "contiv-etcd-server", "ca.crt")) {
+		t.Fatal("no authority")
+	}
 	for _, from := range cluster.Nodes() {
 		for _, at := range cluster.Nodes() {
-			url := "http://" + net.JoinHostPort(at.Address.Addr().String(), etcdPort) + "/health"
-			response, err := e2e.HTTPClient(from.Netns).Get(url)
-			if err != nil {
-				t.Errorf("from %s: %v", from.Name, err)
-				continue
-			}
-			response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				t.Errorf("from %s: %s: %s", from.Name, url, response.Status)
+			address := net.JoinHostPort(at.Address.Addr().String(), etcdPort)
+			var state tls.ConnectionState
+			await.That(t, "a connection from "+from.Name+" to "+address, func() error {
+				raw, err := e2e.Dial(t.Context(), from.Netns, address)
+				if err != nil {
+					return err
+				}
+				conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: at.Address.Addr().String()})
+				defer conn.Close()
+				if err := conn.HandshakeContext(t.Context()); err != nil {
+					return err
+				}
+				state = conn.ConnectionState()
+				if _, err := conn.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "certificate required") {
+					return fmt.Errorf("without a certificate: %v", err)
+				}
+				return nil
+			})
+			if life := time.Until(state.PeerCertificates[0].NotAfter); life > signer.NodeLife {
+				t.Errorf("certificate of etcd: it lives for %s", life)
 			}
 		}
 	}
+}
+
+// A node's certificate, which its agent has, changes nothing of other nodes.
+func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
+	needCluster(t)
+	agent := ""
+	for _, pod := range agentPods(t) {
+		if pod.Spec.NodeName == "node2" {
+			agent = pod.Name
+		}
+	}
+	file := func(name string) string {
+		return kubectl(t, "exec", "-n", "kube-system", agent, "-c", "credentials", "--", "cat", "/run/contiv-etcd/"+name)
+	}
+	client := []byte(file("client.pem"))
+	certificate, err := tls.X509KeyPair(client, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(file("ca.pem")))
+	store, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{net.JoinHostPort(cluster.Nodes()[0].Address.Addr().String(), etcdPort)},
+		TLS:       &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return e2e.Dial(ctx, cluster.Nodes()[1].Netns, address)
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+	defer cancel()
+	if _, err := store.Get(ctx, "/vnf-agent/contiv-ksr/", clientv3.WithPrefix()); err != nil {
+		t.Errorf("read what is reflected: %v", err)
+	}
+	for key, allowed := range map[string]bool{
+		"/vnf-agent/node2/e2e": true, "/vnf-agent/node1/e2e": false, "/vnf-agent/contiv-ksr/k8s/node/evil": false, "/contiv-ksr/clients/evil": false,
+	} {
+		_, err := store.Put(ctx, key, "{}")
+		if allowed && err != nil || !allowed && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Errorf("write %s: %v", key, err)
+		}
+	}
+	if _, err := store.Delete(ctx, "/vnf-agent/node2/e2e"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who configures from outside gets credentials by one command, for the nodes named.
+func TestCredentialsForConfiguringANode(t *testing.T) {
+	needCluster(t)
+	dir := t.TempDir()
+	out, err := cluster.Contivctl(t.Context(), "credentials", "ops", "--node", "node1", "--dir", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "etcdctl --endpoints https://") {
+		t.Errorf("printed: %s", out)
+	}
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte("model: vpp.interfaces\nvalue: {name: e2e-loop, type: SOFTWARE_LOOPBACK, enabled: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := func(args ...string) error {
+		_, err := cluster.Contivctl(t.Context(), append([]string{"--etcd-config", filepath.Join(dir, "etcd.conf"), "config", "--via", "etcd"}, args...)...)
+		return err
+	}
+	await.That(t, "node1 can be configured", func() error { return config("apply", "-f", values, "--node", "node1") })
+	if err := config("apply", "-f", values, "--node", "node2"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("node2: %v", err)
+	}
+	if err := config("delete", "-f", values, "--node", "node1"); err != nil {
+		t.Error(err)
+	}
+	kubectl(t, "exec", "-n", "kube-system", "daemonset/contiv-ksr", "--", "contiv-ksr", "revoke", "ops", "--etcd-config=/etc/contiv/etcd.conf")
+	await.That(t, "the credentials are useless", func() error {
+		if err := config("apply", "-f", values, "--node", "node1"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			return fmt.Errorf("apply: %v", err)
+		}
+		return nil
+	})
+}
+
+func agentPods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	if err := cluster.Get(t.Context(), &pods, "pods", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-vpp)"); err != nil {
+		t.Fatal(err)
+	}
+	return pods.Items
 }
 
 // As the manifest says.

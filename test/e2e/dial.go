@@ -15,14 +15,19 @@ import (
 func HTTPClient(netns string) *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = lab.InNetns(lab.NetnsPath(netns), func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return Dial(ctx, netns, address)
 		},
 	}}
+}
+
+// Dial connects to a TCP address from a network namespace of the cluster's lab.
+func Dial(ctx context.Context, netns, address string) (conn net.Conn, err error) {
+	err = lab.InNetns(lab.NetnsPath(netns), func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return err
+	})
+	return conn, err
 }
 
 // getOK asks for a page, from a network namespace.

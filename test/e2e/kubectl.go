@@ -42,6 +42,22 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return cmd
 }
 
+// Contivctl runs contivctl, as the cluster's administrator, and returns what it prints.
+func (c *Cluster) Contivctl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.opts.BinDir, "contivctl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig("admin"))
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err := c.Start(cmd, c.underlay)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return output.String(), fmt.Errorf("contivctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+	}
+	return output.String(), nil
+}
+
 // Start starts the command in the namespace of a node, or of the control plane.
 func (c *Cluster) Start(cmd *exec.Cmd, netns string) error {
 	return lab.InNetns(lab.NetnsPath(netns), cmd.Start)

@@ -56,7 +56,10 @@ var rooms = map[string][]string{
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
-	"ksr":                  {"dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"pki":                  {},
+	"ksr":                  {"pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"ksr/access":           {"pki", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
+	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},         // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},

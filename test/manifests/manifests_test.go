@@ -166,8 +166,10 @@ func TestImageOfVPPHasThePrograms(t *testing.T) {
 	template, _ := Pod(Objects(t)["DaemonSet contiv-vpp"])
 	programs := []string{"contiv-agent", "contivctl"}
 	for _, c := range template.Spec.Containers {
-		programs = append(programs, c.Command[0])
-		if !strings.Contains(string(recipe), "-t "+c.Image+" ") {
+		switch {
+		case strings.Contains(string(recipe), "-t "+c.Image+" "):
+			programs = append(programs, c.Command[0])
+		case c.Image != "docker.io/contiv/contiv:latest": // which all nodes have
 			t.Errorf("the recipe does not make %s", c.Image)
 		}
 	}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/ksr/credentials"
+	"github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/contiv/contiv/ksr/signer"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/spf13/cobra"
+)
+
+func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "kube-system") }
+
+// issuer gives certificates.
+type issuer struct {
+	signer *signer.Signer
+	// etcd, which is reached by a certificate of the signer's.
+	etcd atomic.Pointer[etcd.Store]
+}
+
+// newIssuer makes the configuration of etcd one of its root.
+func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, error) {
+	if o.source != sourceKubernetes {
+		return nil, fmt.Errorf("--credentials-dir: it needs --source %s: certificates are asked for, and kept, there", sourceKubernetes)
+	}
+	client, err := kubernetes.NewClient(o.kubeconfig, "contiv-ksr")
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	i := &issuer{}
+	i.signer = signer.New(signer.Options{
+		Client: client, Namespace: o.namespace, Logger: log,
+		Clients: func(ctx context.Context, name string, c access.Client) error {
+			return i.etcd.Load().Put(ctx, access.ClientPrefix+name, c.Marshal())
+		},
+	})
+	etcdConfig.CAFile, etcdConfig.CertFile, etcdConfig.KeyFile = "", "", ""
+	etcdConfig.Credentials = i.signer.Credentials()
+	return i, nil
+}
+
+// revokeCommand ends what "contivctl credentials" began. It runs in a pod of KSR, which
+// may read the authority.
+func revokeCommand() *cobra.Command {
+	o := options{source: sourceKubernetes}
+	c := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Take the permissions of somebody who configures nodes through etcd",
+		Long:  "Makes the credentials that contivctl made for NAME useless. Run it in a pod of KSR:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			etcdConfig, err := o.loadEtcdConfig()
+			if err != nil {
+				return err
+			}
+			i, err := o.newIssuer(&etcdConfig, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			if err != nil {
+				return err
+			}
+			if err := i.signer.AwaitAuthority(ctx); err != nil {
+				return err
+			}
+			store, err := etcd.New(etcdConfig)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			key := access.ClientPrefix + args[0]
+			if _, exists, err := store.Get(ctx, key); err != nil || !exists {
+				return cmp.Or(err, fmt.Errorf("there is no %s", args[0]))
+			}
+			if err := store.Delete(ctx, key); err != nil {
+				return err
+			}
+			fmt.Printf("%s may configure nothing any more\n", args[0])
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
+	return c
+}
+
+func credentialsCommand() *cobra.Command {
+	var node, dir, kubeconfig, etcdConfig string
+	c := &cobra.Command{
+		Use:   "credentials",
+		Short: "Keep the credentials of a node for etcd in files",
+		Long: "Asks the cluster for a certificate of the node, writes ca.pem and client.pem (certificate and\n" +
+			"key) into a directory, and renews them in time. It runs beside the agent, in a pod of the agent's.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx := c.Context()
+			if node == "" {
+				return errors.New("--node-name: give the name of the node")
+			}
+			if etcdConfig != "" {
+				var c etcd.Config
+				if err := config.LoadFile(etcdConfig, &c); err != nil {
+					return fmt.Errorf("--etcd-config: %w", err)
+				}
+				if c.CertFile == "" || filepath.Dir(c.CertFile) != filepath.Clean(dir) {
+					fmt.Printf("contiv-ksr: nothing to do: by %s, the credentials for etcd are not in %s\n", etcdConfig, dir)
+					<-ctx.Done()
+					return nil
+				}
+			}
+			client, err := kubernetes.NewClient(kubeconfig, "contiv-credentials")
+			if err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			return credentials.Keep(ctx, credentials.Options{
+				Client: client, Node: node, Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+				Kept: func(due time.Time) {
+					fmt.Printf("contiv-ksr: the credentials of %s in %s are good until their renewal at %s\n", node, dir, due.Format(time.RFC3339))
+				},
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&node, "node-name", os.Getenv("NODE_NAME"), "name of the node (environment: NODE_NAME)")
+	f.StringVar(&dir, "dir", "/run/contiv-etcd", "directory of the files")
+	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd: if it names other credentials, nothing is done (environment: ETCD_CONFIG)")
+	f.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	return c
+}

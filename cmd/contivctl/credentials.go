@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/ksr/credentials"
+	"github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8s "k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// credentialsCommand makes credentials for those who configure nodes through etcd. It is
+// not in package ctl, because it speaks to Kubernetes, and nothing else there does.
+func credentialsCommand(out io.Writer) *cobra.Command {
+	var (
+		nodes           []string
+		dir, kubeconfig string
+		endpoint        string
+		patience        time.Duration
+	)
+	c := &cobra.Command{
+		Use:   "credentials NAME --node NODE... --dir DIR",
+		Short: "Make credentials for somebody who configures nodes through etcd",
+		Long: "Asks the cluster for a certificate for etcd, as an administrator who may approve it, and writes into\n" +
+			"a directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names them. Who has them\n" +
+			"can write the configuration of these nodes, and read the list of nodes; nothing else.\n\n" +
+			"To make the same NAME again replaces its nodes. This ends it:\n\n" +
+			"  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
+		Example: "  contivctl credentials ops --node node1 --node node2 --dir ops\n" +
+			"  contivctl --etcd-config ops/etcd.conf config apply -f values.yaml --via etcd --node node1",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			if err := access.CheckClient(name, access.Client{Nodes: nodes}); err != nil {
+				return err
+			}
+			if dir == "" {
+				return errors.New("--dir: name a directory for the files")
+			}
+			client, err := kubernetes.NewClient(kubeconfig, "contivctl")
+			if err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			if endpoint == "" {
+				if endpoint, err = findEndpoint(ctx, client); err != nil {
+					return err
+				}
+			}
+			got, err := credentials.Request(ctx, client, access.ClientUser+name, nodes, func(ctx context.Context, request string) error {
+				return approve(ctx, client, request)
+			})
+			if err != nil {
+				return err
+			}
+			return write(out, got, dir, endpoint)
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVar(&nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
+	f.StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
+	f.StringVar(&endpoint, "endpoint", "", "URL of etcd in etcd.conf (default: port 32379 of the first node)")
+	f.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server (environment: KUBECONFIG)")
+	f.DurationVar(&patience, "timeout", time.Minute, "how long to wait for the certificate")
+	return c
+}
+
+// approve approves a request; KSR then signs it.
+func approve(ctx context.Context, client k8s.Interface, name string) error {
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	r, err := requests.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("look at CertificateSigningRequest %s: %w", name, err)
+	}
+	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "approved by contivctl credentials",
+	})
+	if _, err := requests.UpdateApproval(ctx, name, r, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("approve CertificateSigningRequest %s: %w", name, err)
+	}
+	return nil
+}
+
+// findEndpoint is etcd's port of a node.
+func findEndpoint(ctx context.Context, client k8s.Interface) (string, error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("look for the nodes: %w", err)
+	}
+	for _, node := range nodes.Items {
+		for _, a := range node.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				return "https://" + net.JoinHostPort(a.Address, "32379"), nil
+			}
+		}
+	}
+	return "", errors.New("no node has an address: name etcd with --endpoint")
+}
+
+func write(out io.Writer, c credentials.Credentials, dir, endpoint string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := c.Write(dir); err != nil {
+		return err
+	}
+	client := filepath.Join(dir, credentials.ClientFile)
+	data, err := yaml.Marshal(map[string]any{
+		"endpoints": []string{endpoint}, "server-name": "contiv-etcd",
+		"ca-file": filepath.Join(dir, credentials.AuthorityFile), "cert-file": client, "key-file": client,
+	})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "etcd.conf")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Credentials written: contivctl --etcd-config %s …\nor etcdctl --endpoints %s --cacert %s --cert %s --key %s …\n",
+		file, endpoint, filepath.Join(dir, credentials.AuthorityFile), client, client)
+	return nil
+}

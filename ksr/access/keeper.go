@@ -1,0 +1,352 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/etcd"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+const (
+	retryMin = 200 * time.Millisecond
+	retryMax = 5 * time.Second
+	// callTimeout bounds each call of etcd.
+	callTimeout = 5 * time.Second
+)
+
+// Keeper keeps the users and roles.
+type Keeper struct {
+	etcd *etcd.Store
+	auth clientv3.Auth
+	log  *slog.Logger
+
+	// kept are the users as etcd has them; nil if that is not known.
+	kept map[string][]permission
+	// released are the IDs of nodes that left, which are given to them again.
+	released map[string]uint32
+	// problems that were told.
+	problems map[string]bool
+}
+
+// New returns a keeper for an etcd whose root we are.
+func New(s *etcd.Store, log *slog.Logger) *Keeper {
+	return &Keeper{etcd: s, auth: s.Client(), log: log, released: make(map[string]uint32), problems: make(map[string]bool)}
+}
+
+// Run keeps users and roles until ctx ends, or until ids says that another instance
+// writes. IDs are given by ids, one instance at a time. Failures of etcd are survived.
+func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
+	wait := retryMin
+	for {
+		err := k.follow(ctx, ids, func() { wait = retryMin })
+		if ctx.Err() != nil {
+			return nil
+		}
+		k.kept = nil
+		k.log.Warn("the users of etcd cannot be kept: it is tried again", "in", wait, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+		wait = min(2*wait, retryMax)
+	}
+}
+
+// follow makes the users what they should be after each change.
+func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes, err := k.etcd.Watch(ctx, 0, nodePrefix, idPrefix, ClientPrefix)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := k.reconcile(ctx, ids); err != nil {
+			return err
+		}
+		done()
+		batch, ok := <-changes
+		if !ok {
+			return context.Cause(ctx)
+		}
+		if batch.Err != nil {
+			return batch.Err
+		}
+	}
+}
+
+// addUser adds a user with the role of the same name.
+func (k *Keeper) addUser(ctx context.Context, name string) error {
+	_, err := k.auth.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
+	if err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
+		return fmt.Errorf("add the user %s: %w", name, err)
+	}
+	if _, err := k.auth.UserGrantRole(ctx, name, name); err != nil {
+		return fmt.Errorf("give the user %s its role: %w", name, err)
+	}
+	return nil
+}
+
+// reconcile makes the users what nodes and clients require.
+func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
+	if k.kept == nil {
+		kept, err := k.read(ctx)
+		if err != nil {
+			return err
+		}
+		k.kept = kept
+	}
+	wanted, err := k.wanted(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for user, had := range k.kept {
+		if _, ok := wanted[user]; ok {
+			continue
+		}
+		if name, ok := strings.CutPrefix(user, NodeUser); ok {
+			k.release(name, had)
+		}
+		if err := k.remove(ctx, user); err != nil {
+			return err
+		}
+		delete(k.kept, user)
+		k.log.Info("etcd does not know this user any more", "user", user)
+	}
+	for user, permissions := range wanted {
+		slices.SortFunc(permissions, compare) // as etcd tells them
+		have, ok := k.kept[user]
+		if ok && slices.Equal(have, permissions) {
+			continue
+		}
+		if err := k.set(ctx, user, have, permissions); err != nil {
+			return err
+		}
+		k.kept[user] = permissions
+		k.log.Info("etcd knows this user", "user", user)
+	}
+	return nil
+}
+
+// release notes the ID of a node that leaves.
+func (k *Keeper) release(name string, had []permission) {
+	for _, p := range had {
+		if id, err := strconv.ParseUint(strings.TrimPrefix(p.key, idPrefix), 10, 32); err == nil {
+			k.released[name] = uint32(id)
+		}
+	}
+}
+
+// wanted users, with their permissions.
+func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]permission, error) {
+	given, err := k.given(ctx) // before the nodes: a node is removed before its ID
+	if err != nil {
+		return nil, err
+	}
+	nodes, _, err := k.etcd.List(ctx, nodePrefix)
+	if err != nil {
+		return nil, err
+	}
+	clients, _, err := k.etcd.List(ctx, ClientPrefix)
+	if err != nil {
+		return nil, err
+	}
+	wanted := make(map[string][]permission)
+	for _, kv := range nodes {
+		name := strings.TrimPrefix(kv.Key, nodePrefix)
+		if err := checkName("node", name); err != nil {
+			k.problem("node "+name, err)
+			continue
+		}
+		id, ok := given.of[name]
+		if !ok {
+			if id, err = k.give(ctx, ids, given, name); err != nil {
+				return nil, err
+			}
+		}
+		wanted[NodeUser+name] = nodePermissions(name, id)
+	}
+	for _, kv := range clients {
+		name := strings.TrimPrefix(kv.Key, ClientPrefix)
+		var c Client
+		err := json.Unmarshal(kv.Value, &c)
+		if err == nil {
+			err = CheckClient(name, c)
+		}
+		if err != nil {
+			k.problem("client "+name, err)
+			continue
+		}
+		wanted[ClientUser+name] = clientPermissions(c)
+	}
+	return wanted, nil
+}
+
+// problem tells of a bad record, once.
+func (k *Keeper) problem(what string, err error) {
+	if text := what + ": " + err.Error(); !k.problems[text] {
+		k.problems[text] = true
+		k.log.Error("this record gives nobody access: mend or remove it", "record", what, "error", err)
+	}
+}
+
+// errLeft: there is no such node any more.
+var errLeft = errors.New("the node has left")
+
+// identities are the IDs in use.
+type identities struct {
+	of   map[string]uint32 // the lowest of each node
+	used map[uint32]bool
+}
+
+func (k *Keeper) given(ctx context.Context) (identities, error) {
+	i := identities{make(map[string]uint32), make(map[uint32]bool)}
+	kvs, _, err := k.etcd.List(ctx, idPrefix)
+	if err != nil {
+		return i, err
+	}
+	for _, kv := range kvs {
+		id, err := strconv.ParseUint(strings.TrimPrefix(kv.Key, idPrefix), 10, 32)
+		if err != nil {
+			continue
+		}
+		i.used[uint32(id)] = true
+		var owner vppnode.VppNode
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &owner); err != nil || owner.GetName() == "" {
+			continue
+		}
+		if had, ok := i.of[owner.GetName()]; !ok || uint32(id) < had {
+			i.of[owner.GetName()] = uint32(id)
+		}
+	}
+	return i, nil
+}
+
+// give claims the ID that the node had before, or else the first free one.
+func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
+	try := func(id uint32) (bool, error) {
+		data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
+		if err != nil {
+			return false, fmt.Errorf("ID of node %s: %w", name, err)
+		}
+		in.used[id] = true
+		put, err := ids.PutIfNotExists(ctx, idKey(id), data)
+		if err != nil {
+			return false, fmt.Errorf("give node %s the ID %d: %w", name, id, err)
+		}
+		if !put {
+			return false, nil
+		}
+		// Who removes a node removes its ID afterwards, and may have looked for it already.
+		_, exists, err := k.etcd.Get(ctx, nodePrefix+name)
+		if err == nil && !exists {
+			err = errLeft
+		}
+		if err != nil {
+			_, freeErr := ids.CompareAndDelete(ctx, idKey(id), data)
+			return false, fmt.Errorf("give node %s the ID %d: %w", name, id, errors.Join(err, freeErr))
+		}
+		in.of[name] = id
+		delete(k.released, name)
+		k.log.Info("node joined: it has an ID", "node", name, "id", id)
+		return true, nil
+	}
+	if id, ok := k.released[name]; ok && !in.used[id] {
+		if put, err := try(id); put || err != nil {
+			return id, err
+		}
+	}
+	for id := uint32(1); ; id++ {
+		if in.used[id] {
+			continue
+		}
+		if put, err := try(id); put || err != nil {
+			return id, err
+		}
+	}
+}
+
+// read returns the users that this package keeps. A user without its role has no
+// permissions.
+func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // a call for each role
+	defer cancel()
+	users, err := k.auth.UserList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the users of etcd: %w", err)
+	}
+	roles, err := k.auth.RoleList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the roles of etcd: %w", err)
+	}
+	kept := make(map[string][]permission)
+	for _, name := range append(slices.Clone(users.Users), roles.Roles...) {
+		if strings.HasPrefix(name, NodeUser) || strings.HasPrefix(name, ClientUser) {
+			kept[name] = nil
+		}
+	}
+	for _, name := range roles.Roles {
+		if _, ours := kept[name]; !ours || !slices.Contains(users.Users, name) {
+			continue
+		}
+		role, err := k.auth.RoleGet(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("read the role %s of etcd: %w", name, err)
+		}
+		for _, p := range role.Perm {
+			kept[name] = append(kept[name], permission{string(p.Key), string(p.RangeEnd), p.PermType == clientv3.PermReadWrite})
+		}
+		slices.SortFunc(kept[name], compare)
+	}
+	return kept, nil
+}
+
+func compare(a, b permission) int { return strings.Compare(a.key, b.key) }
+
+// set gives a user these permissions and no others.
+func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := k.auth.RoleAdd(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+		return fmt.Errorf("add the role %s: %w", user, err)
+	}
+	for _, p := range have {
+		if slices.Contains(wanted, p) {
+			continue
+		}
+		if _, err := k.auth.RoleRevokePermission(ctx, user, p.key, p.end); err != nil && !errors.Is(err, rpctypes.ErrPermissionNotGranted) {
+			return fmt.Errorf("take a permission from the role %s: %w", user, err)
+		}
+	}
+	for _, p := range wanted {
+		if _, err := k.auth.RoleGrantPermission(ctx, user, p.key, p.end, p.kind()); err != nil {
+			return fmt.Errorf("give the role %s a permission: %w", user, err)
+		}
+	}
+	return k.addUser(ctx, user)
+}
+
+func (k *Keeper) remove(ctx context.Context, user string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := k.auth.UserDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
+		return fmt.Errorf("delete the user %s: %w", user, err)
+	}
+	if _, err := k.auth.RoleDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
+		return fmt.Errorf("delete the role %s: %w", user, err)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package access_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/etcdserver"
+	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/test/await"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// cluster is an etcd that asks for certificates, and a keeper of its users.
+type cluster struct {
+	t         *testing.T
+	authority *pki.Authority
+	endpoint  string
+	root      *etcd.Store
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	var err error
+	if c.authority, err = pki.NewAuthority("contiv-etcd-ca", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	server, err := c.authority.IssueServer([]string{"contiv-etcd"}, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s, err := etcdserver.Start(t.Context(), etcdserver.Options{
+		DataDir: filepath.Join(dir, "data"), ClientURLs: []string{"https://127.0.0.1:0"}, PeerURL: "http://127.0.0.1:0",
+		CertFile: file("server.pem", server.Cert), KeyFile: file("server-key.pem", server.Key), ClientCAFile: file("ca.pem", c.authority.Pair().Cert),
+		Users: true, UnsafeNoSync: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	c.endpoint = s.Endpoints()[0]
+	c.root = c.as(access.Root)
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := access.New(c.root, slog.New(slog.DiscardHandler)).Run(ctx, c.root); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); wg.Wait() })
+	return c
+}
+
+// as connects as a user.
+func (c *cluster) as(user string) *etcd.Store {
+	c.t.Helper()
+	pair, err := c.authority.IssueClient(user, time.Now(), time.Hour)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s, err := etcd.New(etcd.Config{
+		Endpoints: []string{c.endpoint}, ServerName: "contiv-etcd", OperationTimeout: config.Duration(30 * time.Second),
+		Credentials: &etcd.Credentials{
+			Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+			Authorities: func() (*x509.CertPool, error) { return c.authority.Pool(), nil },
+		},
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (c *cluster) put(key, value string) {
+	c.t.Helper()
+	if err := c.root.Put(c.t.Context(), key, []byte(value)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// awaitID returns when the node has the ID.
+func (c *cluster) awaitID(node, id string) {
+	c.t.Helper()
+	await.That(c.t, node+" has ID "+id, func() error {
+		kv, ok, err := c.root.Get(c.t.Context(), ids+id)
+		if err == nil && (!ok || !strings.Contains(string(kv.Value), `"`+node+`"`)) {
+			err = fmt.Errorf("ID %s: %s", id, kv.Value)
+		}
+		return err
+	})
+}
+
+const (
+	nodes = "/vnf-agent/contiv-ksr/k8s/node/"
+	ids   = "/vnf-agent/contiv-ksr/allocatedIDs/"
+)
+
+func denied(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
+
+// A node reads what is reflected, and writes what is its own; nothing else.
+func TestNodesWriteTheirOwn(t *testing.T) {
+	c := newCluster(t)
+	c.put("/vnf-agent/node2/config/secret", "x")
+	c.put(nodes+"node1", "{}")
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node1", "1")
+	c.awaitID("node2", "2")
+	s := c.as(access.NodeUser + "node1")
+	await.That(t, "node1 may read what is reflected", func() error {
+		_, _, err := s.List(t.Context(), "/vnf-agent/contiv-ksr/")
+		return err
+	})
+	for _, key := range []string{"/vnf-agent/node1/status/x", "/vnf-agent/node1/check/agent", ids + "1"} {
+		if err := s.Put(t.Context(), key, []byte(`{"id":1,"name":"node1"}`)); err != nil {
+			t.Errorf("own key %s: %v", key, err)
+		}
+	}
+	for _, key := range []string{"/vnf-agent/node2/config/x", "/vnf-agent/node10/config/x", ids + "2", ids + "3", nodes + "node1", "/x", access.ClientPrefix + "x", "/contiv-ksr/election/x"} {
+		if err := s.Put(t.Context(), key, []byte("x")); !denied(err) {
+			t.Errorf("write %s: %v", key, err)
+		}
+		if err := s.Delete(t.Context(), key); !denied(err) {
+			t.Errorf("delete %s: %v", key, err)
+		}
+	}
+	for _, prefix := range []string{"/vnf-agent/", "/vnf-agent/node2/", "/contiv-ksr/", ""} {
+		if _, _, err := s.List(t.Context(), prefix); !denied(err) {
+			t.Errorf("read %s: %v", prefix, err)
+		}
+	}
+	if _, err := s.Client().UserAdd(t.Context(), "x", "y"); !denied(err) {
+		t.Errorf("add a user: %v", err)
+	}
+	if _, err := s.Client().AuthDisable(t.Context()); !denied(err) {
+		t.Errorf("turn users off: %v", err)
+	}
+}
+
+// Certificates of unknown users open nothing, those of a node that left neither.
+func TestUsersComeAndGo(t *testing.T) {
+	c := newCluster(t)
+	c.put(nodes+"node1", "{}")
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node2", "2")
+	s := c.as(access.NodeUser + "node2")
+	await.That(t, "node2 may write", func() error { return s.Put(t.Context(), "/vnf-agent/node2/x", nil) })
+	if err := c.as(access.NodeUser+"node3").Put(t.Context(), "/vnf-agent/node3/x", nil); !denied(err) {
+		t.Errorf("node3, which is unknown: %v", err)
+	}
+	// As KSR does it when a node is deleted.
+	for _, key := range []string{nodes + "node2", ids + "2"} {
+		if err := c.root.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.That(t, "node2 may write no more", func() error {
+		if err := s.Put(t.Context(), "/vnf-agent/node2/x", nil); !denied(err) {
+			return fmt.Errorf("write: %v", err)
+		}
+		return nil
+	})
+	c.put(nodes+"node0", "{}") // gets what is free
+	c.awaitID("node0", "2")
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node2", "3")
+	await.That(t, "node2 may write again", func() error { return s.Put(t.Context(), ids+"3", []byte(`{"id":3,"name":"node2"}`)) })
+	if err := s.Put(t.Context(), ids+"2", nil); !denied(err) {
+		t.Errorf("its former ID: %v", err)
+	}
+	// A node that comes back gets the ID it had, if nobody else has it.
+	for _, key := range []string{nodes + "node1", ids + "1"} {
+		if err := c.root.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{nodes + "node2", ids + "3"} {
+		if err := c.root.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.That(t, "both are gone", func() error {
+		if err := s.Put(t.Context(), "/vnf-agent/node2/x", nil); !denied(err) {
+			return fmt.Errorf("write: %v", err)
+		}
+		return nil
+	})
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node2", "3")
+}
+
+// Those who configure from outside write the configuration of their nodes.
+func TestClientsConfigureTheirNodes(t *testing.T) {
+	c := newCluster(t)
+	c.put(nodes+"node1", "{}")
+	c.put(access.ClientPrefix+"bad", "{")
+	c.put(access.ClientPrefix+"ops", string(access.Client{Nodes: []string{"node1"}}.Marshal()))
+	c.put(access.ClientPrefix+"all", string(access.Client{Nodes: []string{access.AllNodes}}.Marshal()))
+	ops, all := c.as(access.ClientUser+"ops"), c.as(access.ClientUser+"all")
+	const own, other, later = "/vnf-agent/node1/config/x", "/vnf-agent/node2/config/x", "/vnf-agent/zz/config/x"
+	await.That(t, "ops and all may write", func() error {
+		return errors.Join(ops.Put(t.Context(), own, nil), all.Put(t.Context(), own, nil), all.Put(t.Context(), other, nil), all.Put(t.Context(), later, nil))
+	})
+	if _, _, err := ops.List(t.Context(), nodes); err != nil {
+		t.Errorf("the list of nodes: %v", err)
+	}
+	for _, key := range []string{other, ids + "1", nodes + "node1"} {
+		if err := ops.Put(t.Context(), key, nil); !denied(err) {
+			t.Errorf("ops writes %s: %v", key, err)
+		}
+	}
+	for _, key := range []string{ids + "1", nodes + "node1", access.ClientPrefix + "all"} {
+		if err := all.Put(t.Context(), key, nil); !denied(err) {
+			t.Errorf("all writes %s: %v", key, err)
+		}
+	}
+	// Fewer nodes, and then none.
+	c.put(access.ClientPrefix+"ops", string(access.Client{Nodes: []string{"node2"}}.Marshal()))
+	await.That(t, "ops writes another node", func() error {
+		if err := ops.Put(t.Context(), own, nil); !denied(err) {
+			return fmt.Errorf("node1: %v", err)
+		}
+		return ops.Put(t.Context(), other, nil)
+	})
+	if err := c.root.Delete(t.Context(), access.ClientPrefix+"ops"); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "ops writes nothing", func() error {
+		if err := ops.Put(t.Context(), other, nil); !denied(err) {
+			return fmt.Errorf("node2: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestCheckClient(t *testing.T) {
+	for name, nodes := range map[string][]string{"": {"a"}, "a/b": {"a"}, "none": nil, "slash": {"a/b"}, "ksr": {"contiv-ksr"}, "contiv-ksr": {"a"}} {
+		if access.CheckClient(name, access.Client{Nodes: nodes}) == nil {
+			t.Errorf("%q %q: no error", name, nodes)
+		}
+	}
+	if err := access.CheckClient("ops", access.Client{Nodes: []string{"a", "*"}}); err != nil {
+		t.Error(err)
+	}
+}

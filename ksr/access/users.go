@@ -1,0 +1,119 @@
+package access
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/models"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// Root is the user who may do everything.
+	Root = "root"
+	// NodeUser and ClientUser start the names of users that this package keeps; all
+	// others are left alone.
+	NodeUser   = "node:"
+	ClientUser = "client:"
+	// ClientPrefix starts the keys of Clients; the name follows.
+	ClientPrefix = "/contiv-ksr/clients/"
+	// AllNodes in a Client stands for every node that there is and will be.
+	AllNodes = "*"
+)
+
+const (
+	nodePrefix = models.KSRPrefix + "k8s/node/"
+	idPrefix   = models.KSRPrefix + "allocatedIDs/"
+)
+
+// Client is somebody who configures nodes from outside: the JSON value of
+// ClientPrefix + name.
+type Client struct {
+	// Nodes that may be configured.
+	Nodes []string `json:"nodes"`
+}
+
+// Marshal returns the JSON.
+func (c Client) Marshal() []byte {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return data
+}
+
+// CheckClient returns an error that says what is wrong with the name or the nodes of a
+// client.
+func CheckClient(name string, c Client) error {
+	if err := checkName("client", name); err != nil {
+		return err
+	}
+	if len(c.Nodes) == 0 {
+		return fmt.Errorf("client %s: name the nodes that it may configure, or %q for all", name, AllNodes)
+	}
+	for _, node := range c.Nodes {
+		if node == AllNodes {
+			continue
+		}
+		if err := checkName("node", node); err != nil {
+			return fmt.Errorf("client %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkName refuses what would be a prefix of others' keys.
+func checkName(what, name string) error {
+	if name == "" || len(name) > 253 || strings.ContainsAny(name, "/\x00 ") {
+		return fmt.Errorf("%q is no name of a %s: use 1 to 253 characters other than slashes and spaces", name, what)
+	}
+	if models.NodePrefix(name) == models.KSRPrefix {
+		return fmt.Errorf("%q is no name of a %s: it is KSR's own", name, what)
+	}
+	return nil
+}
+
+// permission to read, or to read and write, the keys from key to end, which is not
+// among them; end "": only the key.
+type permission struct {
+	key, end string
+	write    bool
+}
+
+func (p permission) kind() clientv3.PermissionType {
+	if p.write {
+		return clientv3.PermissionType(clientv3.PermReadWrite)
+	}
+	return clientv3.PermissionType(clientv3.PermRead)
+}
+
+func prefix(p string, write bool) permission {
+	return permission{p, clientv3.GetPrefixRangeEnd(p), write}
+}
+
+// nodePermissions of the agent of a node that has the ID.
+func nodePermissions(name string, id uint32) []permission {
+	return []permission{
+		prefix(models.KSRPrefix, false),
+		prefix(models.NodePrefix(name), true),
+		{idKey(id), "", true},
+	}
+}
+
+func clientPermissions(c Client) []permission {
+	out := []permission{prefix(nodePrefix, false)}
+	if slices.Contains(c.Nodes, AllNodes) {
+		all := prefix(models.AgentPrefix, true)
+		ksr := prefix(models.KSRPrefix, true)
+		return append(out, permission{all.key, ksr.key, true}, permission{ksr.end, all.end, true})
+	}
+	for _, node := range c.Nodes {
+		out = append(out, prefix(models.NodePrefix(node), true))
+	}
+	return out
+}
+
+func idKey(id uint32) string { return idPrefix + strconv.FormatUint(uint64(id), 10) }

@@ -1,0 +1,151 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/pki"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// AuthorityFile and ClientFile are the names of the files.
+	AuthorityFile = "ca.pem"
+	ClientFile    = "client.pem"
+
+	requestTimeout = time.Minute
+	retryMin       = time.Second
+	retryMax       = 30 * time.Second
+)
+
+// Options of Keep.
+type Options struct {
+	Client kubernetes.Interface
+	// Node whose certificate it is, and the directory of the files.
+	Node, Dir string
+	Logger    *slog.Logger
+	// Kept, if not nil, is told once that the files hold what can be used, and until when
+	// that needs no renewal.
+	Kept func(due time.Time)
+}
+
+// Keep keeps the files until ctx ends. Failures are survived.
+func Keep(ctx context.Context, o Options) error {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("directory of the credentials: %w", err)
+	}
+	retry := retryMin
+	var told time.Time
+	for {
+		due, err := o.current()
+		if err != nil {
+			o.Logger.Info("this node needs credentials for etcd", "reason", err)
+			if due, err = o.renew(ctx); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				o.Logger.Warn("no credentials for etcd: it is tried again", "in", retry, "error", err)
+				due = time.Now().Add(retry)
+				retry = min(2*retry, retryMax)
+			}
+		}
+		if err == nil {
+			retry = retryMin
+			if o.Kept != nil && !due.Equal(told) {
+				o.Kept(due)
+			}
+			told = due
+		}
+		select {
+		// Not at one go: a machine may have slept, or its clock been set.
+		case <-time.After(min(time.Until(due), time.Minute)):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// current returns until when the files need no renewal; an error says why they do now.
+func (o Options) current() (time.Time, error) {
+	authority, err := os.ReadFile(filepath.Join(o.Dir, AuthorityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, errors.New("it has none")
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	if _, err := pki.ParseCertificate(authority); err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", AuthorityFile, err)
+	}
+	data, err := os.ReadFile(filepath.Join(o.Dir, ClientFile))
+	if err != nil {
+		return time.Time{}, err
+	}
+	cert, err := pki.ParseCertificate(data)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", ClientFile, err)
+	}
+	if user := access.NodeUser + o.Node; cert.Subject.CommonName != user {
+		return time.Time{}, fmt.Errorf("they are those of %s", cert.Subject.CommonName)
+	}
+	due := pki.Due(cert)
+	if !time.Now().Before(due) {
+		return time.Time{}, fmt.Errorf("they are due for renewal since %s", due.Format(time.RFC3339))
+	}
+	return due, nil
+}
+
+func (o Options) renew(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	c, err := Request(ctx, o.Client, access.NodeUser+o.Node, nil, nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := c.Write(o.Dir); err != nil {
+		return time.Time{}, err
+	}
+	due, err := o.current()
+	if err == nil {
+		o.Logger.Info("this node has credentials for etcd", "renewal", due)
+	}
+	return due, err
+}
+
+// Write puts the credentials into the files of the directory.
+func (c Credentials) Write(dir string) error {
+	client := append(append([]byte(nil), c.Cert...), c.Key...)
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{{AuthorityFile, c.Authority}, {ClientFile, client}} {
+		if err := replace(filepath.Join(dir, file.name), file.data); err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+	}
+	return nil
+}
+
+// replace writes a file that nobody sees half-written, and only its owner reads.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package credentials
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ksr/signer"
+	"github.com/contiv/contiv/pki"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Credentials for etcd, PEM.
+type Credentials struct {
+	pki.Pair
+	// Authority signs etcd's certificate.
+	Authority []byte
+}
+
+// pollInterval is the time between two looks at a request.
+const pollInterval = time.Second
+
+// Request asks for a certificate of a user, and waits for it. If approve is not nil, it is
+// told the name of the request first.
+func Request(ctx context.Context, client kubernetes.Interface, user string, nodes []string, approve func(ctx context.Context, name string) error) (Credentials, error) {
+	request, err := pki.NewRequest(user, nodes...)
+	if err != nil {
+		return Credentials{}, err
+	}
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	made, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "contiv-etcd-" + objectName(user) + "-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request.PEM, SignerName: signer.SignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return Credentials{}, fmt.Errorf("ask for a certificate: %w", err)
+	}
+	if approve != nil {
+		if err := approve(ctx, made.Name); err != nil {
+			return Credentials{}, err
+		}
+	}
+	for {
+		r, err := requests.Get(ctx, made.Name, metav1.GetOptions{})
+		if err != nil {
+			return Credentials{}, fmt.Errorf("look at CertificateSigningRequest %s: %w", made.Name, err)
+		}
+		for _, c := range r.Status.Conditions {
+			if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
+				return Credentials{}, fmt.Errorf("CertificateSigningRequest %s was refused: %s", made.Name, c.Message)
+			}
+		}
+		if len(r.Status.Certificate) > 0 {
+			return split(r.Status.Certificate, request.Key)
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return Credentials{}, fmt.Errorf("nobody has signed CertificateSigningRequest %s: is contiv-ksr running? (%w)", made.Name, ctx.Err())
+		}
+	}
+}
+
+// objectName makes of a user what may be in the name of an object.
+func objectName(user string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(user))
+	return name[:min(len(name), 200)]
+}
+
+// split takes the certificate of the authority, which comes last, off the chain.
+func split(chain, key []byte) (Credentials, error) {
+	var blocks [][]byte
+	for rest := chain; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		blocks = append(blocks, pem.EncodeToMemory(block))
+	}
+	if len(blocks) != 2 {
+		return Credentials{}, errors.New("the signed certificate lacks that of the authority: another program signs as " + signer.SignerName)
+	}
+	return Credentials{pki.Pair{Cert: blocks[0], Key: key}, blocks[1]}, nil
+}

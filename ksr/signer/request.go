@@ -1,0 +1,166 @@
+package signer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/pki"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// answer approves, signs or refuses a request, or leaves it to an administrator.
+func (s *Signer) answer(ctx context.Context, name string) error {
+	object, exists, err := s.requests.GetByKey(name)
+	if err != nil || !exists {
+		return err
+	}
+	r := object.(*certificatesv1.CertificateSigningRequest).DeepCopy()
+	if len(r.Status.Certificate) > 0 || has(r, certificatesv1.CertificateDenied) || has(r, certificatesv1.CertificateFailed) {
+		return nil
+	}
+	subject, err := s.subject(ctx, r)
+	var refused *refusedError
+	switch {
+	case errors.As(err, &refused):
+		return s.refuse(ctx, r, refused)
+	case err != nil:
+		return err
+	case !has(r, certificatesv1.CertificateApproved):
+		if !subject.own {
+			return nil // an administrator decides
+		}
+		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "OwnNode", Message: "a pod of the agent asks for its own node",
+		})
+		_, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
+		return err // the change brings the request here again
+	}
+	if subject.client != "" {
+		if err := s.Clients(ctx, subject.client, subject.permitted); err != nil {
+			return fmt.Errorf("have etcd know client %s: %w", subject.client, err)
+		}
+	}
+	life := subject.life
+	if r.Spec.ExpirationSeconds != nil {
+		life = min(life, time.Duration(*r.Spec.ExpirationSeconds)*time.Second)
+	}
+	authority := s.authority.Load()
+	cert, err := authority.SignClient(r.Spec.Request, subject.user, s.Now(), life)
+	if err != nil {
+		return err
+	}
+	r.Status.Certificate = append(cert, authority.Pair().Cert...)
+	if _, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, r, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	s.Logger.Info("certificate for etcd signed", "user", subject.user, "request", r.Name, "by", r.Spec.Username)
+	return nil
+}
+
+// refuse says why a request gets no certificate: one that was approved has failed.
+func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSigningRequest, reason *refusedError) error {
+	s.Logger.Warn("request for a certificate for etcd refused", "request", r.Name, "by", r.Spec.Username, "error", reason)
+	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Reason: "Refused", Message: reason.Error()}
+	requests := s.Client.CertificatesV1().CertificateSigningRequests()
+	var err error
+	if has(r, certificatesv1.CertificateApproved) {
+		condition.Type = certificatesv1.CertificateFailed
+		r.Status.Conditions = append(r.Status.Conditions, condition)
+		_, err = requests.UpdateStatus(ctx, r, metav1.UpdateOptions{})
+	} else {
+		condition.Type = certificatesv1.CertificateDenied
+		r.Status.Conditions = append(r.Status.Conditions, condition)
+		_, err = requests.UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func has(r *certificatesv1.CertificateSigningRequest, condition certificatesv1.RequestConditionType) bool {
+	for _, c := range r.Status.Conditions {
+		if c.Type == condition {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedError says what is wrong with a request.
+type refusedError struct{ reason string }
+
+func (e *refusedError) Error() string { return e.reason }
+
+func refused(format string, args ...any) error { return &refusedError{fmt.Sprintf(format, args...)} }
+
+// subject of a certificate.
+type subject struct {
+	user string
+	// own: who asks runs on the node, which needs no approval.
+	own  bool
+	life time.Duration
+	// client and what it is permitted; "" for nodes.
+	client    string
+	permitted access.Client
+}
+
+// subject returns whom a request is for. It wraps refusedError if nobody may get it.
+func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (subject, error) {
+	request, err := pki.ParseRequest(r.Spec.Request)
+	if err != nil {
+		return subject{}, refused("%v", err)
+	}
+	for _, usage := range r.Spec.Usages {
+		if usage != certificatesv1.UsageClientAuth && usage != certificatesv1.UsageDigitalSignature {
+			return subject{}, refused("usage %q: ask for %q and %q only", usage, certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature)
+		}
+	}
+	user := request.Subject.CommonName
+	if node, ok := strings.CutPrefix(user, access.NodeUser); ok {
+		if r.Spec.Username != "system:serviceaccount:"+s.Namespace+":"+AgentAccount {
+			return subject{}, refused("only pods of the agent get certificates of nodes: %s is none", r.Spec.Username)
+		}
+		runs, err := s.nodeOf(ctx, r)
+		if err != nil {
+			return subject{}, err
+		}
+		if runs != node {
+			return subject{}, refused("a pod on node %s asks for a certificate of node %s", runs, node)
+		}
+		return subject{user: user, own: true, life: NodeLife}, nil
+	}
+	name, ok := strings.CutPrefix(user, access.ClientUser)
+	if !ok {
+		return subject{}, refused("common name %q: it must be %s<node> or %s<name>", user, access.NodeUser, access.ClientUser)
+	}
+	client := access.Client{Nodes: request.Subject.OrganizationalUnit}
+	if err := access.CheckClient(name, client); err != nil {
+		return subject{}, refused("%v (organizational units of the request are the nodes)", err)
+	}
+	return subject{user: user, life: ClientLife, client: name, permitted: client}, nil
+}
+
+// nodeOf returns the node of the pod that asks, by its token's claims, which the API
+// server has checked.
+func (s *Signer) nodeOf(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (string, error) {
+	name, uid := r.Spec.Extra[podNameClaim], r.Spec.Extra[podUIDClaim]
+	if len(name) != 1 || len(uid) != 1 {
+		return "", refused("the token of %s is not that of a pod", r.Spec.Username)
+	}
+	pod, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, name[0], metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", refused("pod %s does not exist any more", name[0])
+	}
+	if err != nil {
+		return "", err
+	}
+	if string(pod.UID) != uid[0] || pod.Spec.ServiceAccountName != AgentAccount {
+		return "", refused("pod %s is another one by now", name[0])
+	}
+	return pod.Spec.NodeName, nil
+}
