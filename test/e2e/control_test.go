@@ -123,6 +123,29 @@ func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
 	}
 }
 
+// What runs on the host's network is confined as the manifests say.
+func TestOurContainersAreConfined(t *testing.T) {
+	needCluster(t)
+	var pods corev1.PodList
+	if err := cluster.Get(t.Context(), &pods, "pods", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-etcd, contiv-ksr)"); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) < 3 {
+		t.Errorf("%d pods", len(pods.Items))
+	}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Spec.Containers {
+			status := kubectl(t, "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "cat", "/proc/self/status")
+			if !strings.Contains(status, "Seccomp:\t2") {
+				t.Errorf("%s, container %s: no filter of system calls", pod.Name, c.Name)
+			}
+			if out, err := cluster.Kubectl(t.Context(), "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "touch", "/etc/e2e"); err == nil {
+				t.Errorf("%s, container %s: its root file system can be written to: %s", pod.Name, c.Name, out)
+			}
+		}
+	}
+}
+
 // Who configures from outside gets credentials by one command, for the nodes named.
 func TestCredentialsForConfiguringANode(t *testing.T) {
 	needCluster(t)
