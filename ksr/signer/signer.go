@@ -131,7 +131,7 @@ func (s *Signer) findAuthority(ctx context.Context) (*pki.Authority, error) {
 	}
 	authority, err := pki.LoadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %w: restore it from a backup, or delete it: a new one is made, and etcd and agents get new certificates", AuthoritySecret, err)
+		return nil, fmt.Errorf("authority in Secret %s: %w: restore it from a backup, or delete it: a new one is made, and etcd and agents get new certificates", AuthoritySecret, err)
 	}
 	return authority, nil
 }
@@ -262,7 +262,7 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	} else {
 		next.ResourceVersion = secret.ResourceVersion
 		if secret.Type != next.Type {
-			return time.Time{}, fmt.Errorf("Secret %s has the type %s: delete it, and one of type %s is made", ServerSecret, secret.Type, next.Type)
+			return time.Time{}, fmt.Errorf("certificate in Secret %s: it has the type %s: delete it, and one of type %s is made", ServerSecret, secret.Type, next.Type)
 		}
 		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{})
 	}
