@@ -39,6 +39,8 @@ type Config struct {
 	// FeedbackRate is how many statuses of external values are written to etcd in a
 	// second, at most; 0: none, ever.
 	FeedbackRate int `json:"feedbackRate"`
+	// LigatoStatus publishes statuses in the form of the ligato vpp-agent, too.
+	LigatoStatus bool `json:"ligatoStatus"`
 	// LostDatabaseTimeout is how long an etcd that lost its data is not believed while
 	// KSR does not fill it again; 0: as long as it takes.
 	LostDatabaseTimeout config.Duration `json:"lostDatabaseTimeout"`

@@ -132,7 +132,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 	now := time.Now()
 	size, taken := 0, 0
 	for _, key := range p.dirty {
-		if len(changes) == maxBatch || size >= maxBatchBytes {
+		if len(changes) >= maxBatch || size >= maxBatchBytes {
 			break
 		}
 		taken++
@@ -142,6 +142,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 			continue
 		}
 		data, err := e.encode(key, p.Scheduler, now)
+		before := len(changes)
 		switch {
 		case err != nil:
 			p.Log.Error("Status cannot be encoded", "key", key, "error", err)
@@ -151,6 +152,11 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 			changes = append(changes, store.Change{KV: store.KV{Key: p.prefix + key}, Deleted: true})
 		case hashBytes(data) != e.stored:
 			changes = append(changes, store.Change{KV: store.KV{Key: p.prefix + key, Value: data}})
+		}
+		if len(changes) > before {
+			if twin, ok := p.twin(key, changes[before]); ok {
+				changes = append(changes, twin)
+			}
 		}
 		size += len(key) + len(data)
 	}
@@ -181,6 +187,13 @@ func (p *Publisher) sweep(ctx context.Context) error {
 			p.entries[key] = e
 		}
 		e.stored = hashBytes(kv.Value)
+	}
+	p.mu.Unlock()
+	err = p.sweepTwins(ctx)
+	p.mu.Lock()
+	if err != nil {
+		p.unsure = true
+		return err
 	}
 	for key := range p.entries {
 		p.touch(key)

@@ -1,0 +1,78 @@
+package feedback
+
+import (
+	"context"
+	"strings"
+
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// ligatoPrefix starts the keys, behind a NodePrefix, of statuses in the vpp-agent's form,
+// which has the place of "config/": "config-status/vpp/v2/interfaces/tap1".
+const ligatoPrefix = "config-status/"
+
+// configPrefix starts the keys of values.
+const configPrefix = "config/"
+
+// ligatoKey returns where the vpp-agent would publish the status of a value; false for
+// the answers to requests.
+func (p *Publisher) ligatoKey(key string) (string, bool) {
+	name, ok := strings.CutPrefix(key, configPrefix)
+	return models.NodePrefix(p.Node) + ligatoPrefix + name, ok
+}
+
+// twin returns the change of the status in the vpp-agent's form that goes with a change of
+// the status of a key: a ValueStatus alone. The lock is held.
+func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
+	ligatoKey, ok := p.ligatoKey(key)
+	if !ok || !p.Config.LigatoStatus {
+		return store.Change{}, false
+	}
+	twin := store.Change{KV: store.KV{Key: ligatoKey}, Deleted: change.Deleted}
+	if !change.Deleted {
+		data, err := protojson.Marshal(p.entries[key].status(key, p.Scheduler).GetValue())
+		if err != nil {
+			p.Log.Error("Status cannot be encoded", "key", key, "error", err)
+			return store.Change{}, false
+		}
+		twin.Value = data
+	}
+	return twin, true
+}
+
+// sweepTwins makes statuses be written again whose twin is missing, and removes twins that
+// belong to none; without LigatoStatus, all.
+func (p *Publisher) sweepTwins(ctx context.Context) error {
+	kvs, _, err := p.Store.List(ctx, models.NodePrefix(p.Node)+ligatoPrefix)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	have := make(map[string]bool, len(kvs))
+	var orphans []store.Change
+	for _, kv := range kvs {
+		have[kv.Key] = true
+		key := configPrefix + strings.TrimPrefix(kv.Key, models.NodePrefix(p.Node)+ligatoPrefix)
+		if e := p.entries[key]; !p.Config.LigatoStatus || e == nil {
+			orphans = append(orphans, store.Change{KV: store.KV{Key: kv.Key}, Deleted: true})
+		}
+	}
+	if p.Config.LigatoStatus {
+		for key, e := range p.entries {
+			if twin, ok := p.ligatoKey(key); ok && !have[twin] && !e.gone() {
+				e.stored = 0
+			}
+		}
+	}
+	p.mu.Unlock()
+	for len(orphans) > 0 {
+		batch := orphans[:min(len(orphans), maxBatch)]
+		if err := store.Apply(ctx, p.Store, batch); err != nil {
+			return err
+		}
+		orphans = orphans[len(batch):]
+	}
+	return nil
+}

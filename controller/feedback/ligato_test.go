@@ -1,0 +1,71 @@
+package feedback_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// ligatoStatus is the state in a status in the vpp-agent's form, which a strict decoder
+// reads; "" without status.
+func (r *rig) ligatoStatus(name string) string {
+	r.t.Helper()
+	kv, found, err := r.db.Get(r.t.Context(), node+"config-status/"+name)
+	if err != nil || !found {
+		return ""
+	}
+	var status pb.ValueStatus
+	if err := protojson.Unmarshal(kv.Value, &status); err != nil || !json.Valid(kv.Value) {
+		r.t.Fatalf("%s: %v", kv.Value, err)
+	}
+	if want := "config/" + name; status.GetKey() != want {
+		r.t.Errorf("status of %s is of %s", want, status.GetKey())
+	}
+	return status.GetState().String()
+}
+
+// On request, statuses are published in the vpp-agent's form, too, and removed with what
+// they are about, also of values that were removed while no agent ran, or when nobody
+// wants them in that form any more.
+func TestStatusesInTheFormOfTheVPPAgent(t *testing.T) {
+	const loop, fails = "vpp/v2/interfaces/loop1", "vpp/v2/interfaces/fail"
+	inBubble(t, func(t *testing.T, r *rig) {
+		want := func(when, name, state string) {
+			t.Helper()
+			if got := r.ligatoStatus(name); got != state {
+				t.Errorf("%s: %s is %q, want %q", when, name, got, state)
+			}
+		}
+		r.start()
+		r.put("config/"+loop, `{"name":"loop1"}`)
+		r.settle()
+		want("without request", loop, "")
+
+		r.stop()
+		r.config.LigatoStatus = true
+		r.start()
+		want("statuses that were there before", loop, "CONFIGURED")
+		r.put("config/"+fails, `{"name":"fail"}`)
+		r.settle()
+		want("a failure", fails, "RETRYING")
+		r.delete("config/" + loop)
+		r.settle()
+		want("a value that was deleted", loop, "")
+
+		r.stop()
+		r.delete("config/" + fails)
+		r.start()
+		want("a value that was deleted while no agent ran", fails, "")
+
+		r.put("config/"+loop, `{"name":"loop1"}`)
+		r.settle()
+		want("again", loop, "CONFIGURED")
+		r.stop()
+		r.config.LigatoStatus = false
+		r.start()
+		want("without request again", loop, "")
+		r.want("config/"+loop, "CONFIGURED…")
+	})
+}
