@@ -176,8 +176,13 @@ func TestMetaService(t *testing.T) {
 	if strings.Contains(tapFile.String(), "host_namespace") {
 		t.Error("ligato's clients are told of a field that they do not know")
 	}
-	if other, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "metrics"}); err != nil || len(other.GetKnownModels()) > 0 {
+	if other, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "other"}); err != nil || len(other.GetKnownModels()) > 0 {
 		t.Errorf("models of another class: %v, %v", other, err)
+	}
+	metrics, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "metrics"})
+	r.ok(err)
+	if len(metrics.GetKnownModels()) != 1 || metrics.GetKnownModels()[0].GetProtoName() != "ligato.govppmux.Metrics" || metrics.GetKnownModels()[0].GetSpec().GetModule() != "govppmux" {
+		t.Errorf("metrics: %v", metrics)
 	}
 	if _, err := r.meta.ProtoFileDescriptor(t.Context(), &generic.ProtoFileDescriptorRequest{FullProtoFileName: "x"}); status.Code(err) != codes.NotFound {
 		t.Errorf("unknown file: %v", err)

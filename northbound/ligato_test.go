@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/api/contiv/rpc"
 	"github.com/contiv/contiv/api/ligato/configurator"
 	"github.com/contiv/contiv/api/ligato/generic"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -97,6 +98,20 @@ func TestUnsupportedValuesDoNotFailTheRequest(t *testing.T) {
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), contivgrpc.RevertMetadata, "true")
 	if _, err = r.manager.SetConfig(ctx, setting(item(tap("cannot-at-all")))); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("all or nothing: %v", err)
+	}
+}
+
+// Nor that of a client of Contiv's original API, which does not know of such values.
+func TestUnsupportedValuesDoNotFailPut(t *testing.T) {
+	r := newRig(t)
+	request := &rpc.DataRequest{Interfaces: []*vpp_interfaces.Interface{tap("a"), tap("cannot")}}
+	if _, err := r.change.Put(t.Context(), request); err != nil {
+		t.Error(err)
+	}
+	want(t, map[string]string{models.Key(tap("a")): "CONFIGURED", models.Key(tap("cannot")): "UNIMPLEMENTED", etcdKey: "CONFIGURED"}, r.requested(&generic.GetConfigRequest{}))
+	request.Revert = true
+	if _, err := r.change.Put(t.Context(), request); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("all or nothing: %v", err)
 	}
 }

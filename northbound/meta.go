@@ -2,8 +2,10 @@ package northbound
 
 import (
 	"context"
+	"strings"
 
 	"github.com/contiv/contiv/api/ligato/generic"
+	"github.com/contiv/contiv/api/ligato/govppmux"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,8 +13,11 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// configClass is the class of all of our models.
-const configClass = "config"
+// configClass is the class of all of our models, metricsClass that of MetricsModel.
+const configClass, metricsClass = "config", "metrics"
+
+// MetricsModel is what REST serves under /metrics/, as `agentctl metrics` asks for it.
+const MetricsModel = "govppmux.stats"
 
 // meta serves generic.MetaService.
 type meta struct {
@@ -22,6 +27,15 @@ type meta struct {
 // KnownModels returns the models of a class, or all.
 func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*generic.KnownModelsResponse, error) {
 	response := &generic.KnownModelsResponse{}
+	if r.GetClass() == "" || r.GetClass() == metricsClass {
+		module, typ, _ := strings.Cut(MetricsModel, ".")
+		metrics := (&govppmux.Metrics{}).ProtoReflect().Descriptor()
+		response.KnownModels = append(response.KnownModels, &generic.ModelDetail{
+			Spec:      &generic.ModelSpec{Module: module, Type: typ, Class: metricsClass},
+			ProtoName: string(metrics.FullName()),
+			Options:   []*generic.ModelDetail_Option{{Key: "protoFile", Values: []string{metrics.ParentFile().Path()}}},
+		})
+	}
 	if r.GetClass() != "" && r.GetClass() != configClass {
 		return response, nil
 	}
@@ -43,8 +57,11 @@ func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*gene
 
 // ProtoFileDescriptor describes the file of a model and all that it imports.
 func (meta) ProtoFileDescriptor(_ context.Context, r *generic.ProtoFileDescriptorRequest) (*generic.ProtoFileDescriptorResponse, error) {
+	files := []protoreflect.FileDescriptor{(&govppmux.Metrics{}).ProtoReflect().Descriptor().ParentFile()}
 	for _, m := range models.All() {
-		file := m.New().ProtoReflect().Descriptor().ParentFile()
+		files = append(files, m.New().ProtoReflect().Descriptor().ParentFile())
+	}
+	for _, file := range files {
 		if file.Path() != r.GetFullProtoFileName() {
 			continue
 		}

@@ -39,6 +39,7 @@ type rig struct {
 	meta      generic.MetaServiceClient
 	config    configurator.ConfiguratorServiceClient
 	status    rpc.StatusServiceClient
+	change    rpc.DataChangeServiceClient
 	stats     configurator.StatsPollerServiceClient
 	// states are what the vswitch tells of its interfaces; report changes one.
 	states []*vpp_interfaces.InterfaceState
@@ -127,6 +128,7 @@ func newRig(t *testing.T) *rig {
 	}
 	server := northbound.NewServer(nil, plugintest.Logger())
 	ligato.Register(server)
+	service.Register(server)
 	running, stop := context.WithCancel(context.Background())
 	northbound.NewStatusService(r.scheduler, running.Done()).Register(server)
 	listener := bufconn.Listen(1 << 20)
@@ -151,6 +153,7 @@ func newRig(t *testing.T) *rig {
 	r.manager, r.meta, r.config = generic.NewManagerServiceClient(conn), generic.NewMetaServiceClient(conn), configurator.NewConfiguratorServiceClient(conn)
 	r.stats = configurator.NewStatsPollerServiceClient(conn)
 	r.status = rpc.NewStatusServiceClient(conn)
+	r.change = rpc.NewDataChangeServiceClient(conn)
 	return r
 }
 

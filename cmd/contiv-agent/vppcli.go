@@ -22,6 +22,7 @@ const maxVPPCommand = 16 << 10
 // anything with the node's network and write files, so that it takes more than to be
 // on this machine to give one.
 func (s *southbound) handle(mux *http.ServeMux) {
+	s.handleMetrics(mux)
 	mux.HandleFunc("POST "+vppCommandURL, func(w http.ResponseWriter, r *http.Request) {
 		vs, has := s.vs.(commandLine)
 		if !has {

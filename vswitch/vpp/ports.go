@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/dhcp"
 	"github.com/contiv/contiv/vswitch/vpp/interfaces"
 
+	"github.com/contiv/contiv/api/ligato/govppmux"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -17,6 +18,7 @@ import (
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/nat"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -156,6 +158,15 @@ func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.int
 // prints. A command that fails is an error with what VPP says is wrong with it.
 func (v *VSwitch) CLI(ctx context.Context, command string) (string, error) {
 	return v.vpp.CLI(ctx, command)
+}
+
+// Metrics tells what has passed between the agent and VPP, in the form of the vpp-agent.
+func (v *VSwitch) Metrics() *govppmux.Metrics {
+	t := vppapi.Count()
+	return &govppmux.Metrics{
+		ChannelsCreated: t.Created, ChannelsOpen: t.Open,
+		RequestsSent: t.Sent, RequestsDone: t.Done, RequestsFail: t.Failed, RequestReplies: t.Replies,
+	}
 }
 
 // Describe implements prometheus.Collector.

@@ -64,6 +64,8 @@ func Dial(ctx context.Context, socket, client string) (*Conn, error) {
 		nc.Close()
 		return nil, fmt.Errorf("connecting to VPP at %s: %w", socket, err)
 	}
+	totals.created.Add(1)
+	totals.open.Add(1)
 	c.workers.Go(func() { c.read(reader) })
 	c.workers.Go(c.write)
 	return c, nil
@@ -128,6 +130,7 @@ func (c *Conn) end(err error) {
 	}
 	c.err = err
 	c.mu.Unlock()
+	totals.open.Add(^uint64(0))
 	close(c.done)
 	c.nc.Close()
 	c.handling.Lock()
@@ -136,6 +139,7 @@ func (c *Conn) end(err error) {
 	pending := c.pending
 	c.pending = nil
 	c.mu.Unlock()
+	totals.failed.Add(uint64(len(pending)))
 	for _, handle := range pending {
 		handle(0, nil, err)
 	}
@@ -203,6 +207,7 @@ func (c *Conn) send(ctx context.Context, req api.Message, handle handler) (reque
 	binary.BigEndian.PutUint32(data[6:], request)
 	select {
 	case c.out <- data:
+		totals.sent.Add(1)
 		return request, nil
 	case <-ctx.Done():
 		c.forget(request)
@@ -213,11 +218,20 @@ func (c *Conn) send(ctx context.Context, req api.Message, handle handler) (reque
 	}
 }
 
-// forget ends that the request is answered.
+// forget ends that the request is answered, which it was not.
 func (c *Conn) forget(request uint32) {
+	if c.remove(request) {
+		totals.failed.Add(1)
+	}
+}
+
+// remove reports whether the request was under way.
+func (c *Conn) remove(request uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	_, pending := c.pending[request]
 	delete(c.pending, request)
+	return pending
 }
 
 // write writes what is to be sent, and flushes when there is nothing more.
@@ -277,8 +291,9 @@ func (c *Conn) dispatch(data []byte) {
 			s.deliver(data)
 		}
 	case handle != nil:
-		if !handle(id, data, nil) {
-			c.forget(request)
+		totals.replies.Add(1)
+		if !handle(id, data, nil) && c.remove(request) {
+			totals.done.Add(1)
 		}
 	}
 }

@@ -52,6 +52,27 @@ func TestPipelinedRequestsOfMany(t *testing.T) {
 	all.Wait()
 }
 
+// Requests are counted by what became of them.
+func TestTotals(t *testing.T) {
+	before := vppapi.Count()
+	s := vpptest.New(t)
+	c := dial(t, s)
+	for range 3 {
+		if err := c.Call(t.Context(), &memclnt.ControlPing{}, &memclnt.ControlPingReply{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := vppapi.Count(); now.Created-before.Created != 1 || now.Open-before.Open != 1 || now.Sent-before.Sent != 3 || now.Replies-before.Replies != 3 {
+		t.Errorf("%+v after %+v", now, before)
+	}
+	s.Silence(true)
+	c.Start(t.Context(), &memclnt.ControlPing{})
+	c.Close()
+	if now := vppapi.Count(); now.Open != before.Open || now.Sent-before.Sent != 4 || now.Done-before.Done != 3 || now.Failed-before.Failed != 1 {
+		t.Errorf("at the end: %+v after %+v", now, before)
+	}
+}
+
 func TestConnectionEndsWhileRequestsAreUnderWay(t *testing.T) {
 	s := vpptest.New(t)
 	c := dial(t, s)

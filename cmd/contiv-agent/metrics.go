@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/contiv/contiv/api/ligato/govppmux"
+	"github.com/contiv/contiv/northbound"
+	"github.com/contiv/contiv/rest"
+)
+
+// metered is a vswitch that counts what it is asked by the agent.
+type metered interface{ Metrics() *govppmux.Metrics }
+
+// handleMetrics serves the metrics that `agentctl metrics get` asks for. Prometheus has
+// all others.
+func (s *southbound) handleMetrics(mux *http.ServeMux) {
+	mux.HandleFunc("GET /metrics/{name}", func(w http.ResponseWriter, r *http.Request) {
+		vs, has := s.vs.(metered)
+		switch {
+		case r.PathValue("name") != northbound.MetricsModel:
+			rest.Error(w, http.StatusNotFound, errors.New("there is no metric "+r.PathValue("name")+", only "+northbound.MetricsModel+"; all of Prometheus are at /metrics"))
+		case !has:
+			rest.Error(w, http.StatusNotFound, errors.New(northbound.MetricsModel+" counts requests to VPP, and the vswitch of this node is the Linux kernel"))
+		default:
+			rest.JSON(w, vs.Metrics())
+		}
+	})
+}
