@@ -35,14 +35,21 @@ const (
 	loopbackName  = "lo"
 )
 
-// InterfaceMetadata is what is known about a configured interface.
+// InterfaceMetadata is what is known about a configured interface. In dumps, fields have
+// the names of the vpp-agent.
 type InterfaceMetadata struct {
 	// Index of the device in its namespace.
-	Index int
-	// HostIfName is the name of the device.
-	HostIfName string
+	Index int `json:"LinuxIfIndex"`
+	// VPPTapName is the other end of a TAP_TO_VPP.
+	VPPTapName string
 	// Namespace as it was requested.
 	Namespace *linux_namespace.NetNamespace
+	// HostIfName is the name of the device.
+	HostIfName string
+	// VrfMasterIf is the logical name of the VRF device that the interface is in.
+	VrfMasterIf string
+	// VrfDevRT is the routing table of a VRF device.
+	VrfDevRT uint32
 }
 
 type linuxInterface = linux_interfaces.Interface

@@ -33,7 +33,10 @@ func (p *Plugin) createInterface(_ context.Context, _ string, v *linuxInterface)
 }
 
 func metadataOf(v *linuxInterface, index int) InterfaceMetadata {
-	return InterfaceMetadata{Index: index, HostIfName: deviceName(v), Namespace: v.GetNamespace()}
+	return InterfaceMetadata{
+		Index: index, HostIfName: deviceName(v), Namespace: v.GetNamespace(), VPPTapName: v.GetTap().GetVppTapIfName(),
+		VrfMasterIf: v.GetVrfMasterInterface(), VrfDevRT: v.GetVrfDev().GetRoutingTable(),
+	}
 }
 
 // remember puts a configured interface into the inventory and makes Watch listen

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -101,7 +102,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Scheduler: controller.NewScheduler(scheduler),
 		Sources:   clients.sources(),
 		Observer:  publisher.GivenOutside,
-		Log:       log,
+		Log:       component(log, "controller"),
 	})
 	watcher := dbwatcher.New(dbwatcher.Options{
 		Node:     o.nodeName,
@@ -191,6 +192,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ifstate.URL, states.Handler())
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
+	mux.Handle("/log/", logline.Handler(log))
 	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync)}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"sync"
+	"time"
 
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/version"
@@ -23,6 +25,53 @@ type Health struct {
 	NodeConfig string `json:",omitempty"`
 	// Warnings say what may keep the vswitch from working some day.
 	Warnings []string `json:",omitempty"`
+
+	// The same as the vpp-agent tells it: 0 INIT, 1 OK, 2 ERROR; times are Unix seconds.
+	BuildVersion string `json:"build_version"`
+	State        int    `json:"state"`
+	StartTime    int64  `json:"start_time"`
+	LastChange   int64  `json:"last_change"`
+	LastUpdate   int64  `json:"last_update"`
+	// PluginStatus is of the parts that are asked, by their names.
+	PluginStatus map[string]PluginStatus
+}
+
+// PluginStatus is how a part of the agent is, as the vpp-agent tells it.
+type PluginStatus struct {
+	State int    `json:"state"`
+	Error string `json:"error,omitempty"`
+}
+
+// States of the vpp-agent.
+const (
+	stateOK    = 1
+	stateError = 2
+)
+
+// started is when this process began to be asked.
+var started = time.Now()
+
+// changes remembers since when the answer of a check has been what it is.
+type changes struct {
+	mu    sync.Mutex
+	state int
+	since time.Time
+}
+
+func (c *changes) note(state int) (since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != state {
+		c.state, c.since = state, time.Now()
+	}
+	return c.since
+}
+
+func statusOf(err error) PluginStatus {
+	if err != nil {
+		return PluginStatus{State: stateError, Error: err.Error()}
+	}
+	return PluginStatus{State: stateOK}
 }
 
 // checks are what the agent answers from when it is asked how it is. nodeConfig may be nil.
@@ -32,26 +81,35 @@ type checks struct {
 }
 
 func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
-	probe := func(check func() error, warnings func(context.Context) []string) http.HandlerFunc {
+	probe := func(name string, check func() error, warnings func(context.Context) []string) http.HandlerFunc {
+		last := &changes{since: started}
 		return func(w http.ResponseWriter, r *http.Request) {
 			health, status := Health{Version: version.Version, Warnings: warnings(r.Context())}, http.StatusOK
-			if err := c.connected(); err != nil {
-				health.Database = err.Error()
+			health.BuildVersion, health.StartTime, health.LastUpdate = version.Version, started.Unix(), time.Now().Unix()
+			health.PluginStatus = map[string]PluginStatus{}
+			connected := c.connected()
+			if connected != nil {
+				health.Database = connected.Error()
 			}
+			health.PluginStatus["etcd"] = statusOf(connected)
 			if c.nodeConfig != nil {
 				if err := c.nodeConfig(); err != nil {
 					health.NodeConfig = err.Error()
 				}
 			}
-			if err := check(); err != nil {
+			err := check()
+			if err != nil {
 				health.Error, status = err.Error(), http.StatusServiceUnavailable
 			}
+			health.PluginStatus[name] = statusOf(err)
+			health.State = health.PluginStatus[name].State
+			health.LastChange = last.note(health.State).Unix()
 			rest.Answer(w, status, health)
 		}
 	}
 	// Whether the agent is alive does not depend on how fast the vswitch answers.
-	mux.Handle("GET /liveness", probe(c.alive, func(context.Context) []string { return nil }))
-	mux.Handle("GET /readiness", probe(c.ready, c.warnings))
+	mux.Handle("GET /liveness", probe("controller", c.alive, func(context.Context) []string { return nil }))
+	mux.Handle("GET /readiness", probe("agent", c.ready, c.warnings))
 	mux.HandleFunc("GET /info/version", func(w http.ResponseWriter, _ *http.Request) { // for agentctl
 		rest.JSON(w, map[string]string{"App": "contiv-agent", "Version": version.Version,
 			"GoVersion": runtime.Version(), "OS": runtime.GOOS, "Arch": runtime.GOARCH})

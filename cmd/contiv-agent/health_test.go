@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +11,36 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// What `agentctl status` reads: the state, since when, and that of the parts.
+func TestReadinessAsTheVPPAgentTellsIt(t *testing.T) {
+	failing := errors.New("not yet")
+	check := func() error { return failing }
+	mux := http.NewServeMux()
+	checks{alive: func() error { return nil }, ready: check, connected: check, warnings: func(context.Context) []string { return nil }}.
+		handle(mux, prometheus.NewRegistry())
+	ask := func() (state int, start, change int64, agent string) {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readiness", nil))
+		var status struct {
+			State        int   `json:"state"`
+			StartTime    int64 `json:"start_time"`
+			LastChange   int64 `json:"last_change"`
+			PluginStatus map[string]struct{ Error string }
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+			t.Fatal(err)
+		}
+		return status.State, status.StartTime, status.LastChange, status.PluginStatus["agent"].Error
+	}
+	if state, start, change, agent := ask(); state != stateError || start == 0 || change < start || agent != "not yet" {
+		t.Errorf("before: state %d, started %d, changed %d, error %q", state, start, change, agent)
+	}
+	failing = nil
+	if state, _, _, agent := ask(); state != stateOK || agent != "" {
+		t.Errorf("after: state %d, error %q", state, agent)
+	}
+}
 
 // A vswitch that hangs does not make the agent look dead.
 func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {

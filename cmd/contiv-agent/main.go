@@ -54,7 +54,7 @@ func (o *options) start(c *cobra.Command) (*slog.Logger, error) {
 	if err := o.complete(c.Flags()); err != nil {
 		return nil, err
 	}
-	log := logline.New(os.Stderr, o.logLevel).With("node", o.nodeName)
+	log := logline.NewLeveled(os.Stderr, o.logLevel).With("node", o.nodeName)
 	slog.SetDefault(log)
 	return log, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
@@ -60,6 +61,9 @@ type (
 	}
 )
 
+// component returns the log of a part of the agent, which has a level of its own.
+func component(log *slog.Logger, name string) *slog.Logger { return log.With(logline.Component, name) }
+
 // openVSwitch does not wait for a vswitch that is not there yet.
 func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
@@ -70,7 +74,7 @@ func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, er
 
 // openSouthbound opens the network namespace given; "": that of the process.
 func openSouthbound(o options, netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	vs, err := openVSwitch(o, netns, log)
+	vs, err := openVSwitch(o, netns, component(log, "vswitch"))
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +96,11 @@ func openSouthbound(o options, netns string, metrics prometheus.Registerer, log 
 
 // openHost opens what there is beside a vswitch.
 func openHost(netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	lin, err := linux.New(linux.Options{NetNS: netns, Logger: log})
+	lin, err := linux.New(linux.Options{NetNS: netns, Logger: component(log, "linux")})
 	if err != nil {
 		return nil, err
 	}
-	s := &southbound{lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics}), log: log}
+	s := &southbound{lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: component(log, "kvscheduler"), Metrics: metrics}), log: log}
 	if err := errors.Join(netalloc.Register(s.scheduler), linux.Register(s.scheduler, lin)); err != nil {
 		s.Close()
 		return nil, err

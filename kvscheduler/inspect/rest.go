@@ -303,7 +303,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if key := q.Get("key"); key != "" {
-		return writeJSON(w, []record.Status{{BaseValueStatus: s.ValueStatus(key)}})
+		return writeJSON(w, record.Status{BaseValueStatus: s.ValueStatus(key)}) // one, as the vpp-agent answers
 	}
 	states := map[pb.ValueState]bool{}
 	for _, name := range q["state"] {

@@ -85,11 +85,13 @@ func (v *jsonValue) UnmarshalJSON(b []byte) error {
 type keyValueForm struct {
 	Key   string
 	Value jsonValue
+	// Origin is that of the values of transactions, a number as in dumps.
+	Origin Origin `json:",omitempty"`
 }
 
 // MarshalJSON writes {"Key", "Value": {"ProtoMsgName", "ProtoMsgData"}}.
 func (kv KeyValue) MarshalJSON() ([]byte, error) {
-	return json.Marshal(keyValueForm{kv.Key, jsonValue{kv.Value}})
+	return json.Marshal(keyValueForm{Key: kv.Key, Value: jsonValue{kv.Value}})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -194,7 +196,7 @@ type txnForm struct {
 	RetryAttempt   int    `json:",omitempty"`
 	Start, Stop    time.Time
 	SouthboundTime time.Duration
-	Values         []KeyValue
+	Values         []keyValueForm
 	Planned        []Op `json:",omitempty"`
 	Executed       []Op
 	Retrieved      []Retrieve `json:",omitempty"`
@@ -205,10 +207,14 @@ func (t *Txn) MarshalJSON() ([]byte, error) {
 	f := txnForm{
 		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
 		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
-		SouthboundTime: t.SouthboundTime, Values: t.Values, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
+		SouthboundTime: t.SouthboundTime, Values: []keyValueForm{}, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
 	}
-	if f.Values == nil {
-		f.Values = []KeyValue{}
+	origin := FromNB
+	if t.Type == SBNotification {
+		origin = FromSB
+	}
+	for _, kv := range t.Values {
+		f.Values = append(f.Values, keyValueForm{kv.Key, jsonValue{kv.Value}, origin})
 	}
 	if f.Executed == nil {
 		f.Executed = []Op{}
@@ -230,10 +236,14 @@ func (t *Txn) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return err
 	}
+	var values []KeyValue
+	for _, v := range f.Values {
+		values = append(values, KeyValue{Key: v.Key, Value: v.Value.Message})
+	}
 	*t = Txn{
 		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
 		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
-		SouthboundTime: f.SouthboundTime, Values: f.Values, Planned: f.Planned, Executed: f.Executed, Retrieved: f.Retrieved,
+		SouthboundTime: f.SouthboundTime, Values: values, Planned: f.Planned, Executed: f.Executed, Retrieved: f.Retrieved,
 	}
 	return nil
 }

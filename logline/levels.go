@@ -1,0 +1,152 @@
+package logline
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Component is the attribute that says which part of a program writes a line; its
+// value names a level of its own.
+const Component = "plugin"
+
+// program is the name of the level of lines without component.
+const program = "default"
+
+// levels are those of the components of a program. All begin with that of the program.
+type levels struct {
+	mu     sync.Mutex
+	byName map[string]*slog.LevelVar
+}
+
+// NewLeveled is New with a level for each component, which Handler serves.
+func NewLeveled(w io.Writer, level slog.Leveler) *slog.Logger {
+	l := &levels{byName: map[string]*slog.LevelVar{program: {}}}
+	l.byName[program].Set(level.Level())
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-100), ReplaceAttr: bounded})
+	return slog.New(leveled{Handler: text, levels: l, level: l.byName[program]})
+}
+
+// leveled is a handler of a component.
+type leveled struct {
+	slog.Handler
+	levels *levels
+	level  *slog.LevelVar
+}
+
+func (h leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level.Level() }
+
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		if a.Key == Component && a.Value.Kind() == slog.KindString {
+			h.level = h.levels.of(a.Value.String())
+		}
+	}
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+func (h leveled) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// of returns the level of a component, which exists from then on.
+func (l *levels) of(name string) *slog.LevelVar {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName[name] == nil {
+		l.byName[name] = &slog.LevelVar{}
+		l.byName[name].Set(l.byName[program].Level())
+	}
+	return l.byName[name]
+}
+
+// Level is the level of a component in answers, as those of the vpp-agent.
+type Level struct {
+	Logger string `json:"logger"`
+	Level  string `json:"level"`
+}
+
+func (l *levels) list() []Level {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]Level, 0, len(l.byName))
+	for name, level := range l.byName {
+		list = append(list, Level{name, strings.ToLower(level.Level().String())})
+	}
+	slices.SortFunc(list, func(a, b Level) int { return cmp.Compare(a.Logger, b.Logger) })
+	return list
+}
+
+// set changes the level of a component, of the program that of all.
+func (l *levels) set(name string, level slog.Level) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName[name] == nil {
+		return fmt.Errorf("there is no logger %q: GET /log/list lists those that there are", name)
+	}
+	for other, v := range l.byName {
+		if other == name || name == program {
+			v.Set(level)
+		}
+	}
+	return nil
+}
+
+// parseLevel knows the names of the vpp-agent, too.
+func parseLevel(text string) (level slog.Level, err error) {
+	switch strings.ToLower(text) {
+	case "trace":
+		return slog.LevelDebug, nil
+	case "warning":
+		return slog.LevelWarn, nil
+	case "fatal", "panic":
+		return slog.LevelError, nil
+	}
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return level, fmt.Errorf("%q is no level: use debug, info, warn or error", text)
+	}
+	return level, nil
+}
+
+// Handler serves the levels of a logger of NewLeveled, as the vpp-agent does:
+//
+//	GET /log/list
+//	PUT /log/{logger}/{level}    logger default: all
+//
+// Names of loggers are those of components. Errors are answered with {"Error": "text"}.
+func Handler(log *slog.Logger) http.Handler {
+	l := &levels{byName: map[string]*slog.LevelVar{program: {}}}
+	if h, ok := log.Handler().(leveled); ok {
+		l = h.levels
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /log/list", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, l.list()) })
+	mux.HandleFunc("PUT /log/{logger}/{level}", func(w http.ResponseWriter, r *http.Request) {
+		level, err := parseLevel(r.PathValue("level"))
+		if err != nil {
+			answer(w, http.StatusBadRequest, map[string]string{"Error": err.Error()})
+			return
+		}
+		if err := l.set(r.PathValue("logger"), level); err != nil {
+			answer(w, http.StatusNotFound, map[string]string{"Error": err.Error()})
+			return
+		}
+		answer(w, http.StatusOK, Level{r.PathValue("logger"), strings.ToLower(level.String())})
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value)
+}
