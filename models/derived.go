@@ -19,6 +19,9 @@ const (
 	// StatusPrefix starts the keys of what the agent answers. The status of the value
 	// with an NB key is under StatusPrefix and that key.
 	StatusPrefix = "status/"
+	// LigatoStatusPrefix starts the keys of statuses in the vpp-agent's form; the rest of
+	// the key of the value, behind "config/", follows.
+	LigatoStatusPrefix = "config-status/"
 	// ResyncPrefix starts the keys of requests for a resync.
 	ResyncPrefix = "resync/"
 )

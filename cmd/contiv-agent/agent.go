@@ -213,6 +213,12 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	sb.watch(serve, group)
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
+	if controllerConfig.LigatoStatus {
+		group.Go(func() error {
+			publishAgentStatus(serve, o.nodeName, remote, ready, agentStatusPeriod, log)
+			return nil
+		})
+	}
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	clients.serve(serve, group, loop, sb, states, log)
 	group.Go(func() error { return fatal(serve, loop) })

@@ -86,6 +86,12 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group, serve := errgroup.WithContext(serve)
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
+	if controllerConfig.LigatoStatus && db.remote != nil {
+		group.Go(func() error {
+			publishAgentStatus(serve, o.nodeName, db.remote, ready, agentStatusPeriod, log)
+			return nil
+		})
+	}
 	clients.serve(serve, group, loop, sb, states, log)
 	group.Go(func() error { return fatal(serve, loop) })
 	group.Go(func() error {

@@ -9,10 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ligatoPrefix starts the keys, behind a NodePrefix, of statuses in the vpp-agent's form,
-// which has the place of "config/": "config-status/vpp/v2/interfaces/tap1".
-const ligatoPrefix = "config-status/"
-
 // configPrefix starts the keys of values.
 const configPrefix = "config/"
 
@@ -20,7 +16,7 @@ const configPrefix = "config/"
 // the answers to requests.
 func (p *Publisher) ligatoKey(key string) (string, bool) {
 	name, ok := strings.CutPrefix(key, configPrefix)
-	return models.NodePrefix(p.Node) + ligatoPrefix + name, ok
+	return models.NodePrefix(p.Node) + models.LigatoStatusPrefix + name, ok
 }
 
 // twin returns the change of the status in the vpp-agent's form that goes with a change of
@@ -45,7 +41,7 @@ func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
 // sweepTwins makes statuses be written again whose twin is missing, and removes twins that
 // belong to none; without LigatoStatus, all.
 func (p *Publisher) sweepTwins(ctx context.Context) error {
-	kvs, _, err := p.Store.List(ctx, models.NodePrefix(p.Node)+ligatoPrefix)
+	kvs, _, err := p.Store.List(ctx, models.NodePrefix(p.Node)+models.LigatoStatusPrefix)
 	if err != nil {
 		return err
 	}
@@ -54,7 +50,7 @@ func (p *Publisher) sweepTwins(ctx context.Context) error {
 	var orphans []store.Change
 	for _, kv := range kvs {
 		have[kv.Key] = true
-		key := configPrefix + strings.TrimPrefix(kv.Key, models.NodePrefix(p.Node)+ligatoPrefix)
+		key := configPrefix + strings.TrimPrefix(kv.Key, models.NodePrefix(p.Node)+models.LigatoStatusPrefix)
 		if e := p.entries[key]; !p.Config.LigatoStatus || e == nil {
 			orphans = append(orphans, store.Change{KV: store.KV{Key: kv.Key}, Deleted: true})
 		}

@@ -50,6 +50,7 @@ func TestStatusesInTheFormOfTheVPPAgent(t *testing.T) {
 		r.put("config/"+fails, `{"name":"fail"}`)
 		r.settle()
 		want("a failure", fails, "RETRYING")
+		r.want("config-status/"+fails, "none") // it is no configuration
 		r.delete("config/" + loop)
 		r.settle()
 		want("a value that was deleted", loop, "")
