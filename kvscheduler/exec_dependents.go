@@ -93,10 +93,6 @@ func (x *exec) updateDependent(key string, gained bool) error {
 			return x.inherit(n, err)
 		}
 	}
-	if n.have != nil && !n.is(broken) && !x.lacks(n) && x.neededByLeaving(n) {
-		x.lookAgain(key) // what it still has goes, too, but what needs it first
-		return nil
-	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := wasOf(n)
 		x.branch[key] = struct{}{}
@@ -124,21 +120,6 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	}
 	p := wasOf(n)
 	return x.inherit(n, x.reconcile(x.mut(n), p))
-}
-
-// neededByLeaving reports whether a value that is about to be deleted needs n, or what is
-// derived from it.
-func (x *exec) neededByLeaving(n *node) bool {
-	start := len(x.scratch)
-	defer func() { x.scratch = x.scratch[:start] }()
-	x.scratch = x.g.Needers(x.scratch, n.key)
-	for _, key := range n.derived {
-		x.scratch = x.g.Needers(x.scratch, key)
-	}
-	return slices.ContainsFunc(x.scratch[start:], func(key string) bool {
-		d := x.get(key)
-		return d != nil && d.have != nil && d.is(leaving)
-	})
 }
 
 // inherit decides if the failure of n also stops what caused it: only if the
