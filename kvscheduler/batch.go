@@ -46,7 +46,7 @@ func (b *batch) makeRoom(key string) {
 // collected before.
 func (b *batch) create(n *node, p was) {
 	x := b.x
-	if n.desc == nil && n.base == "" {
+	if n.desc == nil && n.base() == "" {
 		n.desc = x.reg.find(n.key)
 	}
 	if b.h != n.desc {
@@ -66,7 +66,7 @@ func (b *batch) create(n *node, p was) {
 
 // takes reports whether a PENDING value may be created together with others.
 func (b *batch) takes(n *node) bool {
-	if n.desc == nil || n.desc.createBatch == nil || n.base != "" {
+	if n.desc == nil || n.desc.createBatch == nil || n.base() != "" {
 		return false
 	}
 	if b.h != n.desc {
@@ -103,7 +103,7 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 // what was collected before.
 func (b *batch) delete(n *node, p was) {
 	x, h := b.x, n.desc
-	if h == nil || h.deleteBatch == nil || n.have == nil || n.is(unknown|fromSB) || len(n.derived) > 0 ||
+	if h == nil || h.deleteBatch == nil || n.have == nil || n.is(unknown|fromSB) || len(n.derived()) > 0 ||
 		x.failedNow(n) || x.abort || x.g.HasNeeders(n.key) {
 		b.flush()
 		b.add(n, x.delete(n, p, removing))
@@ -140,7 +140,7 @@ func (b *batch) flush() {
 		if b.op == pb.TxnOperation_DELETE {
 			v = it.n.have
 		}
-		c.items[i] = item{it.n.key, v, it.n.meta, FromNB}
+		c.items[i] = item{it.n.key, v, it.n.meta(), FromNB}
 	}
 	c.name, c.run = "CreateBatch", callCreateBatch
 	if b.op == pb.TxnOperation_DELETE {
@@ -154,7 +154,7 @@ func (b *batch) flush() {
 			if all == nil {
 				all = x.inEffect(it.n)
 			}
-			before[i] = stagedOp{it.n.desc, it.n.have, it.n.meta, x.depsBefore(it.n)}
+			before[i] = stagedOp{it.n.desc, it.n.have, it.n.meta(), x.depsBefore(it.n)}
 		}
 		if all == nil {
 			all = x.caller.do(&c)
@@ -181,7 +181,7 @@ func (b *batch) flush() {
 		case b.op == pb.TxnOperation_DELETE:
 			x.deleted(it.n, it.p, removing)
 		default:
-			it.n.meta = c.outItems[i].Metadata
+			it.n.setMeta(c.outItems[i].Metadata)
 			x.created(it.n, it.p, false)
 		}
 	}

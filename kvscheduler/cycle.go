@@ -80,7 +80,7 @@ func (x *exec) founded(n *node) bool {
 		return true
 	}
 	needed := func(key string) bool { return x.g.HasNeeders(key) }
-	if x.verdicts.isFounded(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived, needed) {
+	if x.verdicts.isFounded(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived(), needed) {
 		return true
 	}
 	c := newCycle(x, n)
@@ -171,8 +171,8 @@ func (c *cycle) collect() *member {
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
 		m := queue[0]
-		if m.n.base != "" {
-			base := c.x.get(m.n.base)
+		if m.n.base() != "" {
+			base := c.x.get(m.n.base())
 			switch {
 			case base == nil || base != c.root && !base.available() && (c.existing || !c.possible(base)):
 				m.never = true
@@ -183,11 +183,9 @@ func (c *cycle) collect() *member {
 		if m.n.want == nil {
 			continue // it was found: it does not go because of what it needs
 		}
-		for i := range m.n.deps {
-			if m.n.deps[i].past {
-				continue
-			}
-			if d := c.need(&m.n.deps[i], visit); d != nil {
+		deps := m.n.current()
+		for i := range deps {
+			if d := c.need(&deps[i], visit); d != nil {
 				d.owners = append(d.owners, m)
 				m.needs = append(m.needs, d)
 			}
@@ -241,7 +239,7 @@ func (x *exec) grounded(n *node) bool {
 	if n == nil || !n.available() || len(n.deps) > 0 {
 		return false
 	}
-	return n.base == "" || x.grounded(x.get(n.base))
+	return n.base() == "" || x.grounded(x.get(n.base()))
 }
 
 func (c *cycle) member(n *node) (_ *member, known bool) {

@@ -27,8 +27,6 @@ type Dependency struct {
 	Key string
 	// AnyOf is satisfied when at least one matching key is available.
 	AnyOf AnyOf
-
-	past bool // of what exists, and not of what is to exist
 }
 
 // AnyOf selects keys by prefix and predicate. With both given, a key must match

@@ -55,10 +55,10 @@ func (s *Scheduler) dumpGraph(view View, f DumpFilter) []DumpedValue {
 		if f.Descriptor != "" && name != f.Descriptor {
 			return true
 		}
-		d := DumpedValue{Key: n.key, Descriptor: name, Value: n.have, Metadata: n.meta, Origin: n.origin(), State: n.State()}
+		d := DumpedValue{Key: n.key, Descriptor: name, Value: n.have, Metadata: n.meta(), Origin: n.origin(), State: n.State()}
 		switch view {
 		case NBView:
-			if n.want == nil || n.base != "" || n.is(fromSB) {
+			if n.want == nil || n.base() != "" || n.is(fromSB) {
 				return true
 			}
 			d.Value, d.Metadata = n.want, nil
@@ -86,7 +86,7 @@ func (s *Scheduler) dumpSouthbound(f DumpFilter) ([]DumpedValue, error) {
 		}
 		var nodes []*node
 		s.graph.Ascend(h.keys.Prefix, func(_ string, n *node) bool {
-			if n.base == "" && n.desc == h {
+			if n.base() == "" && n.desc == h {
 				nodes = append(nodes, n)
 			}
 			return true

@@ -155,9 +155,9 @@ func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
 		x.order = append(x.order, key)
 	}
 	n := x.get(key)
-	if n != nil && n.base != "" {
+	if n != nil && n.base() != "" {
 		return nil, was{}, x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
-			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base)))
+			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base())))
 	}
 	if n == nil || want == nil && n.is(fromSB) {
 		if want == nil {
@@ -185,7 +185,7 @@ func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
 func (x *exec) takeOver(n *node) {
 	n.clear(fromSB)
 	x.dependOnFound(n)
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if d := x.get(key); d != nil && d.is(fromSB) {
 			d = x.mut(d)
 			d.want = nil
@@ -245,7 +245,7 @@ func (x *exec) failedNow(n *node) bool {
 
 // create makes a value exist that does not.
 func (x *exec) create(n *node, p was, recreate bool) error {
-	if n.desc == nil && n.base == "" && !n.is(fromSB) {
+	if n.desc == nil && n.base() == "" && !n.is(fromSB) {
 		if n.desc = x.reg.find(n.key); n.desc == nil {
 			return x.unimplemented(n, p)
 		}
@@ -283,7 +283,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		if err := x.perform(n, c); err != nil {
 			return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
 		}
-		n.meta = c.outMeta
+		n.setMeta(c.outMeta)
 	}
 	x.created(n, p, recreate)
 	return x.follow(n, derived)
@@ -353,7 +353,7 @@ func (x *exec) update(n *node, p was) error {
 	}
 	recreate := n.is(unknown) && n.is(broken)
 	if !equivalent && !recreate && !n.is(fromSB) {
-		if recreate, err = h.recreate(n.key, n.have, n.want, n.meta); err != nil {
+		if recreate, err = h.recreate(n.key, n.have, n.want, n.meta()); err != nil {
 			return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 		}
 	}
@@ -381,21 +381,21 @@ func (x *exec) update(n *node, p was) error {
 	if !stillMet && !x.mayStay(n) {
 		err := x.postpone(n, p, func() []string { return derivedKeys(derived) })
 		if n.have != nil && !sameNeeds(before, deps) {
-			x.setDeps(n, withPast(deps, before)) // it is still there as it was
+			x.setDepsWithPast(n, deps, before) // it is still there as it was
 		}
 		return err
 	}
 	if !equivalent {
 		if h != nil && !n.is(fromSB) && x.caller != nil {
 			c := x.caller.call()
-			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta
+			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta()
 			if err := x.perform(n, c); err != nil {
 				if !sameNeeds(before, deps) {
-					x.setDeps(n, withPast(deps, before)) // nobody knows which of them exists
+					x.setDepsWithPast(n, deps, before) // nobody knows which of them exists
 				}
 				return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 			}
-			n.meta = c.outMeta
+			n.setMeta(c.outMeta)
 		}
 		n.have = n.want
 	}
@@ -453,7 +453,7 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 			return nil, nil, err
 		}
 	}
-	if n.base != "" {
+	if n.base() != "" {
 		return deps, nil, nil
 	}
 	derived, err := x.deriveFrom(n.desc, n.key, n.want)
@@ -477,30 +477,29 @@ func (x *exec) onlyRestored(n *node, derived []KeyValue) []KeyValue {
 // yet: if it is broken, nobody counts on what exists, but on what may come to.
 func (x *exec) needToReturn(n *node, deps []Dependency) {
 	if n.is(broken) {
-		x.setDeps(n, withPast(deps, n.deps))
+		x.setDepsWithPast(n, deps, n.deps)
 	}
 }
 
-// withPast adds the dependencies of what still exists to those of what is to exist.
-func withPast(deps, before []Dependency) []Dependency {
-	all := slices.Clone(deps)
-	for _, d := range before {
-		d.past = true
-		all = append(all, d)
-	}
-	return all
+// setDepsWithPast has a value depend on what is to exist, and on what it needs as it still exists.
+func (x *exec) setDepsWithPast(n *node, deps, before []Dependency) {
+	x.replaceDeps(n, slices.Concat(deps, before), len(before))
 }
 
 // setDeps replaces the dependencies of the node, and their edges.
-func (x *exec) setDeps(n *node, deps []Dependency) {
+func (x *exec) setDeps(n *node, deps []Dependency) { x.replaceDeps(n, deps, 0) }
+
+func (x *exec) replaceDeps(n *node, deps []Dependency, past int) {
 	if len(n.deps) == 0 && len(deps) == 0 {
 		n.deps = nil
+		n.setPast(0)
 		return
 	}
-	if sameTargets(n.deps, deps) {
+	if len(n.past()) == past && sameTargets(n.deps, deps) {
 		n.deps = deps
 		return
 	}
+	n.setPast(0) // until both fit again
 	x.verdicts.lost()
 	for i := range n.deps {
 		d := &n.deps[i]
@@ -521,6 +520,7 @@ func (x *exec) setDeps(n *node, deps []Dependency) {
 		}
 	}
 	n.deps = deps
+	n.setPast(past)
 }
 
 var everyKey = []string{""}
@@ -541,6 +541,6 @@ func sameNeeds(a, b []Dependency) bool {
 
 func sameTargets(a, b []Dependency) bool {
 	return slices.EqualFunc(a, b, func(a, b Dependency) bool {
-		return a.Key == b.Key && a.past == b.past && slices.Equal(a.AnyOf.prefixes(), b.AnyOf.prefixes())
+		return a.Key == b.Key && slices.Equal(a.AnyOf.prefixes(), b.AnyOf.prefixes())
 	})
 }

@@ -29,7 +29,7 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 		return errAborted
 	}
 	if _, busy := x.branch[n.key]; busy {
-		if n.base != "" && n.is(leaving) {
+		if n.base() != "" && n.is(leaving) {
 			// Its deletion is under way, and has led to that of its base value: it goes now.
 			return x.deleteExisting(n, p, why)
 		}
@@ -55,7 +55,7 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	n.set(leaving)
 	x.verdicts.lost()
-	if len(n.derived) > 0 {
+	if len(n.derived()) > 0 {
 		start := len(x.afterBase)
 		defer func() {
 			keys := slices.Clone(x.afterBase[start:])
@@ -83,7 +83,7 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 			old = n.deletedValue(p)
 		}
 		c := x.caller.call()
-		c.h, c.name, c.run, c.key, c.old, c.meta = h, "Delete", callDelete, n.key, old, n.meta
+		c.h, c.name, c.run, c.key, c.old, c.meta = h, "Delete", callDelete, n.key, old, n.meta()
 		if err := x.perform(n, c); err != nil {
 			n.clear(leaving)
 			n.have = old // for the next attempt
@@ -118,7 +118,7 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 // stands reports whether what a value needs, and is derived from, is available, and does not
 // go together with a base value that is about to be deleted.
 func (x *exec) stands(n *node) bool {
-	lasts := func(n *node) bool { return n.base == "" || x.isAvailable(n.base) }
+	lasts := func(n *node) bool { return n.base() == "" || x.isAvailable(n.base()) }
 	for i := range n.deps {
 		met := false
 		x.candidates(&n.deps[i], func(t *node) bool {
@@ -136,7 +136,7 @@ func (x *exec) stands(n *node) bool {
 // was to be deleted, or one that exists and cannot without n, if that is deleted; nil if
 // there is none.
 func (x *exec) holder(n *node) *node {
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if d := x.get(key); d != nil && d.have != nil && d.want == nil {
 			return d
 		}
@@ -180,13 +180,15 @@ func (x *exec) isBusy(key string) bool {
 
 // deleted takes over that a value was deleted.
 func (x *exec) deleted(n *node, p was, why purpose) {
-	if n.meta != nil {
+	if n.meta() != nil {
 		x.forgetMetadata(n)
 	}
 	x.verdicts.lost()
-	derived, info := n.derived, n.info
-	changed := n.have != n.want || slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.past }) // its dependencies may be those of what existed
-	n.have, n.meta, n.info, n.derived = nil, nil, nil, nil
+	derived, info := n.derived(), n.info
+	changed := n.have != n.want || len(n.past()) > 0 // its dependencies may be those of what existed
+	n.have, n.info = nil, nil
+	n.setMeta(nil)
+	n.setDerived(nil)
 	n.clear(broken | unknown | leaving | drifted)
 	switch why {
 	case removing:
@@ -249,7 +251,7 @@ func (x *exec) mayBeLeft(n *node) bool {
 // deleteAllDerived deletes the derived values of a base value.
 func (x *exec) deleteAllDerived(n *node) error {
 	var errs error
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if err := x.deleteDerived(key); err != nil {
 			if x.abort {
 				return errAborted
@@ -268,7 +270,7 @@ func (x *exec) removed(n *node) {
 	n.info = nil
 	n.clear(broken | unknown | leaving | drifted)
 	x.setDeps(n, nil)
-	if n.base != "" {
+	if n.base() != "" {
 		x.g.Delete(n.key)
 		return
 	}

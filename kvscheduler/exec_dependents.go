@@ -44,7 +44,7 @@ func (x *exec) updateDependents(key string) error {
 
 // willNeed reports whether the value needs the key as it is to exist.
 func (n *node) willNeed(key string) bool {
-	return slices.ContainsFunc(n.deps, func(d Dependency) bool { return !d.past && d.matches(key) })
+	return slices.ContainsFunc(n.current(), func(d Dependency) bool { return d.matches(key) })
 }
 
 func (x *exec) isAvailable(key string) bool {
@@ -113,8 +113,8 @@ func (x *exec) updateDependent(key string, gained bool) error {
 			return nil
 		}
 	}
-	if n.base != "" {
-		if base := x.get(n.base); base == nil || base.have == nil || base.is(leaving) {
+	if n.base() != "" {
+		if base := x.get(n.base()); base == nil || base.have == nil || base.is(leaving) {
 			return nil
 		}
 	}
@@ -194,7 +194,7 @@ func (x *exec) notHeld(key string) bool {
 // in its way.
 func (x *exec) holds(key string, n *node) bool {
 	d := x.get(key)
-	return d != nil && d.have != nil && inTrouble(d) && (d.base == n.key || x.needs(d, n))
+	return d != nil && d.have != nil && inTrouble(d) && (d.base() == n.key || x.needs(d, n))
 }
 
 // heldByEachOther returns the values that are in each other's way, and in that of n, which is one of

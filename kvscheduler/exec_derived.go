@@ -21,8 +21,8 @@ func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, 
 			x.log.Warn("derived value without key or value ignored", "key", kv.Key, "base", key)
 			continue
 		}
-		if n := x.get(kv.Key); n != nil && n.base != key {
-			owner := n.base
+		if n := x.get(kv.Key); n != nil && n.base() != key {
+			owner := n.base()
 			if owner == "" {
 				owner = "nobody: it is a base value"
 			}
@@ -38,10 +38,10 @@ func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, 
 // applyDerived makes the derived values of an existing base value be as given.
 // removeObsolete was called before.
 func (x *exec) applyDerived(base *node, derived []KeyValue) error {
-	if len(derived) == 0 && len(base.derived) == 0 {
+	if len(derived) == 0 && len(base.derived()) == 0 {
 		return nil
 	}
-	base.derived = derivedKeys(derived)
+	base.setDerived(derivedKeys(derived))
 	var errs error
 	for _, kv := range derived {
 		if base.have == nil || base.is(leaving) {
@@ -50,7 +50,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 		n := x.get(kv.Key)
 		if n == nil {
 			n = x.add(kv.Key)
-			n.base = base.key
+			n.setBase(base.key)
 			n.desc = x.reg.find(kv.Key)
 		}
 		p := wasOf(n)
@@ -86,7 +86,7 @@ func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
 	var errs error
 	for _, all := range []bool{false, true} {
 		left := 0
-		for _, key := range base.derived {
+		for _, key := range base.derived() {
 			for left < len(derived) && derived[left].Key < key {
 				left++
 			}

@@ -40,7 +40,7 @@ func (x *exec) notComing(n *node) {
 		return
 	}
 	keys := x.g.Needers(nil, n.key)
-	if base := x.get(n.base); n.base != "" && base != nil && base.is(leaving) {
+	if base := x.get(n.base()); n.base() != "" && base != nil && base.is(leaving) {
 		x.afterBase = append(x.afterBase, keys...) // which may need them
 		return
 	}
@@ -96,7 +96,7 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 	} else if !x.reverting {
 		x.errs = append(x.errs, &KeyError{Key: n.key, Operation: pb.TxnOperation_VALIDATE, Err: err})
 	}
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		d := x.get(key)
 		if d != nil && d.want == nil && d.have != nil { // found with the last valid value
 			d = x.mut(d)
@@ -127,15 +127,16 @@ func (x *exec) restoreProperties(n *node) {
 		return
 	}
 	for _, kv := range derived {
-		i, known := slices.BinarySearch(n.derived, kv.Key)
+		i, known := slices.BinarySearch(n.derived(), kv.Key)
 		if x.reg.find(kv.Key) != nil || x.get(kv.Key) != nil {
 			continue
 		}
 		d := x.add(kv.Key)
-		d.base, d.want, d.have = n.key, kv.Value, kv.Value
+		d.setBase(n.key)
+		d.want, d.have = kv.Value, kv.Value
 		d.setState(pb.ValueState_CONFIGURED)
 		if !known {
-			n.derived = slices.Insert(slices.Clone(n.derived), i, kv.Key)
+			n.setDerived(slices.Insert(slices.Clone(n.derived()), i, kv.Key))
 		}
 		x.verdicts.gained()
 		x.foundOut.gained = append(x.foundOut.gained, kv.Key)
@@ -198,7 +199,8 @@ func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool
 	}
 	switch op {
 	case pb.TxnOperation_CREATE:
-		n.have, n.meta = nil, nil
+		n.have = nil
+		n.setMeta(nil)
 		if state == pb.ValueState_FAILED || state == pb.ValueState_RETRYING {
 			n.set(broken | unknown)
 		}
@@ -222,7 +224,7 @@ func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool
 // failedToCome has those looked at who may exist because n was about to, as members
 // of a cycle: what needs n, directly or through others that do not come either.
 func (x *exec) failedToCome(n *node) {
-	if len(n.deps) == 0 && n.base == "" {
+	if len(n.deps) == 0 && n.base() == "" {
 		return // in no cycle
 	}
 	seen := map[string]bool{n.key: true}
@@ -273,8 +275,8 @@ func (x *exec) policy(n *node) *Retry {
 			return x.job.opts.retry
 		}
 	}
-	if n.base != "" {
-		if base := x.get(n.base); base != nil {
+	if n.base() != "" {
+		if base := x.get(n.base()); base != nil {
 			return base.retry
 		}
 	}
@@ -348,7 +350,7 @@ func (x *exec) record(n *node, p was, op pb.TxnOperation, as recordAs) {
 	r := RecordedOp{
 		Operation: op, Key: n.key,
 		NewState: n.State(), PrevState: p.state, PrevValue: p.value, PrevErr: p.err, NewErr: n.err(),
-		NOOP: as.noop, IsDerived: n.base != "", IsProperty: n.base != "" && n.desc == nil,
+		NOOP: as.noop, IsDerived: n.base() != "", IsProperty: n.base() != "" && n.desc == nil,
 		IsRevert: x.reverting, IsRetry: x.job.isRetryOf(n.baseKey()), IsRecreate: as.recreate,
 	}
 	if op != pb.TxnOperation_DELETE {
@@ -392,16 +394,16 @@ func (x *exec) recorded() []RecordedOp {
 
 // storeMetadata publishes the metadata of a value that exists.
 func (x *exec) storeMetadata(n *node) {
-	if n.desc == nil || n.desc.metadata == nil || n.base != "" || x.caller == nil {
+	if n.desc == nil || n.desc.metadata == nil || n.base() != "" || x.caller == nil {
 		return
 	}
-	if err := n.desc.metadata.set(n.key, n.meta); err != nil {
+	if err := n.desc.metadata.set(n.key, n.meta()); err != nil {
 		x.log.Error("metadata not indexed", "key", n.key, "error", err)
 	}
 }
 
 func (x *exec) forgetMetadata(n *node) {
-	if n.desc == nil || n.desc.metadata == nil || n.base != "" || x.caller == nil {
+	if n.desc == nil || n.desc.metadata == nil || n.base() != "" || x.caller == nil {
 		return
 	}
 	if err := n.desc.metadata.unset(n.key); err != nil {

@@ -59,7 +59,7 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 	for key, c := range maps.Clone(e.may) {
 		if c.invalid { // which of its parts are in force, a restart may have forgotten
 			for k, n := range nodes {
-				if n.base == key && n.want != nil {
+				if n.base() == key && n.want != nil {
 					add(k, key, mustModelValue(n.want.(text).Value))
 				}
 			}
@@ -248,7 +248,7 @@ func (r *modelRun) explained(key string, nodes map[string]*node) bool {
 			}
 		}
 		for k, n := range nodes {
-			if n.base == queue[0] {
+			if n.base() == queue[0] {
 				add(k)
 			}
 			for _, m := range []any{n.want, n.have} {
@@ -373,8 +373,8 @@ func modelReach(nodes map[string]*node, from string, seen map[string]bool) map[s
 			modelReach(nodes, key, seen)
 		}
 	}
-	if n.base != "" {
-		visit(n.base)
+	if n.base() != "" {
+		visit(n.base())
 	}
 	for i := range n.deps {
 		for key, t := range nodes {

@@ -1,6 +1,7 @@
 package kvscheduler
 
 import (
+	"slices"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -10,9 +11,7 @@ import (
 // node is a value as the scheduler knows it. Nodes that were published are
 // never changed; a transaction changes copies (see exec.mut).
 type node struct {
-	key string
-	// base is the key of the value that this one is derived from.
-	base string
+	key  string
 	desc *handler // nil: property, or base value without a descriptor
 
 	// want is what should exist: requested by the northbound or derived from
@@ -20,12 +19,11 @@ type node struct {
 	want proto.Message
 	// have is what exists, as far as known. nil: nothing does.
 	have proto.Message
-	meta any
 
-	deps    []Dependency
-	derived []string // sorted keys of derived values
-	retry   *Retry   // policy of the last transaction that requested the value
-	info    *nodeInfo
+	deps  []Dependency
+	rare  *rare  // nil: all of it is zero
+	retry *Retry // policy of the last transaction that requested the value
+	info  *nodeInfo
 
 	txn   uint64 // last transaction that changed the value
 	epoch uint64 // owner of this copy
@@ -34,6 +32,88 @@ type node struct {
 	state  uint8
 	lastOp uint8
 	flags  flags
+}
+
+// rare is what many values have not. It is never changed, but replaced.
+type rare struct {
+	// base is the key of the value that this one is derived from.
+	base    string
+	derived []string // sorted keys of derived values
+	meta    any
+	// past is how many of the last dependencies are those of what exists, and not of what is to exist.
+	past int
+}
+
+func (n *node) rest() rare {
+	if n.rare == nil {
+		return rare{}
+	}
+	return *n.rare
+}
+
+func (n *node) base() string {
+	if n.rare == nil {
+		return ""
+	}
+	return n.rare.base
+}
+
+func (n *node) derived() []string {
+	if n.rare == nil {
+		return nil
+	}
+	return n.rare.derived
+}
+
+func (n *node) meta() any {
+	if n.rare == nil {
+		return nil
+	}
+	return n.rare.meta
+}
+
+// current are the dependencies of what is to exist.
+func (n *node) current() []Dependency {
+	if n.rare == nil {
+		return n.deps
+	}
+	return n.deps[:len(n.deps)-n.rare.past]
+}
+
+// past are the dependencies of what exists, as far as they are no longer wanted.
+func (n *node) past() []Dependency { return n.deps[len(n.current()):] }
+
+func (n *node) setBase(key string) {
+	r := n.rest()
+	r.base = key
+	n.rare = &r
+}
+
+func (n *node) setDerived(keys []string) {
+	if n.rare == nil && len(keys) == 0 || slices.Equal(n.derived(), keys) {
+		return
+	}
+	r := n.rest()
+	r.derived = keys
+	n.rare = &r
+}
+
+func (n *node) setMeta(meta any) {
+	if n.rare == nil && meta == nil {
+		return
+	}
+	r := n.rest()
+	r.meta = meta
+	n.rare = &r
+}
+
+func (n *node) setPast(past int) {
+	if n.rare == nil && past == 0 || n.rare != nil && n.rare.past == past {
+		return
+	}
+	r := n.rest()
+	r.past = past
+	n.rare = &r
 }
 
 type flags uint8
@@ -77,8 +157,8 @@ func (n *node) clear(f flags)            { n.flags &^= f }
 func (n *node) State() pb.ValueState     { return pb.ValueState(n.state) }
 func (n *node) setState(s pb.ValueState) { n.state = uint8(s) }
 func (n *node) baseKey() string {
-	if n.base != "" {
-		return n.base
+	if base := n.base(); base != "" {
+		return base
 	}
 	return n.key
 }

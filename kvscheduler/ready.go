@@ -26,7 +26,7 @@ func (x *exec) waits(n *node) bool {
 	if !x.lacks(n) {
 		return false
 	}
-	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.past && !x.met(&d) }) {
+	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.past(), func(d Dependency) bool { return !x.met(&d) }) {
 		return true // no cycle that is to come helps what exists
 	}
 	ready, known := x.verdicts.ready(n.key)

@@ -26,7 +26,7 @@ func (r *refresh) readAll() {
 		}
 		var nodes []*node
 		r.x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
-			if n.base == "" && (n.desc == h || n.desc == nil && h.owns(key)) {
+			if n.base() == "" && (n.desc == h || n.desc == nil && h.owns(key)) {
 				nodes = append(nodes, n)
 			}
 			return true
@@ -42,7 +42,7 @@ func (r *refresh) readKeys(keys []string) {
 	keys = slices.Compact(keys)
 	byHandler := map[*handler][]*node{}
 	for _, key := range keys {
-		if n := r.x.get(key); n != nil && n.base == "" && n.desc != nil && n.desc.retrieveKeys != nil {
+		if n := r.x.get(key); n != nil && n.base() == "" && n.desc != nil && n.desc.retrieveKeys != nil {
 			byHandler[n.desc] = append(byHandler[n.desc], n)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *refresh) expected(h *handler, nodes []*node) []item {
 			v = want
 		}
 		if v != nil {
-			items = append(items, item{n.key, v, n.meta, n.origin()})
+			items = append(items, item{n.key, v, n.meta(), n.origin()})
 		}
 	}
 	for len(wanted) > 0 && strings.HasPrefix(wanted[0].Key, h.keys.Prefix) {
@@ -189,7 +189,8 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 		} else {
 			n.setState(pb.ValueState_DISCOVERED)
 		}
-		n.have, n.meta = it.Value, it.Metadata
+		n.have = it.Value
+		n.setMeta(it.Metadata)
 		if !n.is(fromSB) {
 			x.dependOnFound(n)
 		}
@@ -197,14 +198,14 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 		r.gained = append(r.gained, n.key)
 	default:
 		same := n.have != nil && (n.have == it.Value || proto.Equal(n.have, it.Value))
-		sameMeta := h.sameMetadata(n.meta, it.Metadata)
+		sameMeta := h.sameMetadata(n.meta(), it.Metadata)
 		if !same || !sameMeta || n.is(unknown) || n.desc == nil {
 			before := n.available()
 			n = x.mut(n)
 			n.desc = h
 			n.clear(unknown)
 			if !sameMeta {
-				n.meta = it.Metadata
+				n.setMeta(it.Metadata)
 				x.storeMetadata(n)
 			}
 			if !same {
@@ -257,7 +258,7 @@ func (r *refresh) foundDerived(base *node) {
 		x.log.Error("derived values of a retrieved value not known", "key", base.key, "error", err)
 		return
 	}
-	for _, key := range base.derived {
+	for _, key := range base.derived() {
 		if _, ok := slices.BinarySearchFunc(found, key, func(kv KeyValue, key string) int { return strings.Compare(kv.Key, key) }); !ok {
 			if n := x.get(key); n != nil {
 				r.missingDerived(n)
@@ -268,7 +269,8 @@ func (r *refresh) foundDerived(base *node) {
 		n := x.get(kv.Key)
 		if n == nil {
 			n = x.add(kv.Key)
-			n.base, n.desc, n.have = base.key, x.reg.find(kv.Key), kv.Value
+			n.setBase(base.key)
+			n.desc, n.have = x.reg.find(kv.Key), kv.Value
 			if base.is(fromSB) {
 				n.set(fromSB)
 				n.want = kv.Value
@@ -277,10 +279,10 @@ func (r *refresh) foundDerived(base *node) {
 				n.setState(pb.ValueState_DISCOVERED)
 				x.dependOnFound(n)
 			}
-			i, ok := slices.BinarySearch(base.derived, kv.Key)
+			i, ok := slices.BinarySearch(base.derived(), kv.Key)
 			if !ok {
 				base = x.mut(base)
-				base.derived = slices.Insert(slices.Clone(base.derived), i, kv.Key)
+				base.setDerived(slices.Insert(slices.Clone(base.derived()), i, kv.Key))
 			}
 			if !base.is(fromSB) && !base.available() {
 				n.set(broken) // it goes, or is repaired, with its base value
@@ -331,7 +333,7 @@ func (r *refresh) missing(n *node) {
 	}
 	x := r.x
 	n = x.mut(n)
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if d := x.get(key); d != nil {
 			if d.available() {
 				r.lost = append(r.lost, key)
@@ -339,12 +341,13 @@ func (r *refresh) missing(n *node) {
 			x.drop(d)
 		}
 	}
-	n.derived = nil
+	n.setDerived(nil)
 	if n.available() {
 		r.lost = append(r.lost, n.key)
 	}
 	x.forgetMetadata(n)
-	n.have, n.meta = nil, nil
+	n.have = nil
+	n.setMeta(nil)
 	n.clear(unknown | drifted)
 	switch {
 	case n.is(fromSB) || n.State() == pb.ValueState_DISCOVERED && n.want == nil:
@@ -371,10 +374,10 @@ func (r *refresh) missingDerived(n *node) {
 	n.have = nil
 	n.clear(unknown | drifted)
 	switch {
-	case n.want == nil || n.is(fromSB) || x.get(n.base) != nil && x.get(n.base).is(invalid):
-		if base := x.get(n.base); base != nil {
+	case n.want == nil || n.is(fromSB) || x.get(n.base()) != nil && x.get(n.base()).is(invalid):
+		if base := x.get(n.base()); base != nil {
 			base = x.mut(base)
-			base.derived = slices.DeleteFunc(slices.Clone(base.derived), func(k string) bool { return k == n.key })
+			base.setDerived(slices.DeleteFunc(slices.Clone(base.derived()), func(k string) bool { return k == n.key }))
 			if !base.is(fromSB) {
 				base.set(drifted)
 			}

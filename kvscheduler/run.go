@@ -78,7 +78,7 @@ func (x *exec) runFull(read bool) {
 				all = append(all, values[0])
 			}
 			values = values[1:]
-		} else if n.base == "" && !n.is(fromSB) {
+		} else if n.base() == "" && !n.is(fromSB) {
 			all = append(all, KeyValue{Key: key})
 		}
 		return true
@@ -93,7 +93,7 @@ func (x *exec) runDownstream() {
 	r := refresh{x: x}
 	var values []KeyValue
 	intent := func(n *node) {
-		if n.base == "" && !n.is(fromSB) && !x.unchanged(n, n.want) {
+		if n.base() == "" && !n.is(fromSB) && !x.unchanged(n, n.want) {
 			values = append(values, KeyValue{Key: n.key, Value: n.want})
 		}
 	}
@@ -136,7 +136,7 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 	if n.want != want && !proto.Equal(n.want, want) {
 		return false
 	}
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if d := x.get(key); d == nil || d.want == nil || d.is(drifted|unknown|broken) || !quiet(d) {
 			return false
 		}
@@ -190,7 +190,7 @@ func (x *exec) applyAll(values []KeyValue) {
 			group[i] = updates
 			if !n.is(fromSB) {
 				if eq, err := n.desc.equivalent(kv.Key, n.have, kv.Value); err == nil && !eq {
-					if re, err := n.desc.recreate(kv.Key, n.have, kv.Value, n.meta); err == nil && re {
+					if re, err := n.desc.recreate(kv.Key, n.have, kv.Value, n.meta()); err == nil && re {
 						group[i] = recreates
 					}
 				}
@@ -238,7 +238,7 @@ func (x *exec) runNotification() {
 	for _, nf := range x.job.notifications {
 		x.about[nf.Key] = applied
 		n := x.get(nf.Key)
-		if n != nil && !n.is(fromSB) || n != nil && n.base != "" {
+		if n != nil && !n.is(fromSB) || n != nil && n.base() != "" {
 			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
 			continue
 		}
@@ -256,13 +256,14 @@ func (x *exec) runNotification() {
 			n.desc = x.reg.find(nf.Key)
 			n.set(fromSB)
 		}
-		sameMetadata := n.meta == nil && nf.Metadata == nil || n.desc != nil && n.desc.sameMetadata(n.meta, nf.Metadata)
+		sameMetadata := n.meta() == nil && nf.Metadata == nil || n.desc != nil && n.desc.sameMetadata(n.meta(), nf.Metadata)
 		if sameMetadata && n.have != nil && proto.Equal(n.have, nf.Value) {
 			continue
 		}
 		p := wasOf(n)
 		n = x.mut(n)
-		n.want, n.meta = nf.Value, nf.Metadata
+		n.want = nf.Value
+		n.setMeta(nf.Metadata)
 		_ = x.reconcile(n, p)
 	}
 }
@@ -272,7 +273,7 @@ func (x *exec) nowImplemented() []KeyValue {
 	var values []KeyValue
 	h := x.job.unimplemented
 	x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
-		if n.desc == nil && n.base == "" && n.want != nil && !n.is(fromSB) && h.owns(key) {
+		if n.desc == nil && n.base() == "" && n.want != nil && !n.is(fromSB) && h.owns(key) {
 			values = append(values, KeyValue{Key: key, Value: n.want})
 		}
 		return true
@@ -292,7 +293,7 @@ func (j *job) retryValues(x *exec) []KeyValue {
 			continue
 		}
 		retry := waiting(n)
-		for _, d := range n.derived {
+		for _, d := range n.derived() {
 			if dn := x.get(d); dn != nil && waiting(dn) {
 				retry = true
 			}
@@ -326,7 +327,7 @@ func (x *exec) revert() {
 	x.verdicts.forget()
 	for _, c := range x.changes {
 		c.new.clear(leaving)
-		if c.old != nil && c.new.base != "" && c.new.have != nil && c.new.want == nil {
+		if c.old != nil && c.new.base() != "" && c.new.have != nil && c.new.want == nil {
 			c.new.want = c.old.want // it was about to be deleted
 		}
 		if c.old != nil && c.new.have != nil && c.new.have == c.old.have && x.get(c.new.key) == c.new {
@@ -427,7 +428,7 @@ func (x *exec) restoreInvalid() {
 		case n == nil:
 		case old.have != nil && n.have == nil && n.want != nil:
 			_ = x.updateDependent(n.key, true)
-		case old.have == nil && n.have != nil && n.base != "":
+		case old.have == nil && n.have != nil && n.base() != "":
 			x.deletePart(n, old)
 		}
 	}
@@ -438,7 +439,7 @@ func (x *exec) restoreInvalid() {
 			continue
 		}
 		n := x.get(old.key)
-		if n == nil && old.base != "" {
+		if n == nil && old.base() != "" {
 			continue // it went with its base value
 		}
 		if n == nil {
@@ -464,23 +465,25 @@ func (x *exec) deletePart(n, old *node) {
 		return
 	}
 	n = x.add(old.key)
-	n.base, n.desc, n.want, n.info = old.base, old.desc, old.want, old.info
+	n.setBase(old.base())
+	n.desc, n.want, n.info = old.desc, old.want, old.info
 	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
 }
 
 // restoreWaiting brings those derived values back that waited when the last valid value was
 // read, and so are not part of what is known of it.
 func (x *exec) restoreWaiting(n, old *node) {
-	for _, key := range old.derived {
+	for _, key := range old.derived() {
 		od := x.oldOf(key)
 		if od == nil || x.get(key) != nil {
 			continue
 		}
 		d := x.add(key)
-		d.base, d.desc, d.want, d.info = od.base, od.desc, od.want, &nodeInfo{}
+		d.setBase(od.base())
+		d.desc, d.want, d.info = od.desc, od.want, &nodeInfo{}
 		d.state, d.lastOp, d.flags = uint8(pb.ValueState_PENDING), od.lastOp, od.flags
 		x.setDeps(d, od.deps)
-		n.derived = old.derived
+		n.setDerived(old.derived())
 		if od.have == nil {
 			d.info, d.state = od.info, od.state
 		} else {
@@ -517,11 +520,11 @@ func (x *exec) restoreObtained(old *node) {
 	n = x.mut(n)
 	n.want, n.retry = old.want, nil
 	n.clear(invalid)
-	touched := slices.ContainsFunc(old.derived, func(key string) bool {
+	touched := slices.ContainsFunc(old.derived(), func(key string) bool {
 		d := x.get(key)
 		return d == nil || d.have == nil || inTrouble(d)
 	})
-	if touched || n.have == nil || inTrouble(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived, old.derived) {
+	if touched || n.have == nil || inTrouble(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived(), old.derived()) {
 		x.givingBack = n.key
 		_ = x.reconcile(n, wasOf(n))
 		x.givingBack = ""
@@ -529,7 +532,7 @@ func (x *exec) restoreObtained(old *node) {
 	if n.have == nil || inTrouble(n) {
 		return
 	}
-	for _, key := range append([]string{n.key}, n.derived...) {
+	for _, key := range append([]string{n.key}, n.derived()...) {
 		if d := x.get(key); d != nil && d.have != nil && !inTrouble(d) {
 			d = x.mut(d)
 			d.want, d.info = d.have, nil

@@ -158,8 +158,8 @@ type DescriptorInfo struct {
 
 func (n *node) snapshot() *ValueSnapshot {
 	v := &ValueSnapshot{
-		Key: n.key, Base: n.base, Want: n.want, Have: n.have, Metadata: n.meta, State: n.State(), Origin: n.origin(),
-		LastOperation: n.lastOperation(), Error: message(n.err()), Details: n.details(), Derived: n.derived, Txn: n.txn,
+		Key: n.key, Base: n.base(), Want: n.want, Have: n.have, Metadata: n.meta(), State: n.State(), Origin: n.origin(),
+		LastOperation: n.lastOperation(), Error: message(n.err()), Details: n.details(), Derived: n.derived(), Txn: n.txn,
 	}
 	if n.desc != nil {
 		v.Descriptor = n.desc.name

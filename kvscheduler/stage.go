@@ -88,7 +88,7 @@ func (x *exec) perform(n *node, c *call) error {
 	if err := x.inEffect(n); err != nil {
 		return err
 	}
-	before := stagedOp{n.desc, n.have, n.meta, x.depsBefore(n)}
+	before := stagedOp{n.desc, n.have, n.meta(), x.depsBefore(n)}
 	if err := x.caller.do(c); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (x *exec) prepared(n *node, before stagedOp) error {
 	if st == nil {
 		return nil
 	}
-	if n.base != "" {
+	if n.base() != "" {
 		return x.callCommit(st)
 	}
 	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
@@ -215,15 +215,17 @@ func (x *exec) notInEffect(key string, before stagedOp, err error) {
 		x.foundOut.lost = append(x.foundOut.lost, key)
 		_ = x.fail(n, p, pb.TxnOperation_CREATE, err, false)
 	case n.have == nil:
-		n.have, n.meta = before.have, before.meta
+		n.have = before.have
+		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		x.setDeps(n, before.deps)
 		_ = x.fail(n, p, pb.TxnOperation_DELETE, err, false)
 	default:
-		n.have, n.meta = before.have, before.meta
+		n.have = before.have
+		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		if !sameNeeds(before.deps, n.deps) {
-			x.setDeps(n, withPast(n.deps, before.deps))
+			x.setDepsWithPast(n, n.deps, before.deps)
 		}
 		_ = x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 	}

@@ -16,7 +16,7 @@ func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus {
 	if !ok {
 		return &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key}}
 	}
-	if n.base != "" {
+	if n.base() != "" {
 		return &pb.BaseValueStatus{Value: n.status()}
 	}
 	return baseStatus(g, n)
@@ -31,7 +31,7 @@ func (s *Scheduler) ValueStatuses(keyPrefix string) []*pb.BaseValueStatus {
 func statusesOf(g *graph.Graph[*node], keyPrefix string) []*pb.BaseValueStatus {
 	var all []*pb.BaseValueStatus
 	g.Ascend(keyPrefix, func(_ string, n *node) bool {
-		if n.base == "" {
+		if n.base() == "" {
 			all = append(all, baseStatus(g, n))
 		}
 		return true
@@ -41,7 +41,7 @@ func statusesOf(g *graph.Graph[*node], keyPrefix string) []*pb.BaseValueStatus {
 
 func baseStatus(g *graph.Graph[*node], n *node) *pb.BaseValueStatus {
 	st := &pb.BaseValueStatus{Value: n.status()}
-	for _, key := range n.derived {
+	for _, key := range n.derived() {
 		if d, ok := g.Get(key); ok {
 			st.DerivedValues = append(st.DerivedValues, d.status())
 		}

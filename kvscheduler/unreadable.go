@@ -112,7 +112,7 @@ func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
 
 // failUnread fails an operation with a value that cannot be read back.
 func (x *exec) failUnread(n *node, p was, op pb.TxnOperation) (failed bool, err error) {
-	if err := x.unread[n.baseKey()]; err != nil && n.base == "" && !n.is(fromSB) {
+	if err := x.unread[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
 		return true, x.fail(n, p, op, err, false)
 	}
 	return false, nil

@@ -50,7 +50,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 		if d, differs := x.compare(old); differs {
 			diffs = append(diffs, d)
 		}
-		for _, dk := range old.derived {
+		for _, dk := range old.derived() {
 			if od, ok := before.Get(dk); ok {
 				if d, differs := x.compare(od); differs {
 					diffs = append(diffs, d)
@@ -58,7 +58,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 			}
 		}
 		if now := x.get(key); now != nil {
-			for _, dk := range now.derived {
+			for _, dk := range now.derived() {
 				if n := x.get(dk); n != nil && n.have != nil {
 					if _, known := before.Get(dk); !known {
 						diffs = append(diffs, Difference{Key: dk, Have: n.have})
