@@ -104,3 +104,18 @@ func TestNamespaceByNameThatVanishesIsMadeAgain(t *testing.T) {
 		return namespaceExists(name) && exec.Command("ip", "netns", "exec", name, "ping", "-c1", "-W1", "10.71.0.1").Run() == nil
 	}, "the namespace and what is in it are made again")
 }
+
+// What a reboot, or the end of a container, leaves of a namespace is a file without mount.
+func TestNamespaceByNameWhoseMountIsGone(t *testing.T) {
+	a := newAgent(t)
+	name, pair := vethsInto(t)
+	if err := os.WriteFile(pathOf(name), nil, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	a.commit(a.put(pair...))
+	a.inState(pb.ValueState_CONFIGURED, pair...)
+	a.commit(a.delete(pair...))
+	if namespaceExists(name) {
+		t.Error("the namespace is still there")
+	}
+}
