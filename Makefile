@@ -62,6 +62,7 @@ VPP_RUN ?= .
 test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VPP_BIN=/usr/bin/vpp
 	@[[ -x "$${VPP_BIN:-}" ]] || { echo "VPP_BIN must name the program of VPP 25.10, with vppctl beside it: make test-vpp VPP_BIN=/usr/bin/vpp"; exit 1; }
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 40m -run '$(VPP_RUN)' ./vswitch/vpp/... ./cmd/contiv-init
+	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/hostile
 	VPP_BIN="$$VPP_BIN" go test -count=1 -v -timeout 20m -run '$(VPP_RUN)' ./test/vpp
 
 .PHONY: lint

@@ -35,12 +35,12 @@ import (
 // root of the repository.
 const root = "../.."
 
-// perModel is how many values of each model are put.
-func perModel() int {
+// perModel is how many values of each model are put, unless all are.
+func perModel(n int) int {
 	if os.Getenv("HOSTILE_LONG") != "" {
 		return 0
 	}
-	return 200
+	return n
 }
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -130,7 +130,7 @@ var overlap = []string{"good-loop", "good-bvi", "good-bd", "good-svc", "10.99.0.
 
 func TestKernel(t *testing.T) {
 	netns := addNetns(t, "hostile")
-	hostileValues(t, netns, func() vswitch.VSwitch {
+	hostileValues(t, netns, perModel(200), func() vswitch.VSwitch {
 		vs, err := kernel.New(kernel.Options{NetNS: pathOf(netns), Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func elements(ruleset string) string {
 
 func TestVPPSimulator(t *testing.T) {
 	server := vpptest.New(t)
-	hostileValues(t, addNetns(t, "hostile-vpp"), func() vswitch.VSwitch {
+	hostileValues(t, addNetns(t, "hostile-vpp"), perModel(200), func() vswitch.VSwitch {
 		vs, err := vpp.New(t.Context(), vpp.Options{Socket: server.Socket(), Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
@@ -165,8 +165,31 @@ func TestVPPSimulator(t *testing.T) {
 	}, func() string { return "" })
 }
 
+// TestVPP does the same to a real VPP: make test-vpp VPP_BIN=/usr/bin/vpp.
+func TestVPP(t *testing.T) {
+	vpptest.Need(t)
+	netns := addNetns(t, "hostile-real-vpp")
+	p := vpptest.NewProcess(t, pathOf(netns))
+	hostileValues(t, netns, perModel(25), func() vswitch.VSwitch {
+		vs, err := vpp.New(t.Context(), vpp.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket(), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vs
+	}, func() string {
+		var text strings.Builder
+		for _, command := range []string{
+			"show interface addr", "show bridge-domain", "show l2fib", "show acl-plugin acl", "show acl-plugin macip acl", "show classify tables", "show nat44 static mappings",
+			"show nat44 addresses", "show cnat translation", "show abf policy", "show sr policies", "show sr localsids", "show vxlan tunnel", "show wireguard peer",
+		} {
+			fmt.Fprintf(&text, "%s:\n%s\n", command, p.CLI(command))
+		}
+		return text.String()
+	})
+}
+
 // hostileValues puts hostile values of all models beside good ones.
-func hostileValues(t *testing.T, netns string, open func() vswitch.VSwitch, southbound func() string) {
+func hostileValues(t *testing.T, netns string, perModel int, open func() vswitch.VSwitch, southbound func() string) {
 	a := &agent{t: t, netns: netns, open: open}
 	a.start()
 	t.Cleanup(func() { a.close() })
@@ -183,7 +206,7 @@ func hostileValues(t *testing.T, netns string, open func() vswitch.VSwitch, sout
 		for key := range c.good {
 			taken[key] = true
 		}
-		values = append(values, OfModel(t, root, m, perModel(), overlap, taken)...)
+		values = append(values, OfModel(t, root, m, perModel, overlap, taken)...)
 	}
 	layers := Layers(values)
 	t.Logf("%d values in %d layers", len(values), len(layers))

@@ -26,13 +26,19 @@ func TestMain(m *testing.M) {
 // up makes a lab that ends with the test, or skips the test.
 func up(t *testing.T, vswitches ...string) *lab.Lab {
 	t.Helper()
+	return upWith(t, "", vswitches...)
+}
+
+// upWith is up with a configuration of the agents.
+func upWith(t *testing.T, config string, vswitches ...string) *lab.Lab {
+	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
-	return labtest.Up(t, lab.Options{Name: fmt.Sprintf("vp%d", os.Getpid()), BinDir: binaries, VSwitches: vswitches})
+	return labtest.Up(t, lab.Options{Name: fmt.Sprintf("vp%d", os.Getpid()), BinDir: binaries, VSwitches: vswitches, ContivConfig: config})
 }
 
 func addPods(t *testing.T, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {

@@ -38,7 +38,7 @@ func (g *Guards) Drops(ctx context.Context) ([]vswitch.Drop, error) {
 var tunnelNodes = []string{"vxlan4-input", "vxlan6-input"}
 
 // noTunnel is what they count packets as that are of no tunnel.
-const noTunnel = "no_such_tunnel"
+const noTunnel = "no such tunnel packets"
 
 func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]uint64, error) {
 	g.mu.Lock()

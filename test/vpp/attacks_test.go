@@ -1,0 +1,354 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/plugins/statscollector"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+	"github.com/vishvananda/netlink"
+)
+
+const bothVersions = `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  vppHostSubnetCIDR: 172.30.0.0/16,fd17:30::/48
+  nodeInterconnectCIDR: fd16::/112
+  defaultGateway: fd16::fe
+`
+
+// attackPod is a pod with a socket for frames on its eth0.
+type attackPod struct {
+	lab.Pod
+	mac, gateway frames.MAC
+	addrs        []netip.Addr // of IPv4 and IPv6
+	wire         *frames.Wire
+}
+
+func newAttackPod(t *testing.T, pod lab.Pod) *attackPod {
+	t.Helper()
+	p := &attackPod{Pod: pod}
+	err := lab.InNetns(lab.NetnsPath(pod.Netns), func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		p.mac = frames.MAC(link.Attrs().HardwareAddr)
+		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			if addr, _ := netip.AddrFromSlice(a.IP); !addr.Unmap().IsLinkLocalUnicast() {
+				p.addrs = append(p.addrs, addr.Unmap())
+			}
+		}
+		neighbours, neighErr := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
+		for _, n := range neighbours {
+			if n.State&netlink.NUD_PERMANENT != 0 {
+				p.gateway = frames.MAC(n.HardwareAddr)
+			}
+		}
+		var wireErr error
+		p.wire, wireErr = frames.NewWire("eth0")
+		return errors.Join(err, neighErr, wireErr)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.wire.Close)
+	slices.SortFunc(p.addrs, netip.Addr.Compare)
+	if len(p.addrs) != 2 {
+		t.Fatalf("pod %s has the addresses %v", p.Name, p.addrs)
+	}
+	return p
+}
+
+// of returns the address of the IP version.
+func (p *attackPod) of(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return p.addrs[1]
+	}
+	return p.addrs[0]
+}
+
+// attackLab has the pods evil and near on node1, which VPP forwards for, and far on node2.
+type attackLab struct {
+	*lab.Lab
+	evil, near, far *attackPod
+	barriers        int
+}
+
+// arrived sends frames of evil, and after them a datagram as it should be of each IP version
+// to each pod, and returns which of the texts arrived before that.
+func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*attackPod) (names []string) {
+	t.Helper()
+	for _, p := range to {
+		p.wire.Drain()
+	}
+	for _, frame := range forged {
+		l.evil.wire.Send(t, frame)
+	}
+	for _, p := range to {
+		for _, addr := range p.addrs {
+			l.barriers++
+			last := fmt.Sprintf("barrier-%d-", l.barriers)
+			l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(addr.Is6()), addr, last, false))
+			seen := p.wire.Receive(await.Patience, frames.Containing(last))
+			if seen == nil {
+				t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
+			}
+			for name := range forged {
+				if slices.ContainsFunc(seen, frames.Containing(name)) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// drops are those of evil.
+func (l *attackLab) drops(t *testing.T) map[vswitch.DropReason]uint64 {
+	t.Helper()
+	return l.dropsOf(t, func(d statscollector.Drop) bool { return d.Pod == "evil" })
+}
+
+func (l *attackLab) dropsOf(t *testing.T, match func(statscollector.Drop) bool) map[vswitch.DropReason]uint64 {
+	t.Helper()
+	var report statscollector.DropsReport
+	if err := l.Agent("node1").Get(t.Context(), statscollector.DropsURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[vswitch.DropReason]uint64{}
+	for _, d := range report.Drops {
+		if match(d) {
+			counts[vswitch.DropReason(d.Reason)] += d.Packets
+		}
+	}
+	return counts
+}
+
+// wantCounted demands so many more drops of evil than before, and that contivctl tells of them.
+func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint64, reason vswitch.DropReason, more int) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("%d drops because of %s", more, reason), func() error {
+		if now := l.drops(t)[reason]; now < before[reason]+uint64(more) {
+			return fmt.Errorf("%d, before it were %d", now, before[reason])
+		}
+		return nil
+	})
+	out, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "contiv-lab"), "--quiet", "--name", l.Name(), "ctl", "drops", "node1").CombinedOutput()
+	told := false
+	for line := range strings.Lines(string(out)) {
+		told = told || strings.Contains(line, "evil") && slices.Contains(strings.Fields(line), string(reason))
+	}
+	if err != nil || !told {
+		t.Errorf("contivctl drops says nothing of %s: %v\n%s", reason, err, out)
+	}
+}
+
+// Attacks of a pod on a node of VPP: none has an effect, each is counted, and nobody else
+// notices, over restarts of the agent and of VPP.
+func TestAttacks(t *testing.T) {
+	l := &attackLab{Lab: upWith(t, bothVersions, "vpp", "kernel")}
+	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "evil", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
+	l.evil, l.near, l.far = newAttackPod(t, pods[0]), newAttackPod(t, pods[1]), newAttackPod(t, pods[2])
+	l.wantService(t)
+	t.Run("foreign sources", l.testSources)
+	t.Run("ARP and neighbour discovery", l.testNeighbours)
+	t.Run("VXLAN", l.testVXLAN)
+	t.Run("an agent that restarts", func(t *testing.T) {
+		if err := l.KillAgent(t.Context(), "node1"); err != nil {
+			t.Fatal(err)
+		}
+		if names := l.arrived(t, l.forged("while the agent starts"), l.near, l.far); len(names) > 0 {
+			t.Errorf("arrived: %q", names)
+		}
+		if err := l.StartAgent(t.Context(), "node1"); err != nil {
+			t.Fatal(err)
+		}
+		if names := l.arrived(t, l.forged("with another agent"), l.near, l.far); len(names) > 0 {
+			t.Errorf("arrived: %q", names)
+		}
+		txns, err := l.Agent("node1").Transactions(t.Context(), time.Time{})
+		if err != nil || len(txns) == 0 {
+			t.Fatalf("%d transactions, %v", len(txns), err)
+		}
+		for _, txn := range txns {
+			if len(lab.Operations(txn)) > 0 {
+				t.Errorf("the agent changed something afterwards:\n%s", txn)
+			}
+		}
+	})
+	t.Run("VPP that restarts", func(t *testing.T) {
+		if err := l.KillVPP(t.Context(), "node1"); err != nil {
+			t.Fatal(err)
+		}
+		await.That(t, "the pod reaches another node", func() error { return ping(t, l.evil, l.far.addrs[0]) })
+		if names := l.arrived(t, l.forged("with another VPP"), l.near, l.far); len(names) > 0 {
+			t.Errorf("arrived: %q", names)
+		}
+	})
+	labtest.RequireQuiet(t, l.Lab)
+}
+
+func ping(t *testing.T, from *attackPod, to netip.Addr) error {
+	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", from.Netns, "ping", "-n", "-q", "-c1", "-W2", to.String()).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s to %v: %w: %s", from.Name, to, err, out)
+	}
+	return nil
+}
+
+// wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
+func (l *attackLab) wantService(t *testing.T) {
+	t.Helper()
+	for _, pair := range [][2]*attackPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
+		for _, addr := range pair[1].addrs {
+			await.That(t, "pods reach each other", func() error { return ping(t, pair[0], addr) })
+		}
+	}
+}
+
+// forged are datagrams from addresses that evil has not, by what they say.
+func (l *attackLab) forged(about string) map[string][]byte {
+	list := map[string][]byte{}
+	for _, to := range []*attackPod{l.near, l.far} {
+		for _, dst := range to.addrs {
+			sources := []netip.Addr{l.near.of(dst.Is6()), l.far.of(dst.Is6())}
+			for _, text := range map[bool][]string{
+				false: {"10.1.1.1", "10.1.1.99", "192.168.16.1", "192.168.16.2", "192.168.30.2", "172.30.1.2", "8.8.8.8", "10.96.0.1", "0.0.0.0", "127.0.0.1"},
+				true:  {"fd10:1::1", "fd10:1::99", "fd16::1", "fd16::2", "fd30::2", "2001:db8::1", "fe80::1", "64:ff9b::808:808"},
+			}[dst.Is6()] {
+				sources = append(sources, netip.MustParseAddr(text))
+			}
+			for _, src := range sources {
+				for _, fragment := range []bool{false, true} {
+					name := fmt.Sprintf("[%s: %v to %v, fragment: %v]", about, src, dst, fragment)
+					list[name] = frames.Datagram(l.evil.mac, l.evil.gateway, src, dst, fmt.Sprintf("%-120s", name), fragment)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func (l *attackLab) testSources(t *testing.T) {
+	before := l.drops(t)
+	list := l.forged("a foreign source")
+	for _, dst := range l.near.addrs {
+		name := fmt.Sprintf("[foreign MAC address to %v]", dst)
+		list[name] = frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 0x99}, l.evil.gateway, l.evil.of(dst.Is6()), dst, name, false)
+	}
+	if names := l.arrived(t, list, l.near, l.far); len(names) > 0 {
+		t.Errorf("arrived: %q", names)
+	}
+	l.wantCounted(t, before, vswitch.DropIPv4, 2*2*12)
+	l.wantCounted(t, before, vswitch.DropIPv6, 2*2*10)
+	l.wantCounted(t, before, vswitch.DropMAC, 2)
+	l.wantService(t)
+}
+
+// testNeighbours: VPP learns nothing of what is forged.
+func (l *attackLab) testNeighbours(t *testing.T) {
+	before := l.drops(t)
+	evil, stranger := l.evil, frames.MAC{2, 0, 0, 0, 0, 0x99}
+	gateway4, gateway6 := netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd10:1::1")
+	all, everybody := netip.MustParseAddr("ff02::1"), frames.MAC{0x33, 0x33, 0, 0, 0, 1}
+	arp := [][]byte{
+		frames.ARP(evil.mac, false, stranger, evil.of(false), gateway4), frames.ARP(stranger, false, stranger, evil.of(false), gateway4),
+		frames.ARP(evil.mac, true, evil.mac, gateway4, l.near.of(false)), frames.ARP(evil.mac, true, evil.mac, l.near.of(false), gateway4),
+	}
+	for i := range 200 {
+		arp = append(arp, frames.ARP(evil.mac, false, evil.mac, netip.AddrFrom4([4]byte{10, 1, 1, byte(50 + i)}), gateway4))
+	}
+	var nd, foreign [][]byte
+	for _, target := range []netip.Addr{gateway6, l.near.of(true), l.far.of(true)} {
+		nd = append(nd, frames.Discovery(evil.mac, everybody, evil.of(true), all, frames.NeighborAdvertisement, target, frames.TargetLink, evil.mac))
+		foreign = append(foreign, frames.Discovery(evil.mac, everybody, target, all, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+	}
+	nd = append(nd, frames.Discovery(evil.mac, everybody, evil.of(true), all, frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
+		frames.Discovery(evil.mac, everybody, vswitch.LinkLocal(evil.mac), all, frames.RouterAdvertisement, evil.of(true), 0, frames.MAC{}),
+		frames.Discovery(evil.mac, everybody, vswitch.LinkLocal(evil.mac), all, frames.Redirect, l.near.of(true), 0, frames.MAC{}))
+	for _, frame := range slices.Concat(arp, nd, foreign) {
+		evil.wire.Send(t, frame)
+	}
+	l.wantCounted(t, before, vswitch.DropARP, len(arp))
+	l.wantCounted(t, before, vswitch.DropND, len(nd))
+	l.wantCounted(t, before, vswitch.DropIPv6, len(foreign))
+	out, err := l.VPPCommand(t.Context(), "node1", "show", "ip", "neighbors")
+	if err != nil || strings.Contains(out, "10.1.1.50") || strings.Contains(strings.ToLower(out), "02:00:00:00:00:99") {
+		t.Errorf("VPP has learned what a pod claims: %v\n%s", err, out)
+	}
+	l.wantService(t)
+}
+
+// testVXLAN: frames that claim to come out of a tunnel are taken from nodes only.
+func (l *attackLab) testVXLAN(t *testing.T) {
+	fromNobody := func(d statscollector.Drop) bool { return d.Interface == "vxlan4-input" }
+	before, strangers := l.drops(t), l.dropsOf(t, fromNobody)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bvi := func(node byte) frames.MAC { return frames.MAC{0x12, 0x2b, 0, 0, 0, node} }
+	inject := func(netns string, dst netip.Addr, to *attackPod, node byte, text string) {
+		t.Helper()
+		for _, addr := range to.addrs {
+			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(node), l.far.of(addr.Is6()), addr, text+"        ", false)
+			err := lab.InNetns(lab.NetnsPath(netns), func() error {
+				conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 4789)))
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				_, err = conn.Write(frames.VXLAN(10, inner))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	node1, node2 := st.Nodes[0].Address.Addr(), st.Nodes[1].Address.Addr()
+	const toOwn, toOther, fromRouter, fromOutside = "pod to its node", "pod to another node", "router to a node", "outside to a node"
+	l.near.wire.Drain()
+	l.far.wire.Drain()
+	inject(l.evil.Netns, node1, l.near, 1, toOwn)
+	inject(l.evil.Netns, node2, l.far, 2, toOther)
+	inject(st.Underlay(), node1, l.near, 1, fromRouter)
+	inject(st.Outside(), node1, l.near, 1, fromOutside)
+	for _, p := range []*attackPod{l.near, l.far} {
+		const last = "something else"
+		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), p.of(false), last, false))
+		seen := p.wire.Receive(await.Patience, frames.Containing(last))
+		if seen == nil {
+			t.Errorf("what is no VXLAN does not arrive at %s", p.Name)
+		}
+		for _, forged := range []string{toOwn, toOther, fromRouter, fromOutside} {
+			if slices.ContainsFunc(seen, frames.Containing(forged)) {
+				t.Errorf("arrived: VXLAN of %s", forged)
+			}
+		}
+	}
+	l.wantCounted(t, before, vswitch.DropVXLAN, 2)
+	// What the pod sends to its own node VPP takes for that of a stranger.
+	await.That(t, "VXLAN of strangers is counted", func() error {
+		if now := l.dropsOf(t, fromNobody)[vswitch.DropVXLAN]; now < strangers[vswitch.DropVXLAN]+6 {
+			return fmt.Errorf("%d, before it were %d", now, strangers[vswitch.DropVXLAN])
+		}
+		return nil
+	})
+	l.wantService(t)
+}
