@@ -46,26 +46,13 @@ type Driver struct {
 	generation uint32
 	// stale are objects that were found, and that no value has asked for or disowned yet.
 	stale map[string]bool
+	// sweepAll: the table may hold what no value needs, and nobody knows what.
+	sweepAll bool
 }
 
 // New returns a driver; the table is made when it is needed.
 func New(nft NFT, log *slog.Logger) *Driver {
 	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}}
-}
-
-// values are those that were set, by the part of their names that objects have.
-type values struct {
-	addresses map[string]*contiv_filter.AddressSet
-	endpoints map[string]*contiv_filter.EndpointSet
-	lists     map[string]*compiled
-	subjects  map[string]*subject
-	// at are the subjects that have an address, the last one set last.
-	at map[netip.Addr][]*subject
-}
-
-func newValues() values {
-	return values{map[string]*contiv_filter.AddressSet{}, map[string]*contiv_filter.EndpointSet{}, map[string]*compiled{},
-		map[string]*subject{}, map[netip.Addr][]*subject{}}
 }
 
 // unknown starts the names of values that stand for objects which nobody expected.
@@ -88,17 +75,17 @@ func (d *Driver) Set(ctx context.Context, messages ...proto.Message) error {
 		for _, m := range messages {
 			switch v := m.(type) {
 			case *contiv_filter.AddressSet:
-				d.want.addresses[ident(v.GetName())] = v
+				d.want.setAddresses(ident(v.GetName()), v)
 				e.addressSet(ident(v.GetName()), v)
 			case *contiv_filter.EndpointSet:
-				d.want.endpoints[ident(v.GetName())] = v
+				d.want.setEndpoints(ident(v.GetName()), v)
 				e.endpointSet(ident(v.GetName()), v)
 			case *contiv_filter.Subject:
 				e.subject(v)
 			}
 		}
 		for _, c := range lists {
-			d.want.lists[c.id] = c
+			d.want.setList(c.id, c)
 			e.list(c)
 		}
 	})
@@ -111,15 +98,15 @@ func (d *Driver) Remove(ctx context.Context, messages ...proto.Message) error {
 			switch v := m.(type) {
 			case *contiv_filter.AddressSet:
 				id := identOf(v.GetName())
-				delete(d.want.addresses, id)
+				d.want.setAddresses(id, nil)
 				e.addressSet(id, nil)
 			case *contiv_filter.EndpointSet:
 				id := identOf(v.GetName())
-				delete(d.want.endpoints, id)
+				d.want.setEndpoints(id, nil)
 				e.endpointSet(id, nil)
 			case *contiv_filter.AccessList:
 				id := identOf(v.GetName())
-				delete(d.want.lists, id)
+				d.want.setList(id, nil)
 				e.emptyList(id)
 			case *contiv_filter.Subject:
 				e.removeSubject(v.GetName())
@@ -184,7 +171,7 @@ func (d *Driver) load() error {
 	if err != nil {
 		return fmt.Errorf("reading nftables table inet %s: %w", tableName, supported(err))
 	}
-	d.have, d.generation = tableOf(found), generation
+	d.have, d.generation, d.sweepAll = tableOf(found), generation, true
 	if first {
 		d.stale = d.have.objects()
 	}
@@ -247,21 +234,21 @@ func (d *Driver) adopt(m proto.Message) bool {
 		if !d.have.holds(addressElements(id, v)) {
 			return false
 		}
-		d.want.addresses[id] = v
+		d.want.setAddresses(id, v)
 		d.known(setsOf(addressSet, id)...)
 	case *contiv_filter.EndpointSet:
 		id := ident(v.GetName())
 		if !d.have.holds(endpointElements(id, v)) {
 			return false
 		}
-		d.want.endpoints[id] = v
+		d.want.setEndpoints(id, v)
 		d.known(setsOf(endpointSet, id)...)
 	case *contiv_filter.AccessList:
 		c, err := compile(v)
 		if err != nil || !d.have.isList(c) {
 			return false
 		}
-		d.want.lists[c.id] = c
+		d.want.setList(c.id, c)
 		d.known(c.chain(), c.content())
 	case *contiv_filter.Subject:
 		s := newSubject(v)

@@ -283,33 +283,19 @@ func (e *edit) sweep() {
 		return
 	}
 	e.disown()
-	needed := e.d.want.needed()
-	if len(needed) == 0 && len(e.d.stale) == 0 {
+	if len(e.d.want.needed) == 0 && len(e.d.stale) == 0 {
 		e.prepare, e.step = batch(), batch()
 		e.step.DeleteTable()
 		*e.have, e.dropped = *newTable(), true
 		return
 	}
-	// What is led to stays, and whatever that may refer to.
-	led, keepLists, keepSets := map[string]bool{}, false, false
-	for _, elements := range e.have.maps {
-		for _, chain := range elements {
-			led[chain] = true
-			keepLists = keepLists || !needed[chain]
-		}
+	candidates := slices.Sorted(maps.Keys(e.d.want.idle))
+	if e.d.sweepAll || len(e.d.stale) > 0 {
+		candidates = e.unneeded()
+		e.d.sweepAll = len(e.d.stale) > 0
 	}
-	for name := range e.d.stale {
-		keepLists = keepLists || strings.HasPrefix(name, inChain) || strings.HasPrefix(name, outChain)
-		keepSets = keepSets || strings.HasPrefix(name, rulesChain)
-	}
-	var chains []string
-	for name := range e.have.chains {
-		isList := strings.HasPrefix(name, listChain) || strings.HasPrefix(name, rulesChain)
-		if !needed[name] && !e.d.stale[name] && !led[name] && !slices.Contains(baseChains, name) && !(isList && keepLists) {
-			chains = append(chains, name)
-		}
-	}
-	slices.Sort(chains)
+	clear(e.d.want.idle)
+	chains := slices.DeleteFunc(slices.Clone(candidates), func(name string) bool { return e.have.chains[name] == nil })
 	for _, name := range chains {
 		e.clean.FlushChain(name)
 	}
@@ -317,12 +303,42 @@ func (e *edit) sweep() {
 		e.clean.DeleteChain(name)
 		delete(e.have.chains, name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.have.sets)) {
-		if _, base := baseSets[name]; !base && !keepSets && !keepLists && !needed[name] && !e.d.stale[name] {
+	for _, name := range candidates {
+		if e.have.sets[name] != nil {
 			e.clean.DeleteSet(name)
 			delete(e.have.sets, name)
 		}
 	}
+}
+
+// unneeded are all chains and sets that no value needs, but for what may still be led to.
+func (e *edit) unneeded() (list []string) {
+	needed := e.d.want.needed
+	// What is led to stays, and whatever that may refer to.
+	led, keepLists, keepSets := map[string]bool{}, false, false
+	for _, elements := range e.have.maps {
+		for _, chain := range elements {
+			led[chain] = true
+			keepLists = keepLists || needed[chain] == 0
+		}
+	}
+	for name := range e.d.stale {
+		keepLists = keepLists || strings.HasPrefix(name, inChain) || strings.HasPrefix(name, outChain)
+		keepSets = keepSets || strings.HasPrefix(name, rulesChain)
+	}
+	for name := range e.have.chains {
+		isList := strings.HasPrefix(name, listChain) || strings.HasPrefix(name, rulesChain)
+		if needed[name] == 0 && !e.d.stale[name] && !led[name] && !slices.Contains(baseChains, name) && !(isList && keepLists) {
+			list = append(list, name)
+		}
+	}
+	for name := range e.have.sets {
+		if _, base := baseSets[name]; !base && !keepSets && !keepLists && needed[name] == 0 && !e.d.stale[name] {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // disown gives up what was found and only served what is known, or gone, by now.
@@ -363,18 +379,6 @@ func (w *values) named() map[string]bool {
 	}
 	for _, s := range w.subjects {
 		add(objects, s.chains()...)
-	}
-	return objects
-}
-
-// needed are the chains and sets that values stand for or lead to.
-func (w *values) needed() map[string]bool {
-	objects := w.named()
-	for _, c := range w.lists {
-		add(objects, c.sets...)
-	}
-	for _, s := range w.subjects {
-		add(objects, s.lists...)
 	}
 	return objects
 }

@@ -64,6 +64,9 @@ func (s *subject) chains() (list []string) {
 	return list
 }
 
+// objects are the chains that the subject stands for and leads to.
+func (s *subject) objects() []string { return append(s.chains(), s.lists...) }
+
 func version(addr netip.Addr) string {
 	if addr.Is4() {
 		return "4"
@@ -75,6 +78,7 @@ func version(addr netip.Addr) string {
 func (w *values) put(s *subject) {
 	w.remove(s.name)
 	w.subjects[s.name] = s
+	w.need(+1, s.objects()...)
 	for _, addr := range s.addrs {
 		w.at[addr] = append(w.at[addr], s)
 	}
@@ -87,6 +91,7 @@ func (w *values) remove(name string) []netip.Addr {
 		return nil
 	}
 	delete(w.subjects, name)
+	w.need(-1, old.objects()...)
 	for _, addr := range old.addrs {
 		w.at[addr] = slices.DeleteFunc(w.at[addr], func(s *subject) bool { return s == old })
 		if len(w.at[addr]) == 0 {

@@ -1,0 +1,117 @@
+package policies
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/netlink/nft"
+	"google.golang.org/protobuf/proto"
+)
+
+// calm is a kernel that does what it is asked for, and that nobody else changes.
+type calm struct{ generation uint32 }
+
+func (c *calm) Locked(fn func() error) error { return fn() }
+
+func (c *calm) Commit(...*nft.Batch) error {
+	c.generation++
+	return nil
+}
+
+func (c *calm) ReadTable(byte, string) (*nft.Table, uint32, error) { return nil, c.generation, nil }
+
+func (c *calm) Unchanged(_ string, since uint32) (uint32, bool) {
+	return c.generation, since == c.generation
+}
+
+func (c *calm) Foreign([]nft.Change, ...string) bool { return false }
+
+func calmDriver() *Driver { return New(&calm{generation: 1}, slog.New(slog.DiscardHandler)) }
+
+func addressSetOf(n int) *contiv_filter.AddressSet {
+	return &contiv_filter.AddressSet{Name: fmt.Sprint("set", n), Addresses: []string{fmt.Sprintf("10.1.%d.%d", n/250, n%250)}}
+}
+
+func listOf(n, set int) *contiv_filter.AccessList {
+	return &contiv_filter.AccessList{Name: fmt.Sprint("list", n), Rules: []*contiv_filter.AccessList_Rule{{AddressSets: []string{fmt.Sprint("set", set)}}}}
+}
+
+func subjectOf(n int, lists ...int) *contiv_filter.Subject {
+	stage := &contiv_filter.Subject_Stage{Deny: true}
+	for _, l := range lists {
+		stage.Lists = append(stage.Lists, fmt.Sprint("list", l))
+	}
+	return &contiv_filter.Subject{Name: fmt.Sprint("pod", n), Addresses: []string{fmt.Sprintf("10.2.%d.%d", n/250, n%250)}, Ingress: []*contiv_filter.Subject_Stage{stage}}
+}
+
+// Whatever comes and goes in whichever order: the table holds what values need, and no more.
+func TestNothingUnneededStays(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		d := calmDriver()
+		for step := range 60 {
+			var value proto.Message
+			switch random.IntN(3) {
+			case 0:
+				value = addressSetOf(random.IntN(3))
+			case 1:
+				value = listOf(random.IntN(3), random.IntN(4))
+			default:
+				s := subjectOf(random.IntN(3), random.IntN(3), random.IntN(4))
+				s.Addresses = []string{fmt.Sprintf("10.2.0.%d", random.IntN(4))} // sometimes one that another has
+				value = s
+			}
+			do := d.Set
+			if random.IntN(3) == 0 {
+				do = d.Remove
+			}
+			if err := do(t.Context(), value); err != nil {
+				t.Fatal(err)
+			}
+			if list := newEdit(d).unneeded(); d.have.exists && len(list) > 0 {
+				t.Fatalf("seed %d, step %d: %q is in the table, and nobody needs it", seed, step, list)
+			}
+			for object := range d.want.needed {
+				if d.have.sets[object] == nil && d.have.chains[object] == nil {
+					t.Fatalf("seed %d, step %d: %q is needed, and is not in the table", seed, step, object)
+				}
+			}
+			if d.have.exists != (len(d.want.needed) > 0) {
+				t.Fatalf("seed %d, step %d: the table exists: %v, and %d objects are needed", seed, step, d.have.exists, len(d.want.needed))
+			}
+			if !slices.Equal(d.have.chains["forward"], comments(baseLines("forward", d.have.generation))) && d.have.exists {
+				t.Fatalf("seed %d, step %d: the base is damaged", seed, step)
+			}
+		}
+	}
+}
+
+// BenchmarkPodComesAndGoes measures what a pod costs the driver, without the kernel, beside
+// other pods, each with a policy and an address set of its own.
+func BenchmarkPodComesAndGoes(b *testing.B) {
+	for _, others := range []int{1, 100, 5000} {
+		b.Run(fmt.Sprint("beside ", others), func(b *testing.B) {
+			d := calmDriver()
+			var values []proto.Message
+			for n := range others {
+				values = append(values, addressSetOf(n), listOf(n, n), subjectOf(n, n))
+			}
+			if err := d.Set(b.Context(), values...); err != nil {
+				b.Fatal(err)
+			}
+			pod := subjectOf(others, 0)
+			for b.Loop() {
+				if err := d.Set(b.Context(), pod); err != nil {
+					b.Fatal(err)
+				}
+				if err := d.Remove(b.Context(), pod); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

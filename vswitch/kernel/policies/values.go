@@ -1,0 +1,68 @@
+package policies
+
+import (
+	"net/netip"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+)
+
+// values are those that were set, by the part of their names that objects have.
+type values struct {
+	addresses map[string]*contiv_filter.AddressSet
+	endpoints map[string]*contiv_filter.EndpointSet
+	lists     map[string]*compiled
+	subjects  map[string]*subject
+	// at are the subjects that have an address, the last one set last.
+	at map[netip.Addr][]*subject
+
+	// needed counts, for each chain and set, the values that stand for it or lead to it.
+	needed map[string]int
+	// idle are those that were needed until the present change.
+	idle map[string]bool
+}
+
+func newValues() values {
+	return values{
+		addresses: map[string]*contiv_filter.AddressSet{}, endpoints: map[string]*contiv_filter.EndpointSet{}, lists: map[string]*compiled{},
+		subjects: map[string]*subject{}, at: map[netip.Addr][]*subject{}, needed: map[string]int{}, idle: map[string]bool{},
+	}
+}
+
+// need counts objects n more times.
+func (w *values) need(n int, objects ...string) {
+	for _, object := range objects {
+		if w.needed[object] += n; w.needed[object] <= 0 {
+			delete(w.needed, object)
+			w.idle[object] = true
+		} else {
+			delete(w.idle, object)
+		}
+	}
+}
+
+// setAddresses sets a value; nil: it goes.
+func (w *values) setAddresses(id string, v *contiv_filter.AddressSet) {
+	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return setsOf(addressSet, id) })
+}
+
+func (w *values) setEndpoints(id string, v *contiv_filter.EndpointSet) {
+	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return setsOf(endpointSet, id) })
+}
+
+func (w *values) setList(id string, c *compiled) {
+	replace(w, w.lists, id, c, c != nil, func(c *compiled) []string { return append([]string{c.chain(), c.content()}, c.sets...) })
+}
+
+// replace puts a value in place of another, and counts the objects that they need.
+func replace[V any](w *values, in map[string]V, id string, v V, exists bool, objects func(V) []string) {
+	old, existed := in[id]
+	if exists {
+		in[id] = v
+		w.need(+1, objects(v)...)
+	} else {
+		delete(in, id)
+	}
+	if existed {
+		w.need(-1, objects(old)...)
+	}
+}
