@@ -169,13 +169,15 @@ func enableIPv6(at *location, everywhere bool) error {
 		devices = append([]string{"all", "default"}, devices...)
 	}
 	return at.ns.enter(func() error {
-		if _, err := os.Stat("/proc/sys/net/ipv6"); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("this kernel has no IPv6: %w", kvscheduler.ErrUnsupported)
-		}
 		for _, device := range devices {
 			path := "/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6"
-			if state, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(state)) == "0" {
+			state, err := os.ReadFile(path)
+			if err == nil && strings.TrimSpace(string(state)) == "0" {
 				continue
+			}
+			// Only now: the kernel looks this up among all network namespaces.
+			if _, none := os.Stat("/proc/sys/net/ipv6"); err != nil && errors.Is(none, os.ErrNotExist) {
+				return fmt.Errorf("this kernel has no IPv6: %w", kvscheduler.ErrUnsupported)
 			}
 			if err := os.WriteFile(path, []byte("0"), 0); err != nil {
 				return err

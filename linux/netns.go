@@ -90,6 +90,9 @@ func (n *namespaces) acquire(ref *linux_namespace.NetNamespace) (*netNS, error) 
 	if path == "" {
 		return n.own, nil
 	}
+	if ns := n.reuse(path); ns != nil {
+		return ns, nil
+	}
 	fd, id, err := openNetNS(path)
 	if err != nil {
 		return nil, err
@@ -112,11 +115,33 @@ func (n *namespaces) acquire(ref *linux_namespace.NetNamespace) (*netNS, error) 
 		}
 		n.open[id] = ns
 	}
+	ns.use()
+	return ns, nil
+}
+
+// reuse uses the namespace at a path if it is open: as long as it is, no other namespace has its
+// identity, so that nothing needs to be opened to compare them. Otherwise it returns nil.
+func (n *namespaces) reuse(path string) *netNS {
+	at, err := nsfile.Stat(path)
+	if err != nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ns := n.open[nsID{dev: at.Dev, ino: at.Ino}]
+	if ns == nil || n.closed {
+		return nil
+	}
+	ns.use()
+	return ns
+}
+
+// use counts a user. The caller holds the lock.
+func (ns *netNS) use() {
 	ns.users++
 	if ns.timer != nil {
 		ns.timer.Stop()
 	}
-	return ns, nil
 }
 
 // release ends the use of a namespace. It is closed when nobody used it for

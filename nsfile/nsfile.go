@@ -104,6 +104,16 @@ func Identify(file *os.File) (ID, error) {
 	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
+// Stat returns the identity of what is at a path, namespace or not, without opening it. What has the
+// identity of a namespace that is open is that namespace.
+func Stat(path string) (ID, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return ID{}, fmt.Errorf("%s: %w", shown(path), err)
+	}
+	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+}
+
 // shown is a path as error messages have it: short, and on one line.
 func shown(path string) string {
 	const most = 128

@@ -2,10 +2,12 @@ package kernel
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"syscall"
 
 	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/nlattr"
 	"github.com/contiv/contiv/vswitch/kernel/drift"
 	"golang.org/x/sys/unix"
 )
@@ -41,9 +43,24 @@ type sysctls struct{ v *VSwitch }
 type suspectSysctls struct{}
 
 func (s sysctls) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
-	if m.Header.Type == unix.RTM_NEWNETCONF {
+	if m.Header.Type == unix.RTM_NEWNETCONF && ofAllDevices(m.Data) {
 		send(drift.Notice{Suspect: suspectSysctls{}})
 	}
+}
+
+// ofAllDevices reports whether a message is about what counts for all devices: each device that
+// comes is told of as well.
+func ofAllDevices(m []byte) bool {
+	const sizeofNetconf, attrIndex, allDevices = 4, 1, -1 // struct netconfmsg, NETCONFA_IFINDEX, NETCONFA_IFINDEX_ALL
+	if len(m) < sizeofNetconf {
+		return false
+	}
+	for attr, value := range nlattr.All(m[sizeofNetconf:]) {
+		if attr == attrIndex && len(value) == 4 {
+			return int32(binary.NativeEndian.Uint32(value)) == allDevices
+		}
+	}
+	return false
 }
 
 func (s sysctls) Check(b *drift.Batch) {

@@ -48,11 +48,7 @@ func (v *Host) Forwards6() bool { return v.forwards6.Load() }
 // routers: without forwarding of IPv6, it would.
 func (v *Host) IgnoreRouters(device string) error {
 	return v.NS.Run(func() error {
-		name := "ipv6/conf/" + device + "/accept_ra"
-		if namespace.ReadSysctl(name) == "" {
-			return nil
-		}
-		return namespace.EnsureSysctl(name, "0")
+		return namespace.SetSysctl("ipv6/conf/"+device+"/accept_ra", "0")
 	})
 }
 
