@@ -1,0 +1,39 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Nothing but tests executes the program nft, itself or through a library: see docs/adr/012.
+func TestNothingExecutesNft(t *testing.T) {
+	for _, room := range []string{"vswitch", "linux", "netlink", "plugins", "cmd", "cni", "ctl"} {
+		forEachFile(t, room, func(path string, file *ast.File) {
+			for _, imported := range file.Imports {
+				if imported.Path.Value == `"sigs.k8s.io/knftables"` {
+					t.Errorf("%s imports knftables, which executes nft", path)
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				if f, ok := call.Fun.(*ast.SelectorExpr); !ok || !strings.HasPrefix(f.Sel.Name, "Command") {
+					return true
+				}
+				for _, arg := range call.Args {
+					if text, ok := arg.(*ast.BasicLit); ok && text.Kind == token.STRING {
+						if program, _ := strconv.Unquote(text.Value); program == "nft" {
+							t.Errorf("%s executes nft", path)
+						}
+					}
+				}
+				return true
+			})
+		})
+	}
+}
