@@ -91,6 +91,7 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 		return nil, false
 	}
 	x.setDeps(n, deps)
+	_ = x.inEffect(n) // what is not does not exist
 	for i := range n.deps {
 		if !x.met(&n.deps[i]) {
 			return nil, false

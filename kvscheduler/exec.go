@@ -264,6 +264,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 		return x.fail(n, p, pb.TxnOperation_CREATE, err, recreate)
 	}
 	x.setDeps(n, deps)
+	_ = x.inEffect(n) // what is not does not exist
 	if unmet := x.unmet(n); len(unmet) > 0 {
 		if n.is(unknown) {
 			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
@@ -378,6 +379,9 @@ func (x *exec) update(n *node, p was) error {
 	stillMet := !x.reverting && p.available && p.state == pb.ValueState_CONFIGURED && sameNeeds(n.deps, deps)
 	before := n.deps
 	x.setDeps(n, deps)
+	if x.inEffect(n) != nil {
+		stillMet = false
+	}
 	if !stillMet && !x.mayStay(n) {
 		err := x.postpone(n, p, func() []string { return derivedKeys(derived) })
 		if n.have != nil && !sameNeeds(before, deps) {

@@ -67,6 +67,9 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	if !x.abort {
 		_ = x.updateDependents(n.key)
 	}
+	if !x.abort {
+		_ = x.inEffect(n) // whose deletion is not exists
+	}
 	if holder := x.holder(n); x.abort || holder != nil && !n.is(fromSB) { // what the southbound says is gone, is
 		return x.stay(n, p, why, holder)
 	}

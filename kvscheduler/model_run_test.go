@@ -18,6 +18,7 @@ type modelSequence struct {
 	ID      int         `json:"id,omitempty"`
 	Batch   bool        `json:"batch,omitempty"`   // b/ and dv/ have batches
 	Unknown bool        `json:"unknown,omitempty"` // retrieved values do not tell whose they are
+	Stage   bool        `json:"stage,omitempty"`   // there are values s/, which take effect together
 	Steps   []modelStep `json:"steps"`
 }
 
@@ -95,7 +96,7 @@ func playModel(seq modelSequence) (violation, transcript string) {
 func newModelRun(seq modelSequence) *modelRun {
 	r := &modelRun{seq: seq, sb: newModelSouthbound(seq.Batch, seq.Unknown), requested: map[string]modelValue{}, retry: map[string]bool{},
 		why: map[string]bool{}, unclaimed: map[string]bool{}, unclear: map[string]bool{}, obtained: map[string]bool{}}
-	r.sb.before = r.beforeOperation
+	r.sb.before, r.sb.stages = r.beforeOperation, seq.Stage
 	r.start()
 	return r
 }
@@ -364,7 +365,7 @@ func (r *modelRun) readFailed(since int) bool {
 		return false
 	}
 	failed := false
-	for _, prefix := range []string{"a/", "b/", "c/", "o/"} {
+	for _, prefix := range []string{"a/", "b/", "c/", "s/", "o/"} {
 		failed = failed || r.sb.hit[prefix]
 		delete(r.sb.hit, prefix)
 	}

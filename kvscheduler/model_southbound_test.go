@@ -14,11 +14,13 @@ import (
 //	a/<n>  updated; re-created if r= changes; read by key
 //	b/<n>  the same, read as a whole; in batches if the sequence says so
 //	c/<n>  re-created on every change
+//	s/<n>  without parts; prepared, and in effect once their stage is committed
 //	o/<n>  obtained
 //	dv/…   parts with a descriptor
 //	pr/…   properties
 type modelSouthbound struct {
 	batch, unknown bool
+	stages         bool                  // s/ is there
 	exists         map[string]modelValue // without parts
 	faults         []*modelFault
 	// hit are the keys of the calls that failed.
@@ -28,6 +30,8 @@ type modelSouthbound struct {
 	// deadAfter is the number of calls until the process is killed; -1: it is not.
 	deadAfter int
 	before    func(op, key string) // called before each operation
+	// staged is what was in effect before operations were prepared, by key.
+	staged map[string]*modelValue
 }
 
 // modelFault makes calls fail: the n-th one with the key, and those after it.
@@ -43,7 +47,7 @@ type modelFault struct {
 }
 
 func newModelSouthbound(batch, unknown bool) *modelSouthbound {
-	return &modelSouthbound{batch: batch, unknown: unknown, exists: map[string]modelValue{}, hit: map[string]bool{}, deadAfter: -1}
+	return &modelSouthbound{batch: batch, unknown: unknown, exists: map[string]modelValue{}, staged: map[string]*modelValue{}, hit: map[string]bool{}, deadAfter: -1}
 }
 
 var errModel = errors.New("injected failure")
@@ -153,6 +157,16 @@ func (sb *modelSouthbound) register(s *Scheduler) {
 		}
 		mustRegister(s, d)
 	}
+	if sb.stages {
+		staged := sb.descriptor("s/")
+		staged.NB = true
+		staged.Stage = &Stage{Name: "s", Commit: sb.commit}
+		sb.prepared(&staged)
+		staged.Retrieve = func(ctx context.Context, _ []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
+			return sb.read(ctx, "s/", nil)
+		}
+		mustRegister(s, staged)
+	}
 	d := sb.descriptor("dv/")
 	if sb.batch {
 		sb.inBatches(&d)
@@ -203,6 +217,65 @@ func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata
 			return sb.operate(ctx, "delete", key, func() { sb.remove(key) })
 		},
 	}
+}
+
+// prepared has the operations of a descriptor remember what was in effect before.
+func (sb *modelSouthbound) prepared(d *Descriptor[text, NoMetadata]) {
+	create, update, del := d.Create, d.Update, d.Delete
+	note := func(key string) func(error) {
+		v, existed := sb.exists[key]
+		return func(err error) {
+			if _, known := sb.staged[key]; known || err != nil {
+				return
+			}
+			sb.staged[key] = nil
+			if existed {
+				sb.staged[key] = &v
+			}
+		}
+	}
+	d.Create = func(ctx context.Context, key string, v text) (NoMetadata, error) {
+		done := note(key)
+		m, err := create(ctx, key, v)
+		done(err)
+		return m, err
+	}
+	d.Update = func(ctx context.Context, key string, old, v text, m NoMetadata) (NoMetadata, error) {
+		done := note(key)
+		m, err := update(ctx, key, old, v, m)
+		done(err)
+		return m, err
+	}
+	d.Delete = func(ctx context.Context, key string, v text, m NoMetadata) error {
+		done := note(key)
+		err := del(ctx, key, v, m)
+		done(err)
+		return err
+	}
+}
+
+// commit makes what was prepared take effect, or, if it fails, undoes it.
+func (sb *modelSouthbound) commit(ctx context.Context) error {
+	staged := sb.staged
+	sb.staged = map[string]*modelValue{}
+	before := sb.before
+	sb.before = nil // it is no operation of a value
+	defer func() { sb.before = before }()
+	effect, fired := false, sb.fired
+	defer func() {
+		for key, v := range staged {
+			if sb.fired > fired {
+				sb.hit[key] = true
+			}
+			if effect {
+				continue
+			}
+			if delete(sb.exists, key); v != nil {
+				sb.exists[key] = *v
+			}
+		}
+	}()
+	return sb.operate(ctx, "commit", "stage", func() { effect = true })
 }
 
 func (sb *modelSouthbound) inBatches(d *Descriptor[text, NoMetadata]) {

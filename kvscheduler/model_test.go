@@ -18,9 +18,10 @@ import (
 )
 
 var (
-	modelRuns = flag.Int("sequences", 2000, "random sequences of the model")
-	modelSeed = flag.Uint64("sequences.seed", 0, "of the first one; 0: the time")
-	modelKeep = flag.Int("sequences.keep", 1, "violations after which to stop")
+	modelRuns  = flag.Int("sequences", 2000, "random sequences of the model")
+	modelSeed  = flag.Uint64("sequences.seed", 0, "of the first one; 0: the time")
+	modelStage = flag.Bool("sequences.stage", false, "with values that take effect together")
+	modelKeep  = flag.Int("sequences.keep", 1, "violations after which to stop")
 )
 
 // TestFoundSequences plays the sequences that once violated the model.
@@ -62,7 +63,8 @@ func TestRandomSequences(t *testing.T) {
 	found := 0
 	synctest.Test(t, func(t *testing.T) {
 		for i := range uint64(*modelRuns) {
-			seq := randomModelSequence(rand.New(rand.NewPCG(seed+i, 1)))
+			rnd := rand.New(rand.NewPCG(seed+i, 1))
+			seq := modelGenerator{rnd, *modelStage}.sequence()
 			violation, _ := playModel(seq)
 			if violation == "" {
 				continue
@@ -81,8 +83,12 @@ func TestRandomSequences(t *testing.T) {
 }
 
 func randomModelSequence(rnd *rand.Rand) modelSequence {
-	g := modelGenerator{rnd}
-	seq := modelSequence{Batch: g.chance(30), Unknown: g.chance(15)}
+	return modelGenerator{rnd, rnd.IntN(4) == 0}.sequence()
+}
+
+func (g modelGenerator) sequence() modelSequence {
+	rnd := g.Rand
+	seq := modelSequence{Batch: g.chance(30), Unknown: g.chance(15), Stage: g.stage}
 	failing, spoiling, retry := g.chance(70), g.chance(25), g.chance(50)
 	for range 1 + rnd.IntN(9) {
 		switch n := rnd.IntN(100); {
@@ -102,7 +108,9 @@ func randomModelSequence(rnd *rand.Rand) modelSequence {
 			seq.Steps = append(seq.Steps, step)
 		case spoiling && n < 52:
 			step := modelStep{Op: "sb"}
-			if key := g.base(); g.chance(50) {
+			if key := g.base(); strings.HasPrefix(key, "s/") {
+				step.Del = []string{key}
+			} else if g.chance(50) {
 				step.Put = map[string]string{key: g.value(false).String()}
 			} else {
 				step.Del = []string{key}
@@ -124,11 +132,19 @@ func randomModelSequence(rnd *rand.Rand) modelSequence {
 	return seq
 }
 
-type modelGenerator struct{ *rand.Rand }
+type modelGenerator struct {
+	*rand.Rand
+	stage bool
+}
 
 func (g modelGenerator) chance(percent int) bool  { return g.IntN(100) < percent }
 func (g modelGenerator) pick(of ...string) string { return of[g.IntN(len(of))] }
-func (g modelGenerator) base() string             { return g.pick("a/0", "a/1", "b/0", "b/1", "b/2", "c/0", "c/1") }
+func (g modelGenerator) base() string {
+	if g.stage && g.chance(40) {
+		return g.pick("s/0", "s/1", "s/2")
+	}
+	return g.pick("a/0", "a/1", "b/0", "b/1", "b/2", "c/0", "c/1")
+}
 func (g modelGenerator) need() string {
 	switch n := g.IntN(100); {
 	case n < 45:
@@ -195,7 +211,11 @@ func (g modelGenerator) txn(retry bool) modelStep {
 		if strings.Contains(strings.Join(step.Del, " "), key) {
 			continue
 		}
-		step.Put[key] = g.value(true).String()
+		v := g.value(true)
+		if strings.HasPrefix(key, "s/") {
+			v.Parts, v.Props = nil, nil
+		}
+		step.Put[key] = v.String()
 	}
 	return step
 }
@@ -203,6 +223,8 @@ func (g modelGenerator) txn(retry bool) modelStep {
 func (g modelGenerator) fault() modelFault {
 	f := modelFault{Key: g.base(), Call: g.pick("create", "create", "update", "delete", "delete"), N: 1, Times: 1, Late: g.chance(35)}
 	switch {
+	case g.stage && g.chance(30):
+		f.Key, f.Call = "stage", "commit"
 	case g.chance(30):
 		f.Key = partKey(f.Key, g.pick("x", "y"))
 	case g.chance(7):
@@ -259,8 +281,11 @@ func (seq modelSequence) sensible() bool {
 		return false
 	}
 	baseKey := regexp.MustCompile(`^[abc]/[0-9]$`)
+	if seq.Stage {
+		baseKey = regexp.MustCompile(`^[abcs]/[0-9]$`)
+	}
 	obtainedKey := regexp.MustCompile(`^o/[0-9]$`)
-	need := regexp.MustCompile(`^(d:([abco]/[0-9]|(dv|pr)/[abc]/[0-9]/[a-z])|any:([abco]/|dv/|pr/)([abc]/[0-9]/)?)$`)
+	need := regexp.MustCompile(`^(d:([abcso]/[0-9]|(dv|pr)/[abc]/[0-9]/[a-z])|any:([abcso]/|dv/|pr/)([abc]/[0-9]/)?)$`)
 	needs := func(v modelValue) bool {
 		return len(v.Needs) < 5 && !slices.ContainsFunc(v.Needs, func(n string) bool { return !need.MatchString(n) })
 	}
@@ -278,7 +303,7 @@ func (seq modelSequence) sensible() bool {
 		}
 		for k, text := range st.Put {
 			v, err := parseModelValue(text)
-			if err != nil || keys[k] || !key.MatchString(k) || !needs(v) || st.Op == "notify" && text != fmt.Sprintf("v=%d", v.V) {
+			if err != nil || keys[k] || !key.MatchString(k) || k[0] == 's' && len(v.Parts)+len(v.Props) > 0 || !needs(v) || st.Op == "notify" && text != fmt.Sprintf("v=%d", v.V) {
 				return false
 			}
 			for _, p := range v.Parts {

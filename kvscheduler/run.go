@@ -197,6 +197,9 @@ func (x *exec) applyAll(values []KeyValue) {
 			}
 		}
 	}
+	if len(x.about) == 0 {
+		x.about = make(map[string]progress, len(values)) // which does not have to grow
+	}
 	for i, kv := range values {
 		if group[i] != nothing {
 			x.about[kv.Key] = upcoming

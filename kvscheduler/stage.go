@@ -131,15 +131,18 @@ func (x *exec) prepared(n *node, before stagedOp) error {
 // inEffect commits the stages that an operation of the value must not overtake. It returns an
 // error if something that the operation counts on is not in effect.
 func (x *exec) inEffect(n *node) error {
+	if len(x.staged) == 0 {
+		return nil
+	}
 	for i := 0; i < len(x.staged); i++ {
-		s := &x.staged[i]
-		if s.stage == n.desc.stage || !s.concerns(n) {
+		st := x.staged[i].stage
+		if n.desc != nil && st == n.desc.stage || !x.staged[i].concerns(n) {
 			continue
 		}
-		if err := x.commit(s.stage); err != nil {
-			return fmt.Errorf("not begun, because stage %s failed: %w", s.stage.of.Name, err)
+		if err := x.commit(st); err != nil {
+			return fmt.Errorf("not begun, because stage %s failed: %w", st.of.Name, err)
 		}
-		i--
+		i-- // it is not in the list any more
 	}
 	return nil
 }
