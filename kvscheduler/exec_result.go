@@ -107,6 +107,7 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 	}
 	if !n.is(unknown) {
 		n.clear(broken)
+		x.verdicts.gained()
 	}
 	if n.have != nil {
 		x.restoreProperties(n)

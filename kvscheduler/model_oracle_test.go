@@ -212,7 +212,8 @@ func (r *modelRun) checkTrouble(when string, nodes map[string]*node) {
 				r.violated("%s: %s is %v", when, key, n.State())
 			}
 		case pb.ValueState_FAILED:
-			if r.retry[base] && !r.unclear[base] {
+			with := nodes[base] // a part is repeated with its base value
+			if r.retry[base] && !r.unclear[base] && (with == nil || with.key == key || with.State() != pb.ValueState_RETRYING) {
 				r.violated("%s: %s is FAILED, want RETRYING: %v", when, key, n.err())
 			}
 		case pb.ValueState_RETRYING:

@@ -327,7 +327,7 @@ func (r *modelRun) transaction(step modelStep) {
 		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
 			r.violated("%s, whose undo failed, is FAILED, want RETRYING: %v", key, n.err())
 		}
-		r.unclear[key] = step.Retry != r.retry[key]
+		r.unclear[key] = r.unclear[key] || step.Retry != r.retry[key]
 	}
 	if clean && !r.unsure && (r.sb.fired == fired || r.sb.fired == fired+1 && !rejected) {
 		if got := r.sb.content(); !slices.Equal(got, content) {

@@ -204,6 +204,11 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 			n = x.mut(n)
 			n.desc = h
 			n.clear(unknown)
+			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is to be done with it any more
+				n.clear(broken)
+				x.verdicts.gained()
+				x.lookAgain(n.key)
+			}
 			if !sameMeta {
 				n.setMeta(it.Metadata)
 				x.storeMetadata(n)
