@@ -520,6 +520,21 @@ func testVXLANPeers(t *testing.T, c Config) {
 	inject(outside, stranger, topo.NodeIP(), "from a stranger")
 	inject(n.pods[0], topo.PodIP(1), topo.NodeIP(), "from a pod")
 	barrier("barrier 1", "from a stranger", "from a pod")
+	counted := uint64(0)
+	for deadline := time.Now().Add(longWait); counted == 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		drops, err := n.agent.vs.SourceGuards().Drops(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range drops {
+			if d.Reason == vswitch.DropVXLAN && d.Interface != topo.Tap(1) {
+				counted += d.Packets
+			}
+		}
+	}
+	if counted == 0 {
+		t.Error("VXLAN of a stranger is not counted")
+	}
 
 	// Translated, a pod's packet would have the node's address, which the other node trusts.
 	t.Run("a pod to another node", func(t *testing.T) {
