@@ -124,8 +124,13 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 			return err
 		}
 		for _, m := range expected {
-			if d.have.intact && d.adopt(m) {
+			if !d.have.intact {
+				continue
+			}
+			if d.adopt(m) {
 				found = append(found, m)
+			} else {
+				d.want.forget(m) // it is set again, or nobody removes it
 			}
 		}
 		found = append(found, d.unexpected(expected)...)
@@ -186,7 +191,7 @@ func (d *Driver) change(do func(*edit)) error {
 		if err := d.load(); err != nil {
 			return err
 		}
-		e := newEdit(d)
+		e, before := newEdit(d), d.want.clone()
 		do(e)
 		e.sweep()
 		generation := d.generation
@@ -197,6 +202,7 @@ func (d *Driver) change(do func(*edit)) error {
 					d.log.Warn("What policies no longer need is still in nftables; the next change of a policy removes it", "table", qualifiedName, "error", err)
 					return nil // what was asked for is done
 				}
+				d.want = before // whoever asked for it knows that it is not there
 				return supported(err)
 			}
 			if generation != 0 {
@@ -252,10 +258,10 @@ func (d *Driver) adopt(m proto.Message) bool {
 		d.known(c.chain(), c.content())
 	case *contiv_filter.Subject:
 		s := newSubject(v)
-		if !d.have.isSubject(s) {
+		if !d.have.isSubject(s, d.want) {
 			return false
 		}
-		d.want.put(s)
+		d.want.keep(s)
 		for _, addr := range s.addrs {
 			d.known(addr.String())
 		}

@@ -1,9 +1,11 @@
 package policies
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -13,11 +15,17 @@ import (
 )
 
 // calm is a kernel that does what it is asked for, and that nobody else changes.
-type calm struct{ generation uint32 }
+type calm struct {
+	generation uint32
+	fail       error // of transactions
+}
 
 func (c *calm) Locked(fn func() error) error { return fn() }
 
 func (c *calm) Commit(...*nft.Batch) error {
+	if c.fail != nil {
+		return c.fail
+	}
 	c.generation++
 	return nil
 }
@@ -113,5 +121,32 @@ func BenchmarkPodComesAndGoes(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Who asked for a value that could not be set knows that it is not there, and does not
+// remove it.
+func TestWhatFailedIsNotWanted(t *testing.T) {
+	kernel := &calm{generation: 1}
+	d := New(kernel, slog.New(slog.DiscardHandler))
+	stays, fails := subjectOf(1), subjectOf(2, 1)
+	fails.Addresses = stays.Addresses
+	if err := d.Set(t.Context(), stays); err != nil {
+		t.Fatal(err)
+	}
+	before := d.want.clone()
+	kernel.fail = errors.New("no")
+	if err := errors.Join(d.Set(t.Context(), fails), d.Set(t.Context(), listOf(1, 1)), d.Set(t.Context(), addressSetOf(1))); err == nil {
+		t.Fatal("nothing failed")
+	}
+	if !reflect.DeepEqual(before, d.want) {
+		t.Errorf("wanted is %v, before it was %v", d.want, before)
+	}
+	kernel.fail = nil
+	if err := d.Remove(t.Context(), stays); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.want.at) != 0 || len(d.want.subjects) != 0 {
+		t.Errorf("still wanted: %v", d.want)
 	}
 }

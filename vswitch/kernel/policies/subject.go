@@ -1,12 +1,14 @@
 package policies
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
+	"google.golang.org/protobuf/proto"
 )
 
 // subject is a pod with the rules that its addresses lead to; nil: none.
@@ -84,6 +86,39 @@ func (w *values) put(s *subject) {
 	}
 }
 
+// keep notes a subject that was found. One that is known already stays in its place.
+func (w *values) keep(s *subject) {
+	old := w.subjects[s.name]
+	if old == nil || !slices.Equal(old.addrs, s.addrs) {
+		w.put(s)
+		return
+	}
+	w.subjects[s.name] = s
+	w.need(+1, s.objects()...)
+	w.need(-1, old.objects()...)
+	for _, addr := range s.addrs {
+		for i, other := range w.at[addr] {
+			if other == old {
+				w.at[addr][i] = s
+			}
+		}
+	}
+}
+
+// forget takes out a value that was not found.
+func (w *values) forget(m proto.Message) {
+	switch v := m.(type) {
+	case *contiv_filter.AddressSet:
+		w.setAddresses(ident(v.GetName()), nil)
+	case *contiv_filter.EndpointSet:
+		w.setEndpoints(ident(v.GetName()), nil)
+	case *contiv_filter.AccessList:
+		w.setList(ident(v.GetName()), nil)
+	case *contiv_filter.Subject:
+		w.remove(v.GetName())
+	}
+}
+
 // remove returns the addresses that the subject had.
 func (w *values) remove(name string) []netip.Addr {
 	old := w.subjects[name]
@@ -107,4 +142,16 @@ func (w *values) owner(addr netip.Addr) *subject {
 		return list[len(list)-1]
 	}
 	return nil
+}
+
+// clone returns a copy that changes of w leave alone.
+func (w values) clone() values {
+	at := make(map[netip.Addr][]*subject, len(w.at))
+	for addr, list := range w.at {
+		at[addr] = slices.Clone(list)
+	}
+	return values{
+		addresses: maps.Clone(w.addresses), endpoints: maps.Clone(w.endpoints), lists: maps.Clone(w.lists),
+		subjects: maps.Clone(w.subjects), at: at, needed: maps.Clone(w.needed), idle: maps.Clone(w.idle),
+	}
 }

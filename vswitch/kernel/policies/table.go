@@ -164,9 +164,14 @@ func (t *table) isList(c *compiled) bool {
 	return ok && slices.Equal(rules, comments(c.lines)) && slices.Equal(t.chains[c.chain()], comments(c.entry()))
 }
 
-func (t *table) isSubject(s *subject) bool {
+// At addresses where another subject counts, the table has to have that one.
+func (t *table) isSubject(s *subject, w values) bool {
 	for _, addr := range s.addrs {
-		for name, target := range s.targets(addr) {
+		counts := s
+		if known := w.subjects[s.name]; known != nil && w.owner(addr) != nil && w.owner(addr) != known {
+			counts = w.owner(addr)
+		}
+		for name, target := range counts.targets(addr) {
 			if t.maps[name][addressKey(addr)] != target {
 				return false
 			}
