@@ -61,7 +61,14 @@ func New(ctx context.Context, opts dirwatch.Options, local store.Broker, log *sl
 
 func parse(_ string, text []byte) (content, error) {
 	values, err := manifest.Parse(text)
-	return content{text, values}, err
+	mistakes := []error{err}
+	for _, v := range values {
+		// The event loop takes none of a change in which such a value is wrong.
+		if err := controller.ValidateDirectives(v.Key, v.Message); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("line %d: %w", v.Line, err))
+		}
+	}
+	return content{text, values}, errors.Join(mistakes...)
 }
 
 // load reads what the files held when an earlier process saw them last.

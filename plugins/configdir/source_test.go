@@ -237,3 +237,15 @@ func TestDirectoryMustExist(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Merge directives that say nothing sensible would fail the whole change: their file is not
+// used, and others are.
+func TestWrongDirectivesFailAlone(t *testing.T) {
+	r := newRig(t, map[string]string{"a.yaml": "key: config/contiv/v1/merge/lo\nvalue: {key: lo}\n", "b.yaml": loopback("b", 1)})
+	r.wantSnapshot(key("b"))
+	r.awaitErr("a.yaml", "no key of a value that can be merged")
+	r.write("c.yaml", loopback("c", 1))
+	r.write("d.yaml", "key: config/contiv/v1/merge/x\nvalue: {key: x}\n")
+	r.awaitErr("d.yaml", "no key of a value that can be merged")
+	r.wantSnapshot(key("b"), key("c"))
+}
