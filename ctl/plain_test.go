@@ -21,6 +21,13 @@ func TestNothingThatIsShownMovesTheTerminal(t *testing.T) {
 			t.Errorf("%q: %d, %v, %q", text, n, err, out.String())
 		}
 	}
+	var table bytes.Buffer
+	rows := printer{Writer: &table}.table("A", "B")
+	rows.add("x\ny\tz", "1\nnode9  forged")
+	rows.write()
+	if text := table.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "\t") {
+		t.Errorf("a text has rows or columns of its own:\n%s", text)
+	}
 	// A command line prints nothing else.
 	var out, errOut bytes.Buffer
 	c := Command("contivctl", &out, &errOut)

@@ -51,7 +51,7 @@ func (t *table) add(cells ...string) {
 	row := make([]string, len(t.header))
 	for i := range row {
 		if i < len(cells) {
-			row[i] = t.text(strings.ReplaceAll(cells[i], "\n", " "))
+			row[i] = t.text(inCell.Replace(cells[i]))
 		}
 		if row[i] == "" && i < len(row)-1 {
 			row[i] = "-"
@@ -59,6 +59,9 @@ func (t *table) add(cells ...string) {
 	}
 	t.rows = append(t.rows, row)
 }
+
+// inCell keeps the texts of others from looking like rows and columns of their own.
+var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
 const columnGap = 2
 
