@@ -31,6 +31,12 @@ test: packages ## run all tests (as root: they use network namespaces)
 	cd hack/images && go test ./...
 	go test -timeout 20m ./...
 
+FUZZ_TIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZ_TIME, with bounded minimisation
+	@hack/fuzz.sh '$(FUZZ_TIME)'
+
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/contiv
 E2E_RUN ?= .
 E2E_VSWITCH ?= kernel

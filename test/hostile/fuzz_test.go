@@ -12,8 +12,8 @@ import (
 )
 
 // FuzzResync puts any value of any model of the vswitch beside good ones, on the fake
-// vswitch; then come a resync, one of a new scheduler, and the removal. Minimise with a
-// bound: go test -fuzz FuzzResync -fuzzminimizetime 20x ./test/hostile
+// vswitch; then come a resync, one of a new scheduler, and the removal.
+// `make fuzz` minimises with a bound.
 func FuzzResync(f *testing.F) {
 	all := models.All()
 	for i, m := range all {

@@ -46,6 +46,9 @@ func visit(sample proto.Message, m protoreflect.Message, path string, depth int,
 		if fd.IsList() && had {
 			value = protoreflect.ValueOfList(copyOf(m, fd))
 		}
+		if fd.IsMap() && !had {
+			continue // what is read of it cannot be put back
+		}
 		restore := func() {
 			if had {
 				m.Set(fd, value)

@@ -41,6 +41,8 @@ type Options struct {
 	ContivConfig string
 	// ServiceConfig is the service.conf of each node, as YAML.
 	ServiceConfig string
+	// AgentFlags are further flags of the agents, the same on each node.
+	AgentFlags []string
 	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
 	StartTimeout time.Duration
 	// Progress is told what the lab does, a line at a time; may be nil.
@@ -206,7 +208,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, VPPBin: l.opts.VPPBin, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {

@@ -194,6 +194,7 @@ func (l *Lab) startAgent(st *State, n Node) error {
 		"--controller-config", l.nodePath(n.Name, "controller.conf"),
 		"--http", "127.0.0.1:9999",
 	}
+	args = append(args, st.AgentFlags...)
 	if n.OnVPP() {
 		program, args = "contiv-init", l.initArgs(st, n, args)
 	}

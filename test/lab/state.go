@@ -25,8 +25,9 @@ type State struct {
 	// Bare labs run what others start in them.
 	Bare bool `json:"bare,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
-	VSwitches []string `json:"vswitches,omitempty"`
-	VPPBin    string   `json:"vppBin,omitempty"`
+	VSwitches  []string `json:"vswitches,omitempty"`
+	VPPBin     string   `json:"vppBin,omitempty"`
+	AgentFlags []string `json:"agentFlags,omitempty"`
 	// Namespaces of the lab, by name, each noted before it is made.
 	Namespaces []string `json:"namespaces"`
 	// Processes by role: "etcd", "ksr", "agent/<node>".
