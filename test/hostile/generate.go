@@ -46,7 +46,7 @@ func visit(sample proto.Message, m protoreflect.Message, path string, depth int,
 		if fd.IsList() && had {
 			value = protoreflect.ValueOfList(copyOf(m, fd))
 		}
-		if fd.IsMap() && !had {
+		if fd.IsMap() {
 			continue // what is read of it cannot be put back
 		}
 		restore := func() {
@@ -67,7 +67,6 @@ func visit(sample proto.Message, m protoreflect.Message, path string, depth int,
 			found(name + " is not set")
 		}
 		switch {
-		case fd.IsMap():
 		case fd.IsList():
 			visitList(sample, m, fd, name, value, depth, overlap, found)
 		case fd.Kind() == protoreflect.MessageKind:
