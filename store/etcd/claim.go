@@ -109,9 +109,10 @@ func (c *Claim) grant(ctx context.Context) error {
 }
 
 // isMine: while this claim lives, its own writes are recognised by their value, should
-// the answer to one have been lost; others of its holder, by what mine says.
+// the answer to one have been lost; others of its holder, by what mine says. What has no
+// lease is nobody's claim, and would never end.
 func (c *Claim) isMine(kv *mvccpb.KeyValue) bool {
-	return string(kv.Value) == string(c.value) || !c.held && c.mine(kv.Value)
+	return kv.Lease == 0 || string(kv.Value) == string(c.value) || !c.held && c.mine(kv.Value)
 }
 
 // renew renews the lease. One that has ended is forgotten.

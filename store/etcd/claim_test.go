@@ -71,6 +71,26 @@ func TestClaimOfTheDead(t *testing.T) {
 	wantHolder(t, "it was not dead after all", dead, "b/1")
 }
 
+// What somebody else wrote to the key is no claim: it is not waited for.
+func TestClaimOverWhatIsNone(t *testing.T) {
+	s := etcdtest.Start(t).Store()
+	for _, value := range []string{"", "garbage", "b/1"} {
+		if err := s.Put(t.Context(), "/claim", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		c := claim(s, "a/1")
+		wantHolder(t, "another's value without lease", c, "")
+		if err := s.Put(t.Context(), "/claim", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		wantHolder(t, "overwritten", c, "")
+		wantHolder(t, "it is held", claim(s, "c/1"), "a/1")
+		if err := c.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A holder takes the key again when etcd lost its data.
 func TestClaimInAWipedEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
