@@ -118,6 +118,9 @@ func (g *Guards) read(ctx context.Context) error {
 	return nil
 }
 
+// maxAddresses of a guard: each may answer for each, so that tables grow by the square.
+const maxAddresses = 64
+
 // Create makes or changes a guard. Its interface, if it exists, receives by it when Create
 // returns.
 func (g *Guards) Create(ctx context.Context, v *guard.SourceGuard) error {
@@ -134,6 +137,9 @@ func (g *Guards) create(ctx context.Context, v *guard.SourceGuard) error {
 	wanted, err := recordOf(v)
 	if err != nil {
 		return err
+	}
+	if n := len(wanted.addrs); n > maxAddresses {
+		return vswitch.Unsupported("ip_addresses: %d of them: use at most %d", n, maxAddresses)
 	}
 	iface := v.GetInterface()
 	g.mu.Lock()
