@@ -14,11 +14,11 @@ const Longest = 4 << 10
 
 // New returns a logger that writes lines of text. Control characters are quoted.
 func New(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: bounded}))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: Bounded}))
 }
 
-// bounded shortens what is logged.
-func bounded(_ []string, a slog.Attr) slog.Attr {
+// Bounded shortens what is logged.
+func Bounded(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(Cut(a.Value.String()))

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
-	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -192,7 +192,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ifstate.URL, states.Handler())
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
-	mux.Handle("/log/", logline.Handler(log))
+	mux.Handle("/log/", loglevel.Handler(log))
 	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync)}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

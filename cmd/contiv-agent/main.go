@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
@@ -54,7 +54,7 @@ func (o *options) start(c *cobra.Command) (*slog.Logger, error) {
 	if err := o.complete(c.Flags()); err != nil {
 		return nil, err
 	}
-	log := logline.NewLeveled(os.Stderr, o.logLevel).With("node", o.nodeName)
+	log := loglevel.New(os.Stderr, o.logLevel).With("node", o.nodeName)
 	slog.SetDefault(log)
 	return log, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
-	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
@@ -62,7 +62,7 @@ type (
 )
 
 // component returns the log of a part of the agent, which has a level of its own.
-func component(log *slog.Logger, name string) *slog.Logger { return log.With(logline.Component, name) }
+func component(log *slog.Logger, name string) *slog.Logger { return log.With(loglevel.Component, name) }
 
 // openVSwitch does not wait for a vswitch that is not there yet.
 func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/kvscheduler/inspect"
-	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
@@ -78,7 +78,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
-	mux.Handle("/log/", logline.Handler(log))
+	mux.Handle("/log/", loglevel.Handler(log))
 	checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

@@ -493,6 +493,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
+	p.loop.Take() // what the last change of links announced
 	p.links.Store(&twoNICs)
 	p.put(additional)
 	p.want("in the end", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT false")

@@ -40,7 +40,7 @@ func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 		}
 	}
 	containers := agent.Spec.Template.Spec.Containers
-	if len(containers) != 2 {
+	if len(containers) != 3 {
 		t.Fatalf("%d containers", len(containers))
 	}
 	for _, v := range agent.Spec.Template.Spec.Volumes {
@@ -62,8 +62,8 @@ func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 			t.Errorf("%s is mounted from %q, not %q", path, got, sub)
 		}
 	}
-	if socket := "--socket=/run/contiv-e2e/x/nodes/$(NODE_NAME)/var/run/contiv/cni.sock"; !slices.Contains(containers[1].Command, socket) {
-		t.Errorf("command of the CNI: %v", containers[1].Command)
+	if socket := "--socket=/run/contiv-e2e/x/nodes/$(NODE_NAME)/var/run/contiv/cni.sock"; !slices.Contains(containers[2].Command, socket) {
+		t.Errorf("command of the CNI: %v", containers[2].Command)
 	}
 }
 

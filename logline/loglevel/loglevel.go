@@ -1,4 +1,6 @@
-package logline
+// Package loglevel gives each component of a program a level of its own for what it logs,
+// and serves them over HTTP. It is apart from logline, which programs without HTTP use.
+package loglevel
 
 import (
 	"cmp"
@@ -11,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/contiv/contiv/logline"
 )
 
 // Component is the attribute that says which part of a program writes a line; its
@@ -26,11 +30,11 @@ type levels struct {
 	byName map[string]*slog.LevelVar
 }
 
-// NewLeveled is New with a level for each component, which Handler serves.
-func NewLeveled(w io.Writer, level slog.Leveler) *slog.Logger {
+// New is logline.New with a level for each component, which Handler serves.
+func New(w io.Writer, level slog.Leveler) *slog.Logger {
 	l := &levels{byName: map[string]*slog.LevelVar{program: {}}}
 	l.byName[program].Set(level.Level())
-	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-100), ReplaceAttr: bounded})
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-100), ReplaceAttr: logline.Bounded})
 	return slog.New(leveled{Handler: text, levels: l, level: l.byName[program]})
 }
 
@@ -117,7 +121,7 @@ func parseLevel(text string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// Handler serves the levels of a logger of NewLeveled, as the vpp-agent does:
+// Handler serves the levels of a logger of New, as the vpp-agent does:
 //
 //	GET /log/list
 //	PUT /log/{logger}/{level}    logger default: all

@@ -1,4 +1,4 @@
-package logline
+package loglevel
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // the program runs.
 func TestLevelsByComponent(t *testing.T) {
 	var out bytes.Buffer
-	log := NewLeveled(&out, slog.LevelInfo).With("node", "n1")
+	log := New(&out, slog.LevelInfo).With("node", "n1")
 	linux, ipam := log.With(Component, "linux"), log.With(Component, "ipam").WithGroup("g")
 	lines := func() string {
 		out.Reset()
