@@ -57,13 +57,14 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 		}
 		same("volume "+v.Name, v.VolumeSource, volumes[v.Name])
 	}
-	cni := kernel.Containers[1]
-	cni.Image = vpp.Containers[1].Image
-	same("CNI", cni, vpp.Containers[1])
+	same("credentials", kernel.Containers[1], vpp.Containers[1])
+	cni := kernel.Containers[2]
+	cni.Image = vpp.Containers[2].Image
+	same("CNI", cni, vpp.Containers[2])
 	// What is not compared above.
 	kernel.Containers, vpp.Containers, kernel.Volumes, vpp.Volumes = nil, nil, nil, nil
 	kernel.NodeSelector, vpp.NodeSelector, kernel.Affinity = nil, nil, nil
-	kernel.TerminationGracePeriodSeconds, vpp.TerminationGracePeriodSeconds, kernel.SecurityContext = nil, nil, nil
+	kernel.TerminationGracePeriodSeconds, vpp.TerminationGracePeriodSeconds = nil, nil
 	same("the rest", kernel, vpp)
 }
 

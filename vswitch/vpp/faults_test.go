@@ -174,7 +174,7 @@ const readStride = 11
 
 // isQuestion reports whether a request changes nothing.
 func isQuestion(request string) bool {
-	for _, part := range []string{"_dump", "_get", "_lookup", "show_", "cli_inband"} {
+	for _, part := range []string{"_dump", "_get", "classify_table_ids", "_lookup", "show_", "cli_inband"} {
 		if strings.Contains(request, part) {
 			return true
 		}

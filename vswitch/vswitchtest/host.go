@@ -42,8 +42,12 @@ func (h *Host) Try(command string) (string, error) {
 // Ping sends packets of the given size until one is answered; at most for the
 // time given.
 func (h *Host) Ping(dst string, size int, wait time.Duration) error {
-	_, err := h.Try(fmt.Sprintf("ping -n -q -M do -c 1 -i 0.1 -s %d -w %d %s", size, max(int(wait.Seconds()), 1), dst))
-	return err
+	for deadline := time.Now().Add(wait); ; {
+		_, err := h.Try(fmt.Sprintf("ping -n -q -M do -c 1 -i 0.1 -s %d -w %d %s", size, max(int(time.Until(deadline).Seconds()), 1), dst))
+		if err == nil || !time.Now().Before(deadline) { // ping gives up at the first error that it is told, such as an unknown neighbour
+			return err
+		}
+	}
 }
 
 // in runs fn in the namespace, on a thread that is not used for anything else.
