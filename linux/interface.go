@@ -184,7 +184,7 @@ func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
 }
 
 func (p *Plugin) interfaceDependencies(v *linuxInterface) []kvscheduler.Dependency {
-	var deps []kvscheduler.Dependency
+	deps := microserviceDependencies(v.GetNamespace())
 	switch v.GetType() {
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		deps = append(deps, kvscheduler.Dependency{

@@ -19,8 +19,8 @@ import (
 type interfaceItem = kvscheduler.Item[*linuxInterface, InterfaceMetadata]
 
 // retrieveInterfaces reads the interfaces of the agent's namespace, of those that
-// expected interfaces name, of those where we configured some before, and of those
-// that we made.
+// expected interfaces name, of those where we configured some before, of those
+// that we made, and of microservices.
 //
 //  1. Group the expected interfaces by the identity of their namespace.
 //  2. In each namespace list devices and addresses, once.
@@ -32,7 +32,7 @@ func (p *Plugin) retrieveInterfaces(ctx context.Context, expected []interfaceIte
 		return nil, err
 	}
 	r.visit(p.namespaces.own.id, nil)
-	for _, ref := range p.namespaces.made() {
+	for _, ref := range append(p.namespaces.made(), p.namespaces.microservices.refs()...) {
 		if id, err := p.namespaces.identify(ref); err == nil {
 			r.visit(id, ref)
 		}
@@ -98,7 +98,7 @@ func (r *retrieval) plan(known map[nsID]*linux_namespace.NetNamespace) error {
 	}
 	for _, v := range r.expected {
 		id, err := r.p.namespaces.identify(v.GetNamespace())
-		if errors.Is(err, ErrNamespaceGone) || errors.Is(err, kvscheduler.ErrUnsupported) {
+		if errors.Is(err, ErrNamespaceGone) {
 			continue
 		}
 		if err != nil {

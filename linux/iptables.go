@@ -104,6 +104,7 @@ func deriveFromRuleChain(_ string, v *ruleChain) []kvscheduler.KeyValue {
 }
 
 func ruleChainDependencies(v *ruleChain) (deps []kvscheduler.Dependency) {
+	deps = microserviceDependencies(v.GetNamespace())
 	add := func(label, key string) {
 		if !slices.ContainsFunc(deps, func(d kvscheduler.Dependency) bool { return d.Label == label }) {
 			deps = append(deps, kvscheduler.Dependency{Label: label, Key: key})

@@ -14,10 +14,16 @@ import (
 )
 
 // retrieveRuleChains reads our chains out of the agent's namespace, of those that
-// expected chains are in, and of those with interfaces of ours.
+// expected chains are in, and of those with interfaces of ours and of
+// microservices.
 func (p *Plugin) retrieveRuleChains(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
 	refs := p.inventory.namespaces()
 	refs[p.namespaces.own.id] = nil
+	for _, ref := range p.namespaces.microservices.refs() {
+		if id, err := p.namespaces.identify(ref); err == nil && refs[id] == nil {
+			refs[id] = ref
+		}
+	}
 	p.inventory.clearRuleChains()
 	items, err := p.readRuleChains(ctx, expected, refs)
 	if err != nil {
@@ -45,7 +51,7 @@ func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, r
 	wanted := map[nsID]map[string]*ruleChain{} // by logical name
 	for _, item := range expected {
 		id, err := p.namespaces.identify(item.Value.GetNamespace())
-		if errors.Is(err, ErrNamespaceGone) || errors.Is(err, kvscheduler.ErrUnsupported) {
+		if errors.Is(err, ErrNamespaceGone) {
 			continue
 		}
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/nsfile"
 	"github.com/vishvananda/netlink"
@@ -32,6 +31,8 @@ type namespaces struct {
 	namedDir string
 	// own is the namespace of the agent. It is always open.
 	own *netNS
+	// microservices have namespaces of the type MICROSERVICE.
+	microservices microservices
 
 	mu     sync.Mutex
 	open   map[nsID]*netNS
@@ -75,8 +76,7 @@ func newNamespaces(ownPath, namedDir string) (*namespaces, error) {
 func (n *namespaces) path(ref *linux_namespace.NetNamespace) (string, error) {
 	path, ok := models.NetNSPath(ref, n.namedDir)
 	if !ok {
-		return "", fmt.Errorf("network namespace of microservice %q: no container runtime is watched, refer to it by FD, PID or NSID: %w",
-			ref.GetReference(), kvscheduler.ErrUnsupported)
+		return n.microservices.path(ref.GetReference())
 	}
 	return path, nil
 }

@@ -41,8 +41,10 @@ type Plugin struct {
 	alloc *netalloc.Resolver
 
 	closeOnce sync.Once
-	// notify pushes obtained values; set by Register.
+	// notify pushes obtained values; both are set by Register.
 	notify func(...kvscheduler.Notification) error
+	// notifyLater pushes what its argument returns when it is that transaction's turn.
+	notifyLater func(func() []kvscheduler.Notification) error
 }
 
 // New opens the agent's own network namespace. Close the plugin when its
@@ -79,10 +81,11 @@ func (p *Plugin) Close() error {
 // Register adds the descriptors of the linux.* models to the scheduler. Call it
 // once per plugin, before the first transaction and before Watch.
 func Register(s *kvscheduler.Scheduler, p *Plugin) error {
-	p.notify = s.PushSBNotification
+	p.notify, p.notifyLater = s.PushSBNotification, s.PushSBNotifications
 	p.alloc = netalloc.NewResolver(s)
 	for _, register := range []func() error{
 		func() error { return kvscheduler.Register(s, p.hostNameDescriptor()) },
+		func() error { return kvscheduler.Register(s, p.microserviceDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.interfaceDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.addressDescriptor()) },
 		func() error { return kvscheduler.Register(s, p.arpDescriptor()) },

@@ -202,11 +202,6 @@ func TestNamespacesByNameAndProcess(t *testing.T) {
 	p.loop.Namespace.Type, p.loop.Namespace.Reference = 2, pid
 	n.create(p.loop)
 	n.retrieve(p.tap, p.loop).hasExactly(t, p.tap, p.loop)
-
-	p.tap.Namespace.Type = 4
-	if err := n.tryCreate(p.tap); !errors.Is(err, kvscheduler.ErrUnsupported) {
-		t.Errorf("namespace of a microservice: got %v, want ErrUnsupported", err)
-	}
 }
 
 func TestSomethingElseThanANamespace(t *testing.T) {

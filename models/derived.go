@@ -155,6 +155,9 @@ func LinuxHostNameAddressKey(hostName, addr string) string {
 	return LinuxHostNameKey(hostName) + "/address/" + addr
 }
 
+// LinuxMicroserviceKey is obtained for each microservice that runs on the node.
+func LinuxMicroserviceKey(label string) string { return "linux/microservice/" + label }
+
 // LinuxInterfaceStateKey is a property of enabled (UP) and disabled (DOWN)
 // Linux interfaces.
 func LinuxInterfaceStateKey(iface string, up bool) string {

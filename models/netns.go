@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,9 +16,8 @@ const NetNSDir = "/var/run/netns"
 
 // NetNSPath returns the file that stands for a network namespace, "" for the
 // agent's own; namedDir is where those with a name are (NetNSDir). It returns
-// false for the namespace of a microservice, which only the container runtime
-// knows.
-func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (path string, ok bool) {
+// false for the namespace of a microservice, whose path changes whenever it is started.
+func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (file string, ok bool) {
 	switch ref.GetType() {
 	case linux_namespace.NetNamespace_UNDEFINED:
 		return "", true
@@ -40,7 +40,7 @@ func ValidateNetNS(ref *linux_namespace.NetNamespace) error {
 	if ref.GetType() != linux_namespace.NetNamespace_UNDEFINED {
 		switch {
 		case linux_namespace.NetNamespace_ReferenceType_name[int32(ref.GetType())] == "":
-			return fmt.Errorf("network namespace has the type %d, which does not exist: use NSID, PID or FD", ref.GetType())
+			return fmt.Errorf("network namespace has the type %d, which does not exist: use NSID, PID, FD or MICROSERVICE", ref.GetType())
 		case len(text) > maxPath:
 			return fmt.Errorf("reference to a network namespace has %d bytes: no path has more than %d", len(text), maxPath)
 		case strings.ContainsFunc(text, unicode.IsControl):
@@ -59,6 +59,10 @@ func ValidateNetNS(ref *linux_namespace.NetNamespace) error {
 	case linux_namespace.NetNamespace_NSID:
 		if text == "" || text == "." || text == ".." || strings.Contains(text, "/") {
 			return fmt.Errorf("network namespace of type NSID needs the name of a file in %s, not %q", NetNSDir, text)
+		}
+	case linux_namespace.NetNamespace_MICROSERVICE:
+		if text == "" || path.Clean("/"+text) != "/"+text {
+			return fmt.Errorf("network namespace of type MICROSERVICE needs the label of a microservice, not %q", text)
 		}
 	}
 	return nil

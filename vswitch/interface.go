@@ -68,7 +68,7 @@ func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Depe
 		return []kvscheduler.Dependency{{Label: "afpacket-host-interface-exists", Key: key}}
 	case vpp_interfaces.Interface_TAP:
 		if label := iface.GetTap().GetToMicroservice(); label != "" {
-			return []kvscheduler.Dependency{{Label: "microservice-available", Key: "linux/microservice/" + label}}
+			return []kvscheduler.Dependency{{Label: "microservice-available", Key: models.LinuxMicroserviceKey(label)}}
 		}
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		link := iface.GetVxlan()

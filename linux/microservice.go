@@ -1,0 +1,162 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// MicroserviceDescriptor is the name of the descriptor of microservices.
+const MicroserviceDescriptor = "microservice"
+
+// Microservice is where a microservice runs.
+type Microservice struct {
+	// NetNS is the path of its network namespace.
+	NetNS string
+	// ID tells network namespaces apart that follow each other at one path.
+	ID string
+}
+
+// microservices are those that the scheduler knows of. A change takes two transactions:
+//
+//	SetMicroservices ──wanted──┐
+//	                           ├─> retire    values in what goes, or moves, are deleted: there
+//	                           └─> publish   then the others are known, and values are created
+//
+// The scheduler begins them when their turn comes. In between, references to what goes still
+// lead to where it is, so that nothing stays behind in a namespace that goes on existing.
+type microservices struct {
+	mu      sync.Mutex
+	wanted  map[string]Microservice // by label
+	known   map[string]Microservice
+	retired map[string]bool
+}
+
+type microserviceItem = kvscheduler.Item[*emptypb.Empty, kvscheduler.NoMetadata]
+
+// microserviceDescriptor describes obtained values: the microservices that run on this node.
+// Values in their network namespaces depend on them.
+func (p *Plugin) microserviceDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata] {
+	prefix := models.LinuxMicroserviceKey("")
+	return kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata]{
+		Name:     MicroserviceDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: prefix},
+		KeyLabel: func(key string) string { return strings.TrimPrefix(key, prefix) },
+		Retrieve: func(context.Context, []microserviceItem) (items []microserviceItem, err error) {
+			for _, label := range p.namespaces.microservices.labels() {
+				items = append(items, microserviceItem{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Origin: kvscheduler.FromSB})
+			}
+			return items, nil
+		},
+	}
+}
+
+// SetMicroservices says which microservices run on this node, by label. What refers to one
+// that is missing waits for it. It does not wait for the scheduler, which must have been
+// registered.
+func (p *Plugin) SetMicroservices(running map[string]Microservice) error {
+	if !p.namespaces.microservices.want(running) {
+		return nil
+	}
+	if err := p.notifyLater(p.namespaces.microservices.retire); err != nil {
+		return fmt.Errorf("microservices: %w", err)
+	}
+	if err := p.notifyLater(p.namespaces.microservices.publish); err != nil {
+		return fmt.Errorf("microservices: %w", err)
+	}
+	return nil
+}
+
+// want reports whether running differs from what was wanted before.
+func (m *microservices) want(running map[string]Microservice) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if maps.Equal(m.wanted, running) {
+		return false
+	}
+	m.wanted = maps.Clone(running)
+	return true
+}
+
+// retire tells of the microservices that are no longer where they were.
+func (m *microservices) retire() (changes []kvscheduler.Notification) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retired = map[string]bool{}
+	for _, label := range slices.Sorted(maps.Keys(m.known)) {
+		if at, ok := m.wanted[label]; !ok || at != m.known[label] {
+			m.retired[label] = true
+			changes = append(changes, kvscheduler.Notification{Key: models.LinuxMicroserviceKey(label)})
+		}
+	}
+	return changes
+}
+
+// publish forgets the retired microservices, and tells of the new ones. What was wanted
+// only since retire is for the next call.
+func (m *microservices) publish() (changes []kvscheduler.Notification) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := maps.Clone(m.known)
+	maps.DeleteFunc(known, func(label string, _ Microservice) bool { return m.retired[label] })
+	m.retired = nil
+	if known == nil {
+		known = map[string]Microservice{}
+	}
+	for _, label := range slices.Sorted(maps.Keys(m.wanted)) {
+		if _, ok := known[label]; ok {
+			continue
+		}
+		known[label] = m.wanted[label]
+		changes = append(changes, kvscheduler.Notification{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Metadata: kvscheduler.NoMetadata{}})
+	}
+	m.known = known
+	return changes
+}
+
+// labels of the microservices that values may be in.
+func (m *microservices) labels() (labels []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, label := range slices.Sorted(maps.Keys(m.known)) {
+		if !m.retired[label] {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+// path returns the file that stands for the network namespace of a microservice.
+func (m *microservices) path(label string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.known[label]
+	if !ok {
+		return "", goneError{fmt.Errorf("no microservice %q runs on this node", label)}
+	}
+	return at.NetNS, nil
+}
+
+// refs are references to the namespaces of all microservices.
+func (m *microservices) refs() (refs []*linux_namespace.NetNamespace) {
+	for _, label := range m.labels() {
+		refs = append(refs, &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_MICROSERVICE, Reference: label})
+	}
+	return refs
+}
+
+// microserviceDependencies are those of a value in a network namespace.
+func microserviceDependencies(ref *linux_namespace.NetNamespace) []kvscheduler.Dependency {
+	if ref.GetType() != linux_namespace.NetNamespace_MICROSERVICE {
+		return nil
+	}
+	return []kvscheduler.Dependency{{Label: "microservice-available", Key: models.LinuxMicroserviceKey(ref.GetReference())}}
+}
