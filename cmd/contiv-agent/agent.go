@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/microservice"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy"
@@ -151,7 +152,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	// In the order in which events visit them.
 	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
-	loop.Register(contivConf, nodeSync, podManager, addresses, podManager.Recorder(), ipNet, services, policies)
+	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/plugins/microservice"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/contiv/contiv/vswitch/vpp"
@@ -124,6 +125,15 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 		return owner.Device(logical)
 	}
 	return "", "", false
+}
+
+// setMicroservices tells package linux what plugin microservice knows.
+func (s *southbound) setMicroservices(running map[string]microservice.Place) error {
+	places := make(map[string]linux.Microservice, len(running))
+	for label, place := range running {
+		places[label] = linux.Microservice(place)
+	}
+	return s.lin.SetMicroservices(places)
 }
 
 // nicsTimeout bounds how long the event loop waits for the list of network cards.

@@ -12,9 +12,12 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // operator configures a node through etcd, as docs/northbound.md tells.
@@ -211,5 +214,48 @@ func TestResyncThroughEtcd(t *testing.T) {
 			t.Errorf("answer: %v", &status)
 		}
 		o.run(fmt.Sprintf("ctl txns %d --node node1", status.GetTransaction()), kind+" resync")
+	}
+}
+
+// A value in a microservice waits for the pod, is in it while it runs, over a restart of the
+// agent, and in the pod that replaces it.
+func TestMicroservices(t *testing.T) {
+	l := require(t)
+	o := newOperator(t, l, "node1")
+	const (
+		far, near = "config/linux/interfaces/v2/interface/msfar", "config/linux/interfaces/v2/interface/msnear"
+		label     = "contivpp.io/microservice-label"
+	)
+	rev := o.put(
+		far, `{"name":"msfar","type":"VETH","enabled":true,"ip_addresses":["10.223.1.2/24"],"namespace":{"type":"MICROSERVICE","reference":"cnf1"},"veth":{"peer_if_name":"msnear"}}`,
+		near, `{"name":"msnear","type":"VETH","enabled":true,"ip_addresses":["10.223.1.1/24"],"veth":{"peer_if_name":"msfar"}}`)
+	pending := o.await(far, rev, "PENDING: ")
+	if waits := strings.Join(pending.GetWaitsFor(), ", "); !strings.Contains(waits, "microservice-available: linux/microservice/cnf1") {
+		t.Errorf("it waits for %s", waits)
+	}
+	add := func(name string) lab.Pod {
+		t.Helper()
+		spec := lab.PodSpec{Name: name, Node: "node1", Template: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "cnf1"}}}}
+		return labtest.AddPods(t, l, spec)[0]
+	}
+	reaches := func(p lab.Pod) {
+		t.Helper()
+		o.await(far, rev, "CONFIGURED")
+		if out, err := l.Exec(t.Context(), p.ID(), "ping", "-c1", "-W20", "10.223.1.1"); err != nil {
+			t.Errorf("from %s: %v %s", p.ID(), err, out)
+		}
+	}
+	first := add("cnf-a")
+	reaches(first)
+	requireRestartWithoutOperations(t, l, "node1")
+	reaches(first)
+
+	if err := l.DelPod(t.Context(), first.ID()); err != nil {
+		t.Fatal(err)
+	}
+	o.await(far, rev, "PENDING: ")
+	reaches(add("cnf-b"))
+	if answer, err := o.etcd.Delete(t.Context(), o.prefix+"config/", clientv3.WithPrefix()); err != nil || answer.Deleted != 2 {
+		t.Fatal(answer, err)
 	}
 }
