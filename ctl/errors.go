@@ -12,6 +12,20 @@ import (
 // is only the exit code left to set.
 var ErrReported = errors.New("failed")
 
+// errBroken is ErrReported of a status with a broken node.
+var errBroken = fmt.Errorf("broken: %w", ErrReported)
+
+// ExitCode is that of a command that ended with the error.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errBroken):
+		return 2
+	}
+	return 1
+}
+
 // hinted completes an error about a word that is not known by the nearest known
 // one.
 func hinted(err error, word string, known []string) error {

@@ -1,12 +1,15 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/spf13/cobra"
 )
@@ -18,8 +21,17 @@ const (
 	unreachable = "unreachable"
 )
 
+// Verdicts on nodes.
+const (
+	healthy  = "healthy"
+	degraded = "degraded" // the node works, but something is not as it should be
+	broken   = "broken"   // it cannot be relied on
+)
+
 // Probe is an agent's state.
 type Probe struct {
+	// Verdict is "healthy", "degraded" or "broken".
+	Verdict string `json:"verdict"`
 	// State is "ready" or "not ready".
 	State   string `json:"state"`
 	Version string `json:"version,omitempty"`
@@ -33,6 +45,18 @@ type Probe struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// ConfigDir are the mistakes in the agent's directory of configuration.
 	ConfigDir []string `json:"configDir,omitempty"`
+	// Values that are not as they should be: a line for each state.
+	Values []string `json:"values,omitempty"`
+}
+
+func (p Probe) verdict() string {
+	switch {
+	case p.State != ready:
+		return broken
+	case p.Database != "" || p.NodeConfig != "" || len(p.Warnings)+len(p.ConfigDir)+len(p.Values) > 0:
+		return degraded
+	}
+	return healthy
 }
 
 // health is what an agent answers to GET /readiness.
@@ -52,7 +76,38 @@ func probe(ctx context.Context, a *Agent) (Probe, error) {
 	if a.get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
 		p.ConfigDir = mistakesIn(dir)
 	}
+	if p.State == ready {
+		p.Values = badValues(ctx, a)
+	}
+	p.Verdict = p.verdict()
 	return p, nil
+}
+
+// badStates of values: who asked for them does not get what he wants.
+var badStates = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED}
+
+// badValues returns a line for each bad state: how many values, and one of them.
+func badValues(ctx context.Context, a *Agent) (lines []string) {
+	query := url.Values{}
+	for _, state := range badStates {
+		query.Add("state", state.String())
+	}
+	values, err := valuesOf(ctx, a, query)
+	if err != nil {
+		return []string{"the states of its values cannot be had: " + oneLine(err.Error())}
+	}
+	found := map[pb.ValueState][]*pb.ValueStatus{}
+	for _, v := range values {
+		for _, status := range append([]*pb.ValueStatus{v.GetValue()}, v.GetDerivedValues()...) {
+			found[status.GetState()] = append(found[status.GetState()], status)
+		}
+	}
+	for _, state := range badStates {
+		if bad := found[state]; len(bad) > 0 {
+			lines = append(lines, oneLine(fmt.Sprintf("%s %s, such as %s: %s", count(len(bad), "value"), state, bad[0].GetKey(), bad[0].GetError())))
+		}
+	}
+	return lines
 }
 
 // mistakesIn returns a line for the directory, if it cannot be read, and for each file
@@ -100,8 +155,12 @@ func probeHealth(ctx context.Context, a *Agent) (Probe, error) {
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Whether the agents are ready, and if not, why; mistakes in what they are to read",
-		Args:  cobra.NoArgs,
+		Short: "Whether the nodes are healthy, degraded or broken, and why",
+		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
+			"broken (its agent does not answer, or is not ready), and why: values that failed or cannot be, the lack\n" +
+			"of etcd, warnings of the vswitch, mistakes in what the agent is to read.\n\n" +
+			"The exit code is 0 if all nodes are healthy, 1 if one is degraded, 2 if one is broken.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
@@ -114,25 +173,26 @@ func (c *cli) statusCommand() *cobra.Command {
 			if c.format == asTable {
 				writeProbes(c.printer(), probes)
 			}
-			if err != nil {
-				return err
-			}
+			worst := err
 			for _, p := range probes {
-				if p.value.State != ready {
-					return ErrReported // the table says it
+				switch {
+				case p.err != nil || p.value.Verdict == broken:
+					return errBroken // the table says it
+				case p.value.Verdict == degraded:
+					worst = cmp.Or(worst, ErrReported)
 				}
 			}
-			return nil
+			return worst
 		},
 	}
 }
 
 func writeProbes(p printer, probes []answer[Probe]) {
-	t := p.table("NODE", "AGENT", "VERSION", "REMARK")
+	t := p.table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	for _, a := range probes {
-		state := a.value.State
+		verdict, state := a.value.Verdict, a.value.State
 		if a.err != nil {
-			state = unreachable
+			verdict, state = broken, unreachable
 		}
 		var remarks []string
 		if a.value.Problem != "" {
@@ -147,6 +207,7 @@ func writeProbes(p printer, probes []answer[Probe]) {
 		for _, warning := range a.value.Warnings {
 			remarks = append(remarks, "warning: "+warning)
 		}
+		remarks = append(remarks, a.value.Values...)
 		for i, mistake := range a.value.ConfigDir {
 			if i == 3 {
 				remarks = append(remarks, fmt.Sprintf("%d more mistakes in --config-dir", len(a.value.ConfigDir)-i))
@@ -154,7 +215,7 @@ func writeProbes(p printer, probes []answer[Probe]) {
 			}
 			remarks = append(remarks, "mistake in --config-dir: "+mistake)
 		}
-		t.add(a.agent.Name, state, a.value.Version, strings.Join(remarks, "; "))
+		t.add(a.agent.Name, verdict, state, a.value.Version, strings.Join(remarks, "; "))
 	}
 	t.write()
 }

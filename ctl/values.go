@@ -48,33 +48,35 @@ func (c *cli) valuesCommand() *cobra.Command {
 // askValues asks the agents for the states of their values: those of the scheduler, and
 // of what was put into etcd and cannot be decoded, of which the scheduler knows nothing.
 func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]record.Status] {
+	return ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) { return valuesOf(ctx, a, query) })
+}
+
+func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.Status, err error) {
+	if err := a.get(ctx, valueStatus, query, &values); err != nil {
+		return nil, err
+	}
 	invalid := pb.ValueState_INVALID
-	return ask(ctx, agents, func(ctx context.Context, a *Agent) (values []record.Status, err error) {
-		if err := a.get(ctx, valueStatus, query, &values); err != nil {
-			return nil, err
-		}
-		if states := query["state"]; len(states) > 0 && !slices.Contains(states, invalid.String()) {
-			return values, nil
-		}
-		known := map[string]bool{}
-		for _, v := range values {
-			known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
-		}
-		var given []feedback.Status
-		_ = a.get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
-		for _, s := range given {
-			v := s.GetValue()
-			if v.GetState() != invalid || known[v.GetKey()] {
-				continue
-			}
-			v.Error = strings.Join(append([]string{v.GetError()}, v.GetDetails()...), "; ")
-			values = append(values, record.Status{BaseValueStatus: &pb.BaseValueStatus{Value: v}})
-		}
-		slices.SortStableFunc(values, func(a, b record.Status) int {
-			return strings.Compare(a.GetValue().GetKey(), b.GetValue().GetKey())
-		})
+	if states := query["state"]; len(states) > 0 && !slices.Contains(states, invalid.String()) {
 		return values, nil
+	}
+	known := map[string]bool{}
+	for _, v := range values {
+		known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
+	}
+	var given []feedback.Status
+	_ = a.get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
+	for _, s := range given {
+		v := s.GetValue()
+		if v.GetState() != invalid || known[v.GetKey()] {
+			continue
+		}
+		v.Error = strings.Join(append([]string{v.GetError()}, v.GetDetails()...), "; ")
+		values = append(values, record.Status{BaseValueStatus: &pb.BaseValueStatus{Value: v}})
+	}
+	slices.SortStableFunc(values, func(a, b record.Status) int {
+		return strings.Compare(a.GetValue().GetKey(), b.GetValue().GetKey())
 	})
+	return values, nil
 }
 
 // stateQuery checks the names of states, in any case of letters.

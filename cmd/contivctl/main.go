@@ -27,5 +27,5 @@ func main() {
 	if !errors.Is(err, ctl.ErrReported) {
 		fmt.Fprintf(ctl.Plain(os.Stderr), "%s: %v\n", name, err)
 	}
-	os.Exit(1)
+	os.Exit(ctl.ExitCode(err))
 }

@@ -122,7 +122,7 @@ func sameName(t *testing.T, s *site) {
 	refused := func() (remark string, err error) {
 		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--agent", "imposter=unix://"+dir+"/agent.sock", "status").Output()
 		remark = statusOf("imposter", string(out))
-		if !strings.HasPrefix(remark, "not ready") || !strings.Contains(remark, "--node-name") {
+		if !strings.HasPrefix(remark, "broken not ready") || !strings.Contains(remark, "--node-name") {
 			return "", fmt.Errorf("it says %q", out)
 		}
 		return remark, nil
