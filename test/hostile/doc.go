@@ -10,5 +10,5 @@
 // another value. They are put together with values that are fine, and then come a
 // resync, a restart and the removal.
 //
-// With HOSTILE_LONG=1 all values are put, without it up to 200 of each model, 25 to a real VPP.
+// With HOSTILE_LONG=1 all values are put, without it up to 200 of each model.
 package hostile

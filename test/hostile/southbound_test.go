@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -170,8 +171,10 @@ func TestVPP(t *testing.T) {
 	vpptest.Need(t)
 	netns := addNetns(t, "hostile-real-vpp")
 	p := vpptest.NewProcess(t, pathOf(netns))
-	hostileValues(t, netns, perModel(25), func() vswitch.VSwitch {
-		vs, err := vpp.New(t.Context(), vpp.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket(), Logger: quiet})
+	hostileValues(t, netns, perModel(200), func() vswitch.VSwitch {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // VPP may have ended
+		defer cancel()
+		vs, err := vpp.New(ctx, vpp.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket(), Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

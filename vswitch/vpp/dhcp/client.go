@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -17,9 +18,11 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/dhcp"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -152,6 +155,9 @@ func (v *Clients) Follow(ctx context.Context) {
 func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {
+		err = v.capable(ctx, i)
+	}
+	if err == nil {
 		host, _ := os.Hostname()
 		err = v.vpp.Call(ctx, dhcpModule, &dhcp.DHCPClientConfig{IsAdd: true, Client: dhcp.DHCPClient{
 			SwIfIndex: i, Hostname: host[:min(len(host), maxHostName)], WantDHCPEvent: true, SetBroadcastFlag: true, PID: uint32(os.Getpid()),
@@ -166,6 +172,21 @@ func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 		return fmt.Errorf("starting a DHCP client on interface %q: %w", iface, err)
 	}
 	v.look()
+	return nil
+}
+
+// capable reports why there can be no client on an interface: without a hardware address to tell
+// the server, VPP 25.10 ends.
+func (v *Clients) capable(ctx context.Context, i ownership.Index) error {
+	d, err := v.ifs.Details(ctx, i)
+	switch {
+	case err != nil:
+		return err
+	case d == nil:
+		return errors.New("it has disappeared")
+	case d.L2Address == ethernet_types.MacAddress{}:
+		return vswitch.Unsupported("set_dhcp_client: the interface carries no Ethernet frames: give it ip_addresses")
+	}
 	return nil
 }
 

@@ -1,9 +1,13 @@
 package interfaces
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/vswitch/vpp/convert"
@@ -25,10 +29,18 @@ var memifModule = session.NewModule("memif_plugin.so", "memifs",
 	&memif.MemifSocketFilenameDump{}, &memif.MemifSocketFilenameDetails{},
 )
 
-const maxMemifSecret = 23
+const (
+	maxMemifSecret = 23
+	// maxMemifSocket is how long the path of a socket can be, with VPP's runtime directory.
+	maxMemifSocket = 106
+	// defaultMemifSocket is in VPP's runtime directory.
+	defaultMemifSocket = "memif.sock"
+)
 
 func supportedMemif(link *vpp_interfaces.MemifLink) error {
-	switch ring := link.GetRingSize(); {
+	switch ring, mode := link.GetRingSize(), link.GetMode(); {
+	case mode != vpp_interfaces.MemifLink_ETHERNET && mode != vpp_interfaces.MemifLink_IP:
+		return vswitch.Unsupported("memif.mode %v: use ETHERNET or IP", mode) // VPP 25.10 ends
 	case ring&(ring-1) != 0:
 		return vswitch.Unsupported("memif.ring_size %d: use a power of two", ring)
 	case link.GetRxQueues() > 255 || link.GetTxQueues() > 255:
@@ -60,11 +72,14 @@ func (v *Interfaces) makeMemif(ctx context.Context, iface *vpp_interfaces.Interf
 	var reply memif.MemifCreateV2Reply
 	what := fmt.Sprintf("memif %d at socket %q", link.GetId(), link.GetSocketFilename())
 	err = v.vpp.Call(ctx, memifModule, req, &reply)
-	if !vppapi.Refused(err, api.SUBIF_ALREADY_EXISTS) {
-		if err != nil {
-			err = fmt.Errorf("making %s: %w", what, err)
-		}
-		return reply.SwIfIndex, err
+	switch {
+	case err == nil:
+		return reply.SwIfIndex, nil
+	case vppapi.Refused(err, api.SYSCALL_ERROR_4):
+		err = fmt.Errorf("making %s: VPP cannot listen there: the directory must exist, and nothing else may have the path: %w", what, err)
+		return 0, errors.Join(err, v.forgetMemifSocket(ctx, socket))
+	case !vppapi.Refused(err, api.SUBIF_ALREADY_EXISTS):
+		return 0, errors.Join(fmt.Errorf("making %s: %w", what, err), v.forgetMemifSocket(ctx, socket))
 	}
 	all, err := session.Dump[memif.MemifDetails](ctx, v.vpp, memifModule, &memif.MemifDump{})
 	if err != nil {
@@ -78,33 +93,70 @@ func (v *Interfaces) makeMemif(ctx context.Context, iface *vpp_interfaces.Interf
 	return 0, fmt.Errorf("making %s: the memifs of a socket are all masters or all slaves", what)
 }
 
-// memifSocket returns the number of a socket, which it makes known to VPP if it is not;
-// 0 is VPP's default one.
+// memifSocket returns the number of a socket, which it makes known to VPP. A number that no memif
+// uses is not used again: when VPP 25.10 cannot listen at a socket, it counts one user less than
+// there are. It would make the next memif of that number without listening, another one of
+// the same identity beside that, and end because both have one name. It never forgets the
+// number 0, so that is not used either.
 func (v *Interfaces) memifSocket(ctx context.Context, file string) (uint32, error) {
-	if file == "" {
-		return 0, nil
-	}
 	known, err := session.Dump[memif.MemifSocketFilenameDetails](ctx, v.vpp, memifModule, &memif.MemifSocketFilenameDump{})
 	if err != nil {
 		return 0, err
 	}
+	memifs, err := session.Dump[memif.MemifDetails](ctx, v.vpp, memifModule, &memif.MemifDump{})
+	if err != nil {
+		return 0, err
+	}
+	path := memifPath(known, file)
+	if len(path) > maxMemifSocket {
+		return 0, vswitch.Unsupported("memif.socket_filename: %s has %d bytes: use a path with at most %d", path, len(path), maxMemifSocket)
+	}
 	for _, s := range known {
-		if isSocket(s.SocketFilename, file) {
+		if s.SocketFilename != path {
+			continue
+		}
+		if slices.ContainsFunc(memifs, func(d *memif.MemifDetails) bool { return d.SocketID == s.SocketID }) {
 			return s.SocketID, nil
+		}
+		if err := v.forgetMemifSocket(ctx, s.SocketID); err != nil {
+			return 0, err
 		}
 	}
 	var reply memif.MemifSocketFilenameAddDelV2Reply
-	err = v.vpp.Call(ctx, memifModule, &memif.MemifSocketFilenameAddDelV2{IsAdd: true, SocketID: ^uint32(0), SocketFilename: file}, &reply)
+	err = v.vpp.Call(ctx, memifModule, &memif.MemifSocketFilenameAddDelV2{IsAdd: true, SocketID: ^uint32(0), SocketFilename: cmp.Or(file, defaultMemifSocket)}, &reply)
 	if err != nil {
-		return 0, fmt.Errorf("making memif socket %q known to VPP: %w", file, err)
+		return 0, fmt.Errorf("making memif socket %q known to VPP: %w", path, err)
 	}
 	return reply.SocketID, nil
 }
 
-// isSocket reports whether a socket of VPP's is the one of a value. Relative paths are those in
-// VPP's runtime directory.
-func isSocket(path, file string) bool {
-	return path == file || !filepath.IsAbs(file) && strings.HasSuffix(path, "/"+file)
+// memifPath returns the path of the socket of a value. Relative paths are those in VPP's runtime
+// directory, which the socket 0 is in.
+func memifPath(sockets []*memif.MemifSocketFilenameDetails, file string) string {
+	file = cmp.Or(file, defaultMemifSocket)
+	for _, prefix := range []string{"/", "abstract:", "unix:", "tcp:"} {
+		if strings.HasPrefix(file, prefix) {
+			return file
+		}
+	}
+	for _, s := range sockets {
+		if s.SocketID == 0 {
+			return filepath.Dir(s.SocketFilename) + "/" + file
+		}
+	}
+	return file
+}
+
+// forgetMemifSocket makes VPP forget a socket, unless a memif uses it.
+func (v *Interfaces) forgetMemifSocket(ctx context.Context, socket uint32) error {
+	if socket == 0 {
+		return nil
+	}
+	err := v.vpp.Call(ctx, memifModule, &memif.MemifSocketFilenameAddDelV2{SocketID: socket}, &memif.MemifSocketFilenameAddDelV2Reply{})
+	if err != nil && !vppapi.Refused(err, api.UNEXPECTED_INTF_STATE, api.INVALID_ARGUMENT) {
+		return fmt.Errorf("making VPP forget a memif socket: %w", err)
+	}
+	return nil
 }
 
 // removeMemif also makes VPP forget the socket, if no other memif uses it.
@@ -117,12 +169,8 @@ func (v *Interfaces) removeMemif(ctx context.Context, i ownership.Index) error {
 		return err
 	}
 	for _, d := range all {
-		if d.SwIfIndex != i || d.SocketID == 0 {
-			continue
-		}
-		err := v.vpp.Call(ctx, memifModule, &memif.MemifSocketFilenameAddDelV2{SocketID: d.SocketID}, &memif.MemifSocketFilenameAddDelV2Reply{})
-		if err != nil && !vppapi.Refused(err, api.UNEXPECTED_INTF_STATE, api.INVALID_ARGUMENT) {
-			return fmt.Errorf("making VPP forget the socket: %w", err)
+		if d.SwIfIndex == i {
+			return v.forgetMemifSocket(ctx, d.SocketID)
 		}
 	}
 	return nil
@@ -140,7 +188,7 @@ func (inv *inventory) describeMemif(d *memif.MemifDetails, expected *vpp_interfa
 	if s := inv.sockets[ownership.Index(d.SocketID)]; s != nil {
 		file = s.SocketFilename
 	}
-	if d.SocketID == 0 && link.GetSocketFilename() != "" || d.SocketID != 0 && !isSocket(file, link.GetSocketFilename()) {
+	if file != memifPath(slices.Collect(maps.Values(inv.sockets)), link.GetSocketFilename()) {
 		link.SocketFilename = file
 	}
 	return link

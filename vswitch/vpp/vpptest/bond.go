@@ -1,23 +1,16 @@
 package vpptest
 
 import (
-	"path/filepath"
-	"strings"
-
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/bond"
 	"go.fd.io/govpp/binapi/ethernet_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/memif"
 )
 
-type (
-	bondIf struct {
-		bond.SwBondInterfaceDetails
-		custom bool // its MAC
-	}
-	memifIf struct{ memif.MemifDetails }
-)
+type bondIf struct {
+	bond.SwBondInterfaceDetails
+	custom bool // its MAC
+}
 
 // membership is what an interface has as a member of a bond.
 type membership struct {
@@ -106,70 +99,6 @@ func init() {
 			}
 		})
 	})
-
-	on(func(c *call, req *memif.MemifSocketFilenameAddDelV2, reply *memif.MemifSocketFilenameAddDelV2Reply) api.VPPApiError {
-		reply.SocketID = req.SocketID
-		if req.SocketID == 0 {
-			return api.INVALID_ARGUMENT
-		}
-		if !req.IsAdd {
-			if c.ifs.sockets[req.SocketID] == "" {
-				return api.INVALID_ARGUMENT
-			}
-			if c.memifsOf(req.SocketID, func(memif.MemifDetails) bool { return true }) {
-				return api.UNEXPECTED_INTF_STATE
-			}
-			delete(c.ifs.sockets, req.SocketID)
-			return 0
-		}
-		file := strings.TrimRight(req.SocketFilename, "\x00")
-		if !filepath.IsAbs(file) && !strings.HasPrefix(file, "abstract:") {
-			file = filepath.Join("/run/vpp", file)
-		}
-		if req.SocketID == ^uint32(0) {
-			for reply.SocketID = 1; c.ifs.sockets[reply.SocketID] != ""; reply.SocketID++ {
-			}
-		}
-		if was := c.ifs.sockets[reply.SocketID]; was != "" && was != file {
-			return api.ENTRY_ALREADY_EXISTS
-		}
-		c.ifs.sockets[reply.SocketID] = file
-		return 0
-	})
-	onDump(func(c *call, _ *memif.MemifSocketFilenameDump, send func(*memif.MemifSocketFilenameDetails)) {
-		for id, file := range c.ifs.sockets {
-			send(&memif.MemifSocketFilenameDetails{SocketID: id, SocketFilename: file})
-		}
-	})
-	on(func(c *call, req *memif.MemifCreateV2, reply *memif.MemifCreateV2Reply) api.VPPApiError {
-		reply.SwIfIndex = noIndex
-		conflict := c.memifsOf(req.SocketID, func(d memif.MemifDetails) bool { return d.Role != req.Role || d.ID == req.ID })
-		switch {
-		case req.RingSize&(req.RingSize-1) != 0, c.ifs.sockets[req.SocketID] == "":
-			return api.INVALID_ARGUMENT
-		case conflict:
-			return api.SUBIF_ALREADY_EXISTS
-		}
-		mac := req.HwAddr
-		if (mac == ethernet_types.MacAddress{}) && req.Mode == memif.MEMIF_MODE_API_ETHERNET {
-			mac = c.ifs.randomMAC()
-		}
-		i := c.addInterface(&swInterface{prefix: name("memif", req.SocketID) + "/", instance: req.ID, SwInterfaceDetails: interfaces.SwInterfaceDetails{
-			InterfaceName: name(name("memif", req.SocketID)+"/", req.ID), InterfaceDevType: "memif", L2Address: mac,
-		}})
-		// Sizes are those of a connection, which there is none of.
-		i.kind = memifIf{memif.MemifDetails{
-			SwIfIndex: i.SwIfIndex, HwAddr: mac, ID: req.ID, Role: req.Role, Mode: req.Mode, SocketID: req.SocketID, RingSize: 1, IfName: i.InterfaceName,
-		}}
-		reply.SwIfIndex = i.SwIfIndex
-		return 0
-	})
-	onInterface(func(r *memif.MemifDelete) index { return r.SwIfIndex }, deleteKind[memifIf, *memif.MemifDelete, *memif.MemifDeleteReply])
-	onDump(func(c *call, _ *memif.MemifDump, send func(*memif.MemifDetails)) {
-		dumpKind(c, noIndex, func(_ *swInterface, m memifIf) {
-			send(&m.MemifDetails)
-		})
-	})
 }
 
 // members counts those of a bond.
@@ -183,12 +112,3 @@ func (c *call) members(b index) (n uint32) {
 }
 
 func (c *call) detach(i *swInterface) { i.L2Address, i.member = i.member.own, nil }
-
-// memifsOf reports whether any memif of the socket is like that.
-func (c *call) memifsOf(socket uint32, like func(memif.MemifDetails) bool) (found bool) {
-	c.ifs.all(func(i *swInterface) {
-		m, ok := i.kind.(memifIf)
-		found = found || ok && m.SocketID == socket && like(m.MemifDetails)
-	})
-	return found
-}

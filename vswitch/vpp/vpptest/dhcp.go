@@ -6,6 +6,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/dhcp"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	"go.fd.io/govpp/binapi/rd_cp"
 )
 
@@ -51,6 +52,8 @@ func init() {
 			switch {
 			case req.IsAdd == (i.dhcp != nil):
 				return api.INVALID_VALUE
+			case req.IsAdd && i.L2Address == ethernet_types.MacAddress{}:
+				return c.ends("a DHCP client has no hardware address to send")
 			case req.IsAdd:
 				i.dhcp = &dhcp.DHCPClientDetails{Client: req.Client, Lease: dhcp.DHCPLease{SwIfIndex: i.SwIfIndex, Hostname: req.Client.Hostname}}
 				c.want(&dhcp.DHCPComplEvent{}, true)

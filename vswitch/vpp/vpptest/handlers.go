@@ -40,6 +40,12 @@ type call struct {
 	send   func(api.Message)
 }
 
+// ends fails the test: the request ends VPP 25.10.
+func (c *call) ends(why string) api.VPPApiError {
+	c.server.t.Errorf("VPP ends: %s", why)
+	return api.UNSPECIFIED
+}
+
 // notify sends an event to all clients that asked for events of its kind by their name.
 func (c *call) notify(event api.Message) {
 	if c.server.deaf {

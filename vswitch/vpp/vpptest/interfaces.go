@@ -22,7 +22,7 @@ type ifState struct {
 	last uint32         // for MAC addresses
 	// instances in use, by the prefix of the names that they are part of.
 	instances map[string]map[uint32]bool
-	sockets   map[uint32]string // of memifs
+	sockets   map[uint32]*memifSocket
 }
 
 // swInterface is an interface, whatever its kind.
@@ -45,7 +45,7 @@ type swInterface struct {
 const adminUp, linkUp = interface_types.IF_STATUS_API_FLAG_ADMIN_UP, interface_types.IF_STATUS_API_FLAG_LINK_UP
 
 func newIfState() ifState {
-	s := ifState{instances: map[string]map[uint32]bool{}, sockets: map[uint32]string{0: "/run/vpp/memif.sock"}}
+	s := ifState{instances: map[string]map[uint32]bool{}, sockets: map[uint32]*memifSocket{0: {file: runtimeDir + "/memif.sock"}}}
 	s.add(&swInterface{prefix: "local", SwInterfaceDetails: interfaces.SwInterfaceDetails{InterfaceName: "local0", InterfaceDevType: "local"}})
 	return s
 }

@@ -1,0 +1,103 @@
+package vpp
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+func memifWith(name string, link *vpp_interfaces.MemifLink) *vpp_interfaces.Interface {
+	return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_MEMIF, Enabled: true, Link: &vpp_interfaces.Interface_Memif{Memif: link}}
+}
+
+// A VPP that cannot listen at a socket must neither take the next attempt for a success nor end.
+func TestMemifThatCannotListen(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		top, err := os.MkdirTemp("", "memif") // paths of sockets are short
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(top)
+		dir := filepath.Join(top, "later")
+		link := &vpp_interfaces.MemifLink{Master: true, Id: 1, SocketFilename: filepath.Join(dir, "memif.sock"), Mode: vpp_interfaces.MemifLink_IP}
+		one, other := memifWith("one", link), memifWith("other", link)
+		v := open(t, s)
+		for range 2 {
+			for _, iface := range []*vpp_interfaces.Interface{one, other, one} {
+				if err := v.Interfaces().Create(t.Context(), iface); err == nil || !strings.Contains(err.Error(), "directory must exist") {
+					t.Fatalf("created in a directory that does not exist: error %v", err)
+				}
+			}
+			v.Close()
+			v = open(t, s)
+		}
+		wantInterfaces(t, v)
+
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		create(t, v, one)
+		wantInterfaces(t, v, one)
+		if _, err := os.Stat(link.GetSocketFilename()); s.server == nil && err != nil {
+			t.Errorf("VPP does not listen: %v", err)
+		}
+		if err := v.Interfaces().Create(t.Context(), other); err == nil || !strings.Contains(err.Error(), `used by interface "one"`) {
+			t.Errorf("two memifs of one identity: error %v", err)
+		}
+		// The default socket is another one of the same name.
+		byDefault := memifWith("default", &vpp_interfaces.MemifLink{Id: 1})
+		create(t, v, byDefault)
+		wantInterfaces(t, v, one, byDefault)
+		remove(t, v, one)
+		remove(t, v, byDefault)
+		wantInterfaces(t, v)
+	})
+}
+
+func TestMemifsThatEndVPPAreRefused(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		long := strings.Repeat("x", 107)
+		for what, link := range map[string]*vpp_interfaces.MemifLink{
+			"memif.mode":            {Mode: vpp_interfaces.MemifLink_PUNT_INJECT},
+			"memif.mode 99":         {Mode: 99},
+			"memif.socket_filename": {Master: true, SocketFilename: long},
+			"/" + long:              {Master: true, SocketFilename: "/" + long},
+		} {
+			err := v.Interfaces().Create(t.Context(), memifWith("memif", link))
+			if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: error %v", what, err)
+			}
+		}
+		wantInterfaces(t, v)
+	})
+}
+
+// A client without a hardware address to tell the server ends VPP.
+func TestDHCPClientNeedsFrames(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		for _, iface := range kinds() {
+			switch iface.GetName() {
+			case "ipip", "gre", "wg", "slave", "multipoint":
+			default:
+				continue
+			}
+			create(t, v, iface)
+			if err := v.Interfaces().SetDHCPClient(t.Context(), iface.GetName()); !errors.Is(err, kvscheduler.ErrUnsupported) {
+				t.Errorf("%s: error %v", iface.GetName(), err)
+			}
+			remove(t, v, iface)
+		}
+		loop := &vpp_interfaces.Interface{Name: "loop", Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+		create(t, v, loop)
+		if err := v.Interfaces().SetDHCPClient(t.Context(), "loop"); err != nil {
+			t.Error(err)
+		}
+	})
+}
