@@ -45,6 +45,9 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if c.targets.timeout <= 0 {
+				return fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.timeout)
+			}
 			return c.checkFormat(cmd)
 		},
 	}
@@ -63,7 +66,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
-		c.configCommand(), c.vppcliCommand(),
+		c.configCommand(), c.vppcliCommand(), c.versionCommand(),
 	)
 	root.SetFlagErrorFunc(flagError)
 	for _, sub := range root.Commands() {
@@ -101,6 +104,15 @@ func flagError(_ *cobra.Command, err error) error {
 		return err
 	}
 	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "The version of this program; those of agents are in the status",
+		Args:  cobra.NoArgs,
+		Run:   func(*cobra.Command, []string) { c.printer().printf("%s version %s\n", c.name, version.Version) },
+	}
 }
 
 // limited bounds the time of a command.

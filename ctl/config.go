@@ -113,7 +113,7 @@ func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 		if g.address != "" {
 			return nil, errors.New("--grpc and --via etcd exclude each other: drop one of them")
 		}
-		return g.dialEtcd()
+		return g.dialEtcd(ctx)
 	}
 	return nil, hinted(fmt.Errorf("--via %q is not known", g.via), g.via, []string{"grpc", "etcd"})
 }
@@ -180,7 +180,7 @@ func (g *configuring) tls() (*tls.Config, error) {
 	return t, nil
 }
 
-func (g *configuring) dialEtcd() (*client.Client, error) {
+func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	c, err := g.targets.configuration()
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (g *configuring) dialEtcd() (*client.Client, error) {
 		reach.Endpoints = []string{defaultEtcd}
 	}
 	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.caFile, reach.CAFile), cmp.Or(g.certFile, reach.CertFile), cmp.Or(g.keyFile, reach.KeyFile)
-	if err := reach.CheckFiles(); err != nil {
+	if err := errors.Join(reach.CheckFiles(), refused(ctx, reach.Endpoints)); err != nil {
 		return nil, err
 	}
 	return client.NewEtcd(node, reach)

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,10 +31,15 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 		Use:   "diff -f FILE|DIR|-",
 		Short: "What apply would change of what the client wants",
 		Long: "Compares the values in files with those that the client wants of the node, field by field, or with\n" +
-			"--unified as lines of the files. The exit code is 1 if they differ. What the node would do\n" +
-			"about it: `contivctl config apply --dry-run`.",
+			"--unified as lines of the files. The exit code is 1 if they differ, 2 if they cannot be compared. What\n" +
+			"the node would do about it: `contivctl config apply --dry-run`.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			defer func() {
+				if err != nil && !errors.Is(err, ErrReported) {
+					err = &exitError{err, 2}
+				}
+			}()
 			want, err := from.read(cmd.InOrStdin())
 			if err != nil {
 				return err

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/version"
 	"go.uber.org/goleak"
 )
 
@@ -130,8 +131,8 @@ func TestNodesAreFoundThroughEtcd(t *testing.T) {
 	}
 
 	server.Stop()
-	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--timeout", "100ms", "nodes")
-	if err == nil || !strings.Contains(err.Error(), "nodes cannot be read from etcd at "+server.Endpoint()) {
+	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--timeout", "1h", "nodes")
+	if err == nil || !strings.Contains(err.Error(), "nodes cannot be read from etcd: "+server.Endpoint()+": nobody listens there") {
 		t.Errorf("etcd is down: %v", err)
 	}
 }
@@ -362,5 +363,26 @@ func TestTableFitsAndCutsNothingOff(t *testing.T) {
 	}
 	if words != 40 || !strings.Contains(b.String(), strings.Repeat("x", 130)) || !strings.HasSuffix(b.String(), "\n-\n") {
 		t.Error(b.String())
+	}
+}
+
+func TestTimeoutsAreAboveZero(t *testing.T) {
+	for _, timeout := range []string{"0", "-1s"} {
+		if _, _, err := run(t, "--timeout", timeout, "nodes"); err == nil || !strings.Contains(err.Error(), "give it a time above 0") {
+			t.Errorf("%s: %v", timeout, err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out, _, err := run(t, "version"); err != nil || !strings.Contains(out, " version "+version.Version) {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// Differences and mistakes have exit codes of their own.
+func TestExitCodeOfConfigDiff(t *testing.T) {
+	if _, _, err := run(t, "config", "diff", "-f", "/does/not/exist"); ExitCode(err) != 2 {
+		t.Errorf("no such file: exit code %d, %v", ExitCode(err), err)
 	}
 }

@@ -12,16 +12,22 @@ import (
 // is only the exit code left to set.
 var ErrReported = errors.New("failed")
 
-// errBroken is ErrReported of a status with a broken node.
-var errBroken = fmt.Errorf("broken: %w", ErrReported)
+// exitError is an error with an exit code other than 1.
+type exitError struct {
+	error
+	code int
+}
+
+func (e *exitError) Unwrap() error { return e.error }
 
 // ExitCode is that of a command that ended with the error.
 func ExitCode(err error) int {
+	var exit *exitError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errBroken):
-		return 2
+	case errors.As(err, &exit):
+		return exit.code
 	}
 	return 1
 }

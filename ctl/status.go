@@ -177,7 +177,7 @@ func (c *cli) statusCommand() *cobra.Command {
 			for _, p := range probes {
 				switch {
 				case p.err != nil || p.value.Verdict == broken:
-					return errBroken // the table says it
+					return &exitError{ErrReported, 2} // the table says why
 				case p.value.Verdict == degraded:
 					worst = cmp.Or(worst, ErrReported)
 				}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	pb "github.com/contiv/contiv/api/contiv/node"
@@ -172,6 +173,9 @@ var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does 
 
 // discover asks etcd for the nodes of the cluster.
 func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
+	if err := refused(ctx, reach.Endpoints); err != nil {
+		return nil, fmt.Errorf("nodes cannot be read from etcd: %w", err)
+	}
 	s, err := etcd.New(reach)
 	if err != nil {
 		return nil, err
@@ -193,6 +197,33 @@ func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
 		return nil, errNoNodes
 	}
 	return agents, nil
+}
+
+// refuseTimeout bounds how long it is looked whether somebody listens.
+const refuseTimeout = time.Second
+
+// refused returns an error if no endpoint of etcd has anybody who listens: its client would
+// try again until the command's time is over.
+func refused(ctx context.Context, endpoints []string) error {
+	ctx, cancel := context.WithTimeout(ctx, refuseTimeout)
+	defer cancel()
+	var errs []error
+	for _, endpoint := range endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Host == "" {
+			return nil // a socket, or without scheme
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+		if err == nil {
+			conn.Close()
+			return nil
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: nobody listens there (connection refused): is etcd running?", endpoint))
+	}
+	return errors.Join(errs...)
 }
 
 func agentOfNode(n *pb.Node) *Agent {
