@@ -281,12 +281,12 @@ func validateType(v *linuxInterface, invalid func(field, format string, args ...
 }
 
 func validateAddresses(v *linuxInterface, invalid func(field, format string, args ...any) error) error {
+	if err := netalloc.ValidateAddresses(v.GetIpAddresses(), v.GetName()); err != nil {
+		return invalid("ip_addresses", "%w", err)
+	}
 	seen := map[netip.Prefix]bool{}
 	for _, text := range v.GetIpAddresses() {
 		if netalloc.IsRef(text) {
-			if err := netalloc.ValidateAddress(text, v.GetName()); err != nil {
-				return invalid("ip_addresses", "%w", err)
-			}
 			continue
 		}
 		prefix, err := netip.ParsePrefix(text)

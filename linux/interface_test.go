@@ -205,9 +205,14 @@ func TestInvalidInterfaces(t *testing.T) {
 		{"path as name of a namespace", func(v *linux_interfaces.Interface) {
 			v.Namespace = &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: "../x"}
 		}, "name of a file"},
+		{"microservice without label", func(v *linux_interfaces.Interface) { v.Namespace = inMicroservice("") }, "the label of a microservice"},
+		{"microservice of a label that no key can have", func(v *linux_interfaces.Interface) { v.Namespace = inMicroservice("../x") }, "the label of a microservice"},
 		{"MAC", func(v *linux_interfaces.Interface) { v.PhysAddress = "xyz" }, "Ethernet address"},
+		{"multicast MAC", func(v *linux_interfaces.Interface) { v.PhysAddress = "01:00:5e:00:00:01" }, "multicast address"},
+		{"broadcast MAC", func(v *linux_interfaces.Interface) { v.PhysAddress = "ff:ff:ff:ff:ff:ff" }, "multicast address"},
 		{"address", func(v *linux_interfaces.Interface) { v.IpAddresses = []string{"10.0.0.1"} }, "10.0.0.1"},
 		{"address twice", func(v *linux_interfaces.Interface) { v.IpAddresses = []string{"fd00::1/64", "fd00:0::1/64"} }, "twice"},
+		{"reference twice", func(v *linux_interfaces.Interface) { v.IpAddresses = []string{"alloc:net", "alloc:net/" + v.Name} }, "twice"},
 	} {
 		v := newPod("1", "x", "10.1.1.2", "10.1.1.1").tap
 		if err := validateInterface(v); err != nil {

@@ -10,6 +10,7 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	netalloc_pb "github.com/contiv/contiv/api/ligato/netalloc"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -106,4 +107,65 @@ func TestInvalidReferencesToAllocations(t *testing.T) {
 			t.Errorf("got %v, want %q", err, text)
 		}
 	}
+}
+
+// A reference in a value of the interface may name the interface or not: the key of the
+// derived address has it as it is written, and routes through the interface find either.
+func TestFormsOfReferences(t *testing.T) {
+	a, ns1, ns2 := newAgent(t), netNSName(t), netNSName(t)
+	alloc, values := allocatedPod(ns1, ns2)
+	iface, route := values[0].(*linux_interfaces.Interface), values[2].(*linux_l3.Route)
+	values = append(values[:3], alloc)
+	for _, form := range []struct{ address, gateway string }{
+		{"alloc:net", "alloc:net/GW"}, {"alloc:net/veth-a", "alloc:net/GW"}, {"alloc:net/veth-a", "alloc:net/veth-a/GW"}, {"alloc:net", "alloc:net/veth-a/GW"},
+	} {
+		iface, route = proto.CloneOf(iface), proto.CloneOf(route)
+		iface.IpAddresses, route.GwAddr = []string{form.address}, form.gateway
+		values[0], values[2] = iface, route
+		a.commit(a.put(values...))
+		a.inState(pb.ValueState_CONFIGURED, values...)
+		key := models.LinuxInterfaceAddressKey("veth-a", models.AddrAllocRef, form.address)
+		if !strings.HasSuffix(key, "/"+form.address) || a.scheduler.ValueStatus(key).GetValue().GetState() != pb.ValueState_CONFIGURED {
+			t.Errorf("%v: there is no %s", form, key)
+		}
+		contains(t, ip(t, "-n", ns1, "addr"), "10.5.0.1/24")
+		pings(t, ns1, "10.77.0.1", true)
+
+		a.restart()
+		ops := operations(a.commit(a.put(values...), kvscheduler.WithResync(kvscheduler.FullResync)))
+		if ops = slices.DeleteFunc(ops, func(op string) bool { return strings.Contains(op, "netalloc") }); len(ops) > 0 {
+			t.Errorf("%v: the resync did %q", form, ops)
+		}
+		a.inState(pb.ValueState_CONFIGURED, values...)
+	}
+}
+
+// The gateways 0.0.0.0 and :: mean none, for destinations of either IP version.
+func TestUnspecifiedGatewayIsNone(t *testing.T) {
+	a, ns1, ns2 := newAgent(t), netNSName(t), netNSName(t)
+	_, values := allocatedPod(ns1, ns2)
+	values[0].(*linux_interfaces.Interface).IpAddresses = []string{"10.5.0.1/24"}
+	values = values[:2]
+	links := values
+	for dst, gw := range map[string]string{"10.77.0.1/32": "0.0.0.0", "10.78.0.0/16": "::", "fd77::/64": "::", "fd78::/64": "0.0.0.0", "10.79.0.0/16": ""} {
+		values = append(values, &linux_l3.Route{OutgoingInterface: "veth-a", DstNetwork: dst, GwAddr: gw})
+	}
+	a.commit(a.put(values...))
+	a.inState(pb.ValueState_CONFIGURED, values...)
+	routes := ip(t, "-n", ns1, "route") + ip(t, "-n", ns1, "-6", "route")
+	contains(t, routes, "10.77.0.1 dev eth0", "10.78.0.0/16 dev eth0", "fd77::/64 dev eth0", "fd78::/64 dev eth0", "10.79.0.0/16 dev eth0")
+	lacks(t, routes, "via")
+	pings(t, ns1, "10.77.0.1", true)
+
+	if ops := operations(a.commit(a.put(values...), kvscheduler.WithResync(kvscheduler.FullResync))); len(ops) > 0 {
+		t.Errorf("the resync did %q", ops)
+	}
+	a.restart()
+	if ops := operations(a.commit(a.put(values...), kvscheduler.WithResync(kvscheduler.FullResync))); len(ops) > 0 {
+		t.Errorf("the resync after a restart did %q", ops)
+	}
+	a.inState(pb.ValueState_CONFIGURED, values...)
+
+	a.commit(a.delete(values[len(links):]...))
+	lacks(t, ip(t, "-n", ns1, "route")+ip(t, "-n", ns1, "-6", "route"), "10.77.", "10.78.", "10.79.", "fd77:", "fd78:")
 }

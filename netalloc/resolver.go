@@ -126,13 +126,27 @@ func AddressKeyText(text, iface string) (source, addr string, ok bool) {
 	return models.AddrStatic, prefix.String(), err == nil
 }
 
-// ValidateAddress checks a reference in the place of an interface's own address.
-func ValidateAddress(text, iface string) error {
-	ref, err := ParseRef(text, iface)
-	if err == nil && ref.GW {
-		err = fmt.Errorf("%q is the address of a gateway, not of the interface: remove /GW", text)
+// ValidateAddresses checks the references among an interface's own addresses, each of which
+// may be there once, in either form.
+func ValidateAddresses(texts []string, iface string) error {
+	seen := map[Ref]string{}
+	for _, text := range texts {
+		if !IsRef(text) {
+			continue
+		}
+		ref, err := ParseRef(text, iface)
+		if err != nil {
+			return err
+		}
+		if ref.GW {
+			return fmt.Errorf("%q is the address of a gateway, not of the interface: remove /GW", text)
+		}
+		if other, twice := seen[ref]; twice {
+			return fmt.Errorf("the same address is listed twice, as %s and %s: remove one of them", other, text)
+		}
+		seen[ref] = text
 	}
-	return err
+	return nil
 }
 
 // ValidateGateway checks a reference in the place of a gateway.

@@ -46,6 +46,7 @@ func TestInterfaceValidation(t *testing.T) {
 		{&iface{Name: "l"}, "type"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"10.0.0.1"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net", "alloc:other/l"}}, ""},
+		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net", "alloc:net/l"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/x"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, IpAddresses: []string{"alloc:net/l/GW"}}, "ip_addresses"},
 		{&iface{Name: "l", Type: loop, PhysAddress: "02:00"}, "phys_address"},
@@ -92,6 +93,12 @@ func TestValidation(t *testing.T) {
 	wantInvalid(t, "drop", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8", Type: vpp_l3.Route_DROP}), "")
 	wantInvalid(t, "host bits", route(&vpp_l3.Route{DstNetwork: "10.0.0.1/8", OutgoingInterface: "x"}), "dst_network")
 	wantInvalid(t, "nowhere", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8"}), "next_hop_addr")
+	for _, none := range []string{"", "0.0.0.0", "::"} {
+		for _, dst := range []string{"10.0.0.0/8", "fd00::/8"} {
+			wantInvalid(t, "next hop "+none, route(&vpp_l3.Route{DstNetwork: dst, NextHopAddr: none, OutgoingInterface: "x"}), "")
+			wantInvalid(t, "only next hop "+none, route(&vpp_l3.Route{DstNetwork: dst, NextHopAddr: none}), "next_hop_addr")
+		}
+	}
 	wantInvalid(t, "mixed", route(&vpp_l3.Route{DstNetwork: "10.0.0.0/8", NextHopAddr: "fd00::1"}), "next_hop_addr")
 
 	bd := func(ifaces ...*vpp_l2.BridgeDomain_Interface) error {

@@ -1,10 +1,11 @@
 package vswitch
 
 import (
+	"net"
+
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
-	"net"
 )
 
 // maxName is how long a logical name may be, so that a VPP tag can hold it.
@@ -14,11 +15,11 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 	if err := validName("name", iface.GetName()); err != nil {
 		return err
 	}
+	if err := netalloc.ValidateAddresses(iface.GetIpAddresses(), iface.GetName()); err != nil {
+		return invalid("ip_addresses", "%w", err)
+	}
 	for _, addr := range iface.GetIpAddresses() {
 		if netalloc.IsRef(addr) {
-			if err := netalloc.ValidateAddress(addr, iface.GetName()); err != nil {
-				return invalid("ip_addresses", "%w", err)
-			}
 			continue
 		}
 		if err := validPrefix("ip_addresses", addr); err != nil {

@@ -40,6 +40,7 @@ func runFeatures(t *testing.T, c Config) {
 			multipath("fd00:99::/64", "fd00:51::2", "a", 2), multipath("fd00:99::/64", "fd00:52::2", "b", 1),
 			&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "10.99.0.128/25"}, &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "fd00:99::8:0/112"},
 		}, testMultipath},
+		{"route without next hop", withoutNextHop(), testWithoutNextHop},
 		{"segment routing", segmentRouting, testSRv6},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -305,6 +306,36 @@ func testMultipath(t *testing.T, c Config) {
 	b.resync(append(base, multipath("10.99.0.0/24", "10.52.0.2", "c", 1))...)
 	if a, b := ask(); a != 0 || b != 32 {
 		t.Errorf("with one path: %d packets went one way and %d the other: want 0 and 32", a, b)
+	}
+}
+
+// withoutNextHop are routes to hosts behind a TAP; the next hops 0.0.0.0 and :: mean none.
+func withoutNextHop() []proto.Message {
+	to := func(dst, nextHop string) proto.Message {
+		return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: nextHop, OutgoingInterface: "b"}
+	}
+	return []proto.Message{
+		tap("a", "10.50.0.9/24", "fd00:50::9/64"), tap("b", "10.51.0.9/24", "fd00:51::9/64"),
+		to("10.98.0.0/24", "0.0.0.0"), to("10.97.0.1/32", "::"), to("10.96.0.1/32", ""),
+		to("fd00:98::/64", "::"), to("fd00:97::1/128", "0.0.0.0"), to("fd00:96::1/128", ""),
+	}
+}
+
+func testWithoutNextHop(t *testing.T, c Config) {
+	b := newBench(t, c)
+	b.resync(withoutNextHop()...)
+	behind := []string{"10.98.0.5", "10.97.0.1", "10.96.0.1", "fd00:98::5", "fd00:97::1", "fd00:96::1"}
+	far := []string{"10.51.0.2/24", "fd00:51::2/64"}
+	for _, addr := range behind {
+		far = append(far, addr+map[bool]string{true: "/128", false: "/32"}[strings.Contains(addr, ":")])
+	}
+	h1, h2 := b.host("a", "10.50.0.1/24", "fd00:50::1/64"), b.host("b", far...)
+	for h, net := range map[*Host]string{h1: "50", h2: "51"} {
+		h.Exec(t, "ip route add default via 10."+net+".0.9")
+		h.Exec(t, "ip -6 route add default via fd00:"+net+"::9")
+	}
+	for _, addr := range behind {
+		wantPing(t, "an address behind the TAP", h1, addr)
 	}
 }
 
