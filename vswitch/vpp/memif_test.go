@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	"github.com/contiv/contiv/kvscheduler"
 )
 
@@ -78,10 +79,14 @@ func TestMemifsThatEndVPPAreRefused(t *testing.T) {
 	})
 }
 
-// A client without a hardware address to tell the server ends VPP.
-func TestDHCPClientNeedsFrames(t *testing.T) {
+// Where VPP needs a hardware address and there is none, it ends.
+func TestWhatNeedsFramesIsRefusedOfOthers(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
+		must(t, v.Bridges().Create(t.Context(), &vpp_l2.BridgeDomain{Name: "lan", Forward: true}))
+		port := func(name string) *vpp_l2.BridgeDomain_Interface {
+			return &vpp_l2.BridgeDomain_Interface{Name: name, BridgedVirtualInterface: true}
+		}
 		for _, iface := range kinds() {
 			switch iface.GetName() {
 			case "ipip", "gre", "wg", "slave", "multipoint":
@@ -90,14 +95,16 @@ func TestDHCPClientNeedsFrames(t *testing.T) {
 			}
 			create(t, v, iface)
 			if err := v.Interfaces().SetDHCPClient(t.Context(), iface.GetName()); !errors.Is(err, kvscheduler.ErrUnsupported) {
-				t.Errorf("%s: error %v", iface.GetName(), err)
+				t.Errorf("DHCP client on %s: error %v", iface.GetName(), err)
+			}
+			if err := v.Bridges().Bind(t.Context(), "lan", port(iface.GetName())); !errors.Is(err, kvscheduler.ErrUnsupported) {
+				t.Errorf("%s as virtual interface: error %v", iface.GetName(), err)
 			}
 			remove(t, v, iface)
 		}
 		loop := &vpp_interfaces.Interface{Name: "loop", Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
 		create(t, v, loop)
-		if err := v.Interfaces().SetDHCPClient(t.Context(), "loop"); err != nil {
-			t.Error(err)
-		}
+		must(t, v.Interfaces().SetDHCPClient(t.Context(), "loop"))
+		must(t, v.Bridges().Bind(t.Context(), "lan", port("loop")))
 	})
 }

@@ -2,7 +2,6 @@ package dhcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -22,7 +21,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/dhcp"
-	"go.fd.io/govpp/binapi/ethernet_types"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -178,16 +176,11 @@ func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 // capable reports why there can be no client on an interface: without a hardware address to tell
 // the server, VPP 25.10 ends.
 func (v *Clients) capable(ctx context.Context, i ownership.Index) error {
-	d, err := v.ifs.Details(ctx, i)
-	switch {
-	case err != nil:
-		return err
-	case d == nil:
-		return errors.New("it has disappeared")
-	case d.L2Address == ethernet_types.MacAddress{}:
-		return vswitch.Unsupported("set_dhcp_client: the interface carries no Ethernet frames: give it ip_addresses")
+	frames, err := v.ifs.CarriesFrames(ctx, i)
+	if err == nil && !frames {
+		err = vswitch.Unsupported("set_dhcp_client: the interface carries no Ethernet frames: give it ip_addresses")
 	}
-	return nil
+	return err
 }
 
 // clientID is what names a client to servers: it has to stay the same.

@@ -292,6 +292,15 @@ func (v bridges) bind(ctx context.Context, bd string, iface *vpp_l2.BridgeDomain
 			return nil // again, its entries of the L2 FIB would go for a moment
 		}
 	}
+	if req.PortType == l2.L2_API_PORT_TYPE_BVI {
+		frames, err := v.ifs.CarriesFrames(ctx, i)
+		if err == nil && !frames { // VPP 25.10 ends
+			err = vswitch.Unsupported("bridged_virtual_interface: the interface carries no Ethernet frames: use one of type SOFTWARE_LOOPBACK")
+		}
+		if err != nil {
+			return err
+		}
+	}
 	err = v.vpp.Call(ctx, module, req, &l2.SwInterfaceSetL2BridgeReply{})
 	switch {
 	case vppapi.Refused(err, api.BD_ALREADY_HAS_BVI):

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	ifapi "go.fd.io/govpp/binapi/interface"
 )
 
@@ -96,6 +98,16 @@ func (x *Registry) Details(ctx context.Context, i Index) (*ifapi.SwInterfaceDeta
 		}
 	}
 	return nil, err
+}
+
+// CarriesFrames reports whether an interface carries Ethernet frames: whether it has a hardware
+// address. VPP 25.10 ends where it needs one and there is none.
+func (x *Registry) CarriesFrames(ctx context.Context, i Index) (bool, error) {
+	d, err := x.Details(ctx, i)
+	if err == nil && d == nil {
+		err = errors.New("it has disappeared")
+	}
+	return err == nil && d.L2Address != ethernet_types.MacAddress{}, err
 }
 
 // OnExisting calls fn if the interface exists. If VPP says that it does not, that is

@@ -184,6 +184,9 @@ func initPorts() {
 			if b.BviSwIfIndex != noIndex {
 				return api.BD_ALREADY_HAS_BVI
 			}
+			if (i.L2Address == ethernet_types.MacAddress{}) {
+				return c.ends("a BVI has no hardware address for the L2 FIB")
+			}
 			b.BviSwIfIndex = i.SwIfIndex
 			c.l2.fib[fibKey{req.BdID, i.L2Address}] = l2.L2FibTableDetails{SwIfIndex: i.SwIfIndex, StaticMac: true, BviMac: true}
 		}
