@@ -66,10 +66,6 @@ func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Depe
 			key = models.LinuxInterfaceKey(name)
 		}
 		return []kvscheduler.Dependency{{Label: "afpacket-host-interface-exists", Key: key}}
-	case vpp_interfaces.Interface_TAP:
-		if label := iface.GetTap().GetToMicroservice(); label != "" {
-			return []kvscheduler.Dependency{{Label: "microservice-available", Key: models.LinuxMicroserviceKey(label)}}
-		}
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
 		link := iface.GetVxlan()
 		return dependenciesOfTunnel("vxlan", isIPv6(link.GetSrcAddress()), link.GetMulticast(), map[string]uint32{
