@@ -79,6 +79,15 @@ func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	if err != nil {
 		return err
 	}
+	if s.GetL2Traffic() != nil {
+		frames, err := v.ifs.CarriesFrames(ctx, t.iface)
+		if err == nil && !frames { // VPP 25.10 ends
+			err = vswitch.Unsupported("l2_traffic: interface %q carries no Ethernet frames: steer its packets with l3_traffic", s.GetL2Traffic().GetInterfaceName())
+		}
+		if err != nil {
+			return err
+		}
+	}
 	v.sr.Lock()
 	defer v.sr.Unlock()
 	if other := v.sr.names[t]; other != "" && other != s.GetName() {

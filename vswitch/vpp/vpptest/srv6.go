@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/sr"
 	"go.fd.io/govpp/binapi/sr_types"
@@ -224,6 +225,9 @@ func steeringAddDel(c *call, req *sr.SrSteeringAddDel, _ *sr.SrSteeringAddDelRep
 	if req.TrafficType == sr_types.SR_STEER_API_L2 {
 		if !c.hasInterface(req.SwIfIndex) {
 			return api.INVALID_SW_IF_INDEX
+		}
+		if (!req.IsDel && c.ifs.iface(req.SwIfIndex).L2Address == ethernet_types.MacAddress{}) {
+			return c.ends("an interface that is not of Ethernet is made promiscuous")
 		}
 		key = steeringKey{kind: req.TrafficType, iface: uint32(req.SwIfIndex)}
 	}

@@ -9,6 +9,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	"github.com/contiv/contiv/kvscheduler"
 )
 
@@ -99,6 +100,11 @@ func TestWhatNeedsFramesIsRefusedOfOthers(t *testing.T) {
 			}
 			if err := v.Bridges().Bind(t.Context(), "lan", port(iface.GetName())); !errors.Is(err, kvscheduler.ErrUnsupported) {
 				t.Errorf("%s as virtual interface: error %v", iface.GetName(), err)
+			}
+			steering := &vpp_srv6.Steering{Name: "frames", PolicyRef: &vpp_srv6.Steering_PolicyBsid{PolicyBsid: "fc00::b1"}, Traffic: &vpp_srv6.Steering_L2Traffic_{
+				L2Traffic: &vpp_srv6.Steering_L2Traffic{InterfaceName: iface.GetName()}}}
+			if err := v.SRv6().Steerings().Create(t.Context(), steering); !errors.Is(err, kvscheduler.ErrUnsupported) {
+				t.Errorf("frames of %s into segments: error %v", iface.GetName(), err)
 			}
 			remove(t, v, iface)
 		}
