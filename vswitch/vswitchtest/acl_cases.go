@@ -187,16 +187,7 @@ func (lab *aclLab) checkRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	works := func(when string, want bool) {
-		t.Helper()
-		wait := longWait
-		if !want {
-			wait = shortWait
-		}
-		if err := exchange(c, wait); (err == nil) != want {
-			t.Errorf("%s: the connection works %v, want %v: %v", when, err == nil, want, err)
-		}
-	}
+	works := connectionCheck(t, c)
 	works("at first", true)
 	var others []*aclRule
 	for port := uint32(1000); port < 1020; port++ {

@@ -299,16 +299,7 @@ func (lab *filterLab) running(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	works := func(when string, want bool) {
-		t.Helper()
-		wait := longWait
-		if !want {
-			wait = shortWait
-		}
-		if err := exchange(c, wait); (err == nil) != want {
-			t.Errorf("%s: the connection works %v, want %v: %v", when, err == nil, want, err)
-		}
-	}
+	works := connectionCheck(t, c)
 	works("at first", true)
 	lab.set(t, with, rules, subject, lab.pod("left", nil, []string{}))
 	works("the client may not open connections any more", false)

@@ -127,3 +127,18 @@ func exchange(c net.Conn, wait time.Duration) error {
 	_, err := io.ReadAtLeast(c, make([]byte, 64), 4)
 	return err
 }
+
+// connectionCheck returns a function that checks whether the connection works, or does
+// not.
+func connectionCheck(t *testing.T, c net.Conn) func(when string, want bool) {
+	return func(when string, want bool) {
+		t.Helper()
+		wait := longWait
+		if !want {
+			wait = shortWait
+		}
+		if err := exchange(c, wait); (err == nil) != want {
+			t.Errorf("%s: the connection works %v, want %v: %v", when, err == nil, want, err)
+		}
+	}
+}
