@@ -48,7 +48,7 @@ type Resource struct {
 }
 
 var resources = []Resource{
-	{Keyword: VppNode, KeyPrefix: "allocatedIDs/", message: (*vppnode.VppNode)(nil)},
+	{Keyword: VppNode, KeyPrefix: VppNodePrefix, message: (*vppnode.VppNode)(nil)},
 	{Keyword: NodeConfig, KeyPrefix: "k8s/nodeconfig/", message: (*nodeconfig.NodeConfig)(nil), byPeople: true},
 	{Keyword: Node, KeyPrefix: "k8s/node/", message: (*node.Node)(nil)},
 	{Keyword: Pod, KeyPrefix: "k8s/pod/", message: (*pod.Pod)(nil)},
@@ -114,8 +114,11 @@ func Marshal(msg proto.Message) ([]byte, error) {
 // Kubernetes state: KSR writes it after everything else. Its value are KSR's statistics.
 const ReflectedKey = "status/gauges"
 
+// VppNodePrefix starts the keys, without models.KSRPrefix, of nodes' IDs; the ID follows.
+const VppNodePrefix = "allocatedIDs/"
+
 // VppNodeKey is the key, without models.KSRPrefix, of the node with the ID.
-func VppNodeKey(id uint32) string { return fmt.Sprintf("allocatedIDs/%d", id) }
+func VppNodeKey(id uint32) string { return fmt.Sprintf("%s%d", VppNodePrefix, id) }
 
 // NodeConfigKey is the key, without models.KSRPrefix, of a node's NodeConfig.
 func NodeConfigKey(node string) string { return "k8s/nodeconfig/" + node }

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // allocatedIDs starts the keys under which the agents claim node IDs.
-const allocatedIDs = models.KSRPrefix + "allocatedIDs/"
+const allocatedIDs = models.KSRPrefix + dbresources.VppNodePrefix
 
 // removeNode removes what the agent of a deleted node left in the store: its node
 // ID, which others may use from then on, and its configuration and status.

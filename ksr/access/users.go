@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -26,7 +26,7 @@ const (
 
 const (
 	nodePrefix = models.KSRPrefix + "k8s/node/"
-	idPrefix   = models.KSRPrefix + "allocatedIDs/"
+	idPrefix   = models.KSRPrefix + dbresources.VppNodePrefix
 )
 
 // Client is somebody who configures nodes from outside: the JSON value of
@@ -116,4 +116,4 @@ func clientPermissions(c Client) []permission {
 	return out
 }
 
-func idKey(id uint32) string { return idPrefix + strconv.FormatUint(uint64(id), 10) }
+func idKey(id uint32) string { return models.KSRPrefix + dbresources.VppNodeKey(id) }

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // IDPrefix starts the keys of VppNodes in etcd; the ID follows.
-const IDPrefix = models.KSRPrefix + "allocatedIDs/"
+const IDPrefix = models.KSRPrefix + dbresources.VppNodePrefix
 
 // idKey is the key of a VppNode.
-func idKey(id uint32) string { return IDPrefix + strconv.FormatUint(uint64(id), 10) }
+func idKey(id uint32) string { return models.KSRPrefix + dbresources.VppNodeKey(id) }
 
 // ErrNoNodeID is wrapped when the node has no ID and cannot get one: the agent
 // can do nothing without it.

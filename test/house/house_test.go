@@ -58,8 +58,8 @@ var rooms = map[string][]string{
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"ksr":                  {"pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
-	"ksr/access":           {"pki", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
-	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},         // tests ask for what they sign
+	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
+	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                        // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
