@@ -4,9 +4,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 )
+
+// SameACLRules reports whether two lists have the same rules.
+func SameACLRules(a, b *vpp_acl.ACL) bool {
+	left, errA := ACLRules(a)
+	right, errB := ACLRules(b)
+	return errA == nil && errB == nil && IsMACIP(a) == IsMACIP(b) && slices.Equal(left, right)
+}
 
 // IP protocol numbers.
 const (

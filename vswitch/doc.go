@@ -1,14 +1,14 @@
-// Package vswitch is the port to the thing that forwards packets, and the
-// descriptors of the vpp.* models on top of it.
+// Package vswitch is the port to the thing that forwards packets. The descriptors of
+// the vpp.* models on top of it are in package descriptors.
 //
 //	KVScheduler ──callbacks──> descriptors ──port──> driver ──> Linux kernel, VPP, …
 //	     ^                                             │
 //	     └────────ReportDrift(reason, keys)──── Watch ─┘
 //
 // What a model means (its key, what is valid, what it depends on, what it
-// derives, which changes need a re-creation) is the same for every vswitch and
-// lives here, one file per descriptor. How it is done is the driver's business:
-// it implements VSwitch (ports.go). What all drivers promise:
+// derives, which changes need a re-creation) is the same for every vswitch. How it is
+// done is the driver's business: it implements VSwitch (ports.go). What all drivers
+// promise:
 //
 //   - Repeating a call is harmless. Create of what exists as requested, and
 //     Delete of what does not exist, succeed. Create after a Create that failed

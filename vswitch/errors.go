@@ -13,17 +13,6 @@ func Unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kvscheduler.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-// invalid blames fields of a value.
-func invalid(field, format string, args ...any) error {
-	return kvscheduler.NewInvalidValueError(fmt.Errorf(format, args...), field)
-}
-
 // ErrNamespaceGone says that the network namespace which a value refers to does
 // not exist. It does not come back: a new one is another value.
 var ErrNamespaceGone = errors.New("network namespace does not exist")
-
-// retriable: everything that a driver reports may go away, except what it
-// cannot do at all, and namespaces that have ceased to exist.
-func retriable(err error) bool {
-	return !errors.Is(err, kvscheduler.ErrUnsupported) && !errors.Is(err, ErrNamespaceGone)
-}

@@ -3,8 +3,45 @@ package vswitch
 import (
 	"context"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
+
+// OnlyPlainMappings returns an error, which says what to do instead, if a mapping has
+// fields that a vswitch does not implement.
+func OnlyPlainMappings(mappings []*vpp_nat.DNat44_StaticMapping) error {
+	for _, m := range mappings {
+		switch {
+		case m.GetClients() != vpp_nat.DNat44_StaticMapping_ALL:
+			return Unsupported("mappings for clients %v only: this vswitch does not tell clients apart; use ALL", m.GetClients())
+		case len(m.GetLocalIps()) == 0:
+			return Unsupported("mappings without local_ips: this vswitch refuses nothing; leave the mapping out")
+		case len(m.GetSourceRanges()) > 0:
+			return Unsupported("source_ranges: this vswitch does not look at the source; use access lists")
+		case m.GetMasqueradeOutside():
+			return Unsupported("masquerade_outside: use twice_nat ENABLED")
+		}
+	}
+	return nil
+}
+
+// DNAT66 is the translation of destinations of IPv6 packets, whichever interface they
+// enter through, and of those that the node itself sends if Capabilities.HostStackShared
+// says that it can.
+type DNAT66 interface {
+	// Set makes or changes the mappings of values, all of them or none. An address with
+	// protocol and port has one mapping: a second one is an error.
+	//
+	// A connection goes to one of the local addresses, each with its probability (see
+	// Slots), and stays there; session affinity, and what becomes of connections when a
+	// mapping changes, are as for NAT.SetDNAT. With twice_nat, the local address sees
+	// twice_nat_ip as the client.
+	Set(ctx context.Context, values ...*contiv_nat.DNat66) error
+	// Remove removes the mappings of values, by their labels.
+	Remove(ctx context.Context, values ...*contiv_nat.DNat66) error
+	// List returns all values; what is missing or damaged differs from what is expected.
+	List(ctx context.Context, expected []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error)
+}
 
 // AllVRFs as the VRF of an address pool: for packets of every VRF.
 const AllVRFs = ^uint32(0)

@@ -155,8 +155,8 @@ func (v IPVersions) String() string {
 	return "both"
 }
 
-// each returns the versions one by one.
-func (v IPVersions) each() (list []IPVersions) {
+// Each returns the versions one by one.
+func (v IPVersions) Each() (list []IPVersions) {
 	if v.V4 {
 		list = append(list, IPVersions{V4: true})
 	}

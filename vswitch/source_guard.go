@@ -5,16 +5,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/contiv/contiv/api/contiv/guard"
-	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/models"
 )
-
-// SourceGuardDescriptor is the name of the descriptor of source guards.
-const SourceGuardDescriptor = "contiv-source-guard"
 
 // SourceGuards restrict what interfaces may receive, by interface. Create also changes
 // a guard, at once: no packet meets half of it. The interface need not exist. Once it
@@ -48,51 +41,6 @@ const (
 	DropConnections DropReason = "connections" // one connection too many
 	DropVXLAN       DropReason = "vxlan"       // VXLAN from somebody who is no peer, or from a pod
 )
-
-// sourceGuardDescriptor handles config/contiv/guard/v1/source/{interface}.
-func sourceGuardDescriptor() kvscheduler.Descriptor[*guard.SourceGuard, noMeta] {
-	return kvscheduler.Descriptor[*guard.SourceGuard, noMeta]{
-		Name:       SourceGuardDescriptor,
-		Keys:       kvscheduler.KeySpace{Prefix: models.SourceGuard.KeyPrefix()},
-		NB:         true,
-		Validate:   func(_ string, g *guard.SourceGuard) error { return validateSourceGuard(g) },
-		Equivalent: func(_ string, a, b *guard.SourceGuard) bool { return equivalentGuards(a, b) },
-		// A guard of another device is another guard.
-		UpdateWithRecreate: func(_ string, old, new *guard.SourceGuard, _ noMeta) bool {
-			return old.GetHostIfName() != new.GetHostIfName()
-		},
-	}
-}
-
-func validateSourceGuard(g *guard.SourceGuard) error {
-	switch mac, err := net.ParseMAC(g.GetMacAddress()); {
-	case g.GetInterface() == "":
-		return invalid("interface", "name the interface that is to be guarded")
-	case err != nil || len(mac) != 6:
-		return validMAC("mac_address", g.GetMacAddress())
-	case mac[0]&1 != 0:
-		return invalid("mac_address", "%s is the address of a group: nobody sends from it", g.GetMacAddress())
-	}
-	if name := g.GetHostIfName(); len(name) > 15 || name == "." || name == ".." ||
-		strings.ContainsFunc(name, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) || unicode.IsControl(c) }) {
-		return invalid("host_if_name", "%.80q is no name of a Linux device: use at most 15 bytes without slash, colon, space and control characters", name)
-	}
-	for _, text := range g.GetIpAddresses() {
-		if err := validAddr("ip_addresses", text); err != nil {
-			return err
-		}
-		addr := netip.MustParseAddr(text)
-		if addr.Zone() != "" || addr.Is4In6() || addr.IsMulticast() || addr.IsUnspecified() || addr.IsLoopback() || addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-			return invalid("ip_addresses", "%s is no address that packets are sent from: use one that is, such as 10.1.1.2 or fd10:1::2", text)
-		}
-	}
-	return nil
-}
-
-func equivalentGuards(a, b *guard.SourceGuard) bool {
-	return a.GetInterface() == b.GetInterface() && a.GetHostIfName() == b.GetHostIfName() && sameMACText(a.GetMacAddress(), b.GetMacAddress()) &&
-		a.GetMaxConnections() == b.GetMaxConnections() && slices.Equal(GuardedAddresses(a), GuardedAddresses(b))
-}
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and
 // each once: those of the value and the link-local one of its MAC address.

@@ -1,6 +1,20 @@
 package vswitch
 
-import vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
+import (
+	"net/netip"
+
+	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
+)
+
+// EncapSource returns the source of encapsulated packets; the address :: leaves it
+// to the vswitch.
+func EncapSource(g *vpp_srv6.SRv6Global) netip.Addr {
+	addr, err := netip.ParseAddr(g.GetEncapSourceAddress())
+	if err != nil {
+		return netip.IPv6Unspecified()
+	}
+	return addr
+}
 
 // SRv6 is segment routing over IPv6. To create what exists changes it at once: no
 // packet meets a part of it.

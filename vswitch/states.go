@@ -1,18 +1,9 @@
 package vswitch
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
-	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/models"
-	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // States are the states of the interfaces in use, by logical name: those that were
@@ -29,104 +20,4 @@ type States interface {
 	// VSwitch.Watch runs. Changes that follow each other fast may be reported as one.
 	// report is never called concurrently, must not block and must not call the vswitch.
 	Watch(report func(states ...*vpp_interfaces.InterfaceState))
-}
-
-// linkStateDescriptor handles vpp/interface/{if}/link-state/{UP|DOWN}, of which one is
-// obtained for each interface.
-func linkStateDescriptor(port States) kvscheduler.Descriptor[*emptypb.Empty, noMeta] {
-	return kvscheduler.Descriptor[*emptypb.Empty, noMeta]{
-		Name: LinkStateDescriptor,
-		Keys: kvscheduler.KeySpace{
-			Prefix: derivedPrefix, Match: isLinkStateKey,
-			Example: models.LinkStateKey("if", true),
-		},
-		Retrieve: func(ctx context.Context, _ []item[*emptypb.Empty]) ([]item[*emptypb.Empty], error) {
-			states, err := port.List(ctx)
-			items := make([]item[*emptypb.Empty], len(states))
-			for i, s := range states {
-				items[i] = item[*emptypb.Empty]{Key: models.LinkStateKey(s.GetName(), isUp(s)), Value: empty(), Origin: kvscheduler.FromSB}
-			}
-			return items, err
-		},
-		RetrieveAfter: []string{InterfaceDescriptor},
-	}
-}
-
-func isUp(s *vpp_interfaces.InterfaceState) bool {
-	return s.GetOperStatus() == vpp_interfaces.InterfaceState_UP
-}
-
-// linkStates makes link states known to a scheduler, when they change: those that change
-// together, or while the scheduler is busy, in one transaction, which has the last state
-// of each link, in the order of the changes.
-//
-//	observe ──> untold ──100ms after the first──> place in the scheduler's queue ──its turn──> take
-type linkStates struct {
-	s *kvscheduler.Scheduler
-
-	mu     sync.Mutex
-	known  map[string]vpp_interfaces.InterfaceState_Status // by interface
-	untold map[string]linkChange                           // by interface
-	count  int                                             // of the changes
-}
-
-type linkChange struct {
-	status vpp_interfaces.InterfaceState_Status
-	number int
-}
-
-// collectLinkStates is how long changes are collected: a new interface has several of
-// them, and interfaces come in bursts.
-const collectLinkStates = 100 * time.Millisecond
-
-func notifyLinkStates(s *kvscheduler.Scheduler) func(...*vpp_interfaces.InterfaceState) {
-	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, untold: map[string]linkChange{}}
-	return l.observe
-}
-
-func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiting := len(l.untold) > 0
-	for _, state := range states {
-		name, status := state.GetName(), state.GetOperStatus()
-		if l.known[name] == status {
-			continue
-		}
-		if l.known[name] = status; status == vpp_interfaces.InterfaceState_DELETED {
-			delete(l.known, name)
-		}
-		l.count++
-		l.untold[name] = linkChange{status, l.count}
-	}
-	if !waiting && len(l.untold) > 0 {
-		time.AfterFunc(collectLinkStates, func() { _ = l.s.PushSBNotifications(l.take) }) // else it is closed
-	}
-}
-
-// take returns what the scheduler is to be told.
-func (l *linkStates) take() (list []kvscheduler.Notification) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(l.untold), func(a, b string) int { return cmp.Compare(l.untold[a].number, l.untold[b].number) })
-	for _, name := range names {
-		status := l.untold[name].status
-		is := kvscheduler.Notification{Key: models.LinkStateKey(name, status == vpp_interfaces.InterfaceState_UP)}
-		isNot := kvscheduler.Notification{Key: models.LinkStateKey(name, status != vpp_interfaces.InterfaceState_UP)}
-		if status != vpp_interfaces.InterfaceState_DELETED {
-			is.Value = empty()
-		}
-		list = append(list, isNot, is)
-	}
-	clear(l.untold)
-	return list
-}
-
-// isLinkStateKey: vpp/interface/{if}/link-state/{UP|DOWN}
-func isLinkStateKey(key string) bool {
-	iface, ok := strings.CutSuffix(key, "/link-state/UP")
-	if !ok {
-		iface, ok = strings.CutSuffix(key, "/link-state/DOWN")
-	}
-	return ok && len(iface) > len(derivedPrefix) && !isOtherInterfaceKey(key)
 }

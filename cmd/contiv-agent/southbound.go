@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/plugins/microservice"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/contiv/contiv/vswitch/vpp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,7 +85,7 @@ func openSouthbound(o options, netns string, metrics prometheus.Registerer, log 
 		return nil, errors.Join(err, vs.Close())
 	}
 	s.vs = vs
-	err = vswitch.Register(s.scheduler, vs)
+	err = descriptors.Register(s.scheduler, vs)
 	if own, counts := vs.(prometheus.Collector); counts && err == nil {
 		err = metrics.Register(own)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/google/go-cmp/cmp"
 )
@@ -76,7 +76,7 @@ func configure(t *testing.T, n netns, values plugintest.Txn) {
 	for key, value := range values {
 		txn.Put(key, value)
 	}
-	err = errors.Join(vswitch.Register(scheduler, vs), linux.Register(scheduler, lin))
+	err = errors.Join(descriptors.Register(scheduler, vs), linux.Register(scheduler, lin))
 	if err == nil {
 		_, err = txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
 	}

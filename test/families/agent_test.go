@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -81,7 +82,7 @@ func startAgent(t testing.TB, node netns) *agent {
 		t.Fatal(err)
 	}
 	a := &agent{Scheduler: kvscheduler.New(kvscheduler.Options{}), t: t, node: node, vs: vs, lin: lin}
-	err = errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), vswitch.Register(a.Scheduler, vs))
+	err = errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), descriptors.Register(a.Scheduler, vs))
 	if err != nil {
 		t.Fatal(err)
 	}

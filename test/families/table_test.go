@@ -16,7 +16,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vpp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -202,7 +202,7 @@ func TestTableIsTrueOfTheModelsOfVPP(t *testing.T) {
 	vs := vpp.Open(vpp.Options{Socket: filepath.Join(t.TempDir(), "none"), Logger: slog.New(slog.DiscardHandler)})
 	scheduler := kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { scheduler.Close(); vs.Close() })
-	if err := vswitch.Register(scheduler, vs); err != nil {
+	if err := descriptors.Register(scheduler, vs); err != nil {
 		t.Fatal(err)
 	}
 	all := answers(t)

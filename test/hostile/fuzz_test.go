@@ -7,6 +7,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/protobuf/proto"
 )
@@ -37,7 +38,7 @@ func FuzzResync(f *testing.F) {
 			if err := netalloc.Register(s); err != nil {
 				t.Fatal(err)
 			}
-			if err := vswitch.Register(s, node.Open()); err != nil {
+			if err := descriptors.Register(s, node.Open()); err != nil {
 				t.Fatal(err)
 			}
 			return s

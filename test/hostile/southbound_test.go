@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/contiv/contiv/vswitch/vpp"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -64,7 +65,7 @@ func (a *agent) start() {
 		a.t.Fatal(err)
 	}
 	vs := a.open()
-	if err := errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), vswitch.Register(a.Scheduler, vs)); err != nil {
+	if err := errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), descriptors.Register(a.Scheduler, vs)); err != nil {
 		a.t.Fatal(err)
 	}
 	a.close = func() {

@@ -36,22 +36,24 @@ var rooms = map[string][]string{
 	"delta":                {},
 	"netalloc":             {"api", "models", "kvscheduler"},
 	"filter":               {"api", "models"},
-	"vswitch":              {"filter", "api", "models", "kvscheduler", "netalloc"},
+	"vswitch":              {"api", "models", "kvscheduler"},
+	"vswitch/descriptor":   {"api", "models", "kvscheduler", "vswitch"},
+	"vswitch/descriptors":  {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch"},
 	"netlink":              {},
 	"netlink/nlattr":       {},
 	"netlink/namespace":    {},
 	"netlink/rtnl":         {"netlink/nlattr"},
 	"netlink/nft":          {"netlink/nlattr", "netlink/namespace"},
-	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "delta", "netlink", "nsfile"},
+	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile"},
 	"vswitch/kernel/own":   {"api", "models", "vswitch", "netlink"},
 	"vswitch/kernel/drift": {},
 	"vswitch/kernel/dhcp":  {},
-	"vswitch/fake":         {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch"},
-	"vswitch/vpp":          {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "delta", "nsfile"},
+	"vswitch/fake":         {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors"},
+	"vswitch/vpp":          {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "nsfile"},
 	"vswitch/vpp/vppapi":   {"vswitch/vpp/vpptest"}, // in tests
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
 	"vswitch/vpp/startup":  {},
-	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch"},
+	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch", "vswitch/descriptors"},
 	"linux":                {"api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile"},
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
@@ -122,7 +124,7 @@ func checkFile(t *testing.T, path, rel string) {
 
 func roomOf(dir string) (room string, allowed []string, ok bool) {
 	for candidate := dir; candidate != "."; candidate = filepath.ToSlash(filepath.Dir(candidate)) {
-		for _, some := range []map[string][]string{rooms, kernelRooms} {
+		for _, some := range []map[string][]string{rooms, kernelRooms, descriptorRooms} {
 			if allowed, ok := some[candidate]; ok {
 				return candidate, allowed, true
 			}
@@ -134,8 +136,8 @@ func roomOf(dir string) (room string, allowed []string, ok bool) {
 func mayImport(room string, allowed []string, target string) bool {
 	for _, prefix := range append(allowed, room) {
 		if prefix == "*" || target == prefix || strings.HasPrefix(target, prefix+"/") {
-			// A room's permission for "vswitch" is not one for its drivers.
-			if prefix != "*" && isDriver(target) && !isDriver(prefix) {
+			// A room's permission for "vswitch" is not one for its drivers and descriptors.
+			if prefix != "*" && isAbovePort(target) && !isAbovePort(prefix) {
 				continue
 			}
 			return true
@@ -144,9 +146,10 @@ func mayImport(room string, allowed []string, target string) bool {
 	return false
 }
 
-func isDriver(pkg string) bool {
-	for _, driver := range []string{"vswitch/kernel", "vswitch/fake", "vswitch/vpp"} {
-		if pkg == driver || strings.HasPrefix(pkg, driver+"/") {
+// isAbovePort reports whether a package is a driver of vswitch, or has descriptors.
+func isAbovePort(pkg string) bool {
+	for _, above := range []string{"vswitch/kernel", "vswitch/fake", "vswitch/vpp", "vswitch/descriptors"} {
+		if pkg == above || strings.HasPrefix(pkg, above+"/") {
 			return true
 		}
 	}

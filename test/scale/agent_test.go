@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
@@ -73,7 +74,7 @@ func (m *machine) start() *agent {
 		m.tb.Fatal(err)
 	}
 	a.scheduler = kvscheduler.New(kvscheduler.Options{Logger: log})
-	if err := vswitch.Register(a.scheduler, a.vswitch); err != nil {
+	if err := descriptors.Register(a.scheduler, a.vswitch); err != nil {
 		m.tb.Fatal(err)
 	}
 	if err := m.linux.register(a.scheduler); err != nil {

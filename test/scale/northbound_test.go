@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
@@ -41,7 +42,7 @@ func startNorthbound(tb testing.TB, config controller.Config) *northbound {
 	n := &northbound{tb: tb, server: etcdtest.Start(tb), scheduler: kvscheduler.New(kvscheduler.Options{Logger: log})}
 	n.db = n.server.Store()
 	vs := fake.NewNetwork().NewNode(nodeName(1), vswitch.Capabilities{HostStackShared: true}, "eth0").Open()
-	if err := vswitch.Register(n.scheduler, vs); err != nil {
+	if err := descriptors.Register(n.scheduler, vs); err != nil {
 		tb.Fatal(err)
 	}
 	local, err := bolt.Open(filepath.Join(tb.TempDir(), "bolt.db"), 0)

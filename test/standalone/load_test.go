@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -60,7 +61,7 @@ func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 	ok(err)
 	scheduler := kvscheduler.New(kvscheduler.Options{Logger: log})
 	vs := fake.NewNetwork().NewNode("node", vswitch.Capabilities{HostStackShared: true}).Open()
-	ok(vswitch.Register(scheduler, vs))
+	ok(descriptors.Register(scheduler, vs))
 	var publisher *feedback.Publisher // nil: no etcd
 	var observer controller.ExternalObserver
 	if remote != nil {

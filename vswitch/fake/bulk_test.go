@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
@@ -53,7 +54,7 @@ func TestManyValuesAreHandedOverAtOnce(t *testing.T) {
 	v := &bulkVSwitch{VSwitch: fake.NewNetwork().NewNode("n", vswitch.Capabilities{}, "eth0").Open()}
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
-	if err := vswitch.Register(s, v); err != nil {
+	if err := descriptors.Register(s, v); err != nil {
 		t.Fatal(err)
 	}
 	txn := s.NewTransaction()

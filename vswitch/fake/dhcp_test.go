@@ -8,6 +8,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
@@ -19,7 +20,7 @@ func TestLeaseIsObtained(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	defer vs.Close()
 	defer s.Close()
-	if err := vswitch.Register(s, vs); err != nil {
+	if err := descriptors.Register(s, vs); err != nil {
 		t.Fatal(err)
 	}
 	if err := node.Lease(nic, &vpp_interfaces.DHCPLease{}); err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"go.uber.org/goleak"
@@ -86,7 +87,7 @@ func configure(t *testing.T, n *fake.Node, values ...proto.Message) {
 	defer s.Close()
 	vs := n.Open()
 	defer vs.Close()
-	if err := vswitch.Register(s, vs); err != nil {
+	if err := descriptors.Register(s, vs); err != nil {
 		t.Fatal(err)
 	}
 	txn := s.NewTransaction()

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/protobuf/proto"
 )
@@ -37,7 +38,7 @@ func TestAllocatedAddresses(t *testing.T) {
 		if err := netalloc.Register(s); err != nil {
 			t.Fatal(err)
 		}
-		if err := vswitch.Register(s, vs); err != nil {
+		if err := descriptors.Register(s, vs); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -21,7 +21,7 @@ func TestValuesDependOnLinks(t *testing.T) {
 	vs := node.Open()
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close(); vs.Close() })
-	if err := vswitch.Register(s, vs); err != nil {
+	if err := descriptors.Register(s, vs); err != nil {
 		t.Fatal(err)
 	}
 	err := kvscheduler.Register(s, kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata]{

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
@@ -52,7 +53,7 @@ func (n *leaseTest) start() *leasingAgent {
 	v, err := New(Options{NetNS: n.NetNS, dhcpTimeout: 500 * time.Millisecond})
 	check(n.t, err)
 	a := &leasingAgent{Scheduler: kvscheduler.New(kvscheduler.Options{}), v: v, leases: make(chan *vpp_interfaces.DHCPLease, 100)}
-	check(n.t, vswitch.Register(a.Scheduler, v))
+	check(n.t, descriptors.Register(a.Scheduler, v))
 	v.WatchLeases(func(_ string, l *vpp_interfaces.DHCPLease) { a.leases <- l })
 	ctx, cancel := context.WithCancel(context.Background())
 	check(n.t, v.Watch(ctx, func(reason string, keys ...string) { _ = a.ReportDrift(reason, keys...) }))

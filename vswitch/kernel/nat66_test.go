@@ -10,7 +10,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
@@ -22,7 +22,7 @@ func TestNAT66(t *testing.T) {
 	v := openKernel(t, n)
 	s := kvscheduler.New(kvscheduler.Options{})
 	defer s.Close()
-	check(t, vswitch.Register(s, v))
+	check(t, descriptors.Register(s, v))
 	n.peer.Exec(t, "ip addr add fd16::9/64 dev "+uplink+" nodad")
 	n.Exec(t, "ip link add name p type veth peer name eth0 netns "+nsName(pod))
 	for _, command := range []string{"ip addr add fd10::1/64 dev p nodad", "ip link set dev p up"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,7 +33,7 @@ func TestAllocatedAddressesInTheKernel(t *testing.T) {
 		s := kvscheduler.New(kvscheduler.Options{})
 		defer s.Close()
 		check(t, netalloc.Register(s))
-		check(t, vswitch.Register(s, v))
+		check(t, descriptors.Register(s, v))
 		txn := s.NewTransaction()
 		for _, v := range values {
 			txn.Put(models.Key(v), v)

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"google.golang.org/protobuf/proto"
 )
@@ -88,7 +89,7 @@ func resyncTime(b *testing.B, vpp vpptest.VPP, values []proto.Message, as func(*
 	v := open(b, vpp)
 	s := kvscheduler.New(kvscheduler.Options{})
 	defer s.Close()
-	if err := vswitch.Register(s, as(v)); err != nil {
+	if err := descriptors.Register(s, as(v)); err != nil {
 		b.Fatal(err)
 	}
 	resync := func() time.Duration {

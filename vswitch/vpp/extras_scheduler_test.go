@@ -16,7 +16,7 @@ import (
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -30,7 +30,7 @@ func startAgent(t *testing.T, v *VSwitch) agent {
 	t.Helper()
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
-	if err := vswitch.Register(s, v); err != nil {
+	if err := descriptors.Register(s, v); err != nil {
 		t.Fatal(err)
 	}
 	return agent{s, t}

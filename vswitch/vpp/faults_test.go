@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -64,7 +65,7 @@ func TestFaultsAtEveryRequest(t *testing.T) {
 			v := s.Open(t).(*VSwitch)
 			k := kvscheduler.New(kvscheduler.Options{Logger: quiet})
 			t.Cleanup(func() { k.Close(); v.Close() })
-			must(t, vswitch.Register(k, v))
+			must(t, descriptors.Register(k, v))
 			var requests []string
 			s.Inject(func(_ int, req api.Message) vpptest.Fault {
 				requests = append(requests, req.GetMessageName())
@@ -129,7 +130,7 @@ func TestReadersChangeNothing(t *testing.T) {
 			v := s.Open(t).(*VSwitch)
 			k := kvscheduler.New(kvscheduler.Options{Logger: quiet})
 			t.Cleanup(func() { k.Close(); v.Close() })
-			must(t, vswitch.Register(k, v))
+			must(t, descriptors.Register(k, v))
 			fullResync(t, k, values)
 			// Somebody puts interfaces down, and takes them out of everything.
 			for _, value := range values {

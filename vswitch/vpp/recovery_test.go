@@ -10,7 +10,7 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"go.fd.io/govpp/api"
@@ -39,7 +39,7 @@ func scheduled(t testing.TB, s vswitchtest.Site) (*kvscheduler.Scheduler, []prot
 	v := s.Open(t)
 	k := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { k.Close(); v.Close() })
-	must(t, vswitch.Register(k, v))
+	must(t, descriptors.Register(k, v))
 	must(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = k.ReportDrift(reason, keys...) }))
 	values := vswitchtest.Topology{Node: 1, NIC: s.NIC(), Pods: 2}.Values()
 	if n := len(fullResync(t, k, values)); n == 0 {
@@ -120,7 +120,7 @@ func TestErrorsInTheMiddleOfATransaction(t *testing.T) {
 	v := s.Open(t)
 	k := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { k.Close(); v.Close() })
-	must(t, vswitch.Register(k, v))
+	must(t, descriptors.Register(k, v))
 	values := vswitchtest.Topology{Node: 1, NIC: s.NIC(), Pods: 2}.Values()
 	for _, request := range []string{"ip_route_add_del_v2", "ip_neighbor_add_del", "l2fib_add_del", "sw_interface_set_l2_bridge", "bridge_domain_add_del_v2"} {
 		s.Refuse(request, api.UNSPECIFIED)

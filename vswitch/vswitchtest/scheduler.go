@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -28,7 +29,7 @@ func startAgent(t testing.TB, site Site) *agent {
 	t.Helper()
 	vs := site.Open(t)
 	s := kvscheduler.New(kvscheduler.Options{})
-	if err := vswitch.Register(s, vs); err != nil {
+	if err := descriptors.Register(s, vs); err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{s, t, vs}

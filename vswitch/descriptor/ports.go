@@ -1,0 +1,41 @@
+package descriptor
+
+import (
+	"context"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+// RegisterIf registers a descriptor whose callbacks use a port that the vswitch may not have.
+// The descriptor is made without asking the port for its methods.
+func RegisterIf[V proto.Message](r *Registrar, f vswitch.Features, has bool, d kvscheduler.Descriptor[V, NoMeta]) {
+	if !has {
+		d = Unimplemented(f, d)
+	}
+	Register(r, d)
+}
+
+// RegisterValues is RegisterIf for a port of Values, whose methods are the operations of the
+// descriptor. If it says which changes need a re-creation, Create makes the others.
+func RegisterValues[V proto.Message](r *Registrar, f vswitch.Features, port vswitch.Values[V], d kvscheduler.Descriptor[V, NoMeta]) {
+	if port != nil {
+		d.Create, d.Delete, d.Retrieve = Create(port.Create), Delete(port.Delete), Retrieve(port.List)
+		if d.UpdateWithRecreate != nil {
+			d.Update = Update(func(ctx context.Context, _, new V) error { return port.Create(ctx, new) })
+		}
+	}
+	RegisterIf(r, f, port != nil, d)
+}
+
+// Unimplemented is the descriptor for a vswitch that does not do what it is about.
+func Unimplemented[V proto.Message](f vswitch.Features, d kvscheduler.Descriptor[V, NoMeta]) kvscheduler.Descriptor[V, NoMeta] {
+	return kvscheduler.Descriptor[V, NoMeta]{
+		Name: d.Name, Keys: d.Keys, NB: d.NB, Validate: d.Validate,
+		Create: func(context.Context, string, V) (NoMeta, error) {
+			return NoMeta{}, vswitch.Unsupported("%s", f.Lacks(d.Name))
+		},
+		Delete: NoopDelete[V],
+	}
+}

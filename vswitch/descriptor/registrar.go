@@ -1,0 +1,34 @@
+package descriptor
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"google.golang.org/protobuf/proto"
+)
+
+// NoMeta is the metadata of descriptors that have none.
+type NoMeta = kvscheduler.NoMetadata
+
+// Registrar registers descriptors until one fails.
+type Registrar struct {
+	s   *kvscheduler.Scheduler
+	err error
+}
+
+// NewRegistrar returns a registrar for s.
+func NewRegistrar(s *kvscheduler.Scheduler) *Registrar { return &Registrar{s: s} }
+
+// Err returns the first error.
+func (r *Registrar) Err() error { return r.err }
+
+// Register registers a descriptor unless one before it failed.
+func Register[V proto.Message, M any](r *Registrar, d kvscheduler.Descriptor[V, M]) {
+	if r.err != nil {
+		return
+	}
+	d.Retriable = retriable
+	if err := kvscheduler.Register(r.s, d); err != nil {
+		r.err = fmt.Errorf("registering descriptor %s: %w", d.Name, err)
+	}
+}

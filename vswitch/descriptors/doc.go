@@ -1,0 +1,10 @@
+// Package descriptors registers the descriptors of the vpp.* models, which make a
+// vswitch what northbound values say.
+//
+//	KVScheduler ──callbacks──> descriptors/{interfaces, l2, l3, srv6, nat, acl, punt, unimplemented}
+//	                               │ made with package descriptor; none imports another
+//	                               ▼
+//	                           vswitch (ports) <── kernel, vpp, fake
+//
+// A new model goes into the package of its subject, one file per descriptor.
+package descriptors

@@ -1,0 +1,26 @@
+package interfaces
+
+import (
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/vswitch/descriptor"
+	"google.golang.org/protobuf/proto"
+)
+
+// allocatedInterfaces resolves the addresses of interfaces. An address whose
+// allocation is missing is left out: the address waits for it, not the interface.
+func allocatedInterfaces(r *netalloc.Resolver) descriptor.Allocated[*vpp_interfaces.Interface] {
+	return descriptor.Allocated[*vpp_interfaces.Interface]{
+		Resolve: func(v *vpp_interfaces.Interface) (*vpp_interfaces.Interface, error) {
+			if !netalloc.HasRef(v.GetIpAddresses()...) {
+				return v, nil
+			}
+			v = proto.CloneOf(v)
+			v.IpAddresses = r.Addresses(v.GetIpAddresses(), v.GetName())
+			return v, nil
+		},
+		Restore: func(found, _, wanted *vpp_interfaces.Interface) {
+			found.IpAddresses = r.Restore(found.GetIpAddresses(), wanted.GetIpAddresses(), found.GetName())
+		},
+	}
+}

@@ -1,0 +1,182 @@
+package interfaces
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptor"
+)
+
+// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. The interface
+// itself is made here; what is assigned to it is derived:
+//
+//	interface ─┬─ address/{source}/{addr}   needs vrf/…
+//	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
+//	           ├─ has-IP-address            needs any address
+//	           ├─ dhcp-client/{name}        needs vrf/…; its lease is obtained, and derives an address
+//	           ├─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
+//	           ├─ vpp/bond/{name}/interface/{if}/   needs the interface
+//	           └─ ip6nd/{name}, rx-modes, rx-placement/…
+//
+// What state its link is in is obtained: link-state/UP or link-state/DOWN.
+func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
+	interfaces := allocatedInterfaces(alloc)
+	return kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta]{
+		Name:     vswitch.InterfaceDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		NB:       true,
+		KeyLabel: func(key string) string { return key[len(models.VPPInterface.KeyPrefix()):] },
+		Validate: func(_ string, iface *vpp_interfaces.Interface) error { return validateInterface(iface) },
+		Equivalent: func(_ string, old, new *vpp_interfaces.Interface) bool {
+			return equivalentInterfaces(old, new)
+		},
+		Create: interfaces.Create(port.Create),
+		Update: interfaces.Update(port.Update),
+		Delete: interfaces.Delete(port.Delete),
+		UpdateWithRecreate: func(_ string, old, new *vpp_interfaces.Interface, _ descriptor.NoMeta) bool {
+			return needsNewInterface(old, new)
+		},
+		Retrieve:      interfaces.Retrieve(port.List),
+		RetrieveKeys:  interfaces.Retrieve(port.Find),
+		RetrieveAfter: []string{netalloc.Descriptor},
+		DerivedValues: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.KeyValue {
+			return derivedOfInterface(iface)
+		},
+		Dependencies: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+			deps := dependenciesOfInterface(iface)
+			if iface.GetSourceGuarded() {
+				deps = append(deps, kvscheduler.Dependency{Label: "source-guard", Key: models.SourceGuard.KeyPrefix() + iface.GetName()})
+			}
+			return deps
+		},
+	}
+}
+
+func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_AF_PACKET:
+		key := models.LinuxHostNameKey(iface.GetAfpacket().GetHostIfName())
+		if name := iface.GetAfpacket().GetLinuxInterface(); name != "" {
+			key = models.LinuxInterfaceKey(name)
+		}
+		return []kvscheduler.Dependency{{Label: "afpacket-host-interface-exists", Key: key}}
+	case vpp_interfaces.Interface_VXLAN_TUNNEL:
+		link := iface.GetVxlan()
+		return dependenciesOfTunnel("vxlan", descriptor.IsIPv6(link.GetSrcAddress()), link.GetMulticast(), map[string]uint32{
+			"vrf-table-for-vxlan-exists": iface.GetVrf(), "vrf-table-for-vxlan-gpe-exists": link.GetGpe().GetDecapVrfId(),
+		})
+	case vpp_interfaces.Interface_GTPU_TUNNEL:
+		link := iface.GetGtpu()
+		return dependenciesOfTunnel("gtpu", descriptor.IsIPv6(link.GetSrcAddr()), link.GetMulticast(), map[string]uint32{
+			"vrf-table-for-gtpu-exists": link.GetEncapVrfId(),
+		})
+	case vpp_interfaces.Interface_IPIP_TUNNEL:
+		return dependenciesOfTunnel("ipip", descriptor.IsIPv6(iface.GetIpip().GetSrcAddr()), "", map[string]uint32{
+			"vrf-table-for-ipip-exists": iface.GetVrf(),
+		})
+	case vpp_interfaces.Interface_GRE_TUNNEL:
+		return dependenciesOfTunnel("gre", descriptor.IsIPv6(iface.GetGre().GetSrcAddr()), "", map[string]uint32{
+			"vrf-table-for-gre-exists": iface.GetGre().GetOuterFibId(),
+		})
+	case vpp_interfaces.Interface_SUB_INTERFACE:
+		return []kvscheduler.Dependency{{Label: "parent-interface-exists", Key: models.VPPInterfaceKey(iface.GetSub().GetParentName())}}
+	}
+	return nil
+}
+
+// dependenciesOfTunnel: a group is joined on an interface that has an address, and VRFs
+// other than 0, by label, have to exist.
+func dependenciesOfTunnel(kind string, ipv6 bool, multicast string, vrfs map[string]uint32) (deps []kvscheduler.Dependency) {
+	if multicast != "" {
+		deps = append(deps, kvscheduler.Dependency{
+			Label: kind + "-multicast-interface-exists",
+			AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(multicast)}},
+		})
+	}
+	for _, label := range slices.Sorted(maps.Keys(vrfs)) {
+		if vrfs[label] != 0 {
+			deps = append(deps, kvscheduler.Dependency{Label: label, Key: models.VRFTableKey(vrfs[label], ipv6)})
+		}
+	}
+	return deps
+}
+
+// isTunnelInVRF tells the types whose packets are sent in the VRF of the interface,
+// which cannot change while it exists.
+func isTunnelInVRF(iface *vpp_interfaces.Interface) bool {
+	switch iface.GetType() {
+	case vpp_interfaces.Interface_VXLAN_TUNNEL, vpp_interfaces.Interface_GTPU_TUNNEL, vpp_interfaces.Interface_IPIP_TUNNEL:
+		return true
+	}
+	return false
+}
+
+func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
+	name := iface.GetName()
+	var versions vswitch.IPVersions
+	for _, addr := range addressesOf(iface) {
+		derived = append(derived, kvscheduler.KeyValue{
+			Key: models.VPPInterfaceAddressKey(name, addr.source, addr.text), Value: descriptor.Empty(),
+		})
+		versions.V4 = versions.V4 || addr.versions.V4
+		versions.V6 = versions.V6 || addr.versions.V6
+	}
+	if iface.GetSetDhcpClient() {
+		derived = append(derived, kvscheduler.KeyValue{Key: models.DHCPClientKey(name), Value: descriptor.Empty()})
+		versions.V4 = true
+	}
+	hasAddress := len(derived) > 0
+	if !hasAddress && isTunnelInVRF(iface) {
+		ipv6 := descriptor.IsIPv6(cmp.Or(iface.GetVxlan().GetSrcAddress(), iface.GetGtpu().GetSrcAddr(), iface.GetIpip().GetSrcAddr()))
+		versions = vswitch.IPVersions{V4: !ipv6, V6: ipv6}
+	}
+
+	lender := iface.GetUnnumbered().GetInterfaceWithIp()
+	switch {
+	case lender != "":
+		derived = append(derived,
+			kvscheduler.KeyValue{Key: models.VPPInterfaceInheritedVRFKey(name, lender), Value: descriptor.Empty()},
+			kvscheduler.KeyValue{Key: models.UnnumberedInterfaceKey(name), Value: iface.GetUnnumbered()})
+	default:
+		// A key for each version: if all addresses of one are lost, the other one
+		// is not concerned.
+		for _, v := range versions.Each() {
+			derived = append(derived, kvscheduler.KeyValue{
+				Key: models.VPPInterfaceVRFKey(name, iface.GetVrf(), v.String()), Value: descriptor.Empty(),
+			})
+		}
+	}
+	if hasAddress {
+		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: descriptor.Empty()})
+	}
+	return append(derived, optionsOfInterface(iface)...)
+}
+
+// ownAddress is an address as the keys of its interface name it. That of a
+// reference may be of either version.
+type ownAddress struct {
+	source, text string
+	versions     vswitch.IPVersions
+}
+
+// addressesOf returns the addresses of a valid interface in canonical form,
+// each once.
+func addressesOf(iface *vpp_interfaces.Interface) (addrs []ownAddress) {
+	seen := map[ownAddress]bool{}
+	for _, text := range iface.GetIpAddresses() {
+		source, addr, ok := netalloc.AddressKeyText(text, iface.GetName())
+		ref := source == models.AddrAllocRef
+		own := ownAddress{source, addr, vswitch.IPVersions{V4: ref || !descriptor.IsIPv6Network(addr), V6: ref || descriptor.IsIPv6Network(addr)}}
+		if ok && !seen[own] {
+			seen[own] = true
+			addrs = append(addrs, own)
+		}
+	}
+	return addrs
+}

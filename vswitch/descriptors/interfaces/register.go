@@ -1,0 +1,34 @@
+package interfaces
+
+import (
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptor"
+)
+
+// Register registers the descriptors of interfaces and of what is assigned to them.
+func Register(r *descriptor.Registrar, vs vswitch.VSwitch, alloc *netalloc.Resolver) {
+	port := vs.Interfaces()
+	descriptor.Register(r, interfaceDescriptor(port, alloc))
+	descriptor.Register(r, addressDescriptor(port, alloc))
+	descriptor.Register(r, interfaceVRFDescriptor(port))
+	descriptor.Register(r, hasAddressDescriptor())
+	descriptor.Register(r, unnumberedDescriptor(port))
+	descriptor.Register(r, dhcpClientDescriptor(port))
+	descriptor.Register(r, dhcpLeaseDescriptor(port))
+	descriptor.Register(r, linkStateDescriptor(vs.States()))
+	descriptor.Register(r, bondMemberDescriptor(port))
+	descriptor.Register(r, ip6NDDescriptor(port))
+	descriptor.Register(r, wireGuardPeerDescriptor(vs.WireGuardPeers()))
+	queues := vs.RxQueues()
+	descriptor.RegisterIf(r, vs, queues != nil, rxModesDescriptor(queues))
+	descriptor.RegisterIf(r, vs, queues != nil, rxPlacementDescriptor(queues))
+}
+
+// Notify makes the scheduler know of leases and of states of links. The
+// descriptors have been registered.
+func Notify(s *kvscheduler.Scheduler, vs vswitch.VSwitch) {
+	vs.WatchLeases(notifyLeases(s))
+	vs.States().Watch(notifyLinkStates(s))
+}

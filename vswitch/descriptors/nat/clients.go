@@ -1,0 +1,106 @@
+package nat
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptor"
+	"google.golang.org/protobuf/proto"
+)
+
+// What mappings say of their clients: DNat44 and DNat66 have the same fields for that.
+
+// ofClients is the part of what identifies a mapping.
+func ofClients(clients int32) string {
+	if clients == 0 {
+		return ""
+	}
+	return " of " + vpp_nat.DNat44_StaticMapping_Clients(clients).String()
+}
+
+// clientsAndRest66 is what validClients looks at.
+func clientsAndRest66(m *staticMapping66) *staticMapping {
+	return vswitch.DNAT66AsDNAT44(&contiv_nat.DNat66{StMappings: []*staticMapping66{m}}).GetStMappings()[0]
+}
+
+// validClients checks the fields that DNat44 and DNat66 share. id is what identifies the
+// mapping among those seen.
+func validClients(field string, m *staticMapping, id string, seen map[string]bool) error {
+	everybody := id
+	if of := ofClients(int32(m.GetClients())); of != "" {
+		everybody = id[:len(id)-len(of)]
+	}
+	scoped := "scoped " + everybody
+	switch all := m.GetClients() == vpp_nat.DNat44_StaticMapping_ALL; {
+	case vpp_nat.DNat44_StaticMapping_Clients_name[int32(m.GetClients())] == "":
+		return descriptor.Invalid(field+"clients", "there is no %d: use ALL, INSIDE or OUTSIDE", m.GetClients())
+	case vpp_nat.DNat44_StaticMapping_Otherwise_name[int32(m.GetOtherwise())] == "":
+		return descriptor.Invalid(field+"otherwise", "there is no %d: use NEEDED, REFUSE or DROP", m.GetOtherwise())
+	case all && seen[scoped], !all && seen[everybody]:
+		return descriptor.Invalid(field+"clients", "the same address, port and protocol has a mapping for ALL clients: leave one out")
+	case m.GetExternalPort() == 0 && (!all || len(m.GetLocalIps()) == 0 || len(m.GetSourceRanges()) > 0 || m.GetMasqueradeOutside()):
+		return descriptor.Invalid(field+"external_port", "clients, otherwise, source_ranges and masquerade_outside need ports")
+	case m.GetClients() == vpp_nat.DNat44_StaticMapping_INSIDE && len(m.GetLocalIps()) == 0:
+		return descriptor.Invalid(field+"otherwise", "what is refused or dropped for clients inside is so for all: leave the mapping out, or make it for OUTSIDE or ALL")
+	case !all:
+		seen[scoped] = true
+	}
+	for _, text := range m.GetSourceRanges() {
+		p, err := netip.ParsePrefix(text)
+		switch external, _ := netip.ParseAddr(m.GetExternalIp()); {
+		case err != nil:
+			return descriptor.Invalid(field+"source_ranges", "%q is no prefix such as 192.0.2.0/24", text)
+		case external.IsValid() && external.Is6() != p.Addr().Is6():
+			return descriptor.Invalid(field+"source_ranges", "%s is of another IP version than %s", text, external)
+		}
+	}
+	return nil
+}
+
+// serviceNetworkDescriptor handles config/contiv/nat/v1/service-network.
+func serviceNetworkDescriptor(port vswitch.Values[*contiv_nat.ServiceNetwork]) kvscheduler.Descriptor[*contiv_nat.ServiceNetwork, descriptor.NoMeta] {
+	return kvscheduler.Descriptor[*contiv_nat.ServiceNetwork, descriptor.NoMeta]{
+		Name:     vswitch.ServiceNetworkDescriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.ServiceNetwork.KeyPrefix()},
+		NB:       true,
+		Validate: func(_ string, n *contiv_nat.ServiceNetwork) error { return validateServiceNetwork(n) },
+		Equivalent: func(_ string, old, new *contiv_nat.ServiceNetwork) bool {
+			return proto.Equal(vswitch.NormalServiceNetwork(old), vswitch.NormalServiceNetwork(new))
+		},
+		Create: descriptor.Create(port.Create),
+		Update: descriptor.Update(func(ctx context.Context, _, new *contiv_nat.ServiceNetwork) error {
+			return port.Create(ctx, new)
+		}),
+		Delete:        descriptor.Delete(port.Delete),
+		Retrieve:      descriptor.Retrieve(port.List),
+		RetrieveAfter: []string{vswitch.NATGlobalDescriptor},
+		Dependencies: func(_ string, n *contiv_nat.ServiceNetwork) []kvscheduler.Dependency {
+			for _, text := range slices.Concat(n.GetInside(), n.GetServiceSubnets()) {
+				if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() {
+					return []kvscheduler.Dependency{natEnabled}
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func validateServiceNetwork(n *contiv_nat.ServiceNetwork) error {
+	for _, f := range []struct {
+		field string
+		list  []string
+	}{{"inside", n.GetInside()}, {"service_subnets", n.GetServiceSubnets()}} {
+		for _, text := range f.list {
+			if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
+				return descriptor.Invalid(f.field, "%q is no prefix such as 10.1.1.0/24", text)
+			}
+		}
+	}
+	return nil
+}

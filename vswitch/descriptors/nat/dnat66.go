@@ -1,0 +1,116 @@
+package nat
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptor"
+	"google.golang.org/protobuf/proto"
+)
+
+type staticMapping66 = contiv_nat.DNat66_StaticMapping
+
+// dnat66Descriptor handles config/contiv/nat/v1/dnat66/{label}.
+func dnat66Descriptor(port vswitch.DNAT66) kvscheduler.Descriptor[*contiv_nat.DNat66, descriptor.NoMeta] {
+	set := func(ctx context.Context, v *contiv_nat.DNat66) error { return port.Set(ctx, v) }
+	remove1 := func(ctx context.Context, v *contiv_nat.DNat66) error { return port.Remove(ctx, v) }
+	return kvscheduler.Descriptor[*contiv_nat.DNat66, descriptor.NoMeta]{
+		Name:     vswitch.DNAT66Descriptor,
+		Keys:     kvscheduler.KeySpace{Prefix: models.DNAT66.KeyPrefix()},
+		NB:       true,
+		Validate: func(_ string, v *contiv_nat.DNat66) error { return validateDNAT66(v) },
+		Equivalent: func(_ string, old, new *contiv_nat.DNat66) bool {
+			return proto.Equal(old, new) || proto.Equal(normalDNAT(vswitch.DNAT66AsDNAT44(old)), normalDNAT(vswitch.DNAT66AsDNAT44(new)))
+		},
+		Create: descriptor.Create(set),
+		Update: descriptor.Update(func(ctx context.Context, _, new *contiv_nat.DNat66) error { return port.Set(ctx, new) }),
+		Delete: descriptor.Delete(remove1),
+		CreateBatch: func(ctx context.Context, items []descriptor.Item[*contiv_nat.DNat66]) ([]descriptor.NoMeta, []error) {
+			return make([]descriptor.NoMeta, len(items)), natBatch(ctx, descriptor.ValuesOf(items), port.Set)
+		},
+		DeleteBatch: func(ctx context.Context, items []descriptor.Item[*contiv_nat.DNat66]) []error {
+			return natBatch(ctx, descriptor.ValuesOf(items), port.Remove)
+		},
+		Retrieve:      descriptor.Retrieve(port.List),
+		RetrieveAfter: []string{vswitch.InterfaceDescriptor},
+	}
+}
+
+func validateDNAT66(v *contiv_nat.DNat66) error {
+	if v.GetLabel() == "" {
+		return descriptor.Invalid("label", "a DNat66 value needs a label")
+	}
+	seen := map[string]bool{}
+	for i, m := range v.GetStMappings() {
+		if err := validateStatic66(fmt.Sprintf("st_mappings[%d].", i), m, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validateStatic66(field string, m *staticMapping66, seen map[string]bool) error {
+	if err := descriptor.FirstError(validUnicast6(field+"external_ip", m.GetExternalIp()), validPort66(field+"external_port", m.GetExternalPort())); err != nil {
+		return err
+	}
+	id := fmt.Sprint(vswitch.CanonicalAddr(m.GetExternalIp()), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
+	switch {
+	case contiv_nat.DNat66_Protocol_name[int32(m.GetProtocol())] == "":
+		return descriptor.Invalid(field+"protocol", "there is no protocol %d: use TCP, UDP or SCTP", m.GetProtocol())
+	case contiv_nat.DNat66_StaticMapping_TwiceNatMode_name[int32(m.GetTwiceNat())] == "":
+		return descriptor.Invalid(field+"twice_nat", "there is no mode %d: use DISABLED, ENABLED or SELF", m.GetTwiceNat())
+	case seen[id]:
+		return descriptor.Invalid(field+"external_port", "two mappings have the same external address, port and protocol: put their local_ips into one")
+	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_NEEDED:
+		return descriptor.Invalid(field+"local_ips", "a static mapping needs a local address: leave the mapping out while there is none, or set otherwise")
+	}
+	seen[id] = true
+	if err := validClients(field, clientsAndRest66(m), id, seen); err != nil {
+		return err
+	}
+	locals := map[string]bool{}
+	for _, l := range m.GetLocalIps() {
+		if err := descriptor.FirstError(validUnicast6(field+"local_ips.local_ip", l.GetLocalIp()), validPort66(field+"local_ips.local_port", l.GetLocalPort())); err != nil {
+			return err
+		}
+		id := fmt.Sprint(vswitch.CanonicalAddr(l.GetLocalIp()), " ", l.GetLocalPort())
+		if locals[id] {
+			return descriptor.Invalid(field+"local_ips", "%s port %d is in the list twice", l.GetLocalIp(), l.GetLocalPort())
+		}
+		locals[id] = true
+	}
+	switch none := m.GetTwiceNat() == contiv_nat.DNat66_StaticMapping_DISABLED; {
+	case none && m.GetTwiceNatIp() != "":
+		return descriptor.Invalid(field+"twice_nat_ip", "set twice_nat to ENABLED or SELF, or leave twice_nat_ip out")
+	case none:
+		return nil
+	case m.GetTwiceNatIp() == "":
+		return descriptor.Invalid(field+"twice_nat_ip", "twice_nat %v needs the address that clients are seen with", m.GetTwiceNat())
+	}
+	return validUnicast6(field+"twice_nat_ip", m.GetTwiceNatIp())
+}
+
+func validUnicast6(field, text string) error {
+	if err := descriptor.ValidAddr(field, text); err != nil {
+		return err
+	}
+	switch addr := netip.MustParseAddr(text); {
+	case addr.Is4() || addr.Is4In6():
+		return descriptor.Invalid(field, "%s is an IPv4 address: those are translated by DNat44", text)
+	case addr.Zone() != "" || addr.IsMulticast() || addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsLoopback():
+		return descriptor.Invalid(field, "%s is no address that packets are routed to: use one that is, such as fd00::1", text)
+	}
+	return nil
+}
+
+func validPort66(field string, port uint32) error {
+	if port == 0 {
+		return descriptor.Invalid(field, "give a port from 1 to 65535: ports are mapped, not whole addresses")
+	}
+	return descriptor.ValidPort(field, port)
+}
