@@ -61,3 +61,8 @@ func LinkAlias(m syscall.NetlinkMessage) string {
 	}
 	return ""
 }
+
+// LinkIsUp reports whether the payload of an event is about a device that is up.
+func LinkIsUp(ifinfomsg []byte) bool {
+	return len(ifinfomsg) >= unix.SizeofIfInfomsg && binary.NativeEndian.Uint32(ifinfomsg[8:12])&unix.IFF_UP != 0
+}

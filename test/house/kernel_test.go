@@ -18,4 +18,5 @@ var kernelRooms = map[string][]string{
 	"vswitch/kernel/nat":        subsystem,
 	"vswitch/kernel/acl":        subsystem,
 	"vswitch/kernel/policies":   subsystemAbove("filter"),
+	"vswitch/kernel/hostnet":    subsystem,
 }

@@ -163,9 +163,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 	accident := func(name, commands string, keys ...string) vswitchtest.Accident {
 		return vswitchtest.Accident{Name: name, Keys: keys, Do: func(t testing.TB) {
 			t.Helper()
-			for command := range strings.SplitSeq(commands, ";") {
-				n.Exec(t, command)
-			}
+			n.ExecAll(t, commands)
 		}}
 	}
 	return []vswitchtest.Accident{

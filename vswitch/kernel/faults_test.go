@@ -1,13 +1,9 @@
 package kernel
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -102,46 +98,4 @@ func withoutCounters(listing string) string {
 		kept = append(kept, line)
 	}
 	return fmt.Sprint(kept)
-}
-
-// lockedBuffer is written by loggers and read by tests.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// Whoever switches forwarding off takes the network from all pods: that is said at once,
-// and as long as it lasts.
-func TestForwardingSwitchedOffIsReported(t *testing.T) {
-	n := newNode(t)
-	var log lockedBuffer
-	v, err := New(Options{NetNS: n.NetNS, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	check(t, err)
-	t.Cleanup(func() { v.Close() })
-	check(t, v.Watch(t.Context(), func(string, ...string) {}))
-	if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 0 {
-		t.Errorf("warned of %q, %v", warnings, err)
-	}
-	n.Exec(t, "sysctl -w net.ipv4.ip_forward=0")
-	warnings, err := v.Warnings(t.Context())
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "net/ipv4/ip_forward is 0") {
-		t.Errorf("warned of %q, %v", warnings, err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "switched forwarding off"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing in the log: %s", log.String())
-		}
-	}
 }

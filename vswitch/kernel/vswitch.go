@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/vswitch/kernel/bridges"
 	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/hostnet"
 	"github.com/contiv/contiv/vswitch/kernel/links"
 	"github.com/contiv/contiv/vswitch/kernel/neighbours"
 	"github.com/contiv/contiv/vswitch/kernel/podguard"
@@ -57,6 +59,7 @@ type VSwitch struct {
 	acl        *acl.Driver
 	guards     *podguard.Guards
 	policies   *policies.Driver
+	host       *hostnet.Driver
 
 	receiveBuffer int
 	watchers      sync.WaitGroup
@@ -72,7 +75,7 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 //	own.Host ─┬─> vrf ─┬─> routes ─────────┐
 //	          │        ├─> neighbours, srv6 ├─> links ──> bridges
 //	          │        └────────────────────┘
-//	          └─> nat, acl, policies, redirect
+//	          └─> nat, acl, policies, redirect, hostnet
 //
 // Below a subsystem is what it may call. What the kernel takes away together with a
 // device or an address, links has made again by those whose it is.
@@ -121,14 +124,19 @@ func (v *VSwitch) open(opts Options) (err error) {
 	v.redirect = redirect.New(v.Host)
 	v.nat, v.acl = nat.New(v.Host), acl.New(v.Host)
 	v.policies = policies.New(v.NFT, v.Log)
-	return nil
+	v.host, err = hostnet.New(v.Host)
+	return err
 }
 
 // subsystems are the parts of the driver that events concern, in the order in which they
 // look at them.
 func (v *VSwitch) subsystems() []drift.Subsystem {
-	return []drift.Subsystem{v.links, v.vrf, v.bridges, v.routes, v.neighbours, v.segments, v.redirect, v.nat, v.acl, v.guards, v.policies, sysctls{v}}
+	return []drift.Subsystem{v.links, v.vrf, v.bridges, v.routes, v.neighbours, v.segments, v.redirect, v.nat, v.acl, v.guards, v.policies, v.host}
 }
+
+// Warnings says which settings of the host keep pods from being reached, and what to do
+// about it.
+func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.host.Warnings(ctx) }
 
 // enabler lets routes enable devices.
 type enabler struct{ v *VSwitch }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/netlink/rtnl"
 
 	"github.com/contiv/contiv/vswitch/kernel/drift"
 	"github.com/vishvananda/netlink/nl"
@@ -23,7 +24,7 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 	route, err := v.subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH, unix.RTNLGRP_TC,
-		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, groupIPv4Netconf, groupIPv6Netconf)
+		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, rtnl.GroupIPv4Netconf, rtnl.GroupIPv6Netconf)
 	if err != nil {
 		return fmt.Errorf("subscribing to netlink events: %w", err)
 	}

@@ -1,0 +1,96 @@
+package hostnet
+
+import (
+	"fmt"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"golang.org/x/sys/unix"
+)
+
+// concernsForwarding reports whether a message is about all devices, or about the device of
+// an interface that somebody has switched forwarding off for. Each device that comes is told
+// of as well.
+func (v *Driver) concernsForwarding(m []byte) bool {
+	c, ok := rtnl.ParseNetconf(m)
+	if !ok {
+		return false
+	}
+	if _, known := v.Dev.Name(c.Index); known {
+		return c.Forwarding == rtnl.Off && v.needed(c.Family)
+	}
+	return c.Index == rtnl.AllDevices
+}
+
+// needed reports whether pods need packets of an IP version to be forwarded.
+func (v *Driver) needed(family int) bool { return family == unix.AF_INET || v.Forwards6() }
+
+// notForwarding names the sysctls that make packets stay where they are: those of the whole
+// namespace, and those of single devices.
+func (v *Driver) notForwarding() (warnings []string, err error) {
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		version, directory, all := "IPv4", "ipv4", "ipv4/ip_forward"
+		if family == unix.AF_INET6 {
+			version, directory, all = "IPv6", "ipv6", "ipv6/conf/all/forwarding"
+		}
+		if !v.needed(family) {
+			continue
+		}
+		var value string
+		if err := v.NS.Run(func() error { value = namespace.ReadSysctl(all); return nil }); err != nil {
+			return nil, err
+		}
+		if value == "" {
+			continue // the kernel does without this IP version
+		}
+		if value != "1" {
+			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach nothing beyond their node over %s: set it to 1, and find out who changed it",
+				all, value, version))
+			continue
+		}
+		devices, err := v.devicesNotForwarding(family)
+		if err != nil {
+			return nil, err
+		}
+		for iface, device := range devices {
+			warnings = append(warnings, fmt.Sprintf("sysctl net/%s/conf/%s/forwarding is 0: %s packets that interface %q receives are dropped: set it to 1, and find out who changed it",
+				directory, device, version, iface))
+		}
+	}
+	return warnings, nil
+}
+
+// devicesNotForwarding returns the devices, by the names of their interfaces.
+func (v *Driver) devicesNotForwarding(family int) (map[string]string, error) {
+	settings, err := v.Net.Netconfs(family)
+	if err != nil {
+		return nil, fmt.Errorf("reading which devices forward: %w", err)
+	}
+	found := map[string]string{}
+	for _, c := range settings {
+		if c.Forwarding != rtnl.Off || c.Index == rtnl.AllDevices {
+			continue
+		}
+		iface, known := v.Dev.Name(c.Index)
+		if !known || !v.carriesPackets(iface) {
+			continue
+		}
+		link, err := v.Net.LinkByIndex(c.Index)
+		if rtnl.IsGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking up device %d: %w", c.Index, err)
+		}
+		found[iface] = link.Attrs().Name
+	}
+	return found, nil
+}
+
+// carriesPackets reports whether packets are routed that come from the device of an interface:
+// those of tunnels of bridge domains and of members of bonds are not.
+func (v *Driver) carriesPackets(name string) bool {
+	iface := v.Reg.Iface(name)
+	return iface != nil && iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL && !v.Reg.IsMember(name)
+}

@@ -1,0 +1,70 @@
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"golang.org/x/sys/unix"
+)
+
+// Driver watches one network namespace.
+type Driver struct {
+	*own.Host
+	defaults defaultRoutes
+	reported []string // the warnings that Check found last
+}
+
+// New remembers the default routes that exist. There is nothing to close.
+func New(host *own.Host) (*Driver, error) {
+	v := &Driver{Host: host}
+	return v, v.rememberDefaults()
+}
+
+// Warnings says what is wrong, and what to do about it.
+func (v *Driver) Warnings(context.Context) ([]string, error) {
+	forwarding, err := v.notForwarding()
+	routes, routesErr := v.lostDefaults()
+	return slices.Concat(forwarding, routes), errors.Join(err, routesErr)
+}
+
+// suspicion: something may be wrong.
+type suspicion struct{}
+
+// Notice looks at settings, default routes and devices that go down.
+func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	suspicious := false
+	switch m.Header.Type {
+	case unix.RTM_NEWNETCONF:
+		suspicious = v.concernsForwarding(m.Data)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		v.noticeRoute(m)
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		suspicious = v.noticeLink(m)
+	}
+	if suspicious {
+		send(drift.Notice{Suspect: suspicion{}})
+	}
+}
+
+// Check logs warnings that were not there before. No value is reported: none stands for
+// what is wrong.
+func (v *Driver) Check(b *drift.Batch) {
+	if len(drift.Suspects[suspicion](b)) == 0 {
+		return
+	}
+	warnings, err := v.Warnings(context.Background())
+	if err != nil {
+		v.Log.Warn("Checking settings of the host failed", "error", err)
+		return
+	}
+	for _, w := range warnings {
+		if !slices.Contains(v.reported, w) {
+			v.Log.Error("The host no longer forwards as pods need it", "problem", w)
+		}
+	}
+	v.reported = warnings
+}

@@ -1,0 +1,121 @@
+package kernel
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch/descriptors"
+	"google.golang.org/protobuf/proto"
+)
+
+// lockedBuffer is written by loggers and read by tests.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// Whoever switches forwarding off, or has the host's default route go, takes the network from
+// pods: that is said at once, and as long as it lasts.
+func TestLostSettingsOfTheHostAreReported(t *testing.T) {
+	const up = "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0; ip route add default via 10.66.0.9"
+	for name, test := range map[string]struct{ before, damage, repair, want string }{
+		"forwarding": {"", "sysctl -w net.ipv4.ip_forward=0", "sysctl -w net.ipv4.ip_forward=1", "net/ipv4/ip_forward is 0"},
+		"forwarding of a device": {"", "sysctl -w net.ipv4.conf.c-tap1.forwarding=0", "sysctl -w net.ipv4.conf.c-tap1.forwarding=1",
+			`net/ipv4/conf/c-tap1/forwarding is 0: IPv4 packets that interface "tap1" receives are dropped`},
+		"default route": {up, "ip link set dev eth0 down; ip link set dev eth0 up", "ip route add default via 10.66.0.9",
+			"eth0 went down and took the host's default route along: pods and the node reach nothing outside of the cluster. " +
+				"It is not ours to restore: run `ip route add default via 10.66.0.9 dev eth0`"},
+		"default route of IPv6": {"ip link set dev eth0 up; ip addr add fd66::1/64 dev eth0 nodad; ip route add default via fd66::9 dev eth0",
+			"ip link set dev eth0 down; ip link set dev eth0 up", "ip addr add fd66::1/64 dev eth0 nodad; ip route add default via fd66::9 dev eth0",
+			"run `ip route add default via fd66::9 dev eth0`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.ExecAll(t, test.before)
+			var log lockedBuffer
+			v, err := New(Options{NetNS: n.NetNS, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			check(t, err)
+			t.Cleanup(func() { v.Close() })
+			check(t, v.Interfaces().Create(t.Context(), tap("tap1")))
+			check(t, v.Watch(t.Context(), func(string, ...string) {}))
+			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 0 {
+				t.Errorf("warned of %q, %v", warnings, err)
+			}
+			n.ExecAll(t, test.damage)
+			await(t, "the log", func() bool { return strings.Contains(log.String(), "no longer forwards") })
+			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], test.want) {
+				t.Errorf("warned of %q, %v", warnings, err)
+			}
+			n.ExecAll(t, test.repair)
+			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 0 {
+				t.Errorf("after the repair: warned of %q, %v", warnings, err)
+			}
+		})
+	}
+}
+
+// A default route that somebody deletes on purpose, and one that is a value, are no loss.
+func TestDefaultRoutesThatAreNotLost(t *testing.T) {
+	n := newNode(t)
+	n.ExecAll(t, "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0")
+	v := openKernel(t, n)
+	s := kvscheduler.New(kvscheduler.Options{})
+	defer s.Close()
+	check(t, descriptors.Register(s, v))
+	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
+	n.ExecAll(t, "ip route add default via 10.66.0.9; ip route del default; ip link set dev eth0 down")
+	txn := s.NewTransaction()
+	for _, value := range []proto.Message{
+		&vpp_interfaces.Interface{Name: nic, Type: vpp_interfaces.Interface_DPDK, Enabled: true, IpAddresses: []string{"10.66.0.1/24"}},
+		&vpp_l3.Route{DstNetwork: "0.0.0.0/0", NextHopAddr: "10.66.0.9", OutgoingInterface: nic},
+	} {
+		txn.Put(models.Key(value), value)
+	}
+	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
+	check(t, err)
+	n.ExecAll(t, "ip link set dev eth0 down; ip link set dev eth0 up")
+	await(t, "our default route", func() bool { return strings.Contains(n.Exec(t, "ip route show default"), "via 10.66.0.9") })
+	if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 0 {
+		t.Errorf("warned of %q, %v", warnings, err)
+	}
+}
+
+// await returns when it holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// ExecAll runs commands that are separated by semicolons.
+func (n *node) ExecAll(t testing.TB, commands string) {
+	t.Helper()
+	for command := range strings.SplitSeq(commands, ";") {
+		if command != "" {
+			n.Exec(t, command)
+		}
+	}
+}
