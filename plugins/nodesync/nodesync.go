@@ -159,10 +159,14 @@ func (n *Node) vppNode() *vppnode.VppNode {
 }
 
 // lost reports whether this node has to get another ID: Kubernetes does not know it any
-// more, or it knows the node that has the ID. Else somebody has overwritten a record.
+// more, or it knows the node that has the ID, and that node has no other one. Else
+// somebody has overwritten a record.
 func (n *NodeSync) lost(err error) bool {
 	taken, ok := errors.AsType[*takenError](err)
-	return !ok || n.records.kubeNodes[n.nodeName] == nil || n.records.kubeNodes[taken.by] != nil
+	if !ok || n.records.kubeNodes[n.nodeName] == nil {
+		return true
+	}
+	return n.records.kubeNodes[taken.by] != nil && !n.records.hasOtherID(taken.by, taken.id)
 }
 
 // store writes this node's VppNode if it is not stored already. Only that another node

@@ -205,6 +205,37 @@ func TestPublishNodeIPs(t *testing.T) {
 	})
 }
 
+// A record of the own ID that names another node ends the agent only if that node can
+// have no other ID: then both would have the same pod subnet.
+func TestIDThatNamesAnotherNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		others []proto.Message
+		fatal  bool
+	}{
+		"nobody knows that node":              {nil, false},
+		"that node has an ID of its own":      {[]proto.Message{vppNode(2, "other"), kubeNode("other", "192.168.16.2")}, false},
+		"that node joined and has this ID":    {[]proto.Message{kubeNode("other", "192.168.16.2")}, true},
+		"that node is not one of Kubernetes'": {[]proto.Message{vppNode(2, "other")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := memory.New()
+			n := nodesync.New("node1", db, nodesync.Self{}, nil, plugintest.Logger())
+			resync(t, n, state(append(test.others, kubeNode("node1", "192.168.16.1"))...))
+			id := n.GetNodeID()
+			if err := db.Put(ctx, fmt.Sprint(nodesync.IDPrefix, id), fmt.Appendf(nil, `{"id":%d,"name":"other"}`, id)); err != nil {
+				t.Fatal(err)
+			}
+			err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false)
+			if !errors.Is(err, nodesync.ErrNoNodeID) {
+				t.Fatalf("got %v", err)
+			}
+			if _, fatal := errors.AsType[*controller.FatalError](err); fatal != test.fatal {
+				t.Errorf("fatal: %v, want %v: %v", fatal, test.fatal, err)
+			}
+		})
+	}
+}
+
 // A node that gets a vswitch with a network stack of its own stays the same node.
 func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
 	db := memory.New()

@@ -76,6 +76,16 @@ func (r records) of(name string) (best *vppnode.VppNode) {
 	return best
 }
 
+// hasOtherID reports whether a name has an ID that is not the given one.
+func (r records) hasOtherID(name string, id uint32) bool {
+	for other, v := range r.vppNodes {
+		if other != id && v.GetName() == name {
+			return true
+		}
+	}
+	return false
+}
+
 func better(a, b *vppnode.VppNode) bool {
 	if hasA, hasB := len(vppAddresses(a)) > 0, len(vppAddresses(b)) > 0; hasA != hasB {
 		return hasA
