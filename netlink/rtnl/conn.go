@@ -72,8 +72,10 @@ func (r *Conn) Request(typ, flags int) *nl.NetlinkRequest {
 // Do sends a request that has no answer but success or failure.
 func (r *Conn) Do(req *nl.NetlinkRequest) error {
 	req.Flags |= unix.NLM_F_ACK
-	_, err := r.Execute(req, 0)
-	return err
+	return r.try("Do", func() error {
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
 }
 
 // Execute sends a request and returns the answers of a type.

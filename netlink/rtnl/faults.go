@@ -8,8 +8,8 @@ import (
 
 // Fault is asked before each request, dumps and those of [Conn.Request] included, and may
 // refuse it in place of the kernel, which never sees it: with EBUSY, ENOBUFS, or for
-// dumps netlink.ErrDumpInterrupted. call is the name of the method, "Execute" for requests
-// of Conn itself.
+// dumps netlink.ErrDumpInterrupted. call is the name of the method; for requests of Conn
+// itself "Do" if they change something, "Execute" if they read.
 type Fault func(call string) error
 
 // InjectFaults has all further requests ask the function, nil: none. It is for tests, and

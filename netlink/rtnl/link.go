@@ -3,6 +3,7 @@ package rtnl
 import (
 	"net"
 
+	"github.com/contiv/contiv/netlink/nlattr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,37 @@ type NewLink struct {
 	Mac        net.HardwareAddr // nil: the kernel's choice
 	Lower      int              // index of the device below, 0: none
 	Options    []LinkOption
+}
+
+// LinkIdentity is what a device is known by.
+type LinkIdentity struct{ Name, Alias string }
+
+// skipStatistics is RTEXT_FILTER_SKIP_STATS: counters are most of what the kernel tells of
+// a device.
+const skipStatistics = 1 << 3
+
+// LinkIdentity reads what the device with an index is known by; ENODEV if there is none.
+func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
+	req := r.Request(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+	answers, err := r.Execute(req, unix.RTM_NEWLINK)
+	for _, m := range answers {
+		if len(m) < unix.SizeofIfInfomsg {
+			continue
+		}
+		for attr, value := range nlattr.All(m[unix.SizeofIfInfomsg:]) {
+			switch attr {
+			case unix.IFLA_IFNAME:
+				id.Name = unix.ByteSliceToString(value)
+			case unix.IFLA_IFALIAS:
+				id.Alias = unix.ByteSliceToString(value)
+			}
+		}
+	}
+	return id, err
 }
 
 // LinkOption is a parameter of a kind of device.

@@ -170,25 +170,21 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 
 // deleteDevice removes the device that we made behind a logical name.
 func (v interfaces) deleteDevice(logical string) error {
-	index, ok := v.Dev.Get(logical)
 	v.Dev.Forget(logical)
-	if !ok {
-		name, unknown := strings.CutPrefix(logical, own.UnknownPrefix)
-		if !unknown {
-			name = own.DeviceName(own.DevInterface, logical)
-		}
-		link, err := v.LinkNamed(name)
-		switch {
-		case rtnl.IsGone(err):
-			return nil
-		case err != nil:
-			return err
-		case unknown && !own.IsUnmarked(link), !unknown && link.Attrs().Alias != own.AliasInterface+logical && !own.IsUnmarked(link):
-			return nil
-		}
-		index = link.Attrs().Index
+	name, unknown := strings.CutPrefix(logical, own.UnknownPrefix)
+	if !unknown {
+		name = own.DeviceName(own.DevInterface, logical)
 	}
-	return rtnl.IgnoreGone(v.DelLink(index))
+	link, err := v.LinkNamed(name)
+	switch {
+	case rtnl.IsGone(err):
+		return nil
+	case err != nil:
+		return err
+	case !own.IsUnmarked(link) && (unknown || link.Attrs().Alias != own.AliasInterface+logical):
+		return nil
+	}
+	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
 }
 
 // adopt takes an existing device into use: it has to be there and may be brought

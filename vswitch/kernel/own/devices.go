@@ -13,8 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// DeviceCache remembers which device is behind a logical name. The kernel does
-// not use an index twice, so a stale one gives ENODEV, never the wrong device.
+// DeviceCache remembers which device is behind a logical name. What it says is only a
+// guess: an index may belong to another device by now, such as one that was moved here
+// from another namespace. WithDevice looks before anything is changed.
 type DeviceCache struct {
 	mu      sync.Mutex
 	indexes map[string]int
@@ -58,7 +59,10 @@ func (c *DeviceCache) Forget(logical string) {
 // WithDevice calls fn with the index of the device behind a logical name. An
 // index from the cache that turns out to be stale is looked up anew, once.
 func (v *Host) WithDevice(logical string, fn func(index int) error) error {
-	index, cached := v.Dev.Get(logical)
+	index, cached, err := v.cachedDevice(logical)
+	if err != nil {
+		return err
+	}
 	if cached {
 		err := fn(index)
 		if !rtnl.IsGone(err) {
@@ -75,6 +79,41 @@ func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 	}
 	return fn(index)
 }
+
+// cachedDevice returns the index from the cache, if it still is that of the device behind
+// the logical name.
+func (v *Host) cachedDevice(logical string) (index int, ok bool, err error) {
+	index, cached := v.Dev.Get(logical)
+	if !cached {
+		return 0, false, nil
+	}
+	id, err := v.Net.LinkIdentity(index)
+	switch {
+	case err == nil && v.isBehind(id, logical):
+		return index, true, nil
+	case err == nil, rtnl.IsGone(err):
+		v.Dev.Forget(logical)
+		return 0, false, nil
+	}
+	return 0, false, fmt.Errorf("looking up the device of interface %q: %w", logical, err)
+}
+
+// isBehind reports whether a device is that behind a logical name, as Link would find it.
+func (v *Host) isBehind(id rtnl.LinkIdentity, logical string) bool {
+	if strings.HasPrefix(id.Alias, "contiv:vpp") {
+		return id.Alias == AliasInterface+logical
+	}
+	if known := v.Reg.Iface(logical); known.GetType() == vpp_interfaces.Interface_AF_PACKET {
+		if name := known.GetAfpacket().GetLinuxInterface(); name != "" {
+			return id.Alias == aliasLinux+name
+		}
+		return id.Name == known.GetAfpacket().GetHostIfName()
+	}
+	return id.Name == logical
+}
+
+// aliasLinux begins the alias of devices of the linux.* models.
+const aliasLinux = "contiv:linux/"
 
 // Link finds the device behind the logical name of an L3 interface.
 func (v *Host) Link(logical string) (netlink.Link, error) {
@@ -126,7 +165,7 @@ func (v *Host) existing(name string) (netlink.Link, error) {
 // of the vswitch.
 func (v *Host) hostLink(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	if name := iface.GetAfpacket().GetLinuxInterface(); name != "" {
-		link, err := v.Net.LinkByAlias("contiv:linux/" + name)
+		link, err := v.Net.LinkByAlias(aliasLinux + name)
 		if rtnl.IsGone(err) {
 			return nil, fmt.Errorf("host side %q of interface %q: %w in the network namespace of the vswitch", name, iface.GetName(), rtnl.ErrNoDevice)
 		}
@@ -268,7 +307,7 @@ func (d *Devices) Named(name string) netlink.Link {
 
 // HostSide finds the device of an AF_PACKET interface.
 func (d *Devices) HostSide(iface *vpp_interfaces.Interface) netlink.Link {
-	alias := "contiv:linux/" + iface.GetAfpacket().GetLinuxInterface()
+	alias := aliasLinux + iface.GetAfpacket().GetLinuxInterface()
 	for _, link := range d.ByIndex {
 		if iface.GetAfpacket().GetLinuxInterface() == "" && link.Attrs().Name == iface.GetAfpacket().GetHostIfName() ||
 			iface.GetAfpacket().GetLinuxInterface() != "" && link.Attrs().Alias == alias {
