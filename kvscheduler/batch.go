@@ -83,7 +83,7 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	if h == nil || h.createBatch == nil || n.have != nil || n.is(unknown|fromSB|leaving) || x.unread[n.key] != nil || x.failedNow(n) || x.abort {
 		return nil, false
 	}
-	if _, busy := x.branch[n.key]; busy || h.validate(n.key, n.want) != nil {
+	if x.isBusy(n.key) || h.validate(n.key, n.want) != nil {
 		return nil, false
 	}
 	deps, derived, err := x.describe(n)
@@ -197,7 +197,7 @@ func (b *batch) flush() {
 			b.errs = errAborted
 			return
 		}
-		x.branch[it.n.key] = struct{}{}
+		x.branch[it.n.key] = following
 		b.add(it.n, x.follow(it.n, it.derived))
 		delete(x.branch, it.n.key)
 	}

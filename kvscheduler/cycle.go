@@ -183,6 +183,9 @@ func (c *cycle) collect() *member {
 		if m.n.want == nil {
 			continue // it was found: it does not go because of what it needs
 		}
+		if c.existing && m != root && c.x.lacks(m.n) {
+			continue // it goes in its turn, and then the root is looked at again
+		}
 		deps := m.n.current()
 		for i := range deps {
 			if d := c.need(&deps[i], visit); d != nil {

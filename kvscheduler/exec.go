@@ -220,7 +220,7 @@ func (x *exec) reconcile(n *node, p was) error {
 	if x.abort {
 		return errAborted
 	}
-	if _, busy := x.branch[n.key]; busy || n.is(invalid) {
+	if x.isBusy(n.key) || n.is(invalid) {
 		return nil
 	}
 	if x.failedNow(n) {
@@ -229,7 +229,7 @@ func (x *exec) reconcile(n *node, p was) error {
 		}
 		return n.info.err // once is enough
 	}
-	x.branch[n.key] = struct{}{}
+	x.branch[n.key] = working
 	defer delete(x.branch, n.key)
 	if n.have == nil {
 		return x.create(n, p, false)
@@ -293,9 +293,10 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 // follow has those looked at who may have waited for n, which came to exist or to need
 // something else, and then makes what it derives.
 func (x *exec) follow(n *node, derived []KeyValue) error {
+	x.branch[n.key] = following
 	err := x.updateDependents(n.key)
 	err = errors.Join(err, x.tryNeeded(n))
-	if !x.abort && n.have != nil && !n.is(leaving) && x.lacks(n) && !x.mayStay(n) {
+	if !x.abort && n.have != nil && !n.is(leaving) && !x.failedNow(n) && x.lacks(n) && !x.mayStay(n) {
 		// What it needs went meanwhile, or did not come.
 		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
 	}
@@ -417,6 +418,7 @@ func (x *exec) update(n *node, p was) error {
 	if !p.available || !stillMet && x.lacks(n) { // the rest of its cycle is yet to come
 		return x.follow(n, derived)
 	}
+	x.branch[n.key] = following
 	return x.applyDerived(n, derived)
 }
 

@@ -28,7 +28,8 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	if x.abort {
 		return errAborted
 	}
-	if _, busy := x.branch[n.key]; busy {
+	outer := x.branch[n.key]
+	if outer == working {
 		if n.base() != "" && n.is(leaving) {
 			// Its deletion is under way, and has led to that of its base value: it goes now.
 			return x.deleteExisting(n, p, why)
@@ -38,8 +39,8 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	if x.failedNow(n) && n.have != nil {
 		return n.info.err
 	}
-	x.branch[n.key] = struct{}{}
-	defer delete(x.branch, n.key)
+	x.branch[n.key] = working
+	defer x.goBack(n.key, outer)
 	if n.have == nil && !n.is(unknown) {
 		if x.removed(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
 			x.record(n, p, pb.TxnOperation_DELETE, recordAs{noop: true})
@@ -118,14 +119,14 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 	return x.create(n, wasOf(n), false)
 }
 
-// stands reports whether what a value needs, and is derived from, is available, and does not
-// go together with a base value that is about to be deleted.
+// stands reports whether what a value needs, and is derived from, is available and stays: it does
+// not go together with a base value that is about to be deleted, nor because of what it needs itself.
 func (x *exec) stands(n *node) bool {
 	lasts := func(n *node) bool { return n.base() == "" || x.isAvailable(n.base()) }
 	for i := range n.deps {
 		met := false
 		x.candidates(&n.deps[i], func(t *node) bool {
-			met = t.available() && lasts(t)
+			met = t.available() && lasts(t) && x.mayStay(t)
 			return !met
 		})
 		if !met {
@@ -149,7 +150,7 @@ func (x *exec) holder(n *node) *node {
 	defer func() { x.scratch = x.scratch[:start] }()
 	for _, key := range x.scratch[start:] {
 		d := x.get(key)
-		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.isBusy(key) {
+		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.branch[key] == working {
 			continue
 		}
 		if x.needs(d, n) && !x.staysWithout(d) {
@@ -176,9 +177,26 @@ func (x *exec) existsFor(d *Dependency, n *node) bool {
 	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(leaving) })
 }
 
-func (x *exec) isBusy(key string) bool {
-	_, busy := x.branch[key]
-	return busy
+// turn is how far the work on a value is that other work further up the stack interrupts.
+type turn uint8
+
+const (
+	resting turn = iota
+	// working: the operation has yet to be done, or is under way.
+	working
+	// following: it is done, and others are looked at because of it. They may have it undone.
+	following
+)
+
+func (x *exec) isBusy(key string) bool { return x.branch[key] != resting }
+
+// goBack ends the work on a value, within that on the same value as it was before.
+func (x *exec) goBack(key string, outer turn) {
+	if outer == resting {
+		delete(x.branch, key)
+	} else {
+		x.branch[key] = outer
+	}
 }
 
 // deleted takes over that a value was deleted.

@@ -68,7 +68,8 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		p := wasOf(n)
 		return x.inherit(n, x.delete(x.mut(n), p, removing))
 	}
-	if x.isBusy(key) {
+	outer := x.branch[key]
+	if outer == working || outer == following && gained {
 		x.lookAgain(key)
 		return nil
 	}
@@ -77,9 +78,9 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
 			x.mut(n).set(broken) // it exists although its dependencies are not met
 			x.verdicts.lost()
-			x.branch[key] = struct{}{}
+			x.branch[key] = working
 			_ = x.updateDependents(key) // who came back counts on it
-			delete(x.branch, key)
+			x.goBack(key, outer)
 		}
 		return x.inherit(n, err)
 	}
@@ -95,8 +96,8 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := wasOf(n)
-		x.branch[key] = struct{}{}
-		defer delete(x.branch, key)
+		x.branch[key] = working
+		defer x.goBack(key, outer)
 		return x.inherit(n, x.postpone(x.mut(n), p, nil))
 	}
 	if x.about[n.baseKey()] == upcoming {
@@ -244,7 +245,7 @@ func (x *exec) resume(n *node) {
 	case n.want == nil:
 		_ = x.delete(n, p, removing)
 	case n.is(invalid) && n.have != nil:
-		x.branch[n.key] = struct{}{}
+		x.branch[n.key] = working
 		_ = x.deleteExisting(n, p, postponing)
 		delete(x.branch, n.key)
 	default:

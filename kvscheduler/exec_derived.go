@@ -44,7 +44,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 	base.setDerived(derivedKeys(derived))
 	var errs error
 	for _, kv := range derived {
-		if base.have == nil || base.is(leaving) {
+		if base.have == nil || base.is(leaving) || x.failedNow(base) {
 			break // the base value was lost meanwhile
 		}
 		n := x.get(kv.Key)

@@ -293,7 +293,7 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 	}
 	for key, was := range r.lastValid {
 		v, ok := r.requested[key]
-		if !ok || !v.Inv || touched[key] && r.sb.hit[key] {
+		if !ok || !v.Inv || touched[key] && r.sb.hitPartOf(key) {
 			continue
 		}
 		is, exists := r.sb.exists[key]

@@ -94,6 +94,16 @@ func (sb *modelSouthbound) operate(ctx context.Context, call, key string, effect
 
 func (sb *modelSouthbound) dead() bool { return sb.deadAfter == 0 }
 
+// hitPartOf reports whether a call for the base value, or one of its parts, failed.
+func (sb *modelSouthbound) hitPartOf(base string) bool {
+	for key := range sb.hit {
+		if modelBase(key) == base {
+			return true
+		}
+	}
+	return false
+}
+
 // put makes a value exist, with its parts, behind the scheduler's back.
 func (sb *modelSouthbound) put(key string, v modelValue) {
 	sb.remove(key)

@@ -340,9 +340,7 @@ func (x *exec) revert() {
 	x.readFailed(false)
 	x.reviveValid()
 	forward := len(x.errs)
-	for _, e := range x.errs[:forward] {
-		x.cutBroken(e.Key)
-	}
+	x.cutStopped()
 	for i := len(x.order) - 1; i >= 0; i-- {
 		key := x.order[i]
 		old, ok := x.before.Get(key)
@@ -495,15 +493,21 @@ func (x *exec) restoreWaiting(n, old *node) {
 	}
 }
 
-// cutBroken deletes those who kept counting on a value whose deletion failed: the
-// revert stopped their own.
-func (x *exec) cutBroken(key string) {
-	if n := x.get(key); n == nil || !n.is(broken) {
-		return
+// cutStopped deletes what exists although what it needs does not: the revert stopped its deletion.
+func (x *exec) cutStopped() {
+	cut := func(key string) {
+		if n := x.get(key); n != nil && n.available() && x.lacks(n) {
+			_ = x.updateDependent(key, false)
+		}
 	}
-	for _, dependent := range x.g.Needers(nil, key) {
-		if n := x.get(dependent); n != nil && n.available() {
-			_ = x.updateDependent(dependent, false)
+	for i := 0; i < len(x.changes); i++ {
+		key := x.changes[i].new.key
+		cut(key)
+		if x.isAvailable(key) {
+			continue
+		}
+		for _, dependent := range x.g.Needers(nil, key) {
+			cut(dependent)
 		}
 	}
 }

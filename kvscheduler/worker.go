@@ -48,7 +48,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 // sets are what an exec keeps about keys. They are used again by the next one.
 type sets struct {
 	about   map[string]progress // base keys that this transaction is about
-	branch  map[string]struct{} // keys that are being worked on, further up the stack
+	branch  map[string]turn     // keys that are being worked on, further up the stack
 	failed  map[string]struct{} // base keys to be read back
 	scratch []string
 	// providers are keys that last satisfied an AnyOf, by prefix.
@@ -62,7 +62,7 @@ type sets struct {
 func (s *Scheduler) emptySets() *sets {
 	const large = 256
 	if s.sets == nil || len(s.sets.about) > large || len(s.sets.failed) > large || cap(s.sets.scratch) > large {
-		s.sets = &sets{about: map[string]progress{}, branch: map[string]struct{}{}, failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
+		s.sets = &sets{about: map[string]progress{}, branch: map[string]turn{}, failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
 	}
 	clear(s.sets.about)
 	clear(s.sets.branch)
