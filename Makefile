@@ -29,6 +29,7 @@ demo: packages build ## show the main job: pods on two nodes talk, drift heals, 
 .PHONY: test
 test: packages ## run all tests (as root: they use network namespaces)
 	cd hack/images && go test ./...
+	cd test/chart && go test ./...
 	go test -timeout 20m ./...
 
 FUZZ_TIME ?= 30s
@@ -78,6 +79,7 @@ lint: ## gofmt, go vet, staticcheck
 	go vet ./...
 	go tool -modfile=hack/tools/go.mod staticcheck ./...
 	cd hack/images && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
+	cd test/chart && go vet ./... && go tool -modfile=../../hack/tools/go.mod staticcheck ./...
 
 .PHONY: bench
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach
@@ -91,6 +93,11 @@ diagrams: ## draw the control flows in docs/control-flows.md anew
 generate: ## regenerate the Go code of the .proto files
 	@hack/packages.sh protoc:protobuf-compiler
 	hack/generate.sh
+
+.PHONY: manifests
+manifests: ## render deploy/*.yaml from deploy/chart, whose values are the options that there are
+	go test -count=1 -run '^TestSchemaOfTheChart$$' ./test/manifests -update
+	cd test/chart && go test -count=1 -run '^TestManifestsAreWhatTheChartRenders$$' . -update
 
 .PHONY: generate-check
 generate-check: generate ## fail if generated code is not current

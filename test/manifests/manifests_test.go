@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
+	service "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 	corev1 "k8s.io/api/core/v1"
@@ -139,7 +140,8 @@ func TestConfigurationIsUnderstood(t *testing.T) {
 	machine := startup.Machine{MemoryMiB: 8192, CPUs: 4}
 	vpp := startup.New("/run/vpp", machine)
 	for file, into := range map[string]any{
-		"etcd.conf": &etcd.Config{}, "contiv.conf": &contivconf.Config{}, "controller.conf": &controller.Config{}, "vpp.conf": &vpp,
+		"etcd.conf": &etcd.Config{}, "contiv.conf": &contivconf.Config{}, "controller.conf": &controller.Config{}, "service.conf": &service.Config{},
+		"vpp.conf": &vpp,
 	} {
 		if err := config.Load([]byte(Config(t, file)), into); err != nil {
 			t.Errorf("%s: %v", file, err)

@@ -1,0 +1,49 @@
+{{- define "contiv.image" -}}
+image: {{ .repository }}:{{ .tag }}
+imagePullPolicy: {{ .pullPolicy }}
+{{- end }}
+
+{{- /* etcd.conf, of which .Values.etcd.options replaces and adds to what is here. */}}
+{{- define "contiv.etcd.conf" -}}
+{{- $conf := dict }}
+{{- if .Values.etcd.useExternalInstance }}
+{{- if and (not .Values.etcd.externalInstance.endpoints) (not .Values.etcd.options.endpoints) }}
+{{- fail "etcd.useExternalInstance: name the etcd in etcd.externalInstance.endpoints, such as [\"https://etcd.example.com:2379\"]" }}
+{{- end }}
+{{- $conf = dict "endpoints" .Values.etcd.externalInstance.endpoints }}
+{{- if not (get .Values.etcd.options "insecure-transport") }}
+{{- $_ := merge $conf (dict "ca-file" "/etc/contiv-etcd/ca.pem" "cert-file" "/etc/contiv-etcd/client.pem" "key-file" "/etc/contiv-etcd/client-key.pem") }}
+{{- end }}
+{{- else }}
+{{- $endpoint := printf "https://${HOST_IP}:%v" .Values.etcd.service.nodePort }}
+{{- $conf = dict "endpoints" (list $endpoint) "server-name" "contiv-etcd" "ca-file" "/run/contiv-etcd/ca.pem" "cert-file" "/run/contiv-etcd/client.pem" "key-file" "/run/contiv-etcd/client.pem" }}
+{{- end }}
+{{- toYaml (merge (deepCopy .Values.etcd.options) $conf) }}
+{{- end }}
+
+{{- /* The files of the ConfigMap contiv-config. */}}
+{{- define "contiv.config" -}}
+# How agents and KSR reach etcd: docs/agent.md. HOST_IP is the address of the pod's own node.
+# Each node has a certificate of its own, which the container "credentials" asks KSR for.
+etcd.conf: |
+  {{- include "contiv.etcd.conf" . | nindent 2 }}
+# Configuration of the network: docs/plugins.md.
+contiv.conf: |
+  {{- toYaml .Values.contiv | nindent 2 }}
+# Configuration of the agent's event loop: docs/controller.md.
+controller.conf: |
+  {{- toYaml .Values.controller | nindent 2 }}
+# Who translates Kubernetes services: docs/services.md.
+service.conf: |
+  {{- toYaml .Values.service | nindent 2 }}
+{{- end }}
+
+{{- /* The files of the ConfigMap contiv-vpp-config. */}}
+{{- define "contiv.vppConfig" -}}
+# How VPP is started: docs/vpp.md. What a node has to be told of its NIC is in contiv.conf of contiv.yaml.
+vpp.conf: |
+  {{- toYaml .Values.vpp.config | nindent 2 }}
+  # workers: 2
+  # dpdkDevices: ["0000:00:08.0"]
+  # hugepages: 2M
+{{- end }}

@@ -1,0 +1,350 @@
+// Package chart tests deploy/chart with Helm's own engine. It is a module of its own: Contiv
+// does not link Helm.
+package chart
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	deploy = "../../deploy"
+	dir    = deploy + "/chart"
+)
+
+var update = flag.Bool("update", false, "write the manifests that the chart renders")
+
+func load(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := loader.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// render returns what the templates make of values (YAML), by their names below templates.
+func render(t *testing.T, values string) (map[string]string, error) {
+	t.Helper()
+	parsed, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := load(t)
+	release := chartutil.ReleaseOptions{Name: "contiv", Namespace: "kube-system", IsInstall: true}
+	all, err := chartutil.ToRenderValues(c, parsed, release, nil)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := engine.Render(c, all)
+	files := map[string]string{}
+	for name, text := range rendered {
+		if strings.TrimSpace(text) != "" {
+			files[strings.TrimPrefix(name, "contiv/templates/")] = text
+		}
+	}
+	return files, err
+}
+
+func mustRender(t *testing.T, values string) map[string]string {
+	t.Helper()
+	files, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// deploy/*.yaml, which kubectl applies, are what Helm installs.
+func TestManifestsAreWhatTheChartRenders(t *testing.T) {
+	byDefault, withVPP := mustRender(t, ""), mustRender(t, "vpp: {enabled: true}")
+	if byDefault["contiv-vpp.yaml"] != "" {
+		t.Error("VPP is installed though nobody asked for it")
+	}
+	var manifests []string
+	for name, text := range withVPP {
+		if strings.Contains(name, "/") || filepath.Ext(name) != ".yaml" {
+			continue
+		}
+		manifests = append(manifests, name)
+		if plain := byDefault[name]; plain != "" && plain != text {
+			t.Errorf("%s differs with VPP", name)
+		}
+		file := filepath.Join(deploy, name)
+		if *update {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if data, err := os.ReadFile(file); err != nil || string(data) != text {
+			t.Errorf("%s is not what deploy/chart renders: change it there and run make manifests (%v)", file, err)
+		}
+	}
+	files, err := filepath.Glob(deploy + "/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		files[i] = filepath.Base(files[i])
+	}
+	slices.Sort(manifests)
+	if !slices.Equal(files, manifests) {
+		t.Errorf("deploy has %v, the chart renders %v", files, manifests)
+	}
+}
+
+func TestValuesThatAreRefused(t *testing.T) {
+	for values, reason := range map[string]string{
+		"contiv: {mtuSise: 1400}":                  "mtuSise",
+		"contiv: {ipamConfig: {podSubnetCidr: x}}": "podSubnetCidr",
+		"contiv: {mtuSize: big}":                   "/contiv/mtuSize",
+		"contiv: {nodeConfig: [{name: a}]}":        "name",
+		"contiv: {nodeToNodeTransport: geneve}":    "/contiv/nodeToNodeTransport",
+		"controller: {periodicHealing: true}":      "periodicHealing",
+		"service: {services: iptables}":            "/service/services",
+		"etcd: {options: {dialTimeout: 5s}}":       "dialTimeout",
+		"etcd: {service: {nodePort: 80}}":          "/etcd/service/nodePort",
+		"etcd: {dataDir: var/etcd/x}":              "/etcd/dataDir",
+		"vpp: {config: {worker: 1}}":               "worker",
+		"logs: {defaultLevel: verbose}":            "/logs/defaultLevel",
+		"image: contiv:1":                          "/image",
+		"telemetry: {disabled: true}":              "telemetry",
+		"etcd: {useExternalInstance: true}":        "externalInstance.endpoints",
+	} {
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v, which does not name %s", values, err, reason)
+		}
+	}
+}
+
+// document returns the object of a kind and name that was rendered.
+func document(t *testing.T, files map[string]string, kind, name string) map[string]any {
+	t.Helper()
+	for _, text := range files {
+		for _, document := range strings.Split(text, "\n---\n") {
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatalf("%v in\n%s", err, document)
+			}
+			if metadata, _ := object["metadata"].(map[string]any); object["kind"] == kind && metadata["name"] == name {
+				return object
+			}
+		}
+	}
+	return nil
+}
+
+// files returns the data of a ConfigMap.
+func files(t *testing.T, rendered map[string]string, configMap string) map[string]any {
+	t.Helper()
+	data, _ := document(t, rendered, "ConfigMap", configMap)["data"].(map[string]any)
+	if data == nil {
+		t.Fatalf("there is no ConfigMap %s", configMap)
+	}
+	return data
+}
+
+func config(t *testing.T, rendered map[string]string, configMap, file string) (values map[string]any) {
+	t.Helper()
+	text, _ := files(t, rendered, configMap)[file].(string)
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatalf("%s: %v in\n%s", file, err, text)
+	}
+	return values
+}
+
+// Every option that the schema knows reaches its file, as it was given.
+func TestOptionsReachTheirFiles(t *testing.T) {
+	schema := schema(t)
+	for _, at := range []struct{ path, configMap, file string }{
+		{"contiv", "contiv-config", "contiv.conf"},
+		{"controller", "contiv-config", "controller.conf"},
+		{"service", "contiv-config", "service.conf"},
+		{"etcd.options", "contiv-config", "etcd.conf"},
+		{"vpp.config", "contiv-vpp-config", "vpp.conf"},
+	} {
+		node := schema
+		for name := range strings.SplitSeq(at.path, ".") {
+			node = node["properties"].(map[string]any)[name].(map[string]any)
+		}
+		given := example(node).(map[string]any)
+		if len(given) < 4 {
+			t.Errorf("%s: only %d options", at.path, len(given))
+		}
+		values := map[string]any{"vpp": map[string]any{"enabled": true}}
+		into := values
+		names := strings.Split(at.path, ".")
+		for _, name := range names[:len(names)-1] {
+			if into[name] == nil {
+				into[name] = map[string]any{}
+			}
+			into = into[name].(map[string]any)
+		}
+		into[names[len(names)-1]] = given
+		text, err := yaml.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := config(t, mustRender(t, string(text)), at.configMap, at.file)
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			want, _ := yaml.Marshal(given[name])
+			have, _ := yaml.Marshal(got[name])
+			if string(want) != string(have) {
+				t.Errorf("%s.%s: given %s, in %s: %s", at.path, name, want, at.file, have)
+			}
+		}
+	}
+}
+
+func schema(t *testing.T) (schema map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(dir + "/values.schema.json")
+	if err == nil {
+		err = yaml.Unmarshal(data, &schema)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// example returns a value that a schema allows, other than most defaults.
+func example(schema map[string]any) any {
+	if values, ok := schema["enum"].([]any); ok {
+		return values[len(values)-1]
+	}
+	kind := schema["type"]
+	if kinds, ok := kind.([]any); ok {
+		kind = kinds[0]
+	}
+	switch kind {
+	case "object":
+		object := map[string]any{}
+		properties, _ := schema["properties"].(map[string]any)
+		for name, property := range properties {
+			object[name] = example(property.(map[string]any))
+		}
+		if values, ok := schema["additionalProperties"].(map[string]any); ok {
+			object["some"] = example(values)
+		}
+		return object
+	case "array":
+		return []any{example(schema["items"].(map[string]any))}
+	case "integer":
+		if limit, ok := schema["maximum"].(float64); ok {
+			return limit
+		}
+		return 3000000000
+	case "boolean":
+		return schema["default"] != true
+	}
+	return "some"
+}
+
+func TestDurationsInNanoseconds(t *testing.T) {
+	rendered := mustRender(t, "controller: {periodicHealingInterval: 30000000000, delayRetry: 2s}")
+	if text := files(t, rendered, "contiv-config")["controller.conf"]; text != "delayRetry: 2s\nperiodicHealingInterval: 30000000000\n" {
+		t.Errorf("controller.conf is %q", text)
+	}
+}
+
+func TestExternalEtcd(t *testing.T) {
+	rendered := mustRender(t, `
+etcd:
+  useExternalInstance: true
+  externalInstance: {endpoints: ["https://etcd.example.com:2379"], secretName: mine}
+  options: {username: contiv}`)
+	for _, kind := range []string{"StatefulSet", "Service"} {
+		if document(t, rendered, kind, "contiv-etcd") != nil {
+			t.Errorf("there is a %s contiv-etcd", kind)
+		}
+	}
+	if !strings.Contains(rendered["contiv.yaml"], "secretName: mine,") {
+		t.Error("the Secret is not mounted")
+	}
+	got := config(t, rendered, "contiv-config", "etcd.conf")
+	for key, want := range map[string]string{"username": "contiv", "ca-file": "/etc/contiv-etcd/ca.pem", "key-file": "/etc/contiv-etcd/client-key.pem"} {
+		if got[key] != want {
+			t.Errorf("%s is %v, not %s", key, got[key], want)
+		}
+	}
+	if got["server-name"] != nil {
+		t.Errorf("the server's name is %v", got["server-name"])
+	}
+	plain := config(t, mustRender(t, `
+etcd:
+  useExternalInstance: true
+  options: {endpoints: ["http://192.0.2.1:2379"], insecure-transport: true}`), "contiv-config", "etcd.conf")
+	if plain["ca-file"] != nil {
+		t.Errorf("files without TLS: %v", plain)
+	}
+}
+
+// Pods are replaced when their configuration changes, and only then.
+func TestPodsFollowTheConfiguration(t *testing.T) {
+	annotations := func(values string) map[string]any {
+		found := map[string]any{}
+		rendered := mustRender(t, values)
+		for _, name := range []string{"contiv-agent", "contiv-ksr", "contiv-vpp"} {
+			spec := document(t, rendered, "DaemonSet", name)["spec"].(map[string]any)
+			found[name] = spec["template"].(map[string]any)["metadata"].(map[string]any)["annotations"].(map[string]any)["contivpp.io/config"]
+		}
+		return found
+	}
+	before := annotations("vpp: {enabled: true}")
+	same := annotations("{vpp: {enabled: true}, image: {tag: other}}")
+	all := annotations("{vpp: {enabled: true}, contiv: {mtuSize: 1400}}")
+	onlyVPP := annotations("{vpp: {enabled: true, config: {workers: 2}}}")
+	for name := range before {
+		if before[name] != same[name] || before[name] == all[name] || (before[name] != onlyVPP[name]) != (name == "contiv-vpp") {
+			t.Errorf("%s: %v, of another image %v, of another MTU %v, with workers %v", name, before[name], same[name], all[name], onlyVPP[name])
+		}
+	}
+}
+
+// Paths and images of the values are where pods use them.
+func TestOtherPlaces(t *testing.T) {
+	rendered := mustRender(t, `
+image: {repository: registry.example.com/contiv, tag: v1, pullPolicy: Always}
+imagePullSecrets: [{name: pull}]
+etcd: {dataDir: /data/etcd/contiv, service: {nodePort: 30001}}
+bolt: {dataDir: /data/bolt}
+cni: {binDir: /usr/libexec/cni, confDir: /etc/kubernetes/cni/net.d, chain: [portmap]}
+logs: {defaultLevel: DEBUG}
+vswitch: {enableInterfaceStats: false}
+vpp: {enabled: true, image: {tag: v2}}`)
+	text := rendered["contiv.yaml"] + rendered["contiv-vpp.yaml"]
+	for want, times := range map[string]int{
+		"image: registry.example.com/contiv:v1\n":              6, // etcd, KSR, agent, its credentials and CNI; credentials of VPP
+		"image: docker.io/contiv/contiv-vpp:v2\n":              2,
+		"imagePullPolicy: Always\n":                            6,
+		"imagePullSecrets:\n        - name: pull\n":            4,
+		"path: /data/etcd,":                                    1,
+		"mountPath: /data/etcd}":                               1,
+		"--data-dir=/data/etcd/contiv ":                        1,
+		"https://${HOST_IP}:30001":                             1,
+		"nodePort: 30001}":                                     1,
+		"path: /data/bolt,":                                    2,
+		"path: /usr/libexec/cni,":                              2,
+		"path: /etc/kubernetes/cni/net.d,":                     2,
+		`"--chain=portmap"`:                                    2,
+		"{name: CONTIV_AGENT_LOG_LEVEL, value: DEBUG}":         2,
+		`{name: CONTIV_AGENT_INTERFACE_STATS, value: "false"}`: 2,
+	} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%q is there %d times, not %d", want, n, times)
+		}
+	}
+}
