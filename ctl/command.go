@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +20,7 @@ import (
 type cli struct {
 	name        string
 	out, errOut io.Writer
-	targets     targetOptions
+	targets     target.Options
 	format      format
 	full        bool
 	// poll is the interval at which -f asks.
@@ -28,25 +30,25 @@ type cli struct {
 // Command returns the command line under the name that it was called by. Errors
 // that Execute returns are to be printed, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
-	out, errOut = Plain(out), Plain(errOut)
+	out, errOut = text.Plain(out), text.Plain(errOut)
 	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",
 		Long: "Asks the agents of a cluster, all at once, and shows their answers.\n\n" +
-			"Which agents: --agent NAME=URL, or the file given by --config or " + ConfigVariable + ":\n\n" +
+			"Which agents: --agent NAME=URL, or the file given by --config or " + target.ConfigVariable + ":\n\n" +
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
 			"    node2: http://192.168.16.2:9999\n" +
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
-			"By default, the agent on " + DefaultAgent + ".\n" +
+			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if c.targets.timeout <= 0 {
-				return fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.timeout)
+			if c.targets.Timeout <= 0 {
+				return fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.Timeout)
 			}
 			return c.checkFormat(cmd)
 		},
@@ -54,12 +56,12 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	f := root.PersistentFlags()
-	f.StringVar(&c.targets.config, "config", os.Getenv(ConfigVariable), "configuration file (environment: "+ConfigVariable+")")
-	f.StringArrayVar(&c.targets.agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
-	f.StringSliceVar(&c.targets.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
-	f.StringVar(&c.targets.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
-	f.StringVar(&c.targets.node, "node", "", "ask the agent of this node only")
-	f.DurationVar(&c.targets.timeout, "timeout", 10*time.Second, "how long to wait for answers")
+	f.StringVar(&c.targets.File, "config", os.Getenv(target.ConfigVariable), "configuration file (environment: "+target.ConfigVariable+")")
+	f.StringArrayVar(&c.targets.Agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
+	f.StringSliceVar(&c.targets.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
+	f.StringVar(&c.targets.EtcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
+	f.StringVar(&c.targets.Node, "node", "", "ask the agent of this node only")
+	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "how long to wait for answers")
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
 	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
 	root.AddCommand(
@@ -111,13 +113,13 @@ func (c *cli) versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "The version of this program; those of agents are in the status",
 		Args:  cobra.NoArgs,
-		Run:   func(*cobra.Command, []string) { c.printer().printf("%s version %s\n", c.name, version.Version) },
+		Run:   func(*cobra.Command, []string) { c.printer().Printf("%s version %s\n", c.name, version.Version) },
 	}
 }
 
 // limited bounds the time of a command.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(cmd.Context(), c.targets.timeout)
+	return context.WithTimeout(cmd.Context(), c.targets.Timeout)
 }
 
 // perNode makes a command that asks one agent, or all, for a report.
@@ -126,11 +128,11 @@ func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(p printe
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := c.limited(cmd)
 		defer cancel()
-		agents, err := c.targets.selected(ctx, args)
+		agents, err := c.targets.Selected(ctx, args)
 		if err != nil {
 			return err
 		}
-		return show(c, getAll[T](ctx, agents, path, nil), table)
+		return show(c, target.GetAll[T](ctx, agents, path, nil), table)
 	}
 	return cmd
 }

@@ -7,15 +7,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 )
@@ -23,9 +22,6 @@ import (
 const (
 	// defaultClient is the name under which the config commands keep values.
 	defaultClient = "contivctl"
-	// grpcPort and grpcSocket are where agents serve gRPC unless told otherwise.
-	grpcPort   = "9111"
-	grpcSocket = "grpc.sock"
 	// defaultEtcd is where each node finds the etcd of its cluster.
 	defaultEtcd = "http://127.0.0.1:32379"
 )
@@ -49,8 +45,8 @@ func (c *cli) configCommand() *cobra.Command {
 			"  ---\n" +
 			"  model: vpp.route\n" +
 			"  value: {dst_network: 10.8.0.0/16, outgoing_interface: loop1, next_hop_addr: 10.9.9.1}\n\n" +
-			"The agent is asked over gRPC: at " + grpcSocket + " beside the socket of --agent or the configuration, or\n" +
-			"at port " + grpcPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
+			"The agent is asked over gRPC: at " + target.GRPCSocket + " beside the socket of --agent or the configuration, or\n" +
+			"at port " + target.GRPCPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
 			"to the client (--client) that wants them, and it alone can take them back.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -60,7 +56,7 @@ func (c *cli) configCommand() *cobra.Command {
 			for _, sub := range cmd.Commands() {
 				names = append(names, sub.Name())
 			}
-			return hinted(fmt.Errorf("config has no command %q", args[0]), args[0], names)
+			return text.Hinted(fmt.Errorf("config has no command %q", args[0]), args[0], names)
 		},
 	}
 	f := cmd.PersistentFlags()
@@ -80,12 +76,12 @@ func (c *cli) configCommand() *cobra.Command {
 
 // node returns the only agent that is meant.
 func (g *configuring) node(ctx context.Context) (*Agent, error) {
-	agents, err := g.targets.selected(ctx, nil)
+	agents, err := g.targets.Selected(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(names(agents), ", "))
+		return nil, fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(target.Names(agents), ", "))
 	}
 	return agents[0], nil
 }
@@ -115,7 +111,7 @@ func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 		}
 		return g.dialEtcd(ctx)
 	}
-	return nil, hinted(fmt.Errorf("--via %q is not known", g.via), g.via, []string{"grpc", "etcd"})
+	return nil, text.Hinted(fmt.Errorf("--via %q is not known", g.via), g.via, []string{"grpc", "etcd"})
 }
 
 func (g *configuring) dialGRPC(ctx context.Context) (*client.Client, error) {
@@ -125,7 +121,7 @@ func (g *configuring) dialGRPC(ctx context.Context) (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		if address, secure, err = agent.grpcAddress(); err != nil {
+		if address, secure, err = agent.GRPCAddress(); err != nil {
 			return nil, err
 		}
 	}
@@ -137,21 +133,6 @@ func (g *configuring) dialGRPC(ctx context.Context) (*client.Client, error) {
 		}
 	}
 	return client.DialGRPC(address, options)
-}
-
-// grpcAddress is where the agent is expected to serve gRPC.
-func (a *Agent) grpcAddress() (address string, secure bool, err error) {
-	if a.unusable != nil {
-		return "", false, a.unusable
-	}
-	u, err := url.Parse(a.URL)
-	if err != nil {
-		return "", false, err
-	}
-	if u.Scheme == "unix" {
-		return "unix://" + filepath.Join(filepath.Dir(u.Path), grpcSocket), false, nil
-	}
-	return net.JoinHostPort(u.Hostname(), grpcPort), u.Scheme == "https", nil
 }
 
 func (g *configuring) tls() (*tls.Config, error) {
@@ -181,11 +162,11 @@ func (g *configuring) tls() (*tls.Config, error) {
 }
 
 func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
-	c, err := g.targets.configuration()
+	c, err := g.targets.Configuration()
 	if err != nil {
 		return nil, err
 	}
-	node := g.targets.node
+	node := g.targets.Node
 	if node == "" && len(c.Agents) == 1 {
 		for node = range c.Agents {
 		}
@@ -193,7 +174,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	if node == "" {
 		return nil, errors.New("in etcd, values belong to a node: name it with --node")
 	}
-	reach, err := c.etcd(g.targets.timeout)
+	reach, err := c.Etcd(g.targets.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +182,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		reach.Endpoints = []string{defaultEtcd}
 	}
 	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.caFile, reach.CAFile), cmp.Or(g.certFile, reach.CertFile), cmp.Or(g.keyFile, reach.KeyFile)
-	if err := errors.Join(reach.CheckFiles(), refused(ctx, reach.Endpoints)); err != nil {
+	if err := errors.Join(reach.CheckFiles(), target.Refused(ctx, reach.Endpoints)); err != nil {
 		return nil, err
 	}
 	return client.NewEtcd(node, reach)

@@ -149,7 +149,7 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 	}
 	if !o.async {
 		// After a timeout there is still to be told how the values are.
-		told, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.targets.timeout)
+		told, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.targets.Timeout)
 		defer cancel()
 		failure = errors.Join(failure, addStates(told, c, list, o.wait && failure == nil))
 	}
@@ -191,14 +191,14 @@ func (g *configuring) showApplied(list []Applied) error {
 	if g.format != asTable {
 		return g.format.encode(g.out, append([]Applied{}, list...))
 	}
-	t := g.printer().table("CHANGE", "KEY", "STATE")
+	t := g.printer().Table("CHANGE", "KEY", "STATE")
 	for _, a := range list {
 		if a.Change == "removed" && strings.HasPrefix(a.Explanation, "NONEXISTENT") {
 			a.Explanation = ""
 		}
-		t.add(a.Change, a.Key, a.Explanation)
+		t.Add(a.Change, a.Key, a.Explanation)
 	}
-	t.write()
+	t.Print()
 	return nil
 }
 

@@ -92,21 +92,21 @@ func (g *configuring) showDiff(list []ConfigChange, unified bool) error {
 	case g.format != asTable:
 		err = g.format.encode(g.out, append([]ConfigChange{}, list...))
 	case len(list) == 0:
-		g.printer().printf("no difference\n")
+		g.printer().Printf("no difference\n")
 	case unified:
 		err = g.writeUnified(list)
 	default:
-		t := g.printer().table("WHAT", "KEY")
+		t := g.printer().Table("WHAT", "KEY")
 		for _, c := range list {
-			t.add(c.What, c.Key)
+			t.Add(c.What, c.Key)
 			if c.What == "new" {
-				t.add(" ", "  "+fieldsText(c.new))
+				t.Add(" ", "  "+fieldsText(c.new))
 			}
 			for _, f := range c.Fields {
-				t.add(" ", "  "+f)
+				t.Add(" ", "  "+f)
 			}
 		}
-		t.write()
+		t.Print()
 	}
 	if err == nil && len(list) > 0 {
 		err = ErrReported

@@ -77,7 +77,7 @@ func (g *configuring) edit(cmd *cobra.Command, words []string, o applying) error
 
 // applyEdited has the time of a whole command: people think longer.
 func (g *configuring) applyEdited(cmd *cobra.Command, c *client.Client, before []client.Value, want *parsed, o applying) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), g.targets.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), g.targets.Timeout)
 	defer cancel()
 	var removed []string
 	for _, v := range before {

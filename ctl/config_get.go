@@ -78,7 +78,7 @@ func (g *configuring) requested(ctx context.Context) (values []client.Value, err
 		return nil, err
 	}
 	var dumped []kvscheduler.DumpedValue
-	if err := agent.get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {
+	if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {
 		return nil, err
 	}
 	for _, v := range dumped {
@@ -116,12 +116,12 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		}
 		return g.format.encode(g.out, list)
 	}
-	t := g.printer().table("KEY")
+	t := g.printer().Table("KEY")
 	for _, v := range values {
-		t.add(v.Key)
-		t.add("  " + fieldsText(v.Message))
+		t.Add(v.Key)
+		t.Add("  " + fieldsText(v.Message))
 	}
-	t.write()
+	t.Print()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 )
@@ -40,7 +41,7 @@ func modelNamed(name string) (*models.Model, error) {
 		}
 		known = append(known, m.Name())
 	}
-	return nil, hinted(fmt.Errorf("there is no model %q", name), name, known)
+	return nil, text.Hinted(fmt.Errorf("there is no model %q", name), name, known)
 }
 
 // fileSchema is the schema of a document: the model, or the key, tells what the value is.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/client/clienttest"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/listener/listenertest"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -122,11 +123,11 @@ func TestWhereAgentsServeGRPC(t *testing.T) {
 		"http://192.168.16.2:9999":          "192.168.16.2:9111",
 		"https://[fd00::2]:9999/":           "[fd00::2]:9111 with TLS",
 	} {
-		a, err := newAgent("node1", url)
+		a, err := target.New("node1", url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, secure, err := a.grpcAddress()
+		got, secure, err := a.GRPCAddress()
 		if secure {
 			got += " with TLS"
 		}

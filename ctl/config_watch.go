@@ -54,7 +54,7 @@ func (g *configuring) showStatus(s *client.Status) error {
 		_, err = fmt.Fprintf(g.out, "%s\n", data)
 		return err
 	}
-	g.printer().printf("%s  %s  %s\n", stamp(time.Now()), s.GetValue().GetKey(), client.Explain(s))
+	g.printer().Printf("%s  %s  %s\n", stamp(time.Now()), s.GetValue().GetKey(), client.Explain(s))
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (g *configuring) waitFor(ctx context.Context, keys []string) error {
 	defer c.Close()
 	statuses, err := c.Wait(ctx, keys...)
 	if unsettled, ok := errors.AsType[*client.UnsettledError](err); ok && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("not settled within %v", g.targets.timeout)
+		err = fmt.Errorf("not settled within %v", g.targets.Timeout)
 		statuses = unsettled.Statuses
 	} else if err != nil {
 		return err
@@ -136,10 +136,10 @@ func (g *configuring) showStatuses(list []ConfigStatus) error {
 	if g.format != asTable {
 		return g.format.encode(g.out, append([]ConfigStatus{}, list...))
 	}
-	t := g.printer().table("KEY", "STATE")
+	t := g.printer().Table("KEY", "STATE")
 	for _, s := range list {
-		t.add(s.Key, s.Explanation)
+		t.Add(s.Key, s.Explanation)
 	}
-	t.write()
+	t.Print()
 	return nil
 }

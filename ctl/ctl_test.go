@@ -20,6 +20,8 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/listener"
@@ -61,7 +63,7 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler) (stop func()) {
 // run executes a command line.
 func run(t *testing.T, args ...string) (out, errOut string, err error) {
 	t.Helper()
-	t.Setenv(ConfigVariable, "")
+	t.Setenv(target.ConfigVariable, "")
 	var o, e bytes.Buffer
 	c := Command("contivctl", &o, &e)
 	c.SetArgs(args)
@@ -76,14 +78,14 @@ func TestAgentsAreThoseOfFlagsFileOrTheDefault(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		opts targetOptions
+		opts target.Options
 		want string
 	}{
-		{"default", targetOptions{}, "local=unix:///var/run/contiv/agent.sock"},
-		{"file", targetOptions{config: file}, "a=unix:///a.sock b=http://b:9999"},
-		{"flags replace the file", targetOptions{config: file, agents: []string{"c=https://[::1]:9999"}}, "c=https://[::1]:9999"},
+		{"default", target.Options{}, "local=unix:///var/run/contiv/agent.sock"},
+		{"file", target.Options{File: file}, "a=unix:///a.sock b=http://b:9999"},
+		{"flags replace the file", target.Options{File: file, Agents: []string{"c=https://[::1]:9999"}}, "c=https://[::1]:9999"},
 	} {
-		agents, err := c.opts.all(context.Background())
+		agents, err := c.opts.Selected(context.Background(), nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -99,7 +101,7 @@ func TestAgentsAreThoseOfFlagsFileOrTheDefault(t *testing.T) {
 
 func TestNodesAreFoundThroughEtcd(t *testing.T) {
 	address := fmt.Sprintf("127.%d.%d.1", 64+os.Getpid()>>8%128, os.Getpid()%256)
-	l, err := net.Listen("tcp", net.JoinHostPort(address, agentPort))
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "9999"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +306,7 @@ func TestFollowedEvents(t *testing.T) {
 	out, outW := io.Pipe()
 	errOut, errW := io.Pipe()
 	c := &cli{name: "contivctl", out: outW, errOut: errW, format: asTable, poll: time.Millisecond,
-		targets: targetOptions{agents: []string{"n=unix://" + socket}, timeout: time.Second}}
+		targets: target.Options{Agents: []string{"n=unix://" + socket}, Timeout: time.Second}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- c.followEvents(ctx, nil, 2) }()
@@ -350,14 +352,14 @@ func TestFollowedEvents(t *testing.T) {
 
 func TestTableFitsAndCutsNothingOff(t *testing.T) {
 	var b strings.Builder
-	table := printer{Writer: &b}.table("A", "TEXT")
-	table.add("x", strings.Repeat("word ", 40))
-	table.add("ü", strings.Repeat("x", 130))
-	table.add("", "")
-	table.write()
+	table := printer{Writer: &b}.Table("A", "TEXT")
+	table.Add("x", strings.Repeat("word ", 40))
+	table.Add("ü", strings.Repeat("x", 130))
+	table.Add("", "")
+	table.Print()
 	words := strings.Count(b.String(), "word")
 	for _, line := range strings.Split(b.String(), "\n") {
-		if len(line) > maxWidth && !strings.Contains(line, "xxx") {
+		if len(line) > text.MaxWidth && !strings.Contains(line, "xxx") {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}

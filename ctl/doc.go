@@ -9,6 +9,6 @@
 //
 // Only resync and config change anything: resync towards what is wanted already, config
 // what is wanted, as a client of the northbound API over gRPC or etcd (config*.go). plan
-// asks what a change would do. Keys can be shortened (matching), and times be
+// asks what a change would do. Whom to ask is [target], how answers look [text]. Keys can be shortened (matching), and times be
 // written as people do (parseTime).
 package ctl

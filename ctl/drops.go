@@ -19,12 +19,12 @@ func (c *cli) dropsCommand() *cobra.Command {
   connections  one more connection than podConnectionLimit
   vxlan        VXLAN from a pod, or from a host that is no node`,
 	}, statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
-		t := p.table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
+		t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
 		for _, a := range good {
-			for _, d := range a.value.Drops {
-				t.add(a.agent.Name, d.Namespace, d.Pod, d.Interface, d.Reason, strconv.FormatUint(d.Packets, 10))
+			for _, d := range a.Value.Drops {
+				t.Add(a.Agent.Name, d.Namespace, d.Pod, d.Interface, d.Reason, strconv.FormatUint(d.Packets, 10))
 			}
 		}
-		t.write()
+		t.Print()
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
@@ -33,7 +35,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -41,7 +43,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 			if view != "" {
 				i := slices.IndexFunc(views, func(v string) bool { return strings.EqualFold(v, view) })
 				if i < 0 {
-					return hinted(fmt.Errorf("--view %q is not known", view), view, views)
+					return text.Hinted(fmt.Errorf("--view %q is not known", view), view, views)
 				}
 				query.Set("view", views[i])
 			}
@@ -52,7 +54,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 				query.Set("key-prefix", args[0])
 			}
 			if len(query) == 0 {
-				return show(c, getAll[inspect.DumpIndex](ctx, agents, dump, nil), writeIndex)
+				return show(c, target.GetAll[inspect.DumpIndex](ctx, agents, dump, nil), writeIndex)
 			}
 			return c.showDump(ctx, agents, query)
 		},
@@ -63,11 +65,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 }
 
 func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) error {
-	answers := getAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	answers := target.GetAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
 	descriptor, prefix := query.Get("descriptor"), query.Get("key-prefix")
 	for i, a := range answers {
-		if descriptor != "" && isNotFound(a.err) {
-			answers[i].err = a.agent.hintDescriptor(ctx, a.err, descriptor)
+		if descriptor != "" && target.IsNotFound(a.Err) {
+			answers[i].Err = hintDescriptor(ctx, a.Agent, a.Err, descriptor)
 		}
 	}
 	if prefix == "" || anyValue(answers) || anyError(answers) {
@@ -83,20 +85,20 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 	}
 	first, last := found[0], found[len(found)-1]
 	query.Set("key-prefix", first[:common(first, last)]) // they are sorted
-	answers = getAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	answers = target.GetAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
 	for i := range answers {
-		answers[i].value = slices.DeleteFunc(answers[i].value, func(v kvscheduler.DumpedValue) bool { return !slices.Contains(found, v.Key) })
+		answers[i].Value = slices.DeleteFunc(answers[i].Value, func(v kvscheduler.DumpedValue) bool { return !slices.Contains(found, v.Key) })
 	}
 	return show(c, answers, writeDump)
 }
 
 // hintDescriptor completes the error about a descriptor by one that exists.
-func (a *Agent) hintDescriptor(ctx context.Context, err error, descriptor string) error {
+func hintDescriptor(ctx context.Context, a *Agent, err error, descriptor string) error {
 	var index inspect.DumpIndex
-	if a.get(ctx, dump, nil, &index) != nil {
+	if a.Get(ctx, dump, nil, &index) != nil {
 		return err
 	}
-	return hinted(err, descriptor, index.Descriptors)
+	return text.Hinted(err, descriptor, index.Descriptors)
 }
 
 // hintPrefix says why nothing was found with a key prefix.
@@ -109,19 +111,19 @@ func hintPrefix(prefix string) error {
 		}
 		known = append(known, m.KeyPrefix())
 	}
-	return hinted(err, prefix, known)
+	return text.Hinted(err, prefix, known)
 }
 
 func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 	for _, a := range good {
-		p.printf("%s:\n", a.agent.Name)
-		p.printf("  descriptors:\n")
-		for _, d := range a.value.Descriptors {
-			p.printf("    %s\n", d)
+		p.Printf("%s:\n", a.Agent.Name)
+		p.Printf("  descriptors:\n")
+		for _, d := range a.Value.Descriptors {
+			p.Printf("    %s\n", d)
 		}
-		p.printf("  key prefixes:\n")
-		for _, prefix := range a.value.KeyPrefixes {
-			p.printf("    %s\n", prefix)
+		p.Printf("  key prefixes:\n")
+		for _, prefix := range a.Value.KeyPrefixes {
+			p.Printf("    %s\n", prefix)
 		}
 	}
 }
@@ -130,21 +132,21 @@ func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
 	for i, a := range good {
 		if i > 0 {
-			p.printf("\n")
+			p.Printf("\n")
 		}
-		p.printf("%s: %s\n", a.agent.Name, count(len(a.value), "value"))
-		t := p.table("STATE", "FROM", "DESCRIPTOR", "KEY")
-		for _, v := range a.value {
-			t.add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
+		p.Printf("%s: %s\n", a.Agent.Name, count(len(a.Value), "value"))
+		t := p.Table("STATE", "FROM", "DESCRIPTOR", "KEY")
+		for _, v := range a.Value {
+			t.Add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
 			if text := fieldsText(v.Value); text != "" {
-				t.add(" ", " ", " ", "  "+text)
+				t.Add(" ", " ", " ", "  "+text)
 			}
 			if metadata := metadataText(v.Metadata); metadata != "" {
-				t.add(" ", " ", " ", "  metadata:  "+metadata)
+				t.Add(" ", " ", " ", "  metadata:  "+metadata)
 			}
 		}
-		if len(a.value) > 0 {
-			t.write()
+		if len(a.Value) > 0 {
+			t.Print()
 		}
 	}
 }

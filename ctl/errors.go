@@ -1,12 +1,6 @@
 package ctl
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-
-	"github.com/contiv/contiv/config"
-)
+import "errors"
 
 // ErrReported is returned by commands that have told already what failed: there
 // is only the exit code left to set.
@@ -30,20 +24,4 @@ func ExitCode(err error) int {
 		return exit.code
 	}
 	return 1
-}
-
-// hinted completes an error about a word that is not known by the nearest known
-// one.
-func hinted(err error, word string, known []string) error {
-	if nearest, ok := config.Nearest(word, known); ok && nearest != word {
-		return fmt.Errorf("%w: did you mean %q?", err, nearest)
-	}
-	all := strings.Join(known, ", ")
-	switch {
-	case len(known) == 0:
-		return err
-	case len(all) > 200:
-		return fmt.Errorf("%w: nothing similar is known", err)
-	}
-	return fmt.Errorf("%w: known are %s", err, all)
 }

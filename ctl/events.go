@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/spf13/cobra"
 )
 
@@ -52,12 +53,12 @@ func (c *cli) eventsCommand() *cobra.Command {
 			if one {
 				return c.showEvent(ctx, args, seq)
 			}
-			agents, err := c.targets.selected(ctx, args)
+			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}
-			return show(c, ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
-				return a.events(ctx, since, until, r)
+			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
+				return eventsOf(ctx, a, since, until, r)
 			}), writeEvents)
 		},
 	}
@@ -69,12 +70,12 @@ func (c *cli) eventsCommand() *cobra.Command {
 
 // events returns a part of the agent's history; zero times are open ends. The
 // agent knows seconds only.
-func (a *Agent) events(ctx context.Context, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
+func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
 	query := unixSpan(since, until)
 	if len(query) == 0 {
 		query = s.query()
 	}
-	if err := a.get(ctx, eventHistory, query, &events); err != nil {
+	if err := a.Get(ctx, eventHistory, query, &events); err != nil {
 		return nil, err
 	}
 	events = slices.DeleteFunc(events, func(e *controller.EventRecord) bool {
@@ -87,17 +88,17 @@ func (a *Agent) events(ctx context.Context, since, until time.Time, s span) (eve
 }
 
 func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
-	agent, err := c.targets.one(ctx, args)
+	agent, err := c.targets.One(ctx, args)
 	if err != nil {
 		return err
 	}
-	answers := getAll[*controller.EventRecord](ctx, []*Agent{agent}, eventHistory, number("seq-num", seq))
+	answers := target.GetAll[*controller.EventRecord](ctx, []*Agent{agent}, eventHistory, number("seq-num", seq))
 	return show(c, answers, func(p printer, good []answer[*controller.EventRecord]) {
-		event := *good[0].value
+		event := *good[0].Value
 		event.ProcessingStart = event.ProcessingStart.Local()
-		p.printf("%s", event.String())
+		p.Printf("%s", event.String())
 		if event.Txn != nil {
-			p.printf("   see `%s txns %d --node %s`\n", c.name, event.Txn.SeqNum, agent.Name)
+			p.Printf("   see `%s txns %d --node %s`\n", c.name, event.Txn.SeqNum, agent.Name)
 		}
 	})
 }
@@ -105,13 +106,13 @@ func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
 var eventHeader = []string{"NODE", "SEQ", "TIME", "TOOK", "TXN", "OPS", "EVENT"}
 
 func writeEvents(p printer, good []answer[[]*controller.EventRecord]) {
-	t := p.table(eventHeader...)
+	t := p.Table(eventHeader...)
 	for _, a := range good {
-		for _, e := range a.value {
-			t.add(eventRow(a.agent.Name, e)...)
+		for _, e := range a.Value {
+			t.Add(eventRow(a.Agent.Name, e)...)
 		}
 	}
-	t.write()
+	t.Print()
 }
 
 func eventRow(node string, e *controller.EventRecord) []string {

@@ -10,6 +10,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/spf13/cobra"
@@ -51,18 +52,18 @@ func (e *Explained) stateOutside() pb.ValueState {
 func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error) {
 	e := &Explained{}
 	query := url.Values{"key": {key}}
-	if err := a.get(ctx, explainKey, query, &e.Explanation); err != nil {
+	if err := a.Get(ctx, explainKey, query, &e.Explanation); err != nil {
 		return nil, err
 	}
 	var statuses []feedback.Status
-	if a.get(ctx, feedback.URL, query, &statuses) == nil && len(statuses) == 1 {
+	if a.Get(ctx, feedback.URL, query, &statuses) == nil && len(statuses) == 1 {
 		e.InEtcd = &statuses[0]
 	}
 	if e.Value != nil && e.Value.Base != "" {
 		query.Set("key", e.Value.Base)
 	}
 	var contributions controller.Contributions
-	if a.get(ctx, contributionsKey, query, &contributions) == nil && len(contributions.Sources) > 0 {
+	if a.Get(ctx, contributionsKey, query, &contributions) == nil && len(contributions.Sources) > 0 {
 		e.Sources, e.Result = contributions.Sources, &contributions.Result
 	}
 	return e, nil
@@ -70,8 +71,8 @@ func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error)
 
 // keysInEtcd returns the keys of the values that others put into etcd.
 func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
-	for _, a := range getAll[[]feedback.Status](ctx, agents, feedback.URL, nil) {
-		for _, s := range a.value {
+	for _, a := range target.GetAll[[]feedback.Status](ctx, agents, feedback.URL, nil) {
+		for _, s := range a.Value {
 			keys = append(keys, s.GetValue().GetKey())
 		}
 	}
@@ -92,7 +93,7 @@ func (c *cli) explainCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -104,26 +105,26 @@ func (c *cli) explainCommand() *cobra.Command {
 func writeExplanations(p printer, good []answer[*Explained]) {
 	for i, a := range good {
 		if i > 0 {
-			p.printf("\n")
+			p.Printf("\n")
 		}
-		p.writeExplanation(a.agent.Name, a.value)
+		writeExplanation(p, a.Agent.Name, a.Value)
 	}
 }
 
-func (p printer) writeExplanation(node string, e *Explained) {
+func writeExplanation(p printer, node string, e *Explained) {
 	v := e.Value
 	if v == nil { // it is requested, but not by way of the scheduler
 		v = &kvscheduler.ValueSnapshot{Key: e.Key, State: e.stateOutside()}
 	}
-	p.printf("%s: %s\n", node, e.Key)
-	t := p.table("", "", "")
+	p.Printf("%s: %s\n", node, e.Key)
+	t := p.Table("", "", "")
 	section := func(label string) func(texts ...string) {
 		return func(texts ...string) {
 			if len(texts) == 0 {
 				return
 			}
 			for _, text := range texts {
-				t.add(" ", label, text)
+				t.Add(" ", label, text)
 				label = " "
 			}
 		}
@@ -163,7 +164,7 @@ func (p printer) writeExplanation(node string, e *Explained) {
 	section("needs")(needs...)
 	section("derives")(v.Derived...)
 	section("needed by")(e.NeededBy...)
-	t.write()
+	t.Print()
 }
 
 // sourcesText is a line for each source of a value, with what it wants unless that is

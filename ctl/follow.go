@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/target"
 )
 
 // follower follows the events of one agent.
@@ -35,7 +36,7 @@ type followedEvent struct {
 // followEvents shows the last events, and then those that happen, until ctx ends.
 // Agents may come and go meanwhile.
 func (c *cli) followEvents(ctx context.Context, args []string, last uint) error {
-	agents, err := c.targets.selected(ctx, args)
+	agents, err := c.targets.Selected(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -52,8 +53,8 @@ func (c *cli) followEvents(ctx context.Context, args []string, last uint) error 
 	for {
 		var events []followedEvent
 		for _, a := range c.askFollowers(ctx, followers, last) {
-			for _, e := range a.value {
-				events = append(events, followedEvent{a.agent.Name, e})
+			for _, e := range a.Value {
+				events = append(events, followedEvent{a.Agent.Name, e})
 			}
 		}
 		slices.SortStableFunc(events, func(a, b followedEvent) int {
@@ -74,7 +75,7 @@ func (c *cli) followEvents(ctx context.Context, args []string, last uint) error 
 
 // askFollowers asks all agents for new events, and tells who left and came back.
 func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) []answer[[]*controller.EventRecord] {
-	ctx, cancel := context.WithTimeout(ctx, c.targets.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.targets.Timeout)
 	defer cancel()
 	byAgent := make(map[*Agent]*follower)
 	var agents []*Agent
@@ -82,19 +83,19 @@ func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) [
 		byAgent[f.agent] = f
 		agents = append(agents, f.agent)
 	}
-	answers := ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
+	answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
 		return byAgent[a].ask(ctx, n)
 	})
 	for _, a := range answers {
-		f := byAgent[a.agent]
-		trouble := kindOfTrouble(a.err)
+		f := byAgent[a.Agent]
+		trouble := kindOfTrouble(a.Err)
 		switch {
 		case ctx.Err() == context.Canceled || trouble == f.trouble:
 			continue
-		case a.err != nil:
-			c.report(a.agent, a.err)
+		case a.Err != nil:
+			c.report(a.Agent, a.Err)
 		default:
-			fmt.Fprintf(c.errOut, "%s: %s: answers again\n", c.name, a.agent.Name)
+			fmt.Fprintf(c.errOut, "%s: %s: answers again\n", c.name, a.Agent.Name)
 		}
 		f.trouble = trouble
 	}
@@ -104,7 +105,7 @@ func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) [
 // kindOfTrouble is the same for errors that need no second report. An agent that
 // ends and starts refuses, breaks and loses connections: all of that is one outage.
 func kindOfTrouble(err error) string {
-	var away *unreachableError
+	var away *target.UnreachableError
 	switch {
 	case err == nil:
 		return ""
@@ -118,7 +119,7 @@ func kindOfTrouble(err error) string {
 // seen yet. An agent that was restarted counts anew.
 func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, error) {
 	var events []*controller.EventRecord
-	if err := f.agent.get(ctx, eventHistory, number("last", uint64(n)), &events); err != nil {
+	if err := f.agent.Get(ctx, eventHistory, number("last", uint64(n)), &events); err != nil {
 		return nil, err
 	}
 	if len(events) == 0 {
@@ -130,7 +131,7 @@ func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, 
 	}
 	if f.next > 0 && oldest >= f.next { // more happened than we asked for
 		query := url.Values{"from": {strconv.FormatUint(f.next-1, 10)}, "to": {strconv.FormatUint(newest.SeqNum, 10)}}
-		if err := f.agent.get(ctx, eventHistory, query, &events); err != nil {
+		if err := f.agent.Get(ctx, eventHistory, query, &events); err != nil {
 			return nil, err
 		}
 	}
@@ -167,9 +168,9 @@ func (c *cli) printFollowed(events []followedEvent, header bool) error {
 			}
 		default:
 			if header && i == 0 {
-				c.printer().printf(line, anys(eventHeader)...)
+				c.printer().Printf(line, anys(eventHeader)...)
 			}
-			c.printer().printf(line, anys(eventRow(e.Node, e.Event))...)
+			c.printer().Printf(line, anys(eventRow(e.Node, e.Event))...)
 		}
 	}
 	return nil

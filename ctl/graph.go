@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/spf13/cobra"
@@ -38,14 +39,14 @@ func (c *cli) graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
 			if len(agents) > 1 {
-				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(names(agents), ", "))
+				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", "))
 			}
-			values, err := agents[0].snapshot(ctx, m)
+			values, err := snapshot(ctx, agents[0], m)
 			if err != nil {
 				c.report(agents[0], err)
 				return ErrReported
@@ -72,14 +73,14 @@ func (c *cli) graphCommand() *cobra.Command {
 	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML)
 }
 
-func (a *Agent) snapshot(ctx context.Context, m moment) (values []*kvscheduler.ValueSnapshot, err error) {
+func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.ValueSnapshot, err error) {
 	t, err := m.at(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{}
 	setTime(query, "time", t)
-	err = a.get(ctx, graphSnapshot, query, &values)
+	err = a.Get(ctx, graphSnapshot, query, &values)
 	return values, err
 }
 
@@ -140,7 +141,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	if err := diagram.WriteDOT(&out, values, txn); err != nil {
 		return nil, err
 	}
-	dot := c.printer().text(out.String())
+	dot := c.printer().Text(out.String())
 	if c.format == asDOT {
 		return []byte(dot), nil
 	}
@@ -148,7 +149,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	if err != nil {
 		out.Reset()
 		err := diagram.WriteSVG(&out, values, txn)
-		return []byte(c.printer().text(out.String())), err
+		return []byte(c.printer().Text(out.String())), err
 	}
 	cmd := exec.CommandContext(ctx, program, "-Tsvg")
 	cmd.Stdin = strings.NewReader(dot)

@@ -19,18 +19,18 @@ func (c *cli) interfacesCommand() *cobra.Command {
 		Long: `Shows the interfaces of the vswitches as they are now. LINK is UP, DOWN without a
 carrier, or "disabled"; SINCE when that began. RX is what the vswitch has received, in packets.`,
 	}, ifstate.URL, func(p printer, good []answer[ifstate.Report]) {
-		t := p.table("NODE", "INTERFACE", "TYPE", "DEVICE", "LINK", "SINCE", "MTU", "SPEED", "RX", "TX", "DROPS", "MAC")
+		t := p.Table("NODE", "INTERFACE", "TYPE", "DEVICE", "LINK", "SINCE", "MTU", "SPEED", "RX", "TX", "DROPS", "MAC")
 		for _, a := range good {
-			for _, data := range a.value.Interfaces {
+			for _, data := range a.Value.Interfaces {
 				var s vpp_interfaces.InterfaceState
 				if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &s); err != nil {
-					t.add(a.agent.Name, "?", err.Error())
+					t.Add(a.Agent.Name, "?", err.Error())
 					continue
 				}
-				t.add(append([]string{a.agent.Name}, interfaceRow(&s)...)...)
+				t.Add(append([]string{a.Agent.Name}, interfaceRow(&s)...)...)
 			}
 		}
-		t.write()
+		t.Print()
 	})
 }
 

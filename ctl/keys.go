@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
@@ -66,15 +67,15 @@ func meant(p printer, keys []string, word string) (string, error) {
 		list, more = found[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
 	}
 	return "", fmt.Errorf("%q means %d keys, give more of the one that you mean:\n  %s%s",
-		word, len(found), p.text(strings.Join(list, "\n  ")), more)
+		word, len(found), p.Text(strings.Join(list, "\n  ")), more)
 }
 
 // containerOf returns the beginning of the container ID of the pod that a word
 // names, as NAME or NAMESPACE/NAME. The keys of a pod's values contain that, but
 // not always all of the ID.
 func containerOf(ctx context.Context, agents []*Agent, word string) (id string, ok bool) {
-	for _, a := range getAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
-		for _, pod := range a.value.Pods {
+	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
+		for _, pod := range a.Value.Pods {
 			if word == pod.Name || word == pod.Namespace+"/"+pod.Name {
 				return pod.ContainerID[:min(16, len(pod.ContainerID))], true
 			}
@@ -114,8 +115,8 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 // that do not answer know none.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
-	for _, a := range getAll[[]record.Status](ctx, agents, valueStatus, nil) {
-		for _, s := range a.value {
+	for _, a := range target.GetAll[[]record.Status](ctx, agents, valueStatus, nil) {
+		for _, s := range a.Value {
 			for _, key := range keysOf(s) {
 				known[key] = true
 			}
@@ -127,8 +128,8 @@ func presentKeys(ctx context.Context, agents []*Agent) []string {
 // pastKeys returns the keys that the recorded transactions were about, sorted.
 func pastKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
-	for _, a := range getAll[[]*kvscheduler.RecordedTxn](ctx, agents, txnHistory, nil) {
-		for _, txn := range a.value {
+	for _, a := range target.GetAll[[]*kvscheduler.RecordedTxn](ctx, agents, txnHistory, nil) {
+		for _, txn := range a.Value {
 			for _, op := range txn.Executed {
 				known[op.Key] = true
 			}
@@ -140,7 +141,7 @@ func pastKeys(ctx context.Context, agents []*Agent) []string {
 // byKey is the question of what an agent answers about a key under the path.
 func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (T, error) {
 	return func(ctx context.Context, a *Agent, key string) (value T, err error) {
-		err = a.get(ctx, path, url.Values{"key": {key}}, &value)
+		err = a.Get(ctx, path, url.Values{"key": {key}}, &value)
 		return value, err
 	}
 }
@@ -154,9 +155,9 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 		return errors.New("KEY is empty: `contivctl values` lists the keys")
 	}
 	about := func(key string) (answers []answer[T], some bool) {
-		answers = ask(ctx, agents, func(ctx context.Context, a *Agent) (T, error) { return question(ctx, a, key) })
-		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.err == nil && !tells(a.value) })
-		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err == nil })
+		answers = target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (T, error) { return question(ctx, a, key) })
+		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.Err == nil && !tells(a.Value) })
+		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err == nil })
 	}
 	answers, some := about(word)
 	if some || len(answers) == len(agents) {

@@ -26,15 +26,15 @@ func (c *cli) modelsCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var list []Model
-			t := c.printer().table("MESSAGE", "KEY")
+			t := c.printer().Table("MESSAGE", "KEY")
 			for _, m := range models.All() {
 				list = append(list, Model{m.ProtoName(), m.KeyPrefix(), m.KeyPattern(), m.Singleton()})
-				t.add(m.ProtoName(), m.KeyPattern())
+				t.Add(m.ProtoName(), m.KeyPattern())
 			}
 			if c.format != asTable {
 				return c.format.encode(c.out, list)
 			}
-			t.write()
+			t.Print()
 			return nil
 		},
 	}

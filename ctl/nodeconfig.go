@@ -13,9 +13,9 @@ func (c *cli) nodeConfigCommand() *cobra.Command {
 		Use:   "nodeconfig [NODE]",
 		Short: "The interfaces and gateways of the nodes, and where they are configured",
 	}, contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
-		t := p.table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
+		t := p.Table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
 		for _, a := range good {
-			r := a.value
+			r := a.Value
 			others := make([]string, len(r.OtherInterfaces))
 			for i, other := range r.OtherInterfaces {
 				others[i] = interfaceText(other)
@@ -24,10 +24,10 @@ func (c *cli) nodeConfigCommand() *cobra.Command {
 			if r.Refused != "" {
 				remark = "refused: " + r.Refused
 			}
-			t.add(a.agent.Name, string(r.Source), interfaceText(r.MainInterface), strings.Join(others, ", "), joined(r.Gateways),
+			t.Add(a.Agent.Name, string(r.Source), interfaceText(r.MainInterface), strings.Join(others, ", "), joined(r.Gateways),
 				onOff(r.NatExternalTraffic), remark)
 		}
-		t.write()
+		t.Print()
 	})
 }
 

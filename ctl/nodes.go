@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/spf13/cobra"
 )
@@ -30,7 +31,7 @@ func (c *cli) nodesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -40,8 +41,8 @@ func (c *cli) nodesCommand() *cobra.Command {
 }
 
 func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
-	reports := getAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
-	probes := ask(ctx, agents, probe)
+	reports := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
+	probes := target.Ask(ctx, agents, probe)
 	nodes := mergeNodes(reports)
 	addAgents(nodes, reports, probes)
 
@@ -57,7 +58,7 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 			return err
 		}
 	} else if len(sorted) > 0 {
-		t := c.printer().table("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
+		t := c.printer().Table("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
 		for _, n := range sorted {
 			id := ""
 			if n.ID > 0 {
@@ -67,9 +68,9 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 			if n.Problem != "" {
 				state += ": " + n.Problem
 			}
-			t.add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), strings.Join(n.PodCIDRs, ","), state)
+			t.Add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), strings.Join(n.PodCIDRs, ","), state)
 		}
-		t.write()
+		t.Print()
 	}
 	return reportErrors(c, reports)
 }
@@ -79,8 +80,8 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 	nodes := make(map[string]*Node)
 	for _, r := range reports {
-		for _, n := range r.value.Nodes {
-			if nodes[n.Name] == nil || r.value.ThisNode == n.Name {
+		for _, n := range r.Value.Nodes {
+			if nodes[n.Name] == nil || r.Value.ThisNode == n.Name {
 				nodes[n.Name] = &Node{NodeReport: n}
 			}
 		}
@@ -92,15 +93,15 @@ func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 // agent need not be the node's: the agent knows better.
 func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[Probe]) {
 	for i, p := range probes {
-		name := p.agent.Name
-		if this := reports[i].value.ThisNode; this != "" {
+		name := p.Agent.Name
+		if this := reports[i].Value.ThisNode; this != "" {
 			name = this
 		}
 		if nodes[name] == nil {
 			nodes[name] = &Node{NodeReport: nodesync.NodeReport{Name: name, VPPIPs: []string{}, MgmtIPs: []string{}}}
 		}
-		nodes[name].Agent, nodes[name].Problem = p.value.State, p.value.Problem
-		if p.err != nil {
+		nodes[name].Agent, nodes[name].Problem = p.Value.State, p.Value.Problem
+		if p.Err != nil {
 			nodes[name].Agent = unreachable // the error is reported besides
 		}
 	}

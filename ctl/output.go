@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
@@ -57,7 +59,7 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 	if slices.Contains(names, string(c.format)) {
 		return nil
 	}
-	return hinted(fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath()), string(c.format), names)
+	return text.Hinted(fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath()), string(c.format), names)
 }
 
 func (f *format) String() string { return string(*f) }
@@ -90,7 +92,14 @@ type NodeResult struct {
 }
 
 // printer writes to the output.
-func (c *cli) printer() printer { return printer{c.out, c.full} }
+func (c *cli) printer() printer { return printer{Writer: c.out, Full: c.full} }
+
+// What commands are written in terms of.
+type (
+	printer       = text.Printer
+	Agent         = target.Agent
+	answer[T any] = target.Answer[T]
+)
 
 // show prints answers: as JSON or YAML a list of NodeResult, else what table
 // makes of those that are no errors. Errors are reported in any case, and make
@@ -99,12 +108,12 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 	var good []answer[T]
 	results := make([]NodeResult, len(answers))
 	for i, a := range answers {
-		results[i].Node = a.agent.Name
-		if a.err != nil {
-			results[i].Error = a.err.Error()
+		results[i].Node = a.Agent.Name
+		if a.Err != nil {
+			results[i].Error = a.Err.Error()
 			continue
 		}
-		results[i].Result = a.value
+		results[i].Result = a.Value
 		good = append(good, a)
 	}
 	if c.format != asTable {
@@ -122,8 +131,8 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 func reportErrors[T any](c *cli, answers []answer[T]) error {
 	var failed error
 	for _, a := range answers {
-		if a.err != nil {
-			c.report(a.agent, a.err)
+		if a.Err != nil {
+			c.report(a.Agent, a.Err)
 			failed = ErrReported
 		}
 	}

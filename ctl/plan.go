@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
@@ -50,12 +51,12 @@ func (c *cli) planCommand() *cobra.Command {
 			if whole {
 				request.ResyncType = "FullResync"
 			}
-			agents, err := c.targets.selected(ctx, args)
+			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}
 			if len(agents) > 1 {
-				return fmt.Errorf("nodes have different values: name one of %s", strings.Join(names(agents), ", "))
+				return fmt.Errorf("nodes have different values: name one of %s", strings.Join(target.Names(agents), ", "))
 			}
 			return c.showPlan(ctx, agents[0], request)
 		},
@@ -66,33 +67,33 @@ func (c *cli) planCommand() *cobra.Command {
 }
 
 func (c *cli) showPlan(ctx context.Context, agent *Agent, request inspect.PlanRequest) error {
-	answers := ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (reply inspect.PlanReply, err error) {
-		err = a.post(ctx, planPath, nil, request, &reply)
+	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (reply inspect.PlanReply, err error) {
+		err = a.Post(ctx, planPath, nil, request, &reply)
 		return reply, err
 	})
 	if err := show(c, answers, writePlan); err != nil {
 		return err
 	}
-	if answers[0].value.Error != "" {
+	if answers[0].Value.Error != "" {
 		return ErrReported
 	}
 	return nil
 }
 
 func writePlan(p printer, good []answer[inspect.PlanReply]) {
-	reply := good[0].value
+	reply := good[0].Value
 	if len(reply.Planned) == 0 && reply.Error == "" {
-		p.printf("%s has it like this already: no operation\n", good[0].agent.Name)
+		p.Printf("%s has it like this already: no operation\n", good[0].Agent.Name)
 		return
 	}
 	if len(reply.Planned) > 0 {
-		p.writeOperations(reply.Planned, nil)
+		writeOperations(p, reply.Planned, nil)
 	}
 	switch told := slices.ContainsFunc(reply.Planned, func(op kvscheduler.RecordedOp) bool { return op.NewErr != nil }); {
 	case told:
-		p.printf("Not all of this can be done: see the errors.\n")
+		p.Printf("Not all of this can be done: see the errors.\n")
 	case reply.Error != "":
-		p.printf("Not all of this can be done: %s\n", reply.Error)
+		p.Printf("Not all of this can be done: %s\n", reply.Error)
 	}
 }
 

@@ -14,13 +14,13 @@ func (c *cli) podsCommand() *cobra.Command {
 		Use:   "pods [NODE]",
 		Short: "The pods that are wired, with addresses and interfaces",
 	}, ipnet.PodsURL, func(p printer, good []answer[ipnet.PodsReport]) {
-		t := p.table("NODE", "NAMESPACE", "POD", "IP", "MTU", "CONTAINER", "VSWITCH-INTERFACE")
+		t := p.Table("NODE", "NAMESPACE", "POD", "IP", "MTU", "CONTAINER", "VSWITCH-INTERFACE")
 		for _, a := range good {
-			for _, pod := range a.value.Pods {
-				t.add(a.agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface)
+			for _, pod := range a.Value.Pods {
+				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface)
 			}
 		}
-		t.write()
+		t.Print()
 	})
 }
 
@@ -38,12 +38,12 @@ func (c *cli) ipamCommand() *cobra.Command {
 		Use:   "ipam [NODE]",
 		Short: "The subnets and addresses of the nodes",
 	}, ipnet.IPAMURL, func(p printer, good []answer[ipnet.IPAMReport]) {
-		t := p.table("ID", "NODE", "NODE-IP", "POD-SUBNET", "POD-GATEWAY", "VXLAN-IP", "PODS", "CLUSTER-PODS")
+		t := p.Table("ID", "NODE", "NODE-IP", "POD-SUBNET", "POD-GATEWAY", "VXLAN-IP", "PODS", "CLUSTER-PODS")
 		for _, a := range good {
-			r := a.value
-			t.add(strconv.FormatUint(uint64(r.NodeID), 10), r.NodeName, r.NodeIP, r.PodSubnetThisNode, r.PodGateway, r.VxlanIP,
+			r := a.Value
+			t.Add(strconv.FormatUint(uint64(r.NodeID), 10), r.NodeName, r.NodeIP, r.PodSubnetThisNode, r.PodGateway, r.VxlanIP,
 				fmt.Sprintf("%d/%d", r.PodIPsUsed, r.PodIPsTotal), r.Config.PodSubnetCIDR)
 		}
-		t.write()
+		t.Print()
 	})
 }

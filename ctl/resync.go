@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
@@ -31,31 +32,31 @@ func (c *cli) resyncCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, args)
+			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}
 			if database {
-				answers := ask(ctx, agents, func(ctx context.Context, a *Agent) (string, error) { return a.readDatabase(ctx) })
+				answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (string, error) { return readDatabase(ctx, a) })
 				return show(c, answers, func(p printer, good []answer[string]) {
 					for _, a := range good {
-						p.printf("%s: %s, see `%s events %s`\n", a.agent.Name, a.value, c.name, a.agent.Name)
+						p.Printf("%s: %s, see `%s events %s`\n", a.Agent.Name, a.Value, c.name, a.Agent.Name)
 					}
 				})
 			}
-			answers := ask(ctx, agents, func(ctx context.Context, a *Agent) (r resynced, err error) {
+			answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (r resynced, err error) {
 				r.RecordedTxn = &kvscheduler.RecordedTxn{}
-				if err := a.post(ctx, downstreamResync, url.Values{"retry": {"true"}}, nil, r.RecordedTxn); err != nil {
+				if err := a.Post(ctx, downstreamResync, url.Values{"retry": {"true"}}, nil, r.RecordedTxn); err != nil {
 					return r, err
 				}
-				r.missing = a.unconfigured(ctx)
+				r.missing = unconfigured(ctx, a)
 				return r, nil
 			})
 			if err := show(c, answers, writeResyncs); err != nil {
 				return err
 			}
 			for _, a := range answers {
-				if failures(a.value.RecordedTxn) > 0 {
+				if failures(a.Value.RecordedTxn) > 0 {
 					return ErrReported // the table says it
 				}
 			}
@@ -79,13 +80,13 @@ var notConfigured = []pb.ValueState{
 }
 
 // unconfigured counts values that are not as wanted; none if that is not known.
-func (a *Agent) unconfigured(ctx context.Context) map[pb.ValueState]int {
+func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	query := url.Values{}
 	for _, state := range notConfigured {
 		query.Add("state", state.String())
 	}
 	var values []record.Status
-	_ = a.get(ctx, valueStatus, query, &values)
+	_ = a.Get(ctx, valueStatus, query, &values)
 	counts := make(map[pb.ValueState]int)
 	for _, s := range values {
 		for _, v := range append(s.GetDerivedValues(), s.GetValue()) {
@@ -98,9 +99,9 @@ func (a *Agent) unconfigured(ctx context.Context) map[pb.ValueState]int {
 }
 
 // readDatabase asks for a resync with etcd, and tells when it will happen.
-func (a *Agent) readDatabase(ctx context.Context) (when string, err error) {
+func readDatabase(ctx context.Context, a *Agent) (when string, err error) {
 	var dispatched string
-	if err := a.post(ctx, databaseResync, nil, nil, &dispatched); err != nil {
+	if err := a.Post(ctx, databaseResync, nil, nil, &dispatched); err != nil {
 		return "", err
 	}
 	if p, err := probe(ctx, a); err == nil && p.Database != "" {
@@ -121,9 +122,9 @@ func failures(t *kvscheduler.RecordedTxn) (n int) {
 
 // writeResyncs shows a line for each node, with the operations below.
 func writeResyncs(p printer, good []answer[resynced]) {
-	t := p.table("NODE", "TXN", "TOOK", "RESULT")
+	t := p.Table("NODE", "TXN", "TOOK", "RESULT")
 	for _, a := range good {
-		txn := a.value
+		txn := a.Value
 		var repaired []string
 		for _, op := range txn.Executed {
 			switch {
@@ -145,10 +146,10 @@ func writeResyncs(p printer, good []answer[resynced]) {
 				result += fmt.Sprintf("; %s %v, see values --state %v", count(n, "value"), state, state)
 			}
 		}
-		t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), took(txn.Stop.Sub(txn.Start)), result)
+		t.Add(a.Agent.Name, strconv.FormatUint(txn.SeqNum, 10), took(txn.Stop.Sub(txn.Start)), result)
 		for _, line := range repaired {
-			t.add(" ", " ", " ", "  "+line)
+			t.Add(" ", " ", " ", "  "+line)
 		}
 	}
-	t.write()
+	t.Print()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/spf13/cobra"
 )
@@ -73,7 +74,7 @@ func probe(ctx context.Context, a *Agent) (Probe, error) {
 		return p, err
 	}
 	var dir configdir.Status
-	if a.get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
+	if a.Get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
 		p.ConfigDir = mistakesIn(dir)
 	}
 	if p.State == ready {
@@ -139,15 +140,15 @@ func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 func probeHealth(ctx context.Context, a *Agent) (Probe, error) {
 	var h health
-	err := a.get(ctx, "/readiness", nil, &h)
-	var refused *statusError
+	err := a.Get(ctx, "/readiness", nil, &h)
+	var refused *target.StatusError
 	if err != nil && !errors.As(err, &refused) {
 		return Probe{}, err
 	}
 	state, problem := ready, ""
 	if refused != nil {
-		state, problem = notReady, refused.text
-		_ = json.Unmarshal(refused.body, &h) // what it does not say is left out
+		state, problem = notReady, refused.Text
+		_ = json.Unmarshal(refused.Body, &h) // what it does not say is left out
 	}
 	return Probe{State: state, Version: h.Version, Problem: problem, Database: h.Database, NodeConfig: h.NodeConfig, Warnings: h.Warnings}, nil
 }
@@ -164,11 +165,11 @@ func (c *cli) statusCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
-			probes := ask(ctx, agents, probe)
+			probes := target.Ask(ctx, agents, probe)
 			err = show(c, probes, func(printer, []answer[Probe]) {})
 			if c.format == asTable {
 				writeProbes(c.printer(), probes)
@@ -176,9 +177,9 @@ func (c *cli) statusCommand() *cobra.Command {
 			worst := err
 			for _, p := range probes {
 				switch {
-				case p.err != nil || p.value.Verdict == broken:
+				case p.Err != nil || p.Value.Verdict == broken:
 					return &exitError{ErrReported, 2} // the table says why
-				case p.value.Verdict == degraded:
+				case p.Value.Verdict == degraded:
 					worst = cmp.Or(worst, ErrReported)
 				}
 			}
@@ -188,36 +189,36 @@ func (c *cli) statusCommand() *cobra.Command {
 }
 
 func writeProbes(p printer, probes []answer[Probe]) {
-	t := p.table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
+	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	for _, a := range probes {
-		verdict, state := a.value.Verdict, a.value.State
-		if a.err != nil {
+		verdict, state := a.Value.Verdict, a.Value.State
+		if a.Err != nil {
 			verdict, state = broken, unreachable
 		}
 		var remarks []string
-		if a.value.Problem != "" {
-			remarks = append(remarks, a.value.Problem)
+		if a.Value.Problem != "" {
+			remarks = append(remarks, a.Value.Problem)
 		}
-		if a.value.Database != "" {
-			remarks = append(remarks, databaseRemark(a.value))
+		if a.Value.Database != "" {
+			remarks = append(remarks, databaseRemark(a.Value))
 		}
-		if a.value.NodeConfig != "" {
-			remarks = append(remarks, "refused: "+a.value.NodeConfig)
+		if a.Value.NodeConfig != "" {
+			remarks = append(remarks, "refused: "+a.Value.NodeConfig)
 		}
-		for _, warning := range a.value.Warnings {
+		for _, warning := range a.Value.Warnings {
 			remarks = append(remarks, "warning: "+warning)
 		}
-		remarks = append(remarks, a.value.Values...)
-		for i, mistake := range a.value.ConfigDir {
+		remarks = append(remarks, a.Value.Values...)
+		for i, mistake := range a.Value.ConfigDir {
 			if i == 3 {
-				remarks = append(remarks, fmt.Sprintf("%d more mistakes in --config-dir", len(a.value.ConfigDir)-i))
+				remarks = append(remarks, fmt.Sprintf("%d more mistakes in --config-dir", len(a.Value.ConfigDir)-i))
 				break
 			}
 			remarks = append(remarks, "mistake in --config-dir: "+mistake)
 		}
-		t.add(a.agent.Name, verdict, state, a.value.Version, strings.Join(remarks, "; "))
+		t.Add(a.Agent.Name, verdict, state, a.Value.Version, strings.Join(remarks, "; "))
 	}
-	t.write()
+	t.Print()
 }
 
 // databaseRemark says what the lack of etcd means: an agent that has started works

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -42,15 +43,15 @@ func (c *cli) timelineCommand() *cobra.Command {
 
 func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
 	if len(good) > 0 {
-		revisions := good[0].value
+		revisions := good[0].Value
 		if i := slices.IndexFunc(revisions, func(r kvscheduler.Revision) bool { return r.Value != nil }); i >= 0 {
-			p.printf("%s\n", revisions[i].Value.Key)
+			p.Printf("%s\n", revisions[i].Value.Key)
 		}
 	}
-	t := p.table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
+	t := p.Table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
 	for _, a := range good {
 		var before *kvscheduler.ValueSnapshot
-		for _, r := range a.value {
+		for _, r := range a.Value {
 			lasted, state := "", "gone"
 			if !r.Until.IsZero() {
 				lasted = took(r.Until.Sub(r.Since))
@@ -58,11 +59,11 @@ func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
 			if r.Value != nil {
 				state = r.Value.State.String()
 			}
-			t.add(a.agent.Name, stamp(r.Since), lasted, strconv.FormatUint(r.Txn, 10), state, changeText(before, r.Value))
+			t.Add(a.Agent.Name, stamp(r.Since), lasted, strconv.FormatUint(r.Txn, 10), state, changeText(before, r.Value))
 			before = r.Value
 		}
 	}
-	t.write()
+	t.Print()
 }
 
 // of returns what a value is about: what is wanted, or else what exists.
@@ -129,12 +130,12 @@ func (c *cli) diffCommand() *cobra.Command {
 			if !a.isTxn && !b.isTxn && !b.time.IsZero() && !b.time.After(a.time) || a.isTxn && b.isTxn && b.txn <= a.txn {
 				return fmt.Errorf("--to %s is not after --from %s", to, from)
 			}
-			agents, err := c.targets.selected(ctx, args)
+			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}
-			err = show(c, ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]record.Diff, error) {
-				return agent.diff(ctx, a, b)
+			err = show(c, target.Ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]record.Diff, error) {
+				return diffOf(ctx, agent, a, b)
 			}), writeDiffs)
 			for _, agent := range agents {
 				c.noteStart(ctx, agent, a)
@@ -147,7 +148,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []record.Diff, err error) {
+func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs []record.Diff, err error) {
 	query := url.Values{}
 	for name, m := range map[string]moment{"from": from, "to": to} {
 		t, err := m.at(ctx, a)
@@ -156,19 +157,19 @@ func (a *Agent) diff(ctx context.Context, from, to moment) (diffs []record.Diff,
 		}
 		setTime(query, name, t)
 	}
-	err = a.get(ctx, valueDiff, query, &diffs)
+	err = a.Get(ctx, valueDiff, query, &diffs)
 	return diffs, err
 }
 
 // writeDiffs shows a line for each value that differs, with its changes below.
 func writeDiffs(p printer, good []answer[[]record.Diff]) {
 	var same []string
-	t := p.table("NODE", "WHAT", "STATE", "TXN", "KEY")
+	t := p.Table("NODE", "WHAT", "STATE", "TXN", "KEY")
 	for _, a := range good {
-		if len(a.value) == 0 {
-			same = append(same, a.agent.Name)
+		if len(a.Value) == 0 {
+			same = append(same, a.Agent.Name)
 		}
-		for _, d := range a.value {
+		for _, d := range a.Value {
 			what, state, txn := "changed", "", ""
 			switch {
 			case d.From == nil:
@@ -182,18 +183,18 @@ func writeDiffs(p printer, good []answer[[]record.Diff]) {
 					state = d.From.State.String() + " → " + state
 				}
 			}
-			t.add(a.agent.Name, what, state, txn, d.Key)
+			t.Add(a.Agent.Name, what, state, txn, d.Key)
 			if d.From != nil && d.To != nil {
 				if text := changeText(d.From, d.To); text != "" {
-					t.add(" ", " ", " ", " ", "  "+text)
+					t.Add(" ", " ", " ", " ", "  "+text)
 				}
 			}
 		}
 	}
-	if len(t.rows) > 0 {
-		t.write()
+	if !t.Empty() {
+		t.Print()
 	}
 	if len(same) > 0 {
-		p.printf("no difference on %s\n", strings.Join(same, ", "))
+		p.Printf("no difference on %s\n", strings.Join(same, ", "))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/spf13/cobra"
@@ -48,19 +49,19 @@ func (c *cli) txnsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
 			query := r.query()
 			setTime(query, "since", since)
 			setTime(query, "until", until)
-			return show(c, ask(ctx, agents, func(ctx context.Context, a *Agent) ([]causedTxn, error) {
+			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]causedTxn, error) {
 				var txns []*kvscheduler.RecordedTxn
-				if err := a.get(ctx, txnHistory, query, &txns); err != nil {
+				if err := a.Get(ctx, txnHistory, query, &txns); err != nil {
 					return nil, err
 				}
-				return a.causes(ctx, txns), nil
+				return causes(ctx, a, txns), nil
 			}), writeTxns)
 		},
 	}
@@ -146,7 +147,7 @@ func (t causedTxn) eventNumbers() string {
 
 // causes finds the events that led to transactions. Without them the transactions
 // are worth showing as well, so errors are not reported.
-func (a *Agent) causes(ctx context.Context, txns []*kvscheduler.RecordedTxn) []causedTxn {
+func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []causedTxn {
 	out := make([]causedTxn, len(txns))
 	if len(txns) == 0 {
 		return out
@@ -154,7 +155,7 @@ func (a *Agent) causes(ctx context.Context, txns []*kvscheduler.RecordedTxn) []c
 	first := slices.MinFunc(txns, func(a, b *kvscheduler.RecordedTxn) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
 	last := slices.MaxFunc(txns, func(a, b *kvscheduler.RecordedTxn) int { return cmp.Compare(a.Stop.UnixNano(), b.Stop.UnixNano()) })
 	var events []*controller.EventRecord
-	_ = a.get(ctx, eventHistory, unixSpan(first.Start, last.Stop), &events)
+	_ = a.Get(ctx, eventHistory, unixSpan(first.Start, last.Stop), &events)
 	byTxn := make(map[uint64][]*controller.EventRecord)
 	for _, e := range events {
 		if e.Txn != nil {
@@ -181,48 +182,48 @@ func unixSpan(since, until time.Time) url.Values {
 }
 
 func (c *cli) showTxn(ctx context.Context, seq uint64) error {
-	agent, err := c.targets.one(ctx, nil)
+	agent, err := c.targets.One(ctx, nil)
 	if err != nil {
 		return err
 	}
-	answers := ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (t causedTxn, err error) {
+	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (t causedTxn, err error) {
 		var txn kvscheduler.RecordedTxn
-		if err := a.get(ctx, txnHistory, number("seq-num", seq), &txn); err != nil {
+		if err := a.Get(ctx, txnHistory, number("seq-num", seq), &txn); err != nil {
 			return t, err
 		}
-		return a.causes(ctx, []*kvscheduler.RecordedTxn{&txn})[0], nil
+		return causes(ctx, a, []*kvscheduler.RecordedTxn{&txn})[0], nil
 	})
-	if (c.format == asDiagram || c.format == asSVG) && answers[0].err == nil {
-		txn := answers[0].value.RecordedTxn
+	if (c.format == asDiagram || c.format == asSVG) && answers[0].Err == nil {
+		txn := answers[0].Value.RecordedTxn
 		var drawing bytes.Buffer
 		if c.format == asSVG {
 			title := strings.ReplaceAll(fmt.Sprintf("%s #%d %s", agent.Name, seq, txnText(txn)), "\n", " ")
 			s := diagram.SequenceOf(txn)
-			s.Shorten(c.printer().text)
-			err = s.WriteSVG(&drawing, c.printer().text(title))
+			s.Shorten(c.printer().Text)
+			err = s.WriteSVG(&drawing, c.printer().Text(title))
 		} else {
 			err = diagram.SequenceOf(txn).WriteMermaid(&drawing)
 		}
 		if err != nil {
 			return err
 		}
-		c.printer().printf("%s", drawing.String())
+		c.printer().Printf("%s", drawing.String())
 		return nil
 	}
 	return show(c, answers, func(p printer, good []answer[causedTxn]) {
-		p.writeTxn(agent.Name, good[0].value, c.name)
+		writeTxn(p, agent.Name, good[0].Value, c.name)
 	})
 }
 
 func writeTxns(p printer, good []answer[[]causedTxn]) {
-	t := p.table("NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION")
+	t := p.Table("NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION")
 	for _, a := range good {
-		for _, txn := range a.value {
-			t.add(a.agent.Name, strconv.FormatUint(txn.SeqNum, 10), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(),
+		for _, txn := range a.Value {
+			t.Add(a.Agent.Name, strconv.FormatUint(txn.SeqNum, 10), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(),
 				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failures(txn.RecordedTxn)), txnText(txn.RecordedTxn))
 		}
 	}
-	t.write()
+	t.Print()
 }
 
 // txnText says where a transaction came from, and what it was for.

@@ -12,42 +12,42 @@ import (
 
 // writeTxn shows a transaction: what it was for, what it was given, and what was
 // done, each value with its content below.
-func (p printer) writeTxn(node string, txn causedTxn, name string) {
+func writeTxn(p printer, node string, txn causedTxn, name string) {
 	t := txn.RecordedTxn
 	kind, _, _ := strings.Cut(txnText(&kvscheduler.RecordedTxn{Type: t.Type, Resync: t.Resync, RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt}), ":")
-	p.printf("%s: transaction #%d%s  %s  took %s, of which %s in the vswitch\n",
+	p.Printf("%s: transaction #%d%s  %s  took %s, of which %s in the vswitch\n",
 		node, t.SeqNum, prefixed(", ", kind), stamp(t.Start), took(t.Stop.Sub(t.Start)), took(t.SouthboundTime))
 	for line := range strings.SplitSeq(t.Description, "\n") {
 		if line != "" {
-			p.printf("  %s\n", line)
+			p.Printf("  %s\n", line)
 		}
 	}
 	if len(t.Values) > 0 && t.Resync != kvscheduler.DownstreamResync {
-		p.printf("\n")
-		p.writeValuesOf(t)
+		p.Printf("\n")
+		writeValuesOf(p, t)
 	}
-	p.printf("\n")
+	p.Printf("\n")
 	if len(t.Executed) == 0 {
-		p.printf("No operation was needed.\n")
+		p.Printf("No operation was needed.\n")
 	} else {
 		shown := make(map[string]bool)
 		for _, kv := range t.Values {
 			shown[kv.Key] = kv.Value != nil && t.Resync != kvscheduler.DownstreamResync
 		}
-		p.writeOperations(t.Executed, shown)
+		writeOperations(p, t.Executed, shown)
 	}
-	p.writeRetrieved(t.Retrieved)
+	writeRetrieved(p, t.Retrieved)
 	if len(txn.events) > 0 {
-		p.printf("\n")
-		events := p.table("EVENT", "WHAT HAPPENED")
+		p.Printf("\n")
+		events := p.Table("EVENT", "WHAT HAPPENED")
 		for _, e := range txn.events {
-			events.add(strconv.FormatUint(e.SeqNum, 10), eventText(e))
+			events.Add(strconv.FormatUint(e.SeqNum, 10), eventText(e))
 		}
-		events.write()
-		p.printf("More: %s events %s --seq %d\n", name, node, txn.events[0].SeqNum)
+		events.Print()
+		p.Printf("More: %s events %s --seq %d\n", name, node, txn.events[0].SeqNum)
 	}
 	if t.Type == kvscheduler.RetryFailedOps {
-		p.printf("\nWhat failed before: %s txns %d --node %s\n", name, t.RetryForTxn, node)
+		p.Printf("\nWhat failed before: %s txns %d --node %s\n", name, t.RetryForTxn, node)
 	}
 }
 
@@ -59,22 +59,22 @@ func prefixed(prefix, text string) string {
 	return prefix + text
 }
 
-func (p printer) writeValuesOf(t *kvscheduler.RecordedTxn) {
-	values := p.table("REQUESTED")
+func writeValuesOf(p printer, t *kvscheduler.RecordedTxn) {
+	values := p.Table("REQUESTED")
 	for _, kv := range t.Values {
 		if kv.Value == nil {
-			values.add(kv.Key + "  is removed")
+			values.Add(kv.Key + "  is removed")
 			continue
 		}
-		values.add(kv.Key)
-		values.add("  " + fieldsText(kv.Value))
+		values.Add(kv.Key)
+		values.Add("  " + fieldsText(kv.Value))
 	}
-	values.write()
+	values.Print()
 }
 
 // writeOperations shows operations; values that were shown are not repeated when
 // they are created. Without any durations, there is no column for them.
-func (p printer) writeOperations(ops []kvscheduler.RecordedOp, shown map[string]bool) {
+func writeOperations(p printer, ops []kvscheduler.RecordedOp, shown map[string]bool) {
 	header := []string{"NR", "OPERATION", "STATE", "TOOK", "KEY"}
 	timed := slices.ContainsFunc(ops, func(op kvscheduler.RecordedOp) bool { return op.Duration > 0 })
 	row := func(cells ...string) []string {
@@ -83,27 +83,27 @@ func (p printer) writeOperations(ops []kvscheduler.RecordedOp, shown map[string]
 		}
 		return slices.Delete(cells, 3, 4)
 	}
-	t := p.table(row(header...)...)
+	t := p.Table(row(header...)...)
 	for i, op := range ops {
 		duration := ""
 		if op.Duration > 0 {
 			duration = took(op.Duration)
 		}
-		t.add(row(strconv.Itoa(i+1), operationName(op), op.NewState.String(), duration, op.Key)...)
+		t.Add(row(strconv.Itoa(i+1), operationName(op), op.NewState.String(), duration, op.Key)...)
 		if text := operationText(op, shown[op.Key]); text != "" {
-			t.add(row(" ", " ", " ", " ", "  "+text)...)
+			t.Add(row(" ", " ", " ", " ", "  "+text)...)
 		}
 	}
-	t.write()
+	t.Print()
 }
 
 // writeRetrieved shows what was read from the vswitch, one line each.
-func (p printer) writeRetrieved(reads []kvscheduler.RecordedRetrieve) {
+func writeRetrieved(p printer, reads []kvscheduler.RecordedRetrieve) {
 	if len(reads) == 0 {
 		return
 	}
-	p.printf("\n")
-	t := p.table("READ", "AFTER NR", "FOUND", "TOOK", "KEYS")
+	p.Printf("\n")
+	t := p.Table("READ", "AFTER NR", "FOUND", "TOOK", "KEYS")
 	for _, r := range reads {
 		keys := "all"
 		if len(r.Keys) > 0 {
@@ -115,9 +115,9 @@ func (p printer) writeRetrieved(reads []kvscheduler.RecordedRetrieve) {
 		if r.Err != nil {
 			keys += fmt.Sprintf("  error: %v", r.Err)
 		}
-		t.add(r.Descriptor, strconv.Itoa(r.After), strconv.Itoa(r.Found), took(r.Duration), keys)
+		t.Add(r.Descriptor, strconv.Itoa(r.After), strconv.Itoa(r.Found), took(r.Duration), keys)
 	}
-	t.write()
+	t.Print()
 }
 
 // operationName is "-" if the vswitch was not changed.

@@ -10,6 +10,8 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
 )
@@ -31,7 +33,7 @@ func (c *cli) valuesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			agents, err := c.targets.selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
 			}
@@ -48,11 +50,11 @@ func (c *cli) valuesCommand() *cobra.Command {
 // askValues asks the agents for the states of their values: those of the scheduler, and
 // of what was put into etcd and cannot be decoded, of which the scheduler knows nothing.
 func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]record.Status] {
-	return ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) { return valuesOf(ctx, a, query) })
+	return target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) { return valuesOf(ctx, a, query) })
 }
 
 func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.Status, err error) {
-	if err := a.get(ctx, valueStatus, query, &values); err != nil {
+	if err := a.Get(ctx, valueStatus, query, &values); err != nil {
 		return nil, err
 	}
 	invalid := pb.ValueState_INVALID
@@ -64,7 +66,7 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.
 		known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
 	}
 	var given []feedback.Status
-	_ = a.get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
+	_ = a.Get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
 	for _, s := range given {
 		v := s.GetValue()
 		if v.GetState() != invalid || known[v.GetKey()] {
@@ -85,7 +87,7 @@ func stateQuery(states []string) (url.Values, error) {
 	for _, s := range states {
 		name := strings.ToUpper(s)
 		if _, ok := pb.ValueState_value[name]; !ok {
-			return nil, hinted(fmt.Errorf("--state %q is not known", s), name, slices.Sorted(maps.Keys(pb.ValueState_value)))
+			return nil, text.Hinted(fmt.Errorf("--state %q is not known", s), name, slices.Sorted(maps.Keys(pb.ValueState_value)))
 		}
 		query.Add("state", name)
 	}
@@ -98,7 +100,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	answers := askValues(ctx, agents, url.Values{})
 	var keys []string
 	for _, a := range answers {
-		for _, s := range a.value {
+		for _, s := range a.Value {
 			keys = append(keys, keysOf(s)...)
 		}
 	}
@@ -115,7 +117,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 		return c.unknown(ctx, agents, word, keys)
 	}
 	for i := range answers {
-		answers[i].value = slices.DeleteFunc(answers[i].value, func(s record.Status) bool {
+		answers[i].Value = slices.DeleteFunc(answers[i].Value, func(s record.Status) bool {
 			return !slices.ContainsFunc(keysOf(s), func(key string) bool { _, ok := slices.BinarySearch(found, key); return ok }) ||
 				!inState(s, query["state"])
 		})
@@ -143,29 +145,29 @@ func inState(s record.Status, states []string) bool {
 }
 
 func anyValue[T any](answers []answer[[]T]) bool {
-	return slices.ContainsFunc(answers, func(a answer[[]T]) bool { return len(a.value) > 0 })
+	return slices.ContainsFunc(answers, func(a answer[[]T]) bool { return len(a.Value) > 0 })
 }
 
 func anyError[T any](answers []answer[T]) bool {
-	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.err != nil })
+	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err != nil })
 }
 
 // writeValues shows keys, which are long, at the end of the lines, derived values
 // below their base values, and errors below both.
 func writeValues(p printer, good []answer[[]record.Status]) {
-	t := p.table("NODE", "STATE", "LAST", "KEY")
+	t := p.Table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {
-		for _, s := range a.value {
-			addValue(t, a.agent.Name, "", s.GetValue())
+		for _, s := range a.Value {
+			addValue(t, a.Agent.Name, "", s.GetValue())
 			for _, d := range s.GetDerivedValues() {
 				addValue(t, " ", "└─", d)
 			}
 		}
 	}
-	t.write()
+	t.Print()
 }
 
-func addValue(t *table, node, branch string, v *pb.ValueStatus) {
+func addValue(t *text.Table, node, branch string, v *pb.ValueStatus) {
 	last := ""
 	if v.GetLastOperation() != pb.TxnOperation_UNDEFINED {
 		last = v.GetLastOperation().String()
@@ -179,5 +181,5 @@ func addValue(t *table, node, branch string, v *pb.ValueStatus) {
 	case len(v.GetDetails()) > 0:
 		row[3] += "  " + strings.Join(v.GetDetails(), ", ")
 	}
-	t.add(row...)
+	t.Add(row...)
 }

@@ -22,13 +22,13 @@ the agent may change back.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.selected(ctx, args[:1])
+			agents, err := c.targets.Selected(ctx, args[:1])
 			if err != nil {
 				return err
 			}
 			var said string
 			request := map[string]string{"vppclicommand": strings.Join(args[1:], " ")}
-			if err := agents[0].post(ctx, vppCommandURL, nil, request, &said); err != nil {
+			if err := agents[0].Post(ctx, vppCommandURL, nil, request, &said); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(strings.ReplaceAll(said, "\r\n", "\n"), "\n"))

@@ -107,7 +107,7 @@ func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 		return m.time, nil
 	}
 	var txn kvscheduler.RecordedTxn
-	err := a.get(ctx, txnHistory, number("seq-num", m.txn), &txn)
+	err := a.Get(ctx, txnHistory, number("seq-num", m.txn), &txn)
 	return txn.Stop, err
 }
 
@@ -115,7 +115,7 @@ func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 // for a time at which nothing existed.
 func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	var stats kvscheduler.Stats
-	if m.isTxn || m.time.IsZero() || a.get(ctx, "/scheduler/stats", nil, &stats) != nil || !stats.Since.After(m.time) {
+	if m.isTxn || m.time.IsZero() || a.Get(ctx, "/scheduler/stats", nil, &stats) != nil || !stats.Since.After(m.time) {
 		return
 	}
 	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: nothing is known of %s\n", c.name, a.Name, stamp(stats.Since), m.text)

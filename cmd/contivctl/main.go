@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/ctl/text"
 )
 
 func main() {
@@ -19,13 +20,13 @@ func main() {
 	defer stop()
 	name := filepath.Base(os.Args[0])
 	command := ctl.Command(name, os.Stdout, os.Stderr)
-	command.AddCommand(credentialsCommand(ctl.Plain(os.Stdout)))
+	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)))
 	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(ctl.Plain(os.Stderr), "%s: %v\n", name, err)
+		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, err)
 	}
 	os.Exit(ctl.ExitCode(err))
 }

@@ -66,6 +66,8 @@ var rooms = map[string][]string{
 	"client":               {"api", "models", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
 	"ctl":                  {"filter", "client", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
+	"ctl/text":             {"config"},
+	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},
 	"hack":                 {},
 	"cmd":                  {"*"},
 	"test":                 {"*"},

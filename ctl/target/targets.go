@@ -1,4 +1,4 @@
-package ctl
+package target
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store/etcd"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -41,26 +42,26 @@ type Config struct {
 	EtcdConfig string `json:"etcdConfig"`
 }
 
-// targetOptions say which agents to ask.
-type targetOptions struct {
-	config        string
-	agents        []string // NAME=URL
-	etcdEndpoints []string
-	etcdConfig    string
-	node          string
-	timeout       time.Duration
+// Options say which agents to ask.
+type Options struct {
+	File          string
+	Agents        []string // NAME=URL
+	EtcdEndpoints []string
+	EtcdConfig    string
+	Node          string
+	Timeout       time.Duration
 }
 
-// configuration is that of the file, with what flags say instead.
-func (o targetOptions) configuration() (c Config, err error) {
-	if o.config != "" {
-		if err := config.LoadFile(o.config, &c); err != nil {
+// Configuration is that of the file, with what flags say instead.
+func (o Options) Configuration() (c Config, err error) {
+	if o.File != "" {
+		if err := config.LoadFile(o.File, &c); err != nil {
 			return c, err
 		}
 	}
-	if len(o.agents) > 0 { // flags replace the file
+	if len(o.Agents) > 0 { // flags replace the file
 		c = Config{Agents: make(map[string]string)}
-		for _, a := range o.agents {
+		for _, a := range o.Agents {
 			name, address, ok := strings.Cut(a, "=")
 			if !ok || name == "" {
 				return c, fmt.Errorf("--agent %q: give it the form NAME=URL", a)
@@ -68,17 +69,17 @@ func (o targetOptions) configuration() (c Config, err error) {
 			c.Agents[name] = address
 		}
 	}
-	if len(o.etcdEndpoints) > 0 {
-		c.EtcdEndpoints = o.etcdEndpoints
+	if len(o.EtcdEndpoints) > 0 {
+		c.EtcdEndpoints = o.EtcdEndpoints
 	}
-	if o.etcdConfig != "" {
-		c.EtcdConfig = o.etcdConfig
+	if o.EtcdConfig != "" {
+		c.EtcdConfig = o.EtcdConfig
 	}
 	return c, nil
 }
 
-// etcd returns how to reach etcd. Without endpoints, nothing says it.
-func (c Config) etcd(timeout time.Duration) (e etcd.Config, err error) {
+// Etcd returns how to reach etcd. Without endpoints, nothing says it.
+func (c Config) Etcd(timeout time.Duration) (e etcd.Config, err error) {
 	if c.EtcdConfig != "" {
 		if err := config.LoadFile(c.EtcdConfig, &e); err != nil {
 			return e, err
@@ -92,12 +93,12 @@ func (c Config) etcd(timeout time.Duration) (e etcd.Config, err error) {
 }
 
 // all returns all agents, sorted by name.
-func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
-	c, err := o.configuration()
+func (o Options) all(ctx context.Context) ([]*Agent, error) {
+	c, err := o.Configuration()
 	if err != nil {
 		return nil, err
 	}
-	reach, err := c.etcd(o.timeout)
+	reach, err := c.Etcd(o.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
 		}
 	}
 	for name, address := range c.Agents {
-		a, err := newAgent(name, address)
+		a, err := New(name, address)
 		if err != nil {
 			return nil, err
 		}
@@ -129,9 +130,9 @@ func (o targetOptions) all(ctx context.Context) ([]*Agent, error) {
 	return out, nil
 }
 
-// selected returns the agent that --node or the argument names, or all.
-func (o targetOptions) selected(ctx context.Context, args []string) ([]*Agent, error) {
-	name := o.node
+// Selected returns the agent that --node or the argument names, or all.
+func (o Options) Selected(ctx context.Context, args []string) ([]*Agent, error) {
+	name := o.Node
 	if len(args) > 0 {
 		if name != "" && name != args[0] {
 			return nil, fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", name, args[0])
@@ -147,22 +148,22 @@ func (o targetOptions) selected(ctx context.Context, args []string) ([]*Agent, e
 			return []*Agent{a}, nil
 		}
 	}
-	return nil, hinted(fmt.Errorf("node %q is not known", name), name, names(agents))
+	return nil, text.Hinted(fmt.Errorf("node %q is not known", name), name, Names(agents))
 }
 
-// one returns the only selected agent.
-func (o targetOptions) one(ctx context.Context, args []string) (*Agent, error) {
-	agents, err := o.selected(ctx, args)
+// One returns the only selected agent.
+func (o Options) One(ctx context.Context, args []string) (*Agent, error) {
+	agents, err := o.Selected(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(names(agents), ", "))
+		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(Names(agents), ", "))
 	}
 	return agents[0], nil
 }
 
-func names(agents []*Agent) (names []string) {
+func Names(agents []*Agent) (names []string) {
 	for _, a := range agents {
 		names = append(names, a.Name)
 	}
@@ -173,7 +174,7 @@ var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does 
 
 // discover asks etcd for the nodes of the cluster.
 func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
-	if err := refused(ctx, reach.Endpoints); err != nil {
+	if err := Refused(ctx, reach.Endpoints); err != nil {
 		return nil, fmt.Errorf("nodes cannot be read from etcd: %w", err)
 	}
 	s, err := etcd.New(reach)
@@ -202,9 +203,9 @@ func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
 // refuseTimeout bounds how long it is looked whether somebody listens.
 const refuseTimeout = time.Second
 
-// refused returns an error if no endpoint of etcd has anybody who listens: its client would
+// Refused returns an error if no endpoint of etcd has anybody who listens: its client would
 // try again until the command's time is over.
-func refused(ctx context.Context, endpoints []string) error {
+func Refused(ctx context.Context, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, refuseTimeout)
 	defer cancel()
 	var errs []error
@@ -230,7 +231,7 @@ func agentOfNode(n *pb.Node) *Agent {
 	for _, a := range n.GetAddresses() {
 		if a.GetType() == pb.NodeAddress_NodeInternalIP {
 			base := url.URL{Scheme: "http", Host: net.JoinHostPort(a.GetAddress(), agentPort)}
-			agent, err := newAgent(n.GetName(), base.String())
+			agent, err := New(n.GetName(), base.String())
 			if err == nil {
 				return agent
 			}

@@ -1,4 +1,4 @@
-package ctl
+package text
 
 import (
 	"fmt"
@@ -8,50 +8,50 @@ import (
 	"unicode/utf8"
 )
 
-// printer writes for people.
-type printer struct {
+// Printer writes for people.
+type Printer struct {
 	io.Writer
-	// full: identifiers are not shortened.
-	full bool
+	// Full: identifiers are not shortened.
+	Full bool
 }
 
 // identifier is what nobody reads to its end, such as the ID of a container.
 var identifier = regexp.MustCompile(`[0-9a-f]{24,}`)
 
-// text shortens long identifiers. What is left of a key still finds it, since
+// Text shortens long identifiers. What is left of a key still finds it, since
 // keys are searched by their beginning.
-func (p printer) text(s string) string {
-	if p.full {
+func (p Printer) Text(s string) string {
+	if p.Full {
 		return s
 	}
 	return identifier.ReplaceAllStringFunc(s, func(id string) string { return id[:12] + "…" })
 }
 
-// printf writes a text with long identifiers shortened.
-func (p printer) printf(format string, args ...any) {
-	io.WriteString(p, p.text(fmt.Sprintf(format, args...))) // there is nobody to tell errors
+// Printf writes a text with long identifiers shortened.
+func (p Printer) Printf(format string, args ...any) {
+	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // there is nobody to tell errors
 }
 
-// maxWidth is the number of columns that tables try to fit in.
-const maxWidth = 120
+// MaxWidth is the number of columns that tables try to fit in.
+const MaxWidth = 120
 
-// table aligns columns. What does not fit is wrapped in the last column, at
+// Table aligns columns. What does not fit is wrapped in the last column, at
 // spaces; nothing is ever cut off.
-type table struct {
-	printer
+type Table struct {
+	Printer
 	header []string
 	rows   [][]string
 }
 
-// table has no line for a header of empty texts.
-func (p printer) table(header ...string) *table { return &table{printer: p, header: header} }
+// Table has no line for a header of empty texts.
+func (p Printer) Table(header ...string) *Table { return &Table{Printer: p, header: header} }
 
-// add adds a row; empty cells become "-", but in the last column.
-func (t *table) add(cells ...string) {
+// Add adds a row; empty cells become "-", but in the last column.
+func (t *Table) Add(cells ...string) {
 	row := make([]string, len(t.header))
 	for i := range row {
 		if i < len(cells) {
-			row[i] = t.text(inCell.Replace(cells[i]))
+			row[i] = t.Text(inCell.Replace(cells[i]))
 		}
 		if row[i] == "" && i < len(row)-1 {
 			row[i] = "-"
@@ -63,9 +63,12 @@ func (t *table) add(cells ...string) {
 // inCell keeps the texts of others from looking like rows and columns of their own.
 var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
+// Empty reports whether nothing has been added.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
 const columnGap = 2
 
-func (t *table) write() {
+func (t *Table) Print() {
 	last := len(t.header) - 1
 	widths := make([]int, last)
 	indent := 0
@@ -87,7 +90,7 @@ func (t *table) write() {
 			line.WriteString(row[i])
 			line.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(row[i])+columnGap))
 		}
-		for i, part := range wrap(row[last], maxWidth-indent) {
+		for i, part := range wrap(row[last], MaxWidth-indent) {
 			if i > 0 {
 				line.WriteString("\n" + strings.Repeat(" ", indent))
 			}

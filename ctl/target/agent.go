@@ -1,4 +1,4 @@
-package ctl
+package target
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,8 +31,8 @@ type Agent struct {
 	unusable error
 }
 
-// newAgent accepts unix:///path, http://host:port and https://host:port.
-func newAgent(name, address string) (*Agent, error) {
+// New accepts unix:///path, http://host:port and https://host:port.
+func New(name, address string) (*Agent, error) {
 	wrong := func(what string) error {
 		return fmt.Errorf("agent %s: URL %q: %s: use unix:///PATH or http://HOST:PORT", name, address, what)
 	}
@@ -62,28 +63,28 @@ func newAgent(name, address string) (*Agent, error) {
 	return a, nil
 }
 
-// statusError is an answer of an agent that is an error.
-type statusError struct {
-	status int
-	text   string
-	body   []byte
+// StatusError is an answer of an agent that is an error.
+type StatusError struct {
+	Status int
+	Text   string
+	Body   []byte
 }
 
-func (e *statusError) Error() string { return e.text }
+func (e *StatusError) Error() string { return e.Text }
 
-// isNotFound reports whether the agent answered that there is no such thing.
-func isNotFound(err error) bool {
-	var e *statusError
-	return errors.As(err, &e) && e.status == http.StatusNotFound
+// IsNotFound reports whether the agent answered that there is no such thing.
+func IsNotFound(err error) bool {
+	var e *StatusError
+	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// get asks the agent and decodes its answer.
-func (a *Agent) get(ctx context.Context, path string, query url.Values, into any) error {
+// Get asks the agent and decodes its answer.
+func (a *Agent) Get(ctx context.Context, path string, query url.Values, into any) error {
 	return a.do(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// post sends the body as JSON, nothing if it is nil, and decodes the answer.
-func (a *Agent) post(ctx context.Context, path string, query url.Values, body, into any) error {
+// Post sends the body as JSON, nothing if it is nil, and decodes the answer.
+func (a *Agent) Post(ctx context.Context, path string, query url.Values, body, into any) error {
 	return a.do(ctx, http.MethodPost, path, query, body, into)
 }
 
@@ -120,7 +121,7 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 		if response.StatusCode == http.StatusNotFound && strings.TrimSpace(string(data)) == "404 page not found" {
 			return fmt.Errorf("%s %s is not known there: does the agent run without Kubernetes (--standalone), or is it older than this command?", method, path)
 		}
-		return &statusError{response.StatusCode, errorText(response.Status, data), data}
+		return &StatusError{response.StatusCode, errorText(response.Status, data), data}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
@@ -140,17 +141,17 @@ func errorText(status string, body []byte) string {
 	return status
 }
 
-// unreachableError tells that an agent could not be asked. How it shows depends
+// UnreachableError tells that an agent could not be asked. How it shows depends
 // on the moment: the connection is refused, or breaks, or the socket is gone.
-type unreachableError struct {
+type UnreachableError struct {
 	url, hint string
 	err       error
 }
 
-func (e *unreachableError) Error() string {
+func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("unreachable at %s: %v%s", e.url, e.err, e.hint)
 }
-func (e *unreachableError) Unwrap() error { return e.err }
+func (e *UnreachableError) Unwrap() error { return e.err }
 
 // unreachable explains why an agent could not be asked.
 func (a *Agent) unreachable(err error) error {
@@ -162,7 +163,7 @@ func (a *Agent) unreachable(err error) error {
 	if errors.As(err, &operation) {
 		err = operation.Err // the address is told already
 	}
-	e := &unreachableError{url: a.URL, err: err}
+	e := &UnreachableError{url: a.URL, err: err}
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		e.hint = ": does the agent run?"
@@ -177,31 +178,53 @@ func (a *Agent) unreachable(err error) error {
 	return e
 }
 
-// answer is what an agent answered.
-type answer[T any] struct {
-	agent *Agent
-	value T
-	err   error
+// Answer is what an agent answered.
+type Answer[T any] struct {
+	Agent *Agent
+	Value T
+	Err   error
 }
 
-// ask asks all agents at once; the answers come in the order of the agents.
-func ask[T any](ctx context.Context, agents []*Agent, question func(context.Context, *Agent) (T, error)) []answer[T] {
-	answers := make([]answer[T], len(agents))
+// Ask asks all agents at once; the answers come in the order of the agents.
+func Ask[T any](ctx context.Context, agents []*Agent, question func(context.Context, *Agent) (T, error)) []Answer[T] {
+	answers := make([]Answer[T], len(agents))
 	var all sync.WaitGroup
 	for i, a := range agents {
 		all.Go(func() {
 			value, err := question(ctx, a)
-			answers[i] = answer[T]{a, value, err}
+			answers[i] = Answer[T]{a, value, err}
 		})
 	}
 	all.Wait()
 	return answers
 }
 
-// getAll asks all agents for the same.
-func getAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []answer[T] {
-	return ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
-		err = a.get(ctx, path, query, &value)
+// GetAll asks all agents for the same.
+func GetAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []Answer[T] {
+	return Ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
+		err = a.Get(ctx, path, query, &value)
 		return value, err
 	})
+}
+
+const (
+	// GRPCSocket and GRPCPort are where agents serve gRPC unless told otherwise: the socket is
+	// beside that of REST.
+	GRPCSocket = "grpc.sock"
+	GRPCPort   = "9111"
+)
+
+// GRPCAddress is where the agent is expected to serve gRPC, and whether with TLS.
+func (a *Agent) GRPCAddress() (address string, secure bool, err error) {
+	if a.unusable != nil {
+		return "", false, a.unusable
+	}
+	u, err := url.Parse(a.URL)
+	if err != nil {
+		return "", false, err
+	}
+	if u.Scheme == "unix" {
+		return "unix://" + filepath.Join(filepath.Dir(u.Path), GRPCSocket), false, nil
+	}
+	return net.JoinHostPort(u.Hostname(), GRPCPort), u.Scheme == "https", nil
 }
