@@ -188,13 +188,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
+	mux.Handle(service.URL, services.Handler())
 	clients.handle(mux)
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	mux.Handle("/log/", loglevel.Handler(log))
-	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync)}.handle(mux, registry)
+	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync, services)}.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -213,6 +214,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	})
 	sb.watch(serve, group)
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
+	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
@@ -257,9 +259,9 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 }
 
 // warnings returns what a node that works should be told of.
-func warnings(sb *southbound, nodes *nodesync.NodeSync) func(context.Context) []string {
+func warnings(sb *southbound, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
 	return func(ctx context.Context) []string {
-		list := sb.Warnings(ctx)
+		list := append(sb.Warnings(ctx), services.Warnings()...)
 		if err := nodes.Disagreement(); err != nil {
 			list = append(list, err.Error())
 		}

@@ -15,12 +15,33 @@ import (
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
 	"github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/contiv/contiv/ksr/location"
 	"github.com/contiv/contiv/ksr/signer"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	clientgo "k8s.io/client-go/kubernetes"
 )
 
 func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "kube-system") }
+
+// apiServer is how the API server is reached.
+type apiServer struct{ kubeconfig, server string }
+
+func (a *apiServer) register(f *pflag.FlagSet) {
+	f.StringVar(&a.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	f.StringVar(&a.server, "api-server", os.Getenv("API_SERVER"), "HOST:PORT or URL of the API server, if services do not work before there is a network; empty: as --kubeconfig or the cluster says (environment: API_SERVER)")
+}
+
+// client returns one that says who asks.
+func (a *apiServer) client(name string) (clientgo.Interface, error) {
+	client, err := kubernetes.NewClient(a.kubeconfig, a.server, name)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return client, nil
+}
 
 // issuer gives certificates.
 type issuer struct {
@@ -34,9 +55,9 @@ func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, 
 	if o.source != sourceKubernetes {
 		return nil, fmt.Errorf("--credentials-dir: it needs --source %s: certificates are asked for, and kept, there", sourceKubernetes)
 	}
-	client, err := kubernetes.NewClient(o.kubeconfig, "contiv-ksr")
+	client, err := o.api.client("contiv-ksr")
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, err
 	}
 	i := &issuer{}
 	i.signer = signer.New(signer.Options{
@@ -47,6 +68,9 @@ func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, 
 	})
 	etcdConfig.CAFile, etcdConfig.CertFile, etcdConfig.KeyFile = "", "", ""
 	etcdConfig.Credentials = i.signer.Credentials()
+	if etcdConfig.EndpointsFile != "" {
+		etcdConfig.Locate = func(ctx context.Context) ([]string, error) { return location.Find(ctx, client, o.namespace) }
+	}
 	return i, nil
 }
 
@@ -91,51 +115,62 @@ func revokeCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	o.api.register(f)
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	return c
 }
 
 func credentialsCommand() *cobra.Command {
-	var node, dir, kubeconfig, etcdConfig string
+	var node, dir, etcdConfig, inNamespace string
+	var api apiServer
 	c := &cobra.Command{
 		Use:   "credentials",
 		Short: "Keep the credentials of a node for etcd in files",
 		Long: "Asks the cluster for a certificate of the node, writes ca.pem and client.pem (certificate and\n" +
-			"key) into a directory, and renews them in time. It runs beside the agent, in a pod of the agent's.",
+			"key) into a directory, and renews them in time. If endpoints-file of --etcd-config is in that\n" +
+			"directory, it holds the addresses of the pods of etcd. It runs beside the agent, in a pod of the agent's.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			if node == "" {
 				return errors.New("--node-name: give the name of the node")
 			}
+			var conf etcd.Config
 			if etcdConfig != "" {
-				var c etcd.Config
-				if err := config.LoadFile(etcdConfig, &c); err != nil {
+				if err := config.LoadFile(etcdConfig, &conf); err != nil {
 					return fmt.Errorf("--etcd-config: %w", err)
 				}
-				if c.CertFile == "" || filepath.Dir(c.CertFile) != filepath.Clean(dir) {
+				if conf.CertFile == "" || filepath.Dir(conf.CertFile) != filepath.Clean(dir) {
 					fmt.Printf("contiv-ksr: nothing to do: by %s, the credentials for etcd are not in %s\n", etcdConfig, dir)
 					<-ctx.Done()
 					return nil
 				}
 			}
-			client, err := kubernetes.NewClient(kubeconfig, "contiv-credentials")
+			client, err := api.client("contiv-credentials")
 			if err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
+				return err
 			}
-			return credentials.Keep(ctx, credentials.Options{
-				Client: client, Node: node, Dir: dir, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-				Kept: func(due time.Time) {
-					fmt.Printf("contiv-ksr: the credentials of %s in %s are good until their renewal at %s\n", node, dir, due.Format(time.RFC3339))
-				},
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			g, ctx := errgroup.WithContext(ctx)
+			g.Go(func() error {
+				return credentials.Keep(ctx, credentials.Options{
+					Client: client, Node: node, Dir: dir, Logger: log,
+					Kept: func(due time.Time) {
+						fmt.Printf("contiv-ksr: the credentials of %s in %s are good until their renewal at %s\n", node, dir, due.Format(time.RFC3339))
+					},
+				})
 			})
+			if conf.EndpointsFile != "" && filepath.Dir(conf.EndpointsFile) == filepath.Clean(dir) {
+				g.Go(func() error { return location.Keep(ctx, client, inNamespace, conf.EndpointsFile, log) })
+			}
+			return g.Wait()
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&node, "node-name", os.Getenv("NODE_NAME"), "name of the node (environment: NODE_NAME)")
 	f.StringVar(&dir, "dir", "/run/contiv-etcd", "directory of the files")
 	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd: if it names other credentials, nothing is done (environment: ETCD_CONFIG)")
-	f.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	f.StringVar(&inNamespace, "namespace", namespace(), "namespace of etcd's pods (environment: POD_NAMESPACE)")
+	api.register(f)
 	return c
 }

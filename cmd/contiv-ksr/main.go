@@ -35,16 +35,17 @@ func main() {
 }
 
 type options struct {
-	source, manifests, kubeconfig string
-	etcdConfig                    string
-	etcdEndpoints                 []string
-	elect                         bool
-	electionTTL, resignAfter      time.Duration
-	http                          []string
-	nodeName                      string
-	logLevel                      slog.Level
-	credentialsDir                string
-	namespace                     string
+	source, manifests        string
+	api                      apiServer
+	etcdConfig               string
+	etcdEndpoints            []string
+	elect                    bool
+	electionTTL, resignAfter time.Duration
+	http                     []string
+	nodeName                 string
+	logLevel                 slog.Level
+	credentialsDir           string
+	namespace                string
 }
 
 func command() *cobra.Command {
@@ -68,7 +69,7 @@ func command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.source, "source", sourceDir, `where the objects come from; "dir": manifests in a directory, "kubernetes": an API server`)
 	f.StringVar(&o.manifests, "manifests", "", "directory of manifests (*.yaml, *.yml, *.json)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
+	o.api.register(f)
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; they replace those of the file (default http://127.0.0.1:12379)")
 	f.BoolVar(&o.elect, "leader-election", false, "several instances may run, one of them writes (default with --source kubernetes)")

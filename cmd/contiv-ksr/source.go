@@ -37,9 +37,9 @@ func (o options) newSource(log *slog.Logger) (source, error) {
 			return out
 		}}, nil
 	case sourceKubernetes:
-		client, err := kubernetes.NewClient(o.kubeconfig, "contiv-ksr")
+		client, err := o.api.client("contiv-ksr")
 		if err != nil {
-			return source{}, fmt.Errorf("--kubeconfig: %w", err)
+			return source{}, err
 		}
 		api := kubernetes.New(kubernetes.Options{Client: client, Probe: kubernetes.NewProbe(client), Logger: log})
 		return source{api, "source=kubernetes", api.Problems}, nil

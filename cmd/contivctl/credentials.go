@@ -49,7 +49,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			if dir == "" {
 				return errors.New("--dir: name a directory for the files")
 			}
-			client, err := kubernetes.NewClient(kubeconfig, "contivctl")
+			client, err := kubernetes.NewClient(kubeconfig, "", "contivctl")
 			if err != nil {
 				return fmt.Errorf("--kubeconfig: %w", err)
 			}

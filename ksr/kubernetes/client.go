@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,11 +19,17 @@ import (
 // NewClient returns a client for the cluster of a kubeconfig file (or several,
 // separated as in the environment variable KUBECONFIG), or, if none is given, of
 // the pod that we run in. It does not connect yet. name tells the API server who
-// asks.
-func NewClient(kubeconfig, name string) (kubernetes.Interface, error) {
+// asks. server, if it is not empty, is where the API server is, "host:port" or a URL:
+// services need not work then.
+func NewClient(kubeconfig, server, name string) (kubernetes.Interface, error) {
 	config, err := clientConfig(kubeconfig)
 	if err != nil {
 		return nil, err
+	}
+	if server != "" {
+		if config.Host, err = serverURL(server); err != nil {
+			return nil, err
+		}
 	}
 	config.UserAgent = name
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -31,6 +39,15 @@ func NewClient(kubeconfig, name string) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	return client, nil
+}
+
+// serverURL returns the URL of an API server.
+func serverURL(server string) (string, error) {
+	address := strings.TrimSuffix(strings.TrimPrefix(server, "https://"), "/")
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" || strings.Contains(address, "/") {
+		return "", fmt.Errorf("the address of the API server (--api-server), %q, is not like https://192.168.16.254:6443", server)
+	}
+	return "https://" + address, nil
 }
 
 // NewProbe returns what Options.Probe wants. Every account may ask for readiness;

@@ -25,13 +25,30 @@ func TestClientNeedsAClusterAndSaysHowToNameIt(t *testing.T) {
 		bad:                           "kubeconfig " + bad + ": ",
 		filepath.Join(dir, "missing"): "no such file",
 	} {
-		if _, err := NewClient(kubeconfig, "x"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewClient(kubeconfig, "", "x"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", kubeconfig, err, want)
 		}
 	}
 	for _, kubeconfig := range []string{good, good + ":" + filepath.Join(dir, "missing")} {
-		if _, err := NewClient(kubeconfig, "x"); err != nil {
+		if _, err := NewClient(kubeconfig, "", "x"); err != nil {
 			t.Errorf("%s: %v", kubeconfig, err)
+		}
+	}
+}
+
+func TestAPIServerIsWhereTheSettingSays(t *testing.T) {
+	for server, want := range map[string]string{
+		"192.168.16.254:6443":          "https://192.168.16.254:6443",
+		"https://[fd00::1]:6443/":      "https://[fd00::1]:6443",
+		"https://api.example.com:6443": "https://api.example.com:6443",
+		"192.168.16.254":               "",
+		"http://192.168.16.254:80":     "",
+		"https://192.168.16.254":       "",
+		"https://192.168.16.254:443/x": "",
+	} {
+		got, err := serverURL(server)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %q, %v, want %q", server, got, err, want)
 		}
 	}
 }

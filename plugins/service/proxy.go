@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -52,7 +51,7 @@ const labelZone = "topology.kubernetes.io/zone"
 // ByVSwitch makes the vswitch translate services, as Settings say. It must be called
 // before the first event.
 func (s *Service) ByVSwitch(p Proxy) error {
-	if p.Settings.Services != config.VSwitch {
+	if p.Settings.Services == config.KubeProxy || p.Settings.Services == config.Auto && !s.caps.HostStackShared {
 		return nil
 	}
 	if !s.caps.HostStackShared {
@@ -81,14 +80,10 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	clear(s.rendered)
 	s.services.Reset()
 	s.zone = ""
-	log := controller.Logger(ctx, s.log)
-	if who, err := s.proxy.Others(); who != "" || err != nil {
-		s.disabled = cmp.Or(who, fmt.Sprint(err))
-		log.Error("Services are not translated: somebody else does so on this node. Stop that and remove its rules (kube-proxy --cleanup), or set services: kube-proxy in service.conf",
-			"found", s.disabled)
+	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
+		s.tellOfOthers(ctx)
 		return
 	}
-	s.disabled = ""
 	if n, ok := state[dbresources.Node][dbresources.NodeKey(s.proxy.NodeName)].(*node.Node); ok {
 		s.zone = n.GetLabels()[labelZone]
 	}

@@ -2,11 +2,14 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	k8s "github.com/contiv/contiv/api/contiv/service"
@@ -142,25 +145,72 @@ func TestServicesAreOneValueOfEachIPVersion(t *testing.T) {
 func TestServicesAreLeftToOthers(t *testing.T) {
 	everything := state(webService(), webSlice("a", "10.1.1.2@node1"))
 	c := newCluster()
-	if got := resync(t, c.plugin(t, ""), everything); len(got) > 0 {
-		t.Errorf("without the option: %v", got)
+	if got := resync(t, c.plugin(t, ""), everything); len(got) != 5 {
+		t.Errorf("without the option, and without kube-proxy: %v", got)
 	}
 	if got := resync(t, c.plugin(t, "services: kube-proxy"), everything); len(got) > 0 {
 		t.Errorf("with services: kube-proxy: %v", got)
 	}
-	c.others = "nftables table kube-proxy"
-	s := c.plugin(t, "services: vswitch")
-	if got := resync(t, s, everything); len(got) > 0 {
-		t.Errorf("beside kube-proxy: %v", got)
-	}
-	c.others = ""
-	if got := resync(t, s, everything); len(got) != 5 {
-		t.Errorf("without kube-proxy: %v", got)
+	for setting, warned := range map[string]bool{"services: auto": false, "services: vswitch": true} {
+		c.others = "nftables table kube-proxy"
+		s := c.plugin(t, setting)
+		if got := resync(t, s, everything); len(got) > 0 {
+			t.Errorf("%s, beside kube-proxy: %v", setting, got)
+		}
+		if got := s.Translator(); got.VSwitch || got.Others != c.others {
+			t.Errorf("%s, beside kube-proxy: %+v", setting, got)
+		}
+		if got := s.Warnings(); (len(got) == 1) != warned {
+			t.Errorf("%s, beside kube-proxy: warnings %q", setting, got)
+		}
+		c.others = ""
+		if got := resync(t, s, everything); len(got) != 5 {
+			t.Errorf("%s, without kube-proxy: %v", setting, got)
+		}
+		if got := s.Translator(); !got.VSwitch || got.Others != "" || len(s.Warnings()) > 0 {
+			t.Errorf("%s, without kube-proxy: %+v, warnings %q", setting, got, s.Warnings())
+		}
 	}
 	onVPP := service.New(service.Capabilities{}, fake{}, fake{}, plugintest.Logger())
+	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Default()}); err != nil {
+		t.Errorf("on VPP, without the option: %v", err)
+	}
 	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Config{Services: config.VSwitch}}); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
 		t.Errorf("on VPP: %v", err)
 	}
+}
+
+// kube-proxy may be started, and stopped, at any time.
+func TestOthersAreNoticedWhenTheyComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		s := c.plugin(t, "services: auto")
+		ctx, cancel := context.WithCancel(t.Context())
+		requests, refusal := 0, error(nil)
+		go s.WatchOthers(ctx, time.Second, func() error { requests++; return refusal })
+		after := func(what string, others string, want int) {
+			t.Helper()
+			synctest.Wait()
+			c.others, requests = others, 0
+			time.Sleep(3*time.Second + time.Millisecond)
+			synctest.Wait()
+			if requests != want {
+				t.Errorf("%s: %d resyncs are requested, want %d", what, requests, want)
+			}
+		}
+		after("before the first resync", "kube-proxy", 0)
+		resync(t, s, state())
+		after("nothing has changed", "kube-proxy", 0)
+		after("kube-proxy went", "", 1)
+		resync(t, s, state())
+		refusal = errors.New("too many")
+		after("kube-proxy came, and requests are refused", "kube-proxy", 3)
+		refusal = nil
+		after("requests are taken again", "kube-proxy", 1)
+		resync(t, s, state())
+		after("the resync has left services to it", "kube-proxy", 0)
+		cancel()
+	})
 }
 
 func TestBadServiceConfig(t *testing.T) {

@@ -59,6 +59,7 @@ type Service struct {
 	rendered map[string]proto.Message // what was requested last, by key
 	zone     string                   // of this node
 	disabled string                   // who else translates services; "": nobody
+	others   others
 }
 
 // New returns the plugin.

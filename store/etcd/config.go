@@ -19,6 +19,10 @@ type Config struct {
 	// environment variable, such as the address of the node that a pod runs on; an
 	// IPv6 address in it gets its brackets.
 	Endpoints []string `json:"endpoints"`
+	// EndpointsFile names a file with "host:port" of the members, one a line, where they
+	// are reached now. Each connection reads it, and tries Endpoints only if no member
+	// in it answers. It need not exist. With TLS, it needs ServerName.
+	EndpointsFile string `json:"endpoints-file"`
 	// DialTimeout bounds one attempt to connect, which takes two round trips, and two
 	// more with TLS. Default 5 s.
 	DialTimeout config.Duration `json:"dial-timeout"`
@@ -48,6 +52,8 @@ type Config struct {
 
 	// Credentials replaces the files.
 	Credentials *Credentials `json:"-"`
+	// Locate replaces EndpointsFile.
+	Locate Locate `json:"-"`
 
 	Username string `json:"username"`
 	Password string `json:"password"`

@@ -32,6 +32,7 @@ type Store struct {
 	// endpoints and tls (nil: without) are what the client uses, for probes.
 	endpoints []string
 	tls       *tls.Config
+	locate    Locate
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -66,6 +67,17 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	locate, err := cfg.locator(tlsConfig != nil)
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+		MinConnectTimeout: cfg.DialTimeout.Std(),
+	})}
+	if locate != nil {
+		options = append(options, grpc.WithContextDialer(locate.dial))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	client, err := clientv3.New(clientv3.Config{
 		Context:              ctx,
@@ -77,16 +89,13 @@ func New(cfg Config) (*Store, error) {
 		Username:             cfg.Username,
 		Password:             cfg.Password,
 		Logger:               zap.NewNop(), // failures are returned to the caller
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-			MinConnectTimeout: cfg.DialTimeout.Std(),
-		})},
+		DialOptions:          options,
 	})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), endpoints: cfg.Endpoints, tls: tlsConfig, ctx: ctx, cancel: cancel, lost: make(chan struct{})}
+	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), endpoints: cfg.Endpoints, tls: tlsConfig, locate: locate, ctx: ctx, cancel: cancel, lost: make(chan struct{})}
 	s.wg.Go(s.followConnection)
 	return s, nil
 }

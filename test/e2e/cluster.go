@@ -35,6 +35,8 @@ type Options struct {
 	Manifests []string
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
+	// WithoutProxy makes a cluster without kube-proxy: Contiv translates services.
+	WithoutProxy bool
 	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
 	VPPBin string
 	// Forwarder is a command that makes the API server reachable from the namespace

@@ -67,6 +67,30 @@ func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 	}
 }
 
+// The one setting of a cluster without kube-proxy.
+func TestManifestsAreAdaptedToClustersWithoutKubeProxy(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for without, want := range map[bool]string{false: "", true: apiServerURL} {
+		adapted, err := newCluster(Options{Name: "x", WithoutProxy: without}).adapt(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config corev1.ConfigMap
+		for _, document := range strings.Split(string(adapted), "\n---\n") {
+			var found corev1.ConfigMap
+			if yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---\n")), &found) == nil && found.Kind == "ConfigMap" {
+				config = found
+			}
+		}
+		if got, there := config.Data["api-server"]; !there || got != want {
+			t.Errorf("without kube-proxy %v: api-server is %q, want %q", without, got, want)
+		}
+	}
+}
+
 // Devices are the machine's for all nodes; the configuration names the NICs that VPP takes.
 func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	c := newCluster(Options{Name: "x"})

@@ -24,6 +24,7 @@ const (
 	imageVariable   = "CONTIV_E2E_IMAGE"   // archive with Contiv's image, default one made of the programs
 	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
 	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel
+	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
 )
 
@@ -82,6 +83,14 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		Name:          name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
+	}
+	switch proxy := os.Getenv(proxyVariable); proxy {
+	case "", "kube-proxy":
+	case "none":
+		options.WithoutProxy = true
+	default:
+		fmt.Fprintf(os.Stderr, "%s is %q: use kube-proxy or none\n", proxyVariable, proxy)
+		return 1
 	}
 	if vswitches := os.Getenv(vswitchVariable); vswitches != "" {
 		options.VSwitches = strings.Split(vswitches, ",")

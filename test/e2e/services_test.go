@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Until Contiv renders services, kube-proxy does, as on any node.
+// They are translated by kube-proxy, or by Contiv in a cluster without.
 func TestServicesLeadToPods(t *testing.T) {
 	needKernel(t, "packets of pods pass no kube-proxy")
 	n := newNamespace(t, "services")
@@ -34,6 +36,9 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080
 	}
 	for _, from := range inside {
 		checkService(t, from, clusterIP)
+	}
+	if out := n.kubectl("exec", client.Name, "--", "sh", "-c", "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo connected"); out != "connected" {
+		t.Errorf("a pod → the service of the API server: says %q", out)
 	}
 	state, err := cluster.Lab().State()
 	if err != nil {
@@ -64,4 +69,18 @@ func checkService(t *testing.T, from lab.Endpoint, address string) {
 		}
 	}
 	t.Errorf("%s → service %s: always %s", from.Name, address, fmt.Sprint(seen))
+}
+
+// The agents see whether kube-proxy runs, and do its work where it does not.
+func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
+	needKernel(t, "VPP translates no services")
+	for _, node := range cluster.Nodes() {
+		var report service.Report
+		await.That(t, "who translates services on "+node.Name, func() error {
+			return cluster.Agent(node.Name).Get(t.Context(), service.URL, &report)
+		})
+		if t1 := report.Translator; t1.VSwitch != options.WithoutProxy || (t1.Others == "") != options.WithoutProxy {
+			t.Errorf("%s, without kube-proxy %v: %+v", node.Name, options.WithoutProxy, t1)
+		}
+	}
 }

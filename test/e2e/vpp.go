@@ -60,15 +60,18 @@ func (c *Cluster) labelVPP(ctx context.Context) error {
 	return nil
 }
 
-// adaptConfig says in the configuration which NICs VPP takes, and makes it small.
+// adaptConfig says in the configuration which NICs VPP takes, and makes it small. Without
+// kube-proxy it says where the API server is.
 func (c *Cluster) adaptConfig(config *unstructured.Unstructured) error {
-	if !c.hasVPP() {
-		return nil
+	changes := map[string]func(string) string{}
+	if c.hasVPP() {
+		changes["contiv.conf"] = func(text string) string { return text + lab.VPPConfig(c.nodes...) }
+		changes["vpp.conf"] = func(string) string { return lab.VPPOptions() }
 	}
-	for file, change := range map[string]func(string) string{
-		"contiv.conf": func(text string) string { return text + lab.VPPConfig(c.nodes...) },
-		"vpp.conf":    func(string) string { return lab.VPPOptions() },
-	} {
+	if c.opts.WithoutProxy {
+		changes["api-server"] = func(string) string { return apiServerURL }
+	}
+	for file, change := range changes {
 		text, found, err := unstructured.NestedString(config.Object, "data", file)
 		if err == nil && found {
 			err = unstructured.SetNestedField(config.Object, change(text), "data", file)

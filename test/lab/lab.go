@@ -39,7 +39,8 @@ type Options struct {
 	VPPBin string
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
-	// ServiceConfig is the service.conf of each node, as YAML.
+	// ServiceConfig is the service.conf of each node, as YAML. Default: nobody translates
+	// services.
 	ServiceConfig string
 	// AgentFlags are further flags of the agents, the same on each node.
 	AgentFlags []string

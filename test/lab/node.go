@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
-		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ServiceConfig,
+		"service.conf":           "# Written by contiv-lab: what the lab was given; without, services are left alone.\n" + cmp.Or(l.opts.ServiceConfig, "services: kube-proxy\n"),
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {

@@ -160,6 +160,32 @@ func TestConfigurationIsUnderstood(t *testing.T) {
 	}
 }
 
+// Who asks the API server does so where the setting says, and all keep etcd's addresses and
+// certificates in one place.
+func TestNothingNeedsServicesToStart(t *testing.T) {
+	var conf etcd.Config
+	if err := config.Load([]byte(Config(t, "etcd.conf")), &conf); err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(conf.EndpointsFile) != filepath.Dir(conf.CertFile) || conf.ServerName == "" {
+		t.Errorf("etcd.conf: %+v", conf)
+	}
+	for _, p := range Programs(t, "contiv-ksr") {
+		var setting *corev1.ConfigMapKeySelector
+		for _, v := range p.Container.Env {
+			if v.Name == "API_SERVER" && v.ValueFrom != nil {
+				setting = v.ValueFrom.ConfigMapKeyRef
+			}
+		}
+		if setting == nil || setting.Name != "contiv-config" || setting.Key != "api-server" || setting.Optional == nil || !*setting.Optional {
+			t.Errorf("%s, container %s: the address of the API server is from %v", p.Object, p.Container.Name, setting)
+		}
+	}
+	if m, ok := Objects(t)["ConfigMap contiv-config"].(*corev1.ConfigMap); !ok || m.Data["api-server"] != "" {
+		t.Error("contiv-config: api-server is not there, or not empty")
+	}
+}
+
 // The recipe puts into the image what the pods of its nodes run.
 func TestImageOfVPPHasThePrograms(t *testing.T) {
 	recipe, err := os.ReadFile(filepath.Join(Dir(), "Dockerfile.vpp"))

@@ -28,6 +28,7 @@ type values struct {
 	Global           map[string]any    `json:"global" about:"for charts that have this one as a part"`
 	Image            image             `json:"image" about:"of everything but VPP"`
 	ImagePullSecrets []pullSecret      `json:"imagePullSecrets" about:"Secrets to pull the images with"`
+	APIServer        string            `json:"apiServer" about:"where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy"`
 	Contiv           contivconf.Config `json:"contiv" about:"contiv.conf, the configuration of the network"`
 	Controller       controller.Config `json:"controller" about:"controller.conf, the event loop of agents"`
 	Service          service.Config    `json:"service" about:"service.conf, who translates services"`
@@ -86,7 +87,7 @@ type pullSecret struct {
 var choices = map[string][]string{
 	"nodeToNodeTransport": {"vxlan", "nooverlay", "srv6"},
 	"interfaceRxMode":     {"", "default", "polling", "interrupt", "adaptive"},
-	"services":            {service.KubeProxy, service.VSwitch},
+	"services":            {service.Auto, service.KubeProxy, service.VSwitch},
 	"hugepages":           {"", "2M", "1G"},
 }
 

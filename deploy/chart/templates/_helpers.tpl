@@ -16,7 +16,7 @@ imagePullPolicy: {{ .pullPolicy }}
 {{- end }}
 {{- else }}
 {{- $endpoint := printf "https://${HOST_IP}:%v" .Values.etcd.service.nodePort }}
-{{- $conf = dict "endpoints" (list $endpoint) "server-name" "contiv-etcd" "ca-file" "/run/contiv-etcd/ca.pem" "cert-file" "/run/contiv-etcd/client.pem" "key-file" "/run/contiv-etcd/client.pem" }}
+{{- $conf = dict "endpoints" (list $endpoint) "endpoints-file" "/run/contiv-etcd/endpoints" "server-name" "contiv-etcd" "ca-file" "/run/contiv-etcd/ca.pem" "cert-file" "/run/contiv-etcd/client.pem" "key-file" "/run/contiv-etcd/client.pem" }}
 {{- end }}
 {{- toYaml (merge (deepCopy .Values.etcd.options) $conf) }}
 {{- end }}
@@ -24,9 +24,13 @@ imagePullPolicy: {{ .pullPolicy }}
 {{- /* The files of the ConfigMap contiv-config. */}}
 {{- define "contiv.config" -}}
 # How agents and KSR reach etcd: docs/agent.md. HOST_IP is the address of the pod's own node.
-# Each node has a certificate of its own, which the container "credentials" asks KSR for.
+# Each node has a certificate of its own, which the container "credentials" asks KSR for; it asks Kubernetes
+# where etcd's pod is, for endpoints-file.
 etcd.conf: |
   {{- include "contiv.etcd.conf" . | nindent 2 }}
+# In a cluster without kube-proxy, where the API server is, such as https://192.168.16.254:6443; else it is reached
+# at its cluster IP.
+api-server: {{ .Values.apiServer | quote }}
 # Configuration of the network: docs/plugins.md.
 contiv.conf: |
   {{- toYaml .Values.contiv | nindent 2 }}

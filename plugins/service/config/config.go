@@ -12,6 +12,8 @@ import (
 
 // Who translates services.
 const (
+	// Auto has the vswitch do it if it can, and while nobody else does so on the node.
+	Auto = "auto"
 	// KubeProxy leaves services to kube-proxy, or to whoever else does its work.
 	KubeProxy = "kube-proxy"
 	// VSwitch has the vswitch do it; kube-proxy must not run on the node.
@@ -20,7 +22,7 @@ const (
 
 // Config is the content of service.conf.
 type Config struct {
-	// Services is KubeProxy or VSwitch.
+	// Services is Auto, KubeProxy or VSwitch.
 	Services string `json:"services"`
 	// NodePortAddresses are the networks of those addresses of the node that node ports are
 	// open on; none: all that Kubernetes and the vswitch know.
@@ -38,7 +40,7 @@ type Config struct {
 }
 
 // Default is the configuration without a file.
-func Default() Config { return Config{Services: KubeProxy, LocalEndpointWeight: 1} }
+func Default() Config { return Config{Services: Auto, LocalEndpointWeight: 1} }
 
 // LoadFile reads YAML or JSON; "" stands for the defaults. Unknown keys are errors.
 func LoadFile(path string) (Config, error) {
@@ -62,8 +64,8 @@ func Load(data []byte) (Config, error) {
 }
 
 func (c Config) check() error {
-	if c.Services != KubeProxy && c.Services != VSwitch {
-		return fmt.Errorf("option services: %q is neither %q, for clusters with kube-proxy, nor %q", c.Services, KubeProxy, VSwitch)
+	if c.Services != Auto && c.Services != KubeProxy && c.Services != VSwitch {
+		return fmt.Errorf("option services: %q is none of %q, %q for clusters with kube-proxy, and %q", c.Services, Auto, KubeProxy, VSwitch)
 	}
 	for _, text := range c.NodePortAddresses {
 		if _, err := netip.ParsePrefix(text); err != nil {

@@ -1,0 +1,115 @@
+package location
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Service is the name of the service of etcd's pods.
+const Service = "contiv-etcd"
+
+const selector = discoveryv1.LabelServiceName + "=" + Service
+
+// Find returns "host:port" of etcd's pods in the namespace, none while there is none.
+func Find(ctx context.Context, client kubernetes.Interface, namespace string) ([]string, error) {
+	list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("find the pods of etcd: %w", err)
+	}
+	var found []*discoveryv1.EndpointSlice
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	return members(found), nil
+}
+
+// members are the endpoints of the slices, sorted. Conditions do not matter: a node that
+// is not ready makes its pods so, and etcd comes before the network.
+func members(found []*discoveryv1.EndpointSlice) (list []string) {
+	for _, slice := range found {
+		for _, port := range slice.Ports {
+			for _, endpoint := range slice.Endpoints {
+				if port.Port != nil && len(endpoint.Addresses) > 0 {
+					list = append(list, net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port))))
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Keep writes what Find finds into a file, one a line, whenever it changes, until ctx ends.
+// While there is none, the file keeps what it has: etcd may come back where it was.
+func Keep(ctx context.Context, client kubernetes.Interface, namespace, file string, log *slog.Logger) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("directory of the addresses of etcd: %w", err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+	informer := factory.Discovery().V1().EndpointSlices()
+	changed := make(chan struct{}, 1)
+	notice := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { notice() }, UpdateFunc: func(any, any) { notice() }, DeleteFunc: func(any) { notice() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch the pods of etcd: %w", err)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	written := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		found, err := informer.Lister().List(labels.Everything())
+		if err != nil {
+			return fmt.Errorf("find the pods of etcd: %w", err)
+		}
+		text := strings.Join(append(members(found), ""), "\n")
+		if text == "" || text == written {
+			continue
+		}
+		if err := replace(file, text); err != nil {
+			return fmt.Errorf("addresses of etcd: %w", err)
+		}
+		written = text
+		log.Info("etcd was found", "members", members(found))
+	}
+}
+
+// replace writes a file that nobody sees half-written.
+func replace(path, text string) error {
+	temporary := path + ".new"
+	err := os.WriteFile(temporary, []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package kubeproxy
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace runs fn in a network namespace of its own; programs that it starts are in it,
+// too.
+func inNamespace(t *testing.T, fn func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for a network namespace")
+	}
+	done := make(chan error)
+	go func() { // its thread ends with it, since it stays locked
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			fn()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFoundInEachMode(t *testing.T) {
+	for name, test := range map[string]struct {
+		commands []string
+		want     string
+	}{
+		"nothing":                {nil, ""},
+		"others' tables":         {[]string{"nft add table ip nat", "nft add chain ip nat KUBE-KUBELET-CANARY", "nft add table inet kube-proxy-not"}, ""},
+		"nftables":               {[]string{"nft add table ip kube-proxy"}, `nftables table "kube-proxy"`},
+		"nftables, IPv6":         {[]string{"nft add table ip6 kube-proxy"}, `nftables table "kube-proxy"`},
+		"iptables":               {[]string{"iptables-nft -t nat -N KUBE-SERVICES"}, "chain KUBE-SERVICES of iptables"},
+		"iptables, IPv6":         {[]string{"ip6tables-nft -t nat -N KUBE-SERVICES"}, "chain KUBE-SERVICES of iptables"},
+		"iptables-legacy":        {[]string{"iptables-legacy -t nat -N KUBE-SERVICES"}, "chain KUBE-SERVICES of iptables-legacy"},
+		"iptables-legacy, IPv6":  {[]string{"ip6tables-legacy -t nat -N KUBE-SERVICES"}, "chain KUBE-SERVICES of iptables-legacy"},
+		"iptables-legacy, other": {[]string{"iptables-legacy -t nat -N KUBE-SERVICES-NOT"}, ""},
+		"ipvs":                   {[]string{"ip link add kube-ipvs0 type veth peer name other"}, "device kube-ipvs0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var missing string
+			inNamespace(t, func() {
+				for _, command := range test.commands {
+					words := strings.Fields(command)
+					if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+						missing = command + ": " + err.Error() + ": " + string(out)
+						return
+					}
+				}
+				if got, err := Found(); err != nil || got != test.want {
+					t.Errorf("got %q, %v, want %q", got, err, test.want)
+				}
+			})
+			if missing != "" {
+				t.Skipf("this machine cannot do so: %s", missing)
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/service/config"
+)
+
+// OthersPeriod is how often it is looked whether somebody else translates services: their
+// rules may come and go at any time.
+const OthersPeriod = 5 * time.Second
+
+// others is who translated services on this node at the last resync. It is used from
+// several goroutines.
+type others struct {
+	mu    sync.Mutex
+	known bool
+	who   string // "": nobody
+}
+
+// look asks who else translates services, and takes note of the answer.
+func (o *others) look(ask func() (string, error)) string {
+	who := answer(ask)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known, o.who = true, who
+	return who
+}
+
+// answer takes what cannot be found out for somebody: a second translation is worse than
+// none.
+func answer(ask func() (string, error)) string {
+	who, err := ask()
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return who
+}
+
+// last returns the answer that look got, known is false before.
+func (o *others) last() (who string, known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.who, o.known
+}
+
+func (s *Service) tellOfOthers(ctx context.Context) {
+	log := controller.Logger(ctx, s.log)
+	if s.proxy.Settings.Services == config.Auto {
+		log.Info("Services are left to somebody else, who translates them on this node", "found", s.disabled)
+		return
+	}
+	log.Error("Services are not translated: somebody else does so on this node. Stop that and remove its rules (kube-proxy --cleanup), or set services: kube-proxy in service.conf",
+		"found", s.disabled)
+}
+
+// WatchOthers calls resync when others begin or cease to translate services on this node,
+// until ctx ends. An error of resync has it called again.
+func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync func() error) {
+	if s.proxy == nil {
+		return
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for requested := (*string)(nil); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		who := answer(s.proxy.Others)
+		last, known := s.others.last()
+		switch {
+		case !known: // the first resync looks by itself
+		case who == last:
+			requested = nil
+		case requested != nil && *requested == who: // the resync is on its way
+		case resync() == nil:
+			requested = &who
+		}
+	}
+}
+
+// Translator says who translates services on this node.
+type Translator struct {
+	// VSwitch: the vswitch does.
+	VSwitch bool `json:"vswitch"`
+	// Setting is that of service.conf.
+	Setting string `json:"setting"`
+	// Others is what was found of somebody else who does, such as a table of kube-proxy's.
+	// The vswitch translates nothing as long as it is there.
+	Others string `json:"others,omitempty"`
+}
+
+// Translator returns who translates services since the last resync.
+func (s *Service) Translator() Translator {
+	if s.proxy == nil {
+		return Translator{Setting: config.KubeProxy}
+	}
+	who, known := s.others.last()
+	return Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
+}
+
+// Warnings say why services are not translated as service.conf wants it.
+func (s *Service) Warnings() []string {
+	t := s.Translator()
+	if t.Setting != config.VSwitch || t.Others == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("services are not translated by the vswitch, as service.conf wants it: found %s; stop kube-proxy and run kube-proxy --cleanup, or set services: auto", t.Others)}
+}

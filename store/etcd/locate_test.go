@@ -1,0 +1,91 @@
+package etcd_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+)
+
+// nobody returns an address where nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func host(server *etcdtest.Server) string {
+	return strings.TrimPrefix(server.Endpoint(), "http://")
+}
+
+// The file may come later than the client, and members may move.
+func TestMembersAreWhereTheEndpointsFileSays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "endpoints")
+	write := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := etcd.New(etcd.Config{Endpoints: []string{"http://" + nobody(t)}, EndpointsFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	reached := func(what string) {
+		t.Helper()
+		for {
+			_, _, err := s.Get(t.Context(), "/x")
+			if err == nil {
+				return
+			}
+			if t.Context().Err() != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	if _, _, err := s.Get(t.Context(), "/x"); err == nil {
+		t.Fatal("etcd is reached at an address where nothing listens")
+	}
+	first := etcdtest.Start(t)
+	write("not an address", nobody(t), "", host(first))
+	reached("the file is there")
+
+	second := etcdtest.Start(t)
+	write(host(second))
+	first.Stop()
+	reached("etcd has moved")
+}
+
+func TestEndpointsAreTriedWhenNoMemberOfTheFileAnswers(t *testing.T) {
+	server := etcdtest.Start(t)
+	s, err := etcd.New(etcd.Config{Endpoints: []string{server.Endpoint()}, Locate: func(context.Context) ([]string, error) {
+		return []string{nobody(t)}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, _, err := s.Get(t.Context(), "/x"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndpointsFileNeedsTheNameOfTheServer(t *testing.T) {
+	_, err := etcd.New(etcd.Config{Endpoints: []string{"https://192.168.16.1:32379"}, EndpointsFile: "/run/contiv-etcd/endpoints"})
+	if err == nil || !strings.Contains(err.Error(), "needs server-name") {
+		t.Errorf("got %v", err)
+	}
+}
