@@ -150,8 +150,7 @@ func (s *State) stages(subject *contiv_filter.Subject, direction contiv_filter.A
 	for _, stage := range stages {
 		list, rule, action, found := s.stage(stage, direction, c)
 		switch {
-		case found && action == contiv_filter.AccessList_PASS:
-			continue
+		case found && action == contiv_filter.AccessList_PASS: // on with the next stage
 		case found:
 			d.List, d.Rule, d.Allowed = list, rule, action == contiv_filter.AccessList_ALLOW
 			return d
@@ -170,9 +169,13 @@ func (s *State) stage(stage *contiv_filter.Subject_Stage, direction contiv_filte
 			continue
 		}
 		for i, r := range list.GetRules() {
-			if s.matches(r, direction, c) {
-				return name, i, r.GetAction(), true
+			if !s.matches(r, direction, c) {
+				continue
 			}
+			if stage.GetDeny() && r.GetAction() == contiv_filter.AccessList_PASS {
+				break // on with the next list
+			}
+			return name, i, r.GetAction(), true
 		}
 	}
 	return "", 0, 0, false

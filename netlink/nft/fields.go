@@ -114,6 +114,7 @@ var fields = map[string]field{
 	"frag frag-off":  {typ: typeInteger16(), load: fragmentOffset, network: unix.NFPROTO_IPV6},
 	"ct state":       {typ: nftables.TypeCTState, load: ofCt(expr.CtKeySTATE), native: true, names: ctStates},
 	"ct mark":        {typ: nftables.TypeMark, load: ofCt(expr.CtKeyMARK), native: true},
+	"meta mark":      {typ: nftables.TypeMark, load: ofMeta(expr.MetaKeyMARK), native: true},
 	"ct direction":   {typ: nftables.TypeCTDir, load: ofCt(expr.CtKeyDIRECTION), names: map[string]uint64{"original": 0, "reply": 1}},
 	"fib saddr type": {typ: nftables.TypeFIBAddr, load: sourceType, native: true, names: map[string]uint64{"local": unix.RTN_LOCAL}},
 

@@ -16,7 +16,7 @@ import (
 )
 
 // AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons
-// of fields with values, ranges, prefixes, sets and verdict maps, masks, ct mark set,
+// of fields with values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set,
 // update and delete of elements, counter, snat and verdicts. What it cannot read is an
 // error of the whole batch.
 func (b *Batch) AddText(chain, comment, text string) {
@@ -101,7 +101,9 @@ func (p *parser) statement() error {
 	case p.take("counter"):
 		p.add(Known{&expr.Counter{}})
 	case p.take("ct", "mark", "set", "ct", "mark"):
-		return p.setMark()
+		return p.setMark("ct mark", func(r uint32) expr.Any { return &expr.Ct{Key: expr.CtKeyMARK, Register: r, SourceRegister: true} })
+	case p.take("meta", "mark", "set", "meta", "mark"):
+		return p.setMark("meta mark", func(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyMARK, Register: r, SourceRegister: true} })
 	case p.take("update"):
 		return p.change(unix.NFT_DYNSET_OP_UPDATE)
 	case p.take("delete"):
@@ -126,10 +128,9 @@ func (p *parser) verdict() (text string, ok bool) {
 	return "", false
 }
 
-// setMark sets the mark of the connection to what it is, masked, with bits set:
-// [& mask] [| bits].
-func (p *parser) setMark() error {
-	f := fields["ct mark"]
+// setMark sets a mark to what it is, masked, with bits set: [& mask] [| bits].
+func (p *parser) setMark(name string, store func(register uint32) expr.Any) error {
+	f := fields[name]
 	mask, set := []byte{0xff, 0xff, 0xff, 0xff}, make([]byte, 4)
 	if p.take("&") {
 		v, err := f.value(p.next())
@@ -151,8 +152,7 @@ func (p *parser) setMark() error {
 	}
 	r := register(0)
 	p.add(f.load(r)...)
-	p.add(Words(&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: 4, Mask: kept, Xor: set},
-		&expr.Ct{Key: expr.CtKeyMARK, Register: r, SourceRegister: true})...)
+	p.add(Words(&expr.Bitwise{SourceRegister: r, DestRegister: r, Len: 4, Mask: kept, Xor: set}, store(r))...)
 	return nil
 }
 

@@ -21,6 +21,9 @@ type (
 const (
 	ingress = contiv_filter.AccessList_INGRESS
 	egress  = contiv_filter.AccessList_EGRESS
+
+	denied = contiv_filter.AccessList_DENY
+	passed = contiv_filter.AccessList_PASS
 )
 
 // runFilter judges connections between the hosts of an aclLab: left is a pod, right is
@@ -256,8 +259,58 @@ func (lab *filterLab) cases() []filterCase {
 			filterList("in", ingress, &filterRule{AddressSets: []string{"left"}, Ports: []*filterPorts{{First: 80, Last: 80}}})}, probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right", 80, true}, {"left", "tcp", "right2", 80, false}, {"right", "tcp", "left", 80, true},
 		}},
+		{name: "stages: the first one that decides", values: []proto.Message{
+			lab.staged("right", []string{"first", "second"}, []string{"np"}, true),
+			filterList("first", ingress, &filterRule{Action: denied, Ports: tcpPorts(80)}, &filterRule{Action: passed, Ports: tcpPorts(8080)}),
+			filterList("second", ingress, &filterRule{Action: denied, Ports: tcpPorts(8080)}, &filterRule{Ports: udpPorts(80)}),
+			filterList("np", ingress, &filterRule{Ports: tcpPorts(80, 8080)})}, probes: []probe{
+			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp", "right", 8080, false},
+			{"left", "tcp6", "right", 80, false}, {"left", "tcp6", "right", 8080, true}, {"left", "udp6", "right", 80, true}, {"left", "ping6", "right", 0, false},
+		}},
+		{name: "stages: what passes all of them is allowed", values: []proto.Message{
+			lab.staged("right", []string{"first", "second"}, []string{"base", "more"}, false),
+			filterList("first", ingress, &filterRule{Action: passed, Ports: tcpPorts(80)}),
+			filterList("second", ingress, &filterRule{Action: denied, Ports: tcpPorts(80)}),
+			filterList("base", ingress, &filterRule{Action: passed, Ports: udpPorts(80)}, &filterRule{Action: denied, Ports: udpPorts(8080)}),
+			filterList("more", ingress, &filterRule{Action: denied, Ports: udpPorts(80)})}, probes: []probe{
+			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp", "right", 8080, false},
+			{"left", "tcp6", "right", 80, true}, {"left", "udp6", "right", 8080, false}, {"left", "ping", "right", 0, true},
+		}},
+		{name: "in a stage that denies, what passes goes to its next list", values: []proto.Message{
+			lab.pod("right", []string{"first", "second"}, nil),
+			filterList("first", ingress, &filterRule{Action: passed, Ports: tcpPorts(80)}, &filterRule{Ports: tcpPorts(80, 8080)}),
+			filterList("second", ingress, &filterRule{Ports: udpPorts(80)})}, probes: []probe{
+			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp6", "right", 8080, false},
+		}},
+		{name: "stages of both directions", values: []proto.Message{
+			&contiv_filter.Subject{Name: "prod/left", Addresses: lab.addressOf("left"), Egress: []*contiv_filter.Subject_Stage{{Lists: []string{"out"}}, {Lists: []string{"np"}, Deny: true}}},
+			lab.staged("right", []string{"in"}, nil, false),
+			filterList("out", egress, &filterRule{Action: passed, Ports: tcpPorts(80)}, &filterRule{Ports: tcpPorts(8080)}),
+			filterList("np", egress, &filterRule{Ports: tcpPorts(80)}),
+			filterList("in", ingress, &filterRule{Action: denied, Ports: tcpPorts(8080)})}, probes: []probe{
+			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right2", 8080, true}, {"left", "udp", "right", 80, false}, {"right", "tcp", "left", 8080, true},
+		}},
 		{name: "nothing is judged any more", probes: append(slices.Clone(all), others...)},
 	}
+}
+
+// staged has a stage that does not deny, and another one that may.
+func (lab *filterLab) staged(host string, first, last []string, denies bool) *contiv_filter.Subject {
+	s := &contiv_filter.Subject{Name: "prod/" + host, Addresses: lab.addressOf(host), Ingress: []*contiv_filter.Subject_Stage{{Lists: first}}}
+	if last != nil {
+		s.Ingress = append(s.Ingress, &contiv_filter.Subject_Stage{Lists: last, Deny: denies})
+	}
+	return s
+}
+
+func tcpPorts(ports ...uint32) []*filterPorts { return portsOf(contiv_filter.Protocol_TCP, ports) }
+func udpPorts(ports ...uint32) []*filterPorts { return portsOf(contiv_filter.Protocol_UDP, ports) }
+
+func portsOf(protocol contiv_filter.Protocol, ports []uint32) (list []*filterPorts) {
+	for _, p := range ports {
+		list = append(list, &filterPorts{Protocol: protocol, First: p, Last: p})
+	}
+	return list
 }
 
 // set makes these the only values of the filter.

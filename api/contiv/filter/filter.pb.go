@@ -133,7 +133,7 @@ type AccessList_Action int32
 const (
 	AccessList_ALLOW AccessList_Action = 0
 	AccessList_DENY  AccessList_Action = 1
-	// Go on with the next stage of the subject.
+	// Go on with the next stage of the subject; in a stage that denies, with its next list.
 	AccessList_PASS AccessList_Action = 2
 )
 
@@ -674,7 +674,8 @@ func (x *AccessList_Rule) GetEndpointSets() []string {
 	return nil
 }
 
-// Stage is a number of lists, the first match in any of which decides.
+// Stage is a number of lists, the first match in any of which decides. The stage of
+// one that denies is the last one that is asked.
 type Subject_Stage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names of lists of the direction, in order.

@@ -18,6 +18,10 @@ const (
 	lastGeneration = 0xffff
 )
 
+// passed is the bit of the mark of a packet that says that a list left it to the next stage
+// of its subject. It counts within one stage only.
+const passed = 0x02000000
+
 // Types of the keys of sets, by IP version.
 var (
 	addressType = map[string]nftables.SetDatatype{"4": nftables.TypeIPAddr, "6": nftables.TypeIP6Addr}
@@ -74,7 +78,7 @@ func baseLines(chain string, generation int) []line {
 	case "incoming":
 		return lines("ct reply ip saddr vmap @in4", "ct reply ip6 saddr vmap @in6", "goto pass")
 	case "pass":
-		return lines(fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
+		return lines(clearPassed, fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
 	case "stray":
 		return lines("ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
-	"github.com/contiv/contiv/vswitch"
 )
 
 // compiled is an access list as rules.
@@ -39,13 +38,10 @@ var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
 type condition struct{ version, text string }
 
 // compile writes a list as rules: one for each sort of peer and port of each rule.
-func compile(list *contiv_filter.AccessList) (*compiled, error) {
+func compile(list *contiv_filter.AccessList) *compiled {
 	c := &compiled{name: list.GetName(), id: ident(list.GetName())}
-	for i, r := range list.GetRules() {
-		verdict, err := verdictOf(list.GetDirection(), r.GetAction())
-		if err != nil {
-			return nil, fmt.Errorf("rules[%d]: %w", i, err)
-		}
+	for _, r := range list.GetRules() {
+		verdict := verdictOf(list.GetDirection(), r.GetAction())
 		for _, peer := range c.peers(list.GetDirection(), r) {
 			for _, port := range c.ports(r) {
 				if peer.version != "" && port.version != "" && peer.version != port.version {
@@ -57,23 +53,24 @@ func compile(list *contiv_filter.AccessList) (*compiled, error) {
 	}
 	slices.Sort(c.sets)
 	c.sets = slices.Compact(c.sets)
-	return c, nil
+	return c
 }
 
-// verdictOf: what may leave is still to be judged where it arrives.
-func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filter.AccessList_Action) (string, error) {
+// verdictOf: what may leave is still to be judged where it arrives. What passes is marked for
+// the lists that follow in the stage: see stages.
+func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filter.AccessList_Action) string {
 	egress := direction == contiv_filter.AccessList_EGRESS
 	switch {
 	case action == contiv_filter.AccessList_PASS:
-		return "", vswitch.Unsupported("this vswitch has no rules with the action PASS")
+		return fmt.Sprintf("meta mark set meta mark | %#08x return", passed)
 	case action == contiv_filter.AccessList_DENY && egress:
-		return "goto denied-out", nil
+		return "goto denied-out"
 	case action == contiv_filter.AccessList_DENY:
-		return "goto denied-in", nil
+		return "goto denied-in"
 	case egress:
-		return "goto incoming", nil
+		return "goto incoming"
 	}
-	return "goto pass", nil
+	return "goto pass"
 }
 
 func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule) (list []condition) {

@@ -63,11 +63,7 @@ func (d *Driver) Set(ctx context.Context, messages ...proto.Message) error {
 	var lists []*compiled
 	for _, m := range messages {
 		if list, ok := m.(*contiv_filter.AccessList); ok {
-			c, err := compile(list)
-			if err != nil {
-				return fmt.Errorf("access list %q: %w", list.GetName(), err)
-			}
-			lists = append(lists, c)
+			lists = append(lists, compile(list))
 		}
 	}
 	return d.change(func(e *edit) {
@@ -250,8 +246,8 @@ func (d *Driver) adopt(m proto.Message) bool {
 		d.want.setEndpoints(id, v)
 		d.known(setsOf(endpointSet, id)...)
 	case *contiv_filter.AccessList:
-		c, err := compile(v)
-		if err != nil || !d.have.isList(c) {
+		c := compile(v)
+		if !d.have.isList(c) {
 			return false
 		}
 		d.want.setList(c.id, c)

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -32,10 +33,17 @@ func (s *subject) stages(stages []*contiv_filter.Subject_Stage, denied, allowed 
 	}
 	var texts []string
 	for _, stage := range stages {
-		for _, list := range stage.GetLists() {
+		if !stage.GetDeny() && len(stage.GetLists()) > 0 {
+			texts = append(texts, clearPassed)
+		}
+		for i, list := range stage.GetLists() {
 			chain := listChain + ident(list)
 			s.lists = append(s.lists, chain)
-			texts = append(texts, "jump "+chain)
+			if i > 0 && !stage.GetDeny() {
+				texts = append(texts, ifNotPassed+chain)
+			} else {
+				texts = append(texts, "jump "+chain)
+			}
 		}
 		if stage.GetDeny() {
 			return lines(append(texts, "goto "+denied)...)
@@ -43,6 +51,11 @@ func (s *subject) stages(stages []*contiv_filter.Subject_Stage, denied, allowed 
 	}
 	return lines(append(texts, "goto "+allowed)...)
 }
+
+var (
+	clearPassed = fmt.Sprintf("meta mark set meta mark & %#08x", ^uint32(passed))
+	ifNotPassed = fmt.Sprintf("meta mark & %#08x == 0 jump ", passed)
+)
 
 func chainOf(prefix string, lines []line) string {
 	if lines == nil {
