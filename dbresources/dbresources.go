@@ -35,6 +35,7 @@ const (
 	Policy        = "policy"
 	Service       = "service"
 	EndpointSlice = "endpointslice"
+	ClusterPolicy = "clusternetworkpolicy"
 )
 
 // Resource is a kind of Kubernetes state.
@@ -54,6 +55,7 @@ var resources = []Resource{
 	{Keyword: Pod, KeyPrefix: "k8s/pod/", message: (*pod.Pod)(nil)},
 	{Keyword: Namespace, KeyPrefix: "k8s/namespace/", message: (*namespace.Namespace)(nil)},
 	{Keyword: Policy, KeyPrefix: "k8s/policy/", message: (*policy.Policy)(nil)},
+	{Keyword: ClusterPolicy, KeyPrefix: "k8s/clusternetworkpolicy/", message: (*policy.ClusterPolicy)(nil)},
 	{Keyword: Service, KeyPrefix: "k8s/service/", message: (*service.Service)(nil)},
 	{Keyword: EndpointSlice, KeyPrefix: "k8s/endpointslice/", message: (*endpointslice.EndpointSlice)(nil)},
 }
@@ -136,6 +138,9 @@ func PodKey(name, namespace string) string { return "k8s/pod/" + name + "/namesp
 func PolicyKey(name, namespace string) string {
 	return "k8s/policy/" + name + "/namespace/" + namespace
 }
+
+// ClusterPolicyKey is the key, without models.KSRPrefix, of a cluster network policy.
+func ClusterPolicyKey(name string) string { return "k8s/clusternetworkpolicy/" + name }
 
 // ServiceKey is the key, without models.KSRPrefix, of a service.
 func ServiceKey(name, namespace string) string {

@@ -16,6 +16,7 @@ func TestKeysBelongToTheirResource(t *testing.T) {
 		dbresources.NamespaceKey("default"):               dbresources.Namespace,
 		dbresources.PodKey("web", "prod"):                 dbresources.Pod,
 		dbresources.PolicyKey("deny", "prod"):             dbresources.Policy,
+		dbresources.ClusterPolicyKey("deny"):              dbresources.ClusterPolicy,
 		dbresources.ServiceKey("web", "prod"):             dbresources.Service,
 		dbresources.EndpointSliceKey("web-x7k2p", "prod"): dbresources.EndpointSlice,
 		"k8s/pod/":      "",

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/api/contiv/service"
+	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +29,7 @@ const (
 	Policy        Kind = dbresources.Policy
 	Service       Kind = dbresources.Service
 	EndpointSlice Kind = dbresources.EndpointSlice
+	ClusterPolicy Kind = dbresources.ClusterPolicy
 )
 
 // kind is what the reflector knows of a kind.
@@ -61,6 +63,9 @@ var kinds = []*kind{
 	describe[networkingv1.NetworkPolicy]("networking.k8s.io/v1", "NetworkPolicy", kind{
 		kind: Policy, key: dbresources.PolicyKey,
 	}, new(policy.Policy), convertPolicy, trimPolicy),
+	describe[cnp.ClusterNetworkPolicy](cnp.Group+"/"+cnp.Version, cnp.Kind, kind{
+		kind: ClusterPolicy, clusterScoped: true, key: clusterKey(dbresources.ClusterPolicyKey),
+	}, new(policy.ClusterPolicy), convertClusterPolicy, trimClusterPolicy),
 	describe[corev1.Pod]("v1", "Pod", kind{
 		kind: Pod, key: dbresources.PodKey,
 	}, new(pod.Pod), convertPod, trimPod),

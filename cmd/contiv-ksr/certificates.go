@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
 	clientgo "k8s.io/client-go/kubernetes"
 )
 
@@ -37,6 +38,15 @@ func (a *apiServer) register(f *pflag.FlagSet) {
 // client returns one that says who asks.
 func (a *apiServer) client(name string) (clientgo.Interface, error) {
 	client, err := kubernetes.NewClient(a.kubeconfig, a.server, name)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return client, nil
+}
+
+// dynamic returns a client for resources that the cluster may lack.
+func (a *apiServer) dynamic(name string) (dynamic.Interface, error) {
+	client, err := kubernetes.NewDynamicClient(a.kubeconfig, a.server, name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}

@@ -41,7 +41,11 @@ func (o options) newSource(log *slog.Logger) (source, error) {
 		if err != nil {
 			return source{}, err
 		}
-		api := kubernetes.New(kubernetes.Options{Client: client, Probe: kubernetes.NewProbe(client), Logger: log})
+		custom, err := o.api.dynamic("contiv-ksr")
+		if err != nil {
+			return source{}, err
+		}
+		api := kubernetes.New(kubernetes.Options{Client: client, Dynamic: custom, Probe: kubernetes.NewProbe(client), Logger: log})
 		return source{api, "source=kubernetes", api.Problems}, nil
 	}
 	return source{}, fmt.Errorf("--source %q is not known: use %s or %s", o.source, sourceDir, sourceKubernetes)

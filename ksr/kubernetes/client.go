@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,16 +23,10 @@ import (
 // asks. server, if it is not empty, is where the API server is, "host:port" or a URL:
 // services need not work then.
 func NewClient(kubeconfig, server, name string) (kubernetes.Interface, error) {
-	config, err := clientConfig(kubeconfig)
+	config, err := clientConfig(kubeconfig, server, name)
 	if err != nil {
 		return nil, err
 	}
-	if server != "" {
-		if config.Host, err = serverURL(server); err != nil {
-			return nil, err
-		}
-	}
-	config.UserAgent = name
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config)
@@ -50,6 +45,20 @@ func serverURL(server string) (string, error) {
 	return "https://" + address, nil
 }
 
+// NewDynamicClient returns a client, as NewClient does, for resources that clusters may
+// lack.
+func NewDynamicClient(kubeconfig, server, name string) (dynamic.Interface, error) {
+	config, err := clientConfig(kubeconfig, server, name)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	return client, nil
+}
+
 // NewProbe returns what Options.Probe wants. Every account may ask for readiness;
 // an API server that refuses to tell can be reached all the same.
 func NewProbe(client kubernetes.Interface) func(context.Context) error {
@@ -64,7 +73,21 @@ func NewProbe(client kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-func clientConfig(kubeconfig string) (*rest.Config, error) {
+func clientConfig(kubeconfig, server, name string) (*rest.Config, error) {
+	config, err := configOf(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if server != "" {
+		if config.Host, err = serverURL(server); err != nil {
+			return nil, err
+		}
+	}
+	config.UserAgent = name
+	return config, nil
+}
+
+func configOf(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {

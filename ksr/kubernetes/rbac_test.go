@@ -43,7 +43,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	wantReport(t, reports, true, all...)
 	s.awaitWatches(t)
 	var used []string
-	for _, a := range s.Actions() {
+	for _, a := range slices.Concat(s.Actions(), s.custom.Actions()) {
 		used = append(used, a.GetVerb()+" "+a.GetResource().Resource+"."+a.GetResource().Group)
 	}
 	slices.Sort(permitted)

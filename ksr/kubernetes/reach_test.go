@@ -31,7 +31,7 @@ func wantReach(t *testing.T, s *Source, reason string) {
 func TestSourceIsCutOffWhileProbesFail(t *testing.T) {
 	var broken atomic.Bool
 	server := newServer(cluster()...)
-	s := New(Options{Client: server, ProbeInterval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Probe: func(context.Context) error {
+	s := New(Options{Client: server, Dynamic: server.custom, ProbeInterval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Probe: func(context.Context) error {
 		if broken.Load() {
 			return errors.New("no route to host")
 		}

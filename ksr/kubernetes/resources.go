@@ -3,10 +3,12 @@ package kubernetes
 import (
 	"context"
 
+	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
 	"github.com/contiv/contiv/ksr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,11 +29,12 @@ type resource struct {
 
 // resources of all namespaces. The permissions in deploy/contiv-ksr-rbac.yaml are
 // for these.
-func resources(c kubernetes.Interface) []resource {
+func resources(c kubernetes.Interface, custom dynamic.Interface) []resource {
 	return []resource{
 		describe(ksr.Namespace, "namespaces", &corev1.Namespace{}, c.CoreV1().Namespaces()),
 		describe(ksr.Node, "nodes", &corev1.Node{}, c.CoreV1().Nodes()),
 		describe(ksr.Policy, "networkpolicies", &networkingv1.NetworkPolicy{}, c.NetworkingV1().NetworkPolicies("")),
+		describeCustom(ksr.ClusterPolicy, &cnp.ClusterNetworkPolicy{}, custom.Resource(cnp.GroupVersionResource), cnp.Resource),
 		describe(ksr.Pod, "pods", &corev1.Pod{}, c.CoreV1().Pods("")),
 		describe(ksr.Service, "services", &corev1.Service{}, c.CoreV1().Services("")),
 		describe(ksr.EndpointSlice, "endpointslices", &discoveryv1.EndpointSlice{}, c.DiscoveryV1().EndpointSlices("")),

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/ksr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -18,6 +19,8 @@ import (
 // Options of a Source.
 type Options struct {
 	Client kubernetes.Interface
+	// Dynamic reads resources that clusters may lack.
+	Dynamic dynamic.Interface
 	// Patience is how long kinds that cannot be listed keep the others from being
 	// reported. Default 15 s.
 	Patience time.Duration
@@ -55,7 +58,7 @@ func New(opts Options) *Source {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Source{opts: opts, log: opts.Logger, all: resources(opts.Client), problems: make(map[ksr.Kind]error)}
+	return &Source{opts: opts, log: opts.Logger, all: resources(opts.Client, opts.Dynamic), problems: make(map[ksr.Kind]error)}
 }
 
 // Reach reports whether all that is to be read can be.

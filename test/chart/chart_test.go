@@ -72,6 +72,17 @@ func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 	if byDefault["contiv-vpp.yaml"] != "" {
 		t.Error("VPP is installed though nobody asked for it")
 	}
+	definitions, err := filepath.Glob(deploy + "/chart/crds/*.yaml")
+	if err != nil || len(definitions) == 0 {
+		t.Fatalf("no definitions of resources: %v", err)
+	}
+	for _, file := range definitions { // Helm installs them as they are
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		withVPP[filepath.Base(file)] = string(text)
+	}
 	var manifests []string
 	for name, text := range withVPP {
 		if strings.Contains(name, "/") || filepath.Ext(name) != ".yaml" {

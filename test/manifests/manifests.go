@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -38,6 +39,8 @@ var kinds = map[string]func() metav1.Object{
 	"ClusterRoleBinding": func() metav1.Object { return &rbacv1.ClusterRoleBinding{} },
 	"Role":               func() metav1.Object { return &rbacv1.Role{} },
 	"RoleBinding":        func() metav1.Object { return &rbacv1.RoleBinding{} },
+
+	"CustomResourceDefinition": func() metav1.Object { return &unstructured.Unstructured{} },
 }
 
 // Objects are all objects of the manifests, by kind and name: "DaemonSet contiv-agent". A
