@@ -1,8 +1,8 @@
 // Package policy makes the vswitch enforce Kubernetes network policies.
 //
-//	KubeStateChange of pods, namespaces, policies ─┐
-//	AddPod, DeletePod ─────────────────────────────┴─> processor ──> AddressSet, EndpointSet,
-//	                                                                 AccessList, Subject
+//	KubeStateChange of pods, namespaces, nodes, policies ─┐
+//	AddPod, DeletePod ────────────────────────────────────┴─> processor ──> AddressSet, EndpointSet,
+//	                                                                        AccessList, Subject
 //
 // What an event adds or changes is part of its transaction: the policies of a pod are
 // in place before its CNI ADD returns, before its interface is made even, as keys

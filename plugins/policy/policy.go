@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/controller"
@@ -69,7 +70,7 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 		return p.caps.Filter
 	case *controller.KubeStateChange:
 		switch event.Resource {
-		case dbresources.Pod, dbresources.Namespace, dbresources.Policy:
+		case dbresources.Pod, dbresources.Namespace, dbresources.Node, dbresources.Policy, dbresources.ClusterPolicy:
 			return p.caps.Filter
 		}
 	}
@@ -79,13 +80,13 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 // Resync computes everything anew.
 func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !p.caps.Filter {
-		if n := len(state[dbresources.Policy]); n > 0 {
+		if n := len(state[dbresources.Policy]) + len(state[dbresources.ClusterPolicy]); n > 0 {
 			controller.Logger(ctx, p.log).Warn("Network policies are NOT enforced: this vswitch cannot judge connections; run the node without VPP", "policies", n)
 		}
 		return nil
 	}
 	p.processor, p.garbage = processor.New(p.node), map[string]struct{}{}
-	for _, resource := range []string{dbresources.Namespace, dbresources.Pod, dbresources.Policy} {
+	for _, resource := range []string{dbresources.Namespace, dbresources.Node, dbresources.Pod, dbresources.Policy, dbresources.ClusterPolicy} {
 		for _, value := range state[resource] {
 			p.set(value)
 		}
@@ -108,6 +109,10 @@ func (p *Policy) set(value any) {
 		p.processor.SetNamespace(v)
 	case *policy.Policy:
 		p.processor.SetPolicy(v)
+	case *policy.ClusterPolicy:
+		p.processor.SetClusterPolicy(v)
+	case *node.Node:
+		p.processor.SetNode(v)
 	}
 }
 
@@ -119,6 +124,10 @@ func (p *Policy) remove(value any) {
 		p.processor.DeleteNamespace(v.GetName())
 	case *policy.Policy:
 		p.processor.DeletePolicy(processor.PolicyID{Namespace: v.GetNamespace(), Name: v.GetName()})
+	case *policy.ClusterPolicy:
+		p.processor.DeletePolicy(processor.PolicyID{Name: v.GetName()})
+	case *node.Node:
+		p.processor.DeleteNode(v.GetName())
 	}
 }
 

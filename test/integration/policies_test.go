@@ -71,8 +71,13 @@ func (p *policyLab) apply(t *testing.T, manifests string) {
 
 func (p *policyLab) remove(t *testing.T, kind, namespace, name string) {
 	t.Helper()
+	p.removeOf(t, "networking.k8s.io/v1", kind, namespace, name)
+}
+
+func (p *policyLab) removeOf(t *testing.T, apiVersion, kind, namespace, name string) {
+	t.Helper()
 	file := filepath.Join(p.dir, "remove.yaml")
-	text := fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: %s\nmetadata: {namespace: %s, name: %s}\n", kind, namespace, name)
+	text := fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {namespace: %q, name: %s}\n", apiVersion, kind, namespace, name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -264,6 +269,85 @@ func TestNetworkPolicies(t *testing.T) {
 	p.want(t, "only egress of z/a is restricted", egress)
 	p.remove(t, "NetworkPolicy", "z", "egress")
 	p.want(t, "everything passes again", func(_, _, _ string) bool { return true })
+	labtest.RequireQuiet(t, p.Lab)
+}
+
+func (p *policyLab) clusterPolicy(t *testing.T, name, tier string, priority int, spec string) {
+	t.Helper()
+	p.apply(t, fmt.Sprintf("apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: %s}\nspec: {tier: %s, priority: %d, %s}\n", name, tier, priority, spec))
+}
+
+func TestClusterNetworkPolicies(t *testing.T) {
+	p := newPolicyLab(t)
+	in := func(namespace, pod string) bool { return strings.HasPrefix(pod, namespace+"/") }
+	const (
+		red  = "namespaces: {matchLabels: {team: red}}"
+		blue = "namespaces: {matchLabels: {team: blue}}"
+		all  = "namespaces: {}"
+	)
+
+	p.clusterPolicy(t, "base", "Baseline", 10, "subject: {"+all+"}, ingress: [{action: Accept, from: [{"+red+"}]}, {action: Deny, from: [{"+all+"}]}]")
+	base := func(src, _, _ string) bool { return in("x", src) }
+	p.want(t, "only red pods reach others", base)
+
+	p.policy(t, "x", "deny", "{podSelector: {matchLabels: {pod: a}}}")
+	isolated := func(src, dst, port string) bool { return dst != "x/a" && base(src, dst, port) }
+	p.want(t, "a network policy overrides the baseline", isolated)
+
+	p.clusterPolicy(t, "later", "Admin", 9, "subject: {"+all+"}, ingress: [{name: web, action: Deny, from: [{"+all+"}], protocols: [{destinationNamedPort: web}]}]")
+	p.want(t, "nobody reaches ports with the name web", func(src, dst, port string) bool { return isolated(src, dst, port) && port != "tcp/80" })
+
+	p.clusterPolicy(t, "earlier", "Admin", 3, "subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {pod: a}}}}, ingress: ["+
+		"{action: Pass, from: [{pods: {namespaceSelector: {matchLabels: {team: red}}, podSelector: {matchLabels: {pod: b}}}}]}, "+
+		"{action: Accept, from: [{"+blue+"}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 81}}}}]}]")
+	ingress := func(src, dst, port string) bool {
+		if strings.HasSuffix(dst, "/a") {
+			switch {
+			case src == "x/b":
+				return isolated(src, dst, port)
+			case in("z", src) && strings.HasPrefix(port, "tcp/"):
+				return true
+			}
+		}
+		return isolated(src, dst, port) && port != "tcp/80"
+	}
+	p.want(t, "x/b passes to the next tier, blue pods are accepted", ingress)
+
+	// Egress, to pods, networks and nodes.
+	p.clusterPolicy(t, "egress", "Admin", 5, fmt.Sprintf("subject: {pods: {namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {pod: a}}}}, egress: ["+
+		"{action: Deny, to: [{networks: [%s/32, 'fd00::/8']}], protocols: [{tcp: {destinationPort: {number: 81}}}, {udp: {}}]}, {action: Deny, to: [{nodes: {}}]}]", p.pods["x/a"].Address))
+	egress := func(src, dst, port string) bool {
+		return ingress(src, dst, port) && !(src == "z/a" && dst == "x/a" && port != "tcp/80")
+	}
+	p.want(t, "z/a may only reach port 80 of x/a", egress)
+	other := p.node(t, "node2")
+	await.That(t, "z/a does not reach node2", func() error {
+		if _, err := lab.Ping(t.Context(), p.pods["z/a"].Endpoint(), other); err == nil {
+			return fmt.Errorf("it does")
+		}
+		return nil
+	})
+	if _, err := lab.Ping(t.Context(), p.pods["x/a"].Endpoint(), other); err != nil {
+		t.Errorf("x/a does not reach node2: %v", err)
+	}
+
+	if err := p.StopAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.differences(egress); err != nil {
+		t.Errorf("without the agent of node1: %v", err)
+	}
+	if err := p.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.differences(egress); err != nil {
+		t.Errorf("after the agent was started: %v", err)
+	}
+
+	for _, name := range []string{"base", "later", "earlier", "egress"} {
+		p.removeOf(t, "policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", "", name)
+	}
+	p.want(t, "only x/a is isolated", func(_, dst, _ string) bool { return dst != "x/a" })
 	labtest.RequireQuiet(t, p.Lab)
 }
 

@@ -60,6 +60,21 @@ func (s *scope) includes(n *namespace) bool {
 	return len(s.Namespaces) == 0 || n.labels != nil && s.Namespaces.Matches(n.labels)
 }
 
+// MayInclude reports whether a scope looks into a namespace, or might once the namespace is
+// known.
+func (c *Cache) MayInclude(s Scope, namespace string) bool {
+	if s.Namespace != "" {
+		return s.Namespace == namespace
+	}
+	return !c.KnowsNamespace(namespace) || s.Namespaces.Matches(c.namespaces[namespace].labels)
+}
+
+// KnowsNamespace reports whether the labels of a namespace are known.
+func (c *Cache) KnowsNamespace(name string) bool {
+	n := c.namespaces[name]
+	return n != nil && n.labels != nil
+}
+
 // Selection is the pods that a selector selects in a scope.
 type Selection struct {
 	scope    *scope
@@ -70,6 +85,9 @@ type Selection struct {
 
 // Scope returns where the selection looks.
 func (s *Selection) Scope() Scope { return s.scope.Scope }
+
+// Selector returns who is selected there.
+func (s *Selection) Selector() Selector { return s.selector }
 
 // Members returns the pods. Read-only, and valid until the next change.
 func (s *Selection) Members() map[PodID]struct{} { return s.members }

@@ -28,6 +28,12 @@ func SetName(key string) string {
 	return "pods-" + hex.EncodeToString(sum[:10])
 }
 
+// NodesSet is the name of the address set of the nodes that a selector selects.
+func NodesSet(selector cache.Selector) string {
+	sum := sha256.Sum256([]byte(selector.String()))
+	return "nodes-" + hex.EncodeToString(sum[:10])
+}
+
 // NamedPort is the name of ports of containers.
 type NamedPort struct {
 	Protocol filter.Protocol
@@ -39,29 +45,58 @@ func (p NamedPort) Set() string {
 	return fmt.Sprintf("port-%s-%s", map[filter.Protocol]string{filter.Protocol_TCP: "tcp", filter.Protocol_UDP: "udp", filter.Protocol_SCTP: "sctp"}[p.Protocol], p.Name)
 }
 
+// Tier is where a policy is asked.
+type Tier int
+
+// Tiers, in their order. A network policy decides about all connections of its subjects,
+// the others may leave them to the tier that follows.
+const (
+	Admin Tier = iota
+	Namespaced
+	Baseline
+)
+
 // Lists is what a policy comes to.
 type Lists struct {
+	Tier Tier
+	// Priority within the tier: lower numbers are asked first.
+	Priority int32
 	// Subjects are the pods that the policy is about.
 	Subjects Pods
-	// Ingress and Egress are nil if the policy does not isolate in that direction.
+	// Ingress and Egress are nil if the policy does not concern that direction.
 	Ingress, Egress *filter.AccessList
-	// Peers and Ports are what the lists refer to, each once.
+	// Peers, Nodes and Ports are what the lists refer to, each once.
 	Peers []Pods
+	Nodes []cache.Selector
 	Ports []NamedPort
 }
 
-// ListName is the name of the list of a network policy for a direction.
-func ListName(namespace, name string, direction filter.AccessList_Direction) string {
+// List is the list for a direction.
+func (l *Lists) List(direction filter.AccessList_Direction) *filter.AccessList {
 	if direction == filter.AccessList_EGRESS {
-		return "np/" + namespace + "/" + name + "/egress"
+		return l.Egress
 	}
-	return "np/" + namespace + "/" + name + "/ingress"
+	return l.Ingress
+}
+
+// ListName is the name of the list of a network policy for a direction; of a cluster network
+// policy without a namespace.
+func ListName(namespace, name string, direction filter.AccessList_Direction) string {
+	policy := "np/" + namespace + "/" + name
+	if namespace == "" {
+		policy = "cnp/" + name
+	}
+	if direction == filter.AccessList_EGRESS {
+		return policy + "/egress"
+	}
+	return policy + "/ingress"
 }
 
 // NetworkPolicy writes a policy as lists. What is invalid, such as a network that is
 // none, matches nothing: what it would allow is not allowed.
 func NetworkPolicy(p *policy.Policy) *Lists {
-	w := writer{policy: p, peers: map[string]bool{}, ports: map[NamedPort]bool{}}
+	w := writer{namespace: p.GetNamespace(), name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
+	w.out.Tier = Namespaced
 	w.out.Subjects = Pods{Scope: cache.Scope{Namespace: p.GetNamespace()}, Selector: cache.SelectorOf(p.GetPods())}
 	ingress, egress := Isolates(p)
 	if ingress {
@@ -93,18 +128,18 @@ func Isolates(p *policy.Policy) (ingress, egress bool) {
 }
 
 type writer struct {
-	policy *policy.Policy
-	out    Lists
-	peers  map[string]bool
-	ports  map[NamedPort]bool
+	namespace, name string
+	out             Lists
+	peers           map[string]bool // names of sets
+	ports           map[NamedPort]bool
 }
 
 func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList {
-	return &filter.AccessList{
-		Name:        ListName(w.policy.GetNamespace(), w.policy.GetName(), direction),
-		Description: fmt.Sprintf("NetworkPolicy %s/%s", w.policy.GetNamespace(), w.policy.GetName()),
-		Direction:   direction,
+	description := "NetworkPolicy " + w.namespace + "/" + w.name
+	if w.namespace == "" {
+		description = "ClusterNetworkPolicy " + w.name
 	}
+	return &filter.AccessList{Name: ListName(w.namespace, w.name, direction), Description: description, Direction: direction}
 }
 
 // rule adds a rule of the policy, unless nothing can match it.
@@ -147,7 +182,7 @@ func (w *writer) podsOf(peer *policy.Policy_Peer) (Pods, bool) {
 	if peer.GetNamespaces() == nil && peer.GetPods() == nil {
 		return Pods{}, false
 	}
-	pods := Pods{Scope: cache.Scope{Namespace: w.policy.GetNamespace()}, Selector: cache.SelectorOf(peer.GetPods())}
+	pods := Pods{Scope: cache.Scope{Namespace: w.namespace}, Selector: cache.SelectorOf(peer.GetPods())}
 	if peer.GetNamespaces() != nil {
 		pods.Scope = cache.Scope{Namespaces: cache.SelectorOf(peer.GetNamespaces())}
 	}
@@ -171,16 +206,19 @@ func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) {
 	case port.GetPort() == nil:
 		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol})
 	case port.GetPort().GetType() == policy.Policy_Port_PortNameOrNumber_NAME:
-		named := NamedPort{protocol, port.GetPort().GetName()}
-		if !w.ports[named] {
-			w.ports[named] = true
-			w.out.Ports = append(w.out.Ports, named)
-		}
-		r.EndpointSets = append(r.EndpointSets, named.Set())
+		w.named(r, NamedPort{protocol, port.GetPort().GetName()})
 	case number < 1 || number > 65535 || port.GetEndPort() > 65535 || port.GetEndPort() != 0 && port.GetEndPort() < number:
 	default:
 		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(number), Last: uint32(max(number, port.GetEndPort()))})
 	}
+}
+
+func (w *writer) named(r *filter.AccessList_Rule, port NamedPort) {
+	if !w.ports[port] {
+		w.ports[port] = true
+		w.out.Ports = append(w.out.Ports, port)
+	}
+	r.EndpointSets = append(r.EndpointSets, port.Set())
 }
 
 var protocols = map[policy.Policy_Port_Protocol]filter.Protocol{

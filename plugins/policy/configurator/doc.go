@@ -2,6 +2,6 @@
 // depends on its policy alone. Who the peers are is the business of the address sets
 // that the list refers to, and which the caller fills.
 //
-//	NetworkPolicy ──> AccessList for ingress, AccessList for egress
-//	              ──> Refs: the selections and port names that they refer to
+//	NetworkPolicy, ClusterPolicy ──> AccessList for ingress, AccessList for egress
+//	                             ──> Refs: the selections and port names that they refer to
 package configurator

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 )
@@ -17,6 +18,10 @@ type Cluster struct {
 	Pods       []*pod.Pod
 	Namespaces []*namespace.Namespace
 	Policies   []*policy.Policy
+	Nodes      []*node.Node
+	// ClusterPolicies: of those of a tier with equal priorities, the one with the lesser name
+	// is asked first.
+	ClusterPolicies []*policy.ClusterPolicy
 }
 
 // End is an end of a connection: a pod, or an address only.
@@ -43,6 +48,9 @@ func (c Cluster) Allowed(conn Connection) bool {
 
 // Ingress reports whether the policies about the destination allow the connection.
 func (c Cluster) Ingress(conn Connection) bool {
+	if accepted, decided := c.tier(policy.ClusterPolicy_ADMIN, conn.To.Pod, conn, true); decided {
+		return accepted
+	}
 	isolated := false
 	for _, p := range c.Policies {
 		if p.GetPolicyType() == policy.Policy_EGRESS || !subject(p, conn.To.Pod) {
@@ -55,11 +63,18 @@ func (c Cluster) Ingress(conn Connection) bool {
 			}
 		}
 	}
-	return !isolated
+	if isolated {
+		return false
+	}
+	accepted, decided := c.tier(policy.ClusterPolicy_BASELINE, conn.To.Pod, conn, true)
+	return accepted || !decided
 }
 
 // Egress reports whether the policies about the client allow the connection.
 func (c Cluster) Egress(conn Connection) bool {
+	if accepted, decided := c.tier(policy.ClusterPolicy_ADMIN, conn.From.Pod, conn, false); decided {
+		return accepted
+	}
 	isolated := false
 	for _, p := range c.Policies {
 		about := p.GetPolicyType() == policy.Policy_EGRESS || p.GetPolicyType() == policy.Policy_INGRESS_AND_EGRESS ||
@@ -74,7 +89,11 @@ func (c Cluster) Egress(conn Connection) bool {
 			}
 		}
 	}
-	return !isolated
+	if isolated {
+		return false
+	}
+	accepted, decided := c.tier(policy.ClusterPolicy_BASELINE, conn.From.Pod, conn, false)
+	return accepted || !decided
 }
 
 // subject: pods on the host network are not, "podSelector" is never missing.

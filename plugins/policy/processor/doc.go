@@ -2,7 +2,7 @@
 // contiv.filter that its vswitch is to have. It is pure and incremental: what a
 // change costs depends on what it touches.
 //
-//	SetPod, SetNamespace, SetPolicy, SetLocal, …
+//	SetPod, SetNamespace, SetNode, SetPolicy, SetClusterPolicy, SetLocal, …
 //	        │
 //	   cache: which pods are selected          addresses: whose is which
 //	        │ members that come and go            │
@@ -11,5 +11,7 @@
 //	                       Changes()
 //
 // Address sets have the pods of the whole cluster that a peer of a policy selects,
-// subjects are pods of this node that a policy isolates.
+// or those of nodes; subjects are pods of this node that a policy is about. Their stages are
+// the tiers: cluster network policies before network policies, and after them for pods that none
+// of those is about.
 package processor

@@ -22,6 +22,9 @@ type (
 	PolicyID struct{ Namespace, Name string }
 )
 
+// A cluster network policy has no namespace.
+func (id PolicyID) isCluster() bool { return id.Namespace == "" }
+
 // Local is a pod that is wired on this node.
 type Local struct {
 	Addresses []netip.Addr
@@ -36,6 +39,8 @@ type Processor struct {
 	pods     map[PodID]*podState
 	local    map[PodID]*Local
 	policies map[PolicyID]*policyState
+	// clusterPolicies are those of policies that are about the cluster.
+	clusterPolicies map[PolicyID]*policyState
 	// perNamespace counts the policies that isolate pods of a namespace.
 	perNamespace map[string]*isolation
 	// claims are the pods that say that an address is theirs.
@@ -44,6 +49,7 @@ type Processor struct {
 	named map[configurator.NamedPort]map[PodID]struct{}
 	// What lists refer to, and how many of them.
 	sets      map[*cache.Selection]*set
+	nodes     nodes
 	endpoints map[configurator.NamedPort]int
 	// about are the policies about the members of a selection.
 	about map[*cache.Selection]map[PolicyID]struct{}
@@ -57,13 +63,14 @@ type isolation struct{ ingress, egress int }
 
 type dirty struct {
 	sets      map[*cache.Selection]struct{}
+	nodes     map[*cache.Selection]struct{}
 	endpoints map[configurator.NamedPort]struct{}
 	lists     map[PolicyID]struct{}
 	subjects  map[PodID]struct{}
 }
 
 func newDirty() dirty {
-	return dirty{map[*cache.Selection]struct{}{}, map[configurator.NamedPort]struct{}{}, map[PolicyID]struct{}{}, map[PodID]struct{}{}}
+	return dirty{map[*cache.Selection]struct{}{}, map[*cache.Selection]struct{}{}, map[configurator.NamedPort]struct{}{}, map[PolicyID]struct{}{}, map[PodID]struct{}{}}
 }
 
 type podState struct {
@@ -84,22 +91,23 @@ type port struct {
 }
 
 type policyState struct {
-	value    *policy.Policy
 	lists    *configurator.Lists
 	subjects *cache.Selection
 	peers    []*cache.Selection
+	nodes    []*cache.Selection
 }
 
 // New returns a processor for the node.
 func New(node string) *Processor {
 	p := &Processor{
-		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, policies: map[PolicyID]*policyState{},
+		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, policies: map[PolicyID]*policyState{}, clusterPolicies: map[PolicyID]*policyState{},
 		perNamespace: map[string]*isolation{}, claims: map[netip.Addr]map[PodID]struct{}{},
 		named: map[configurator.NamedPort]map[PodID]struct{}{}, sets: map[*cache.Selection]*set{},
 		endpoints: map[configurator.NamedPort]int{}, about: map[*cache.Selection]map[PolicyID]struct{}{},
 		dirty: newDirty(), gone: map[string]struct{}{},
 	}
 	p.cache = cache.New(p.memberChanged)
+	p.nodes = newNodes(func(s *cache.Selection) { p.dirty.nodes[s] = struct{}{} })
 	return p
 }
 
@@ -132,6 +140,9 @@ func (p *Processor) SetPod(value *pod.Pod) {
 		}
 	}
 	p.cache.SetPod(id, kube.Labels)
+	if len(p.clusterPolicies) > 0 && !p.cache.KnowsNamespace(id.Namespace) { // see mayBeDenied
+		p.subjectChanged(id)
+	}
 	state.labels = kube.Labels
 	state.ips, state.node, state.peer = kube.IPs, kube.NodeName, !kube.HostNetwork && !kube.Finished
 	if state.terminating != value.GetTerminating() {
@@ -285,10 +296,26 @@ func (p *Processor) SetNamespace(value *namespace.Namespace) {
 		labels[l.GetKey()] = l.GetValue()
 	}
 	p.cache.SetNamespace(value.GetName(), labels)
+	p.namespaceChanged(value.GetName())
 }
 
 // DeleteNamespace forgets a namespace.
-func (p *Processor) DeleteNamespace(name string) { p.cache.DeleteNamespace(name) }
+func (p *Processor) DeleteNamespace(name string) {
+	p.cache.DeleteNamespace(name)
+	p.namespaceChanged(name)
+}
+
+// namespaceChanged: what cluster network policies might be about may have changed.
+func (p *Processor) namespaceChanged(name string) {
+	if len(p.clusterPolicies) == 0 {
+		return
+	}
+	for id := range p.local {
+		if id.Namespace == name {
+			p.dirty.subjects[id] = struct{}{}
+		}
+	}
+}
 
 // SetLocal says that a pod is wired on this node, or is now in another way.
 func (p *Processor) SetLocal(id PodID, local Local) {
@@ -324,13 +351,24 @@ func (p *Processor) Locals() map[PodID]*Local { return p.local }
 
 // SetPolicy adds a policy or changes it.
 func (p *Processor) SetPolicy(value *policy.Policy) {
-	id := PolicyID{value.GetNamespace(), value.GetName()}
+	p.setPolicy(PolicyID{value.GetNamespace(), value.GetName()}, configurator.NetworkPolicy(value))
+}
+
+// SetClusterPolicy adds a cluster network policy or changes it.
+func (p *Processor) SetClusterPolicy(value *policy.ClusterPolicy) {
+	p.setPolicy(PolicyID{Name: value.GetName()}, configurator.ClusterPolicy(value))
+}
+
+func (p *Processor) setPolicy(id PolicyID, lists *configurator.Lists) {
 	old := p.policies[id]
-	state := &policyState{value: value, lists: configurator.NetworkPolicy(value)}
+	state := &policyState{lists: lists}
 	p.policies[id] = state
+	if id.isCluster() {
+		p.clusterPolicies[id] = state
+	}
 	// What is still needed is acquired before what was is released.
 	p.acquire(id, state)
-	p.count(value, 1)
+	p.count(id, lists, 1)
 	if old != nil {
 		p.release(id, old)
 	}
@@ -344,6 +382,7 @@ func (p *Processor) DeletePolicy(id PolicyID) {
 		return
 	}
 	delete(p.policies, id)
+	delete(p.clusterPolicies, id)
 	p.release(id, old)
 	p.dirty.lists[id] = struct{}{}
 }
@@ -359,6 +398,9 @@ func (p *Processor) acquire(id PolicyID, state *policyState) {
 		s := p.cache.Acquire(pods.Scope, pods.Selector)
 		state.peers = append(state.peers, s)
 		p.useSet(s)
+	}
+	for _, selector := range state.lists.Nodes {
+		state.nodes = append(state.nodes, p.nodes.acquire(selector))
 	}
 	for _, name := range state.lists.Ports {
 		if p.endpoints[name]++; p.endpoints[name] == 1 {
@@ -384,7 +426,7 @@ func (p *Processor) membersChanged(s *cache.Selection) {
 }
 
 func (p *Processor) release(id PolicyID, state *policyState) {
-	p.count(state.value, -1)
+	p.count(id, state.lists, -1)
 	p.membersChanged(state.subjects)
 	if now := p.policies[id]; now == nil || now.subjects != state.subjects {
 		delete(p.about[state.subjects], id)
@@ -397,6 +439,12 @@ func (p *Processor) release(id PolicyID, state *policyState) {
 		p.disuseSet(s)
 		p.cache.Release(s)
 	}
+	for _, s := range state.nodes {
+		if p.nodes.release(s) {
+			delete(p.dirty.nodes, s)
+			p.gone[models.Key(&filter.AddressSet{Name: configurator.NodesSet(s.Selector())})] = struct{}{}
+		}
+	}
 	for _, name := range state.lists.Ports {
 		if p.endpoints[name]--; p.endpoints[name] == 0 {
 			delete(p.endpoints, name)
@@ -407,27 +455,35 @@ func (p *Processor) release(id PolicyID, state *policyState) {
 }
 
 // count keeps perNamespace; with the first policy and without the last one, pods of the
-// namespace that Kubernetes does not know yet are isolated or not.
-func (p *Processor) count(value *policy.Policy, by int) {
-	n := p.perNamespace[value.GetNamespace()]
+// namespace that Kubernetes does not know yet are isolated or not. Cluster network
+// policies may be about any of them.
+func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
+	if id.isCluster() {
+		for local := range p.local {
+			if p.pods[local] == nil || !p.cache.KnowsNamespace(local.Namespace) {
+				p.dirty.subjects[local] = struct{}{}
+			}
+		}
+		return
+	}
+	n := p.perNamespace[id.Namespace]
 	if n == nil {
 		n = &isolation{}
-		p.perNamespace[value.GetNamespace()] = n
+		p.perNamespace[id.Namespace] = n
 	}
 	before := *n
-	ingress, egress := configurator.Isolates(value)
-	if ingress {
+	if lists.Ingress != nil {
 		n.ingress += by
 	}
-	if egress {
+	if lists.Egress != nil {
 		n.egress += by
 	}
 	if (before.ingress > 0) == (n.ingress > 0) && (before.egress > 0) == (n.egress > 0) {
 		return
 	}
-	for id := range p.local {
-		if id.Namespace == value.GetNamespace() && p.pods[id] == nil {
-			p.dirty.subjects[id] = struct{}{}
+	for local := range p.local {
+		if local.Namespace == id.Namespace && p.pods[local] == nil {
+			p.dirty.subjects[local] = struct{}{}
 		}
 	}
 }
@@ -463,6 +519,9 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for s := range p.dirty.sets {
 		values = append(values, p.addressSet(s))
 	}
+	for s := range p.dirty.nodes {
+		values = append(values, p.nodes.addressSet(s))
+	}
 	for name := range p.dirty.endpoints {
 		values = append(values, p.endpointSet(name))
 	}
@@ -494,6 +553,9 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 func (p *Processor) All() (values []proto.Message) {
 	for s := range p.sets {
 		p.dirty.sets[s] = struct{}{}
+	}
+	for s := range p.nodes.users {
+		p.dirty.nodes[s] = struct{}{}
 	}
 	for name := range p.endpoints {
 		p.dirty.endpoints[name] = struct{}{}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
+	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/filter"
@@ -26,6 +27,8 @@ type world struct {
 	pods       map[string]*pod.Pod
 	namespaces map[string]*namespace.Namespace
 	policies   map[string]*policy.Policy
+	nodes      map[string]*node.Node
+	cluster    map[string]*policy.ClusterPolicy
 	processor  *processor.Processor
 	values     map[string]proto.Message
 }
@@ -34,7 +37,7 @@ const thisNode = "node1"
 
 func newWorld(t *testing.T, seed uint64) *world {
 	return &world{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), pods: map[string]*pod.Pod{}, namespaces: map[string]*namespace.Namespace{},
-		policies: map[string]*policy.Policy{}, processor: processor.New(thisNode), values: map[string]proto.Message{}}
+		policies: map[string]*policy.Policy{}, nodes: map[string]*node.Node{}, cluster: map[string]*policy.ClusterPolicy{}, processor: processor.New(thisNode), values: map[string]proto.Message{}}
 }
 
 var (
@@ -73,8 +76,12 @@ func (w *world) change() {
 		}
 		w.namespaces[ns] = value
 		w.processor.SetNamespace(value)
-	case 1, 2, 3:
+	case 1, 2:
 		w.changePolicy(ns)
+	case 3, 4:
+		w.changeClusterPolicy()
+	case 5:
+		w.changeNode()
 	default:
 		w.changePod(ns)
 	}
@@ -211,6 +218,73 @@ func (w *world) changePolicy(ns string) {
 	w.processor.SetPolicy(value)
 }
 
+func (w *world) changeNode() {
+	n := 1 + w.rnd.IntN(3)
+	name := fmt.Sprint("node", n)
+	if w.chance(20) {
+		delete(w.nodes, name)
+		w.processor.DeleteNode(name)
+		return
+	}
+	value := &node.Node{Name: name, Labels: w.labelMap(), Addresses: []*node.NodeAddress{
+		{Type: node.NodeAddress_NodeHostName, Address: name},
+		{Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("192.168.16.", n)}, {Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("fd99::", n)}}}
+	if w.chance(30) { // two nodes claim one address
+		value.Addresses = append(value.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeExternalIP, Address: "192.168.16.9"})
+	}
+	w.nodes[name] = value
+	w.processor.SetNode(value)
+}
+
+func (w *world) clusterPods() *policy.ClusterPolicy_Pods {
+	return &policy.ClusterPolicy_Pods{Namespaces: w.selector(), Pods: w.selector()}
+}
+
+func (w *world) clusterRules(egress bool) (list []*policy.ClusterPolicy_Rule) {
+	for range w.rnd.IntN(4) {
+		r := &policy.ClusterPolicy_Rule{Action: policy.ClusterPolicy_Action(w.rnd.IntN(3))}
+		for range w.rnd.IntN(3) {
+			kind := w.rnd.IntN(3)
+			switch {
+			case egress && kind == 0:
+				r.Peer = append(r.Peer, &policy.ClusterPolicy_Peer{Nodes: w.selector()})
+			case egress && kind == 1:
+				r.Peer = append(r.Peer, &policy.ClusterPolicy_Peer{Networks: pick(w, []string{"10.1.0.0/16", "fd10:1::/64"}, []string{"0.0.0.0/0"}, []string{"192.168.16.0/29", "10.1.0.0/24", "::/0"})})
+			default:
+				r.Peer = append(r.Peer, &policy.ClusterPolicy_Peer{Pods: w.clusterPods()})
+			}
+		}
+		for range w.rnd.IntN(3) {
+			p := &policy.ClusterPolicy_Port{Protocol: pick(w, policy.Policy_Port_TCP, policy.Policy_Port_UDP, policy.Policy_Port_SCTP)}
+			switch w.rnd.IntN(3) {
+			case 0:
+				p = &policy.ClusterPolicy_Port{Name: pick(w, names...)}
+			case 1:
+				p.First = pick[int32](w, 80, 81, 90)
+				p.Last = p.First + int32(w.rnd.IntN(12))
+			}
+			r.Port = append(r.Port, p)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func (w *world) changeClusterPolicy() {
+	name := fmt.Sprint("cluster", w.rnd.IntN(4))
+	if w.chance(35) {
+		delete(w.cluster, name)
+		w.processor.DeletePolicy(processor.PolicyID{Name: name})
+		return
+	}
+	value := &policy.ClusterPolicy{Name: name, Tier: policy.ClusterPolicy_Tier(w.rnd.IntN(2)), Priority: int32(w.rnd.IntN(3)), Ingress: w.clusterRules(false), Egress: w.clusterRules(true)}
+	if w.chance(95) {
+		value.Subject = w.clusterPods()
+	}
+	w.cluster[name] = value
+	w.processor.SetClusterPolicy(value)
+}
+
 // take takes over what the processor says.
 func (w *world) take() {
 	values, gone := w.processor.Changes()
@@ -228,9 +302,10 @@ func (w *world) check() {
 	for _, v := range w.values {
 		state.Put(v)
 	}
-	cluster := oracle.Cluster{Pods: slices.Collect(maps.Values(w.pods)), Namespaces: slices.Collect(maps.Values(w.namespaces)), Policies: slices.Collect(maps.Values(w.policies))}
+	cluster := oracle.Cluster{Pods: slices.Collect(maps.Values(w.pods)), Namespaces: slices.Collect(maps.Values(w.namespaces)), Policies: slices.Collect(maps.Values(w.policies)),
+		Nodes: slices.Collect(maps.Values(w.nodes)), ClusterPolicies: slices.Collect(maps.Values(w.cluster))}
 	for family := range 2 {
-		ends := []oracle.End{{Addr: netip.MustParseAddr([]string{"192.168.16.9", "fd99::1"}[family])}}
+		ends := []oracle.End{{Addr: netip.MustParseAddr([]string{"192.168.16.9", "fd99::1"}[family])}, {Addr: netip.MustParseAddr([]string{"192.168.16.1", "fd99::9"}[family])}}
 		for _, p := range cluster.Pods {
 			ends = append(ends, oracle.End{Pod: p, Addr: netip.MustParseAddr(p.GetIpAddresses()[family])})
 		}
@@ -254,10 +329,12 @@ func (w *world) checkPair(state *filter.State, cluster oracle.Cluster, from, to 
 				continue
 			}
 			conn := oracle.Connection{From: from, To: to, Protocol: name, Port: port}
-			want := from.Addr == to.Addr || (!mine(from) || cluster.Egress(conn)) && (!mine(to) || cluster.Ingress(conn))
+			leaves := !mine(from) || cluster.Egress(conn) && (from.Pod.GetHostNetwork() || !cluster.MayBeDenied(from.Pod, false))
+			arrives := !mine(to) || cluster.Ingress(conn) && (to.Pod.GetHostNetwork() || !cluster.MayBeDenied(to.Pod, true))
+			want := from.Addr == to.Addr || leaves && arrives
 			got := state.Judge(filter.Connection{Src: from.Addr, Dst: to.Addr, Protocol: number, Port: uint16(port)})
 			if got.Allowed != want {
-				w.t.Fatalf("%v to %v, %s %d: got %+v, want %v\npolicies %v\nvalues %v", from, to, name, port, got, want, cluster.Policies, w.values)
+				w.t.Fatalf("%v to %v, %s %d: got %+v, want %v\npolicies %v, %v\nnamespaces %v\nvalues %v", from, to, name, port, got, want, cluster.Policies, cluster.ClusterPolicies, cluster.Namespaces, w.values)
 			}
 		}
 	}
@@ -295,6 +372,12 @@ func (w *world) checkFresh() {
 	}
 	for _, p := range w.policies {
 		steps = append(steps, func() { fresh.SetPolicy(p) })
+	}
+	for _, p := range w.cluster {
+		steps = append(steps, func() { fresh.SetClusterPolicy(p) })
+	}
+	for _, n := range w.nodes {
+		steps = append(steps, func() { fresh.SetNode(n) })
 	}
 	w.rnd.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	values := map[string]proto.Message{}

@@ -40,56 +40,96 @@ func compareEndpoints(a, b *filter.EndpointSet_Endpoint) int {
 
 func (p *Processor) list(id PolicyID, direction filter.AccessList_Direction) *filter.AccessList {
 	state := p.policies[id]
-	switch {
-	case state == nil:
+	if state == nil {
 		return nil
-	case direction == filter.AccessList_EGRESS:
-		return state.lists.Egress
 	}
-	return state.lists.Ingress
+	return state.lists.List(direction)
 }
 
-// subject returns what a pod of this node is subject to; nil: nothing. A pod that
-// Kubernetes does not know yet may be what any policy of its namespace is about:
-// until its labels are known, it is isolated as the strictest of them say.
+// subject returns what a pod of this node is subject to; nil: nothing.
 func (p *Processor) subject(id PodID) *filter.Subject {
 	local := p.local[id]
 	if local == nil || len(local.Addresses) == 0 {
 		return nil
 	}
-	var ingress, egress []string
-	isolated := isolation{}
-	if p.pods[id] == nil {
-		if n := p.perNamespace[id.Namespace]; n != nil {
-			isolated = *n
-		}
-	}
-	for s := range p.cache.SelectionsOf(id) {
-		for policyID := range p.about[s] {
-			lists := p.policies[policyID].lists
-			if lists.Ingress != nil {
-				ingress = append(ingress, lists.Ingress.GetName())
-			}
-			if lists.Egress != nil {
-				egress = append(egress, lists.Egress.GetName())
-			}
-		}
-	}
 	out := &filter.Subject{Name: id.String(), Addresses: texts(local.Addresses), Interface: local.Interface}
-	if len(ingress) > 0 || isolated.ingress > 0 {
-		out.Ingress = stage(ingress)
-	}
-	if len(egress) > 0 || isolated.egress > 0 {
-		out.Egress = stage(egress)
-	}
+	out.Ingress = p.stages(id, filter.AccessList_INGRESS)
+	out.Egress = p.stages(id, filter.AccessList_EGRESS)
 	if out.Ingress == nil && out.Egress == nil {
 		return nil
 	}
 	return out
 }
 
-// stage is that of network policies: what none of them allows is denied.
-func stage(lists []string) []*filter.Subject_Stage {
-	slices.Sort(lists)
-	return []*filter.Subject_Stage{{Lists: lists, Deny: true}}
+// stages are the tiers that have a say: network policies deny what none of them allows.
+func (p *Processor) stages(id PodID, direction filter.AccessList_Direction) (stages []*filter.Subject_Stage) {
+	if p.mayBeDenied(id, direction) {
+		return []*filter.Subject_Stage{{Deny: true}}
+	}
+	var tiers [configurator.Baseline + 1][]*configurator.Lists
+	for s := range p.cache.SelectionsOf(id) {
+		for policyID := range p.about[s] {
+			if lists := p.policies[policyID].lists; lists.List(direction) != nil {
+				tiers[lists.Tier] = append(tiers[lists.Tier], lists)
+			}
+		}
+	}
+	if lists := tiers[configurator.Admin]; len(lists) > 0 {
+		stages = append(stages, stage(lists, direction))
+	}
+	if lists := tiers[configurator.Namespaced]; len(lists) > 0 || p.mayBeIsolated(id, direction) {
+		namespaced := stage(lists, direction)
+		namespaced.Deny = true
+		return append(stages, namespaced)
+	}
+	if lists := tiers[configurator.Baseline]; len(lists) > 0 {
+		stages = append(stages, stage(lists, direction))
+	}
+	return stages
+}
+
+// mayBeIsolated reports whether a pod that Kubernetes does not know yet may be what a policy
+// of its namespace is about: until its labels are known, it is isolated as the strictest
+// of them say.
+func (p *Processor) mayBeIsolated(id PodID, direction filter.AccessList_Direction) bool {
+	n := p.perNamespace[id.Namespace]
+	switch {
+	case n == nil || p.pods[id] != nil:
+		return false
+	case direction == filter.AccessList_EGRESS:
+		return n.egress > 0
+	}
+	return n.ingress > 0
+}
+
+// mayBeDenied reports whether a cluster network policy that denies something may be about a
+// pod that is not known yet, or whose namespace is not.
+func (p *Processor) mayBeDenied(id PodID, direction filter.AccessList_Direction) bool {
+	pod := p.pods[id]
+	if len(p.clusterPolicies) == 0 || pod != nil && p.cache.KnowsNamespace(id.Namespace) {
+		return false
+	}
+	for _, state := range p.clusterPolicies {
+		subjects := state.lists.Subjects
+		switch {
+		case !configurator.Denies(state.lists.List(direction)):
+		case pod == nil && p.cache.MayInclude(subjects.Scope, id.Namespace):
+			return true
+		case pod != nil && len(subjects.Scope.Namespaces) > 0 && subjects.Selector.Matches(pod.labels):
+			return true
+		}
+	}
+	return false
+}
+
+// stage asks the policies of a tier in their order.
+func stage(tier []*configurator.Lists, direction filter.AccessList_Direction) *filter.Subject_Stage {
+	slices.SortFunc(tier, func(a, b *configurator.Lists) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.List(direction).GetName(), b.List(direction).GetName()))
+	})
+	out := &filter.Subject_Stage{}
+	for _, lists := range tier {
+		out.Lists = append(out.Lists, lists.List(direction).GetName())
+	}
+	return out
 }

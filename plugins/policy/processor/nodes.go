@@ -1,0 +1,84 @@
+package processor
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/plugins/policy/cache"
+	"github.com/contiv/contiv/plugins/policy/configurator"
+)
+
+// nodes are selected by their labels as pods are: the cache has them as pods that are in no
+// namespace.
+type nodes struct {
+	cache   *cache.Cache
+	users   map[*cache.Selection]int
+	ips     map[string][]netip.Addr
+	changed func(*cache.Selection)
+}
+
+func newNodes(changed func(*cache.Selection)) nodes {
+	n := nodes{users: map[*cache.Selection]int{}, ips: map[string][]netip.Addr{}, changed: changed}
+	n.cache = cache.New(func(s *cache.Selection, _ PodID, _ bool) { changed(s) })
+	return n
+}
+
+func (n *nodes) acquire(selector cache.Selector) *cache.Selection {
+	s := n.cache.Acquire(cache.Scope{}, selector)
+	if n.users[s]++; n.users[s] == 1 {
+		n.changed(s)
+	}
+	return s
+}
+
+// release reports whether nobody uses the selection any more.
+func (n *nodes) release(s *cache.Selection) bool {
+	n.users[s]--
+	n.cache.Release(s)
+	if n.users[s] > 0 {
+		return false
+	}
+	delete(n.users, s)
+	return true
+}
+
+func (n *nodes) addressSet(s *cache.Selection) *filter.AddressSet {
+	var addrs []netip.Addr
+	for id := range s.Members() {
+		addrs = append(addrs, n.ips[id.Name]...)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	set := &filter.AddressSet{Name: configurator.NodesSet(s.Selector()), Description: "all nodes", Addresses: texts(slices.Compact(addrs))}
+	if len(s.Selector()) > 0 {
+		set.Description = "nodes " + s.Selector().String()
+	}
+	return set
+}
+
+// SetNode adds a node or takes over what changed of it.
+func (p *Processor) SetNode(value *node.Node) {
+	id := PodID{Name: value.GetName()}
+	var ips []netip.Addr
+	for _, a := range value.GetAddresses() {
+		// Of the types, those of names do not parse.
+		if addr, err := netip.ParseAddr(a.GetAddress()); err == nil && addr.Zone() == "" {
+			ips = append(ips, addr.Unmap())
+		}
+	}
+	changed := !slices.Equal(p.nodes.ips[id.Name], ips)
+	p.nodes.ips[id.Name] = ips
+	p.nodes.cache.SetPod(id, value.GetLabels())
+	if changed {
+		for s := range p.nodes.cache.SelectionsOf(id) {
+			p.nodes.changed(s)
+		}
+	}
+}
+
+// DeleteNode forgets a node.
+func (p *Processor) DeleteNode(name string) {
+	delete(p.nodes.ips, name)
+	p.nodes.cache.DeletePod(PodID{Name: name})
+}
