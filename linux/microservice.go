@@ -14,9 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// MicroserviceDescriptor is the name of the descriptor of microservices.
-const MicroserviceDescriptor = "microservice"
-
 // Microservice is where a microservice runs.
 type Microservice struct {
 	// NetNS is the path of its network namespace.
@@ -40,19 +37,19 @@ type microservices struct {
 	retired map[string]bool
 }
 
-type microserviceItem = kvscheduler.Item[*emptypb.Empty, kvscheduler.NoMetadata]
+type microserviceItem = kvscheduler.Item[*emptypb.Empty, string]
 
 // microserviceDescriptor describes obtained values: the microservices that run on this node.
 // Values in their network namespaces depend on them.
-func (p *Plugin) microserviceDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata] {
+func (p *Plugin) microserviceDescriptor() kvscheduler.Descriptor[*emptypb.Empty, string] {
 	prefix := models.LinuxMicroserviceKey("")
-	return kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata]{
-		Name:     MicroserviceDescriptor,
+	return kvscheduler.Descriptor[*emptypb.Empty, string]{
+		Name:     models.MicroserviceDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: prefix},
 		KeyLabel: func(key string) string { return strings.TrimPrefix(key, prefix) },
 		Retrieve: func(context.Context, []microserviceItem) (items []microserviceItem, err error) {
-			for _, label := range p.namespaces.microservices.labels() {
-				items = append(items, microserviceItem{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Origin: kvscheduler.FromSB})
+			for label, at := range p.namespaces.microservices.present() {
+				items = append(items, microserviceItem{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Metadata: at.NetNS, Origin: kvscheduler.FromSB})
 			}
 			return items, nil
 		},
@@ -116,22 +113,19 @@ func (m *microservices) publish() (changes []kvscheduler.Notification) {
 			continue
 		}
 		known[label] = m.wanted[label]
-		changes = append(changes, kvscheduler.Notification{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Metadata: kvscheduler.NoMetadata{}})
+		changes = append(changes, kvscheduler.Notification{Key: models.LinuxMicroserviceKey(label), Value: &emptypb.Empty{}, Metadata: known[label].NetNS})
 	}
 	m.known = known
 	return changes
 }
 
-// labels of the microservices that values may be in.
-func (m *microservices) labels() (labels []string) {
+// present are the microservices that values may be in, by label.
+func (m *microservices) present() map[string]Microservice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, label := range slices.Sorted(maps.Keys(m.known)) {
-		if !m.retired[label] {
-			labels = append(labels, label)
-		}
-	}
-	return labels
+	present := maps.Clone(m.known)
+	maps.DeleteFunc(present, func(label string, _ Microservice) bool { return m.retired[label] })
+	return present
 }
 
 // path returns the file that stands for the network namespace of a microservice.
@@ -147,7 +141,7 @@ func (m *microservices) path(label string) (string, error) {
 
 // refs are references to the namespaces of all microservices.
 func (m *microservices) refs() (refs []*linux_namespace.NetNamespace) {
-	for _, label := range m.labels() {
+	for _, label := range slices.Sorted(maps.Keys(m.present())) {
 		refs = append(refs, &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_MICROSERVICE, Reference: label})
 	}
 	return refs

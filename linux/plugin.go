@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
+	"google.golang.org/protobuf/proto"
 )
 
 // Options of a Plugin. The zero value is usable.
@@ -84,17 +85,31 @@ func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 	p.notify, p.notifyLater = s.PushSBNotification, s.PushSBNotifications
 	p.alloc = netalloc.NewResolver(s)
 	for _, register := range []func() error{
-		func() error { return kvscheduler.Register(s, p.hostNameDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.microserviceDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.interfaceDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.addressDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.arpDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.routeDescriptor()) },
-		func() error { return kvscheduler.Register(s, p.ruleChainDescriptor()) },
+		func() error { return register(s, p.hostNameDescriptor()) },
+		func() error { return register(s, p.microserviceDescriptor()) },
+		func() error { return register(s, p.interfaceDescriptor()) },
+		func() error { return register(s, p.addressDescriptor()) },
+		func() error { return register(s, p.arpDescriptor()) },
+		func() error { return register(s, p.routeDescriptor()) },
+		func() error { return register(s, p.ruleChainDescriptor()) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register the linux descriptors: %w", err)
 		}
 	}
 	return nil
+}
+
+// register registers a descriptor; numbers that an enumeration has no name for are refused
+// before its Validate.
+func register[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
+	if validate := d.Validate; d.NB {
+		d.Validate = func(key string, value V) error {
+			if err := models.CheckEnums(value); err != nil {
+				return kvscheduler.NewInvalidValueError(err, err.Path)
+			}
+			return validate(key, value)
+		}
+	}
+	return kvscheduler.Register(s, d)
 }

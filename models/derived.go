@@ -155,6 +155,10 @@ func LinuxHostNameAddressKey(hostName, addr string) string {
 	return LinuxHostNameKey(hostName) + "/address/" + addr
 }
 
+// MicroserviceDescriptor is the name of the descriptor of microservices. Its metadata is
+// the path of the microservice's network namespace.
+const MicroserviceDescriptor = "microservice"
+
 // LinuxMicroserviceKey is obtained for each microservice that runs on the node.
 func LinuxMicroserviceKey(label string) string { return "linux/microservice/" + label }
 

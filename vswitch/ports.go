@@ -85,7 +85,7 @@ type Interfaces interface {
 	// and MTU (bytes; 0: the default). Addresses, VRF and unnumbered mode are
 	// set by calls of their own. An existing device (DPDK, AF_PACKET) must be
 	// there; if it is not, the error may go away. The far end of a TAP waits in
-	// tap.host_namespace, down and without addresses; List reports whether it, or what
+	// tap.host_namespace, which names no microservice any more, down and without addresses; List reports whether it, or what
 	// it became, is not there (any more).
 	Create(ctx context.Context, iface *vpp_interfaces.Interface) error
 	// Update changes state, MAC and MTU, whatever of them differs.

@@ -223,16 +223,30 @@ func TestMicroservices(t *testing.T) {
 	l := require(t)
 	o := newOperator(t, l, "node1")
 	const (
-		far, near = "config/linux/interfaces/v2/interface/msfar", "config/linux/interfaces/v2/interface/msnear"
-		label     = "contivpp.io/microservice-label"
+		linuxKey, vppKey = "config/linux/interfaces/v2/interface/", "config/vpp/v2/interfaces/"
+		cnf1             = `"namespace":{"type":"MICROSERVICE","reference":"cnf1"}`
+		label            = "contivpp.io/microservice-label"
 	)
+	// A pair of VETHs, and two TAPs whose far ends Linux interfaces take over.
 	rev := o.put(
-		far, `{"name":"msfar","type":"VETH","enabled":true,"ip_addresses":["10.223.1.2/24"],"namespace":{"type":"MICROSERVICE","reference":"cnf1"},"veth":{"peer_if_name":"msnear"}}`,
-		near, `{"name":"msnear","type":"VETH","enabled":true,"ip_addresses":["10.223.1.1/24"],"veth":{"peer_if_name":"msfar"}}`)
-	pending := o.await(far, rev, "PENDING: ")
-	if waits := strings.Join(pending.GetWaitsFor(), ", "); !strings.Contains(waits, "microservice-available: linux/microservice/cnf1") {
-		t.Errorf("it waits for %s", waits)
+		linuxKey+"msfar", `{"name":"msfar","type":"VETH","enabled":true,"ip_addresses":["10.223.1.2/24"],`+cnf1+`,"veth":{"peer_if_name":"msnear"}}`,
+		linuxKey+"msnear", `{"name":"msnear","type":"VETH","enabled":true,"ip_addresses":["10.223.1.1/24"],"veth":{"peer_if_name":"msfar"}}`,
+		vppKey+"mstap2", `{"name":"mstap2","type":"TAP","enabled":true,"ip_addresses":["10.223.2.1/24"],"tap":{"to_microservice":"cnf1"}}`,
+		linuxKey+"mstap2-linux", `{"name":"mstap2-linux","type":"TAP_TO_VPP","enabled":true,"ip_addresses":["10.223.2.2/24"],`+cnf1+`,"tap":{"vpp_tap_if_name":"mstap2"}}`,
+		vppKey+"mstap3", `{"name":"mstap3","type":"TAP","enabled":true,"ip_addresses":["10.223.3.1/24"],"tap":{"host_`+cnf1[1:]+`}}`,
+		linuxKey+"mstap3-linux", `{"name":"mstap3-linux","type":"TAP_TO_VPP","enabled":true,"ip_addresses":["10.223.3.2/24"],`+cnf1+`,"tap":{"vpp_tap_if_name":"mstap3"}}`,
+	)
+	all := []string{linuxKey + "msfar", linuxKey + "msnear", vppKey + "mstap2", linuxKey + "mstap2-linux", vppKey + "mstap3", linuxKey + "mstap3-linux"}
+	wait := func() {
+		t.Helper()
+		for _, key := range all {
+			pending := o.await(key, rev, "PENDING: ")
+			if waits := strings.Join(pending.GetWaitsFor(), ", "); key != linuxKey+"msnear" && !strings.Contains(waits, "microservice-available: linux/microservice/cnf1") {
+				t.Errorf("%s waits for %s", key, waits)
+			}
+		}
 	}
+	wait()
 	add := func(name string) lab.Pod {
 		t.Helper()
 		spec := lab.PodSpec{Name: name, Node: "node1", Template: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: "cnf1"}}}}
@@ -240,9 +254,13 @@ func TestMicroservices(t *testing.T) {
 	}
 	reaches := func(p lab.Pod) {
 		t.Helper()
-		o.await(far, rev, "CONFIGURED")
-		if out, err := l.Exec(t.Context(), p.ID(), "ping", "-c1", "-W20", "10.223.1.1"); err != nil {
-			t.Errorf("from %s: %v %s", p.ID(), err, out)
+		for _, key := range all {
+			o.await(key, rev, "CONFIGURED")
+		}
+		for _, address := range []string{"10.223.1.1", "10.223.2.1", "10.223.3.1"} {
+			if out, err := l.Exec(t.Context(), p.ID(), "ping", "-c1", "-W20", address); err != nil {
+				t.Errorf("%s from %s: %v %s", address, p.ID(), err, out)
+			}
 		}
 	}
 	first := add("cnf-a")
@@ -253,9 +271,9 @@ func TestMicroservices(t *testing.T) {
 	if err := l.DelPod(t.Context(), first.ID()); err != nil {
 		t.Fatal(err)
 	}
-	o.await(far, rev, "PENDING: ")
+	wait()
 	reaches(add("cnf-b"))
-	if answer, err := o.etcd.Delete(t.Context(), o.prefix+"config/", clientv3.WithPrefix()); err != nil || answer.Deleted != 2 {
+	if answer, err := o.etcd.Delete(t.Context(), o.prefix+"config/", clientv3.WithPrefix()); err != nil || answer.Deleted != int64(len(all)) {
 		t.Fatal(answer, err)
 	}
 }

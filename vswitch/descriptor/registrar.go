@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -19,6 +20,9 @@ type Registrar struct {
 // NewRegistrar returns a registrar for s.
 func NewRegistrar(s *kvscheduler.Scheduler) *Registrar { return &Registrar{s: s} }
 
+// Scheduler returns the scheduler that the descriptors are registered with.
+func (r *Registrar) Scheduler() *kvscheduler.Scheduler { return r.s }
+
 // Err returns the first error.
 func (r *Registrar) Err() error { return r.err }
 
@@ -28,7 +32,24 @@ func Register[V proto.Message, M any](r *Registrar, d kvscheduler.Descriptor[V, 
 		return
 	}
 	d.Retriable = retriable
+	if d.NB {
+		d.Validate = definedEnums(d.Validate)
+	}
 	if err := kvscheduler.Register(r.s, d); err != nil {
 		r.err = fmt.Errorf("registering descriptor %s: %w", d.Name, err)
+	}
+}
+
+// definedEnums refuses numbers that an enumeration has no name for, before validate looks
+// at the value. Descriptors need not reckon with them.
+func definedEnums[V proto.Message](validate func(string, V) error) func(string, V) error {
+	return func(key string, value V) error {
+		if err := models.CheckEnums(value); err != nil {
+			return kvscheduler.NewInvalidValueError(err, err.Path)
+		}
+		if validate == nil {
+			return nil
+		}
+		return validate(key, value)
 	}
 }

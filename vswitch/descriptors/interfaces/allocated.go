@@ -8,10 +8,12 @@ import (
 )
 
 // allocatedInterfaces resolves the addresses of interfaces. An address whose
-// allocation is missing is left out: the address waits for it, not the interface.
-func allocatedInterfaces(r *netalloc.Resolver) descriptor.Allocated[*vpp_interfaces.Interface] {
+// allocation is missing is left out: the address waits for it, not the interface. The
+// far ends of TAPs are where their microservices run.
+func allocatedInterfaces(r *netalloc.Resolver, ms microservices) descriptor.Allocated[*vpp_interfaces.Interface] {
 	return descriptor.Allocated[*vpp_interfaces.Interface]{
 		Resolve: func(v *vpp_interfaces.Interface) (*vpp_interfaces.Interface, error) {
+			v = ms.resolve(v)
 			if !netalloc.HasRef(v.GetIpAddresses()...) {
 				return v, nil
 			}
@@ -19,8 +21,9 @@ func allocatedInterfaces(r *netalloc.Resolver) descriptor.Allocated[*vpp_interfa
 			v.IpAddresses = r.Addresses(v.GetIpAddresses(), v.GetName())
 			return v, nil
 		},
-		Restore: func(found, _, wanted *vpp_interfaces.Interface) {
+		Restore: func(found, resolved, wanted *vpp_interfaces.Interface) {
 			found.IpAddresses = r.Restore(found.GetIpAddresses(), wanted.GetIpAddresses(), found.GetName())
+			ms.restore(found, resolved, wanted)
 		},
 	}
 }

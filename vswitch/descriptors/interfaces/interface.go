@@ -25,8 +25,8 @@ import (
 //	           └─ ip6nd/{name}, rx-modes, rx-placement/…
 //
 // What state its link is in is obtained: link-state/UP or link-state/DOWN.
-func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
-	interfaces := allocatedInterfaces(alloc)
+func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver, ms microservices) kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
+	interfaces := allocatedInterfaces(alloc, ms)
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta]{
 		Name:     vswitch.InterfaceDescriptor,
 		Keys:     kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
@@ -44,7 +44,7 @@ func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver) kvsc
 		},
 		Retrieve:      interfaces.Retrieve(port.List),
 		RetrieveKeys:  interfaces.Retrieve(port.Find),
-		RetrieveAfter: []string{netalloc.Descriptor},
+		RetrieveAfter: []string{netalloc.Descriptor, models.MicroserviceDescriptor},
 		DerivedValues: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.KeyValue {
 			return derivedOfInterface(iface)
 		},
@@ -60,6 +60,8 @@ func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver) kvsc
 
 func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
 	switch iface.GetType() {
+	case vpp_interfaces.Interface_TAP:
+		return microserviceDependencies(iface)
 	case vpp_interfaces.Interface_AF_PACKET:
 		key := models.LinuxHostNameKey(iface.GetAfpacket().GetHostIfName())
 		if name := iface.GetAfpacket().GetLinuxInterface(); name != "" {

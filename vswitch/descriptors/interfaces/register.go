@@ -9,8 +9,8 @@ import (
 
 // Register registers the descriptors of interfaces and of what is assigned to them.
 func Register(r *descriptor.Registrar, vs vswitch.VSwitch, alloc *netalloc.Resolver) {
-	port := vs.Interfaces()
-	descriptor.Register(r, interfaceDescriptor(port, alloc))
+	port, ms := vs.Interfaces(), microservices{r.Scheduler()}
+	descriptor.Register(r, interfaceDescriptor(port, alloc, ms))
 	descriptor.Register(r, addressDescriptor(port, alloc))
 	descriptor.Register(r, interfaceVRFDescriptor(port))
 	descriptor.Register(r, hasAddressDescriptor())

@@ -3,6 +3,7 @@ package interfaces
 import (
 	"net"
 
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
@@ -127,6 +128,9 @@ func validateLink(iface *vpp_interfaces.Interface) error {
 		}
 		if err := models.ValidateNetNS(iface.GetTap().GetHostNamespace()); err != nil {
 			return descriptor.Invalid("tap.host_namespace", "%w", err)
+		}
+		if name := iface.GetTap().GetToMicroservice(); name != "" && iface.GetTap().GetHostNamespace().GetType() != linux_namespace.NetNamespace_UNDEFINED {
+			return descriptor.Invalid("tap.to_microservice", "the far end cannot be in microservice %q and in tap.host_namespace: leave one of them out", name)
 		}
 	case vpp_interfaces.Interface_AF_PACKET:
 		if iface.GetAfpacket().GetHostIfName() == "" && iface.GetAfpacket().GetLinuxInterface() == "" {

@@ -57,7 +57,7 @@ func (v *Driver) openHostNamespace(ref *linux_namespace.NetNamespace) (*os.File,
 	path, ok := models.NetNSPath(ref, models.NetNSDir)
 	switch {
 	case !ok:
-		return nil, vswitch.Unsupported("tap.host_namespace of microservice %q: refer to it by FD, PID or NSID", ref.GetReference())
+		return nil, fmt.Errorf("tap.host_namespace: %w: no microservice %q runs on this node", vswitch.ErrNamespaceGone, ref.GetReference())
 	case path == "":
 		return nil, nil
 	}

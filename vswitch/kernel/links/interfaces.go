@@ -56,8 +56,6 @@ func supported(iface *vpp_interfaces.Interface) error {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
 		switch tap := iface.GetTap(); {
-		case tap.GetToMicroservice() != "":
-			return vswitch.Unsupported("tap.to_microservice: use a Linux interface of type TAP_TO_VPP with a namespace")
 		case tap.GetEnableTunnel():
 			return vswitch.Unsupported("tap.enable_tunnel: TAPs of the Linux kernel carry Ethernet frames")
 		}

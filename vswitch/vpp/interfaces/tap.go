@@ -36,8 +36,6 @@ const (
 
 func supportedTap(tap *vpp_interfaces.TapLink) error {
 	switch {
-	case tap.GetToMicroservice() != "":
-		return vswitch.Unsupported("tap.to_microservice: use a Linux interface of type TAP_TO_VPP with a namespace")
 	case tap.GetEnableGso():
 		// To enable VPP's own segmentation does not help: VPP crashes.
 		return vswitch.Unsupported("tap.enable_gso: VPP 25.10 does not segment the large packets when they leave by another interface, and an AF_PACKET interface " +
@@ -144,7 +142,7 @@ func hostNamespace(tap *vpp_interfaces.TapLink) (string, error) {
 	path, ok := models.NetNSPath(tap.GetHostNamespace(), models.NetNSDir)
 	switch {
 	case !ok:
-		return "", vswitch.Unsupported("tap.host_namespace of microservice %q: refer to it by FD, PID or NSID", tap.GetHostNamespace().GetReference())
+		return "", fmt.Errorf("tap.host_namespace: %w: no microservice %q runs on this node", vswitch.ErrNamespaceGone, tap.GetHostNamespace().GetReference())
 	case len(path) > maxField:
 		return "", vswitch.Unsupported("tap.host_namespace %s: VPP knows paths of at most %d characters", path, maxField)
 	case path == "":
