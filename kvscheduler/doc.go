@@ -30,7 +30,7 @@
 //     value remembers that: it is FAILED or RETRYING, too, and done as soon as nothing is in
 //     the way, in the same transaction if possible.
 //   - Operations of descriptors with a Stage take effect together, at the end of the
-//     transaction.
+//     transaction, or before what follows them in it.
 //   - A value that is INVALID changes nothing: what existed before stays until what it
 //     needs goes, and nobody waits for it. Once its deletion is due, it does not come
 //     back, even if what it needs cannot be deleted in the end.

@@ -24,6 +24,7 @@ import (
 //
 //   - before an operation of a value outside of the stage that depends on a prepared one, or that a prepared one
 //     depended on;
+//   - before an operation of any value outside of the stage, if the stage is Early;
 //   - before one of the descriptors is asked to Retrieve;
 //   - after each operation of a derived value.
 //
@@ -35,6 +36,9 @@ import (
 type Stage struct {
 	// Name is unique within the scheduler.
 	Name string
+	// Early stages take effect before what follows them in the transaction, whether that depends
+	// on them or not: as keys are sorted.
+	Early bool
 	// Commit applies what was prepared. An error means that none of it is in effect; a
 	// StageError names the keys that are not, and all others are. Either way nothing
 	// remains prepared. The values concerned fail with the error, are read back, and are
@@ -135,11 +139,11 @@ func (x *exec) inEffect(n *node) error {
 		return nil
 	}
 	for i := 0; i < len(x.staged); i++ {
-		st := x.staged[i].stage
-		if n.desc != nil && st == n.desc.stage || !x.staged[i].concerns(n) {
+		st, concerned := x.staged[i].stage, x.staged[i].concerns(n)
+		if n.desc != nil && st == n.desc.stage || !concerned && !st.of.Early {
 			continue
 		}
-		if err := x.commit(st); err != nil {
+		if err := x.commit(st); err != nil && concerned {
 			return fmt.Errorf("not begun, because stage %s failed: %w", st.of.Name, err)
 		}
 		i-- // it is not in the list any more

@@ -137,6 +137,29 @@ func TestStageIsCommittedOncePerTransaction(t *testing.T) {
 	wantCalls(t, tb.southbound, "CREATE other/2")
 }
 
+// An early stage does not fail what only follows it.
+func TestEarlyStagePrecedesWhatFollows(t *testing.T) {
+	s, tb := newScheduler(t), newTable(t)
+	st := tb.stage()
+	st.Early = true
+	for _, d := range []Descriptor[text, NoMetadata]{tb.descriptor(st, "list", nil), tb.descriptor(st, "set", nil), tb.descriptor(nil, "other", nil), tb.descriptor(nil, "zone", nil)} {
+		if err := Register(s, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustCommit(t, s, "list/a=x set/1=x zone/1=x zone/2=x")
+	wantCalls(t, tb.southbound, "CREATE list/a", "CREATE set/1", "COMMIT table", "CREATE zone/1", "CREATE zone/2")
+	mustCommit(t, s, "list/a=y other/1=x set/1=y")
+	wantCalls(t, tb.southbound, "CREATE other/1", "UPDATE list/a", "UPDATE set/1", "COMMIT table")
+	tb.commit = func() error { return errBoom }
+	if _, err := commit(t, s, "set/2=x zone/3=x"); err == nil {
+		t.Error("the stage failed without an error")
+	}
+	if got := s.ValueStatus("zone/3").Value.State; got != pb.ValueState_CONFIGURED {
+		t.Errorf("zone/3 is %v", got)
+	}
+}
+
 func TestStageIsNotOvertaken(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	tb.register(t, s)

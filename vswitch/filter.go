@@ -13,13 +13,16 @@ import (
 //
 // Values come and go in any order: a list that does not exist has no rules, a set no
 // members, and what a value that is gone was needed for works as before without it.
-// Each call is one step: a packet meets what was before or what is after. Connections
+// Each call is one step: a packet meets what was before or what is after. That of Change is what
+// makes deny rules safe, because without a set that they refer to more would pass. Connections
 // that exist are judged anew: they go on if they may still be opened, else they stop.
 type Filter interface {
 	// Set makes or changes values of any of the models, all of them or none.
 	Set(ctx context.Context, values ...proto.Message) error
 	// Remove removes values by their names.
 	Remove(ctx context.Context, values ...proto.Message) error
+	// Change makes or changes some values and removes others: all of that, or nothing.
+	Change(ctx context.Context, set, remove []proto.Message) error
 	// List returns the values of all models. What is missing or damaged differs
 	// from what is expected.
 	List(ctx context.Context, expected []proto.Message) ([]proto.Message, error)
@@ -33,6 +36,14 @@ func (f NoFilter) Set(context.Context, ...proto.Message) error { return Unsuppor
 
 // Remove has nothing to remove.
 func (NoFilter) Remove(context.Context, ...proto.Message) error { return nil }
+
+// Change says why it cannot, unless there is nothing to set.
+func (f NoFilter) Change(ctx context.Context, set, _ []proto.Message) error {
+	if len(set) == 0 {
+		return nil
+	}
+	return f.Set(ctx)
+}
 
 // List finds nothing.
 func (NoFilter) List(context.Context, []proto.Message) ([]proto.Message, error) { return nil, nil }

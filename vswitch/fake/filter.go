@@ -16,17 +16,19 @@ type filterValues map[string]proto.Message
 type filters struct{ v *VSwitch }
 
 func (p filters) Set(ctx context.Context, values ...proto.Message) error {
-	return p.v.do(ctx, func(n *Node) error {
-		for _, v := range values {
-			n.filter[models.Key(v)] = proto.Clone(v)
-		}
-		return nil
-	})
+	return p.Change(ctx, values, nil)
 }
 
 func (p filters) Remove(ctx context.Context, values ...proto.Message) error {
+	return p.Change(ctx, nil, values)
+}
+
+func (p filters) Change(ctx context.Context, set, remove []proto.Message) error {
 	return p.v.do(ctx, func(n *Node) error {
-		for _, v := range values {
+		for _, v := range set {
+			n.filter[models.Key(v)] = proto.Clone(v)
+		}
+		for _, v := range remove {
 			delete(n.filter, models.Key(v))
 		}
 		return nil

@@ -3,7 +3,10 @@ package vswitchtest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
@@ -49,6 +52,7 @@ func runFilter(t *testing.T, c Config) {
 	}
 	t.Run("connections are judged again when values change", lab.running)
 	t.Run("replacing values leaves no gap", lab.replacement)
+	t.Run("a transaction is one step", lab.oneStep)
 	t.Run("a restarted agent finds them, and they count meanwhile", lab.restart)
 }
 
@@ -429,6 +433,62 @@ func (lab *filterLab) replacement(t *testing.T) {
 	if n := <-passed; n > 0 {
 		t.Errorf("%d packets passed that no list allows", n)
 	}
+}
+
+// oneStep: a set that a rule denies goes while another one comes, in one transaction. If they did
+// so one after the other, packets would pass in between.
+func (lab *filterLab) oneStep(t *testing.T) {
+	values := func(round int) []proto.Message {
+		clients, nobody := lab.addresses(fmt.Sprint("clients", round%2), "left"), lab.addresses(fmt.Sprint("clients", (round+1)%2))
+		for i := range 500 { // that takes a moment
+			nobody.Addresses = append(nobody.Addresses, fmt.Sprintf("10.99.%d.%d", round%200, i%250))
+		}
+		nobody.Addresses = slices.Compact(nobody.Addresses)
+		lists := []string{fmt.Sprint("deny", round%2)}
+		subject := &contiv_filter.Subject{Name: "prod/right", Addresses: lab.addressOf("right"), Ingress: []*contiv_filter.Subject_Stage{{Lists: lists}}}
+		return []proto.Message{clients, nobody, subject, filterList(lists[0], ingress, &filterRule{Action: denied, AddressSets: []string{clients.GetName()}})}
+	}
+	lab.set(t, values(0)...)
+	c, err := lab.left.dial("udp", lab.rightNet[0]+"3", 8080, longWait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers atomic.Int64
+	var flood sync.WaitGroup
+	stop := make(chan struct{})
+	flood.Go(func() {
+		for {
+			select {
+			case <-stop:
+				c.Close()
+				return
+			default:
+				_, _ = c.Write([]byte("x")) // refused ones are none of our business
+			}
+		}
+	})
+	flood.Go(func() {
+		buffer := make([]byte, 10)
+		for {
+			n, err := c.Read(buffer)
+			if n > 0 {
+				answers.Add(1)
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+		}
+	})
+	for round := 1; round < 40; round++ {
+		lab.set(t, values(round)...)
+	}
+	close(stop)
+	flood.Wait()
+	if n := answers.Load(); n > 0 {
+		t.Errorf("%d packets passed that no values allow", n)
+	}
+	lab.set(t)
+	lab.probe(t, probe{"left", "udp", "right", 8080, true}) // there is somebody who answers
 }
 
 func (lab *filterLab) restart(t *testing.T) {

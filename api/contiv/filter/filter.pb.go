@@ -11,8 +11,7 @@
 //	Subject ──> stages of AccessLists ──> AddressSets, EndpointSets
 //
 // References are by name. A list that does not exist has no rules, a set that does
-// not exist has no members: whatever order values come and go in, less is allowed
-// meanwhile, never more.
+// not exist has no members. Values that change in one transaction change in one step.
 
 package filter
 

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/contiv/contiv/filter"
@@ -13,35 +14,74 @@ import (
 )
 
 func registerFilter(r *descriptor.Registrar, port vswitch.Filter) {
-	descriptor.Register(r, filterDescriptor(vswitch.AddressSetDescriptor, models.AddressSet, port, filter.ValidateAddressSet))
-	descriptor.Register(r, filterDescriptor(vswitch.EndpointSetDescriptor, models.EndpointSet, port, filter.ValidateEndpointSet))
-	descriptor.Register(r, filterDescriptor(vswitch.AccessListDescriptor, models.AccessList, port, filter.ValidateAccessList))
-	descriptor.Register(r, filterDescriptor(vswitch.SubjectDescriptor, models.Subject, port, filter.ValidateSubject))
+	changes := &filterChanges{port: port}
+	stage := &kvscheduler.Stage{Name: "policies", Early: true, Commit: changes.commit}
+	descriptor.Register(r, filterDescriptor(vswitch.AddressSetDescriptor, models.AddressSet, changes, stage, filter.ValidateAddressSet))
+	descriptor.Register(r, filterDescriptor(vswitch.EndpointSetDescriptor, models.EndpointSet, changes, stage, filter.ValidateEndpointSet))
+	descriptor.Register(r, filterDescriptor(vswitch.AccessListDescriptor, models.AccessList, changes, stage, filter.ValidateAccessList))
+	descriptor.Register(r, filterDescriptor(vswitch.SubjectDescriptor, models.Subject, changes, stage, filter.ValidateSubject))
 }
 
-// filterDescriptor handles config/contiv/filter/v1/…. Values do not depend on each
-// other: while one is missing, the others deny more, never less.
-func filterDescriptor[V proto.Message](name string, model *models.Model, port vswitch.Filter, validate func(V) *filter.FieldError) kvscheduler.Descriptor[V, descriptor.NoMeta] {
-	set := func(ctx context.Context, v V) error { return port.Set(ctx, v) }
-	all := func(do func(context.Context, ...proto.Message) error) func(context.Context, []descriptor.Item[V]) []error {
-		return func(ctx context.Context, items []descriptor.Item[V]) []error {
-			values := make([]proto.Message, len(items))
-			for i, it := range items {
-				values[i] = it.Value
-			}
-			err := do(ctx, values...)
-			if err == nil {
-				return nil
-			}
-			errs := make([]error, len(items))
-			for i, v := range values { // which of them is to blame
-				if errs[i] = err; len(values) > 1 {
-					errs[i] = do(ctx, v)
-				}
-			}
-			return errs
+// filterChanges are those of a transaction, which take effect in one step: between two
+// of them, more could pass than before and after. The step comes before the interfaces of pods
+// are made, as their keys follow.
+type filterChanges struct {
+	port vswitch.Filter
+	keys []string // in the order in which they changed first
+	last map[string]filterChange
+}
+
+type filterChange struct {
+	value proto.Message
+	gone  bool
+}
+
+func (c *filterChanges) prepare(key string, value proto.Message, gone bool) {
+	if _, ok := c.last[key]; !ok {
+		c.keys = append(c.keys, key)
+	}
+	if c.last == nil {
+		c.last = map[string]filterChange{}
+	}
+	c.last[key] = filterChange{value, gone}
+}
+
+// commit makes the changes one by one if they cannot be made together, so that values that
+// nothing is wrong with count.
+func (c *filterChanges) commit(ctx context.Context) error {
+	keys, last := c.keys, c.last
+	c.keys, c.last = nil, nil
+	err := c.change(ctx, last, keys)
+	if err == nil || len(keys) == 1 || errors.Is(err, kvscheduler.ErrUnsupported) {
+		return err
+	}
+	some := &kvscheduler.StageError{Keys: map[string]error{}}
+	for _, key := range keys {
+		if err := c.change(ctx, last, []string{key}); err != nil {
+			some.Keys[key] = err
 		}
 	}
+	if len(some.Keys) == 0 {
+		return nil
+	}
+	return some
+}
+
+func (c *filterChanges) change(ctx context.Context, changes map[string]filterChange, keys []string) error {
+	var set, remove []proto.Message
+	for _, key := range keys {
+		if change := changes[key]; change.gone {
+			remove = append(remove, change.value)
+		} else {
+			set = append(set, change.value)
+		}
+	}
+	return c.port.Change(ctx, set, remove)
+}
+
+// filterDescriptor handles config/contiv/filter/v1/…. Values do not depend on each other: a list
+// that is missing has no rules, a set no members.
+func filterDescriptor[V proto.Message](name string, model *models.Model, changes *filterChanges, stage *kvscheduler.Stage, validate func(V) *filter.FieldError) kvscheduler.Descriptor[V, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[V, descriptor.NoMeta]{
 		Name: name,
 		Keys: kvscheduler.KeySpace{Prefix: model.KeyPrefix()},
@@ -53,19 +93,25 @@ func filterDescriptor[V proto.Message](name string, model *models.Model, port vs
 			return nil
 		},
 		Equivalent: func(_ string, old, new V) bool { return filter.Equivalent(old, new) },
-		Create:     descriptor.Create(set),
-		Update:     descriptor.Update(func(ctx context.Context, _, new V) error { return port.Set(ctx, new) }),
-		Delete:     descriptor.Delete(func(ctx context.Context, v V) error { return port.Remove(ctx, v) }),
-		CreateBatch: func(ctx context.Context, items []descriptor.Item[V]) ([]descriptor.NoMeta, []error) {
-			return make([]descriptor.NoMeta, len(items)), all(port.Set)(ctx, items)
+		Stage:      stage,
+		Create: func(_ context.Context, key string, v V) (none descriptor.NoMeta, err error) {
+			changes.prepare(key, v, false)
+			return none, nil
 		},
-		DeleteBatch: all(port.Remove),
+		Update: func(_ context.Context, key string, _, v V, none descriptor.NoMeta) (descriptor.NoMeta, error) {
+			changes.prepare(key, v, false)
+			return none, nil
+		},
+		Delete: func(_ context.Context, key string, v V, _ descriptor.NoMeta) error {
+			changes.prepare(key, v, true)
+			return nil
+		},
 		Retrieve: descriptor.Retrieve(func(ctx context.Context, expected []V) ([]V, error) {
 			messages := make([]proto.Message, len(expected))
 			for i, v := range expected {
 				messages[i] = v
 			}
-			found, err := port.List(ctx, messages)
+			found, err := changes.port.List(ctx, messages)
 			if err != nil {
 				return nil, fmt.Errorf("reading policies: %w", err)
 			}

@@ -59,56 +59,64 @@ func New(nft NFT, log *slog.Logger) *Driver {
 const unknown = "?"
 
 // Set implements vswitch.Filter.
-func (d *Driver) Set(ctx context.Context, messages ...proto.Message) error {
-	var lists []*compiled
-	for _, m := range messages {
-		if list, ok := m.(*contiv_filter.AccessList); ok {
-			lists = append(lists, compile(list))
-		}
-	}
+func (d *Driver) Set(ctx context.Context, values ...proto.Message) error {
+	return d.Change(ctx, values, nil)
+}
+
+// Remove implements vswitch.Filter.
+func (d *Driver) Remove(ctx context.Context, values ...proto.Message) error {
+	return d.Change(ctx, nil, values)
+}
+
+// Change implements vswitch.Filter.
+func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
 	return d.change(func(e *edit) {
-		e.base()
-		for _, m := range messages {
-			switch v := m.(type) {
-			case *contiv_filter.AddressSet:
-				d.want.setAddresses(ident(v.GetName()), v)
-				e.addressSet(ident(v.GetName()), v)
-			case *contiv_filter.EndpointSet:
-				d.want.setEndpoints(ident(v.GetName()), v)
-				e.endpointSet(ident(v.GetName()), v)
-			case *contiv_filter.Subject:
-				e.subject(v)
-			}
+		if len(set) > 0 {
+			e.base()
 		}
-		for _, c := range lists {
-			d.want.setList(c.id, c)
-			e.list(c)
+		for _, m := range set {
+			d.set(e, m)
+		}
+		for _, m := range remove {
+			d.remove(e, m)
 		}
 	})
 }
 
-// Remove implements vswitch.Filter.
-func (d *Driver) Remove(ctx context.Context, messages ...proto.Message) error {
-	return d.change(func(e *edit) {
-		for _, m := range messages {
-			switch v := m.(type) {
-			case *contiv_filter.AddressSet:
-				id := identOf(v.GetName())
-				d.want.setAddresses(id, nil)
-				e.addressSet(id, nil)
-			case *contiv_filter.EndpointSet:
-				id := identOf(v.GetName())
-				d.want.setEndpoints(id, nil)
-				e.endpointSet(id, nil)
-			case *contiv_filter.AccessList:
-				id := identOf(v.GetName())
-				d.want.setList(id, nil)
-				e.emptyList(id)
-			case *contiv_filter.Subject:
-				e.removeSubject(v.GetName())
-			}
-		}
-	})
+func (d *Driver) set(e *edit, m proto.Message) {
+	switch v := m.(type) {
+	case *contiv_filter.AddressSet:
+		d.want.setAddresses(ident(v.GetName()), v)
+		e.addressSet(ident(v.GetName()), v)
+	case *contiv_filter.EndpointSet:
+		d.want.setEndpoints(ident(v.GetName()), v)
+		e.endpointSet(ident(v.GetName()), v)
+	case *contiv_filter.Subject:
+		e.subject(v)
+	case *contiv_filter.AccessList:
+		c := compile(v)
+		d.want.setList(c.id, c)
+		e.list(c)
+	}
+}
+
+func (d *Driver) remove(e *edit, m proto.Message) {
+	switch v := m.(type) {
+	case *contiv_filter.AddressSet:
+		id := identOf(v.GetName())
+		d.want.setAddresses(id, nil)
+		e.addressSet(id, nil)
+	case *contiv_filter.EndpointSet:
+		id := identOf(v.GetName())
+		d.want.setEndpoints(id, nil)
+		e.endpointSet(id, nil)
+	case *contiv_filter.AccessList:
+		id := identOf(v.GetName())
+		d.want.setList(id, nil)
+		e.emptyList(id)
+	case *contiv_filter.Subject:
+		e.removeSubject(v.GetName())
+	}
 }
 
 // List implements vswitch.Filter.
