@@ -68,6 +68,7 @@ var rooms = map[string][]string{
 	"ctl":                  {"filter", "client", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "kvscheduler", "controller", "plugins", "store", "version"},
 	"ctl/text":             {"config"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},
+	"calico":               {},
 	"hack":                 {},
 	"cmd":                  {"*"},
 	"test":                 {"*"},
