@@ -30,11 +30,14 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	}
 	outer := x.branch[n.key]
 	if outer == working {
-		if n.base() != "" && n.is(leaving) {
+		switch {
+		case n.base() != "" && n.is(leaving):
 			// Its deletion is under way, and has led to that of its base value: it goes now.
 			return x.deleteExisting(n, p, why)
+		case n.base() == "" || n.have != nil:
+			return nil
 		}
-		return nil
+		// That it does not come to exist has led to the deletion of its base value.
 	}
 	if x.failedNow(n) && n.have != nil {
 		return n.info.err

@@ -113,6 +113,10 @@ func (x *exec) updateDependent(key string, gained bool) error {
 			}
 			return nil
 		}
+		if !gained && !x.stands(n) {
+			x.lookAgain(key) // something that it needs may be about to go
+			return nil
+		}
 	}
 	if n.base() != "" {
 		if base := x.get(n.base()); base == nil || base.have == nil || base.is(leaving) {
