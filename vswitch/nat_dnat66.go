@@ -46,7 +46,7 @@ func DNAT66AsDNAT44(v *contiv_nat.DNat66) *vpp_nat.DNat44 {
 		}
 		mapped.Clients = vpp_nat.DNat44_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = vpp_nat.DNat44_StaticMapping_Otherwise(m.GetOtherwise())
-		mapped.SourceRanges, mapped.MasqueradeOutside = m.GetSourceRanges(), m.GetMasqueradeOutside()
+		mapped.SourceRanges, mapped.MasqueradeOutside, mapped.ResetRemoved = m.GetSourceRanges(), m.GetMasqueradeOutside(), m.GetResetRemoved()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out
@@ -70,7 +70,7 @@ func DNAT66FromDNAT44(v *vpp_nat.DNat44) *contiv_nat.DNat66 {
 		}
 		mapped.Clients = contiv_nat.DNat66_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise())
-		mapped.SourceRanges, mapped.MasqueradeOutside = m.GetSourceRanges(), m.GetMasqueradeOutside()
+		mapped.SourceRanges, mapped.MasqueradeOutside, mapped.ResetRemoved = m.GetSourceRanges(), m.GetMasqueradeOutside(), m.GetResetRemoved()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out

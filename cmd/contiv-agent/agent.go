@@ -147,9 +147,13 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services := service.New(forServices, contivConf, ipNet, log)
-	if err := services.ByVSwitch(service.Proxy{Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found}); err != nil {
+	if err := services.ByVSwitch(service.Proxy{
+		Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
+		Healthy: func() bool { return loop.Ready() == nil },
+	}); err != nil {
 		return err
 	}
+	defer services.Close()
 	// In the order in which events visit them.
 	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
 	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)

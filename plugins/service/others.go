@@ -105,11 +105,15 @@ func (s *Service) Translator() Translator {
 	return Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
 }
 
-// Warnings say why services are not translated as service.conf wants it.
+// Warnings say why services are not translated as service.conf wants it, and which load
+// balancers get no answer.
 func (s *Service) Warnings() []string {
+	if s.proxy == nil {
+		return nil
+	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		return nil
+		return s.health.Problems()
 	}
 	return []string{fmt.Sprintf("services are not translated by the vswitch, as service.conf wants it: found %s; stop kube-proxy and run kube-proxy --cleanup, or set services: auto", t.Others)}
 }

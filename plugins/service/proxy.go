@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/service/config"
+	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"google.golang.org/protobuf/proto"
@@ -43,6 +44,8 @@ type Proxy struct {
 	// Others says who else translates services on this node, "" if nobody: both would
 	// translate each connection, by turns.
 	Others func() (string, error)
+	// Healthy reports whether this node serves what it was told of, for load balancers.
+	Healthy func() bool
 }
 
 // labelZone is where Kubernetes has the zone of a node.
@@ -58,6 +61,7 @@ func (s *Service) ByVSwitch(p Proxy) error {
 		return fmt.Errorf("service.conf: services: %s is for the kernel vswitch; with VPP, use %s and run kube-proxy", config.VSwitch, config.KubeProxy)
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
+	s.health = health.New(p.Healthy, s.log)
 	return nil
 }
 
@@ -82,8 +86,10 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	s.zone = ""
 	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
 		s.tellOfOthers(ctx)
+		s.health.Set(nil, nil) // they answer
 		return
 	}
+	defer s.answerLoadBalancers()
 	if n, ok := state[dbresources.Node][dbresources.NodeKey(s.proxy.NodeName)].(*node.Node); ok {
 		s.zone = n.GetLabels()[labelZone]
 	}
@@ -125,7 +131,9 @@ func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
 	if svc == nil {
 		return nil
 	}
-	return nat.Render(svc, ipv6, nat.Options{Loopback6: s.loopback(true), LocalWeight: uint32(s.proxy.Settings.LocalEndpointWeight)})
+	return nat.Render(svc, ipv6, nat.Options{
+		Loopback6: s.loopback(true), LocalWeight: uint32(s.proxy.Settings.LocalEndpointWeight), ResetRemoved: s.proxy.Settings.ResetRemovedEndpoints,
+	})
 }
 
 // updateServices renders the services that an event changes.
@@ -133,6 +141,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	if s.disabled != "" {
 		return ""
 	}
+	defer s.answerLoadBalancers()
 	var changed []processor.ID
 	switch e := event.(type) {
 	case *nodesync.NodeUpdate:
@@ -161,6 +170,25 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 		return "update nodeport services"
 	}
 	return strings.Join(what, ", ")
+}
+
+// answerLoadBalancers says what is known of local endpoints now.
+func (s *Service) answerLoadBalancers() {
+	var only []netip.Addr
+	if len(s.proxy.Settings.NodePortAddresses) > 0 {
+		if only = s.services.Node().NodePorts; len(only) == 0 {
+			s.health.Set(nil, nil)
+			return
+		}
+	}
+	s.health.Set(s.services.HealthChecks(), only)
+}
+
+// Close ends what answers load balancers.
+func (s *Service) Close() {
+	if s.proxy != nil {
+		s.health.Close()
+	}
 }
 
 func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {

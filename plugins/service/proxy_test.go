@@ -55,11 +55,13 @@ func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
 	s := service.New(service.Capabilities{HostStackShared: true}, fake{}, fake{}, plugintest.Logger())
 	cfg, err := config.Load([]byte(settings))
 	if err == nil {
-		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil }})
+		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
+			Healthy: func() bool { return true }})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Close)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
 )
@@ -60,6 +61,7 @@ type Service struct {
 	zone     string                   // of this node
 	disabled string                   // who else translates services; "": nobody
 	others   others
+	health   *health.Server
 }
 
 // New returns the plugin.

@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -21,7 +24,8 @@ const serviceManifest = `apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: default}
 spec:
-  type: NodePort
+  type: LoadBalancer
+  healthCheckNodePort: 30099
   clusterIP: 10.96.0.10
   clusterIPs: [10.96.0.10]
   externalTrafficPolicy: %s
@@ -82,6 +86,13 @@ func TestServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = lab.InNetns(lab.NetnsPath(st.Underlay()), func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}}
 	nodeIP := node1.Address.Addr()
 	clusterIP := netip.MustParseAddr("10.96.0.10")
 	sees := func(what, netns string, to netip.Addr, port int, want string) {
@@ -121,7 +132,23 @@ func TestServices(t *testing.T) {
 	apply("Local", "a1", "a2")
 	outside := lab.RouterAddress.Addr().String()
 	sees("with the policy Local, the client outside is seen", st.Underlay(), nodeIP, 30080, outside)
+	healthCheck := func(what string, status int, weight string) {
+		t.Helper()
+		await.That(t, what, func() error {
+			response, err := client.Get(fmt.Sprintf("http://%s:30099/", nodeIP))
+			if err != nil {
+				return err
+			}
+			response.Body.Close()
+			if got := response.Header.Get("X-Load-Balancing-Endpoint-Weight"); response.StatusCode != status || got != weight {
+				return fmt.Errorf("a load balancer is told %s, weight %s", response.Status, got)
+			}
+			return nil
+		})
+	}
+	healthCheck("load balancers are told of the local endpoint", http.StatusOK, "1")
 	remove("a1")
+	healthCheck("load balancers are told that there is none", http.StatusServiceUnavailable, "0")
 	await.That(t, "without local endpoint, it is told nothing", func() error {
 		if _, err := host(st.Underlay()).Ask(nodeIP.String(), 30080); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
 			return fmt.Errorf("got %v, want a time-out", err)

@@ -234,6 +234,42 @@ func (l *serviceLab) run(t *testing.T) {
 			t.Errorf("after the last endpoint: %v", err)
 		}
 	})
+	t.Run("TCP when an endpoint goes", func(t *testing.T) {
+		reset := func(m *mapping44) { m.ResetRemoved = true }
+		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
+		for _, after := range []struct {
+			what    string
+			mapping func() *mapping44
+		}{{"to another", func() *mapping44 { return l.mapping(tcp44, 3) }}, {"the last one", func() *mapping44 { return edited(l.mapping(tcp44), refuse) }}} {
+			for _, resets := range []bool{false, true} {
+				edit := func(*mapping44) {}
+				if resets {
+					edit = reset
+				}
+				l.serve(t, edited(l.mapping(tcp44, 1), edit))
+				call, err := l.pods[2].call(t, "tcp", "", l.service, 80)
+				if err != nil {
+					t.Fatal(err)
+				}
+				call.wantAnswer(t, "pod1")
+				l.serve(t, edited(after.mapping(), edit))
+				switch _, _, err := call.ask(longWait); {
+				case !resets && err != nil:
+					t.Errorf("%s, not to be reset: %v", after.what, err)
+				case resets && !errors.Is(err, syscall.ECONNRESET):
+					t.Errorf("%s, to be reset: %v", after.what, err)
+				}
+			}
+		}
+		// What stays is not disturbed.
+		l.serve(t, edited(l.mapping(tcp44, 1), reset))
+		call, err := l.pods[2].call(t, "tcp", "", l.service, 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.serve(t, edited(l.mapping(tcp44, 1, 3), reset))
+		call.wantAnswer(t, "pod1")
+	})
 	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { l.testServiceRestart(t) })
 }
 

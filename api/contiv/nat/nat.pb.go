@@ -425,8 +425,11 @@ type DNat66_StaticMapping struct {
 	// Local addresses see clients that are outside with an address of the vswitch, that
 	// of the interface towards the local address; see ServiceNetwork.
 	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// TCP connections to local addresses that are taken out of the mapping are reset,
+	// with the next packet of the client; else they go on.
+	ResetRemoved  bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DNat66_StaticMapping) Reset() {
@@ -536,6 +539,13 @@ func (x *DNat66_StaticMapping) GetMasqueradeOutside() bool {
 	return false
 }
 
+func (x *DNat66_StaticMapping) GetResetRemoved() bool {
+	if x != nil {
+		return x.ResetRemoved
+	}
+	return false
+}
+
 type DNat66_StaticMapping_LocalIP struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	LocalIp   string                 `protobuf:"bytes,1,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
@@ -614,11 +624,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xf8\a\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9e\b\n" +
 	"\x06DNat66\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
 	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
-	"stMappings\x1a\xec\x06\n" +
+	"stMappings\x1a\x92\a\n" +
 	"\rStaticMapping\x12\x1f\n" +
 	"\vexternal_ip\x18\x01 \x01(\tR\n" +
 	"externalIp\x12#\n" +
@@ -632,7 +642,8 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\aclients\x18\xe8\a \x01(\x0e2(.contiv.nat.DNat66.StaticMapping.ClientsR\aclients\x12I\n" +
 	"\totherwise\x18\xe9\a \x01(\x0e2*.contiv.nat.DNat66.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
-	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x1a\x84\x01\n" +
+	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\x84\x01\n" +
 	"\aLocalIP\x12\x19\n" +
 	"\blocal_ip\x18\x01 \x01(\tR\alocalIp\x12\x1d\n" +
 	"\n" +

@@ -30,6 +30,9 @@ type Config struct {
 	// LocalEndpointWeight is how often an endpoint on this node is chosen, relative to one
 	// elsewhere.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
+	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
+	// next packet of the client.
+	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
 	// Of former versions, about sessions of NAT on VPP. The kernel has its own time-outs
 	// (sysctl net.netfilter.nf_conntrack_*_timeout*).

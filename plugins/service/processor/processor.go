@@ -110,16 +110,16 @@ type HealthCheck struct {
 	Endpoints int
 }
 
-// HealthChecks returns those of all services.
+// HealthChecks returns those of all services, in order.
 func (p *Processor) HealthChecks() (list []HealthCheck) {
-	for _, id := range p.IDs() {
-		svc := p.services[id]
+	for id, svc := range p.services {
 		port := svc.GetHealthCheckNodePort()
 		if !Proxied(svc) || svc.GetServiceType() != "LoadBalancer" || svc.GetExternalTrafficPolicy() != policyLocal || !validPort(port) {
 			continue
 		}
 		list = append(list, HealthCheck{ID: id, Port: uint16(port), Endpoints: p.localEndpoints(svc, id)})
 	}
+	slices.SortFunc(list, func(a, b HealthCheck) int { return a.ID.Compare(b.ID) })
 	return list
 }
 

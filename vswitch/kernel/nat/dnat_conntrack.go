@@ -12,22 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staleFlows are connections, but for TCP, that a changed mapping would handle in
+// staleFlows are connections, of TCP only where setReset says so, that a changed mapping would handle in
 // another way, by what clients send to and where it went: to backends that are gone,
 // and what was not translated when there was no mapping. Clients that keep their
 // source port would otherwise never meet the mapping. Connections to backends that
 // stay go on.
 type staleFlows map[flowKey][]netip.AddrPort
 
-// flowKey is what a mapping translates; no protocol: any but TCP; no port: any.
+// flowKey is what a mapping translates; no protocol: any but TCP; no port: any. What
+// remains of a TCP connection that was forgotten is seen as a new one by the next packet of
+// the client, translated anew, and reset by whoever gets it.
 type flowKey struct {
 	external netip.Addr
 	protocol uint8
 	port     uint16
 }
 
-// flowOf reads an element that names a backend.
-func (f *natFamily) flowOf(e nft.Element) (key flowKey, backend netip.AddrPort, ok bool) {
+// flowOf reads an element that names a backend. reset are services with setReset.
+func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key flowKey, backend netip.AddrPort, ok bool) {
 	class, isClass := classNamed(e.Set)
 	if !isClass && e.Set != mapStatic && e.Set != mapProtocol && e.Set != mapAddress {
 		return key, backend, false
@@ -46,14 +48,20 @@ func (f *natFamily) flowOf(e nft.Element) (key flowKey, backend netip.AddrPort, 
 	if len(data) > n {
 		port = uint16(data[n])<<8 | uint16(data[n+1])
 	}
-	return key, netip.AddrPortFrom(to, port), key.protocol != unix.IPPROTO_TCP
+	return key, netip.AddrPortFrom(to, port), key.protocol != unix.IPPROTO_TCP || reset[e.Key[:min(len(e.Key), f.serviceLength)]]
 }
 
 // compare adds what a value leaves behind when it changes.
 func (s staleFlows) compare(f *natFamily, before, after []nft.Element) {
+	reset := map[string]bool{}
+	for _, e := range slices.Concat(before, after) {
+		if e.Set == setReset {
+			reset[e.Key] = true
+		}
+	}
 	was, is := staleFlows{}, staleFlows{}
-	was.collect(f, before)
-	is.collect(f, after)
+	was.collect(f, before, reset)
+	is.collect(f, after, reset)
 	for key, backends := range was {
 		for _, b := range backends {
 			if !slices.Contains(is[key], b) {
@@ -62,15 +70,15 @@ func (s staleFlows) compare(f *natFamily, before, after []nft.Element) {
 		}
 	}
 	for key := range is {
-		if was[key] == nil {
+		if was[key] == nil && key.protocol != unix.IPPROTO_TCP {
 			s[key] = append(s[key], netip.AddrPortFrom(key.external, key.port))
 		}
 	}
 }
 
-func (s staleFlows) collect(f *natFamily, list []nft.Element) {
+func (s staleFlows) collect(f *natFamily, list []nft.Element, reset map[string]bool) {
 	for _, e := range list {
-		if key, backend, ok := f.flowOf(e); ok && !slices.Contains(s[key], backend) {
+		if key, backend, ok := f.flowOf(e, reset); ok && !slices.Contains(s[key], backend) {
 			s[key] = append(s[key], backend)
 		}
 	}
@@ -94,15 +102,14 @@ func (v dnat) endFlows(stale staleFlows) error {
 
 // MatchConntrackFlow reports whether a connection is to end.
 func (s staleFlows) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
-	if c.Forward.Protocol == unix.IPPROTO_TCP {
-		return false
-	}
 	external, _ := netip.AddrFromSlice(c.Forward.DstIP)
 	target, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
 	external, target = external.Unmap(), target.Unmap()
-	for _, key := range []flowKey{
-		{external, c.Forward.Protocol, c.Forward.DstPort}, {external, c.Forward.Protocol, 0}, {external, 0, 0},
-	} {
+	keys := []flowKey{{external, c.Forward.Protocol, c.Forward.DstPort}, {external, c.Forward.Protocol, 0}, {external, 0, 0}}
+	if c.Forward.Protocol == unix.IPPROTO_TCP {
+		keys = keys[:1]
+	}
+	for _, key := range keys {
 		port := c.Reverse.SrcPort
 		if key.port == 0 {
 			port = 0

@@ -43,6 +43,7 @@ const (
 	setRestricted  = "nat-restricted"   // services that not everybody may use
 	setAllowed     = "nat-allowed"      // service, client; keys are ranges
 	setMasquerade  = "nat-masquerade"   // services whose clients outside are not seen
+	setReset       = "nat-reset"        // services that end TCP connections to backends that go; no rule looks at it
 
 	restrictedRule  = "not from everywhere"
 	commentInside   = "inside "
@@ -110,6 +111,9 @@ func (m *mapping) clientsOf(service string, st *vpp_nat.DNat44_StaticMapping) er
 	if st.GetMasqueradeOutside() {
 		m.parts = append(m.parts, nft.Element{Set: setMasquerade, Key: service})
 	}
+	if st.GetResetRemoved() {
+		m.parts = append(m.parts, nft.Element{Set: setReset, Key: service})
+	}
 	if len(st.GetSourceRanges()) == 0 {
 		return nil
 	}
@@ -152,7 +156,7 @@ func lastOfPrefix(p netip.Prefix) netip.Addr {
 
 // serviceSets are the sets for all that.
 func (f *natFamily) serviceSets() (list []*nftables.Set) {
-	for _, name := range []string{setBalancedIn, setBalancedOut, setRefused, setDropped, setRestricted, setMasquerade} {
+	for _, name := range []string{setBalancedIn, setBalancedOut, setRefused, setDropped, setRestricted, setMasquerade, setReset} {
 		list = append(list, f.newSet(name, f.service))
 	}
 	allowed := f.newSet(setAllowed, f.affinity)

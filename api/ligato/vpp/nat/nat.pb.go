@@ -833,8 +833,11 @@ type DNat44_StaticMapping struct {
 	// Local addresses see clients that are outside with an address of the vswitch, that
 	// of the interface towards the local address; see contiv.nat.ServiceNetwork.
 	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// TCP connections to local addresses that are taken out of the mapping are reset,
+	// with the next packet of the client; else they go on. VPP ends them anyway.
+	ResetRemoved  bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DNat44_StaticMapping) Reset() {
@@ -947,6 +950,13 @@ func (x *DNat44_StaticMapping) GetSourceRanges() []string {
 func (x *DNat44_StaticMapping) GetMasqueradeOutside() bool {
 	if x != nil {
 		return x.MasqueradeOutside
+	}
+	return false
+}
+
+func (x *DNat44_StaticMapping) GetResetRemoved() bool {
+	if x != nil {
+		return x.ResetRemoved
 	}
 	return false
 }
@@ -1124,13 +1134,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aAddress\x12\x1f\n" +
 	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xa9\v\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xcf\v\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\xfa\a\n" +
+	"idMappings\x1a\xa0\b\n" +
 	"\rStaticMapping\x12-\n" +
 	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
 	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
@@ -1144,7 +1154,8 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aclients\x18\xe8\a \x01(\x0e2,.ligato.vpp.nat.DNat44.StaticMapping.ClientsR\aclients\x12M\n" +
 	"\totherwise\x18\xe9\a \x01(\x0e2..ligato.vpp.nat.DNat44.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
-	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x1a\xad\x01\n" +
+	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xad\x01\n" +
 	"\aLocalIP\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
 	"\blocal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\alocalIp\x12(\n" +

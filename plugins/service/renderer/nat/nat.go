@@ -27,6 +27,8 @@ type Options struct {
 	// LocalWeight is how often an endpoint on this node is chosen, relative to others; at
 	// least 1.
 	LocalWeight uint32
+	// ResetRemoved resets TCP connections to endpoints that are removed.
+	ResetRemoved bool
 }
 
 // Key is the northbound key of an IP version of a service.
@@ -79,6 +81,7 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 		ExternalIp: f.Addr.Addr().String(), ExternalPort: uint32(f.Addr.Port()), Protocol: protocols[f.Protocol],
 		Clients: clients, SourceRanges: sources(f),
 	}
+	m.ResetRemoved = o.ResetRemoved && f.Protocol == processor.TCP
 	if len(endpoints) == 0 {
 		m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE
 		if f.Drop {
@@ -131,7 +134,7 @@ func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
 	out := &contiv_nat.DNat66_StaticMapping{
 		ExternalIp: m.GetExternalIp(), ExternalPort: m.GetExternalPort(), Protocol: protocols6[m.GetProtocol()],
 		SessionAffinity: m.GetSessionAffinity(), SourceRanges: m.GetSourceRanges(), MasqueradeOutside: m.GetMasqueradeOutside(),
-		Clients:   contiv_nat.DNat66_StaticMapping_Clients(m.GetClients()),
+		ResetRemoved: m.GetResetRemoved(), Clients: contiv_nat.DNat66_StaticMapping_Clients(m.GetClients()),
 		Otherwise: contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise()),
 	}
 	if m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_SELF && o.Loopback6.IsValid() {

@@ -1,0 +1,177 @@
+// Package health answers load balancers that ask a node whether it has endpoints of a
+// service: at the service's healthCheckNodePort, if its external traffic policy is Local.
+// A node without would drop what a load balancer sends it. Answers are those of kube-proxy,
+// which the load balancers of clouds know:
+//
+//	GET / ──> 200, or 503 without endpoints
+//	          X-Load-Balancing-Endpoint-Weight: 2
+//	          {"service": {"namespace": "default", "name": "web"}, "localEndpoints": 2, "serviceProxyHealthy": true}
+package health
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/plugins/service/processor"
+)
+
+// requestTimeout bounds how long a client may take for its request, and for reading the
+// answer.
+const requestTimeout = 5 * time.Second
+
+// Server answers for all services. Its zero value is not usable.
+type Server struct {
+	healthy func() bool
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	ports   map[uint16]*port
+	refused map[uint16]string // why a port is not answered at
+	conns   sync.WaitGroup
+}
+
+// port is where load balancers ask about a service.
+type port struct {
+	listeners []net.Listener
+	addresses []netip.Addr
+	server    *http.Server
+	mu        sync.Mutex
+	check     processor.HealthCheck
+}
+
+// New returns a server that listens nowhere. healthy says whether this node translates
+// services at all.
+func New(healthy func() bool, log *slog.Logger) *Server {
+	return &Server{healthy: healthy, log: log, ports: map[uint16]*port{}, refused: map[uint16]string{}}
+}
+
+// Set says which services load balancers may ask about, and at which addresses of the node;
+// none: at all. Ports that cannot be listened at are tried again by the next call.
+func (s *Server) Set(checks []processor.HealthCheck, addresses []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := map[uint16]processor.HealthCheck{}
+	for _, c := range checks {
+		if _, taken := wanted[c.Port]; !taken { // of two, which Kubernetes does not allow, the first
+			wanted[c.Port] = c
+		}
+	}
+	for number, p := range s.ports {
+		if _, ok := wanted[number]; !ok || !slices.Equal(p.addresses, addresses) {
+			p.server.Close()
+			delete(s.ports, number)
+		}
+	}
+	for number := range s.refused {
+		if _, ok := wanted[number]; !ok {
+			delete(s.refused, number)
+		}
+	}
+	for number, check := range wanted {
+		if p := s.ports[number]; p != nil {
+			p.set(check)
+			continue
+		}
+		if err := s.open(check, addresses); err != nil {
+			if s.refused[number] != err.Error() {
+				s.log.Warn("Load balancers get no answer about a service: is its port in use?", "service", check.ID.String(), "error", err)
+			}
+			s.refused[number] = err.Error()
+			continue
+		}
+		delete(s.refused, number)
+	}
+}
+
+// open listens for a service.
+func (s *Server) open(check processor.HealthCheck, addresses []netip.Addr) error {
+	p := &port{addresses: addresses, check: check}
+	hosts := []string{""}
+	if len(addresses) > 0 {
+		hosts = nil
+		for _, a := range addresses {
+			hosts = append(hosts, a.String())
+		}
+	}
+	for _, host := range hosts {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(check.Port))))
+		if err != nil {
+			for _, l := range p.listeners {
+				err = errors.Join(err, l.Close())
+			}
+			return fmt.Errorf("health check of %s: %w", check.ID, err)
+		}
+		p.listeners = append(p.listeners, l)
+	}
+	p.server = &http.Server{
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, p.get()) }),
+		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 8192,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	for _, l := range p.listeners {
+		s.conns.Go(func() { _ = p.server.Serve(l) }) // it ends with Close
+	}
+	s.ports[check.Port] = p
+	return nil
+}
+
+func (p *port) set(check processor.HealthCheck) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.check = check
+}
+
+func (p *port) get() processor.HealthCheck {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.check
+}
+
+// answer is kube-proxy's.
+func (s *Server) answer(w http.ResponseWriter, check processor.HealthCheck) {
+	var body struct {
+		Service struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"service"`
+		LocalEndpoints      int  `json:"localEndpoints"`
+		ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
+	}
+	body.Service.Namespace, body.Service.Name = check.ID.Namespace, check.ID.Name
+	body.LocalEndpoints, body.ServiceProxyHealthy = check.Endpoints, s.healthy()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(check.Endpoints))
+	if body.LocalEndpoints == 0 || !body.ServiceProxyHealthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "\t")
+	_ = encoder.Encode(body) // a client that went away
+}
+
+// Problems say which load balancers get no answer, and why.
+func (s *Server) Problems() (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, text := range s.refused {
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Close ends all answers.
+func (s *Server) Close() {
+	s.Set(nil, nil)
+	s.conns.Wait()
+}
