@@ -16,7 +16,7 @@
 set -eu
 [ $# -ge 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 dir=$(realpath "$1"); shift
-busybox=${BUSYBOX:-/bin/busybox}
+busybox=${BUSYBOX:-$(command -v busybox)}
 kernel=$(ls "$dir"/boot/vmlinuz-* | tail -1)
 modules=$dir/lib/modules/${kernel##*/vmlinuz-}
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
@@ -26,8 +26,8 @@ cp "$busybox" "$work/fs/bin/busybox"
 [ -e "$modules/modules.dep" ] || depmod -b "$dir" "${kernel##*/vmlinuz-}"
 # What the root file system needs, in the order in which it is loaded.
 for m in virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci netfs fscache 9pnet 9pnet_virtio 9p overlay; do
-	for f in $(find "$modules/kernel" -name "$m.ko"); do
-		cp "$f" "$work/fs/m/$m.ko"
+	for f in $(find "$modules/kernel" -name "$m.ko" -o -name "$m.ko.xz"); do
+		case $f in *.xz) xz -dc "$f" >"$work/fs/m/$m.ko" ;; *) cp "$f" "$work/fs/m/$m.ko" ;; esac
 		echo "$m" >>"$work/fs/m/order"
 	done
 done

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/ctl/install"
 	"github.com/contiv/contiv/ctl/text"
 )
 
@@ -21,6 +22,7 @@ func main() {
 	name := filepath.Base(os.Args[0])
 	command := ctl.Command(name, os.Stdout, os.Stderr)
 	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)))
+	command.AddCommand(install.Commands(text.Plain(os.Stdout))...)
 	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return

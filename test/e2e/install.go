@@ -59,6 +59,10 @@ func (c *Cluster) Install(ctx context.Context) error {
 	return err
 }
 
+// Adapt makes manifests fit the cluster, whoever applies them: contivctl and Helm do so
+// with a post-renderer.
+func (c *Cluster) Adapt(manifests []byte) ([]byte, error) { return c.adapt(manifests) }
+
 // adapt makes the manifests fit a machine that is several nodes. All nodes share one
 // file system, so a path of a node becomes one below the node's directory:
 //
@@ -93,6 +97,9 @@ func (c *Cluster) adaptObject(object *unstructured.Unstructured) error {
 		return c.adaptConfig(object)
 	}
 	path := []string{"spec", "template", "spec"}
+	if object.GetKind() == "Pod" {
+		path = []string{"spec"}
+	}
 	fields, found, err := unstructured.NestedMap(object.Object, path...)
 	if err != nil || !found {
 		return err

@@ -44,8 +44,14 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 
 // Contivctl runs contivctl, as the cluster's administrator, and returns what it prints.
 func (c *Cluster) Contivctl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.opts.BinDir, "contivctl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig("admin"))
+	return c.Run(ctx, nil, filepath.Join(c.opts.BinDir, "contivctl"), args...)
+}
+
+// Run runs a program of the cluster's administrator, where the API server is reached, and
+// returns what it prints.
+func (c *Cluster) Run(ctx context.Context, env []string, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+c.kubeconfig("admin"), "HOME="+c.path("home")), env...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := c.Start(cmd, c.underlay)
@@ -53,7 +59,7 @@ func (c *Cluster) Contivctl(ctx context.Context, args ...string) (string, error)
 		err = cmd.Wait()
 	}
 	if err != nil {
-		return output.String(), fmt.Errorf("contivctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+		return output.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(output.String()))
 	}
 	return output.String(), nil
 }

@@ -26,6 +26,7 @@ const (
 	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel
 	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
+	adaptVariable   = "CONTIV_E2E_ADAPT"   // the cluster that this process adapts manifests to, from its input to its output
 )
 
 // cluster is shared by all tests; nil: skip. It was made with the options.
@@ -39,6 +40,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 func run(m *testing.M) int {
 	if name := os.Getenv(guardVariable); name != "" {
 		return guard(name)
+	}
+	if name := os.Getenv(adaptVariable); name != "" {
+		return adapt(name)
 	}
 	cache := os.Getenv(cacheVariable)
 	if cache == "" {

@@ -69,6 +69,8 @@ var rooms = map[string][]string{
 	"ctl/text":             {"config"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},
 	"calico":               {},
+	"ctl/install":          {"config", "controller", "plugins", "store", "vswitch/vpp/startup", "deploy"},
+	"deploy":               {},
 	"hack":                 {},
 	"cmd":                  {"*"},
 	"test":                 {"*"},

@@ -1,0 +1,190 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// manager is who the API server remembers as owner of the fields that we set.
+const manager = "contivctl"
+
+// Cluster is a Kubernetes cluster, as an administrator sees it.
+type Cluster struct {
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	host    string
+	out     io.Writer
+	// filter is Manifests.PostRenderer, for pods that we make ourselves.
+	filter string
+}
+
+// Connect returns the cluster of a kubeconfig file; "": of the environment's KUBECONFIG, or
+// of ~/.kube/config. What happens is told to out. It does not connect yet.
+func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("name the kubeconfig file of the cluster with --kubeconfig: %w", err)
+	}
+	rest.UserAgent, rest.QPS, rest.Burst = manager, 50, 100
+	c := &Cluster{host: rest.Host, out: out, filter: filter}
+	if c.client, err = kubernetes.NewForConfig(rest); err != nil {
+		return nil, err
+	}
+	c.dynamic, err = dynamic.NewForConfig(rest)
+	return c, err
+}
+
+func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+
+// reachable returns why the API server is not.
+func (c *Cluster) reachable(ctx context.Context) error {
+	if _, err := c.client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("ask the API server %s: %w", c.host, err)
+	}
+	return nil
+}
+
+// apply makes the cluster have the objects.
+func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	resources, err := c.resources(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for i, o := range objects {
+		before, err := resources[i].Get(ctx, o.GetName(), metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("look for %s: %w", name(o), err)
+		}
+		if err == nil && isDefinition(o) {
+			continue
+		}
+		data, err := json.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		force := true // what kubectl or Helm installed becomes ours
+		after, err := resources[i].Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
+		switch {
+		case err != nil && isDefinition(o):
+			c.say("%s left out, which Contiv works without: %v", name(o), err)
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("apply %s: %w: the kubeconfig must be that of an administrator of the cluster", name(o), err)
+		case err != nil:
+			return fmt.Errorf("apply %s: %w", name(o), err)
+		case before == nil || before.GetUID() == "":
+			c.say("%s created", name(o))
+		case before.GetResourceVersion() != after.GetResourceVersion():
+			c.say("%s changed", name(o))
+		}
+	}
+	return nil
+}
+
+// delete removes objects that are there, the last one first.
+func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructured) error {
+	resources, err := c.resources(ctx, objects)
+	if err != nil {
+		return err
+	}
+	policy := metav1.DeletePropagationForeground
+	var errs []error
+	for i, o := range slices.Backward(objects) {
+		if isDefinition(o) {
+			continue
+		}
+		err := resources[i].Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy})
+		switch {
+		case err == nil:
+			c.say("%s deleted", name(o))
+		case !apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("delete %s: %w", name(o), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// resources are where the API server has each of the objects.
+func (c *Cluster) resources(_ context.Context, objects []*unstructured.Unstructured) ([]dynamic.ResourceInterface, error) {
+	groups, err := restmapper.GetAPIGroupResources(c.client.Discovery())
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server %s for its resources: %w", c.host, err)
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+	found := make([]dynamic.ResourceInterface, len(objects))
+	for i, o := range objects {
+		gvk := o.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)
+		if err != nil {
+			return nil, fmt.Errorf("%s: the cluster does not know this kind of objects: %w", name(o), err)
+		}
+		found[i] = c.dynamic.Resource(mapping.Resource)
+		if o.GetNamespace() != "" {
+			found[i] = c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace())
+		}
+	}
+	return found, nil
+}
+
+// isDefinition reports whether the object defines a kind of objects. That is everybody's: it
+// is made if it is missing, and otherwise left alone.
+func isDefinition(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "CustomResourceDefinition"
+}
+
+func name(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// interval is how often the cluster is asked for what is awaited.
+const interval = time.Second
+
+// until asks check until it reports done. Errors of the API server count only once time is
+// up; what was still missing then is in the error.
+func until(ctx context.Context, check func(context.Context) (missing string, err error)) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		missing, err := check(ctx)
+		if err == nil && missing == "" {
+			return nil
+		}
+		var fatal *fatalError
+		if errors.As(err, &fatal) {
+			return err
+		}
+		if err != nil {
+			missing = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s (%w)", strings.TrimSuffix(missing, "\n"), context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// fatalError is one that waiting does not help against.
+type fatalError struct{ error }
+
+func (e *fatalError) Unwrap() error { return e.error }

@@ -1,0 +1,280 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/contiv/contiv/deploy"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// options are the flags that several commands have.
+type options struct {
+	kubeconfig, manifests string
+	apiServer             string
+	config                []string
+	timeout               time.Duration
+	Manifests
+}
+
+func (o *options) register(c *cobra.Command, timeout time.Duration) {
+	f := c.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: environment KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: that of the cluster)")
+	f.StringVar(&o.manifests, "manifests", "", "directory with manifests, instead of those of this contivctl")
+	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that gets all objects as YAML and prints those to apply")
+	f.DurationVar(&o.timeout, "timeout", timeout, "how long to wait")
+}
+
+func (o *options) registerConfig(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVar(&o.config, "conf", nil, "configuration file, whose name is contiv.conf, controller.conf, service.conf, etcd.conf or vpp.conf; repeatable")
+	f.StringVar(&o.apiServer, "api-server", "", "where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy")
+	f.BoolVar(&o.VPP, "vpp", false, "install what nodes with the label contivpp.io/vswitch=vpp need")
+	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; upgrade: that of the cluster)")
+	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "leave etcd out: --conf etcd.conf names yours")
+}
+
+// read reads the files that flags name.
+func (o *options) read() error {
+	o.Files = deploy.Manifests
+	if o.manifests != "" {
+		o.Files = os.DirFS(o.manifests)
+		if names, err := fs.Glob(o.Files, "*.yaml"); err != nil || len(names) == 0 {
+			return fmt.Errorf("--manifests: %s has no *.yaml", o.manifests)
+		}
+	}
+	o.Config = map[string]string{}
+	for _, file := range o.config {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("--conf: %w", err)
+		}
+		name := filepath.Base(file)
+		if name == apiServerKey {
+			return errors.New("--conf: for " + apiServerKey + " there is a flag of that name")
+		}
+		if err := CheckConfig(name, string(text)); err != nil {
+			return fmt.Errorf("--conf: %w", err)
+		}
+		o.Config[name] = string(text)
+	}
+	if o.apiServer != "" {
+		if err := CheckConfig(apiServerKey, o.apiServer); err != nil {
+			return fmt.Errorf("--%w", err)
+		}
+		o.Config[apiServerKey] = o.apiServer
+	}
+	if o.WithoutEtcd && o.Config["etcd.conf"] == "" {
+		return errors.New("--without-etcd: name your etcd in a file etcd.conf, and give it with --conf")
+	}
+	return nil
+}
+
+// run calls do with the cluster, as long as the flag --timeout allows.
+func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Context, *Cluster) error) error {
+	if err := o.read(); err != nil {
+		return err
+	}
+	cluster, err := Connect(o.kubeconfig, o.PostRenderer, progress)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(c.Context(), o.timeout, fmt.Errorf("given up after %s: --timeout", o.timeout))
+	defer cancel()
+	return do(ctx, cluster)
+}
+
+// Commands are install, upgrade, uninstall and preflight. They write to out.
+func Commands(out io.Writer) []*cobra.Command {
+	return []*cobra.Command{installCommand(out), upgradeCommand(out), uninstallCommand(out), preflightCommand(out)}
+}
+
+const patience = 5 * time.Minute
+
+func installCommand(out io.Writer) *cobra.Command {
+	var o options
+	var dryRun, noPreflight bool
+	c := &cobra.Command{
+		Use:   "install",
+		Short: "Install Contiv on a cluster",
+		Long: "Looks at the cluster first, as \"preflight\" does, applies the manifests that belong to this contivctl, and\n" +
+			"waits until all pods of Contiv and all nodes are ready. If that does not come to pass, it says why.",
+		Example: "  contivctl install\n" +
+			"  contivctl install --image registry.example.com/contiv:v1 --conf contiv.conf",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if dryRun {
+				if err := o.read(); err != nil {
+					return err
+				}
+				return printObjects(c.Context(), out, &o.Manifests)
+			}
+			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+				if !noPreflight {
+					found, err := cluster.Preflight(ctx, o.Manifests)
+					if err != nil {
+						return fmt.Errorf("preflight: %w", err)
+					}
+					if printFindings(out, found, Warning) {
+						return errors.New("mend the errors above, or give --no-preflight")
+					}
+				}
+				return cluster.Install(ctx, o.Manifests)
+			})
+		},
+	}
+	o.register(c, patience)
+	o.registerConfig(c)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects instead of applying them")
+	c.Flags().BoolVar(&noPreflight, "no-preflight", false, "do not look at the cluster first")
+	return c
+}
+
+func upgradeCommand(out io.Writer) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Replace the Contiv of a cluster, or its configuration",
+		Long: "Applies the manifests that belong to this contivctl to a cluster where Contiv is installed, by whatever means,\n" +
+			"and waits. Images and configuration that no flag names stay as they are. Pods keep their network; those\n" +
+			"on nodes with VPP lose it while VPP restarts.",
+		Example: "  contivctl upgrade --image registry.example.com/contiv:v2\n" +
+			"  contivctl upgrade --conf contiv.conf",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error { return cluster.Upgrade(ctx, o.Manifests) })
+		},
+	}
+	o.register(c, patience)
+	o.registerConfig(c)
+	return c
+}
+
+func uninstallCommand(out io.Writer) *cobra.Command {
+	var o options
+	var keepState, yes bool
+	c := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove Contiv from a cluster and its nodes",
+		Long: "Ends Contiv, removes its CNI plugin, its network and its files from each node by a pod there, then\n" +
+			"deletes its objects. Pods that still run lose their network, and the nodes become not ready.",
+		Example: "  contivctl uninstall --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !yes {
+				return errors.New("pods that still run lose their network: give --yes if that is what you want")
+			}
+			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+				return cluster.Uninstall(ctx, o.Manifests, keepState)
+			})
+		},
+	}
+	o.register(c, patience)
+	c.Flags().BoolVar(&keepState, "keep-state", false, "leave the data of etcd and the agents on the nodes: the next installation finds them")
+	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	return c
+}
+
+func preflightCommand(out io.Writer) *cobra.Command {
+	var o options
+	var here bool
+	var hostRoot string
+	c := &cobra.Command{
+		Use:   "preflight",
+		Short: "Look whether Contiv would work on a cluster",
+		Long: "Looks at the cluster and, by a pod on each node that ends at once, at the nodes: features of the kernel\n" +
+			"(tried, in a network namespace of their own), network cards and their MTU, routes that collide with the networks\n" +
+			"of Contiv, other network plugins, kube-proxy, clocks, and what VPP needs. It changes nothing.\n\n" +
+			"The exit code is 1 if it found errors.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			format := c.Flag("output").Value.String()
+			if here {
+				facts, err := Look(c.Context(), hostRoot)
+				if err != nil {
+					return err
+				}
+				return printJSON(out, facts)
+			}
+			progress := out
+			if format != "table" {
+				progress = io.Discard
+			}
+			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
+				found, err := cluster.Preflight(ctx, o.Manifests)
+				if err != nil {
+					return err
+				}
+				failed := false
+				if format == "table" {
+					failed = printFindings(out, found, OK)
+				} else if err := printJSON(out, found); err != nil {
+					return err
+				}
+				if failed {
+					return errors.New("on this cluster, Contiv would not work: see the errors above")
+				}
+				return nil
+			})
+		},
+	}
+	o.register(c, 2*time.Minute)
+	o.registerConfig(c)
+	c.Flags().BoolVar(&here, "here", false, "print what this machine is like, as JSON")
+	c.Flags().StringVar(&hostRoot, "host-root", "", "where the file system of the machine is mounted, for --here in a container")
+	return c
+}
+
+func printJSON(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+func printObjects(ctx context.Context, out io.Writer, m *Manifests) error {
+	objects, err := m.objects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		data, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "---\n%s", data)
+	}
+	return nil
+}
+
+// printFindings prints those of a level and worse, and reports whether there are errors.
+func printFindings(out io.Writer, found []Finding, least string) (failed bool) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	for _, f := range found {
+		failed = failed || f.Level == Error
+		if f.Level == OK && least != OK {
+			continue
+		}
+		text := f.What
+		if f.Do != "" {
+			text += ": " + f.Do
+		}
+		node := f.Node
+		if node == "" {
+			node = "cluster"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", strings.ToUpper(f.Level), node, text)
+	}
+	return failed
+}

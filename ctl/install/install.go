@@ -1,0 +1,236 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Workloads of Contiv, whose pods have the label app with the same name.
+var workloads = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-vpp"}
+
+// Install puts Contiv on a cluster without it, and returns when all its pods and all nodes
+// are ready, or when ctx ends, with what is missing.
+func (c *Cluster) Install(ctx context.Context, m Manifests) error {
+	if err := c.reachable(ctx); err != nil {
+		return err
+	}
+	if _, installed, err := c.agent(ctx); err != nil {
+		return err
+	} else if installed {
+		return errors.New("this cluster has Contiv: contivctl upgrade replaces it")
+	}
+	return c.put(ctx, m)
+}
+
+// Upgrade replaces a Contiv that is installed, by whatever means. Images and files of the
+// configuration that m does not name stay as they are.
+func (c *Cluster) Upgrade(ctx context.Context, m Manifests) error {
+	if err := c.reachable(ctx); err != nil {
+		return err
+	}
+	agent, installed, err := c.agent(ctx)
+	if err != nil {
+		return err
+	}
+	if !installed {
+		return errors.New("this cluster has no Contiv: contivctl install installs it")
+	}
+	if m.Image == "" {
+		m.Image = agent.Spec.Template.Spec.Containers[0].Image
+	}
+	if err := c.keep(ctx, &m); err != nil {
+		return err
+	}
+	return c.put(ctx, m)
+}
+
+func (c *Cluster) put(ctx context.Context, m Manifests) error {
+	objects, err := m.objects(ctx)
+	if err == nil {
+		err = c.apply(ctx, objects)
+	}
+	if err != nil {
+		return err
+	}
+	return c.await(ctx)
+}
+
+// agent is the DaemonSet of the nodes with the kernel.
+func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed bool, err error) {
+	agent, err = c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-agent", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	return agent, err == nil, err
+}
+
+// keep makes m have what the cluster has and m does not name.
+func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
+	vpp, err := c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-vpp", metav1.GetOptions{})
+	switch {
+	case err == nil:
+		m.VPP = true
+		if m.VPPImage == "" {
+			m.VPPImage = vpp.Spec.Template.Spec.Containers[0].Image
+		}
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	if _, err := c.client.AppsV1().StatefulSets(Namespace).Get(ctx, "contiv-etcd", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		m.WithoutEtcd = true
+	} else if err != nil {
+		return err
+	}
+	given := m.Config
+	m.Config = map[string]string{}
+	for _, name := range []string{"contiv-config", "contiv-vpp-config"} {
+		config, err := c.client.CoreV1().ConfigMaps(Namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for file, text := range config.Data {
+			if loaders[file] != nil {
+				m.Config[file] = text
+			}
+		}
+	}
+	maps.Copy(m.Config, given)
+	return nil
+}
+
+// await returns when the pods of Contiv and all nodes are ready, and tells of progress.
+func (c *Cluster) await(ctx context.Context) error {
+	told := ""
+	return until(ctx, func(ctx context.Context) (string, error) {
+		states, done, err := c.rollout(ctx)
+		if err != nil {
+			return "", err
+		}
+		nodes, ready, err := c.nodesReady(ctx)
+		if err != nil {
+			return "", err
+		}
+		states = append(states, nodes)
+		if text := strings.Join(states, ", "); text != told {
+			told = text
+			c.say("%s", text)
+		}
+		if done && ready {
+			return "", nil
+		}
+		problems, err := c.problems(ctx)
+		if err != nil {
+			return "", err
+		}
+		return strings.Join(append([]string{told}, problems...), "\n"), nil
+	})
+}
+
+// rollout says how many pods of each workload are ready, as they are to be by now.
+func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err error) {
+	done = true
+	add := func(name string, ready, all int32, current bool) {
+		states = append(states, fmt.Sprintf("%s %d/%d", name, ready, all))
+		done = done && current && ready >= all
+	}
+	sets, err := c.client.AppsV1().StatefulSets(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, s := range sets.Items {
+		if slices.Contains(workloads, s.Name) {
+			add(s.Name, min(s.Status.ReadyReplicas, s.Status.UpdatedReplicas), *s.Spec.Replicas, s.Status.ObservedGeneration >= s.Generation)
+		}
+	}
+	daemons, err := c.client.AppsV1().DaemonSets(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, d := range daemons.Items {
+		if slices.Contains(workloads, d.Name) {
+			current := d.Status.ObservedGeneration >= d.Generation
+			// KSR belongs to the control plane: none at all is a mistake.
+			current = current && (d.Name != "contiv-ksr" || d.Status.DesiredNumberScheduled > 0)
+			add(d.Name, min(d.Status.NumberReady, d.Status.UpdatedNumberScheduled), d.Status.DesiredNumberScheduled, current)
+		}
+	}
+	return states, done, nil
+}
+
+func (c *Cluster) nodesReady(ctx context.Context) (state string, done bool, err error) {
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", false, err
+	}
+	ready := 0
+	for _, n := range nodes.Items {
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return fmt.Sprintf("nodes ready %d/%d", ready, len(nodes.Items)), ready == len(nodes.Items), nil
+}
+
+// problems are what keeps pods of Contiv from being ready, and what to do.
+func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
+	pods, err := c.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app in (" + strings.Join(workloads, ",") + ")"})
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, pod := range pods.Items {
+		seen[pod.Labels["app"]] = true
+		if p := problem(&pod); p != "" {
+			problems = append(problems, p)
+		}
+	}
+	if _, installed, err := c.agent(ctx); err == nil && installed && !seen["contiv-ksr"] {
+		problems = append(problems, "no node runs contiv-ksr: "+labelControlPlane)
+	}
+	slices.Sort(problems)
+	return slices.Compact(problems), nil
+}
+
+const labelControlPlane = "label the nodes of the control plane: kubectl label node NAME node-role.kubernetes.io/control-plane="
+
+// problem is what keeps a pod from being ready, "" if only time does.
+func problem(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			text := pod.Name + ": no node for it: " + condition.Message
+			if app := pod.Labels["app"]; app == "contiv-etcd" || app == "contiv-ksr" {
+				text += ": " + labelControlPlane
+			}
+			return text
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", pod.Namespace, pod.Name, s.Name)
+		switch waiting := s.State.Waiting; {
+		case waiting == nil:
+			continue
+		case slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, waiting.Reason):
+			return fmt.Sprintf("%s: node %s has no image %s: import it there (make images), or name one that it can pull, with --image: %s",
+				pod.Name, pod.Spec.NodeName, s.Image, waiting.Message)
+		case waiting.Reason == "CrashLoopBackOff":
+			return fmt.Sprintf("%s: its container %s ends again and again: %s --previous", pod.Name, s.Name, logs)
+		case waiting.Reason == "CreateContainerConfigError", waiting.Reason == "CreateContainerError", waiting.Reason == "RunContainerError":
+			return fmt.Sprintf("%s: its container %s cannot be made: %s", pod.Name, s.Name, waiting.Message)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// onNodes runs pods that end, one for each of the nodes named, and returns what their
+// containers printed, by the names of the nodes. All pods are gone afterwards. make gives
+// them a spec, which passes the filter unless it has done so before. A pod that fails is an error with what it printed.
+func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filtered bool, make func(node string) *corev1.PodSpec) (map[string]string, error) {
+	pods := c.client.CoreV1().Pods(Namespace)
+	selector := metav1.ListOptions{LabelSelector: "app=" + app}
+	remove := func(ctx context.Context) error {
+		return pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, selector)
+	}
+	if err := remove(ctx); err != nil { // of an earlier call that could not
+		return nil, err
+	}
+	defer remove(context.WithoutCancel(ctx))
+	names := map[string]string{} // pod to node
+	for _, node := range nodes {
+		spec := make(node)
+		spec.NodeName, spec.RestartPolicy, spec.HostNetwork = node, corev1.RestartPolicyNever, true
+		spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		pod := &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{GenerateName: app + "-", Namespace: Namespace, Labels: map[string]string{"app": app}},
+			Spec:       *spec,
+		}
+		var err error
+		if !filtered {
+			pod, err = c.throughFilter(ctx, pod)
+		}
+		if err == nil {
+			pod, err = pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a pod on node %s: %w", node, err)
+		}
+		names[pod.Name] = node
+	}
+	if err := c.awaitEnd(ctx, selector, names); err != nil {
+		return nil, err
+	}
+	printed := map[string]string{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		container := pod.Spec.Containers[0].Name
+		for _, s := range pod.Status.InitContainerStatuses {
+			if s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 {
+				container = s.Name
+			}
+		}
+		text, err := c.logs(ctx, name, container)
+		switch node := names[name]; {
+		case pod.Status.Phase == corev1.PodFailed:
+			errs = append(errs, fmt.Errorf("node %s: %s", node, strings.TrimSpace(text)))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("node %s: %w", node, err))
+		default:
+			printed[node] = text
+		}
+	}
+	return printed, errors.Join(errs...)
+}
+
+func (c *Cluster) awaitEnd(ctx context.Context, selector metav1.ListOptions, names map[string]string) error {
+	return until(ctx, func(ctx context.Context) (string, error) {
+		list, err := c.client.CoreV1().Pods(Namespace).List(ctx, selector)
+		if err != nil {
+			return "", err
+		}
+		var missing []string
+		ended := 0
+		for _, pod := range list.Items {
+			switch {
+			case names[pod.Name] == "": // of somebody else
+			case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+				ended++
+			default:
+				text := problem(&pod)
+				if strings.Contains(text, "has no image") {
+					return "", &fatalError{errors.New(text)}
+				}
+				missing = append(missing, fmt.Sprintf("pod %s on node %s has not ended %s", pod.Name, names[pod.Name], text))
+			}
+		}
+		if len(missing) == 0 && ended < len(names) {
+			return "", &fatalError{errors.New("somebody deleted the pods of contivctl")}
+		}
+		return strings.Join(missing, "\n"), nil
+	})
+}
+
+func (c *Cluster) logs(ctx context.Context, pod, container string) (string, error) {
+	stream, err := c.client.CoreV1().Pods(Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).Stream(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(io.LimitReader(stream, 1<<20))
+	return string(text), err
+}
+
+// throughFilter passes a pod through the filter.
+func (c *Cluster) throughFilter(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := filter(ctx, c.filter, []*unstructured.Unstructured{{Object: fields}})
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) != 1 {
+		return nil, fmt.Errorf("%s made %d objects of one pod", c.filter, len(objects))
+	}
+	filtered := &corev1.Pod{}
+	return filtered, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, filtered)
+}
+
+// nodeNames are those of all nodes.
+func (c *Cluster) nodeNames(ctx context.Context) (names []string, err error) {
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes.Items {
+		names = append(names, n.Name)
+	}
+	return names, nil
+}

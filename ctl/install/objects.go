@@ -1,0 +1,246 @@
+package install
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+	service "github.com/contiv/contiv/plugins/service/config"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Namespace is the one that the manifests name.
+const Namespace = "kube-system"
+
+// Images that the manifests name.
+const (
+	DefaultImage    = "docker.io/contiv/contiv:latest"
+	DefaultVPPImage = "docker.io/contiv/contiv-vpp:latest"
+)
+
+// Manifests say what is installed.
+type Manifests struct {
+	// Files are YAML files with objects.
+	Files fs.FS
+	// Image and VPPImage replace those that the files name; "": they stay.
+	Image, VPPImage string
+	// VPP installs what nodes with VPP need as well.
+	VPP bool
+	// WithoutEtcd leaves etcd out: Config has an etcd.conf that names another one.
+	WithoutEtcd bool
+	// Config replaces files of the configuration: contiv.conf, etcd.conf and so on.
+	Config map[string]string
+	// PostRenderer, if it is not "", is a program that gets all objects on its standard input, as
+	// YAML, and prints those to apply.
+	PostRenderer string
+}
+
+// kinds in the order in which their objects are applied.
+var kinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "Service", "StatefulSet", "DaemonSet"}
+
+// objects are those to apply, in order.
+func (m *Manifests) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(m.Files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range names {
+		if name == "contiv-vpp.yaml" && !m.VPP {
+			continue
+		}
+		data, err := fs.ReadFile(m.Files, name)
+		if err != nil {
+			return nil, err
+		}
+		some, err := decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		objects = append(objects, some...)
+	}
+	if m.WithoutEtcd {
+		objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetLabels()["app"] == "contiv-etcd" })
+	}
+	if err := m.configure(objects); err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		m.setImages(o)
+		if err := stampConfiguration(o, objects); err != nil {
+			return nil, err
+		}
+	}
+	if objects, err = filter(ctx, m.PostRenderer, objects); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return cmp.Compare(slices.Index(kinds, a.GetKind()), slices.Index(kinds, b.GetKind()))
+	})
+	return objects, nil
+}
+
+func decode(data []byte) (objects []*unstructured.Unstructured, err error) {
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		o := &unstructured.Unstructured{}
+		if err == nil {
+			err = yaml.Unmarshal(document, &o.Object)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// filter passes objects through a program.
+func filter(ctx context.Context, program string, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if program == "" {
+		return objects, nil
+	}
+	var in, out bytes.Buffer
+	for _, o := range objects {
+		data, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return nil, err
+		}
+		in.WriteString("---\n")
+		in.Write(data)
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	filtered, err := decode(out.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("what %s printed: %w", program, err)
+	}
+	return filtered, nil
+}
+
+// apiServerKey says, beside the files of the configuration, where the API server is, for
+// clusters without kube-proxy.
+const apiServerKey = "api-server"
+
+// loaders check the files of the configuration.
+var loaders = map[string]func([]byte) error{
+	"contiv.conf":     func(data []byte) error { _, err := contivconf.Load(data); return err },
+	"controller.conf": func(data []byte) error { _, err := controller.LoadConfig(data); return err },
+	"service.conf":    func(data []byte) error { _, err := service.Load(data); return err },
+	"etcd.conf":       func(data []byte) error { return config.Load(data, &etcd.Config{}) },
+	apiServerKey: func(data []byte) error {
+		if u, err := url.Parse(string(data)); len(data) > 0 && (err != nil || u.Scheme == "" || u.Host == "") {
+			return fmt.Errorf("%q is no URL such as https://192.168.16.254:6443", data)
+		}
+		return nil
+	},
+	"vpp.conf": func(data []byte) error { return config.Load(data, &startup.Config{}) },
+}
+
+// CheckConfig reports whether a file of the configuration has a known name, and whether
+// those who read it understand it.
+func CheckConfig(name, text string) error {
+	load := loaders[name]
+	if load == nil {
+		return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(slices.Sorted(maps.Keys(loaders)), ", "))
+	}
+	if err := load([]byte(text)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// configure puts the files of Config where the files of the same name are.
+func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
+	for _, file := range slices.Sorted(maps.Keys(m.Config)) {
+		if err := CheckConfig(file, m.Config[file]); err != nil {
+			return err
+		}
+		found := false
+		for _, o := range objects {
+			if data, ok, _ := unstructured.NestedString(o.Object, "data", file); o.GetKind() == "ConfigMap" && ok && data != m.Config[file] {
+				if err := unstructured.SetNestedField(o.Object, m.Config[file], "data", file); err != nil {
+					return err
+				}
+				found = true
+			} else if ok {
+				found = true
+			}
+		}
+		if !found {
+			return fmt.Errorf("%s: nothing that is installed reads it (vpp.conf needs --vpp)", file)
+		}
+	}
+	return nil
+}
+
+// setImages replaces the images in the pods of an object.
+func (m *Manifests) setImages(o *unstructured.Unstructured) {
+	containers, found, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	if !found {
+		return
+	}
+	for _, c := range containers {
+		container, _ := c.(map[string]any)
+		switch {
+		case container["image"] == DefaultImage && m.Image != "":
+			container["image"] = m.Image
+		case container["image"] == DefaultVPPImage && m.VPPImage != "":
+			container["image"] = m.VPPImage
+		}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
+}
+
+// configAnnotation of pods changes with their configuration, and replaces them so.
+const configAnnotation = "contivpp.io/config"
+
+// stampConfiguration gives pods that have the annotation the hash of the ConfigMaps that they mount.
+func stampConfiguration(o *unstructured.Unstructured, objects []*unstructured.Unstructured) error {
+	path := []string{"spec", "template", "metadata", "annotations", configAnnotation}
+	if _, found, _ := unstructured.NestedString(o.Object, path...); !found {
+		return nil
+	}
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+	volumes, err := yaml.Marshal(spec["volumes"])
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	for _, other := range objects {
+		if other.GetKind() == "ConfigMap" && strings.Contains(string(volumes), "name: "+other.GetName()+"\n") {
+			data, _, _ := unstructured.NestedStringMap(other.Object, "data")
+			for _, file := range slices.Sorted(maps.Keys(data)) {
+				fmt.Fprintf(sum, "%q %q\n", file, data[file])
+			}
+		}
+	}
+	return unstructured.SetNestedField(o.Object, hex.EncodeToString(sum.Sum(nil)), path...)
+}

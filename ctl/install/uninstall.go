@@ -1,0 +1,233 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// secrets are those that KSR makes.
+var secrets = []string{"contiv-etcd-ca", "contiv-etcd-server"}
+
+// Uninstall removes Contiv from the cluster and from its nodes, whatever installed it: all
+// objects of m, the network, the CNI plugin, and, unless keepState, what etcd and the agents
+// have on disk. Pods that still run lose their network.
+func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) error {
+	if err := c.reachable(ctx); err != nil {
+		return err
+	}
+	m.VPP, m.PostRenderer = true, "" // what is not there is not deleted
+	objects, err := m.objects(ctx)
+	if err != nil {
+		return err
+	}
+	clean, filtered, err := c.cleaners(ctx, objects, keepState)
+	if err != nil {
+		return err
+	}
+	if err := c.stop(ctx); err != nil {
+		return err
+	}
+	nodes, err := c.nodeNames(ctx)
+	if err != nil {
+		return err
+	}
+	c.say("removing Contiv from %d nodes", len(nodes))
+	if _, err := c.onNodes(ctx, "contiv-uninstall", nodes, filtered, clean); err != nil {
+		return fmt.Errorf("repeat contivctl uninstall, which has deleted no objects yet: %w", err)
+	}
+	if err := c.delete(ctx, objects); err != nil {
+		return err
+	}
+	for _, name := range secrets {
+		if err := c.client.CoreV1().Secrets(Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err == nil {
+			c.say("Secret %s/%s deleted", Namespace, name)
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends all pods of Contiv, while their workloads stay: who repeats Uninstall needs these.
+func (c *Cluster) stop(ctx context.Context) error {
+	const noNode = `{"spec":{"template":{"spec":{"nodeSelector":{"contivpp.io/uninstalled":"true"}}}}}`
+	patch := metav1.PatchOptions{FieldManager: manager}
+	for _, name := range workloads {
+		_, err := c.client.AppsV1().DaemonSets(Namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(noNode), patch)
+		if apierrors.IsNotFound(err) {
+			_, err = c.client.AppsV1().StatefulSets(Namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec":{"replicas":0}}`), patch)
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("stop %s: %w", name, err)
+		}
+	}
+	return c.awaitNoPods(ctx)
+}
+
+func (c *Cluster) awaitNoPods(ctx context.Context) error {
+	selector := metav1.ListOptions{LabelSelector: "app in (" + strings.Join(workloads, ",") + ")"}
+	return until(ctx, func(ctx context.Context) (string, error) {
+		pods, err := c.client.CoreV1().Pods(Namespace).List(ctx, selector)
+		if err != nil || len(pods.Items) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d pods of Contiv have not ended, such as %s on node %s", len(pods.Items), pods.Items[0].Name, pods.Items[0].Spec.NodeName), nil
+	})
+}
+
+// cleaners makes the pods that remove Contiv from a node: they are the agents' own, on whose
+// node they see and may do the same, with other commands. Where the cluster has no agents
+// any more, those of the objects serve, which have not passed the filter.
+func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstructured, keepState bool) (clean func(node string) *corev1.PodSpec, filtered bool, err error) {
+	templates, err := c.templates(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	filtered = templates["contiv-agent"] != nil
+	if !filtered {
+		if templates, err = templatesOf(objects); err != nil {
+			return nil, false, err
+		}
+	}
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, false, err
+	}
+	specs := map[string]*corev1.PodSpec{}
+	for _, n := range nodes.Items {
+		agent := templates["contiv-agent"]
+		if vpp := templates["contiv-vpp"]; vpp != nil && n.Labels["contivpp.io/vswitch"] == "vpp" {
+			agent = vpp
+		}
+		specs[n.Name] = cleaner(agent, keepState)
+		if etcd := templates["contiv-etcd"]; etcd != nil && !keepState && labels.SelectorFromSet(etcd.NodeSelector).Matches(labels.Set(n.Labels)) {
+			if err := cleanEtcd(specs[n.Name], etcd); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	return func(node string) *corev1.PodSpec { return specs[node] }, filtered, nil
+}
+
+// templates are the pods of the workloads that the cluster has.
+func (c *Cluster) templates(ctx context.Context) (map[string]*corev1.PodSpec, error) {
+	found := map[string]*corev1.PodSpec{}
+	daemons, err := c.client.AppsV1().DaemonSets(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range daemons.Items {
+		found[d.Name] = &d.Spec.Template.Spec
+	}
+	sets, err := c.client.AppsV1().StatefulSets(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sets.Items {
+		found[s.Name] = &s.Spec.Template.Spec
+	}
+	return found, nil
+}
+
+func templatesOf(objects []*unstructured.Unstructured) (map[string]*corev1.PodSpec, error) {
+	found := map[string]*corev1.PodSpec{}
+	for _, o := range objects {
+		fields, ok, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+		if !ok {
+			continue
+		}
+		spec := &corev1.PodSpec{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, spec); err != nil {
+			return nil, fmt.Errorf("%s: %w", name(o), err)
+		}
+		found[o.GetName()] = spec
+	}
+	return found, nil
+}
+
+// cleaner is the pod of an agent with other commands: the CNI plugin goes first, so that the
+// node takes no pods any more, then the network.
+func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
+	spec := agent.DeepCopy()
+	var containers []corev1.Container
+	for _, c := range spec.Containers {
+		switch c.Name {
+		case "cni":
+			c.Command, c.Args = []string{"contiv-cni", "uninstall"}, nil
+			spec.InitContainers = append(spec.InitContainers, c)
+		case "agent":
+			script := "contiv-agent uninstall\n"
+			if len(c.Command) > 0 && c.Command[0] == "contiv-init" {
+				script = "" // the network ended with VPP
+			}
+			if !keepState {
+				script += "rm -rf /var/bolt/* /var/run/contiv/*\n"
+			}
+			c.Command, c.Args = []string{"sh", "-ec"}, []string{script}
+			containers = append(containers, c)
+		}
+	}
+	spec.Containers = containers
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			list[i].LivenessProbe, list[i].ReadinessProbe, list[i].TerminationMessagePath, list[i].Ports = nil, nil, "", nil
+		}
+	}
+	spec.Affinity, spec.NodeSelector = nil, nil
+	// The account and the configuration may be gone.
+	spec.ServiceAccountName, spec.DeprecatedServiceAccount, spec.AutomountServiceAccountToken = "default", "", new(bool)
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "token" })
+	for i := range spec.Volumes {
+		if m := spec.Volumes[i].ConfigMap; m != nil {
+			m.Optional = new(true)
+		}
+		if p := spec.Volumes[i].Projected; p != nil {
+			for j := range p.Sources {
+				if m := p.Sources[j].ConfigMap; m != nil {
+					m.Optional = new(true)
+				}
+			}
+		}
+	}
+	return spec
+}
+
+// cleanEtcd makes the pod remove the data of etcd, too.
+func cleanEtcd(spec, etcd *corev1.PodSpec) error {
+	c := *etcd.Containers[0].DeepCopy()
+	dir := ""
+	for word := range strings.FieldsSeq(strings.Join(slices.Concat(c.Command, c.Args), " ")) {
+		if value, ok := strings.CutPrefix(word, "--data-dir="); ok {
+			dir = value
+		}
+	}
+	if !strings.HasPrefix(dir, "/") {
+		return errors.New("StatefulSet contiv-etcd names no --data-dir")
+	}
+	c.Command, c.Args = []string{"rm", "-rf", dir}, nil
+	c.LivenessProbe, c.ReadinessProbe, c.Ports = nil, nil, nil
+	onHost := map[string]bool{}
+	for _, v := range etcd.Volumes {
+		if v.HostPath == nil { // the certificates
+			continue
+		}
+		onHost[v.Name] = true
+		if !slices.ContainsFunc(spec.Volumes, func(w corev1.Volume) bool { return w.Name == v.Name }) {
+			spec.Volumes = append(spec.Volumes, v)
+		}
+	}
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return !onHost[m.Name] })
+	spec.InitContainers = append(spec.InitContainers, c)
+	return nil
+}
