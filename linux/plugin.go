@@ -100,12 +100,11 @@ func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 	return nil
 }
 
-// register registers a descriptor; numbers that an enumeration has no name for are refused
-// before its Validate.
+// register registers a descriptor; what is wrong in any model is refused before its Validate.
 func register[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
 	if validate := d.Validate; d.NB {
 		d.Validate = func(key string, value V) error {
-			if err := models.CheckEnums(value); err != nil {
+			if err := models.Check(value); err != nil {
 				return kvscheduler.NewInvalidValueError(err, err.Path)
 			}
 			return validate(key, value)

@@ -33,18 +33,18 @@ func Register[V proto.Message, M any](r *Registrar, d kvscheduler.Descriptor[V, 
 	}
 	d.Retriable = retriable
 	if d.NB {
-		d.Validate = definedEnums(d.Validate)
+		d.Validate = checked(d.Validate)
 	}
 	if err := kvscheduler.Register(r.s, d); err != nil {
 		r.err = fmt.Errorf("registering descriptor %s: %w", d.Name, err)
 	}
 }
 
-// definedEnums refuses numbers that an enumeration has no name for, before validate looks
-// at the value. Descriptors need not reckon with them.
-func definedEnums[V proto.Message](validate func(string, V) error) func(string, V) error {
+// checked refuses what is wrong in any model before validate looks at the value. Descriptors
+// need not reckon with it.
+func checked[V proto.Message](validate func(string, V) error) func(string, V) error {
 	return func(key string, value V) error {
-		if err := models.CheckEnums(value); err != nil {
+		if err := models.Check(value); err != nil {
 			return kvscheduler.NewInvalidValueError(err, err.Path)
 		}
 		if validate == nil {

@@ -50,6 +50,7 @@ func kinds() []*vpp_interfaces.Interface {
 		sub("inner plain", &vpp_interfaces.SubInterface{ParentName: "plain", SubId: 7}),
 		gre("gre", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_L3, SrcAddr: "10.0.0.1", DstAddr: "10.0.0.2"}),
 		gre("teb", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_TEB, SrcAddr: "fd00::1", DstAddr: "fd00::2"}),
+		gre("session of no use", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_TEB, SrcAddr: "10.0.0.1", DstAddr: "10.0.0.3", SessionId: 7}),
 		gre("erspan", &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_ERSPAN, SrcAddr: "10.0.0.1", DstAddr: "10.0.0.2", SessionId: 9}),
 		ipip("ipip", &vpp_interfaces.IPIPLink{SrcAddr: "10.0.0.1", DstAddr: "10.0.0.2"}),
 		ipip("multipoint", &vpp_interfaces.IPIPLink{TunnelMode: vpp_interfaces.IPIPLink_POINT_TO_MULTIPOINT, SrcAddr: "10.0.0.1"}),

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/convert"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -309,6 +310,29 @@ func TestVRFTables(t *testing.T) {
 				must(t, v.VRFs().Delete(t.Context(), table))
 			}
 		}
+		wantListed(t, v.VRFs().List, nil)
+	})
+}
+
+// VPP ends when a table is deleted by which others find their way.
+func TestTableInUseIsNotDeleted(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		table := &vpp_l3.VrfTable{Id: 5}
+		must(t, v.VRFs().Create(t.Context(), table))
+		route := func(add bool) {
+			t.Helper()
+			foreign := ip.IPRouteV2{TableID: 5, Src: vpptest.SourceCLI, Prefix: convert.Prefix(parsed("10.203.0.0/16")), NPaths: 1,
+				Paths: []fib_types.FibPath{{Type: fib_types.FIB_API_PATH_TYPE_DROP}}}
+			must(t, v.vpp.Call(t.Context(), session.Core, &ip.IPRouteAddDelV2{IsAdd: add, Route: foreign}, &ip.IPRouteAddDelV2Reply{}))
+		}
+		route(true)
+		if err := v.VRFs().Delete(t.Context(), table); err == nil || !strings.Contains(err.Error(), "10.203.0.0/16") {
+			t.Errorf("deleting the table: %v", err)
+		}
+		wantListed(t, v.VRFs().List, []*vpp_l3.VrfTable{table}, table)
+		route(false)
+		must(t, v.VRFs().Delete(t.Context(), table))
 		wantListed(t, v.VRFs().List, nil)
 	})
 }

@@ -48,10 +48,14 @@ func endpoints(src, dst string) (from, to ip_types.Address, err error) {
 
 func greTunnel(link *vpp_interfaces.GreLink) (gre.GreTunnel, error) {
 	src, dst, err := endpoints(link.GetSrcAddr(), link.GetDstAddr())
-	return gre.GreTunnel{
+	tunnel := gre.GreTunnel{
 		Type: gre.GreTunnelType(link.GetTunnelType() - vpp_interfaces.GreLink_L3), Mode: tunnel_types.TUNNEL_API_MODE_P2P,
-		SessionID: uint16(link.GetSessionId()), Instance: ^uint32(0), OuterTableID: link.GetOuterFibId(), Src: src, Dst: dst,
-	}, err
+		Instance: ^uint32(0), OuterTableID: link.GetOuterFibId(), Src: src, Dst: dst,
+	}
+	if link.GetTunnelType() == vpp_interfaces.GreLink_ERSPAN { // the others have none, and VPP forgets what it was told
+		tunnel.SessionID = uint16(link.GetSessionId())
+	}
+	return tunnel, err
 }
 
 func supportedGRE(link *vpp_interfaces.GreLink) error {
@@ -95,19 +99,19 @@ func (v *Interfaces) removeGRE(ctx context.Context, i ownership.Index) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	err = v.vpp.Call(ctx, greModule, &gre.GreTunnelAddDel{Tunnel: found[0].Tunnel}, &gre.GreTunnelAddDelReply{})
-	if vppapi.Refused(err, api.NO_SUCH_ENTRY) {
-		return nil
-	}
-	return err
+	return v.vpp.Call(ctx, greModule, &gre.GreTunnelAddDel{Tunnel: found[0].Tunnel}, &gre.GreTunnelAddDelReply{})
 }
 
 func describeGRE(d *gre.GreTunnelDetails, expected *vpp_interfaces.GreLink) *vpp_interfaces.GreLink {
-	return &vpp_interfaces.GreLink{
+	link := &vpp_interfaces.GreLink{
 		TunnelType: vpp_interfaces.GreLink_Type(d.Tunnel.Type) + vpp_interfaces.GreLink_L3,
 		SrcAddr:    addrText(d.Tunnel.Src, expected.GetSrcAddr()), DstAddr: addrText(d.Tunnel.Dst, expected.GetDstAddr()),
 		OuterFibId: d.Tunnel.OuterTableID, SessionId: uint32(d.Tunnel.SessionID),
 	}
+	if link.TunnelType != vpp_interfaces.GreLink_ERSPAN {
+		link.SessionId = expected.GetSessionId()
+	}
+	return link
 }
 
 func (v *Interfaces) makeIPIP(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {

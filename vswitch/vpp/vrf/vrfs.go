@@ -3,6 +3,7 @@ package vrf
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/vswitch/vpp/convert"
@@ -17,6 +18,7 @@ import (
 
 var module = session.NewModule("", "VRF tables",
 	&ip.IPTableAddDelV2{}, &ip.IPTableAddDelV2Reply{}, &ip.IPTableDump{}, &ip.IPTableDetails{}, &ip.SetIPFlowHashV3{}, &ip.SetIPFlowHashV3Reply{},
+	&ip.IPRouteV2Dump{}, &ip.IPRouteV2Details{},
 )
 
 // Tables are ours if their name begins with tableTag; the label follows. VPP names a table
@@ -75,7 +77,8 @@ func (v *Tables) Update(ctx context.Context, _, t *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// Delete: what is in the table keeps it, until it is removed as well.
+// Delete removes an empty table. VPP 25.10 ends if something still follows the way to an
+// address by a table that is deleted, as tunnels do.
 func (v *Tables) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
 	id := vrfOf(t)
 	tables, err := v.tables(ctx)
@@ -88,6 +91,9 @@ func (v *Tables) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
 		err = v.setFlowHash(ctx, reset)
 	}
 	if err == nil && id.id != 0 {
+		err = v.empty(ctx, id)
+	}
+	if err == nil && id.id != 0 {
 		err = v.vpp.Call(ctx, module, &ip.IPTableAddDelV2{Table: ip.IPTable{TableID: id.id, IsIP6: id.ipv6}}, &ip.IPTableAddDelV2Reply{})
 	}
 	if err != nil {
@@ -95,6 +101,29 @@ func (v *Tables) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
 	}
 	return nil
 }
+
+// empty returns an error that names routes of a table, if it has others than each table of VPP.
+func (v *Tables) empty(ctx context.Context, id vrfID) error {
+	all, err := session.Dump[ip.IPRouteV2Details](ctx, v.vpp, module, &ip.IPRouteV2Dump{Table: ip.IPTable{TableID: id.id, IsIP6: id.ipv6}})
+	if err != nil {
+		return fmt.Errorf("reading its routes: %w", err)
+	}
+	var left []string
+	for _, d := range all {
+		if prefix := convert.NetipPrefix(d.Route.Prefix); !slices.Contains(ofEachTable, prefix.String()) {
+			left = append(left, prefix.String())
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	const few = 5
+	slices.Sort(left)
+	return fmt.Errorf("it has routes to %s, or tunnels there: remove them", strings.Join(left[:min(len(left), few)], ", "))
+}
+
+// ofEachTable are networks that each table has routes to by itself.
+var ofEachTable = []string{"0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32", "::/0", "fe80::/10"}
 
 // tables returns the names of the tables.
 func (v *Tables) tables(ctx context.Context) (map[vrfID]string, error) {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestCheckEnums(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		value proto.Message
 		want  string
@@ -21,13 +21,15 @@ func TestCheckEnums(t *testing.T) {
 		{&vpp_acl.ACL{Name: "a", Rules: []*vpp_acl.ACL_Rule{{}, {Action: 7}}}, `field "rules[1].action" cannot be 7, but one of DENY, PERMIT, REFLECT`},
 		{&vpp_interfaces.Interface{Name: "i", RxModes: []*vpp_interfaces.Interface_RxMode{{Mode: 9}}},
 			`field "rx_modes[0].mode" cannot be 9, but one of UNKNOWN, POLLING, INTERRUPT, ADAPTIVE, DEFAULT`},
+		{&vpp_acl.ACL{Name: "a\x00b"}, `field "name" has a zero byte: leave it out`},
+		{&vpp_interfaces.Interface{Name: "i", IpAddresses: []string{"10.0.0.1/8", "\x00"}}, `field "ip_addresses[1]" has a zero byte: leave it out`},
 	} {
 		got := ""
-		if err := models.CheckEnums(tt.value); err != nil {
+		if err := models.Check(tt.value); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
-			t.Errorf("CheckEnums(%v) = %q, want %q", tt.value, got, tt.want)
+			t.Errorf("Check(%v) = %q, want %q", tt.value, got, tt.want)
 		}
 	}
 }
