@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 )
 
@@ -110,7 +111,7 @@ func kindOfTrouble(err error) string {
 	case err == nil:
 		return ""
 	case errors.As(err, &away):
-		return unreachable
+		return status.Unreachable
 	}
 	return err.Error()
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func (c *cli) nodesCommand() *cobra.Command {
 
 func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 	reports := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
-	probes := target.Ask(ctx, agents, probe)
+	probes := target.Ask(ctx, agents, status.AskReady)
 	nodes := mergeNodes(reports)
 	addAgents(nodes, reports, probes)
 
@@ -91,7 +92,7 @@ func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 
 // addAgents tells for each agent how it is. The name that the CLI has for an
 // agent need not be the node's: the agent knows better.
-func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[Probe]) {
+func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[status.Probe]) {
 	for i, p := range probes {
 		name := p.Agent.Name
 		if this := reports[i].Value.ThisNode; this != "" {
@@ -102,7 +103,7 @@ func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], p
 		}
 		nodes[name].Agent, nodes[name].Problem = p.Value.State, p.Value.Problem
 		if p.Err != nil {
-			nodes[name].Agent = unreachable // the error is reported besides
+			nodes[name].Agent = status.Unreachable // the error is reported besides
 		}
 	}
 }

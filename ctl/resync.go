@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
@@ -104,7 +105,7 @@ func readDatabase(ctx context.Context, a *Agent) (when string, err error) {
 	if err := a.Post(ctx, databaseResync, nil, nil, &dispatched); err != nil {
 		return "", err
 	}
-	if p, err := probe(ctx, a); err == nil && p.Database != "" {
+	if p, err := status.AskReady(ctx, a); err == nil && p.Database != "" {
 		return "reads etcd again when it reaches it, which it does not now (" + p.Database + ")", nil
 	}
 	return "reads etcd again", nil

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
@@ -199,7 +200,13 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	mux.Handle("/log/", loglevel.Handler(log))
-	checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync, services)}.handle(mux, registry)
+	probes := probePeers(o, nodeSync, addresses, podMTU(ipNet.GetNodeIP, contivConf.PodMTU), log)
+	if probes != nil {
+		mux.Handle(peers.URL, probes.Handler())
+	}
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync, services)}
+	asked.monitor(o, sb, probes, registry)
+	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -216,6 +223,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		watcher.Start()
 		return nil
 	})
+	group.Go(func() error { asked.health.Run(serve); return nil })
+	if probes != nil {
+		group.Go(func() error { probes.Run(serve); return nil })
+	}
 	sb.watch(serve, group)
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/rest"
 	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,9 @@ type Health struct {
 	NodeConfig string `json:",omitempty"`
 	// Warnings say what may keep the vswitch from working some day.
 	Warnings []string `json:",omitempty"`
+	// Verdict on the node, and Problems that led to it; for ?verbose.
+	Verdict  string           `json:",omitempty"`
+	Problems []health.Problem `json:",omitempty"`
 
 	// The same as the vpp-agent tells it: 0 INIT, 1 OK, 2 ERROR; times are Unix seconds.
 	BuildVersion string `json:"build_version"`
@@ -78,33 +82,39 @@ func statusOf(err error) PluginStatus {
 type checks struct {
 	alive, ready, connected, nodeConfig func() error
 	warnings                            func(context.Context) []string
+	// health is nil in tests of the others.
+	health *health.Monitor
 }
 
 func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	probe := func(name string, check func() error, warnings func(context.Context) []string) http.HandlerFunc {
 		last := &changes{since: started}
 		return func(w http.ResponseWriter, r *http.Request) {
-			health, status := Health{Version: version.Version, Warnings: warnings(r.Context())}, http.StatusOK
-			health.BuildVersion, health.StartTime, health.LastUpdate = version.Version, started.Unix(), time.Now().Unix()
-			health.PluginStatus = map[string]PluginStatus{}
+			answer, status := Health{Version: version.Version, Warnings: warnings(r.Context())}, http.StatusOK
+			answer.BuildVersion, answer.StartTime, answer.LastUpdate = version.Version, started.Unix(), time.Now().Unix()
+			answer.PluginStatus = map[string]PluginStatus{}
 			connected := c.connected()
 			if connected != nil {
-				health.Database = connected.Error()
+				answer.Database = connected.Error()
 			}
-			health.PluginStatus["etcd"] = statusOf(connected)
+			answer.PluginStatus["etcd"] = statusOf(connected)
 			if c.nodeConfig != nil {
 				if err := c.nodeConfig(); err != nil {
-					health.NodeConfig = err.Error()
+					answer.NodeConfig = err.Error()
 				}
 			}
 			err := check()
 			if err != nil {
-				health.Error, status = err.Error(), http.StatusServiceUnavailable
+				answer.Error, status = err.Error(), http.StatusServiceUnavailable
 			}
-			health.PluginStatus[name] = statusOf(err)
-			health.State = health.PluginStatus[name].State
-			health.LastChange = last.note(health.State).Unix()
-			rest.Answer(w, status, health)
+			if c.health != nil && name == "agent" && r.URL.Query().Has("verbose") {
+				answer.Problems = c.health.Look(r.Context())
+				answer.Verdict = c.health.Verdict(answer.Problems)
+			}
+			answer.PluginStatus[name] = statusOf(err)
+			answer.State = answer.PluginStatus[name].State
+			answer.LastChange = last.note(answer.State).Unix()
+			rest.Answer(w, status, answer)
 		}
 	}
 	// Whether the agent is alive does not depend on how fast the vswitch answers.

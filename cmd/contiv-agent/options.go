@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
@@ -39,6 +40,7 @@ type options struct {
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
 	tracePackets                   bool // of contiv.conf
+	probeInterval                  time.Duration
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides
@@ -75,6 +77,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
 	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "device of the host that VPP takes over by AF_XDP when it is the main interface or another NIC (default: by AF_PACKET); several: repeat or separate by commas")
+	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "how often other nodes are probed over the overlay; 0: never")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
@@ -107,6 +110,9 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	}
 	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
 		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
+	}
+	if o.probeInterval < 0 || o.probeInterval > 0 && o.probeInterval < time.Second {
+		return fmt.Errorf("--probe-interval %v: use 1s or more, or 0 to probe no node", o.probeInterval)
 	}
 	if strings.Contains(o.nodeName, "/") {
 		return fmt.Errorf("--node-name %q: the name of a node has no slash", o.nodeName)

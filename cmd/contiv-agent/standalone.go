@@ -79,11 +79,14 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	sb.handle(mux)
 	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
 	mux.Handle("/log/", loglevel.Handler(log))
-	checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}.handle(mux, registry)
+	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}
+	asked.monitor(o, sb, nil, registry)
+	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, serve := errgroup.WithContext(serve)
+	group.Go(func() error { asked.health.Run(serve); return nil })
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	if controllerConfig.LigatoStatus && db.remote != nil {

@@ -190,6 +190,7 @@ func (l *Lab) startAgent(st *State, n Node) error {
 		"--etcd-endpoints", etcdURL,
 		"--run-dir", l.RunDir(n.Name),
 		"--bolt", l.nodePath(n.Name, "bolt.db"),
+		"--probe-interval", "3s",
 		"--contiv-config", l.nodePath(n.Name, "contiv.conf"),
 		"--service-config", l.nodePath(n.Name, "service.conf"),
 		"--controller-config", l.nodePath(n.Name, "controller.conf"),

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/health/peers"
+	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// monitor looks at everything that may be wrong with the node. What is asked for readiness
+// counts as well; probes are left out if nil.
+//
+//	checks (etcd, NodeConfig, vswitch) ─┐
+//	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
+//	probes of peers ────────────────────┘
+func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, registry prometheus.Registerer) {
+	list := []health.Check{
+		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
+		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
+		{Name: "vswitch", Look: c.warnings},
+		health.Values(sb.scheduler),
+		health.Drift(sb.scheduler),
+		health.Disk(directories(o)...),
+	}
+	if probes != nil {
+		list = append(list, health.Check{Name: "peers", Look: probes.Problems})
+		registry.MustRegister(probes)
+	}
+	c.health = health.NewMonitor(c.ready, list...)
+	registry.MustRegister(c.health)
+}
+
+// directories that the agent writes to.
+func directories(o options) []string {
+	list := []string{o.runDir, filepath.Dir(o.bolt), filepath.Dir(o.grpcBolt)}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func sentence(before string, check func() error) func(context.Context) []string {
+	return func(context.Context) []string {
+		if check == nil {
+			return nil
+		}
+		if err := check(); err != nil {
+			return []string{before + err.Error()}
+		}
+		return nil
+	}
+}
+
+// probePeers probes the nodes that are chosen for this one, at the gateways of their pods.
+func probePeers(o options, nodes *nodesync.NodeSync, addresses *ipam.IPAM, mtu func() uint32, log *slog.Logger) *peers.Prober {
+	if o.probeInterval == 0 {
+		return nil
+	}
+	return peers.New(peers.Options{
+		Interval: o.probeInterval,
+		Open:     func() (peers.Pinger, error) { return ping.Open(nil) },
+		Peers:    func() []peers.Peer { return chosenPeers(o.nodeName, nodes.GetAllNodes(), addresses, int(mtu())) },
+		Log:      component(log, "peers"),
+	})
+}
+
+// chosenPeers are the peers with each of their addresses.
+func chosenPeers(self string, nodes nodesync.Nodes, addresses *ipam.IPAM, mtu int) (list []peers.Peer) {
+	this, known := nodes[self]
+	if !known || mtu == 0 {
+		return nil
+	}
+	var others []*nodesync.Node
+	for _, n := range nodes {
+		if n != this && len(n.VPPIPs) > 0 {
+			others = append(others, n)
+		}
+	}
+	plan := addresses.Plan()
+	for _, n := range peers.Choose(this.ID, others, func(n *nodesync.Node) uint32 { return n.ID }) {
+		for _, family := range plan.Families() {
+			if subnet, err := addresses.PodSubnet(&family, n); err == nil {
+				list = append(list, peers.Peer{Node: n.Name, Address: ipam.Gateway(subnet).Addr(), Size: mtu})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b peers.Peer) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Address.Compare(b.Address)) })
+	return list
+}
+
+// podMTU is that of pods of this node; 0 before the node has an address.
+func podMTU(node func() netip.Prefix, of func(netip.Addr) uint32) func() uint32 {
+	return func() uint32 {
+		if ip := node(); ip.IsValid() {
+			return of(ip.Addr())
+		}
+		return 0
+	}
+}
+
+// defaultProbeInterval is how often peers are probed.
+const defaultProbeInterval = 15 * time.Second

@@ -1,0 +1,154 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/plugins/configdir"
+)
+
+// States of agents.
+const (
+	Ready       = "ready"
+	NotReady    = "not ready"
+	Unreachable = "unreachable"
+)
+
+// Probe is an agent's state.
+type Probe struct {
+	// Verdict is "healthy", "degraded" or "broken".
+	Verdict string `json:"verdict"`
+	// State is "ready" or "not ready".
+	State   string `json:"state"`
+	Version string `json:"version,omitempty"`
+	// Problem is why it is not ready.
+	Problem string `json:"problem,omitempty"`
+	// Database is why it does not follow etcd. A ready agent works without.
+	Database string `json:"database,omitempty"`
+	// NodeConfig is why the NodeConfig in etcd is not in force.
+	NodeConfig string `json:"nodeConfig,omitempty"`
+	// Problems are all that is wrong, by the checks that found it; Database and NodeConfig
+	// are among them.
+	Problems []health.Problem `json:"problems,omitempty"`
+	// ConfigDir are the mistakes in the agent's directory of configuration.
+	ConfigDir []string `json:"configDir,omitempty"`
+}
+
+func (p Probe) verdict() string {
+	switch {
+	case p.State != Ready:
+		return health.Broken
+	case len(p.Problems)+len(p.ConfigDir) > 0:
+		return health.Degraded
+	}
+	return health.Healthy
+}
+
+// answer is what an agent answers to GET /readiness.
+type answer struct {
+	Version, Error, Database, NodeConfig string
+	Warnings                             []string
+	Verdict                              string
+	Problems                             []health.Problem
+}
+
+// Ask asks an agent how its node is; the error is for an agent that does not answer.
+func Ask(ctx context.Context, a *target.Agent) (Probe, error) {
+	p, err := readiness(ctx, a, url.Values{"verbose": {""}})
+	if err != nil {
+		return p, err
+	}
+	var dir configdir.Status
+	if a.Get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
+		p.ConfigDir = mistakesIn(dir)
+	}
+	p.Verdict = p.verdict()
+	return p, nil
+}
+
+// AskReady asks an agent whether it is ready, and nothing that takes time.
+func AskReady(ctx context.Context, a *target.Agent) (Probe, error) { return readiness(ctx, a, nil) }
+
+func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, error) {
+	var h answer
+	err := a.Get(ctx, "/readiness", query, &h)
+	var refused *target.StatusError
+	if err != nil && !errors.As(err, &refused) {
+		return Probe{}, err
+	}
+	p := Probe{State: Ready}
+	if refused != nil {
+		p.State, p.Problem = NotReady, refused.Text
+		_ = json.Unmarshal(refused.Body, &h) // what it does not say is left out
+	}
+	p.Version, p.Database, p.NodeConfig, p.Problems = h.Version, h.Database, h.NodeConfig, h.Problems
+	if h.Verdict == "" { // an agent that has no checks: what it says is all that there is
+		p.Problems = h.told()
+	}
+	return p, nil
+}
+
+// told are the problems of an answer without a list of them.
+func (h answer) told() (problems []health.Problem) {
+	add := func(check, text string) {
+		problems = append(problems, health.Problem{Check: check, Text: text})
+	}
+	if h.Database != "" {
+		add("etcd", "works without etcd: "+h.Database)
+	}
+	if h.NodeConfig != "" {
+		add("nodeconfig", "NodeConfig refused: "+h.NodeConfig)
+	}
+	for _, warning := range h.Warnings {
+		add("vswitch", warning)
+	}
+	return problems
+}
+
+// mistakesIn returns a line for the directory, if it cannot be read, and for each file
+// with a mistake.
+func mistakesIn(dir configdir.Status) (mistakes []string) {
+	if dir.Err != "" {
+		mistakes = append(mistakes, oneLine(dir.Err))
+	}
+	for _, file := range dir.Files {
+		if file.Err == "" {
+			continue
+		}
+		text := oneLine(file.Err)
+		if !strings.Contains(text, file.Name) {
+			text = file.Name + ": " + text
+		}
+		switch file.Of {
+		case configdir.Earlier:
+			text += "; what it said before counts"
+		case configdir.Nothing:
+			text += "; nothing of it counts"
+		}
+		mistakes = append(mistakes, text)
+	}
+	return mistakes
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
+// since says for how long there is a problem, if it lasts.
+func since(start, now time.Time) string {
+	lasting := now.Sub(start)
+	switch {
+	case start.IsZero() || lasting < time.Minute:
+		return ""
+	case lasting < 2*time.Hour:
+		return " (for " + strconv.Itoa(int(lasting.Minutes())) + "m)"
+	case lasting < 48*time.Hour:
+		return " (for " + strconv.Itoa(int(lasting.Hours())) + "h)"
+	}
+	return " (since " + start.Local().Format(time.DateOnly) + ")"
+}

@@ -1,0 +1,94 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/health"
+)
+
+// Compare adds what shows only when nodes are compared: versions that are not those of most.
+func Compare(probes []target.Answer[Probe]) {
+	count := map[string]int{}
+	for _, a := range probes {
+		if a.Err == nil && a.Value.Version != "" {
+			count[a.Value.Version]++
+		}
+	}
+	if len(count) < 2 {
+		return
+	}
+	usual := slices.MaxFunc(slices.Sorted(maps.Keys(count)), func(a, b string) int { return cmp.Compare(count[a], count[b]) })
+	for i := range probes {
+		p := &probes[i].Value
+		if probes[i].Err != nil || p.Version == "" || p.Version == usual {
+			continue
+		}
+		p.Problems = append(p.Problems, health.Problem{Check: "version", Text: fmt.Sprintf("the agent has version %s, and most others %s: finish the upgrade", p.Version, usual)})
+		p.Verdict = p.verdict()
+	}
+}
+
+// Worst is the worst verdict on all nodes.
+func Worst(probes []target.Answer[Probe]) string {
+	worst := health.Healthy
+	for _, a := range probes {
+		switch {
+		case a.Err != nil || a.Value.Verdict == health.Broken:
+			return health.Broken
+		case a.Value.Verdict == health.Degraded:
+			worst = health.Degraded
+		}
+	}
+	return worst
+}
+
+// maxMistakes is how many mistakes in a directory are shown.
+const maxMistakes = 3
+
+// Write shows a line for each node and each of its problems.
+func Write(p text.Printer, probes []target.Answer[Probe]) {
+	now := time.Now()
+	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
+	for _, a := range probes {
+		verdict, state := a.Value.Verdict, a.Value.State
+		if a.Err != nil {
+			verdict, state = health.Broken, Unreachable
+		}
+		cells := []string{a.Agent.Name, verdict, state, a.Value.Version}
+		for _, remark := range append(remarks(a.Value, now), "") {
+			if remark == "" && cells[0] == " " {
+				break // there were others
+			}
+			t.Add(append(cells, remark)...)
+			cells = []string{" ", " ", " ", " "}
+		}
+	}
+	t.Print()
+}
+
+func remarks(p Probe, now time.Time) (list []string) {
+	if p.Problem != "" {
+		list = append(list, p.Problem)
+	}
+	for _, problem := range p.Problems {
+		text := problem.Text
+		if problem.Check == "etcd" && p.State != Ready { // it may be waiting for it
+			text = "without etcd: " + p.Database
+		}
+		list = append(list, text+since(problem.Since, now))
+	}
+	for i, mistake := range p.ConfigDir {
+		if i == maxMistakes {
+			list = append(list, fmt.Sprintf("%d more mistakes in --config-dir", len(p.ConfigDir)-i))
+			break
+		}
+		list = append(list, "mistake in --config-dir: "+mistake)
+	}
+	return list
+}

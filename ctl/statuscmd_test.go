@@ -1,0 +1,173 @@
+package ctl
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/plugins/configdir"
+	"github.com/contiv/contiv/rest"
+)
+
+// An agent that is not ready does not work without etcd.
+func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
+	for _, c := range []struct {
+		code          int
+		problem, want string
+		exit          int
+	}{
+		{http.StatusOK, "", "local  degraded  ready  1  works without etcd: not connected", 1},
+		{http.StatusServiceUnavailable, "startup resync is not done yet", "local  broken  not ready  1  startup resync is not done yet without etcd: not connected", 2},
+	} {
+		socket := filepath.Join(t.TempDir(), "agent.sock")
+		mux := noValues()
+		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+			rest.Answer(w, c.code, map[string]string{"Version": "1", "Error": c.problem, "Database": "not connected"})
+		})
+		serve(t, socket, mux)
+		out, _, err := run(t, "--agent", "local=unix://"+socket, "status")
+		if code := ExitCode(err); code != c.exit {
+			t.Errorf("exit code %d: %v", code, err)
+		}
+		_, line, _ := strings.Cut(out, "\n")
+		if got := strings.Join(strings.Fields(line), " "); got != strings.Join(strings.Fields(c.want), " ") {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestStatusTellsWarnings(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	mux := noValues()
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, map[string]any{"Version": "1", "Warnings": []string{"too many of these", "too few of those"}})
+	})
+	serve(t, socket, mux)
+	out, _, err := run(t, "--agent", "n=unix://"+socket, "status")
+	if want := "n degraded ready 1 too many of these too few of those"; ExitCode(err) != 1 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
+// What the agent cannot use of its directory is told, whether or not it is ready.
+func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	mux := noValues()
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, map[string]string{"Version": "1"}) })
+	mux.HandleFunc(configdir.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, configdir.Status{Files: []configdir.FileStatus{
+			{Name: "1.yaml", Values: 2, Of: configdir.Present},
+			{Name: "2.yaml", Values: 1, Of: configdir.Earlier, Err: "document 1: unknown field \"nam\"\ndocument 2: is no YAML"},
+			{Name: "3.yaml", Of: configdir.Nothing, Err: "3.yaml: is no YAML"},
+		}})
+	})
+	serve(t, socket, mux)
+	out, _, err := run(t, "--agent", "n=unix://"+socket, "status")
+	if ExitCode(err) != 1 {
+		t.Errorf("exit code %d: %v", ExitCode(err), err)
+	}
+	out = strings.Join(strings.Fields(out), " ")
+	for _, want := range []string{
+		`n degraded ready 1 mistake in --config-dir: 2.yaml: document 1: unknown field "nam"; document 2: is no YAML; what it said before counts `,
+		"mistake in --config-dir: 3.yaml: is no YAML; nothing of it counts",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in %q", want, out)
+		}
+	}
+}
+
+// noValues answers that all values are as they should be.
+func noValues() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc(valueStatus, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []record.Status{}) })
+	return mux
+}
+
+// What the agent says of its node is shown with the time that it lasts, a line each.
+func TestStatusTellsProblems(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	mux := noValues()
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("verbose") {
+			t.Error("the agent is not asked for problems")
+		}
+		rest.JSON(w, map[string]any{"Version": "1", "Verdict": "degraded", "Warnings": []string{"told twice"}, "Problems": []health.Problem{
+			{Check: "values", Text: "1 value is FAILED", Since: time.Now().Add(-5 * time.Minute)},
+			{Check: "peers", Text: "node n2 does not answer", Since: time.Now()},
+		}})
+	})
+	serve(t, socket, mux)
+	out, _, err := run(t, "--agent", "n=unix://"+socket, "status")
+	want := "NODE  VERDICT   AGENT  VERSION  REMARK\nn     degraded  ready  1        1 value is FAILED (for 5m)\n                                node n2 does not answer\n"
+	if ExitCode(err) != 1 || out != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
+// A node whose agent has another version than most is told so.
+func TestStatusComparesVersions(t *testing.T) {
+	args := []string{"status"}
+	for name, version := range map[string]string{"a": "2", "b": "1", "c": "2"} {
+		socket := filepath.Join(t.TempDir(), "agent.sock")
+		mux := noValues()
+		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, map[string]any{"Version": version, "Verdict": "healthy"})
+		})
+		serve(t, socket, mux)
+		args = append(args, "--agent", name+"=unix://"+socket)
+	}
+	out, _, err := run(t, args...)
+	for _, want := range []string{"a healthy ready 2 b", "b degraded ready 1 the agent has version 1, and most others 2: finish the upgrade c healthy"} {
+		if ExitCode(err) != 1 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("%q is missing in %q, %v", want, out, err)
+		}
+	}
+}
+
+// A status that is followed is shown again when it changes, and only then.
+func TestStatusIsFollowed(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	var asked atomic.Int32
+	mux := noValues()
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+		verdict := map[string]any{"Version": "1", "Verdict": "healthy"}
+		if asked.Add(1) > 3 {
+			verdict = map[string]any{"Version": "1", "Verdict": "degraded", "Problems": []health.Problem{{Check: "peers", Text: "something new"}}}
+		}
+		rest.JSON(w, verdict)
+	})
+	serve(t, socket, mux)
+	out, outW := io.Pipe()
+	c := &cli{name: "contivctl", out: outW, errOut: io.Discard, format: asTable, poll: time.Millisecond,
+		targets: target.Options{Agents: []string{"n=unix://" + socket}, Timeout: 10 * time.Second}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.watchStatus(ctx) }()
+	lines := bufio.NewScanner(out)
+	var verdicts []string
+	for len(verdicts) < 2 && lines.Scan() {
+		if fields := strings.Fields(lines.Text()); fields[0] == "n" {
+			verdicts = append(verdicts, strings.Join(fields[1:], " "))
+		}
+	}
+	if want := []string{"healthy ready 1", "degraded ready 1 something new"}; !slices.Equal(verdicts, want) {
+		t.Errorf("shown: %q", verdicts)
+	}
+	cancel()
+	go io.Copy(io.Discard, out)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	outW.Close()
+}

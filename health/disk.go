@@ -1,0 +1,37 @@
+package health
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Less than this is too little for what an agent writes.
+const (
+	minFreeBytes = 64 << 20
+	minFreeShare = 0.02
+)
+
+// Disk looks at the space that is left where the agent writes, by directory.
+func Disk(directories ...string) Check {
+	return Check{"disk", func(context.Context) (problems []string) {
+		for _, directory := range directories {
+			var stat unix.Statfs_t
+			if err := unix.Statfs(directory, &stat); err != nil {
+				continue // who writes there says so
+			}
+			if text := full(directory, stat.Blocks*uint64(stat.Bsize), stat.Bavail*uint64(stat.Bsize)); text != "" {
+				problems = append(problems, text)
+			}
+		}
+		return problems
+	}}
+}
+
+func full(directory string, size, free uint64) string {
+	if size == 0 || free >= minFreeBytes || float64(free) >= minFreeShare*float64(size) && free >= minFreeBytes/4 {
+		return ""
+	}
+	return fmt.Sprintf("the file system of %s is full but for %d MiB: the agent keeps its mirror of etcd and the addresses of pods there; free some space", directory, free>>20)
+}

@@ -1,0 +1,269 @@
+package peers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/rest"
+)
+
+// URL that the handler is meant for.
+const URL = "/contiv/v1/peers"
+
+// Peer is another node, at one of its addresses.
+type Peer struct {
+	Node    string
+	Address netip.Addr // of what answers: the gateway of its pods
+	Size    int        // of the largest packet of a pod
+}
+
+// Pinger is what package ping has.
+type Pinger interface {
+	Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
+	Close()
+}
+
+// Options of a Prober. Peers and Open must be set.
+type Options struct {
+	// Peers are those to probe, as it is now; nil before that is known.
+	Peers func() []Peer
+	Open  func() (Pinger, error)
+	// Interval between probes of a peer; 0: 15 s.
+	Interval time.Duration
+	// Timeout for an answer; 0: 1 s.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+const (
+	// attempts are lost before a peer counts as silent in a round.
+	attempts = 3
+	// sizeRounds: large packets are sent in one round of so many.
+	sizeRounds = 4
+	// silentRounds are how many rounds in a row a peer is silent before that is a problem: it
+	// may be about to start.
+	silentRounds = 2
+)
+
+// Report is what is known of a peer: the JSON of GET /contiv/v1/peers is a list of them.
+type Report struct {
+	Node    string `json:"node"`
+	Address string `json:"address"`
+	// Answers: the last round of probes was answered.
+	Answers bool `json:"answers"`
+	// RoundTripSeconds of the last answer.
+	RoundTripSeconds float64 `json:"roundTripSeconds"`
+	// Size of the largest packet that passed, and Wanted that of the largest of pods, in
+	// bytes with the IP header; Size is 0 as long as it was not measured.
+	Size   int `json:"size"`
+	Wanted int `json:"wanted"`
+	// Sent and Lost probes since the agent started.
+	Sent uint64 `json:"sent"`
+	Lost uint64 `json:"lost"`
+	// Since is when Answers became what it is.
+	Since time.Time `json:"since"`
+	// Error is why probes could not be sent.
+	Error string `json:"error,omitempty"`
+	// Problem says what is wrong and what to do about it; empty: nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Prober probes peers.
+type Prober struct {
+	o Options
+
+	mu    sync.Mutex
+	peers map[Peer]*state
+	err   error // why nothing can be probed
+}
+
+type state struct {
+	Report
+	rounds, silent int
+}
+
+// New returns a prober; Run it.
+func New(o Options) *Prober {
+	o.Interval, o.Timeout = cmp.Or(o.Interval, 15*time.Second), cmp.Or(o.Timeout, time.Second)
+	return &Prober{o: o, peers: map[Peer]*state{}}
+}
+
+// Run probes until ctx ends.
+func (p *Prober) Run(ctx context.Context) {
+	var pinger Pinger
+	defer func() {
+		if pinger != nil {
+			pinger.Close()
+		}
+	}()
+	for {
+		if pinger == nil {
+			var err error
+			if pinger, err = p.o.Open(); err != nil {
+				pinger = nil
+				p.o.Log.Warn("Peers cannot be probed", "error", err)
+			}
+			p.mu.Lock()
+			p.err = err
+			p.mu.Unlock()
+		}
+		next := p.o.Interval
+		if pinger != nil && !p.round(ctx, pinger) {
+			next /= 3 // is it lasting? Or the peers are not known yet.
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(next):
+		}
+	}
+}
+
+// round probes all peers at once. It reports whether all of them answered, and there are any.
+func (p *Prober) round(ctx context.Context, pinger Pinger) bool {
+	peers := p.o.Peers()
+	p.mu.Lock()
+	for peer := range p.peers {
+		if !slices.Contains(peers, peer) {
+			delete(p.peers, peer)
+		}
+	}
+	for _, peer := range peers {
+		if p.peers[peer] == nil {
+			p.peers[peer] = &state{Report: Report{Node: peer.Node, Address: peer.Address.String(), Wanted: peer.Size, Since: time.Now()}}
+		}
+	}
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, peer := range peers {
+		all.Go(func() { p.probe(ctx, pinger, peer) })
+	}
+	all.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.peers {
+		if !s.Answers || s.Size < s.Wanted {
+			return false
+		}
+	}
+	return len(peers) > 0
+}
+
+func (p *Prober) probe(ctx context.Context, pinger Pinger, peer Peer) {
+	p.mu.Lock()
+	s := p.peers[peer]
+	measure := s.rounds%sizeRounds == 0 || s.Size < s.Wanted
+	p.mu.Unlock()
+	took, err := p.ping(ctx, pinger, s, ping.Small)
+	size := 0
+	if err == nil && measure {
+		size = ping.Largest(peer.Size, func(size int) bool {
+			_, err := p.ping(ctx, pinger, s, size)
+			return err == nil
+		})
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.rounds++
+	if answers := err == nil; answers != s.Answers {
+		s.Answers, s.Since = answers, time.Now()
+	}
+	s.Error = ""
+	switch {
+	case err == nil:
+		s.silent, s.RoundTripSeconds = 0, took.Seconds()
+	default:
+		s.silent++
+		if !errors.Is(err, ping.ErrNoAnswer) {
+			s.Error = err.Error()
+		}
+	}
+	if size > 0 {
+		s.Size = size
+	}
+	s.Problem = s.problem()
+}
+
+// ping sends a packet, again if there is no answer.
+func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (took time.Duration, err error) {
+	for range attempts {
+		limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
+		took, err = pinger.Ping(limited, netip.MustParseAddr(s.Address), size)
+		cancel()
+		p.mu.Lock()
+		s.Sent++
+		if err != nil {
+			s.Lost++
+		}
+		p.mu.Unlock()
+		if err == nil || !errors.Is(err, ping.ErrNoAnswer) || ctx.Err() != nil {
+			break
+		}
+	}
+	return took, err
+}
+
+func (s *state) problem() string {
+	switch {
+	case s.Error != "" && s.silent >= silentRounds:
+		return fmt.Sprintf("node %s cannot be probed at %s: %s", s.Node, s.Address, s.Error)
+	case s.silent >= silentRounds:
+		return fmt.Sprintf("node %s does not answer over the overlay (%s): pods of this node do not reach those of %s: run `contivctl why` with both nodes", s.Node, s.Address, s.Node)
+	case s.Answers && s.Size > 0 && s.Size < s.Wanted:
+		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize to %d",
+			s.Node, s.Size, s.Wanted, s.Size)
+	}
+	return ""
+}
+
+// Reports are of all probed peers, sorted.
+func (p *Prober) Reports() []Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reports := []Report{}
+	for _, s := range p.peers {
+		reports = append(reports, s.Report)
+	}
+	slices.SortFunc(reports, func(a, b Report) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Address, b.Address))
+	})
+	return reports
+}
+
+// Problems says what is wrong with the paths to peers.
+func (p *Prober) Problems(context.Context) (problems []string) {
+	for _, r := range p.Reports() {
+		if r.Problem != "" {
+			problems = append(problems, r.Problem)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		problems = append(problems, fmt.Sprintf("other nodes cannot be probed: %v", p.err))
+	}
+	return problems
+}
+
+// Handler serves GET /contiv/v1/peers.
+func (p *Prober) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		rest.JSON(w, p.Reports())
+	})
+}

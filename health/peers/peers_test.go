@@ -1,0 +1,164 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv/contiv/health/ping"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// network is a path that carries packets up to a size.
+type network struct {
+	mu      sync.Mutex
+	largest int // 0: nothing passes
+	sent    []int
+}
+
+func (n *network) Close() {}
+
+func (n *network) set(largest int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.largest = largest
+}
+
+func (n *network) Ping(ctx context.Context, _ netip.Addr, size int) (time.Duration, error) {
+	n.mu.Lock()
+	n.sent = append(n.sent, size)
+	passes := size <= n.largest
+	n.mu.Unlock()
+	if passes {
+		return time.Millisecond, nil
+	}
+	<-ctx.Done()
+	return 0, ping.ErrNoAnswer
+}
+
+// A peer that falls silent is a problem once that lasts; a path that is too narrow for pods'
+// packets is one with the size that passes.
+func TestProblemsOfAPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := &network{}
+		known := false
+		p := New(Options{
+			Open: func() (Pinger, error) { return path, nil }, Log: slog.New(slog.DiscardHandler),
+			Peers: func() []Peer {
+				if !known {
+					return nil
+				}
+				return []Peer{{"node2", netip.MustParseAddr("10.1.2.1"), 1450}}
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { p.Run(ctx); close(done) }()
+		expect := func(after time.Duration, answers bool, size int, problem string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			reports := p.Reports()
+			if len(reports) != 1 {
+				t.Fatalf("%+v", reports)
+			}
+			r := reports[0]
+			if r.Answers != answers || r.Size != size || (r.Problem == "") != (problem == "") || !strings.Contains(r.Problem, problem) {
+				t.Errorf("%+v, want answers %v, size %d, problem %q", r, answers, size, problem)
+			}
+			if problems := p.Problems(ctx); (len(problems) > 0) != (problem != "") {
+				t.Errorf("problems %q", problems)
+			}
+		}
+		synctest.Wait()
+		path.set(9000)
+		known = true
+		expect(6*time.Second, true, 1450, "")
+		path.set(0)
+		expect(19*time.Second, false, 1450, "") // 3 probes of a second
+		expect(9*time.Second, false, 1450, "node2 does not answer over the overlay (10.1.2.1)")
+		path.set(9000)
+		expect(9*time.Second, true, 1450, "")
+		path.set(1350)
+		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, and pods send up to 1450")
+		path.set(1450)
+		expect(time.Minute, true, 1450, "")
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(p)
+		families, err := registry.Gather()
+		if err != nil || len(families) != 6 {
+			t.Errorf("%d metrics, %v", len(families), err)
+		}
+		known = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if reports := p.Reports(); len(reports) != 0 {
+			t.Errorf("of a node that left: %+v", reports)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// What a healthy peer costs: see doc.go.
+func TestCostOfAHealthyPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := &network{largest: 9000}
+		p := New(Options{Open: func() (Pinger, error) { return path, nil }, Log: slog.New(slog.DiscardHandler),
+			Peers: func() []Peer { return []Peer{{"node2", netip.MustParseAddr("10.1.2.1"), 1450}} }})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		p.Run(ctx)
+		bytes := 0
+		for _, size := range path.sent {
+			bytes += 2 * size
+		}
+		if rate := float64(bytes) / 3600; rate > 60 {
+			t.Errorf("%.0f B/s", rate)
+		}
+	})
+}
+
+func TestEachNodeIsProbedAsOftenAsItProbes(t *testing.T) {
+	for nodes, want := range map[int]int{1: 0, 2: 1, 17: 16, 18: 5, 1000: 10} {
+		probed := map[int]int{}
+		for self := 1; self <= nodes; self++ {
+			var others []int
+			for i := nodes; i >= 1; i-- {
+				if i != self {
+					others = append(others, i)
+				}
+			}
+			chosen := Choose(uint32(self), others, func(id int) uint32 { return uint32(id) })
+			if len(chosen) != want || slices.Contains(chosen, self) {
+				t.Fatalf("node %d of %d probes %v", self, nodes, chosen)
+			}
+			for _, peer := range chosen {
+				probed[peer]++
+			}
+		}
+		for peer, times := range probed {
+			if times != want {
+				t.Errorf("node %d of %d is probed by %d", peer, nodes, times)
+			}
+		}
+	}
+}
+
+func ExampleChoose() {
+	var others []uint32
+	for id := uint32(1); id <= 40; id++ {
+		if id != 39 {
+			others = append(others, id)
+		}
+	}
+	fmt.Println(Choose(39, others, func(id uint32) uint32 { return id }))
+	// Output: [40 1 3 7 15 31]
+}

@@ -1,0 +1,218 @@
+// Package ping measures with ICMP echo requests whether an address answers, how fast, and how
+// large a packet may be that reaches it.
+//
+// Packets carry "don't fragment", and the kernel's knowledge of the path is ignored: what
+// is measured is the path, each time.
+package ping
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of packets, IP header included, in bytes.
+const (
+	// Small is a packet that every link carries.
+	Small = 64
+	// header is the larger IP header and that of ICMP, before the payload.
+	header4, header6 = 20 + 8, 40 + 8
+)
+
+// ErrNoAnswer is returned if nothing came back in time.
+var ErrNoAnswer = errors.New("no answer")
+
+// ErrTooLarge is wrapped if the first device on the way does not take the packet.
+var ErrTooLarge = errors.New("larger than the MTU of the first device on the way")
+
+// Pinger sends from one network namespace. It may be used concurrently; Close it.
+type Pinger struct {
+	id     uint16
+	v4, v6 *socket // nil: the namespace has no such IP version, or errors says why
+
+	mu      sync.Mutex
+	seq     uint16
+	waiting map[uint16]chan time.Time
+}
+
+type socket struct {
+	net.PacketConn
+	ipv6 bool
+	done chan struct{}
+}
+
+// Open opens sockets in the network namespace that in calls functions in; nil: that of the
+// process. It needs CAP_NET_RAW there.
+func Open(in func(func() error) error) (*Pinger, error) {
+	if in == nil {
+		in = func(fn func() error) error { return fn() }
+	}
+	p := &Pinger{id: uint16(rand.Uint32()), seq: uint16(rand.Uint32()), waiting: map[uint16]chan time.Time{}}
+	var err4, err6 error
+	if err := in(func() error { p.v4, err4 = open(false); p.v6, err6 = open(true); return nil }); err != nil {
+		return nil, err
+	}
+	if p.v4 == nil && p.v6 == nil {
+		return nil, fmt.Errorf("opening a socket for ICMP: %w", errors.Join(err4, err6))
+	}
+	for _, s := range []*socket{p.v4, p.v6} {
+		if s != nil {
+			go p.receive(s)
+		}
+	}
+	return p, nil
+}
+
+// open returns a raw socket that gets nothing but answers to echo requests.
+func open(isIPv6 bool) (*socket, error) {
+	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
+	if isIPv6 {
+		family, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "icmp")
+	defer file.Close()
+	if isIPv6 {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
+	} else {
+		err = errors.Join(
+			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE),
+			unix.SetsockoptInt(fd, unix.SOL_RAW, unix.ICMP_FILTER, ^(1<<uint(ipv4.ICMPTypeEchoReply))))
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return nil, err
+	}
+	if isIPv6 {
+		var filter ipv6.ICMPFilter
+		filter.SetAll(true)
+		filter.Accept(ipv6.ICMPTypeEchoReply)
+		if err := ipv6.NewPacketConn(conn).SetICMPFilter(&filter); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return &socket{PacketConn: conn, ipv6: isIPv6, done: make(chan struct{})}, nil
+}
+
+// Close ends all pings.
+func (p *Pinger) Close() {
+	for _, s := range []*socket{p.v4, p.v6} {
+		if s != nil {
+			s.Close()
+			<-s.done
+		}
+	}
+}
+
+// receive tells those who wait of answers, until the socket is closed.
+func (p *Pinger) receive(s *socket) {
+	defer close(s.done)
+	buffer := make([]byte, 128) // the rest of an answer is our own padding
+	for {
+		n, _, err := s.ReadFrom(buffer)
+		now := time.Now()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		message := buffer[:n]
+		if !s.ipv6 && n > 0 && n >= int(message[0]&15)*4 {
+			message = message[int(message[0]&15)*4:] // the IP header
+		}
+		if len(message) < 8 || binary.BigEndian.Uint16(message[4:]) != p.id {
+			continue
+		}
+		p.mu.Lock()
+		if waiting, ok := p.waiting[binary.BigEndian.Uint16(message[6:])]; ok {
+			select {
+			case waiting <- now:
+			default: // a duplicate
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// Ping sends a packet of the size, in bytes with its IP header, and returns how long the
+// answer took: ErrNoAnswer when ctx ends first.
+func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error) {
+	s, kind, overhead := p.v4, icmp.Type(ipv4.ICMPTypeEcho), header4
+	if to.Is6() {
+		s, kind, overhead = p.v6, ipv6.ICMPTypeEchoRequest, header6
+	}
+	if s == nil {
+		return 0, errors.New("this IP version is not available here")
+	}
+	answered := make(chan time.Time, 1)
+	p.mu.Lock()
+	p.seq++
+	seq := p.seq
+	p.waiting[seq] = answered
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.waiting, seq)
+		p.mu.Unlock()
+	}()
+	message := icmp.Message{Type: kind, Body: &icmp.Echo{ID: int(p.id), Seq: int(seq), Data: make([]byte, max(0, size-overhead))}}
+	packet, err := message.Marshal(nil) // the kernel makes the checksum of IPv6
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	_, err = s.WriteTo(packet, &net.IPAddr{IP: to.AsSlice(), Zone: to.Zone()})
+	switch {
+	case errors.Is(err, unix.EMSGSIZE):
+		return 0, fmt.Errorf("%d bytes to %v: %w", size, to, ErrTooLarge)
+	case err != nil:
+		var operation *net.OpError
+		if errors.As(err, &operation) {
+			err = operation.Err
+		}
+		return 0, fmt.Errorf("sending to %v: %w", to, err)
+	}
+	select {
+	case at := <-answered:
+		return at.Sub(start), nil
+	case <-ctx.Done():
+		return 0, ErrNoAnswer
+	}
+}
+
+// Largest returns the size of the largest packet that is answered, at most the given one; 0
+// if not even a small one is.
+func Largest(most int, passes func(size int) bool) int {
+	if passes(most) {
+		return most
+	}
+	if !passes(Small) {
+		return 0
+	}
+	low, high := Small, most
+	for high-low > 1 {
+		if middle := (low + high) / 2; passes(middle) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}

@@ -1,0 +1,51 @@
+package ping
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestLoopback(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs CAP_NET_RAW: run it as root")
+	}
+	p, err := Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, to := range []string{"127.0.0.1", "127.0.0.2"} {
+		for _, size := range []int{Small, 1500} {
+			if took, err := p.Ping(ctx, netip.MustParseAddr(to), size); err != nil || took <= 0 {
+				t.Errorf("%s, %d bytes: %v, %v", to, size, took, err)
+			}
+		}
+	}
+	if _, err := p.Ping(ctx, netip.MustParseAddr("127.0.0.1"), 65600); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("more than fits: %v", err)
+	}
+	done, stop := context.WithCancel(ctx)
+	stop()
+	if _, err := p.Ping(done, netip.MustParseAddr("192.0.2.1"), Small); err == nil {
+		t.Error("an answer of nobody")
+	}
+}
+
+func TestLargest(t *testing.T) {
+	for passes, want := range map[int]int{0: 0, 63: 0, 64: 64, 1399: 1399, 1449: 1449, 1450: 1450, 9000: 1450} {
+		tries := 0
+		if got := Largest(1450, func(size int) bool { tries++; return size <= passes }); got != want || tries > 13 {
+			t.Errorf("%d: %d after %d tries", passes, got, tries)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+)
+
+// badStates of values: who asked for them does not get what he wants.
+var badStates = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED}
+
+// pendingFor is how long a value may wait for others.
+const pendingFor = time.Minute
+
+// Values looks at the states of values: those that failed or cannot be, and those that are
+// PENDING for longer than a minute.
+func Values(s *kvscheduler.Scheduler) Check {
+	w := &waiting{since: map[string]time.Time{}}
+	return Check{"values", func(context.Context) []string { return w.look(s, time.Now()) }}
+}
+
+// waiting remembers since when values are PENDING.
+type waiting struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+func (w *waiting) look(s *kvscheduler.Scheduler, now time.Time) (problems []string) {
+	states := s.Stats().ValueStates
+	found := map[pb.ValueState][]*kvscheduler.ValueSnapshot{}
+	if states[pb.ValueState_PENDING.String()] > 0 || slices.ContainsFunc(badStates, func(state pb.ValueState) bool { return states[state.String()] > 0 }) {
+		s.Snapshot().Ascend("", func(v *kvscheduler.ValueSnapshot) bool {
+			if v.State == pb.ValueState_PENDING || slices.Contains(badStates, v.State) {
+				found[v.State] = append(found[v.State], v)
+			}
+			return true
+		})
+	}
+	for _, state := range badStates {
+		if bad := found[state]; len(bad) > 0 {
+			problems = append(problems, oneLine(fmt.Sprintf("%s %s, such as %s: %s", values(len(bad)), state, bad[0].Key, bad[0].Error)))
+		}
+	}
+	return append(problems, w.pending(s, found[pb.ValueState_PENDING], now)...)
+}
+
+func (w *waiting) pending(s *kvscheduler.Scheduler, list []*kvscheduler.ValueSnapshot, now time.Time) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.since
+	w.since = map[string]time.Time{}
+	var long []string
+	for _, v := range list {
+		since, known := before[v.Key]
+		if !known {
+			since = now
+			if txn := s.RecordedTxn(v.Txn); txn != nil {
+				since = txn.Stop
+			}
+		}
+		w.since[v.Key] = since
+		if now.Sub(since) >= pendingFor {
+			long = append(long, v.Key)
+		}
+	}
+	if len(long) == 0 {
+		return nil
+	}
+	for _, need := range s.Unmet(long[0]) {
+		return []string{fmt.Sprintf("%s PENDING for more than a minute, such as %s, which waits for %s", values(len(long)), long[0], need.Name())}
+	}
+	return []string{fmt.Sprintf("%s PENDING for more than a minute, such as %s", values(len(long)), long[0])}
+}
+
+// Drift that comes back: a value repaired so often within the time is somebody's work.
+const (
+	driftTimes  = 3
+	driftWithin = 10 * time.Minute
+)
+
+// Drift looks for values that were repaired again and again.
+func Drift(s *kvscheduler.Scheduler) Check {
+	return Check{"drift", func(context.Context) []string {
+		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}))
+	}}
+}
+
+func recurring(txns []*kvscheduler.RecordedTxn) (problems []string) {
+	times, last := map[string]int{}, map[string]*kvscheduler.RecordedTxn{}
+	for _, txn := range txns {
+		if !strings.HasPrefix(txn.Description, "drift: ") {
+			continue
+		}
+		keys := map[string]bool{}
+		for _, op := range txn.Executed {
+			if !op.IsDerived && !op.NOOP {
+				keys[op.Key] = true
+			}
+		}
+		for key := range keys {
+			times[key]++
+			last[key] = txn
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(times), func(a, b string) int { return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b)) })
+	for i, key := range keys {
+		if times[key] < driftTimes {
+			break
+		}
+		if i == 3 {
+			problems = append(problems, "and more values are changed by others and repaired again and again")
+			break
+		}
+		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %v, last in transaction #%d (%s): find out who changes it",
+			key, times[key], driftWithin, last[key].SeqNum, last[key].Description)))
+	}
+	return problems
+}
+
+func values(n int) string {
+	if n == 1 {
+		return "1 value is"
+	}
+	return fmt.Sprintf("%d values are", n)
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
