@@ -53,6 +53,14 @@ func (s *State) Clone() *State {
 	}
 }
 
+// Merge puts all that other has over what s has.
+func (s *State) Merge(other *State) {
+	maps.Copy(s.Blocks, other.Blocks)
+	maps.Copy(s.Affinities, other.Affinities)
+	maps.Copy(s.Peers, other.Peers)
+	maps.Copy(s.Problems, other.Problems)
+}
+
 // Delete forgets the value of a key, and reports whether it mattered.
 func (s *State) Delete(key string) (changed bool) { return s.SetProblem(key, nil) }
 

@@ -1,0 +1,300 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/store"
+)
+
+// Options of a Follower.
+type Options struct {
+	Store store.Watchable
+	// Prefixes of the keys to follow.
+	Prefixes []string
+	// Apply puts a pair into the state and reports whether that changed anything.
+	Apply func(s *datastore.State, key string, value []byte) bool
+	// Plausible reports whether a state is one to rely on: an empty one may be that of a
+	// database that lost its data. nil: any is.
+	Plausible func(*datastore.State) bool
+	// Hold is how long what a wiped database lacks is kept after it is plausible again.
+	// Default 30 s.
+	Hold time.Duration
+	// Interval is the least time between updates; changes that come faster are one
+	// update. Default 100 ms.
+	Interval time.Duration
+	// Retry is how long after a failure etcd is tried again. Default 1 s.
+	Retry time.Duration
+	Log   *slog.Logger
+}
+
+// Counters count what a Follower asks of etcd, and what it is told.
+type Counters struct {
+	Lists, Watches, Keys, Events, Updates atomic.Int64
+}
+
+// Follower follows etcd. Run may be called once.
+type Follower struct {
+	Options
+	Counters Counters
+
+	state    *datastore.State
+	revision int64  // of the latest list or change
+	identity string // of the database
+	// held is what was known before the database lost its data; nil: nothing is held.
+	held *datastore.State
+	// release is when the held state may be forgotten; zero: not before the state is plausible.
+	release time.Time
+
+	mu  sync.Mutex
+	err error
+}
+
+// New returns a Follower with defaults for what o leaves out.
+func New(o Options) *Follower {
+	if o.Hold == 0 {
+		o.Hold = 30 * time.Second
+	}
+	if o.Interval == 0 {
+		o.Interval = 100 * time.Millisecond
+	}
+	if o.Retry == 0 {
+		o.Retry = time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Plausible == nil {
+		o.Plausible = func(*datastore.State) bool { return true }
+	}
+	return &Follower{Options: o, err: errors.New("etcd has not been read yet")}
+}
+
+// Err is why the state may be outdated; nil if it is not.
+func (f *Follower) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *Follower) setErr(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err != nil && f.err == nil, err != nil && f.err.Error() != err.Error():
+		f.Log.Warn("etcd is not followed: the routes stay as they are", "error", err)
+	case err == nil && f.err != nil:
+		f.Log.Info("etcd is followed", "prefixes", f.Prefixes)
+	}
+	f.err = err
+}
+
+// Run calls update with the state, first as a whole and then after changes, until ctx ends. The
+// state belongs to the Follower: update must not keep it.
+func (f *Follower) Run(ctx context.Context, update func(*datastore.State)) {
+	for ctx.Err() == nil {
+		err := f.session(ctx, update)
+		if ctx.Err() != nil {
+			return
+		}
+		f.setErr(err)
+		sleep(ctx, f.Retry)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// Read reads the state once.
+func (f *Follower) Read(ctx context.Context) (*datastore.State, error) {
+	_, err := f.list(ctx)
+	return f.state, err
+}
+
+// session lasts as long as a watch.
+func (f *Follower) session(ctx context.Context, update func(*datastore.State)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes, err := f.Store.Watch(ctx, 0, f.Prefixes...)
+	if err != nil {
+		return err
+	}
+	f.Counters.Watches.Add(int64(len(f.Prefixes)))
+	since, err := f.list(ctx)
+	if err != nil {
+		return err
+	}
+	pending := true
+	for {
+		wait := f.tell(update, &pending)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-wait:
+			pending = true
+		case batch, open := <-changes:
+			if err := ended(batch, open); err != nil {
+				return err
+			}
+			pending = f.apply(batch, since) || pending
+			changed, err := f.collect(ctx, changes, since)
+			if err != nil {
+				return err
+			}
+			pending = pending || changed
+		}
+	}
+}
+
+// tell calls update if something is pending and the state is to be relied on. It returns a
+// channel that says when to look again; nil: with the next change.
+func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan time.Time {
+	told := f.state
+	switch {
+	case !f.Plausible(f.state) && f.Counters.Updates.Load() == 0:
+		f.setErr(fmt.Errorf("there is no block below %s: nothing is changed until there is one", f.Prefixes[0]))
+		return nil
+	case f.held != nil && (f.release.IsZero() || time.Now().Before(f.release)):
+		if f.release.IsZero() && f.Plausible(f.state) {
+			f.release = time.Now().Add(f.Hold)
+		}
+		told = f.merged()
+	case f.held != nil:
+		f.Log.Info("The database has its data again: what it lacks is given up")
+		f.held, *pending = nil, true
+	}
+	if f.held == nil || f.Plausible(f.state) {
+		f.setErr(nil)
+	}
+	if *pending {
+		*pending = false
+		f.Counters.Updates.Add(1)
+		update(told)
+	}
+	if f.held != nil && !f.release.IsZero() {
+		return time.After(time.Until(f.release))
+	}
+	return nil
+}
+
+// merged is the state with what the database had before it lost its data.
+func (f *Follower) merged() *datastore.State {
+	m := f.held.Clone()
+	for key := range f.state.Problems {
+		m.Delete(key)
+	}
+	m.Merge(f.state)
+	return m
+}
+
+// collect takes what comes within the interval, so that many changes are one update.
+func (f *Follower) collect(ctx context.Context, changes <-chan store.WatchBatch, since map[string]int64) (changed bool, err error) {
+	end := time.NewTimer(f.Interval)
+	defer end.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return changed, nil
+		case <-end.C:
+			return changed, nil
+		case batch, open := <-changes:
+			if err := ended(batch, open); err != nil {
+				return changed, err
+			}
+			changed = f.apply(batch, since) || changed
+		}
+	}
+}
+
+// ended returns why a watch ended, nil if it goes on.
+func ended(batch store.WatchBatch, open bool) error {
+	if !open {
+		return errors.New("the watch ended")
+	}
+	return batch.Err
+}
+
+// apply applies what the lists did not have yet.
+func (f *Follower) apply(batch store.WatchBatch, since map[string]int64) (changed bool) {
+	f.revision = max(f.revision, batch.Revision)
+	for _, c := range batch.Changes {
+		f.Counters.Events.Add(1)
+		if c.Revision != 0 && c.Revision <= revisionOf(c.Key, since) {
+			continue
+		}
+		if c.Deleted {
+			changed = f.state.Delete(c.Key) || changed
+			if f.held != nil {
+				changed = f.held.Delete(c.Key) || changed
+			}
+			continue
+		}
+		changed = f.Apply(f.state, c.Key, c.Value) || changed
+	}
+	return changed
+}
+
+func revisionOf(key string, since map[string]int64) int64 {
+	for prefix, revision := range since {
+		if strings.HasPrefix(key, prefix) {
+			return revision
+		}
+	}
+	return 0
+}
+
+// list reads everything anew and returns the revisions of the lists, by prefix.
+func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
+	state, since, first := datastore.NewState(), make(map[string]int64), int64(0)
+	for _, prefix := range f.Prefixes {
+		kvs, revision, err := f.Store.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		f.Counters.Lists.Add(1)
+		f.Counters.Keys.Add(int64(len(kvs)))
+		for _, kv := range kvs {
+			f.Apply(state, kv.Key, kv.Value)
+		}
+		if since[prefix] = revision; first == 0 {
+			first = revision
+		}
+	}
+	f.noticeLoss(first)
+	f.state = state
+	for _, revision := range since {
+		f.revision = max(f.revision, revision)
+	}
+	return since, nil
+}
+
+// noticeLoss holds what is known if the database is another one than before.
+func (f *Follower) noticeLoss(revision int64) {
+	identity := f.identity
+	if known, ok := f.Store.(store.Identified); ok {
+		identity = known.Identity()
+	}
+	other := f.identity != "" && identity != f.identity
+	if f.state != nil && (other || revision < f.revision) {
+		f.Log.Error("The database lost its data: what it lacks is kept until it has blocks again",
+			"revision", revision, "before", f.revision, "other database", other)
+		if f.held == nil {
+			f.held = f.state
+		} else {
+			f.held = f.merged()
+		}
+		f.release, f.revision = time.Time{}, revision
+	}
+	f.identity = identity
+}

@@ -1,0 +1,59 @@
+// Command contiv-calico-routes programs routes to the pods of a Calico cluster that has no BGP.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/contiv/contiv/version"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	syscall.Umask(0o077)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "contiv-calico-routes:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "contiv-calico-routes [TREE UPLINK ADDRESS LENGTH [PROTOCOL HOST PORT USER PASSWORD]]",
+		Short: "Program routes to the pods of a Calico cluster that has no BGP",
+		Long: `Runs on each node of a Calico cluster. Reads from Calico's datastore which node has which
+block of addresses, and programs routes to the blocks of other nodes.
+
+  TREE      where Calico keeps its blocks: calico/ipam/v2/assignment/ipv4/block, or
+            calico/ipam/v2/assignment for IPv4 and IPv6
+  UPLINK    interface that leads to other nodes: its index or its name
+  ADDRESS   address of the uplink, published to other nodes
+  LENGTH    prefix length of its subnet
+  PROTOCOL HOST PORT USER PASSWORD
+            of etcd, which speaks version 3 of its API; default: http localhost 4000, no user
+
+Every argument can be given as a flag, every flag in the environment (CONTIV_CALICO_ROUTES_
+and its name in capitals) and in the file of --config. Flags count most, then arguments,
+then the environment.`,
+		Example: `  contiv-calico-routes calico/ipam/v2/assignment/ipv4/block 1 192.168.1.10 24
+  contiv-calico-routes --uplink eth1 --address 192.168.1.10/24,2001:db8::10/64 --etcd-endpoints http://10.0.0.1:2379`,
+		Version:       version.Version,
+		Args:          cobra.MaximumNArgs(9),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.complete(c.Flags(), args); err != nil {
+				return err
+			}
+			return o.run(c.Context(), c.OutOrStdout())
+		},
+	}
+	o.register(c.Flags())
+	return c
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/vswitch/vpp"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// options: flag over argument over environment over file over default.
+type options struct {
+	configFile   string
+	hostname     string
+	treeText     string
+	uplink       string
+	uplinkType   string
+	addressTexts []string
+	configure    bool
+	ttl          time.Duration
+
+	etcdConfig                string
+	etcdEndpoints             []string
+	etcdCA, etcdCert, etcdKey string
+	etcdUser, etcdPassword    string
+
+	vswitch, vppSocket string
+	agent              string
+	agentTLS           agentTLS
+	once, dryRun       bool
+	runDir             string
+	http               []string
+	listener           listener.Options
+	logLevel           slog.Level
+
+	tree      datastore.Tree
+	addresses []netip.Prefix
+}
+
+// Values of --vswitch.
+const (
+	kernelVSwitch = "kernel"
+	vppVSwitch    = "vpp"
+)
+
+func (o *options) register(f *pflag.FlagSet) {
+	hostname, _ := os.Hostname()
+	f.StringVar(&o.configFile, "config", "", "YAML file with flags: their names without dashes in front, and their values")
+	f.StringVar(&o.hostname, "hostname", hostname, "name of this node in Calico's data")
+	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "where Calico keeps its blocks in etcd")
+	f.StringVar(&o.uplink, "uplink", "", "interface that leads to other nodes: its name, or its index")
+	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch has the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
+	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family")
+	f.BoolVar(&o.configure, "configure-uplink", true, "give the uplink its addresses and enable it; otherwise it must have them")
+	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes believe in one that vanished; whole seconds, at least 5")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "how to reach etcd, YAML: timeouts and what the following flags say, which take precedence")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://localhost:4000)")
+	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
+	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
+	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
+	f.StringVar(&o.etcdUser, "etcd-user", "", "user of etcd, if it wants one")
+	f.StringVar(&o.etcdPassword, "etcd-password", "", "its password: better in the environment or in --etcd-config than here, where all users of this machine see it")
+	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
+	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
+	f.StringVar(&o.agent, "agent", "", "gRPC address of a running contiv-agent that programs the routes, unix:///PATH or HOST:PORT, instead of --vswitch")
+	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate: speak TLS with --agent")
+	f.StringVar(&o.agentTLS.cert, "agent-cert-file", "", "client certificate for --agent")
+	f.StringVar(&o.agentTLS.key, "agent-key-file", "", "key of the client certificate")
+	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, change nothing, and exit")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be changed, and go on; neither the vswitch nor etcd is changed")
+	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the socket agent.sock for contivctl; a contiv-agent with --vswitch kernel or vpp of the same node must not run")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API; empty: none")
+	o.listener.Flags(f)
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+}
+
+const environment = "CONTIV_CALICO_ROUTES_"
+
+// complete takes from the arguments, the environment and the file what no flag says, and checks
+// everything.
+func (o *options) complete(f *pflag.FlagSet, args []string) error {
+	if err := positional(f, args); err != nil {
+		return err
+	}
+	if err := fromEnvironment(f); err != nil {
+		return err
+	}
+	if o.configFile != "" {
+		if err := fromFile(f, o.configFile); err != nil {
+			return err
+		}
+	}
+	return o.check()
+}
+
+// set sets a flag that was not given.
+func set(f *pflag.FlagSet, name, value string) error {
+	if flag := f.Lookup(name); flag != nil && flag.Changed {
+		return nil
+	}
+	return f.Set(name, value)
+}
+
+func positional(f *pflag.FlagSet, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if len(args) < 4 {
+		return fmt.Errorf("there are %d arguments: give TREE, UPLINK, ADDRESS and LENGTH, or flags instead", len(args))
+	}
+	if _, err := strconv.ParseUint(args[3], 10, 8); err != nil {
+		return fmt.Errorf("the prefix length %q is no number: give the 24 of 192.168.1.10/24", args[3])
+	}
+	values := map[string]string{"tree": args[0], "uplink": args[1], "address": args[2] + "/" + args[3]}
+	endpoint := []string{"http", "localhost", "4000"}
+	copy(endpoint, args[4:])
+	values["etcd-endpoints"] = endpoint[0] + "://" + net.JoinHostPort(endpoint[1], endpoint[2])
+	if len(args) > 7 {
+		values["etcd-user"] = args[7]
+	}
+	if len(args) > 8 {
+		values["etcd-password"] = args[8]
+	}
+	var errs []error
+	for name, value := range values {
+		if len(args) == 4 && name == "etcd-endpoints" {
+			continue // the default, which the environment and the file may replace
+		}
+		errs = append(errs, set(f, name, value))
+	}
+	return errors.Join(errs...)
+}
+
+func fromEnvironment(f *pflag.FlagSet) (err error) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := environment + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if value, ok := os.LookupEnv(name); ok && !flag.Changed && err == nil {
+			if setErr := f.Set(flag.Name, value); setErr != nil {
+				err = fmt.Errorf("environment variable %s: %w", name, setErr)
+			}
+		}
+	})
+	return err
+}
+
+func fromFile(f *pflag.FlagSet, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	var errs []error
+	for name, value := range values {
+		text := fmt.Sprint(value)
+		if list, ok := value.([]any); ok {
+			words := make([]string, len(list))
+			for i, word := range list {
+				words[i] = fmt.Sprint(word)
+			}
+			text = strings.Join(words, ",")
+		}
+		if f.Lookup(name) == nil || name == "config" {
+			errs = append(errs, fmt.Errorf("--config %s: %s is no flag: see --help", path, name))
+		} else if err := set(f, name, text); err != nil {
+			errs = append(errs, fmt.Errorf("--config %s: %s: %w", path, name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) check() (err error) {
+	if o.tree, err = datastore.ParseTree(o.treeText); err != nil {
+		return err
+	}
+	if o.hostname == "" || strings.Contains(o.hostname, "/") {
+		return fmt.Errorf("--hostname %q: give the name that Calico has for this node", o.hostname)
+	}
+	for _, text := range o.addressTexts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is4In6() {
+			return fmt.Errorf("--address %q is not like 192.168.1.10/24", text)
+		}
+		if _, err := datastore.ParsePeer(p.Addr().String()); err != nil {
+			return fmt.Errorf("--address %s: %w", text, err)
+		}
+		if slices.ContainsFunc(o.addresses, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }) {
+			return fmt.Errorf("--address %s: there is another one of its family; give one of each", text)
+		}
+		o.addresses = append(o.addresses, p)
+	}
+	switch {
+	case o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch:
+		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
+	case !slices.Contains([]string{"DPDK", "AF_PACKET"}, o.uplinkType):
+		return fmt.Errorf("--uplink-type %q: use DPDK or AF_PACKET", o.uplinkType)
+	case o.ttl < 5*time.Second || o.ttl%time.Second != 0:
+		return fmt.Errorf("--ttl %s: use whole seconds, 5 at least", o.ttl)
+	case o.once || o.dryRun:
+		return nil
+	case o.uplink == "":
+		return errors.New("no uplink: give --uplink, or the arguments TREE UPLINK ADDRESS LENGTH")
+	case len(o.addresses) == 0:
+		return errors.New("no address of the uplink: give --address, or the arguments TREE UPLINK ADDRESS LENGTH")
+	}
+	return nil
+}
+
+// uplinkName is the name of the uplink, which may have been given as its index.
+func (o *options) uplinkName() (string, error) {
+	index, err := strconv.Atoi(o.uplink)
+	if err != nil {
+		return o.uplink, nil
+	}
+	if o.agent != "" || o.vswitch == vppVSwitch {
+		return "", fmt.Errorf("--uplink %d: with --agent and --vswitch vpp, give the interface's name: VPP numbers its interfaces anew when it starts", index)
+	}
+	link, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return "", fmt.Errorf("--uplink %d: no interface has this index (see `ip link`): %w", index, err)
+	}
+	return link.Name, nil
+}
+
+func (o *options) interfaceType() vpp_interfaces.Interface_Type {
+	return vpp_interfaces.Interface_Type(vpp_interfaces.Interface_Type_value[o.uplinkType])
+}
+
+// loadEtcdConfig says how to reach etcd.
+func (o *options) loadEtcdConfig() (c etcd.Config, err error) {
+	if o.etcdConfig != "" {
+		if err := config.LoadFile(o.etcdConfig, &c); err != nil {
+			return c, fmt.Errorf("--etcd-config: %w", err)
+		}
+	}
+	if len(o.etcdEndpoints) > 0 {
+		c.Endpoints = o.etcdEndpoints
+	}
+	if len(c.Endpoints) == 0 {
+		c.Endpoints = []string{"http://localhost:4000"}
+	}
+	for _, given := range []struct {
+		field *string
+		flag  string
+	}{{&c.CAFile, o.etcdCA}, {&c.CertFile, o.etcdCert}, {&c.KeyFile, o.etcdKey}, {&c.Username, o.etcdUser}, {&c.Password, o.etcdPassword}} {
+		if given.flag != "" {
+			*given.field = given.flag
+		}
+	}
+	secure := slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
+	c.InsecureTransport = c.InsecureTransport || !secure
+	return c, c.CheckFiles()
+}

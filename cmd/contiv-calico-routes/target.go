@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/contiv/contiv/calico/program"
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/descriptors"
+	"github.com/contiv/contiv/vswitch/kernel"
+	"github.com/contiv/contiv/vswitch/vpp"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+)
+
+// clientName is the name of this program among the clients of an agent.
+const clientName = "calico-routes"
+
+// target is what has the routes, in the end.
+type target struct {
+	program.Target
+	// close is nil if there is nothing to close.
+	close func()
+	// run starts what belongs to the target; handle adds what it can tell.
+	run    func(ctx context.Context, group *errgroup.Group)
+	handle func(*http.ServeMux)
+	// err is why the target cannot forward as it should.
+	err func() error
+}
+
+func (o *options) openTarget(out io.Writer, metrics prometheus.Registerer, log *slog.Logger) (*target, error) {
+	t := &target{
+		run: func(context.Context, *errgroup.Group) {}, handle: func(*http.ServeMux) {},
+		err: func() error { return nil }, close: func() {},
+	}
+	switch {
+	case o.dryRun:
+		t.Target = program.Printer{Writer: out}
+		return t, nil
+	case o.agent != "":
+		return t, o.dialAgent(t, log)
+	}
+	return t, o.embed(t, metrics, log)
+}
+
+func (o *options) dialAgent(t *target, log *slog.Logger) error {
+	config, err := o.agentTLS.config()
+	if err != nil {
+		return err
+	}
+	c, err := client.DialGRPC(o.agent, client.GRPC{Name: clientName, TLS: config})
+	if err != nil {
+		return fmt.Errorf("--agent: %w", err)
+	}
+	t.Target, t.close = program.Agent{Client: c, Log: log}, func() { c.Close() }
+	return nil
+}
+
+// embed makes this process what an agent is: it has the scheduler, and drives the vswitch.
+func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logger) error {
+	var vs vswitch.VSwitch
+	var err error
+	ready := func(context.Context) error { return nil }
+	connected := func() error { return nil }
+	if o.vswitch == vppVSwitch {
+		v := vpp.Open(vpp.Options{Socket: o.vppSocket, Logger: log})
+		vs, ready, connected = v, v.Ready, v.Connected
+	} else if vs, err = kernel.New(kernel.Options{Logger: log}); err != nil {
+		return err
+	}
+	lin, err := linux.New(linux.Options{Logger: log})
+	if err != nil {
+		vs.Close()
+		return err
+	}
+	s := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics})
+	t.close = func() {
+		s.Close()
+		lin.Close()
+		vs.Close()
+	}
+	if err := errors.Join(netalloc.Register(s), linux.Register(s, lin), descriptors.Register(s, vs)); err != nil {
+		t.close()
+		return err
+	}
+	t.Target = waiting{ready, program.Scheduler{Scheduler: s, Log: log}}
+	t.handle = func(mux *http.ServeMux) { mux.Handle("/scheduler/", inspect.Handler(s)) }
+	t.err = func() error {
+		if err := connected(); err != nil {
+			return err
+		}
+		if reason := s.Restoring(); reason != "" {
+			return fmt.Errorf("the vswitch is being configured anew: %s", reason)
+		}
+		return nil
+	}
+	t.run = func(ctx context.Context, group *errgroup.Group) {
+		report := func(reason string, keys ...string) {
+			if err := s.ReportDrift(reason, keys...); err != nil {
+				log.Warn("Drift could not be reported", "reason", reason, "error", err)
+			}
+		}
+		group.Go(func() error { return notCanceled(vs.Watch(ctx, report)) })
+		group.Go(func() error { return notCanceled(lin.Watch(ctx, report)) })
+	}
+	return nil
+}
+
+// waiting is a target that is a process of its own, which may not be there yet.
+type waiting struct {
+	ready func(context.Context) error
+	program.Scheduler
+}
+
+// readyTimeout is how long the start of a vswitch is awaited before that is said.
+const readyTimeout = 10 * time.Second
+
+func (w waiting) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := w.ready(ctx); err != nil {
+		return fmt.Errorf("the vswitch is awaited: %w", err)
+	}
+	return nil
+}
+
+func notCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// agentTLS are the files of the connection to an agent; without any, there is no TLS.
+type agentTLS struct{ ca, cert, key string }
+
+func (a agentTLS) config() (*tls.Config, error) {
+	if a == (agentTLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.ca != "" {
+		pem, err := os.ReadFile(a.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--agent-ca-file: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--agent-ca-file %s contains no PEM certificate", a.ca)
+		}
+	}
+	if (a.cert == "") != (a.key == "") {
+		return nil, errors.New("--agent-cert-file and --agent-key-file must be given together")
+	}
+	if a.cert != "" {
+		pair, err := tls.LoadX509KeyPair(a.cert, a.key)
+		if err != nil {
+			return nil, fmt.Errorf("--agent-cert-file and --agent-key-file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func (w waiting) Resync(ctx context.Context, values []proto.Message) error {
+	if err := w.await(ctx); err != nil {
+		return err
+	}
+	return w.Scheduler.Resync(ctx, values)
+}

@@ -1,0 +1,217 @@
+package calico
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+)
+
+// Blocks of w1, w2 and w3, in which their pods are; and the last block of each, IPv6.
+const (
+	block1, block2, block3 = "10.66.0.0/26", "10.66.0.64/26", "10.66.0.128/26"
+	pod1, pod2, pod3       = "10.66.0.2", "10.66.0.66", "10.66.0.130"
+	block61, block62       = "fd66::/122", "fd66::40/122"
+	pod61, pod62           = "fd66::2", "fd66::42"
+)
+
+// cluster is three nodes, each with a pod and its agent.
+func cluster(t *testing.T) (s *site, w1, w2, w3 *node) {
+	t.Helper()
+	s = newSite(t)
+	w1, w2, w3 = s.addNode(1), s.addNode(2), s.addNode(3)
+	w1.addPod("a1", pod1)
+	w2.addPod("a2", pod2)
+	w3.addPod("a3", pod3)
+	w1.addPod("b1", pod61)
+	w2.addPod("b2", pod62)
+	return s, w1, w2, w3
+}
+
+func TestPodsReachEachOther(t *testing.T) {
+	s, w1, w2, w3 := cluster(t)
+	s.putBlock(block1, "w1", nil) // blocks before peers
+	s.putBlock(block61, "w1", nil)
+	s.putBlock(block2, "w2", nil)
+	for _, w := range []*node{w1, w2, w3} {
+		w.start()
+	}
+	s.awaitPing("a1", pod2)
+	s.putBlock(block62, "w2", nil) // peers before blocks
+	s.putBlock(block3, "w3", nil)
+	s.awaitPing("b1", pod62)
+	s.awaitPing("a2", pod3)
+	s.awaitPing("a3", pod1)
+	w1.awaitReady()
+
+	// What is in an own block but no pod's is dropped, not sent to a default route.
+	w1.awaitRoute(block1, "blackhole")
+
+	// An affinity of a block that is not there yet is a claim.
+	s.put("/calico/ipam/v2/host/w3/ipv4/block/10.66.1.0-26", `{"state":"confirmed"}`)
+	w1.awaitRoute("10.66.1.0/26", "via 172.30.0.3 dev eth1")
+	s.put("/calico/ipam/v2/host/w3/ipv4/block/10.66.1.0-26", `{"state":"pendingDeletion"}`)
+	w1.awaitRoute("10.66.1.0/26", "")
+
+	// A pod of w3 with an address from a block of w2: w1 and w2 know where it is.
+	w3.addPod("c3", "10.66.0.70")
+	s.putBlock(block2, "w2", map[int]string{2: "w2", 6: "w3"})
+	s.awaitPing("a1", "10.66.0.70")
+	s.awaitPing("a2", "10.66.0.70")
+	s.putBlock(block2, "w2", map[int]string{2: "w2"})
+	w1.awaitRoute("10.66.0.70", "")
+	w2.awaitRoute("10.66.0.70", "")
+	s.awaitPing("a1", pod2)
+
+	// The block changes hands.
+	s.putBlock("10.66.0.192/26", "w2", nil)
+	w1.awaitRoute("10.66.0.192/26", "via 172.30.0.2 dev eth1")
+	s.putBlock("10.66.0.192/26", "w3", nil)
+	w1.awaitRoute("10.66.0.192/26", "via 172.30.0.3 dev eth1")
+	w3.awaitRoute("10.66.0.192/26", "blackhole")
+	w2.awaitRoute("10.66.0.192/26", "via 172.30.0.3 dev eth1")
+	s.delete(blockKey("10.66.0.192/26"))
+	for _, w := range []*node{w1, w2, w3} {
+		w.awaitRoute("10.66.0.192/26", "")
+	}
+
+	// Somebody else's routes are left alone; ours come back.
+	w1.ip("route", "add", "10.99.0.0/16", "via", "172.30.0.9")
+	w1.ip("route", "del", block2)
+	w1.awaitRoute(block2, "via 172.30.0.2")
+	if got := w1.ip("route", "show", "10.99.0.0/16"); got == "" {
+		t.Error("somebody else's route is gone")
+	}
+
+	// A host that is gone, with its lease.
+	w2.stop()
+	await.That(t, "w1 forgets w2", func() error {
+		if got := w1.ip("route", "show", block2); got != "" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	s.awaitPing("a1", pod3)
+
+	// And back, at another address.
+	w2.n = 22
+	w2.start()
+	w1.awaitRoute(block2, "via 172.30.0.22")
+	s.awaitPing("a1", pod2)
+}
+
+// While an agent is away, and while etcd is, packets flow; what changed meanwhile is made up for.
+func TestAgentAndEtcdComeBack(t *testing.T) {
+	s, w1, w2, w3 := cluster(t)
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w2", nil)
+	s.putBlock(block3, "w3", nil)
+	for _, w := range []*node{w1, w2, w3} {
+		w.start()
+	}
+	s.awaitPing("a1", pod2)
+	s.awaitPing("a1", pod3)
+	w1.awaitReady()
+
+	w1.stop()
+	if err := s.ping("a1", pod2); err != nil {
+		t.Error("without its agent, the node has lost its routes: ", err)
+	}
+	s.delete(blockKey(block3))
+	s.putBlock("10.66.2.0/26", "w3", nil)
+	w1.start()
+	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.3")
+	w1.awaitRoute(block3, "")
+	w1.awaitReady()
+	// The route that was right was recognised, not made again.
+	var txns []struct {
+		Executed []struct{ Operation, Key string }
+	}
+	if err := w1.get("/scheduler/txn-history", &txns); err != nil {
+		t.Fatal(err)
+	}
+	ops := fmt.Sprint(txns)
+	if !strings.Contains(ops, "dst/10.66.2.0/26") || strings.Contains(ops, "CREATE config/vpp/v2/route/if/eth1/vrf/0/dst/"+block2) {
+		t.Errorf("operations after the restart: %s", ops)
+	}
+
+	s.killEtcd()
+	await.That(t, "w1 says that etcd is away", func() error {
+		if err := w1.get("/readiness", nil); err == nil || !strings.Contains(err.Error(), "etcd") {
+			return fmt.Errorf("it says: %v", err)
+		}
+		return nil
+	})
+	if err := s.ping("a1", pod2); err != nil {
+		t.Error("without etcd: ", err)
+	}
+	s.startEtcd()
+	s.awaitEtcd()
+	s.putBlock(block3, "w3", nil)
+	w1.awaitRoute(block3, "via 172.30.0.3")
+	w1.awaitReady()
+	s.awaitPing("a1", pod3)
+
+	// An etcd that lost its data says nothing about who has which block.
+	s.killEtcd()
+	if err := os.RemoveAll(filepath.Join(s.dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	s.startEtcd()
+	s.awaitEtcd()
+	for _, host := range []string{"w1", "w2", "w3"} {
+		await.That(t, host+" publishes its address again", func() error {
+			_, found, err := s.db.Get(t.Context(), "/vpp-calico/hosts/"+host+"/peerip/ipv4/1")
+			if err == nil && !found {
+				err = errors.New("it is not there")
+			}
+			return err
+		})
+	}
+	for _, pod := range []string{pod2, pod3} {
+		if err := s.ping("a1", pod); err != nil {
+			t.Error("after etcd was wiped: ", err)
+		}
+	}
+	// What it has is believed; what it lacks, after a while.
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w3", nil)
+	w1.awaitRoute(block2, "via 172.30.0.3")
+	w1.awaitRoute(block3, "")
+	w1.awaitRoute("10.66.2.0/26", "")
+}
+
+// --once and --dry-run change nothing.
+func TestLookWithoutTouching(t *testing.T) {
+	s := newSite(t)
+	w1 := s.addNode(1)
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w2", map[int]string{1: "w3"})
+	s.put("/vpp-calico/hosts/w2/peerip/ipv4/1", "172.30.0.2")
+	out, err := w1.command(append(w1.arguments(), "--once")...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "10.66.0.0/26 drop (own block)\n10.66.0.64/26 via 172.30.0.2 (w2)\n# no address of host w3 is known: no routes to [10.66.0.65/32]\n"
+	if string(out) != want {
+		t.Errorf("--once: got\n%s\nwant\n%s", out, want)
+	}
+	w1.flags = []string{"--dry-run"}
+	w1.start()
+	await.That(t, "dry run", func() error {
+		if got := w1.log.String(); !strings.Contains(got, "10.66.0.64/26 via 172.30.0.2") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if got := w1.ip("route"); got != "" {
+		t.Errorf("routes: %s", got)
+	}
+	if _, found, _ := s.db.Get(t.Context(), "/vpp-calico/hosts/w1/peerip/ipv4/1"); found {
+		t.Error("the address was published")
+	}
+}
