@@ -2,6 +2,7 @@ package kvscheduler
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"runtime"
 	"slices"
@@ -13,9 +14,18 @@ import (
 )
 
 // The southbound of the benchmarks is a map with no latency. N interfaces and
-// N routes, each of which depends on its interface: 2N values.
+// N routes, each of which depends on its interface: 2N values. With -million, N = 10⁶ is
+// measured, too; it takes 4 GB of memory.
 
-var benchSizes = []int{100, 1_000, 10_000, 100_000}
+var benchMillion = flag.Bool("million", false, "benchmark a million values of each kind, too")
+
+// benchSizes returns the given numbers of values.
+func benchSizes(sizes ...int) []int {
+	if *benchMillion {
+		sizes = append(sizes, 1_000_000)
+	}
+	return sizes
+}
 
 func benchDescriptors(b testing.TB, s *Scheduler, sb map[string]text, routeDeps func(key string) []Dependency) {
 	for _, prefix := range []string{"config/interface/", "config/route/"} {
@@ -92,7 +102,7 @@ func perValue(b *testing.B, values int) {
 }
 
 func BenchmarkCreate(b *testing.B) {
-	for _, n := range benchSizes {
+	for _, n := range benchSizes(100, 1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			values := benchValues(n)
 			b.ReportAllocs()
@@ -112,7 +122,7 @@ func BenchmarkCreate(b *testing.B) {
 }
 
 func BenchmarkResyncWithoutDifferences(b *testing.B) {
-	for _, n := range benchSizes {
+	for _, n := range benchSizes(100, 1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			values := benchValues(n)
 			s, _ := benchScheduler(b, false, ownInterface)
@@ -128,7 +138,7 @@ func BenchmarkResyncWithoutDifferences(b *testing.B) {
 }
 
 func BenchmarkUpdateOne(b *testing.B) {
-	for _, n := range benchSizes {
+	for _, n := range benchSizes(100, 1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			values := benchValues(n)
 			s, _ := benchScheduler(b, false, ownInterface)
@@ -151,7 +161,7 @@ func BenchmarkUpdateOne(b *testing.B) {
 
 // BenchmarkPlanOne is a dry run with N existing values: nothing is copied (W5).
 func BenchmarkPlanOne(b *testing.B) {
-	for _, n := range benchSizes {
+	for _, n := range benchSizes(100, 1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			values := benchValues(n)
 			s, _ := benchScheduler(b, false, ownInterface)
@@ -296,7 +306,7 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc)
 	}
-	for _, n := range []int{1_000, 10_000, 100_000} {
+	for _, n := range benchSizes(1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			for range b.N {
 				before := heap()

@@ -199,6 +199,12 @@ func mustRegister(s *Scheduler, d Descriptor[text, NoMetadata]) {
 }
 
 func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata] {
+	ofNothing := func(key string) error {
+		if _, whole := sb.exists[modelBase(key)]; !whole && modelBase(key) != key {
+			return fmt.Errorf("%s is part of nothing", key)
+		}
+		return nil
+	}
 	return Descriptor[text, NoMetadata]{
 		Name: prefix, Keys: KeySpace{Prefix: prefix},
 		Validate: func(_ string, v text) error {
@@ -215,12 +221,15 @@ func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata
 		},
 		Dependencies: func(_ string, v text) []Dependency { return mustModelValue(v.Value).dependencies() },
 		Create: func(ctx context.Context, key string, v text) (m NoMetadata, err error) {
-			if _, whole := sb.exists[modelBase(key)]; !whole && modelBase(key) != key {
-				return m, fmt.Errorf("%s is part of nothing", key)
+			if err := ofNothing(key); err != nil {
+				return m, err
 			}
 			return m, sb.operate(ctx, "create", key, func() { sb.exists[key] = mustModelValue(v.Value).itself() })
 		},
 		Update: func(ctx context.Context, key string, _, v text, _ NoMetadata) (m NoMetadata, err error) {
+			if err := ofNothing(key); err != nil {
+				return m, err
+			}
 			return m, sb.operate(ctx, "update", key, func() { sb.exists[key] = mustModelValue(v.Value).itself() })
 		},
 		Delete: func(ctx context.Context, key string, _ text, _ NoMetadata) error {
