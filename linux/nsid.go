@@ -1,8 +1,11 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // nsids tells which network namespace an event comes from. The kernel names
@@ -20,9 +23,12 @@ func (n *nsids) track(own, ns *netNS) error {
 	if ns == own {
 		return nil
 	}
-	num, err := own.GetNetNsIdByFd(ns.fd)
+	num, err := -1, error(nil)
+	if n.has(ns.id) { // or one that is gone had the same identity
+		num, err = own.GetNetNsIdByFd(ns.fd)
+	}
 	if err == nil && num < 0 {
-		if err = own.SetNetNsIdByFd(ns.fd, -1); err == nil {
+		if err = own.SetNetNsIdByFd(ns.fd, -1); err == nil || errors.Is(err, unix.EEXIST) {
 			num, err = own.GetNetNsIdByFd(ns.fd)
 		}
 	}
@@ -33,6 +39,18 @@ func (n *nsids) track(own, ns *netNS) error {
 	defer n.mu.Unlock()
 	n.byNum[num] = ns.id
 	return nil
+}
+
+// has reports whether a namespace with the identity had a number when it was last asked for.
+func (n *nsids) has(id nsID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, tracked := range n.byNum {
+		if tracked == id {
+			return true
+		}
+	}
+	return false
 }
 
 // lookup returns the namespace with the number.

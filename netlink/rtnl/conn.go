@@ -110,7 +110,13 @@ type LinkChange struct {
 
 // SetLink makes all changes in one request; the kernel may stop in the middle
 // when one fails.
-func (r *Conn) SetLink(index int, c LinkChange) error {
+func (r *Conn) SetLink(index int, c LinkChange) error { return r.changeLink(index, "", c) }
+
+// SetLinkNamed does the same to the device with a name.
+func (r *Conn) SetLinkNamed(name string, c LinkChange) error { return r.changeLink(0, name, c) }
+
+// changeLink changes the device with an index, or, if that is 0, with a name.
+func (r *Conn) changeLink(index int, name string, c LinkChange) error {
 	req := r.Request(unix.RTM_SETLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
@@ -121,6 +127,9 @@ func (r *Conn) SetLink(index int, c LinkChange) error {
 		msg.Flags = unix.IFF_UP
 	}
 	req.AddData(msg)
+	if name != "" {
+		req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	}
 	if c.Alias != "" {
 		req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(c.Alias)))
 	}

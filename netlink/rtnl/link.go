@@ -2,6 +2,7 @@ package rtnl
 
 import (
 	"net"
+	"os"
 
 	"github.com/contiv/contiv/netlink/nlattr"
 	"github.com/vishvananda/netlink/nl"
@@ -53,6 +54,26 @@ func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
 type LinkOption struct {
 	Attr  int
 	Value []byte
+}
+
+// vethInfoPeer is the attribute of the other end of a veth pair (VETH_INFO_PEER).
+const vethInfoPeer = 1
+
+// VethPeer describes the other end of a device of the kind "veth": its name, its MTU (0: the
+// kernel's choice), and the network namespace it is made in (an open file; nil: the same).
+func VethPeer(name string, mtu uint32, ns *os.File) LinkOption {
+	attrs := []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))}
+	if mtu != 0 {
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(mtu)))
+	}
+	if ns != nil {
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(ns.Fd()))))
+	}
+	peer := nl.NewIfInfomsg(unix.AF_UNSPEC).Serialize()
+	for _, attr := range attrs {
+		peer = append(peer, attr.Serialize()...)
+	}
+	return LinkOption{Attr: vethInfoPeer, Value: peer}
 }
 
 // AddLink adds a device, down and without an alias.

@@ -129,12 +129,21 @@ func (v *Driver) reportDevices(indexes ...int) {
 	if len(indexes) == 0 || !v.reports.Wanted() {
 		return
 	}
+	var links []netlink.Link
+	for _, index := range indexes {
+		if link, err := v.Net.LinkByIndex(index); err == nil {
+			links = append(links, link)
+		}
+	}
+	v.tellOf(links...)
+}
+
+// tellOf tells the observers of devices that have just been read.
+func (v *Driver) tellOf(links ...netlink.Link) {
 	var found []*vpp_interfaces.InterfaceState
 	err := v.describeStates(func(settings settingsReader) {
-		for _, index := range indexes {
-			if link, err := v.Net.LinkByIndex(index); err == nil {
-				found = append(found, v.statesOf(link, settings)...)
-			}
+		for _, link := range links {
+			found = append(found, v.statesOf(link, settings)...)
 		}
 	})
 	if err != nil {
@@ -164,11 +173,11 @@ func (v *Driver) reportInterface(iface *vpp_interfaces.Interface) {
 	if !v.reports.Wanted() {
 		return
 	}
-	link, err := v.PortOf(iface.GetName())
-	if iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL {
-		link, err = v.Link(iface.GetName())
+	find := v.Link
+	if iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+		find = v.PortOf
 	}
-	if err == nil {
-		v.reportDevices(link.Attrs().Index)
+	if link, err := find(iface.GetName()); err == nil {
+		v.tellOf(link)
 	}
 }

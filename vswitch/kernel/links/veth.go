@@ -19,19 +19,17 @@ func (v interfaces) createTap(iface *vpp_interfaces.Interface) error {
 	if err != nil {
 		return err
 	}
-	index, made, err := v.makePair(iface, far)
-	if err != nil || !made {
+	if made, err := v.makePair(iface, far); err != nil || !made {
 		return err
 	}
-	return v.finishPair(iface, index)
+	return v.finishPair(iface)
 }
 
 // createLoopback makes a veth pair whose far end stays here: up, so that the near
 // end has a carrier, and ready to be bound to a bridge domain.
 func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) error {
 	far := own.DeviceName(own.DevPort, iface.GetName())
-	index, made, err := v.makePair(iface, farEnd{name: far})
-	if err != nil || !made {
+	if made, err := v.makePair(iface, farEnd{name: far}); err != nil || !made {
 		return err
 	}
 	peer, err := v.LinkNamed(far)
@@ -44,56 +42,53 @@ func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) error {
 	if err := v.Net.SetLink(peer.Attrs().Index, rtnl.LinkChange{Alias: own.AliasPort + iface.GetName(), Up: true}); err != nil {
 		return fmt.Errorf("preparing the far end %s: %w", far, err)
 	}
-	return v.finishPair(iface, index)
+	return v.finishPair(iface)
 }
 
 // finishPair marks the near end as complete.
-func (v interfaces) finishPair(iface *vpp_interfaces.Interface, index int) error {
+func (v interfaces) finishPair(iface *vpp_interfaces.Interface) error {
 	name := own.DeviceName(own.DevInterface, iface.GetName())
 	if err := v.IgnoreRouters(name); err != nil {
 		return err
 	}
-	if err := v.Net.SetLink(index, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()}); err != nil {
+	if err := v.Net.SetLinkNamed(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()}); err != nil {
 		return fmt.Errorf("preparing device %s: %w", name, err)
 	}
-	v.Dev.Put(iface.GetName(), index)
+	link, err := v.LinkNamed(name)
+	if err != nil {
+		return fmt.Errorf("looking up device %s: %w", name, err)
+	}
+	v.Dev.Put(iface.GetName(), link.Attrs().Index)
 	return nil
 }
 
 // makePair adds a veth pair with MAC and MTU. made is false if it was there,
 // complete; then it is adjusted to the value.
-func (v interfaces) makePair(iface *vpp_interfaces.Interface, far farEnd) (index int, made bool, err error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = own.DeviceName(own.DevInterface, iface.GetName())
-	attrs.Group = own.DeviceGroup
-	attrs.MTU = int(iface.GetMtu())
-	attrs.HardwareAddr = own.ParseMAC(iface.GetPhysAddress())
-	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerMTU = far.name, iface.GetMtu()
-	if far.NS != nil {
-		veth.PeerNamespace = netlink.NsFd(far.NS.Fd())
+func (v interfaces) makePair(iface *vpp_interfaces.Interface, far farEnd) (made bool, err error) {
+	veth := rtnl.NewLink{
+		Kind: "veth", Name: own.DeviceName(own.DevInterface, iface.GetName()), Group: own.DeviceGroup,
+		Mtu: iface.GetMtu(), Mac: own.ParseMAC(iface.GetPhysAddress()),
+		Options: []rtnl.LinkOption{rtnl.VethPeer(far.name, iface.GetMtu(), far.NS)},
 	}
-
-	err = v.Net.LinkAdd(veth)
+	err = v.Net.AddLink(veth)
 	if rtnl.Exists(err) {
 		var complete netlink.Link
-		if complete, err = v.Clear(attrs.Name, own.AliasInterface+iface.GetName(), far.String()); err != nil {
-			return 0, false, err
+		if complete, err = v.Clear(veth.Name, own.AliasInterface+iface.GetName(), far.String()); err != nil {
+			return false, err
 		}
 		if complete != nil && !v.atHome(complete, iface.GetTap().GetHostNamespace()) {
 			v.Dev.Forget(iface.GetName())
 			if err := rtnl.IgnoreGone(v.DelLink(complete.Attrs().Index)); err != nil {
-				return 0, false, err
+				return false, err
 			}
 		} else if complete != nil {
 			v.Dev.Put(iface.GetName(), complete.Attrs().Index)
-			return complete.Attrs().Index, false, v.adjust(complete, iface)
+			return false, v.adjust(complete, iface)
 		}
-		veth.Index = 0
-		err = v.Net.LinkAdd(veth)
+		err = v.Net.AddLink(veth)
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("adding the veth pair %s, %s: %w", attrs.Name, far, err)
+		return false, fmt.Errorf("adding the veth pair %s, %s: %w", veth.Name, far, err)
 	}
-	return veth.Index, true, nil
+	return true, nil
 }
