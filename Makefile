@@ -74,6 +74,17 @@ test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VP
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/hostile
 	VPP_BIN="$$VPP_BIN" go test -count=1 -v -timeout 20m -run '$(VPP_RUN)' ./test/vpp
 
+VM_CACHE ?= $(E2E_CACHE)/vm
+# Regular expressions: which jobs (probe, demo, conformance, linux), and which tests of conformance.
+VM_JOBS ?= .
+VM_TESTS ?= .
+
+.PHONY: test-vm
+test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/kernels.md
+	@hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils
+	@hack/kernels.sh '$(VM_CACHE)'
+	CONTIV_VM_CACHE='$(VM_CACHE)' CONTIV_VM_JOBS='$(VM_JOBS)' CONTIV_VM_TESTS='$(VM_TESTS)' go test -count=1 -v -timeout 0 ./test/vm $(if $(VM_UPDATE),-update)
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $(GO_SOURCES)); \

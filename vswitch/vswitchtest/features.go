@@ -48,6 +48,12 @@ func runFeatures(t *testing.T, c Config) {
 			t.Run("packets", func(t *testing.T) { test.packets(t, c) })
 		})
 	}
+	// What older kernels lack.
+	t.Run("segment routing that removes the header early", func(t *testing.T) {
+		need(t, startAgent(t, c.NewSite(t)), earlyRemoval)
+		t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, earlyRemoval) })
+		t.Run("packets", func(t *testing.T) { testEarlyRemoval(t, c) })
+	})
 }
 
 // testLifecycle takes values through a resync, a restart and a resync without them.

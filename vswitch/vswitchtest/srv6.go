@@ -63,7 +63,7 @@ func steer(name, network, bsid string) proto.Message {
 
 var segmentRouting = []proto.Message{
 	tap("a", "10.50.0.9/24", "fd50::9/64"),
-	baseEnd("fc00:1::e", false), baseEnd("FC00:1:0::E0", true), endT("fc00:1::7"), endX("fc00:1::a", "a", "fd50::1"),
+	baseEnd("fc00:1::e", false), baseEnd("FC00:1:0::E0", false), endT("fc00:1::7"), endX("fc00:1::a", "a", "fd50::1"),
 	endDX2("fc00:1::d2", "a"), endDX4("fc00:1::d4", "a", "10.50.0.1"), endDX6("fc00:1::d6", "a", "fd50:0::1"),
 	endDT4("fc00:1::4"), endDT6("fc00:1::6"),
 	policy("fc00:1::b1", false, "fc00:2::1 fc00:2::2", "fc00:2::3"), policy("FC00:1:0::B2", true, "fc00:2::1"),
@@ -71,8 +71,16 @@ var segmentRouting = []proto.Message{
 	&vpp_srv6.SRv6Global{EncapSourceAddress: "fd50:0::9"},
 }
 
-// Hosts of two nodes reach each other through segments of both.
-func testSRv6(t *testing.T, c Config) {
+// earlyRemoval has the header removed where the last segment but one ends.
+var earlyRemoval = []proto.Message{baseEnd("fc00:1::e", false), baseEnd("FC00:1:0::E0", true)}
+
+func testSRv6(t *testing.T, c Config) { throughSegments(t, c, false) }
+
+func testEarlyRemoval(t *testing.T, c Config) { throughSegments(t, c, true) }
+
+// Hosts of two nodes reach each other through segments of both, one of which removes the
+// header early, or not.
+func throughSegments(t *testing.T, c Config, psp bool) {
 	n1, n2 := newBench(t, c), newBench(t, c)
 	n1.site.Connect(t, n2.site)
 	underlay := func(b *bench, self, other, locator string) []proto.Message {
@@ -94,7 +102,7 @@ func testSRv6(t *testing.T, c Config) {
 	}
 	b2 := append(underlay(n2, "fd16::2", "fd16::1", "fc00:1::/64"),
 		tap("a", "10.52.0.9/24", "fd52::9/64"), &vpp_srv6.SRv6Global{EncapSourceAddress: "fd16::2"},
-		baseEnd("fc00:2::e", true), endX("fc00:2::a", n2.site.NIC(), "fd16::1"),
+		baseEnd("fc00:2::e", psp), endX("fc00:2::a", n2.site.NIC(), "fd16::1"),
 		endDX4("fc00:2::d4", "a", "10.52.0.1"), endDX6("fc00:2::d6", "a", "fd52::1"), endDT6("fc00:2::6"),
 		policy("fc00:2::b", false, "fc00:1::e fc00:2::6"),
 		policy("fc00:2::b4", false, "fc00:1::4"), policy("fc00:2::b6", false, "fc00:1::6"),
@@ -135,9 +143,10 @@ func testSRv6(t *testing.T, c Config) {
 	wantPing(t, "after the policy changed", h1, "10.52.0.1")
 	wantPing(t, "after the policy changed, elsewhere", h1, "10.99.0.1")
 
-	inserted := policy("fc00:1::b6", true, "fc00:2::e")
-	n1.put(inserted)
-	wantPing(t, "with an inserted header, which END removes", h1, "fd52::1")
+	if psp { // a host takes no inserted header
+		n1.put(policy("fc00:1::b6", true, "fc00:2::e"))
+		wantPing(t, "with an inserted header, which END removes", h1, "fd52::1")
+	}
 
 	n2.resync(b2[:len(b2)-2]...)
 	wantNoPing(t, "without the way back", h1, "10.52.0.1")

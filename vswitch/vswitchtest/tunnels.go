@@ -2,6 +2,7 @@ package vswitchtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,9 +150,15 @@ func runLinks(t *testing.T, c Config) {
 // need skips the test if the vswitch has no such interfaces, and says why.
 func (l link) need(t *testing.T, a *agent, site Site) {
 	t.Helper()
-	values := l.values(site.NIC(), 1)
+	need(t, a, l.values(site.NIC(), 1), l.nic(site, 1))
+}
+
+// need skips a test of values that the vswitch does not implement, with the reason that it
+// gives; others are what these depend on. The agent ends.
+func need(t *testing.T, a *agent, values []proto.Message, others ...proto.Message) {
+	t.Helper()
 	txn := a.NewTransaction()
-	for _, v := range append(values, l.nic(site, 1)) {
+	for _, v := range slices.Concat(others, values) {
 		txn.Put(models.Key(v), v)
 	}
 	_, _ = txn.Commit(t.Context())

@@ -144,13 +144,28 @@ func (v localSIDs) set(s *vpp_srv6.LocalSID) error {
 	return v.install(state, dst, id, function)
 }
 
+var errNoPSP = vswitch.Unsupported("psp: this kernel does not remove the segment routing header early, which takes Linux 6.3 or later: leave psp out, then the header stays until the last segment")
+
 func (v localSIDs) install(state *srState, dst netip.Prefix, id uint32, f srFunction) error {
 	device, err := v.ensureSRDevice()
 	if err != nil {
 		return err
 	}
-	if err := setNexthop(v.Net, srNexthop{id: id, index: device, kind: nl.LWTUNNEL_ENCAP_SEG6_LOCAL, encap: f.encode()}); err != nil {
+	err = setNexthop(v.Net, srNexthop{id: id, index: device, kind: nl.LWTUNNEL_ENCAP_SEG6_LOCAL, encap: f.encode()})
+	if f.psp && errors.Is(err, unix.EINVAL) {
+		return errNoPSP
+	}
+	if err != nil {
 		return err
+	}
+	if f.psp { // Linux before 6.1 takes no notice of flavors
+		made, err := nexthops(v.Net)
+		if err != nil {
+			return err
+		}
+		if !parseSRFunction(made[id].encap).psp {
+			return errNoPSP
+		}
 	}
 	return v.setSRRoute(state, srRoute{dst: dst, metric: metricOf(dst), nhid: id})
 }

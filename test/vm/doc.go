@@ -1,0 +1,7 @@
+// Package vm runs the demo, the conformance suite of the kernel vswitch and the tests of the
+// Linux plugin on stock kernels of Debian, in virtual machines without hardware support:
+//
+//	make test-vm
+//
+// What each kernel can do ends up in docs/kernels.md.
+package vm

@@ -1,0 +1,333 @@
+package vm
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/ctl/install"
+)
+
+// The environment that make test-vm sets.
+const (
+	cacheVariable = "CONTIV_VM_CACHE" // directory of hack/kernels.sh
+	jobsVariable  = "CONTIV_VM_JOBS"  // regular expression of the jobs to run, default all
+	testsVariable = "CONTIV_VM_TESTS" // regular expression of the conformance tests to run, as for go test -run; default all
+)
+
+var update = flag.Bool("update", false, "write what was found into docs/kernels.md")
+
+const page = "../../docs/kernels.md"
+
+// job is something that runs in a machine.
+type job struct {
+	name string
+	// tests is a package whose test program the job runs; "": none.
+	tests string
+	// command is one of the shell's. $source is the work tree, $tests the program.
+	command string
+	// rows are what its output says of the kernel.
+	rows func(t *testing.T, output string, ok bool) table
+}
+
+func jobs() []job {
+	tests := cmp.Or(os.Getenv(testsVariable), ".")
+	return []job{
+		{"probe", "", "$source/bin/contivctl preflight --here", probed},
+		{"demo", "", "$source/bin/contiv-lab demo", func(_ *testing.T, _ string, ok bool) table {
+			return table{"`contiv-lab demo`": {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
+		}},
+		{"conformance", "vswitch/kernel", "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", tested("TestConformance/")},
+		{"linux", "linux", "cd $source/linux && $tests -test.v -test.timeout 0", func(_ *testing.T, _ string, ok bool) table {
+			return table{"tests of the Linux plugin": {cell: map[bool]string{true: yes, false: "fail"}[ok]}}
+		}},
+	}
+}
+
+func TestKernels(t *testing.T) {
+	cache := os.Getenv(cacheVariable)
+	if cache == "" {
+		t.Skip("boots virtual machines: run make test-vm")
+	}
+	wanted, err := regexp.Compile(os.Getenv(jobsVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, j := range jobs() {
+		if j.tests != "" && wanted.MatchString(j.name) {
+			build(t, j.tests, bin)
+		}
+	}
+	found := table{}
+	for _, kernel := range []string{"stable", "backports"} {
+		t.Run(kernel, func(t *testing.T) {
+			dir := filepath.Join(cache, kernel)
+			release := releaseOf(t, dir)
+			for _, j := range jobs() {
+				if !wanted.MatchString(j.name) {
+					continue
+				}
+				t.Run(j.name, func(t *testing.T) {
+					began := time.Now()
+					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), j.command)
+					t.Logf("%s on %s: %s", j.name, release, time.Since(began).Round(time.Second))
+					if err != nil {
+						t.Errorf("%v, see %s; its end:\n%s", err, keep(t, release+"-"+j.name, output), tail(output, 40))
+					}
+					for row, cells := range j.rows(t, output, err == nil) {
+						found.set(row, release, cells[cell])
+					}
+				})
+			}
+		})
+	}
+	if *update {
+		found.write(t)
+	}
+}
+
+// build makes the test program of a package.
+func build(t *testing.T, pkg, bin string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(bin, filepath.Base(pkg)), "./"+pkg)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests of %s: %v: %s", pkg, err, out)
+	}
+}
+
+// releaseOf returns the release of the kernel in a directory, without what differs from
+// one update of Debian to the next: 6.1, 6.12.
+func releaseOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/boot/vmlinuz-*")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s has no kernel, or several: %v %v", dir, files, err)
+	}
+	version := regexp.MustCompile(`vmlinuz-(\d+\.\d+)`).FindStringSubmatch(files[0])
+	if version == nil {
+		t.Fatalf("%s names no version", files[0])
+	}
+	return version[1]
+}
+
+// run boots a machine that runs a command, and returns what it printed.
+func run(t *testing.T, dir, tests, command string) (output string, err error) {
+	t.Helper()
+	source, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(source, "hack/vm.sh"), dir, "env", "tests="+tests, "source="+source, "sh", "-c", command)
+	out, err := cmd.CombinedOutput()
+	return strings.ReplaceAll(string(out), "\r\n", "\n"), err // it is a terminal's
+}
+
+// keep writes what a job printed to a file that stays.
+func keep(t *testing.T, name, output string) string {
+	t.Helper()
+	file := filepath.Join(os.TempDir(), "contiv-vm-"+name+".log")
+	if err := os.WriteFile(file, []byte(output), 0o600); err != nil {
+		t.Error(err)
+	}
+	return file
+}
+
+func tail(output string, n int) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// probed reads what contivctl preflight --here found.
+func probed(t *testing.T, output string, _ bool) table {
+	t.Helper()
+	text := output[max(0, strings.Index(output, "{\n  \"kernel\"")):] // after what the machine said while it booted
+	var facts install.Facts
+	if err := json.NewDecoder(strings.NewReader(text)).Decode(&facts); err != nil {
+		t.Errorf("what contivctl preflight printed: %v: %s", err, output)
+	}
+	found := table{}
+	for feature, reason := range facts.Features {
+		row := "device or subsystem: " + feature
+		found.set(row, cell, yes)
+		if reason != "" {
+			found.set(row, cell, "no: "+reason)
+		}
+	}
+	return found
+}
+
+// tested reads the output of go test -v: tests below the one with the prefix are features.
+func tested(prefix string) func(*testing.T, string, bool) table {
+	result := regexp.MustCompile(`(?m)^ +--- (PASS|FAIL|SKIP): ` + regexp.QuoteMeta(prefix) + `(\S+)`)
+	return func(_ *testing.T, output string, _ bool) table {
+		found := table{}
+		worse := func(row, to string) {
+			if order := []string{yes, "in part", "no", "fails"}; slices.Index(order, to) > slices.Index(order, found[row][cell]) {
+				found.set(row, cell, to)
+			}
+		}
+		skips := map[string]bool{}
+		for _, m := range result.FindAllStringSubmatch(output, -1) {
+			name := strings.Split(m[2], "/")
+			row := strings.ReplaceAll(strings.Join(name[:min(2, len(name))], ": "), "_", " ")
+			switch {
+			case m[1] == "FAIL":
+				worse(row, "fails")
+			case m[1] == "SKIP" && len(name) <= 2:
+				worse(row, "no")
+			case m[1] == "SKIP":
+				skips[row] = true
+			case len(name) <= 2:
+				worse(row, yes)
+			}
+		}
+		for row := range skips {
+			worse(row, "in part")
+		}
+		return found
+	}
+}
+
+// table is docs/kernels.md: for each row what each kernel, by its release, can do.
+type table map[string]map[string]string
+
+const (
+	yes  = "yes"
+	cell = "" // the one column of what a job says
+)
+
+func (tb table) set(row, column, text string) {
+	if tb[row] == nil {
+		tb[row] = map[string]string{}
+	}
+	tb[row][column] = text
+}
+
+const (
+	beginTable = "<!-- table: make test-vm -->\n"
+	endTable   = "<!-- end of table -->\n"
+)
+
+// write puts what was found into the page; what was not looked at stays.
+func (tb table) write(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(data), beginTable)
+	old, after, ok2 := strings.Cut(rest, endTable)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no table", page)
+	}
+	all := parse(old)
+	for row, cells := range tb {
+		for column, text := range cells {
+			all.set(row, column, text)
+		}
+	}
+	if err := os.WriteFile(page, []byte(before+beginTable+all.String()+endTable+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parse(text string) table {
+	found := table{}
+	var columns []string
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case columns == nil:
+			columns = cells
+		case strings.HasPrefix(cells[0], "---"):
+		default:
+			for i := 1; i < min(len(cells), len(columns)); i++ {
+				if cells[i] != "" {
+					found.set(cells[0], strings.TrimPrefix(columns[i], "Linux "), cells[i])
+				}
+			}
+		}
+	}
+	return found
+}
+
+func (tb table) String() string {
+	columns := map[string]bool{}
+	for _, cells := range tb {
+		for column := range cells {
+			columns[column] = true
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(columns), func(a, b string) int {
+		var x, y [2]int
+		fmt.Sscanf(a, "%d.%d", &x[0], &x[1])
+		fmt.Sscanf(b, "%d.%d", &y[0], &y[1])
+		return slices.Compare(x[:], y[:])
+	})
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, column := range sorted {
+		fmt.Fprintf(&b, " Linux %s |", column)
+	}
+	b.WriteString("\n|" + strings.Repeat("---|", len(sorted)+1) + "\n")
+	for _, row := range slices.Sorted(maps.Keys(tb)) {
+		fmt.Fprintf(&b, "| %s |", row)
+		for _, column := range sorted {
+			fmt.Fprintf(&b, " %s |", tb[row][column])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestOutputOfTestsIsRead(t *testing.T) {
+	got := tested("TestConformance/")(t, `
+--- FAIL: TestConformance (10.00s)
+    --- PASS: TestConformance/links (1.00s)
+        --- PASS: TestConformance/links/VRF_devices (1.00s)
+        --- SKIP: TestConformance/links/WireGuard (1.00s)
+            x_test.go:1: WireGuard: operation not supported
+        --- PASS: TestConformance/links/bond (1.00s)
+            --- SKIP: TestConformance/links/bond/LACP (1.00s)
+    --- FAIL: TestConformance/packets (1.00s)
+        --- FAIL: TestConformance/packets/span (1.00s)
+            --- FAIL: TestConformance/packets/span/both (1.00s)
+`, false)
+	want := map[string]string{
+		"links": yes, "links: VRF devices": yes, "links: WireGuard": "no", "links: bond": "in part", "packets": "fails", "packets: span": "fails",
+	}
+	for row, text := range want {
+		if got[row][cell] != text {
+			t.Errorf("%s: %q, not %q", row, got[row][cell], text)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("rows: %v", got)
+	}
+}
+
+func TestTableOfKernels(t *testing.T) {
+	tb := table{"VRF": {"6.1": yes, "6.12": "no: because"}, "bond": {"6.12": yes}}
+	text := tb.String()
+	if want := "| | Linux 6.1 | Linux 6.12 |\n|---|---|---|\n| VRF | yes | no: because |\n| bond |  | yes |\n"; text != want {
+		t.Errorf("it is\n%s", text)
+	}
+	if again := parse(text).String(); again != text {
+		t.Errorf("read and written, it is\n%s", again)
+	}
+}
