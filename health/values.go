@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // badStates of values: who asked for them does not get what he wants.
@@ -133,3 +134,24 @@ func values(n int) string {
 }
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
+// States is a prometheus.Collector of how many values are in which state.
+type States struct{ scheduler *kvscheduler.Scheduler }
+
+// NewStates returns the collector of a scheduler.
+func NewStates(s *kvscheduler.Scheduler) States { return States{s} }
+
+var valuesDesc = prometheus.NewDesc("contiv_values", "Values by their state.", []string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (s States) Describe(out chan<- *prometheus.Desc) { out <- valuesDesc }
+
+// Collect implements prometheus.Collector. States of which there is no value are 0.
+func (s States) Collect(out chan<- prometheus.Metric) {
+	states := s.scheduler.Stats().ValueStates
+	for number, name := range pb.ValueState_name {
+		if pb.ValueState(number) != pb.ValueState_NONEXISTENT {
+			out <- prometheus.MustNewConstMetric(valuesDesc, prometheus.GaugeValue, float64(states[name]), name)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, regist
 		registry.MustRegister(probes)
 	}
 	c.health = health.NewMonitor(c.ready, list...)
-	registry.MustRegister(c.health)
+	registry.MustRegister(c.health, health.NewStates(sb.scheduler))
 }
 
 // directories that the agent writes to.
