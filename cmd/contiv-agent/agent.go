@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
@@ -200,7 +201,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	mux.Handle("/log/", loglevel.Handler(log))
-	probes := probePeers(o, nodeSync, addresses, podMTU(ipNet.GetNodeIP, contivConf.PodMTU), log)
+	mtu := podMTU(ipNet.GetNodeIP, contivConf.PodMTU)
+	mux.Handle(path.URL, explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, mtu).Handler())
+	probes := probePeers(o, nodeSync, addresses, mtu, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}

@@ -69,6 +69,8 @@ var rooms = map[string][]string{
 	"ctl/status":           {"ctl/target", "ctl/text", "health", "plugins"},
 	"health":               {"api", "kvscheduler", "rest"},
 	"health/peers":         {"health", "rest"},
+	"health/path":          {"health/ping", "netlink", "rest"},
+	"ctl/why":              {"ctl/target", "ctl/text", "health", "plugins"},
 	"health/ping":          {},
 	"ctl/text":             {"config"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},

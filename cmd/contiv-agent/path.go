@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+)
+
+// explainPaths answers contivctl why for this node. What policies and services say of a packet is
+// to be joined as path.Options.Verdicts.
+func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, mtu func() uint32) *path.Explainer {
+	return path.New(path.Options{
+		Node: o.nodeName,
+		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
+		Nodes: func() []path.Node {
+			return pathNodes(nodes.GetAllNodes(), addresses)
+		},
+		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return sb.Warnings(ctx) },
+		HostStack: hostStack,
+		OurRoute:  func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
+		OurTable:  func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
+	})
+}
+
+func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {
+	report, err := pods.PodsReport()
+	for _, p := range report.Pods {
+		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU)}
+		pod.Device, _, _ = sb.Device(p.VPPInterface)
+		for _, text := range p.IPs {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				pod.Addresses = append(pod.Addresses, prefix.Addr())
+			}
+		}
+		list = append(list, pod)
+	}
+	return list, err
+}
+
+func pathNodes(nodes nodesync.Nodes, addresses *ipam.IPAM) (list []path.Node) {
+	plan := addresses.Plan()
+	for _, n := range nodes {
+		node := path.Node{Name: n.Name}
+		for _, ip := range n.VPPIPs {
+			node.Addresses = append(node.Addresses, ip.Addr())
+		}
+		for _, ip := range n.MgmtIPs {
+			if !slices.Contains(node.Addresses, ip) {
+				node.Addresses = append(node.Addresses, ip)
+			}
+		}
+		for _, family := range plan.Families() {
+			if subnet, err := addresses.PodSubnet(&family, n); err == nil {
+				node.Pods, node.Gateways = append(node.Pods, subnet), append(node.Gateways, ipam.Gateway(subnet).Addr())
+			}
+		}
+		list = append(list, node)
+	}
+	return list
+}

@@ -1,0 +1,154 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+)
+
+// Place is one end of a path.
+type Place struct {
+	// Name for people: "pod default/web", "node node1", or the address.
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Node that it is on, or is; empty: not known, or outside of the cluster.
+	Node string `json:"node,omitempty"`
+	// others are its further addresses.
+	others []netip.Addr
+}
+
+func (p Place) addr() netip.Addr { return netip.MustParseAddr(p.Address) }
+
+func (p Place) String() string {
+	switch {
+	case p.Name == p.Address:
+		return p.Name
+	case p.Node == "" || strings.HasPrefix(p.Name, "node "):
+		return fmt.Sprintf("%s (%s)", p.Name, p.Address)
+	}
+	return fmt.Sprintf("%s (%s on %s)", p.Name, p.Address, p.Node)
+}
+
+// Resolve finds what words mean: addresses, pods as NAME or NAMESPACE/NAME, and nodes. A name
+// without a namespace is that of a pod in the given one, if there is any, else of the only pod that
+// has it. Agents that do not answer know no pods.
+func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, error) {
+	pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil)
+	nodes := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
+	known := map[string]Place{}
+	var silent []string
+	for _, a := range nodes {
+		for _, n := range a.Value.Nodes {
+			if addresses := parse(append(slices.Clone(n.VPPIPs), n.MgmtIPs...)); len(addresses) > 0 {
+				known[n.Name] = Place{"node " + n.Name, addresses[0].String(), n.Name, addresses[1:]}
+			}
+		}
+	}
+	for _, a := range pods {
+		if a.Err != nil {
+			silent = append(silent, a.Agent.Name)
+		}
+		for _, pod := range a.Value.Pods {
+			if addresses := parse(pod.IPs); len(addresses) > 0 {
+				known[pod.Namespace+"/"+pod.Name] = Place{"pod " + pod.Namespace + "/" + pod.Name, addresses[0].String(), a.Value.Node, addresses[1:]}
+			}
+		}
+	}
+	var places []Place
+	for _, word := range words {
+		place, err := find(known, namespace, word)
+		if err != nil {
+			if len(silent) > 0 {
+				err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(silent, ", "))
+			}
+			return nil, err
+		}
+		places = append(places, place)
+	}
+	return places, sameVersion(places)
+}
+
+// parse leaves out prefix lengths, and what is no address.
+func parse(texts []string) (list []netip.Addr) {
+	for _, t := range texts {
+		host, _, _ := strings.Cut(t, "/")
+		if addr, err := netip.ParseAddr(host); err == nil {
+			list = append(list, addr)
+		}
+	}
+	return list
+}
+
+func find(known map[string]Place, namespace, word string) (Place, error) {
+	if addr, err := netip.ParseAddr(word); err == nil {
+		for _, p := range known {
+			if p.addr() == addr || slices.Contains(p.others, addr) {
+				p.Address, p.others = word, nil
+				return p, nil
+			}
+		}
+		return Place{Name: word, Address: word}, nil
+	}
+	for _, name := range []string{namespace + "/" + word, word} {
+		if p, ok := known[name]; ok {
+			return p, nil
+		}
+	}
+	var found, names []string
+	for name := range known {
+		names = append(names, name)
+		if strings.HasSuffix(name, "/"+word) && namespace == "" {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(found)
+	switch {
+	case len(found) == 1:
+		return known[found[0]], nil
+	case len(found) > 1:
+		return Place{}, fmt.Errorf("%q means several pods: %s", word, strings.Join(found, ", "))
+	}
+	return Place{}, text.Hinted(fmt.Errorf("there is no pod and no node %q", word), word, names)
+}
+
+// sameVersion gives both places addresses of the same IP version.
+func sameVersion(places []Place) error {
+	if len(places) != 2 {
+		return nil
+	}
+	a, b := &places[0], &places[1]
+	for _, x := range []struct{ this, other *Place }{{a, b}, {b, a}} {
+		if x.this.addr().Is4() == x.other.addr().Is4() {
+			return nil
+		}
+		for _, addr := range x.this.others {
+			if addr.Is4() == x.other.addr().Is4() {
+				x.this.Address = addr.String()
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%v and %v have no IP version in common", *a, *b)
+}
+
+// Port reads PORT, PORT/tcp or PORT/udp.
+func Port(word string) (protocol string, port uint16, err error) {
+	number, protocol, _ := strings.Cut(word, "/")
+	if protocol = strings.ToLower(protocol); protocol == "" {
+		protocol = "tcp"
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 || protocol != "tcp" && protocol != "udp" {
+		return "", 0, fmt.Errorf("%q is no port: write 80, 80/tcp or 53/udp", word)
+	}
+	return protocol, uint16(n), nil
+}

@@ -1,0 +1,166 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/health/path"
+)
+
+// Verdicts on a path.
+const (
+	Reached    = "reached"
+	Narrow     = "large packets are lost"
+	NotReached = "not reached"
+	NotProbed  = "not probed" // nobody of ours is where the packets come from
+)
+
+// Answer is what is found about a path.
+type Answer struct {
+	From     Place  `json:"from"`
+	To       Place  `json:"to"`
+	Protocol string `json:"protocol,omitempty"`
+	Port     uint16 `json:"port,omitempty"`
+	Verdict  string `json:"verdict"`
+	// Last is what answered last on the way, if the end did not.
+	Last     string         `json:"last,omitempty"`
+	Findings []path.Finding `json:"findings"`
+	Probes   []path.Probe   `json:"probes"`
+	Way      []string       `json:"way"`
+}
+
+// Ask asks all agents, of which those at the ends know something, and compares their answers.
+func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol string, port uint16) Answer {
+	query := url.Values{"from": {from.Address}, "to": {to.Address}}
+	if protocol != "" {
+		query.Set("protocol", protocol)
+		query.Set("port", strconv.Itoa(int(port)))
+	}
+	a := Answer{From: from, To: to, Protocol: protocol, Port: port, Verdict: NotProbed}
+	var reports []path.Report
+	for _, r := range target.GetAll[path.Report](ctx, agents, path.URL, query) {
+		switch {
+		case r.Err == nil:
+			reports = append(reports, r.Value)
+		case from.Node == "" || to.Node == "" || r.Agent.Name == from.Node || r.Agent.Name == to.Node:
+			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
+				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
+		}
+	}
+	slices.SortStableFunc(reports, func(x, y path.Report) int { return order(x) - order(y) })
+	for _, r := range reports {
+		a.Findings = append(a.Findings, r.Findings...)
+		a.Way = append(a.Way, r.Way...)
+		a.Probes = append(a.Probes, r.Probes...)
+	}
+	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
+	a.judge()
+	return a
+}
+
+// order: the end that packets come from first.
+func order(r path.Report) int {
+	if r.Source {
+		return 0
+	}
+	return 1
+}
+
+// wrongNeighbours compares what nodes believe of each other with what those say.
+func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
+	for _, r := range reports {
+		for _, n := range r.Neighbours {
+			for _, other := range reports {
+				for _, link := range other.Links {
+					if other.Node == r.Node || link.Address != n.Address || link.MAC == n.MAC {
+						continue
+					}
+					kind := "a neighbour"
+					if n.Permanent {
+						kind = "a permanent neighbour, which somebody made"
+					}
+					findings = append(findings, path.Finding{Where: "node " + r.Node, Text: fmt.Sprintf(
+						"it sends to %s of node %s at %s (%s on %s), and that is at %s: run `ip neigh del %s dev %s`", n.Address, other.Node, n.MAC, kind, n.Device, link.MAC, n.Address, n.Device)})
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func (a *Answer) judge() {
+	for _, p := range a.Probes {
+		switch {
+		case p.End && !p.Answered:
+			a.Verdict = NotReached
+		case p.End && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached:
+			a.Verdict = Narrow
+			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: fmt.Sprintf(
+				"packets of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize", p.Size, p.Wanted)})
+		case p.End && a.Verdict == NotProbed:
+			a.Verdict = Reached
+		case !p.End && p.Answered:
+			a.Last = p.To
+		}
+	}
+	if a.Verdict != NotReached {
+		a.Last = ""
+	}
+}
+
+// Good reports whether packets arrive and nothing is wrong.
+func (a Answer) Good() bool {
+	return (a.Verdict == Reached || a.Verdict == NotProbed) && len(a.Findings) == 0
+}
+
+// Write shows an answer for people.
+func Write(p text.Printer, a Answer) {
+	port := ""
+	if a.Port > 0 {
+		port = fmt.Sprintf(", port %d/%s", a.Port, a.Protocol)
+	}
+	verdict := a.Verdict
+	if a.Last != "" {
+		verdict += "; the last that answers is " + a.Last
+	}
+	p.Printf("%v → %v%s: %s\n", a.From, a.To, port, verdict)
+	if len(a.Findings) > 0 {
+		p.Printf("\n")
+		t := p.Table("WHERE", "WHAT IS WRONG")
+		for _, f := range a.Findings {
+			t.Add(f.Where, f.Text)
+		}
+		t.Print()
+	} else if a.Verdict == NotReached {
+		p.Printf("\nNothing wrong was found on our nodes: look at what is between the last that answers and the end, and at the end itself.\n")
+	}
+	if len(a.Probes) > 0 {
+		p.Printf("\n")
+		t := p.Table("PROBE FROM", "KIND", "ROUND-TRIP", "LARGEST", "TO")
+		for _, probe := range a.Probes {
+			took, largest := "no answer", ""
+			if probe.Answered {
+				took = time.Duration(probe.RoundTripSeconds * float64(time.Second)).Round(time.Microsecond).String()
+			} else if probe.Error != "" {
+				took = probe.Error
+			}
+			if probe.Wanted > 0 {
+				largest = fmt.Sprintf("%d of %d", probe.Size, probe.Wanted)
+			}
+			t.Add(probe.From, probe.Kind, took, largest, probe.To)
+		}
+		t.Print()
+	}
+	if len(a.Way) > 0 {
+		p.Printf("\n")
+		for _, line := range a.Way {
+			p.Printf("%s\n", line)
+		}
+	}
+}

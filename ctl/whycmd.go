@@ -1,0 +1,53 @@
+package ctl
+
+import (
+	"github.com/contiv/contiv/ctl/why"
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) whyCommand() *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "why FROM TO [PORT[/PROTOCOL]]",
+		Short: "Whether packets get from one place to another, and if not, why",
+		Long: "Asks the agents at both ends what is wired for packets between them, what the kernel would do with\n" +
+			"them, and what of others is in the way; and has packets sent, small and large, from the place that they\n" +
+			"come from to each step of the way.\n\n" +
+			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, or addresses, also outside of the cluster. With\n" +
+			"PORT, a connection is tried as well if the protocol is tcp.\n\n" +
+			"The exit code is 0 if packets arrive and nothing is wrong, else 1.",
+		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
+		Args:    cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			protocol, port := "", uint16(0)
+			if len(args) == 3 {
+				var err error
+				if protocol, port, err = why.Port(args[2]); err != nil {
+					return err
+				}
+			}
+			agents, err := c.targets.Selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			places, err := why.Resolve(ctx, agents, namespace, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			answer := why.Ask(ctx, agents, places[0], places[1], protocol, port)
+			if c.format != asTable {
+				err = c.format.encode(c.out, answer)
+			} else {
+				why.Write(c.printer(), answer)
+			}
+			if err == nil && !answer.Good() {
+				err = ErrReported
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of pods that are named without one")
+	return cmd
+}

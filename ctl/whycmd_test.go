@@ -1,0 +1,74 @@
+package ctl
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/rest"
+)
+
+// serveWhy serves an agent of a node with a pod of the same number.
+func serveWhy(t *testing.T, node string, pods []ipnet.PodReport, report path.Report) (flag string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, ipnet.PodsReport{Node: node, Pods: pods}) })
+	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, nodesync.NodesReport{ThisNode: node, Nodes: []nodesync.NodeReport{{Name: "node1", VPPIPs: []string{"192.168.16.1/24"}}, {Name: "node2", VPPIPs: []string{"192.168.16.2/24"}}}})
+	})
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Get("from") != "10.1.1.2" || q.Get("to") != "10.1.2.2" || q.Get("port") != "80" || q.Get("protocol") != "tcp" {
+			t.Errorf("asked for %v", q)
+		}
+		report.Node = node
+		rest.JSON(w, report)
+	})
+	serve(t, socket, mux)
+	return node + "=unix://" + socket
+}
+
+func TestWhyComparesBothEnds(t *testing.T) {
+	one := serveWhy(t, "node1", []ipnet.PodReport{{Namespace: "shop", Name: "web", IPs: []string{"10.1.1.2/32", "fd00::2/128"}}}, path.Report{Source: true,
+		Findings:   []path.Finding{{Where: "node node1", Text: "something is in the way"}},
+		Neighbours: []path.Neighbour{{Address: "192.168.16.2", Device: "eth0", MAC: "02:00:00:00:00:99", Permanent: true}},
+		Probes: []path.Probe{{From: "pod shop/web", To: "its gateway", Kind: "icmp", Answered: true, RoundTripSeconds: 0.001, Size: 1450, Wanted: 1450},
+			{From: "pod shop/web", To: "pod db", Kind: "icmp", Error: "no answer", End: true}},
+	})
+	two := serveWhy(t, "node2", []ipnet.PodReport{{Namespace: "default", Name: "db", IPs: []string{"10.1.2.2/32"}}}, path.Report{Destination: true,
+		Links: []path.Link{{Address: "192.168.16.2", Device: "eth0", MAC: "02:00:00:00:00:02"}}})
+	out, _, err := run(t, "--agent", one, "--agent", two, "why", "web", "10.1.2.2", "80")
+	for _, want := range []string{
+		"pod shop/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2), port 80/tcp: not reached; the last that answers is its gateway\n",
+		"node node1  something is in the way",
+		"it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0), and that is at 02:00:00:00:00:02",
+		"pod shop/web  icmp  1ms         1450 of 1450  its gateway",
+		"pod shop/web  icmp  no answer   -             pod db",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if ExitCode(err) != 1 {
+		t.Errorf("exit code %d", ExitCode(err))
+	}
+
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"wob", "db"}, `there is no pod and no node "wob"`},
+		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp or 53/udp`},
+		{[]string{"web", "db", "-n", "shop"}, `there is no pod and no node "db"`},
+		{[]string{"fd00::2", "db"}, "have no IP version in common"},
+		{[]string{"web"}, "usage: contivctl why FROM TO"},
+	} {
+		if _, _, err := run(t, append([]string{"--agent", one, "--agent", two, "why"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

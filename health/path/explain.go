@@ -1,0 +1,142 @@
+package path
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Pod is a pod of this node.
+type Pod struct {
+	Name      string // with its namespace
+	NetNS     string // path
+	Interface string // in the pod
+	Device    string // of the node, that leads to it; "": that of a vswitch of its own
+	Addresses []netip.Addr
+	MTU       int
+}
+
+// Node is a node of the cluster.
+type Node struct {
+	Name      string
+	Addresses []netip.Addr   // of the vswitch, the first is the one to send to
+	Pods      []netip.Prefix // its pod subnets
+	Gateways  []netip.Addr   // of its pods: its vswitch answers there
+}
+
+// Options of an Explainer. All must be set, but for Verdicts.
+type Options struct {
+	Node  string
+	Pods  func() ([]Pod, error)
+	Nodes func() []Node
+	// MTU of pods.
+	MTU func() int
+	// Warnings are of the vswitch: settings of the host that keep packets from passing.
+	Warnings func(context.Context) []string
+	// HostStack: the vswitch is the kernel, so that its routes and filters count.
+	HostStack bool
+	// OurRoute reports whether a route with the protocol number is one of ours.
+	OurRoute func(protocol int) bool
+	// OurTable reports whether a table of nftables is one of ours.
+	OurTable func(name string) bool
+	// Verdicts are of policies, services and the like: sentences on why the packet is refused
+	// or sent elsewhere.
+	Verdicts []func(ctx context.Context, q Question) []string
+}
+
+// Explainer explains paths from and to a node.
+type Explainer struct {
+	o Options
+	// busy holds as many places as questions may be answered at a time: answers send packets.
+	busy chan struct{}
+}
+
+// atOnce is how many questions are answered at a time.
+const atOnce = 4
+
+// New returns an explainer.
+func New(o Options) *Explainer { return &Explainer{o, make(chan struct{}, atOnce)} }
+
+// end of a path.
+type end struct {
+	addr netip.Addr
+	pod  *Pod  // of this node
+	node *Node // that has the address, or whose pod has it; nil: outside
+	here bool
+}
+
+func (e end) String() string {
+	switch {
+	case e.pod != nil:
+		return fmt.Sprintf("pod %s (%v)", e.pod.Name, e.addr)
+	case e.node != nil && slices.Contains(e.node.Addresses, e.addr):
+		return fmt.Sprintf("node %s (%v)", e.node.Name, e.addr)
+	case e.node != nil:
+		return fmt.Sprintf("%v of the pods of node %s", e.addr, e.node.Name)
+	}
+	return fmt.Sprintf("%v outside of the cluster", e.addr)
+}
+
+// Explain answers a question.
+func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
+	select {
+	case e.busy <- struct{}{}:
+		defer func() { <-e.busy }()
+	case <-ctx.Done():
+		return nil, errors.New("too many questions are being answered: try again")
+	}
+	pods, err := e.o.Pods()
+	if err != nil {
+		return nil, err
+	}
+	nodes := e.o.Nodes()
+	from, to := e.end(q.From, pods, nodes), e.end(q.To, pods, nodes)
+	r := &Report{Node: e.o.Node, From: from.String(), To: to.String(), Source: from.here, Destination: to.here,
+		Findings: []Finding{}, Way: []string{}, Probes: []Probe{}, Links: []Link{}, Neighbours: []Neighbour{}}
+	if !from.here && !to.here {
+		return r, nil
+	}
+	for _, at := range []struct{ this, other end }{{from, to}, {to, from}} {
+		if at.this.pod != nil {
+			r.pod(at.this.pod, at.this.addr, at.other.addr)
+		} else if at.this.here && at.this.node == nil {
+			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, and no pod has it", at.this.addr))
+		}
+	}
+	for _, warning := range e.o.Warnings(ctx) {
+		r.find("node "+e.o.Node, warning)
+	}
+	for _, verdicts := range e.o.Verdicts {
+		for _, text := range verdicts(ctx, q) {
+			r.find("node "+e.o.Node, text)
+		}
+	}
+	if e.o.HostStack {
+		e.host(r, q, from, to)
+	}
+	if from.here {
+		e.probe(ctx, r, q, from, to)
+	}
+	return r, nil
+}
+
+func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
+	x := end{addr: addr}
+	for i, pod := range pods {
+		if slices.Contains(pod.Addresses, addr) {
+			x.pod, x.here = &pods[i], true
+		}
+	}
+	for i, n := range nodes {
+		if slices.Contains(n.Addresses, addr) || slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			x.node = &nodes[i]
+			x.here = x.here || n.Name == e.o.Node
+		}
+	}
+	if x.pod == nil && x.here && !slices.Contains(x.node.Addresses, addr) && !slices.Contains(x.node.Gateways, addr) {
+		x.node = nil // a pod that is not there
+	}
+	return x
+}

@@ -1,0 +1,200 @@
+package path
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// vxlanPort of tunnels between nodes.
+const vxlanPort = 4789
+
+// host looks at what the kernel of the node would do.
+func (e *Explainer) host(r *Report, q Question, from, to end) {
+	where := "node " + e.o.Node
+	in, out := e.route(r, from), e.route(r, to) // the way back, and the way there
+	rules, err := e.foreign()
+	if err != nil {
+		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
+		rules = &foreign.Ruleset{}
+	}
+	drops := func(direction string, p foreign.Packet) {
+		for _, by := range rules.Drops(p) {
+			r.find(where, fmt.Sprintf("%s are dropped: %s", direction, by))
+		}
+	}
+	packet := foreign.Packet{In: in, Out: out, Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}
+	for hook, direction := range e.hooks(from, to) {
+		packet.Hook = hook
+		drops(direction, packet)
+	}
+	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
+		if x.this.here && x.peer.node != nil && !x.peer.here {
+			e.underlay(r, *x.peer.node, drops)
+		}
+	}
+}
+
+func (q Question) protocol() uint8 {
+	switch {
+	case q.Protocol == "tcp":
+		return unix.IPPROTO_TCP
+	case q.Protocol == "udp":
+		return unix.IPPROTO_UDP
+	case q.To.Is6():
+		return unix.IPPROTO_ICMPV6
+	}
+	return unix.IPPROTO_ICMP
+}
+
+// hooks that packets from the one to the other come by on this node, with words for them.
+func (e *Explainer) hooks(from, to end) map[nftables.ChainHook]string {
+	packets := fmt.Sprintf("packets from %v to %v", from.addr, to.addr)
+	hooks := map[nftables.ChainHook]string{}
+	switch {
+	case from.here && from.pod == nil:
+		hooks[*nftables.ChainHookOutput] = packets
+	default:
+		hooks[*nftables.ChainHookPrerouting] = packets
+	}
+	switch {
+	case to.here && to.pod == nil:
+		hooks[*nftables.ChainHookInput] = packets
+	case from.pod != nil || !from.here:
+		hooks[*nftables.ChainHookForward] = packets
+	}
+	hooks[*nftables.ChainHookPostrouting] = packets
+	if to.here && to.pod == nil {
+		delete(hooks, *nftables.ChainHookPostrouting)
+	}
+	return hooks
+}
+
+func (e *Explainer) foreign() (*foreign.Ruleset, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	return foreign.Read(conn, e.o.OurTable)
+}
+
+// route looks at the route to an end, and returns the name of the device that leads there; ""
+// for the node itself.
+func (e *Explainer) route(r *Report, to end) string {
+	where := "node " + e.o.Node
+	if to.here && to.pod == nil {
+		return ""
+	}
+	routes, err := netlink.RouteGetWithOptions(to.addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if err != nil || len(routes) == 0 {
+		r.find(where, fmt.Sprintf("it has no route to %v: %v", to.addr, err))
+		return ""
+	}
+	route, device := routes[0], ""
+	link, err := netlink.LinkByIndex(route.LinkIndex)
+	if err == nil {
+		device = link.Attrs().Name
+	}
+	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
+	ofPods := to.pod != nil || to.node != nil && !slices.Contains(to.node.Addresses, to.addr)
+	switch {
+	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
+		r.find(where, fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it", text, route.Protocol, to.addr))
+	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
+		r.find(where, fmt.Sprintf("packets to %v end at a route that leads nowhere (%s): the route of the pod, or to its node, is missing", to.addr, cmp.Or(network(route), "default")))
+	case to.pod != nil && to.pod.Device != "" && device != to.pod.Device:
+		r.find(where, fmt.Sprintf("%s takes the packets to pod %s, which is behind %s", text, to.pod.Name, to.pod.Device))
+	}
+	if link != nil && link.Attrs().Flags&net.FlagUp == 0 {
+		r.find(where, fmt.Sprintf("device %s is down", device))
+	}
+	r.Way = append(r.Way, fmt.Sprintf("%s: to %v by %s", where, to.addr, text))
+	return device
+}
+
+func network(route netlink.Route) string {
+	if route.Dst == nil {
+		return ""
+	}
+	if ones, _ := route.Dst.Mask.Size(); ones == 0 {
+		return ""
+	}
+	return route.Dst.String()
+}
+
+// underlay looks at the way to another node: the device, the neighbour, filters of tunnels.
+func (e *Explainer) underlay(r *Report, peer Node, drops func(string, foreign.Packet)) {
+	where := "node " + e.o.Node
+	var own []netip.Addr
+	for _, n := range e.o.Nodes() {
+		if n.Name == e.o.Node {
+			own = n.Addresses
+		}
+	}
+	links, _ := netlink.LinkList()
+	for _, link := range links {
+		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			addr, _ := netip.AddrFromSlice(a.IP)
+			if addr = addr.Unmap(); !slices.Contains(own, addr) {
+				continue
+			}
+			r.Links = append(r.Links, Link{addr.String(), link.Attrs().Name, link.Attrs().HardwareAddr.String()})
+			switch {
+			case link.Attrs().Flags&net.FlagUp == 0:
+				r.find(where, fmt.Sprintf("its device %s is down", link.Attrs().Name))
+			case !carrier(link):
+				r.find(where, fmt.Sprintf("its device %s has no carrier: the cable, or the port of the switch", link.Attrs().Name))
+			}
+		}
+	}
+	for _, addr := range peer.Addresses {
+		routes, err := netlink.RouteGet(addr.AsSlice())
+		if err != nil || len(routes) == 0 {
+			r.find(where, fmt.Sprintf("it has no route to node %s (%v): %v", peer.Name, addr, err))
+			continue
+		}
+		next := addr
+		if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
+			next = gw.Unmap()
+		}
+		r.neighbour(where, routes[0].LinkIndex, next)
+		link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+		if err != nil || !slices.ContainsFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
+			continue
+		}
+		self := own[slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })]
+		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + 50}
+		sent, received := tunnel, tunnel
+		sent.Hook, sent.Out, sent.Src, sent.Dst = *nftables.ChainHookOutput, link.Attrs().Name, self, addr
+		drops("tunnel packets to node "+peer.Name, sent)
+		received.Hook, received.In, received.Src, received.Dst = *nftables.ChainHookInput, link.Attrs().Name, addr, self
+		drops("tunnel packets from node "+peer.Name, received)
+	}
+}
+
+// neighbour looks at what the kernel knows of the next hop.
+func (r *Report) neighbour(where string, device int, addr netip.Addr) {
+	link, err := netlink.LinkByIndex(device)
+	if err != nil {
+		return
+	}
+	list, _ := netlink.NeighList(device, netlink.FAMILY_ALL)
+	for _, n := range list {
+		if ip, ok := netip.AddrFromSlice(n.IP); !ok || ip.Unmap() != addr {
+			continue
+		}
+		if n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
+			r.find(where, fmt.Sprintf("nobody answers for %v on %s (neighbour %s)", addr, link.Attrs().Name, map[bool]string{true: "FAILED", false: "INCOMPLETE"}[n.State&netlink.NUD_FAILED != 0]))
+			continue
+		}
+		r.Neighbours = append(r.Neighbours, Neighbour{addr.String(), link.Attrs().Name, n.HardwareAddr.String(), n.State&netlink.NUD_PERMANENT != 0})
+	}
+}

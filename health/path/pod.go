@@ -1,0 +1,80 @@
+package path
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/vishvananda/netlink"
+)
+
+// pod looks at what a pod's network namespace holds.
+func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
+	where := "pod " + pod.Name
+	ns, err := namespace.Open(pod.NetNS)
+	if err != nil {
+		r.find(where, fmt.Sprintf("its network namespace cannot be opened: %v: the pod has ended, or its runtime has lost it", err))
+		return
+	}
+	defer ns.Close()
+	h, err := netlink.NewHandleAt(ns.Handle)
+	if err != nil {
+		r.find(where, fmt.Sprintf("its network namespace cannot be read: %v", err))
+		return
+	}
+	defer h.Close()
+	link, err := h.LinkByName(pod.Interface)
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		r.find(where, fmt.Sprintf("it has no interface %s: somebody removed it from the pod's network namespace; delete the pod to have it wired again", pod.Interface))
+		return
+	case err != nil:
+		r.find(where, fmt.Sprintf("its interface %s cannot be read: %v", pod.Interface, err))
+		return
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		r.find(where, fmt.Sprintf("its interface %s is down", pod.Interface))
+	} else if !carrier(link) {
+		r.find(where, fmt.Sprintf("its interface %s has no carrier: the other end, on the node, is down or missing", pod.Interface))
+	}
+	addrs, err := h.AddrList(link, netlink.FAMILY_ALL)
+	has := false
+	for _, a := range addrs {
+		if own, ok := netip.AddrFromSlice(a.IP); ok && own.Unmap() == addr {
+			has = true
+		}
+	}
+	if err == nil && !has {
+		r.find(where, fmt.Sprintf("its interface %s does not have the address %v", pod.Interface, addr))
+	}
+	routes, err := h.RouteGetWithOptions(other.AsSlice(), &netlink.RouteGetOptions{})
+	if err != nil || len(routes) == 0 {
+		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is gone", other, err))
+		return
+	}
+	if routes[0].LinkIndex != link.Attrs().Index {
+		out := fmt.Sprint("device ", routes[0].LinkIndex)
+		if l, err := h.LinkByIndex(routes[0].LinkIndex); err == nil {
+			out = l.Attrs().Name
+		}
+		r.find(where, fmt.Sprintf("it sends packets to %v out of %s, not of %s", other, out, pod.Interface))
+		return
+	}
+	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s to %v", where, addr, pod.Interface, via(routes[0])))
+}
+
+func via(route netlink.Route) string {
+	if len(route.Gw) > 0 {
+		return "via " + route.Gw.String()
+	}
+	return "directly"
+}
+
+// carrier reports whether the device is connected to something.
+func carrier(link netlink.Link) bool {
+	const lowerUp = 1 << 16
+	return link.Attrs().RawFlags&lowerUp != 0
+}

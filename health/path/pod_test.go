@@ -1,0 +1,67 @@
+package path
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What somebody took out of a pod's network namespace is named.
+func TestNetworkNamespaceOfAPod(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	const whole = "ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.1.1.2/32 dev eth0; ip route add 10.1.1.1 dev eth0; ip route add default via 10.1.1.1"
+	for name, c := range map[string]struct{ then, want string }{
+		"whole":       {"true", ""},
+		"emptied":     {"ip link del eth0", "it has no interface eth0"},
+		"down":        {"ip link set eth0 down", "its interface eth0 is down"},
+		"no carrier":  {"ip link set far down", "its interface eth0 has no carrier"},
+		"no address":  {"ip addr flush dev eth0", "does not have the address 10.1.1.2"},
+		"no route":    {"ip route del default", "it has no route to 10.1.2.2"},
+		"other route": {"ip addr add 10.9.0.1/24 dev far; ip route add 10.1.2.0/24 via 10.9.0.7 dev far", "out of far, not of eth0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := fmt.Sprintf("path%d", os.Getpid())
+			for _, line := range []string{"ip netns add " + ns, "ip netns exec " + ns + " sh -ec '" + whole + "; " + c.then + "'"} {
+				if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v: %s", line, err, out)
+				}
+				t.Cleanup(func() { exec.Command("ip", "netns", "del", ns).Run() })
+			}
+			r := &Report{}
+			r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/" + ns, Interface: "eth0"}, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
+			text := fmt.Sprint(r.Findings)
+			if (len(r.Findings) == 0) != (c.want == "") || !strings.Contains(text, c.want) || c.want == "" && len(r.Way) != 1 {
+				t.Errorf("got %s and %q, want %q", text, r.Way, c.want)
+			}
+		})
+	}
+	r := &Report{}
+	r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/no-such", Interface: "eth0"}, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
+	if !strings.Contains(fmt.Sprint(r.Findings), "its network namespace cannot be opened") {
+		t.Errorf("%v", r.Findings)
+	}
+}
+
+func TestBadQuestions(t *testing.T) {
+	e := New(Options{})
+	for query, want := range map[string]string{
+		"":                              "from must be an IP address",
+		"from=web&to=10.1.1.2":          "from must be an IP address",
+		"from=10.1.1.2&to=fd00::1":      "same IP version",
+		"from=::1&to=::1&protocol=sctp": "protocol is tcp or udp",
+		"from=::1&to=::1&protocol=tcp":  "port 1 to 65535",
+	} {
+		answer := httptest.NewRecorder()
+		e.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, URL+"?"+query, nil))
+		if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), want) && query != "" {
+			t.Errorf("%q: %d %s", query, answer.Code, answer.Body)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package path
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/netlink/namespace"
+)
+
+// answerTimeout is how long a probe waits.
+const answerTimeout = 700 * time.Millisecond
+
+// probe sends packets to what is on the way, from where the packets come from: the last that
+// answers is how far they get.
+func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to end) {
+	var in func(func() error) error
+	name := "node " + e.o.Node
+	if from.pod != nil {
+		ns, err := namespace.Open(from.pod.NetNS)
+		if err != nil {
+			return // it is a finding
+		}
+		defer ns.Close()
+		in, name = ns.Run, "pod "+from.pod.Name
+	}
+	here, err := ping.Open(in)
+	if err != nil {
+		r.find(name, fmt.Sprintf("nothing can be sent from there: %v", err))
+		return
+	}
+	defer here.Close()
+	node, err := ping.Open(nil)
+	if err != nil {
+		return
+	}
+	defer node.Close()
+
+	same := func(list []netip.Addr) (netip.Addr, bool) {
+		i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == q.To.Is4() })
+		if i < 0 {
+			return netip.Addr{}, false
+		}
+		return list[i], true
+	}
+	type step struct {
+		pinger *ping.Pinger
+		probe  Probe
+		addr   netip.Addr
+	}
+	var steps []step
+	add := func(pinger *ping.Pinger, from, what string, addr netip.Addr, last bool) {
+		steps = append(steps, step{pinger, Probe{From: from, To: what, Kind: "icmp", End: last}, addr})
+	}
+	for _, n := range e.o.Nodes() {
+		if gateway, ok := same(n.Gateways); ok && n.Name == e.o.Node && from.pod != nil {
+			add(here, name, fmt.Sprintf("its gateway (%v)", gateway), gateway, false)
+		}
+	}
+	if to.node != nil && !to.here {
+		if addr, ok := same(to.node.Addresses); ok {
+			add(node, "node "+e.o.Node, fmt.Sprintf("node %s (%v)", to.node.Name, addr), addr, false)
+		}
+		if gateway, ok := same(to.node.Gateways); ok {
+			add(node, "node "+e.o.Node, fmt.Sprintf("node %s over the overlay (%v)", to.node.Name, gateway), gateway, false)
+		}
+	}
+	add(here, name, to.String(), to.addr, true)
+	var all sync.WaitGroup
+	for i := range steps {
+		all.Go(func() { e.send(ctx, steps[i].pinger, steps[i].addr, &steps[i].probe) })
+	}
+	all.Wait()
+	for _, s := range steps {
+		r.Probes = append(r.Probes, s.probe)
+	}
+	if q.Protocol == "tcp" {
+		r.Probes = append(r.Probes, connect(ctx, in, name, to, q.Port))
+	}
+}
+
+// send sends small packets, then large ones.
+func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr, p *Probe) {
+	try := func(size int) (took time.Duration, err error) {
+		for range 2 {
+			limited, cancel := context.WithTimeout(ctx, answerTimeout)
+			took, err = pinger.Ping(limited, to, size)
+			cancel()
+			if err == nil || !errors.Is(err, ping.ErrNoAnswer) {
+				break
+			}
+		}
+		return took, err
+	}
+	took, err := try(ping.Small)
+	if err != nil {
+		p.Error = err.Error()
+		return
+	}
+	p.Answered, p.RoundTripSeconds, p.Wanted = true, took.Seconds(), e.o.MTU()
+	if _, err := try(p.Wanted); err == nil {
+		p.Size = p.Wanted
+		return
+	}
+	p.Size = ping.Largest(p.Wanted, func(size int) bool {
+		limited, cancel := context.WithTimeout(ctx, answerTimeout/4)
+		defer cancel()
+		_, err := pinger.Ping(limited, to, size)
+		return err == nil
+	})
+}
+
+// connect opens a connection from the namespace.
+func connect(ctx context.Context, in func(func() error) error, from string, to end, port uint16) Probe {
+	p := Probe{From: from, To: fmt.Sprintf("%v, port %d/tcp", to, port), Kind: "tcp", End: true}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	start := time.Now()
+	dial := func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(to.addr, port).String())
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	if in != nil {
+		inside := dial
+		dial = func() error { return in(inside) }
+	}
+	switch err := dial(); {
+	case err == nil:
+		p.Answered, p.RoundTripSeconds = true, time.Since(start).Seconds()
+	case errors.Is(err, syscall.ECONNREFUSED):
+		p.Error = "refused: nobody listens on the port, or a filter rejects"
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		p.Error = "no answer"
+	default:
+		var operation *net.OpError
+		if errors.As(err, &operation) {
+			err = operation.Err
+		}
+		p.Error = err.Error()
+	}
+	return p
+}

@@ -1,0 +1,359 @@
+// Package foreign finds rules of others that drop a packet: in nftables, and in iptables where
+// that is written in nftables.
+//
+//	chains and rules of the kernel ──Read──> Ruleset ──Drops(packet)──> the rules and policies that drop it
+//
+// A rule that matches something which is not known of the packet may match or not: such a rule is
+// neither taken for a drop nor for what saves the packet from a later one, but then the answer is
+// uncertain, and nothing is reported. Not seen are iptables-legacy, and matches that the library for
+// netlink leaves out (socket, osf, rt, xfrm): such a rule counts as if it had none.
+package foreign
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/xt"
+	"golang.org/x/sys/unix"
+)
+
+// Packet is the first one of a connection. Zero fields are not known.
+type Packet struct {
+	Hook     nftables.ChainHook
+	In, Out  string // devices
+	Src, Dst netip.Addr
+	Protocol uint8
+	DstPort  uint16
+	Size     int // with the IP header
+}
+
+// Ruleset is what others have in the filters of a network namespace.
+type Ruleset struct {
+	bases []*nftables.Chain
+	rules map[string][]*nftables.Rule // by family, table and chain
+}
+
+func key(t *nftables.Table, chain string) string {
+	return fmt.Sprintf("%d/%s/%s", t.Family, t.Name, chain)
+}
+
+// Read reads the tables but for those that are ours.
+func Read(conn *nftables.Conn, ours func(table string) bool) (*Ruleset, error) {
+	chains, err := conn.ListChains()
+	if err != nil {
+		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
+	}
+	r := &Ruleset{rules: map[string][]*nftables.Rule{}}
+	for _, c := range chains {
+		family := c.Table.Family
+		if ours(c.Table.Name) || family != nftables.TableFamilyINet && family != nftables.TableFamilyIPv4 && family != nftables.TableFamilyIPv6 {
+			continue
+		}
+		if c.Hooknum != nil && c.Type != nftables.ChainTypeNAT {
+			r.bases = append(r.bases, c)
+		}
+		if r.rules[key(c.Table, c.Name)], err = conn.GetRules(c.Table, c); err != nil {
+			return nil, fmt.Errorf("listing chain %s of table %s: %w", c.Name, c.Table.Name, err)
+		}
+	}
+	return r, nil
+}
+
+// Drops names what drops a packet.
+func (r *Ruleset) Drops(p Packet) (found []string) {
+	for _, c := range r.bases {
+		if *c.Hooknum != p.Hook || c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6() || c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4() {
+			continue
+		}
+		w := walk{ruleset: r, packet: p}
+		switch verdict, by := w.chain(c.Table, c.Name, 0); {
+		case verdict == drops:
+			found = append(found, by)
+		case verdict == falls && !w.uncertain && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop:
+			found = append(found, fmt.Sprintf("the policy of chain %s in table %s is drop, and none of its rules accepts the packet", c.Name, tableName(c.Table)))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func tableName(t *nftables.Table) string {
+	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyIPv4: "ip ", nftables.TableFamilyIPv6: "ip6 "}[t.Family] + t.Name
+}
+
+type verdict int
+
+const (
+	falls   verdict = iota // through, or returns
+	accepts                // in this base chain
+	drops
+)
+
+// maxJumps is the kernel's.
+const maxJumps = 16
+
+type walk struct {
+	ruleset *Ruleset
+	packet  Packet
+	// uncertain: a rule may have accepted the packet.
+	uncertain bool
+}
+
+func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string) {
+	if depth > maxJumps {
+		return falls, ""
+	}
+	for _, rule := range w.ruleset.rules[key(t, name)] {
+		matches, end := w.rule(rule)
+		if matches == no || end == nil {
+			continue
+		}
+		switch end.Kind {
+		case expr.VerdictJump, expr.VerdictGoto:
+			v, by := w.chain(t, end.Chain, depth+1)
+			if v == drops && matches == yes && !w.uncertain {
+				return v, by
+			}
+			if v == accepts && matches == yes {
+				return v, ""
+			}
+			if v != falls {
+				w.uncertain = true
+			} else if end.Kind == expr.VerdictGoto && matches == yes {
+				return falls, ""
+			}
+			continue
+		}
+		if matches == unknown {
+			w.uncertain = w.uncertain || end.Kind == expr.VerdictAccept || end.Kind == expr.VerdictReturn
+			continue
+		}
+		switch end.Kind {
+		case expr.VerdictDrop:
+			if w.uncertain {
+				return accepts, ""
+			}
+			return drops, fmt.Sprintf("a rule of chain %s in table %s drops the packet%s", name, tableName(t), comment(rule))
+		case expr.VerdictAccept:
+			return accepts, ""
+		case expr.VerdictReturn:
+			return falls, ""
+		}
+	}
+	return falls, ""
+}
+
+// comment of a rule, as nft and iptables-nft write it.
+func comment(rule *nftables.Rule) string {
+	if data := rule.UserData; len(data) > 2 && data[0] == 0 && int(data[1])+2 <= len(data) {
+		return fmt.Sprintf(" (comment %q)", strings.TrimRight(string(data[2:2+int(data[1])]), "\x00"))
+	}
+	return ""
+}
+
+type match int
+
+const (
+	yes match = iota
+	no
+	unknown
+)
+
+// rule reports whether a packet matches, and what becomes of it then; nil: nothing.
+func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
+	registers := map[uint32][]byte{} // what is not known is missing
+	numbers := map[uint32]bool{}     // registers with a number in the order of the machine
+	for _, e := range rule.Exprs {
+		result := yes
+		switch e := e.(type) {
+		case *expr.Meta:
+			set(registers, e.Register, w.meta(e.Key))
+			numbers[e.Register] = e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK
+		case *expr.Payload:
+			set(registers, e.DestRegister, w.payload(e))
+			numbers[e.DestRegister] = false
+		case *expr.Ct:
+			delete(registers, e.Register)
+			if e.Key == expr.CtKeySTATE {
+				registers[e.Register] = binary.NativeEndian.AppendUint32(nil, expr.CtStateBitNEW)
+			}
+		case *expr.Bitwise:
+			from, known := registers[e.SourceRegister]
+			delete(registers, e.DestRegister)
+			if known && len(e.Mask) == len(from) && len(e.Xor) == len(from) {
+				out := make([]byte, len(from))
+				for i := range out {
+					out[i] = from[i]&e.Mask[i] ^ e.Xor[i]
+				}
+				registers[e.DestRegister] = out
+			}
+		case *expr.Cmp:
+			if e.Op != expr.CmpOpEq && e.Op != expr.CmpOpNeq {
+				ordered(registers, e.Register, numbers)
+			}
+			result = compare(e, registers)
+		case *expr.Range:
+			ordered(registers, e.Register, numbers)
+			result = within(e, registers)
+		case *expr.Counter, *expr.Log:
+		case *expr.Verdict:
+			end = e
+		case *expr.Reject:
+			end = &expr.Verdict{Kind: expr.VerdictDrop}
+		case *expr.Match:
+			result = xtables(e)
+		case *expr.Target: // of iptables, such as LOG or REJECT
+			if e.Name != "REJECT" {
+				return unknown, nil
+			}
+			end = &expr.Verdict{Kind: expr.VerdictDrop}
+		default:
+			result = unknown
+		}
+		switch result {
+		case no:
+			return no, nil
+		case unknown:
+			matches = unknown
+		}
+	}
+	return matches, end
+}
+
+// ordered makes a number comparable: rules turn it into network order before, which the library
+// does not show.
+func ordered(registers map[uint32][]byte, register uint32, numbers map[uint32]bool) {
+	if value, known := registers[register]; known && numbers[register] {
+		registers[register] = binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(value))
+		numbers[register] = false
+	}
+}
+
+func set(registers map[uint32][]byte, register uint32, value []byte) {
+	delete(registers, register)
+	if value != nil {
+		registers[register] = value
+	}
+}
+
+func (w *walk) meta(k expr.MetaKey) []byte {
+	name := func(device string) []byte {
+		if device == "" {
+			return nil
+		}
+		padded := make([]byte, unix.IFNAMSIZ)
+		copy(padded, device)
+		return padded
+	}
+	switch k {
+	case expr.MetaKeyIIFNAME:
+		return name(w.packet.In)
+	case expr.MetaKeyOIFNAME:
+		return name(w.packet.Out)
+	case expr.MetaKeyL4PROTO:
+		if w.packet.Protocol != 0 {
+			return []byte{w.packet.Protocol}
+		}
+	case expr.MetaKeyNFPROTO:
+		if w.packet.Src.Is6() {
+			return []byte{unix.NFPROTO_IPV6}
+		}
+		return []byte{unix.NFPROTO_IPV4}
+	case expr.MetaKeyMARK:
+		return make([]byte, 4)
+	case expr.MetaKeyLEN:
+		if w.packet.Size > 0 {
+			return binary.NativeEndian.AppendUint32(nil, uint32(w.packet.Size))
+		}
+	}
+	return nil
+}
+
+func (w *walk) payload(e *expr.Payload) []byte {
+	if e.OperationType != expr.PayloadLoad {
+		return nil
+	}
+	p := w.packet
+	src, dst, protocol := uint32(12), uint32(16), uint32(9)
+	if p.Src.Is6() {
+		src, dst, protocol = 8, 24, 6
+	}
+	part := func(a netip.Addr) []byte {
+		if bytes := a.AsSlice(); int(e.Len) <= len(bytes) {
+			return bytes[:e.Len]
+		}
+		return nil
+	}
+	switch {
+	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == src && p.Src.IsValid():
+		return part(p.Src)
+	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == dst && p.Dst.IsValid():
+		return part(p.Dst)
+	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == protocol && e.Len == 1 && p.Protocol != 0:
+		return []byte{p.Protocol}
+	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 2 && e.Len == 2 && p.DstPort != 0:
+		return binary.BigEndian.AppendUint16(nil, p.DstPort)
+	}
+	return nil
+}
+
+func compare(e *expr.Cmp, registers map[uint32][]byte) match {
+	value, known := registers[e.Register]
+	if !known {
+		return unknown
+	}
+	// A shorter operand, of a name with a wildcard or a network, compares the beginning.
+	order := bytes.Compare(value[:min(len(value), len(e.Data))], e.Data)
+	is := map[expr.CmpOp]bool{
+		expr.CmpOpEq: order == 0, expr.CmpOpNeq: order != 0, expr.CmpOpLt: order < 0,
+		expr.CmpOpLte: order <= 0, expr.CmpOpGt: order > 0, expr.CmpOpGte: order >= 0,
+	}[e.Op]
+	if is {
+		return yes
+	}
+	return no
+}
+
+func within(e *expr.Range, registers map[uint32][]byte) match {
+	value, known := registers[e.Register]
+	if !known || len(value) < len(e.FromData) {
+		return unknown
+	}
+	value = value[:len(e.FromData)]
+	inside := bytes.Compare(value, e.FromData) >= 0 && bytes.Compare(value, e.ToData) <= 0
+	if inside == (e.Op == expr.CmpOpEq) {
+		return yes
+	}
+	return no
+}
+
+// xtables evaluates the matches that iptables-nft leaves as they were.
+func xtables(m *expr.Match) match {
+	const newConnection = 1 << (2 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_NEW)
+	switch info := m.Info.(type) {
+	case *xt.Comment:
+		return yes
+	case *xt.ConntrackMtinfo3:
+		return ofState(uint16(info.StateMask), info.MatchFlags, info.InvertFlags, newConnection)
+	case *xt.ConntrackMtinfo2:
+		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, newConnection)
+	}
+	return unknown
+}
+
+func ofState(mask, flags, inverted, state uint16) match {
+	const onlyState = 1 // XT_CONNTRACK_STATE
+	if flags != onlyState {
+		return unknown
+	}
+	if (mask&state != 0) != (inverted&onlyState != 0) {
+		return yes
+	}
+	return no
+}
