@@ -265,7 +265,18 @@ func (p *processing) finish() {
 	}
 	p.tellProcessed()
 	p.tellGiven()
+	for _, h := range p.Controller.handlers {
+		if observer, ok := h.(EventObserver); ok {
+			observer.EventDone(p.event, p.record)
+		}
+	}
 	p.event.Done(err)
+}
+
+// EventObserver is implemented by handlers that want to know what became of events. The event
+// loop calls EventDone at the end of each; it must not wait.
+type EventObserver interface {
+	EventDone(event Event, record *EventRecord)
 }
 
 // ProcessedObserver is implemented by events that want to know more about their

@@ -66,6 +66,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
 	root.AddCommand(
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(), c.whyCommand(),
+		c.servicesCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
 		c.configCommand(), c.vppcliCommand(), c.versionCommand(),

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
@@ -152,10 +153,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err := services.ByVSwitch(service.Proxy{
 		Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
 		Healthy: func() bool { return loop.Ready() == nil },
+		Value:   func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
 	}); err != nil {
 		return err
 	}
 	defer services.Close()
+	if services.Proxies() {
+		registry.MustRegister(services)
+	}
 	// In the order in which events visit them.
 	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
 	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)
@@ -285,6 +290,19 @@ func warnings(sb *southbound, nodes *nodesync.NodeSync, services *service.Servic
 		}
 		return list
 	}
+}
+
+// valueReport says what became of a value, and if asked to, in which transaction.
+func valueReport(scheduler *kvscheduler.Scheduler, key string, txn bool) service.ValueReport {
+	status := scheduler.ValueStatus(key).GetValue()
+	r := service.ValueReport{Key: key, State: status.GetState().String(), Error: status.GetError()}
+	if !txn {
+		return r
+	}
+	if revisions := scheduler.Timeline(key); len(revisions) > 0 {
+		r.Txn = &revisions[len(revisions)-1].Txn
+	}
+	return r
 }
 
 // podCIDRs are the subnets that Kubernetes assigned to a node.

@@ -96,6 +96,9 @@ type Translator struct {
 	Others string `json:"others,omitempty"`
 }
 
+// Proxies reports whether the vswitch is to translate services, when nobody else does.
+func (s *Service) Proxies() bool { return s.proxy != nil }
+
 // Translator returns who translates services since the last resync.
 func (s *Service) Translator() Translator {
 	if s.proxy == nil {

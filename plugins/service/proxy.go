@@ -46,6 +46,8 @@ type Proxy struct {
 	Others func() (string, error)
 	// Healthy reports whether this node serves what it was told of, for load balancers.
 	Healthy func() bool
+	// Value tells of a configured value; its last transaction only if full. May be nil.
+	Value func(key string, full bool) ValueReport
 }
 
 // labelZone is where Kubernetes has the zone of a node.
@@ -61,7 +63,7 @@ func (s *Service) ByVSwitch(p Proxy) error {
 		return fmt.Errorf("service.conf: services: %s is for the kernel vswitch; with VPP, use %s and run kube-proxy", config.VSwitch, config.KubeProxy)
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
-	s.health = health.New(p.Healthy, s.log)
+	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
 	return nil
 }
 

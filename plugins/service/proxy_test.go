@@ -2,9 +2,12 @@ package service_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -21,6 +24,7 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -179,6 +183,76 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 	}
 	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Config{Services: config.VSwitch}}); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
 		t.Errorf("on VPP: %v", err)
+	}
+}
+
+func TestReportTellsOfAllServicesOrAllOfOne(t *testing.T) {
+	s := newCluster().plugin(t, "services: vswitch")
+	resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2")))
+	get := func(query string, status int) (report service.Report) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+query, nil))
+		if err := json.Unmarshal(w.Body.Bytes(), &report); err != nil || w.Code != status {
+			t.Fatalf("%s: %d %s (%v)", query, w.Code, w.Body, err)
+		}
+		return report
+	}
+	all := get("", http.StatusOK)
+	if len(all.Services) != 1 || all.Services[0].Endpoints != 3 || len(all.Services[0].Details) > 0 || len(all.Services[0].Values) != 2 || !all.Translator.VSwitch {
+		t.Errorf("all: %+v", all)
+	}
+	one := get("?service=default/web", http.StatusOK)
+	if len(one.Services) != 1 || len(one.Services[0].Details) != 3 || len(one.Services[0].Frontends) != 5 {
+		t.Errorf("one: %+v", one)
+	}
+	get("?service=default/other", http.StatusNotFound)
+}
+
+func TestMetricsTellHowLongChangesTake(t *testing.T) {
+	s := newCluster().plugin(t, "services: vswitch")
+	resync(t, s, state(webService()))
+	slice := webSlice("a", "10.1.1.2@node1")
+	done := func(event controller.Event, took time.Duration, err string) {
+		now := time.Now()
+		s.EventDone(event, &controller.EventRecord{ProcessingStart: now, ProcessingEnd: now.Add(took), ErrorStr: err, Txn: &controller.TxnRecord{}})
+	}
+	done(&controller.DBResync{}, time.Second, "")
+	done(kubeChange(nil, slice), time.Second, "") // nobody knows since when
+	before := proto.CloneOf(slice)
+	slice.TriggerTime = time.Now().Format(time.RFC3339Nano)
+	done(kubeChange(before, slice), 3*time.Second, "")
+	done(kubeChange(slice, slice), time.Second, "") // the same trigger
+	done(kubeChange(before, slice), time.Second, "failed")
+	done(&nodesync.NodeUpdate{NodeName: "node2"}, time.Second, "") // not about services
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "result" {
+					name += " " + l.GetValue()
+				}
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"contiv_service_network_programming_duration_seconds": 1, "contiv_service_sync_duration_seconds": 4,
+		"contiv_service_syncs_total ok": 4, "contiv_service_syncs_total error": 1, "contiv_service_translated": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if last := got["contiv_service_sync_last_timestamp_seconds"]; last < float64(time.Now().Add(-time.Minute).Unix()) {
+		t.Errorf("last sync: %v", last)
 	}
 }
 

@@ -1,22 +1,147 @@
 package service
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is where the agent says what it knows of services.
+// URL is where the agent says what it knows of services. With ?service=<namespace>/<name>,
+// it tells all of that one.
 const URL = "/contiv/v1/services"
 
 // Report is the answer at URL.
 type Report struct {
 	Translator Translator `json:"translator"`
+	// Services that this node translates, by namespace and name.
+	Services []ServiceReport `json:"services"`
+}
+
+// ServiceReport is what this node does for a service, of either IP version.
+type ServiceReport struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Affinity is how many seconds a client stays with its endpoint; 0: none.
+	Affinity  uint32           `json:"affinity,omitempty"`
+	Frontends []FrontendReport `json:"frontends"`
+	// Endpoints is how many addresses with ports get connections.
+	Endpoints int `json:"endpoints"`
+	// Values are those that are configured for it.
+	Values []ValueReport `json:"values"`
+	// Details are all endpoints, if the service was asked for by its name.
+	Details []EndpointReport `json:"details,omitempty"`
+}
+
+// FrontendReport is an address that clients connect to.
+type FrontendReport struct {
+	Kind     processor.Kind     `json:"kind"`
+	Address  string             `json:"address"` // with port
+	Protocol processor.Protocol `json:"protocol"`
+	Port     string             `json:"port,omitempty"`
+	// Inside and Outside are how many endpoints there are for clients inside and outside.
+	Inside  int `json:"inside"`
+	Outside int `json:"outside"`
+	// Sources may connect; none: everybody, unless Restricted.
+	Sources    []string `json:"sources,omitempty"`
+	Restricted bool     `json:"restricted,omitempty"`
+}
+
+// EndpointReport is an endpoint, and what this node does with it.
+type EndpointReport struct {
+	Address     string             `json:"address"` // with port
+	Protocol    processor.Protocol `json:"protocol"`
+	Port        string             `json:"port,omitempty"`
+	Node        string             `json:"node,omitempty"`
+	Zone        string             `json:"zone,omitempty"`
+	Ready       bool               `json:"ready"`
+	Serving     bool               `json:"serving"`
+	Terminating bool               `json:"terminating"`
+	Inside      bool               `json:"inside"`
+	Outside     bool               `json:"outside"`
+	Why         string             `json:"why,omitempty"`
+}
+
+// ValueReport is the value of an IP version of a service, as it is configured.
+type ValueReport struct {
+	Key   string `json:"key"`
+	State string `json:"state"`
+	Error string `json:"error,omitempty"`
+	// Txn is the last transaction that changed it; nil if the history does not know.
+	Txn *uint64 `json:"txn,omitempty"`
 }
 
 // Handler serves URL.
 func (s *Service) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		rest.JSON(w, Report{Translator: s.Translator()})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("service")
+		report := s.report(name)
+		if name != "" && len(report.Services) == 0 {
+			rest.Error(w, http.StatusNotFound, fmt.Errorf("service %q is not one that this node translates: it is written NAMESPACE/NAME, and headless services are not", name))
+			return
+		}
+		rest.JSON(w, report)
 	})
+}
+
+// report tells of all services in short, or of one in full.
+func (s *Service) report(only string) Report {
+	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
+	if s.proxy == nil {
+		return report
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := s.services.IDs()
+	if only != "" {
+		namespace, name, _ := strings.Cut(only, "/")
+		ids = slices.DeleteFunc(ids, func(id processor.ID) bool { return id.Namespace != namespace || id.Name != name })
+	}
+	for _, id := range ids {
+		if r := s.reportOf(id, only != ""); len(r.Frontends) > 0 {
+			report.Services = append(report.Services, r)
+		}
+	}
+	return report
+}
+
+func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
+	r := ServiceReport{Namespace: id.Namespace, Name: id.Name}
+	for _, ipv6 := range []bool{false, true} {
+		svc := s.services.Service(id, ipv6)
+		if svc == nil {
+			continue
+		}
+		r.Affinity = svc.Affinity
+		used := map[processor.Endpoint]bool{}
+		for _, f := range svc.Frontends {
+			front := FrontendReport{Kind: f.Kind, Address: f.Addr.String(), Protocol: f.Protocol, Port: f.Port, Inside: len(f.Inside), Outside: len(f.Outside), Restricted: f.Restricted}
+			for _, p := range f.Sources {
+				front.Sources = append(front.Sources, p.String())
+			}
+			r.Frontends = append(r.Frontends, front)
+			for _, e := range slices.Concat(f.Inside, f.Outside) {
+				used[e] = true
+			}
+		}
+		r.Endpoints += len(used)
+		if key := nat.Key(id, ipv6); s.proxy.Value != nil {
+			r.Values = append(r.Values, s.proxy.Value(key, full))
+		} else {
+			r.Values = append(r.Values, ValueReport{Key: key})
+		}
+		if full {
+			for _, e := range s.services.Explain(id, ipv6) {
+				r.Details = append(r.Details, EndpointReport{
+					Address: e.Addr.String(), Protocol: e.Protocol, Port: e.Port, Node: e.Node, Zone: e.Zone,
+					Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating, Inside: e.Inside, Outside: e.Outside, Why: e.Why,
+				})
+			}
+		}
+	}
+	return r
 }

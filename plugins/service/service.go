@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"sync"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
@@ -62,6 +63,8 @@ type Service struct {
 	disabled string                   // who else translates services; "": nobody
 	others   others
 	health   *health.Server
+	metrics  *metrics
+	mu       sync.Mutex // guards services against report, which other goroutines call
 }
 
 // New returns the plugin.
@@ -80,6 +83,8 @@ func (s *Service) HandlesEvent(event controller.Event) bool {
 func (s *Service) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	s.translateSources(ctx, txn)
 	if s.proxy != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.resyncServices(ctx, state, txn)
 	}
 	return nil
@@ -174,6 +179,8 @@ func (s *Service) Update(ctx context.Context, event controller.Event, txn contro
 	if !s.proxies(event) {
 		return "", nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.updateServices(ctx, event, txn), nil
 }
 

@@ -35,7 +35,11 @@ spec:
 const sliceManifest = `---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: web-%s, namespace: default, labels: {kubernetes.io/service-name: web}}
+metadata:
+  name: web-%s
+  namespace: default
+  labels: {kubernetes.io/service-name: web}
+  annotations: {endpoints.kubernetes.io/last-change-trigger-time: "%s"}
 addressType: IPv4
 ports: [{name: http, protocol: TCP, port: %d}]
 endpoints: [{addresses: [%s], nodeName: %s, conditions: {ready: true}}]
@@ -60,7 +64,7 @@ func TestServices(t *testing.T) {
 	slices := map[string]string{}
 	for _, p := range []lab.Pod{a1, a2} { // named ports differ per pod
 		port := host(p.Netns).Serve(t, p.Address.String())
-		slices[p.Name] = fmt.Sprintf(sliceManifest, p.Name, port, p.Address, p.Node)
+		slices[p.Name] = fmt.Sprintf(sliceManifest, p.Name, time.Now().Format(time.RFC3339Nano), port, p.Address, p.Node)
 	}
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	apply := func(policy string, pods ...string) {
@@ -156,6 +160,17 @@ func TestServices(t *testing.T) {
 		return nil
 	})
 	sees("pods still reach endpoints elsewhere there", b1.Netns, nodeIP, 30080, b1.Address.String())
+
+	out, err := contivLab(t, l, "ctl", "services", "default/web", "--node", "node1")
+	if err != nil || !strings.Contains(out, a2.Address.String()+":") || !strings.Contains(out, "config/vpp/nat/v2/dnat44/default/web") || !strings.Contains(out, "CONFIGURED") {
+		t.Errorf("contivctl services: %v\n%s", err, out)
+	}
+	text := metrics(t, l, "node1")
+	for _, never := range []string{`contiv_service_network_programming_duration_seconds_count{node="node1"} 0`, `contiv_service_syncs_total{node="node1",result="ok"} 0`} {
+		if name, _, _ := strings.Cut(never, "{"); strings.Contains(text, never) || !strings.Contains(text, name) {
+			t.Errorf("metrics have %s, or nothing of it", never)
+		}
+	}
 
 	requireRestartWithoutOperations(t, l, "node1")
 	sees("after a restart of the agent", a1.Netns, clusterIP, 80, a1.Address.String())

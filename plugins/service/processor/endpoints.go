@@ -15,6 +15,7 @@ type candidate struct {
 	ready, serving, terminating bool
 	zones, nodes                []string
 	slice                       string
+	node, zone                  string // where it is, as far as is known
 }
 
 // lastResort reports whether the endpoint is used while none is ready.
@@ -64,6 +65,8 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 		zones:       e.GetForZones(),
 		nodes:       e.GetForNodes(),
 		slice:       s.GetName(),
+		node:        e.GetNodeName(),
+		zone:        e.GetZone(),
 	}, true
 }
 

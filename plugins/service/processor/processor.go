@@ -92,13 +92,20 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 // IDs returns all services, in order.
 func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services), ID.Compare) }
 
+// Len is how many services are known.
+func (p *Processor) Len() int { return len(p.services) }
+
 // Service returns what this node does for an IP version of a service, nil if nothing.
 func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	svc := p.services[id]
 	if svc == nil {
 		return nil
 	}
-	return Compute(svc, slices.Collect(maps.Values(p.slices[id])), p.node, ipv6)
+	return Compute(svc, p.slicesOf(id), p.node, ipv6)
+}
+
+func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {
+	return slices.Collect(maps.Values(p.slices[id]))
 }
 
 // HealthCheck is the health check port of a service whose external traffic policy is
@@ -125,7 +132,7 @@ func (p *Processor) HealthChecks() (list []HealthCheck) {
 
 // localEndpoints counts the addresses on this node that traffic from outside goes to.
 func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
-	of := slices.Collect(maps.Values(p.slices[id]))
+	of := p.slicesOf(id)
 	addresses := map[string]bool{}
 	for _, ipv6 := range []bool{false, true} {
 		for _, port := range svc.GetPort() {

@@ -2,8 +2,10 @@ package processor_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
@@ -129,5 +131,58 @@ func TestHealthChecks(t *testing.T) {
 	svc.ExternalTrafficPolicy = "Cluster"
 	if got := p.HealthChecks(); len(got) != 0 {
 		t.Errorf("health checks %v with the policy Cluster", got)
+	}
+}
+
+// Why this node does not use an endpoint, by its address.
+func TestExplain(t *testing.T) {
+	ending := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.9"}, NodeName: "node1", Zone: "a", Serving: true, Terminating: true}
+	starting := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.8"}, NodeName: "node1"}
+	hinted := func(e *endpointslice.EndpointSlice_Endpoint, zone string) *endpointslice.EndpointSlice_Endpoint {
+		e.ForZones = []string{zone}
+		return e
+	}
+	for name, test := range map[string]struct {
+		internal, external string
+		endpoints          []*endpointslice.EndpointSlice_Endpoint
+		want               map[string]string
+	}{
+		"all are used": {"Cluster", "Cluster", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
+			map[string]string{"10.1.1.2": "", "10.1.2.2": ""}},
+		"conditions": {"Cluster", "Cluster", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.2.2", "node2"), ending, starting},
+			map[string]string{"10.1.2.2": "", "10.1.1.9": "terminating, and others are ready", "10.1.1.8": "not ready"}},
+		"last resort": {"Cluster", "Cluster", []*endpointslice.EndpointSlice_Endpoint{ending, starting},
+			map[string]string{"10.1.1.9": "", "10.1.1.8": "not ready"}},
+		"hints": {"Cluster", "Cluster", []*endpointslice.EndpointSlice_Endpoint{hinted(ready("10.1.1.2", "node1"), "b"), hinted(ready("10.1.2.2", "node2"), "a")},
+			map[string]string{"10.1.1.2": "hints: for zone b", "10.1.2.2": ""}},
+		"local for clients outside": {"Cluster", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
+			map[string]string{"10.1.1.2": "", "10.1.2.2": ""}}, // whoever reaches the cluster IP from outside reaches it
+		"local for all": {"Local", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
+			map[string]string{"10.1.1.2": "", "10.1.2.2": "not on this node: not for clients outside (externalTrafficPolicy: Local)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := processor.New()
+			zoned := node1
+			zoned.Zone = "a"
+			p.SetNode(zoned)
+			svc := balancer()
+			svc.InternalTrafficPolicy, svc.ExternalTrafficPolicy = test.internal, test.external
+			p.SetService(svc)
+			p.SetSlice(nil, slice("a", test.endpoints...))
+			got := map[string]string{}
+			for _, e := range p.Explain(web, false) {
+				got[e.Addr.Addr().String()] = e.Why
+				if used := e.Inside || e.Outside; used != (e.Why == "" || strings.HasPrefix(e.Why, "not on this node: ")) {
+					t.Errorf("%s is used: %v, because %q", e.Addr, used, e.Why)
+				}
+			}
+			if !maps.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	p := processor.New()
+	if got := p.Explain(web, false); got != nil {
+		t.Errorf("a service that is not there: %v", got)
 	}
 }

@@ -1,0 +1,73 @@
+package ctl
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/rest"
+)
+
+func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
+	dir := t.TempDir()
+	txn := uint64(7)
+	web := service.ServiceReport{
+		Namespace: "default", Name: "web", Endpoints: 1,
+		Frontends: []service.FrontendReport{
+			{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Port: "http", Inside: 1, Outside: 1},
+			{Kind: "LoadBalancer", Address: "203.0.113.1:80", Protocol: "TCP", Port: "http", Inside: 1, Restricted: true},
+		},
+		Values: []service.ValueReport{{Key: "config/vpp/nat/v2/dnat44/default/web", State: "FAILED", Error: "no such table", Txn: &txn}},
+		Details: []service.EndpointReport{
+			{Address: "10.1.1.2:8080", Protocol: "TCP", Port: "http", Node: "node1", Zone: "a", Ready: true, Serving: true, Inside: true, Outside: true},
+			{Address: "10.1.2.2:8080", Protocol: "TCP", Port: "http", Node: "node2", Serving: true, Terminating: true, Why: "terminating, and others are ready"},
+		},
+	}
+	answers := func(socket string, report service.Report) string {
+		serve(t, filepath.Join(dir, socket), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != service.URL {
+				t.Errorf("asked for %s", r.URL)
+			}
+			if name := r.URL.Query().Get("service"); name != "" && name != "default/web" {
+				t.Errorf("asked for the service %q", name)
+			}
+			rest.JSON(w, report)
+		}))
+		return "unix://" + filepath.Join(dir, socket)
+	}
+	agents := []string{
+		"--agent", "node1=" + answers("1", service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{web}}),
+		"--agent", "node2=" + answers("2", service.Report{Translator: service.Translator{Others: "nftables table kube-proxy"}}),
+	}
+	shows := func(wants []string, args ...string) {
+		t.Helper()
+		out, errOut, err := run(t, append(agents, args...)...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, errOut)
+		}
+		for _, want := range wants {
+			found := false
+			for line := range strings.Lines(out) {
+				found = found || strings.HasPrefix(strings.Join(strings.Fields(line), " "), want)
+			}
+			if !found {
+				t.Errorf("%v: no line %q in\n%s", args, want, out)
+			}
+		}
+	}
+	shows([]string{
+		"node1 default web 10.96.0.10:80 TCP +1 1 FAILED: no such table",
+		"node2 - - - - not translated: found nftables table kube-proxy",
+	}, "services")
+	shows([]string{
+		"node1 LoadBalancer 203.0.113.1:80 TCP http 1 0 nobody",
+		"node1 10.1.1.2:8080 TCP http node1 a ready,serving yes",
+		"node1 10.1.2.2:8080 TCP http node2 - serving,terminating no terminating, and others are ready",
+		"node1 config/vpp/nat/v2/dnat44/default/web FAILED: no such table 7",
+	}, "services", "default/web")
+	if _, _, err := run(t, "services", "web"); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
+		t.Errorf("without namespace: %v", err)
+	}
+}

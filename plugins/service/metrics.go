@@ -1,0 +1,97 @@
+package service
+
+import (
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those that users of kube-proxy have alerts on.
+type metrics struct {
+	programming prometheus.Histogram
+	sync        prometheus.Histogram
+	syncs       *prometheus.CounterVec
+	last        prometheus.Gauge
+	translated  prometheus.Gauge
+	// since is when the plugin began: what happened before is not its delay.
+	since time.Time
+}
+
+func newMetrics(node string) *metrics {
+	labels := prometheus.Labels{"node": node}
+	return &metrics{
+		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "contiv_service_network_programming_duration_seconds",
+			Help:        "From the change of a pod or service to the end of the transaction that follows it on this node.",
+			ConstLabels: labels, Buckets: append([]float64{.01, .025, .05, .1, .25, .5}, prometheus.ExponentialBuckets(1, 2, 9)...),
+		}),
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "contiv_service_sync_duration_seconds", Help: "How long events take that services are rendered for.",
+			ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(.001, 2, 15),
+		}),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "contiv_service_syncs_total", Help: "Events that services were rendered for, by result: ok or error.", ConstLabels: labels,
+		}, []string{"result"}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "contiv_service_sync_last_timestamp_seconds", Help: "When services were rendered last without an error.", ConstLabels: labels,
+		}),
+		translated: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "contiv_service_translated", Help: "Services that the vswitch translates.", ConstLabels: labels,
+		}),
+		since: time.Now(),
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.programming, m.sync, m.syncs, m.last, m.translated}
+}
+
+// Describe implements prometheus.Collector.
+func (s *Service) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range s.metrics.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *Service) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range s.metrics.all() {
+		c.Collect(ch)
+	}
+}
+
+// EventDone implements controller.EventObserver.
+func (s *Service) EventDone(event controller.Event, record *controller.EventRecord) {
+	if s.proxy == nil || s.disabled != "" || !s.HandlesEvent(event) || record.Txn == nil {
+		return
+	}
+	if record.ErrorStr != "" {
+		s.metrics.syncs.WithLabelValues("error").Inc()
+		return
+	}
+	s.metrics.syncs.WithLabelValues("ok").Inc()
+	s.metrics.last.Set(float64(record.ProcessingEnd.UnixMicro()) / 1e6)
+	s.metrics.sync.Observe(record.ProcessingEnd.Sub(record.ProcessingStart).Seconds())
+	s.metrics.translated.Set(float64(s.services.Len()))
+	if trigger, ok := triggerOf(event); ok && trigger.After(s.metrics.since) {
+		s.metrics.programming.Observe(max(record.ProcessingEnd.Sub(trigger), 0).Seconds())
+	}
+}
+
+// triggerOf returns when that happened which an event is the consequence of.
+func triggerOf(event controller.Event) (time.Time, bool) {
+	change, ok := event.(*controller.KubeStateChange)
+	if !ok || change.Resource != dbresources.EndpointSlice {
+		return time.Time{}, false
+	}
+	prev, _ := change.PrevValue.(*endpointslice.EndpointSlice)
+	next, _ := change.NewValue.(*endpointslice.EndpointSlice)
+	if next.GetTriggerTime() == "" || next.GetTriggerTime() == prev.GetTriggerTime() {
+		return time.Time{}, false
+	}
+	trigger, err := time.Parse(time.RFC3339Nano, next.GetTriggerTime())
+	return trigger, err == nil
+}

@@ -1,0 +1,77 @@
+package processor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// EndpointUse is an endpoint of a service's port, and what this node does with it.
+type EndpointUse struct {
+	Addr     netip.AddrPort
+	Protocol Protocol
+	// Port is the name of the service's port; may be empty.
+	Port string
+	// Node and Zone are where it is; "" if the slice does not say so.
+	Node, Zone                  string
+	Local                       bool
+	Ready, Serving, Terminating bool
+	// Inside and Outside: connections of clients inside and outside go to it, at one address
+	// of the service at least.
+	Inside, Outside bool
+	// Why says why not; "" if both do.
+	Why string
+}
+
+// Explain returns all endpoints of an IP version of a service, those that are not used
+// included, by port, address and number.
+func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
+	svc := p.services[id]
+	if !Proxied(svc) {
+		return nil
+	}
+	addresses := frontendAddresses(svc, p.node, ipv6)
+	for _, port := range svc.GetPort() {
+		found := candidates(svc, port, p.slicesOf(id), p.node, ipv6)
+		frontends := portFrontends(svc, port, addresses, found, p.node)
+		for _, c := range found {
+			use := EndpointUse{
+				Addr: c.Addr, Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(), Node: c.node, Zone: c.zone, Local: c.Local,
+				Ready: c.ready, Serving: c.serving, Terminating: c.terminating,
+				Inside:  slices.ContainsFunc(frontends, func(f Frontend) bool { return slices.Contains(f.Inside, c.Endpoint) }),
+				Outside: slices.ContainsFunc(frontends, func(f Frontend) bool { return slices.Contains(f.Outside, c.Endpoint) }),
+			}
+			use.Why = c.whyNot(use, found, p.node)
+			list = append(list, use)
+		}
+	}
+	return list
+}
+
+// whyNot says why an endpoint gets no connections, or none of clients outside.
+func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
+	switch {
+	case use.Inside && use.Outside:
+		return ""
+	case !c.ready && !c.lastResort():
+		return "not ready"
+	case !use.Inside && !use.Outside && !c.ready:
+		return "terminating, and others are ready"
+	case use.Inside != use.Outside && !c.Local:
+		return "not on this node: not for clients outside (externalTrafficPolicy: Local)"
+	case use.Inside != use.Outside:
+		return "on this node: for clients outside (externalTrafficPolicy: Local); hints are for others"
+	case !slices.Contains(ofCluster(all, node), c.Endpoint):
+		return c.hinted()
+	}
+	return "not on this node (internalTrafficPolicy: Local)"
+}
+
+// hinted says whom the hints of an endpoint are for.
+func (c candidate) hinted() string {
+	if len(c.nodes) > 0 {
+		return fmt.Sprintf("hints: for node %s", strings.Join(c.nodes, ", "))
+	}
+	return fmt.Sprintf("hints: for zone %s", strings.Join(c.zones, ", "))
+}
