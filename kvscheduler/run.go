@@ -52,6 +52,15 @@ func (x *exec) run() {
 			break
 		}
 	}
+	// What keeps failing is left so in the end, but nobody counts on it.
+	for round := 0; round < 4 && (x.commitAll() || len(x.failed) > 0); round++ {
+		x.readFailed(false)
+		x.foundOut.x = x
+		x.foundOut.cut()
+		if round < 2 {
+			x.settle()
+		}
+	}
 	x.commitAll()
 	if x.reverting {
 		x.reportUndone(x.forward)
