@@ -34,6 +34,10 @@ type State struct {
 	Blocks     map[string]Block
 	Affinities map[string]Affinity
 	Peers      map[string]Peer
+	// Given are routes that the centre has calculated, for a host that does not.
+	Given map[string]Given
+	// Present are keys that say something by being there.
+	Present map[string]bool
 	// Problems of single values.
 	Problems map[string]error
 }
@@ -42,14 +46,15 @@ type State struct {
 func NewState() *State {
 	return &State{
 		Blocks: make(map[string]Block), Affinities: make(map[string]Affinity), Peers: make(map[string]Peer),
-		Problems: make(map[string]error),
+		Given: make(map[string]Given), Present: make(map[string]bool), Problems: make(map[string]error),
 	}
 }
 
 // Clone returns a copy that changes of s do not reach.
 func (s *State) Clone() *State {
 	return &State{
-		Blocks: maps.Clone(s.Blocks), Affinities: maps.Clone(s.Affinities), Peers: maps.Clone(s.Peers), Problems: maps.Clone(s.Problems),
+		Blocks: maps.Clone(s.Blocks), Affinities: maps.Clone(s.Affinities), Peers: maps.Clone(s.Peers),
+		Given: maps.Clone(s.Given), Present: maps.Clone(s.Present), Problems: maps.Clone(s.Problems),
 	}
 }
 
@@ -58,6 +63,8 @@ func (s *State) Merge(other *State) {
 	maps.Copy(s.Blocks, other.Blocks)
 	maps.Copy(s.Affinities, other.Affinities)
 	maps.Copy(s.Peers, other.Peers)
+	maps.Copy(s.Given, other.Given)
+	maps.Copy(s.Present, other.Present)
 	maps.Copy(s.Problems, other.Problems)
 }
 
@@ -70,11 +77,13 @@ func (s *State) forget(key string) (changed bool) {
 	delete(s.Blocks, key)
 	delete(s.Affinities, key)
 	delete(s.Peers, key)
+	delete(s.Given, key)
+	delete(s.Present, key)
 	return s.len() != before
 }
 
 func (s *State) len() int {
-	return len(s.Blocks) + len(s.Affinities) + len(s.Peers) + len(s.Problems)
+	return len(s.Blocks) + len(s.Affinities) + len(s.Peers) + len(s.Given) + len(s.Present) + len(s.Problems)
 }
 
 // SetBlock puts a block; the error is what DecodeBlock had to say beside it.

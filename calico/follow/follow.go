@@ -32,7 +32,9 @@ type Options struct {
 	Interval time.Duration
 	// Retry is how long after a failure etcd is tried again. Default 1 s.
 	Retry time.Duration
-	Log   *slog.Logger
+	// Counters may be those of several Followers; nil: of this one.
+	Counters *Counters
+	Log      *slog.Logger
 }
 
 // Counters count what a Follower asks of etcd, and what it is told.
@@ -43,9 +45,9 @@ type Counters struct {
 // Follower follows etcd. Run may be called once.
 type Follower struct {
 	Options
-	Counters Counters
 
 	state    *datastore.State
+	told     bool   // update was called
 	revision int64  // of the latest list or change
 	identity string // of the database
 	// held is what was known before the database lost its data; nil: nothing is held.
@@ -73,6 +75,9 @@ func New(o Options) *Follower {
 	}
 	if o.Plausible == nil {
 		o.Plausible = func(*datastore.State) bool { return true }
+	}
+	if o.Counters == nil {
+		o.Counters = &Counters{}
 	}
 	return &Follower{Options: o, err: errors.New("etcd has not been read yet")}
 }
@@ -116,12 +121,6 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Read reads the state once.
-func (f *Follower) Read(ctx context.Context) (*datastore.State, error) {
-	_, err := f.list(ctx)
-	return f.state, err
-}
-
 // session lasts as long as a watch.
 func (f *Follower) session(ctx context.Context, update func(*datastore.State)) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -162,7 +161,7 @@ func (f *Follower) session(ctx context.Context, update func(*datastore.State)) e
 func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan time.Time {
 	told := f.state
 	switch {
-	case !f.Plausible(f.state) && f.Counters.Updates.Load() == 0:
+	case !f.Plausible(f.state) && !f.told:
 		f.setErr(fmt.Errorf("there is no block below %s: nothing is changed until there is one", f.Prefixes[0]))
 		return nil
 	case f.held != nil && (f.release.IsZero() || time.Now().Before(f.release)):
@@ -178,7 +177,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 		f.setErr(nil)
 	}
 	if *pending {
-		*pending = false
+		*pending, f.told = false, true
 		f.Counters.Updates.Add(1)
 		update(told)
 	}

@@ -33,6 +33,9 @@ type options struct {
 	configure    bool
 	ttl          time.Duration
 
+	datastore, kubeconfig string
+	apiServer             string
+
 	etcdConfig                string
 	etcdEndpoints             []string
 	etcdCA, etcdCert, etcdKey string
@@ -42,6 +45,7 @@ type options struct {
 	agent              string
 	agentTLS           agentTLS
 	once, dryRun       bool
+	centre, central    bool
 	runDir             string
 	http               []string
 	listener           listener.Options
@@ -50,6 +54,12 @@ type options struct {
 	tree      datastore.Tree
 	addresses []netip.Prefix
 }
+
+// Values of --datastore.
+const (
+	etcdDatastore       = "etcd"
+	kubernetesDatastore = "kubernetes"
+)
 
 // Values of --vswitch.
 const (
@@ -67,6 +77,9 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family")
 	f.BoolVar(&o.configure, "configure-uplink", true, "give the uplink its addresses and enable it; otherwise it must have them")
 	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes believe in one that vanished; whole seconds, at least 5")
+	f.StringVar(&o.datastore, "datastore", etcdDatastore, "where Calico keeps its data: etcd or kubernetes")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "for --datastore kubernetes: file that says how to reach the API server (default: the service account of the pod)")
+	f.StringVar(&o.apiServer, "api-server", "", "for --datastore kubernetes: address of the API server, if services do not work without the routes")
 	f.StringVar(&o.etcdConfig, "etcd-config", "", "how to reach etcd, YAML: timeouts and what the following flags say, which take precedence")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://localhost:4000)")
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
@@ -80,6 +93,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate: speak TLS with --agent")
 	f.StringVar(&o.agentTLS.cert, "agent-cert-file", "", "client certificate for --agent")
 	f.StringVar(&o.agentTLS.key, "agent-key-file", "", "key of the client certificate")
+	f.BoolVar(&o.central, "central", false, "take this node's routes from the centre; without one, calculate them here")
+	f.BoolVar(&o.centre, "centre", false, "be the centre: calculate the routes of all nodes and write them to etcd; of several instances, one that they elect does. It needs no uplink, and programs nothing")
 	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, change nothing, and exit")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be changed, and go on; neither the vswitch nor etcd is changed")
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the socket agent.sock for contivctl; a contiv-agent with --vswitch kernel or vpp of the same node must not run")
@@ -212,7 +227,13 @@ func (o *options) check() (err error) {
 		return fmt.Errorf("--uplink-type %q: use DPDK or AF_PACKET", o.uplinkType)
 	case o.ttl < 5*time.Second || o.ttl%time.Second != 0:
 		return fmt.Errorf("--ttl %s: use whole seconds, 5 at least", o.ttl)
-	case o.once || o.dryRun:
+	case o.datastore != etcdDatastore && o.datastore != kubernetesDatastore:
+		return fmt.Errorf("--datastore %q: use %s or %s", o.datastore, etcdDatastore, kubernetesDatastore)
+	case o.datastore == kubernetesDatastore && (o.central || o.centre):
+		return errors.New("--central and --centre need etcd: the API server of --datastore kubernetes is the centre already")
+	case o.centre && (o.once || o.dryRun || o.central):
+		return errors.New("--centre excludes --central, --once and --dry-run")
+	case o.once || o.dryRun || o.centre:
 		return nil
 	case o.uplink == "":
 		return errors.New("no uplink: give --uplink, or the arguments TREE UPLINK ADDRESS LENGTH")

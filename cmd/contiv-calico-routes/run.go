@@ -12,54 +12,51 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/contiv/contiv/calico/agent"
+	"github.com/contiv/contiv/calico/central"
 	"github.com/contiv/contiv/calico/datastore"
 	"github.com/contiv/contiv/calico/follow"
 	"github.com/contiv/contiv/calico/program"
-	"github.com/contiv/contiv/calico/publish"
 	"github.com/contiv/contiv/calico/routes"
+	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/rest"
-	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
 )
 
 // run is the wiring.
 //
-//	etcd ──> Follower ──> calculation ──> Programmer ──> scheduler and vswitch, or an agent
+//	etcd, or ──> Source ──> calculation ──> Programmer ──> scheduler and vswitch, or an agent
+//	API server     (or the centre's routes)
 //	  ▲
 //	  └── Publisher <── the address of this node
 func (o *options) run(ctx context.Context, out io.Writer) error {
 	log := loglevel.New(os.Stderr, o.logLevel).With("node", o.hostname)
 	slog.SetDefault(log)
-	etcdConfig, err := o.loadEtcdConfig()
+	klog.SetSlogLogger(log) // what client-go logs
+	counters, registry := &follow.Counters{}, prometheus.NewRegistry()
+	d, err := o.openDatastore(counters, log)
 	if err != nil {
 		return err
 	}
-	db, err := etcd.New(etcdConfig)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	follower := follow.New(follow.Options{
-		Store: db, Prefixes: o.tree.Prefixes(), Plausible: hasBlocks, Hold: 2 * o.ttl, Log: log,
-		Apply: func(s *datastore.State, key string, value []byte) bool { return s.Apply(o.tree, key, value) },
-	})
+	defer d.close()
 	host := routes.Host{Name: o.hostname, Uplinks: o.addresses}
-	if o.once {
-		state, err := follower.Read(ctx)
-		if err != nil {
-			return err
-		}
-		print(out, host.Calculate(state))
-		return nil
+	direct := func() agent.Tables { return agent.Direct{Source: d.newSource(), Host: host} }
+	tables := direct()
+	switch {
+	case o.once:
+		return printOnce(ctx, out, d.newSource(), host)
+	case o.centre:
+		return o.runCentre(ctx, d, registry, log)
+	case o.central:
+		tables = &central.Reader{Host: host, Given: o.followCentre(d.etcd, counters, log), NewDirect: direct, Log: log}
 	}
-
-	registry := prometheus.NewRegistry()
 	t, err := o.openTarget(out, registry, log)
 	if err != nil {
 		return err
@@ -70,22 +67,17 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	worker := &agent.Agent{
-		Tables: agent.Direct{Source: follower, Host: host},
+		Tables: tables,
 		Programmer: program.New(t.Target, program.Uplink{
 			Interface: uplink, Type: o.interfaceType(), Addresses: o.addresses, Configure: o.configure && !o.dryRun,
 		}, log),
 		Log: log,
 	}
-	publisher := &publish.Publisher{Store: db, Host: o.hostname, TTL: o.ttl, Log: log}
-	for _, p := range o.addresses {
-		publisher.Addresses = append(publisher.Addresses, p.Addr())
-	}
-
 	mux := http.NewServeMux()
 	t.handle(mux)
-	ready := func() error { return cmp.Or(t.err(), worker.Status().Err, publisher.Err()) }
+	ready := func() error { return cmp.Or(t.err(), worker.Status().Err, d.publisher.Err()) }
 	handle(mux, worker, ready)
-	registerMetrics(registry, worker, &follower.Counters)
+	registerMetrics(registry, worker, counters)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/log/", loglevel.Handler(log))
 
@@ -96,16 +88,56 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		group.Go(func() error { return server.Serve(ctx, mux) })
-		group.Go(func() error { publisher.Run(ctx); return nil })
+		group.Go(func() error { d.publisher.Run(ctx); return nil })
 	}
 	t.run(ctx, group)
 	group.Go(func() error { worker.Run(ctx); return nil })
-	log.Info("Routes of Calico's blocks are programmed", "version", version.Version, "etcd", db.Endpoints(), "tree", o.treeText, "uplink", uplink, "addresses", o.addresses)
+	log.Info("Routes of Calico's blocks are programmed", "version", version.Version, "datastore", d.name, "tree", o.treeText, "uplink", uplink, "addresses", o.addresses)
 	return group.Wait()
 }
 
-// hasBlocks reports whether there is anything of Calico.
-func hasBlocks(s *datastore.State) bool { return len(s.Blocks)+len(s.Affinities) > 0 }
+// runCentre calculates the routes of all nodes while this instance is elected.
+func (o *options) runCentre(ctx context.Context, d *data, registry *prometheus.Registry, log *slog.Logger) error {
+	elector, err := election.New(election.Options{Store: d.etcd, Name: o.hostname, Prefix: datastore.CentrePrefix, TTL: o.ttl, Logger: log})
+	if err != nil {
+		return err
+	}
+	centre := &central.Centre{Elector: elector, NewSource: d.newSource, Log: log}
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "contiv_calico_centre_writes_total", Help: "Keys that this instance changed as the centre."},
+		func() float64 { return float64(centre.Writes.Load()) }))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, Health{Version: version.Version}) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server, err := rest.Listen(o.listener, o.http...)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx, mux) })
+	group.Go(func() error { centre.Run(ctx); return nil })
+	return group.Wait()
+}
+
+// onceTimeout is how long --once waits for the datastore.
+const onceTimeout = 30 * time.Second
+
+// printOnce prints the routes of the first state.
+func printOnce(ctx context.Context, out io.Writer, source agent.Source, host routes.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, onceTimeout)
+	defer cancel()
+	printed := false
+	source.Run(ctx, func(s *datastore.State) {
+		if !printed {
+			print(out, host.Calculate(s))
+		}
+		printed = true
+		cancel()
+	})
+	if !printed {
+		return source.Err()
+	}
+	return nil
+}
 
 // print prints routes for people.
 func print(out io.Writer, c routes.Calculation) {

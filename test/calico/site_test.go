@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "contiv-bin")
 	if err == nil {
 		binaries = dir
-		err = labtest.Build("-o", dir+"/", "./cmd/contiv-calico-routes", "./cmd/contiv-etcd")
+		err = labtest.Build("-o", dir+"/", "./cmd/contiv-calico-routes", "./cmd/contiv-etcd", "./cmd/contiv-agent")
 	}
 	code := 1
 	if err != nil {
@@ -45,14 +45,14 @@ func TestMain(m *testing.M) {
 
 // site is a number of nodes on a common link, and an etcd.
 type site struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	name string
 	etcd *exec.Cmd
 	db   store.Broker
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")

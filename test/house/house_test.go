@@ -79,6 +79,8 @@ var rooms = map[string][]string{
 	"calico":               {"store"},
 	"calico/datastore":     {},
 	"calico/routes":        {"calico/datastore"},
+	"calico/central":       {"store", "delta", "ksr", "calico"},
+	"calico/kubernetes":    {"calico/datastore"},
 	"calico/program":       {"api", "models", "delta", "kvscheduler", "client", "calico/routes"},
 	"hack":                 {},
 	"cmd":                  {"*"},

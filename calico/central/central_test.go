@@ -1,0 +1,273 @@
+package central
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/calico/agent"
+	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/calico/follow"
+	"github.com/contiv/contiv/calico/routes"
+	"github.com/contiv/contiv/ksr/election"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/store/memory"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func tree(t testing.TB) datastore.Tree {
+	t.Helper()
+	tree, err := datastore.ParseTree(datastore.DefaultTree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// direct follows Calico's data.
+func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follower {
+	tree := tree(t)
+	return follow.New(follow.Options{
+		Store: db, Prefixes: tree.Prefixes(), Interval: time.Millisecond, Retry: time.Millisecond, Log: quiet, Counters: c,
+		Apply: func(s *datastore.State, key string, value []byte) bool { return s.Apply(tree, key, value) },
+	})
+}
+
+// given follows what the centre writes for a host.
+func given(t testing.TB, db store.Watchable, host string, c *follow.Counters) *follow.Follower {
+	tree := tree(t)
+	return follow.New(follow.Options{
+		Store: db, Prefixes: Prefixes(host), Interval: time.Millisecond, Retry: time.Millisecond, Log: quiet, Counters: c,
+		Apply: func(s *datastore.State, key string, value []byte) bool { return s.ApplyGiven(tree, host, key, value) },
+	})
+}
+
+func put(t testing.TB, db store.Broker, key, value string) {
+	t.Helper()
+	if err := db.Put(t.Context(), key, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func blockKey(n int) string {
+	return fmt.Sprintf("/calico/ipam/v2/assignment/ipv4/block/10.%d.%d.0-26", n>>8, n&255)
+}
+
+func putBlock(t testing.TB, db store.Broker, n int, host string) {
+	t.Helper()
+	put(t, db, blockKey(n), fmt.Sprintf(`{"cidr":"10.%d.%d.0/26","affinity":"host:%s"}`, n>>8, n&255, host))
+}
+
+// runCentre runs a centre until end is called.
+func runCentre(t *testing.T, db *etcd.Store, name string) (end func()) {
+	t.Helper()
+	elector, err := election.New(election.Options{Store: db, Name: name, Prefix: datastore.CentrePrefix, TTL: 2 * time.Second, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Centre{Elector: elector, NewSource: func() agent.Source { return direct(t, db, nil) }, Retry: time.Millisecond, Log: quiet}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// host is a node that takes its routes from the centre.
+type host struct {
+	t      *testing.T
+	reader *Reader
+	tables chan string
+}
+
+func runHost(t *testing.T, db *etcd.Store, name string) *host {
+	t.Helper()
+	h := routes.Host{Name: name}
+	n := &host{t: t, tables: make(chan string, 1000), reader: &Reader{
+		Host: h, Given: given(t, db, name, nil), Patience: 300 * time.Millisecond, Log: quiet,
+		NewDirect: func() agent.Tables { return agent.Direct{Source: direct(t, db, nil), Host: h} },
+	}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { n.reader.Run(ctx, func(c routes.Calculation) { n.tables <- describe(c.Table) }) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return n
+}
+
+func describe(table routes.Table) string {
+	var lines []string
+	for _, dst := range slices.SortedFunc(maps.Keys(table), netip.Prefix.Compare) {
+		lines = append(lines, fmt.Sprint(dst, " ", table[dst]))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// want waits for a table; byItself says how the host has it.
+func (n *host) want(table string, byItself bool) {
+	n.t.Helper()
+	var got []string
+	for {
+		select {
+		case g := <-n.tables:
+			if g == table && n.reader.Direct() == byItself {
+				return
+			}
+			got = append(got, fmt.Sprint(g, " by itself: ", n.reader.Direct()))
+		case <-time.After(time.Minute):
+			n.t.Fatalf("no table %q, but %q", table, got)
+		}
+	}
+}
+
+func TestCentre(t *testing.T) {
+	db := etcdtest.Start(t).Store()
+	put(t, db, datastore.PeerKey("a", 4), "192.0.2.1")
+	put(t, db, datastore.PeerKey("b", 4), "192.0.2.2")
+	putBlock(t, db, 0, "a")
+	putBlock(t, db, 1, "b")
+	first := runCentre(t, db, "first")
+	a := runHost(t, db, "a")
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b)", false)
+	putBlock(t, db, 2, "b")
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.2.0/26 via 192.0.2.2 (b)", false)
+
+	// Without a centre, hosts go on by themselves.
+	first()
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.2.0/26 via 192.0.2.2 (b)", true)
+	if err := db.Delete(t.Context(), blockKey(2)); err != nil {
+		t.Fatal(err)
+	}
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b)", true)
+
+	// The next one makes up for what was missed, deletions included.
+	second := runCentre(t, db, "second")
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b)", false)
+	// One that stands by takes over.
+	runCentre(t, db, "third")
+	second()
+	putBlock(t, db, 3, "b")
+	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.3.0/26 via 192.0.2.2 (b)", false)
+
+	// What is left of a host that is gone is removed.
+	if err := db.Delete(t.Context(), datastore.PeerKey("b", 4)); err != nil {
+		t.Fatal(err)
+	}
+	a.want("10.0.0.0/26 drop (own block)", false)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		left, _, err := db.List(t.Context(), datastore.GivenPrefix("b"))
+		if err == nil && len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left of b: %v, %v", left, err)
+		}
+	}
+}
+
+// always is an elector that elects.
+type always struct{ store.Broker }
+
+func (a always) Lead(ctx context.Context, _ func(), work func(context.Context, store.Broker) error) error {
+	return work(ctx, a.Broker)
+}
+func (always) Others(context.Context) (bool, error) { return false, nil }
+
+// BenchmarkLoad counts what nodes, with one block each, ask of the database and are told by it: at
+// the start, and when 50 pods start and one block changes hands.
+func BenchmarkLoad(b *testing.B) {
+	for _, nodes := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint("direct/", nodes), func(b *testing.B) { load(b, nodes, false) })
+		b.Run(fmt.Sprint("central/", nodes), func(b *testing.B) { load(b, nodes, true) })
+	}
+}
+
+// pods that start, which changes their block but no route.
+const pods = 50
+
+// observed nodes stand for all: they are alike.
+const observed = 5
+
+func load(b *testing.B, nodes int, central bool) {
+	for b.Loop() {
+		db := memory.New()
+		for n := range nodes {
+			put(b, db, datastore.PeerKey(fmt.Sprint("w", n), 4), fmt.Sprintf("172.16.%d.%d", n>>8, n&255))
+			putBlock(b, db, n, fmt.Sprint("w", n))
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		centre := &Centre{Elector: always{db}, Log: quiet, NewSource: func() agent.Source { return direct(b, db, nil) }}
+		c := &follow.Counters{}
+		tables := make(chan routes.Table, 1_000_000)
+		if central {
+			put(b, db, datastore.CentrePrefix+"/1", "centre")
+			running.Go(func() { centre.Run(ctx) })
+			for int(centre.Writes.Load()) < nodes*nodes { // routes and marks of all
+				time.Sleep(time.Millisecond)
+			}
+			waitFor(b, db, datastore.CompleteKey(fmt.Sprint("w", nodes-1)))
+		}
+		for n := range observed {
+			h := routes.Host{Name: fmt.Sprint("w", n)}
+			var t agent.Tables = agent.Direct{Source: direct(b, db, c), Host: h}
+			if central {
+				t = &Reader{Host: h, Given: given(b, db, h.Name, c), Log: quiet, NewDirect: func() agent.Tables { b.Error("no centre"); return t }}
+			}
+			running.Go(func() { t.Run(ctx, func(c routes.Calculation) { tables <- c.Table }) })
+		}
+		await(tables, func(t routes.Table) bool { return len(t) == nodes })
+		lists, keys, watches, writes := c.Lists.Load(), c.Keys.Load(), c.Watches.Load(), centre.Writes.Load()
+		for range pods { // start on one node
+			put(b, db, blockKey(0), fmt.Sprintf(`{"cidr":"10.0.0.0/26","affinity":"host:w0","allocations":[0],"attributes":[{"secondary":{"node":"w0","pod":"p%d"}}]}`, c.Events.Load()))
+		}
+		putBlock(b, db, nodes-1, fmt.Sprint("w", nodes-2))
+		last := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((nodes - 1) >> 8), byte((nodes - 1) & 255), 0}), 26)
+		await(tables, func(t routes.Table) bool { return t[last].Host == fmt.Sprint("w", nodes-2) })
+		b.ReportMetric(float64(lists)/observed, "lists/node")
+		b.ReportMetric(float64(watches)/observed, "watches/node")
+		b.ReportMetric(float64(keys)/observed, "keys-read/node")
+		b.ReportMetric(float64(c.Events.Load())/observed, "events/node")
+		b.ReportMetric(float64(writes), "centre-writes")
+		b.ReportMetric(float64(centre.Writes.Load()-writes), "centre-writes-per-change")
+		cancel()
+		running.Wait()
+	}
+}
+
+func waitFor(b *testing.B, db store.Broker, key string) {
+	for {
+		if _, there, err := db.Get(b.Context(), key); there || err != nil {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// await waits until all observed nodes have such a table.
+func await(tables chan routes.Table, done func(routes.Table) bool) {
+	for n := 0; n < observed; {
+		if done(<-tables) {
+			n++
+		}
+	}
+}

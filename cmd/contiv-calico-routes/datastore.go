@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/contiv/calico/agent"
+	"github.com/contiv/contiv/calico/central"
+	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/calico/follow"
+	"github.com/contiv/contiv/calico/kubernetes"
+	"github.com/contiv/contiv/calico/publish"
+	ksr "github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/contiv/contiv/store/etcd"
+)
+
+// data is the datastore.
+type data struct {
+	// name is where it is, for people.
+	name string
+	// newSource returns a source that reads Calico's data; each can be run once.
+	newSource func() agent.Source
+	publisher publisher
+	etcd      *etcd.Store // nil: there is none
+	close     func()
+}
+
+// publisher tells other nodes the addresses of this one.
+type publisher interface {
+	Run(context.Context)
+	Err() error
+}
+
+func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*data, error) {
+	var addresses []netip.Addr
+	for _, p := range o.addresses {
+		addresses = append(addresses, p.Addr())
+	}
+	if o.datastore == kubernetesDatastore {
+		c, err := ksr.NewDynamicClient(o.kubeconfig, o.apiServer, "contiv-calico-routes")
+		if err != nil {
+			return nil, err
+		}
+		return &data{
+			name: "Kubernetes", close: func() {},
+			newSource: func() agent.Source { return &kubernetes.Source{Client: c, Families: o.tree.Families(), Log: log} },
+			publisher: &kubernetes.Publisher{Client: c, Node: o.hostname, Addresses: addresses, Period: o.ttl, Log: log},
+		}, nil
+	}
+	config, err := o.loadEtcdConfig()
+	if err != nil {
+		return nil, err
+	}
+	db, err := etcd.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &data{
+		name: strings.Join(db.Endpoints(), ","), etcd: db, close: func() { db.Close() },
+		newSource: func() agent.Source { return o.follow(db, counters, log) },
+		publisher: &publish.Publisher{Store: db, Host: o.hostname, Addresses: addresses, TTL: o.ttl, Log: log},
+	}, nil
+}
+
+// follow returns a source that reads Calico's data in etcd.
+func (o *options) follow(db *etcd.Store, counters *follow.Counters, log *slog.Logger) *follow.Follower {
+	return follow.New(follow.Options{
+		Store: db, Prefixes: o.tree.Prefixes(), Plausible: hasBlocks, Hold: 2 * o.ttl, Counters: counters, Log: log,
+		Apply: func(s *datastore.State, key string, value []byte) bool { return s.Apply(o.tree, key, value) },
+	})
+}
+
+// hasBlocks reports whether there is anything of Calico.
+func hasBlocks(s *datastore.State) bool { return len(s.Blocks)+len(s.Affinities) > 0 }
+
+// followCentre returns a source that reads what the centre writes for this node.
+func (o *options) followCentre(db *etcd.Store, counters *follow.Counters, log *slog.Logger) *follow.Follower {
+	return follow.New(follow.Options{
+		Store: db, Prefixes: central.Prefixes(o.hostname), Hold: 2 * o.ttl, Counters: counters, Log: log,
+		Apply: func(s *datastore.State, key string, value []byte) bool {
+			return s.ApplyGiven(o.tree, o.hostname, key, value)
+		},
+	})
+}

@@ -1,0 +1,77 @@
+package calico
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/store"
+)
+
+const manyBlocks = 10_000
+
+// manyBlock is one of them, of one of 100 hosts.
+func manyBlock(n, host int) (cidr string, c store.Change) {
+	cidr = fmt.Sprintf("10.%d.%d.%d/26", n>>10, n>>2&255, n<<6&255)
+	return cidr, store.Change{KV: store.KV{Key: blockKey(cidr), Value: []byte(block(cidr, fmt.Sprint("h", host%100), map[int]string{1: fmt.Sprint("h", host%100)}))}}
+}
+
+// BenchmarkManyBlocks measures, with 10 000 blocks of 100 hosts, the time to the last route of the
+// kernel after a start, after a restart, and of single changes while 100 blocks per second change.
+func BenchmarkManyBlocks(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("network namespaces need root")
+	}
+	for b.Loop() {
+		s := newSite(b)
+		var changes []store.Change
+		for host := range 100 {
+			changes = append(changes, store.Change{KV: store.KV{Key: fmt.Sprintf("/vpp-calico/hosts/h%d/peerip/ipv4/1", host), Value: fmt.Appendf(nil, "172.30.0.%d", 100+host)}})
+		}
+		for n := range manyBlocks {
+			_, c := manyBlock(n, n)
+			changes = append(changes, c)
+		}
+		for part := range slices.Chunk(changes, 100) {
+			if err := store.Apply(b.Context(), s.db, part); err != nil {
+				b.Fatal(err)
+			}
+		}
+		w := s.addNode(1)
+		start := func() float64 {
+			begin := time.Now()
+			w.start()
+			w.awaitReady()
+			for strings.Count(w.ip("route", "show", "proto", "121"), "\n") < manyBlocks {
+				time.Sleep(20 * time.Millisecond)
+			}
+			return time.Since(begin).Seconds()
+		}
+		b.ReportMetric(start(), "s-to-last-route")
+		w.stop()
+		b.ReportMetric(start(), "s-to-last-route-restart")
+
+		var latencies []time.Duration
+		for n, tick := 0, time.NewTicker(10*time.Millisecond); n < 1000; n++ {
+			cidr, c := manyBlock(n, n+1)
+			begin := time.Now()
+			if err := s.db.Put(b.Context(), c.Key, c.Value); err != nil {
+				b.Fatal(err)
+			}
+			if n%50 == 0 {
+				for want := fmt.Sprintf("via 172.30.0.%d ", 100+(n+1)%100); !strings.Contains(w.ip("route", "show", cidr), want); {
+					time.Sleep(5 * time.Millisecond)
+				}
+				latencies = append(latencies, time.Since(begin))
+			}
+			<-tick.C
+		}
+		slices.Sort(latencies)
+		b.ReportMetric(float64(latencies[len(latencies)/2].Milliseconds()), "ms-change-median")
+		b.ReportMetric(float64(latencies[len(latencies)-1].Milliseconds()), "ms-change-max")
+		w.stop()
+	}
+}

@@ -1,0 +1,116 @@
+package calico
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+)
+
+// startProgram starts a program of ours beside the nodes' own.
+func (s *site) startProgram(log *os.File, command ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+func (s *site) logFile(name string) *os.File {
+	s.t.Helper()
+	f, err := os.Create(s.path(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		f.Close()
+		if data, err := os.ReadFile(s.path(name)); err == nil && s.t.Failed() {
+			s.t.Logf("%s:\n%s", name, data)
+		}
+	})
+	return f
+}
+
+// Nodes take their routes from the centre, and go on by themselves without it.
+func TestCentralMode(t *testing.T) {
+	s := newSite(t)
+	w1, w2 := s.addNode(1, "--central"), s.addNode(2, "--central")
+	w1.addPod("a1", pod1)
+	w2.addPod("a2", pod2)
+	centre := s.startProgram(s.logFile("centre.log"), filepath.Join(binaries, "contiv-calico-routes"),
+		"--centre", "--hostname", "centre", "--etcd-endpoints", s.endpoint(), "--ttl", "5s", "--http", "")
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w2", nil)
+	w1.start()
+	w2.start()
+	await.That(t, "the centre writes routes", func() error {
+		kv, found, err := s.db.Get(t.Context(), "/vpp-calico/hosts/w1/routes/ipv4/10.66.0.64-26")
+		if err == nil && (!found || string(kv.Value) != `{"via":"172.30.0.2","host":"w2"}`) {
+			err = fmt.Errorf("it wrote %q", kv.Value)
+		}
+		return err
+	})
+	s.awaitPing("a1", pod2)
+	w1.awaitRoute(block1, "blackhole")
+	w1.awaitReady()
+
+	// Nobody rewrites what the centre wrote; nor do nodes believe what it did not.
+	centre.Process.Kill()
+	centre.Wait()
+	s.put("/vpp-calico/hosts/w1/routes/ipv4/10.66.3.0-26", `{"via":"172.30.0.1","host":"w2"}`)
+	s.putBlock("10.66.2.0/26", "w2", nil)
+	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.2")
+	w1.awaitRoute("10.66.3.0/26", "")
+	if err := s.ping("a1", pod2); err != nil {
+		t.Error(err)
+	}
+}
+
+// An agent that runs anyway programs the routes; what else it has is left alone.
+func TestThroughRunningAgent(t *testing.T) {
+	s := newSite(t)
+	w1 := s.addNode(1, "--agent", "unix://"+s.path("agent/grpc.sock"))
+	w2 := s.addNode(2)
+	w1.addPod("a1", pod1)
+	w2.addPod("a2", pod2)
+	start := func() *exec.Cmd {
+		return s.startProgram(s.logFile("agent.log"), "ip", "netns", "exec", s.netns("w1"), filepath.Join(binaries, "contiv-agent"),
+			"--standalone", "--node-name", "w1", "--run-dir", s.path("agent"), "--bolt", s.path("bolt.db"), "--http", "",
+			"--contiv-config", os.DevNull, "--controller-config", os.DevNull)
+	}
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w2", nil)
+	w1.start()
+	w2.start()
+	agent := start() // later than its client
+	s.awaitPing("a1", pod2)
+	s.putBlock("10.66.2.0/26", "w2", nil)
+	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.2")
+
+	// What changes while the agent is away is made up for.
+	agent.Process.Kill()
+	agent.Wait()
+	s.delete(blockKey("10.66.2.0/26"))
+	s.putBlock(block3, "w2", nil)
+	await.That(t, "the routes cannot be programmed", func() error {
+		if err := w1.get("/readiness", nil); err == nil || !strings.Contains(err.Error(), "programming") {
+			return errors.New(fmt.Sprint("it says: ", err))
+		}
+		return nil
+	})
+	start()
+	w1.awaitRoute(block3, "via 172.30.0.2")
+	w1.awaitRoute("10.66.2.0/26", "")
+	w1.awaitReady()
+}
