@@ -241,7 +241,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
-			publishAgentStatus(serve, o.nodeName, remote, ready, agentStatusPeriod, log)
+			asked.publisher(o.nodeName, remote, log).run(serve)
 			return nil
 		})
 	}

@@ -27,7 +27,8 @@ func TestAgentStatusInEtcd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
-		publishAgentStatus(ctx, "node1", db, check, time.Millisecond, slog.New(slog.DiscardHandler))
+		agentStatusPublisher{node: "node1", etcd: db, ready: check, parts: map[string]func() error{"controller": check, "etcd": func() error { return nil }},
+			period: time.Millisecond, rewrite: time.Hour, log: slog.New(slog.DiscardHandler)}.run(ctx)
 	})
 	defer group.Wait()
 	defer cancel()
@@ -45,7 +46,41 @@ func TestAgentStatusInEtcd(t *testing.T) {
 			if status.State != want || status.StartTime == 0 || status.LastChange < status.StartTime {
 				return errors.New(string(kv.Value))
 			}
+			kv, _, err = db.Get(ctx, "/vnf-agent/node1/check/status/v1/plugin/controller")
+			if err != nil {
+				return err
+			}
+			var part AgentPartStatus
+			if err := json.Unmarshal(kv.Value, &part); err != nil {
+				return err
+			}
+			if part.State != want || part.Name != "controller" || (part.Error == "broken") != (want == "ERROR") || part.LastChange < status.StartTime {
+				return errors.New(string(kv.Value))
+			}
+			if len(status.Plugins) != 2 || status.Plugins[0] != part || status.Plugins[1].State != "OK" {
+				return errors.New(string(kv.Value))
+			}
 			return nil
 		})
 	}
+}
+
+// The last update of a status that does not change tells that the agent is still there.
+func TestAgentStatusIsRewritten(t *testing.T) {
+	db := memory.New()
+	changes, err := db.Watch(t.Context(), 0, "/vnf-agent/node1/check/status/v1/agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		agentStatusPublisher{node: "node1", etcd: db, ready: func() error { return nil }, period: time.Millisecond, rewrite: 5 * time.Millisecond,
+			log: slog.New(slog.DiscardHandler)}.run(ctx)
+	})
+	for range 3 {
+		<-changes
+	}
+	cancel()
+	group.Wait()
 }

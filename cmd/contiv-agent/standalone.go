@@ -91,7 +91,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	if controllerConfig.LigatoStatus && db.remote != nil {
 		group.Go(func() error {
-			publishAgentStatus(serve, o.nodeName, db.remote, ready, agentStatusPeriod, log)
+			asked.publisher(o.nodeName, db.remote, log).run(serve)
 			return nil
 		})
 	}
