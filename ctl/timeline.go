@@ -23,8 +23,9 @@ const (
 )
 
 func (c *cli) timelineCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "timeline KEY",
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "timeline KEY|POD",
 		Short: "What a value was and when, as far as the history reaches back",
 		Long:  "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp,
 		Args:  cobra.ExactArgs(1),
@@ -35,10 +36,18 @@ func (c *cli) timelineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if pod, found, err := podNamed(ctx, agents, namespace, args[0]); err != nil || found {
+				if err != nil {
+					return err
+				}
+				return c.timelineOfPod(ctx, pod)
+			}
 			known := func(r []kvscheduler.Revision) bool { return len(r) > 0 }
 			return showKey(ctx, c, agents, args[0], byKey[[]kvscheduler.Revision](keyTimeline), known, writeTimelines, presentKeys, pastKeys)
 		},
 	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod that is named without one")
+	return cmd
 }
 
 func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {

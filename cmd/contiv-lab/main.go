@@ -58,10 +58,14 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&c.opts.Name, "name", lab.DefaultName, "name of the lab")
 	flags.StringVar(&c.opts.Root, "root", lab.Root, "directory of all labs")
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
-	root.PersistentPreRun = func(*cobra.Command, []string) {
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.opts.Name == "" {
+			return fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName)
+		}
 		if !*quiet {
 			c.opts.Progress = c.progress
 		}
+		return nil
 	}
 	root.AddCommand(
 		c.upCommand(), c.downCommand(), c.listCommand(), c.statusCommand(),

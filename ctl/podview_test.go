@@ -1,0 +1,87 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/rest"
+)
+
+// A pod is explained with the worst of its values first, and its timeline is that of all of them.
+func TestPodsAreExplained(t *testing.T) {
+	s := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { s.Close() })
+	err := kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
+		Name: "vpp-interface", NB: true, Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		Create: func(_ context.Context, _ string, v *vpp_interfaces.Interface) (m kvscheduler.NoMetadata, err error) {
+			if v.GetName() == "tap-b" {
+				return m, errors.New("no such device")
+			}
+			return m, nil
+		},
+		Delete: func(context.Context, string, *vpp_interfaces.Interface, kvscheduler.NoMetadata) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, name := range []string{"tap-a", "tap-b", "tap-gone"} {
+		keys = append(keys, models.VPPInterfaceKey(name))
+	}
+	for _, name := range []string{"tap-a", "tap-b"} {
+		txn := s.NewTransaction()
+		txn.Put(models.VPPInterfaceKey(name), &vpp_interfaces.Interface{Name: name})
+		_, _ = txn.Commit(t.Context())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/scheduler/", inspect.Handler(s))
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
+		pod := func(namespace, name string, keys ...string) ipnet.PodReport {
+			return ipnet.PodReport{Namespace: namespace, Name: name, IPs: []string{"10.1.1.2/32"}, Gateway: "10.1.1.1", Interface: "eth0", MTU: 1450, Keys: keys}
+		}
+		rest.JSON(w, ipnet.PodsReport{Node: "n", Pods: []ipnet.PodReport{pod("shop", "web", keys...), pod("default", "twice", keys[0]), pod("other", "twice", keys[1])}})
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	for _, c := range []struct {
+		args string
+		want []string // in this order
+	}{
+		{"explain web", []string{"n: pod shop/web\n", "state      FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450", "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
+		{"explain twice -n default", []string{"n: pod default/twice", "CONFIGURED", "tap-a"}},
+		{"explain web -n shop -o json", []string{`"state": "FAILED"`}},
+		{"timeline shop/web", []string{"0    CONFIGURED  config/vpp/v2/interfaces/tap-a", "CREATE  name=tap-a", "1    FAILED      config/vpp/v2/interfaces/tap-b", "error: no such device"}},
+		{"timeline web -o json", []string{`"key": "config/vpp/v2/interfaces/tap-a"`}},
+	} {
+		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(c.args)...)...)
+		if err != nil {
+			t.Errorf("%s: %v %s", c.args, err, errOut)
+		}
+		rest := out
+		for _, want := range c.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: %q is missing, or not where it should be, in\n%s", c.args, want, out)
+				break
+			}
+			rest = after
+		}
+	}
+	for args, want := range map[string]string{
+		"explain twice":      `"twice" means several pods: default/twice, other/twice`,
+		"timeline web -n no": `there is no pod "web" in namespace "no"`,
+	} {
+		if _, _, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
