@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// nodeStatus is a node's part of contivctl status -o json.
+type nodeStatus struct {
+	Node   string
+	Result struct {
+		Verdict  string
+		Problems []struct{ Check, Text string }
+	}
+}
+
+func statuses(t *testing.T, l *lab.Lab) (list []nodeStatus, code int) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status", "-o", "json").Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return list, code
+}
+
+// awaitStatus awaits a verdict on a node and, unless that is healthy, a problem of a check.
+func awaitStatus(t *testing.T, l *lab.Lab, node, verdict, check, text string) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("status says that %s is %s: %s", node, verdict, text), func() error {
+		list, code := statuses(t, l)
+		for _, s := range list {
+			if s.Node != node || s.Result.Verdict != verdict {
+				continue
+			}
+			if verdict == "healthy" {
+				return nil
+			}
+			for _, p := range s.Result.Problems {
+				if p.Check == check && strings.Contains(p.Text, text) && code == 1 {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("exit code %d: %+v", code, list)
+	})
+}
+
+// Nodes whose packets get lost between them say so, although each of them is well.
+func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"node1", "node2"} {
+		awaitStatus(t, l, node, "healthy", "", "")
+	}
+	node2, err := st.Endpoint("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const undo = "nft delete table inet somebody"
+	for _, fault := range []struct{ rule, want string }{
+		{"udp dport 4789 drop", "node node2 does not answer over the overlay (10.1.2.1)"},
+		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 of more than 1350 bytes are lost, and pods send up to 1450"},
+	} {
+		t.Run(fault.rule, func(t *testing.T) {
+			sh(t, node2.Netns, "nft add table inet somebody; nft 'add chain inet somebody in { type filter hook input priority 0; }'; nft add rule inet somebody in "+fault.rule)
+			undone := false
+			t.Cleanup(func() {
+				if !undone {
+					sh(t, node2.Netns, undo)
+				}
+			})
+			awaitStatus(t, l, "node1", "degraded", "peers", fault.want)
+			sh(t, node2.Netns, undo)
+			undone = true
+			awaitStatus(t, l, "node1", "healthy", "", "")
+			awaitStatus(t, l, "node2", "healthy", "", "")
+		})
+	}
+}
