@@ -171,12 +171,16 @@ func (r *modelRun) step(step modelStep) {
 	r.check(step.Op, before)
 }
 
-// settle waits until nothing is left to do now.
+// settle waits until nothing is left to do now. While a call hangs, time passes, and retries
+// begin.
 func (r *modelRun) settle() {
-	for again := true; again; again = r.s.queue.length() > 0 {
+	for again := true; again; {
+		synctest.Wait()
+		now := time.Now()
 		if err := r.s.Barrier(context.Background()); err != nil {
 			panic(err)
 		}
+		again = r.s.queue.length() > 0 || time.Now().After(now)
 	}
 	synctest.Wait()
 }
