@@ -24,8 +24,8 @@ type Options struct {
 	// ClientCAFile is a PEM file with the authorities whose client certificates are
 	// accepted; a client without one is refused. Empty: clients need none.
 	ClientCAFile string
-	// AllowUnauthenticated permits addresses other than loopback without client
-	// certificates.
+	// AllowUnauthenticated permits all addresses, and all that is served there, without
+	// client certificates.
 	AllowUnauthenticated bool
 }
 
@@ -34,11 +34,17 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate of this server (PEM): serve all TCP addresses with TLS")
 	f.StringVar(&o.KeyFile, "tls-key-file", "", "key of the certificate (PEM)")
 	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "authorities that sign client certificates (PEM): clients without one are refused")
-	f.BoolVar(&o.AllowUnauthenticated, "allow-unauthenticated", false, "listen also on addresses that others than this machine reach, without client certificates")
+	f.BoolVar(&o.AllowUnauthenticated, "allow-unauthenticated", false, "serve everything on all TCP addresses, without client certificates")
 }
 
 // Listen opens an address: "unix:///path" as Unix does, without TLS; else "host:port".
-func (o Options) Listen(address string) (net.Listener, error) {
+func (o Options) Listen(address string) (net.Listener, error) { return o.listen(address, true) }
+
+// ListenTrusted is Listen for what only those may use who have shown who they are: loopback
+// addresses need client certificates, too, for every user of the machine reaches them.
+func (o Options) ListenTrusted(address string) (net.Listener, error) { return o.listen(address, false) }
+
+func (o Options) listen(address string, loopback bool) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return Unix(path)
 	}
@@ -46,9 +52,13 @@ func (o Options) Listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.ClientCAFile == "" && !o.AllowUnauthenticated && !isLoopback(address) {
-		return nil, fmt.Errorf("%w: give --tls-cert-file, --tls-key-file and --tls-client-ca-file, use a loopback address, "+
-			"or say --allow-unauthenticated", ErrUnauthenticated)
+	if o.ClientCAFile == "" && !o.AllowUnauthenticated && !(loopback && isLoopback(address)) {
+		instead := "a unix socket"
+		if loopback {
+			instead = "a loopback address"
+		}
+		return nil, fmt.Errorf("%w: give --tls-cert-file, --tls-key-file and --tls-client-ca-file, use %s, "+
+			"or say --allow-unauthenticated", ErrUnauthenticated, instead)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil || config == nil {

@@ -62,6 +62,14 @@ func TestWhoMayComeInFromElsewhere(t *testing.T) {
 		if test.refused != errors.Is(err, listener.ErrUnauthenticated) || !test.refused && err != nil {
 			t.Errorf("%s, %+v: %v", test.address, test.options, err)
 		}
+		l, err = test.options.ListenTrusted(test.address)
+		if err == nil {
+			l.Close()
+		}
+		open := test.options.ClientCAFile == "" && !test.options.AllowUnauthenticated
+		if open != errors.Is(err, listener.ErrUnauthenticated) || !open && err != nil {
+			t.Errorf("%s for those who are trusted, %+v: %v", test.address, test.options, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -21,13 +22,21 @@ type timeouts struct{ header, request, idle time.Duration }
 
 // Server serves one handler on several addresses.
 type Server struct {
+	// Log is told of each request that may change something: who, what, and the status of
+	// the answer. nil: nobody is. It must be set before Serve.
+	Log *slog.Logger
+
 	listeners []net.Listener
 	timeouts  timeouts
+	// open serves everything to everybody.
+	open bool
 }
 
-// Listen opens the addresses, each as listener.Options.Listen does.
+// Listen opens the addresses, each as listener.Options.Listen does. Over TCP, clients without
+// a certificate get what kubelet and Prometheus ask for only, loopback addresses included,
+// unless o.AllowUnauthenticated.
 func Listen(o listener.Options, addresses ...string) (*Server, error) {
-	s := &Server{timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
+	s := &Server{open: o.AllowUnauthenticated, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
 	for _, address := range addresses {
 		l, err := o.Listen(address)
 		if err != nil {
@@ -52,7 +61,8 @@ func (s *Server) Addrs() []net.Addr {
 // progress get five seconds to finish.
 func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           http.MaxBytesHandler(handler, maxBody),
+		Handler:           http.MaxBytesHandler(s.guard(handler), maxBody),
+		ConnContext:       withPeer,
 		ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
 		MaxHeaderBytes: 64 << 10,
 	}

@@ -189,6 +189,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		cniListener.Close()
 		return err
 	}
+	restServer.Log = log
 
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", inspect.Handler(scheduler))

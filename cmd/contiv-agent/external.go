@@ -47,7 +47,7 @@ func openExternal(ctx context.Context, o options, metrics prometheus.Registerer,
 		}
 	}
 	for _, address := range append([]string{"unix://" + filepath.Join(o.runDir, "grpc.sock")}, o.grpc...) {
-		l, err := o.listener.Listen(address)
+		l, err := o.listener.ListenTrusted(address)
 		if err != nil {
 			g.Close()
 			return nil, fmt.Errorf("cannot serve gRPC on %s: %w", address, err)

@@ -70,7 +70,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock, agent.sock and grpc.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
-	f.StringSliceVar(&o.grpc, "grpc", nil, "further addresses of the gRPC API, beside <run-dir>/grpc.sock, such as 127.0.0.1:9111: whoever reaches them configures the node, so give --tls-client-ca-file")
+	f.StringSliceVar(&o.grpc, "grpc", nil, "further addresses of the gRPC API, beside <run-dir>/grpc.sock, such as 0.0.0.0:9111: whoever may come in configures the node, so they need --tls-client-ca-file")
 	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")

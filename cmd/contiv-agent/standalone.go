@@ -66,6 +66,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	restServer.Log = log
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", inspect.Handler(sb.scheduler))
 	mux.Handle("/controller/", loop.Handler(db.resync))

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 
@@ -29,7 +28,7 @@ func (s *southbound) handle(mux *http.ServeMux) {
 			rest.Error(w, http.StatusNotImplemented, errors.New("the vswitch of this node is the Linux kernel, which has no command line of its own: use ip(8) and nft(8)"))
 			return
 		}
-		if !isOperator(r) {
+		if !rest.IsOperator(r) {
 			rest.Error(w, http.StatusForbidden, fmt.Errorf("commands of VPP are taken from the agent's socket agent.sock, and over TLS from clients with a certificate"))
 			return
 		}
@@ -46,13 +45,6 @@ func (s *southbound) handle(mux *http.ServeMux) {
 		}
 		rest.JSON(w, out)
 	})
-}
-
-// isOperator reports whether the client has shown who it is: by access to the socket, which
-// only root has, or by a certificate.
-func isOperator(r *http.Request) bool {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return local != nil && local.Network() == "unix" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
 func vppCommand(r *http.Request) (string, error) {

@@ -87,6 +87,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		server.Log = log
 		group.Go(func() error { return server.Serve(ctx, mux) })
 		group.Go(func() error { d.publisher.Run(ctx); return nil })
 	}
