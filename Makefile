@@ -73,6 +73,7 @@ test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VP
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 40m -run '$(VPP_RUN)' ./vswitch/vpp/... ./cmd/contiv-init
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/hostile
 	VPP_BIN="$$VPP_BIN" go test -count=1 -v -timeout 20m -run '$(VPP_RUN)' ./test/vpp
+	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/calico
 
 VM_CACHE ?= $(E2E_CACHE)/vm
 # Regular expressions: which jobs (probe, demo, conformance, linux), and which tests of conformance.
