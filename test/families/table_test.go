@@ -141,8 +141,8 @@ func TestTableIsTrueOfTheKernel(t *testing.T) {
 	a.watch()
 	a.resync(values...)
 	a.become(pb.ValueState_CONFIGURED, values...)
-	// The controller's; by a program and by a module that may be missing.
-	done := map[string]bool{"contiv.merge": true, "linux.iptables.rulechain": true, "vpp.wg.peer": true}
+	// The controller's; by a module that may be missing.
+	done := map[string]bool{"contiv.merge": true, "vpp.wg.peer": true}
 	for _, v := range values {
 		m, _ := models.ForMessage(v)
 		done[m.Name()] = true
