@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/test/policylab"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netlink"
@@ -87,7 +88,7 @@ func newAttackLab(t *testing.T, config string) *attackLab {
 func newAttackPod(t *testing.T, pod lab.Pod) attackPod {
 	t.Helper()
 	p := attackPod{Pod: pod}
-	err := inside(pod.Netns, func() (err error) {
+	err := labtest.Inside(pod.Netns, func() (err error) {
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -133,7 +134,7 @@ func outsideOf(ipv6 bool) netip.Addr {
 // wireIn opens a socket for frames.
 func wireIn(t *testing.T, netns, device string) (w *frames.Wire) {
 	t.Helper()
-	if err := inside(netns, func() (err error) {
+	if err := labtest.Inside(netns, func() (err error) {
 		w, err = frames.NewWire(device)
 		return err
 	}); err != nil {
@@ -406,7 +407,7 @@ func (l *attackLab) sendInTurn(t *testing.T, list [][]byte) {
 // bvi is the MAC address by which a node takes what comes out of its tunnels.
 func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
 	t.Helper()
-	err := inside(node.Netns, func() error {
+	err := labtest.Inside(node.Netns, func() error {
 		links, err := netlink.LinkList()
 		for _, link := range links {
 			if a := link.Attrs(); strings.Contains(a.Name, "vxlanBVI") {
@@ -442,7 +443,7 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 		t.Helper()
 		for _, addr := range to.addrs {
 			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, at), l.far.of(addr.Is6()), addr, text+"        ", false)
-			err := inside(netns, func() error {
+			err := labtest.Inside(netns, func() error {
 				conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 4789)))
 				if err != nil {
 					return err
@@ -494,7 +495,7 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 
 // dialTCP opens a connection in a network namespace.
 func dialTCP(netns string, to netip.AddrPort) (c net.Conn, err error) {
-	err = inside(netns, func() (err error) {
+	err = labtest.Inside(netns, func() (err error) {
 		c, err = net.DialTimeout("tcp", to.String(), await.Patience)
 		return err
 	})
@@ -504,7 +505,7 @@ func dialTCP(netns string, to netip.AddrPort) (c net.Conn, err error) {
 // listen accepts connections of TCP in a network namespace and keeps them open.
 func listen(t *testing.T, netns string, at netip.AddrPort) {
 	t.Helper()
-	err := inside(netns, func() error {
+	err := labtest.Inside(netns, func() error {
 		listener, err := net.Listen("tcp", at.String())
 		if err != nil {
 			return err
@@ -533,7 +534,7 @@ func connections(t *testing.T, node lab.Node, ipv6 bool) (flows []*netlink.Connt
 	if ipv6 {
 		family = netlink.FAMILY_V6
 	}
-	if err := inside(node.Netns, func() (err error) {
+	if err := labtest.Inside(node.Netns, func() (err error) {
 		flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, family)
 		return err
 	}); err != nil {
@@ -666,7 +667,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 // testAllowedSources: a pod sends from the addresses of its annotation that the administrator
 // permits, and from no others.
 func (l *attackLab) testAllowedSources(t *testing.T) {
-	object := template(lab.DefaultNamespace, "keepalived", "keepalived")
+	object := policylab.Template(lab.DefaultNamespace, "keepalived", "keepalived")
 	object.Annotations = map[string]string{ipnet.SourcesAnnotation: "10.200.0.10, fd99::10, 10.201.0.10," + l.near.of(false).String()}
 	added := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "keepalived", Node: "node1", Template: object})
 	owner := newAttackPod(t, added[0])
@@ -756,7 +757,7 @@ func TestStrictReversePathFilterStays(t *testing.T) {
 func sysctls(t *testing.T, node lab.Node, family, name string) map[string]string {
 	t.Helper()
 	values := map[string]string{}
-	if err := inside(node.Netns, func() error {
+	if err := labtest.Inside(node.Netns, func() error {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/sys/net/%s/conf/*/%s", family, name))
 		for _, file := range files {
 			data, readErr := os.ReadFile(file)
