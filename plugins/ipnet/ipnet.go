@@ -139,6 +139,24 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 	return a.vpp, a.linux, podLoopbackName(pod.ContainerID), true
 }
 
+// OwnNetworks are those by which pods of this node see the node itself if the vswitch has a
+// network stack of its own: what connects that with the host, and the pods' gateways. None
+// before the first resync.
+func (n *IPNet) OwnNetworks() (networks []netip.Prefix, err error) {
+	node := n.thisNode()
+	if node == nil || n.caps.HostStackShared {
+		return nil, nil
+	}
+	for _, f := range node.families {
+		host, err := f.plan.VPPHostSubnet(node.id)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, host.Masked(), single(f.podGateway.Addr()))
+	}
+	return networks, nil
+}
+
 // PodInterfaces maps the logical names of the vswitch's interfaces to the pods of
 // this node that they belong to.
 func (n *IPNet) PodInterfaces() map[string]podmanager.PodID {

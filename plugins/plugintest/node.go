@@ -115,7 +115,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
-	policies := policy.New(policy.Capabilities{Filter: o.Caps.HostStackShared}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
+	policies := policy.New(policy.Capabilities{Filter: true}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, policies, n.visits)
 	n.Loop.Start()
 	n.Server = podmanager.NewServer(n.PodManager, n.Loop, o.View, Logger())

@@ -34,9 +34,11 @@ type IPAM interface {
 	GetPodIPs(id podmanager.PodID) []netip.Addr
 }
 
-// Network knows the interfaces of the pods of this node.
+// Network knows the interfaces of the pods of this node, and by which networks they see the node
+// where the vswitch cannot tell by itself.
 type Network interface {
 	GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool)
+	OwnNetworks() ([]netip.Prefix, error)
 }
 
 // Policy is the plugin.
@@ -81,11 +83,16 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !p.caps.Filter {
 		if n := len(state[dbresources.Policy]) + len(state[dbresources.ClusterPolicy]); n > 0 {
-			controller.Logger(ctx, p.log).Warn("Network policies are NOT enforced: this vswitch cannot judge connections; run the node without VPP", "policies", n)
+			controller.Logger(ctx, p.log).Warn("Network policies are NOT enforced: this vswitch cannot judge connections", "policies", n)
 		}
 		return nil
 	}
 	p.processor, p.garbage = processor.New(p.node), map[string]struct{}{}
+	own, err := p.network.OwnNetworks()
+	if err != nil {
+		return fmt.Errorf("networks of the node itself, which always reaches its pods: %w", err)
+	}
+	p.processor.SetOwnNetworks(own)
 	for _, resource := range []string{dbresources.Namespace, dbresources.Node, dbresources.Pod, dbresources.Policy, dbresources.ClusterPolicy} {
 		for _, value := range state[resource] {
 			p.set(value)

@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/cnat"
 	"github.com/contiv/contiv/vswitch/vpp/nat"
 	"github.com/contiv/contiv/vswitch/vpp/podguard"
+	"github.com/contiv/contiv/vswitch/vpp/policies"
 
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
@@ -98,6 +99,7 @@ type VSwitch struct {
 	punts      *punt.Punts
 	peers      *wireguard.Peers
 	guards     *podguard.Guards
+	policies   *policies.Driver
 
 	close sync.Once
 }
@@ -129,6 +131,7 @@ func Open(opts Options) *VSwitch {
 	v.stats = stats.New(vpp, opts.StatsSocket, log)
 	v.routes = routes.New(vpp, ifs, srv6.IsQuestion)
 	v.acls = acl.New(vpp, ifs)
+	v.policies = policies.New(v.acls, ifs)
 	v.stn = stn.New(vpp, ifs)
 	v.clients = dhcp.NewClients(vpp, ifs, hub)
 	v.proxies = dhcp.NewProxies(vpp)
@@ -149,7 +152,7 @@ func Open(opts Options) *VSwitch {
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Counters: v.stats, Clients: v.clients,
-		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.dnat66.InterfaceCreated},
+		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.dnat66.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
 		},
@@ -158,7 +161,7 @@ func Open(opts Options) *VSwitch {
 
 	// Interfaces come first: with a new connection, nobody knows what was known of them.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
-		v.acls, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers, v.guards)
+		v.acls, v.policies, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers, v.guards)
 	if opts.TracePackets {
 		hub.Add(&tracer{log: log})
 	}
@@ -191,7 +194,5 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 	return nil
 }
 
-// Filter says that there is none.
-func (v *VSwitch) Filter() vswitch.Filter {
-	return vswitch.NoFilter{Why: "network policies are enforced by the kernel's network stack only; run this node without VPP"}
-}
+// Filter writes policies as access lists of interfaces.
+func (v *VSwitch) Filter() vswitch.Filter { return v.policies }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,7 +90,7 @@ func filterList(name string, direction contiv_filter.AccessList_Direction, rules
 
 // filterSubject is isolated for each direction with lists that are not nil.
 func filterSubject(name string, addrs, in, out []string) *contiv_filter.Subject {
-	s := &contiv_filter.Subject{Name: name, Addresses: addrs}
+	s := &contiv_filter.Subject{Name: name, Addresses: addrs, Interface: strings.TrimPrefix(name, "prod/")}
 	if in != nil {
 		s.Ingress = []*contiv_filter.Subject_Stage{{Lists: in, Deny: true}}
 	}
@@ -287,7 +288,7 @@ func (lab *filterLab) cases() []filterCase {
 			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp6", "right", 8080, false},
 		}},
 		{name: "stages of both directions", values: []proto.Message{
-			&contiv_filter.Subject{Name: "prod/left", Addresses: lab.addressOf("left"), Egress: []*contiv_filter.Subject_Stage{{Lists: []string{"out"}}, {Lists: []string{"np"}, Deny: true}}},
+			&contiv_filter.Subject{Name: "prod/left", Addresses: lab.addressOf("left"), Interface: "left", Egress: []*contiv_filter.Subject_Stage{{Lists: []string{"out"}}, {Lists: []string{"np"}, Deny: true}}},
 			lab.staged("right", []string{"in"}, nil, false),
 			filterList("out", egress, &filterRule{Action: passed, Ports: tcpPorts(80)}, &filterRule{Ports: tcpPorts(8080)}),
 			filterList("np", egress, &filterRule{Ports: tcpPorts(80)}),
@@ -300,7 +301,7 @@ func (lab *filterLab) cases() []filterCase {
 
 // staged has a stage that does not deny, and another one that may.
 func (lab *filterLab) staged(host string, first, last []string, denies bool) *contiv_filter.Subject {
-	s := &contiv_filter.Subject{Name: "prod/" + host, Addresses: lab.addressOf(host), Ingress: []*contiv_filter.Subject_Stage{{Lists: first}}}
+	s := &contiv_filter.Subject{Name: "prod/" + host, Addresses: lab.addressOf(host), Interface: host, Ingress: []*contiv_filter.Subject_Stage{{Lists: first}}}
 	if last != nil {
 		s.Ingress = append(s.Ingress, &contiv_filter.Subject_Stage{Lists: last, Deny: denies})
 	}
@@ -445,7 +446,7 @@ func (lab *filterLab) oneStep(t *testing.T) {
 		}
 		nobody.Addresses = slices.Compact(nobody.Addresses)
 		lists := []string{fmt.Sprint("deny", round%2)}
-		subject := &contiv_filter.Subject{Name: "prod/right", Addresses: lab.addressOf("right"), Ingress: []*contiv_filter.Subject_Stage{{Lists: lists}}}
+		subject := &contiv_filter.Subject{Name: "prod/right", Addresses: lab.addressOf("right"), Interface: "right", Ingress: []*contiv_filter.Subject_Stage{{Lists: lists}}}
 		return []proto.Message{clients, nobody, subject, filterList(lists[0], ingress, &filterRule{Action: denied, AddressSets: []string{clients.GetName()}})}
 	}
 	lab.set(t, values(0)...)

@@ -70,6 +70,7 @@ func (p *Processor) SetNode(value *node.Node) {
 	changed := !slices.Equal(p.nodes.ips[id.Name], ips)
 	p.nodes.ips[id.Name] = ips
 	p.nodes.cache.SetPod(id, value.GetLabels())
+	p.dirty.own = p.dirty.own || changed && id.Name == p.node
 	if changed {
 		for s := range p.nodes.cache.SelectionsOf(id) {
 			p.nodes.changed(s)
@@ -81,4 +82,35 @@ func (p *Processor) SetNode(value *node.Node) {
 func (p *Processor) DeleteNode(name string) {
 	delete(p.nodes.ips, name)
 	p.nodes.cache.DeletePod(PodID{Name: name})
+	p.dirty.own = p.dirty.own || name == p.node
+}
+
+// SetOwnNetworks says by which networks, besides the addresses that Kubernetes knows, pods of
+// this node see the node itself. They always reach each other: what the vswitch does not see to, a
+// first stage of each subject does. None: the vswitch does.
+func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
+	p.own, p.dirty.own = networks, true
+	for id := range p.local {
+		p.dirty.subjects[id] = struct{}{}
+	}
+}
+
+// ownList allows what is between the node and its pods.
+func (p *Processor) ownList(direction filter.AccessList_Direction) *filter.AccessList {
+	networks := slices.Clone(p.own)
+	for _, addr := range p.nodes.ips[p.node] {
+		networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	r := &filter.AccessList_Rule{Name: "own node"}
+	for _, network := range configurator.Disjoint(networks) {
+		r.Networks = append(r.Networks, network.String())
+	}
+	return &filter.AccessList{Name: ownListName(direction), Description: "node " + p.node + " and its pods", Direction: direction, Rules: []*filter.AccessList_Rule{r}}
+}
+
+func ownListName(direction filter.AccessList_Direction) string {
+	if direction == filter.AccessList_EGRESS {
+		return "node/egress"
+	}
+	return "node/ingress"
 }

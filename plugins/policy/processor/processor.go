@@ -50,6 +50,7 @@ type Processor struct {
 	// What lists refer to, and how many of them.
 	sets      map[*cache.Selection]*set
 	nodes     nodes
+	own       []netip.Prefix // see SetOwnNetworks
 	endpoints map[configurator.NamedPort]int
 	// about are the policies about the members of a selection.
 	about map[*cache.Selection]map[PolicyID]struct{}
@@ -67,10 +68,11 @@ type dirty struct {
 	endpoints map[configurator.NamedPort]struct{}
 	lists     map[PolicyID]struct{}
 	subjects  map[PodID]struct{}
+	own       bool
 }
 
 func newDirty() dirty {
-	return dirty{map[*cache.Selection]struct{}{}, map[*cache.Selection]struct{}{}, map[configurator.NamedPort]struct{}{}, map[PolicyID]struct{}{}, map[PodID]struct{}{}}
+	return dirty{map[*cache.Selection]struct{}{}, map[*cache.Selection]struct{}{}, map[configurator.NamedPort]struct{}{}, map[PolicyID]struct{}{}, map[PodID]struct{}{}, false}
 }
 
 type podState struct {
@@ -362,6 +364,7 @@ func (p *Processor) SetClusterPolicy(value *policy.ClusterPolicy) {
 func (p *Processor) setPolicy(id PolicyID, lists *configurator.Lists) {
 	old := p.policies[id]
 	state := &policyState{lists: lists}
+	p.dirty.own = p.dirty.own || len(p.policies) == 0
 	p.policies[id] = state
 	if id.isCluster() {
 		p.clusterPolicies[id] = state
@@ -385,6 +388,11 @@ func (p *Processor) DeletePolicy(id PolicyID) {
 	delete(p.clusterPolicies, id)
 	p.release(id, old)
 	p.dirty.lists[id] = struct{}{}
+	if len(p.own) > 0 && len(p.policies) == 0 {
+		for _, direction := range []filter.AccessList_Direction{filter.AccessList_INGRESS, filter.AccessList_EGRESS} {
+			p.gone[models.Key(&filter.AccessList{Name: ownListName(direction)})] = struct{}{}
+		}
+	}
 }
 
 func (p *Processor) acquire(id PolicyID, state *policyState) {
@@ -525,6 +533,9 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for name := range p.dirty.endpoints {
 		values = append(values, p.endpointSet(name))
 	}
+	if p.dirty.own && len(p.own) > 0 && len(p.policies) > 0 {
+		values = append(values, p.ownList(filter.AccessList_INGRESS), p.ownList(filter.AccessList_EGRESS))
+	}
 	for id := range p.dirty.lists {
 		for _, direction := range []filter.AccessList_Direction{filter.AccessList_INGRESS, filter.AccessList_EGRESS} {
 			if list := p.list(id, direction); list != nil {
@@ -560,6 +571,7 @@ func (p *Processor) All() (values []proto.Message) {
 	for name := range p.endpoints {
 		p.dirty.endpoints[name] = struct{}{}
 	}
+	p.dirty.own = true
 	for id := range p.policies {
 		p.dirty.lists[id] = struct{}{}
 	}

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
+	rules "github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy/processor"
 )
@@ -105,6 +107,36 @@ func TestUnknownPodsAreIsolated(t *testing.T) {
 	p.SetPod(webPod("a", thisNode, "", "server"))
 	if s := subject(); len(s.GetIngress()) != 1 || len(s.GetIngress()[0].GetLists()) != 1 {
 		t.Errorf("it is selected: %v", s)
+	}
+}
+
+// Where the vswitch does not see to it, a first stage lets the node reach its pods.
+func TestOwnNodeReachesItsPods(t *testing.T) {
+	p := processor.New(thisNode)
+	p.SetOwnNetworks([]netip.Prefix{netip.MustParsePrefix("172.30.1.0/24")})
+	p.SetPolicy(fromLabelled("web", "client"))
+	p.SetPod(webPod("a", thisNode, ""))
+	p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "a"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
+	values, _ := p.Changes()
+	state := rules.NewState()
+	put := func() {
+		for _, v := range values {
+			state.Put(v)
+		}
+	}
+	put()
+	reaches := func(src string) bool {
+		return state.Judge(rules.Connection{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr("10.1.1.2"), Protocol: rules.TCP, Port: 80}).Allowed
+	}
+	if !reaches("172.30.1.2") || reaches("172.30.2.2") || reaches("192.168.16.1") {
+		t.Error("the host, and nobody else, should reach the pod")
+	}
+	p.SetNode(&node.Node{Name: thisNode, Addresses: []*node.NodeAddress{{Address: "192.168.16.1"}}})
+	p.SetNode(&node.Node{Name: "node2", Addresses: []*node.NodeAddress{{Address: "192.168.16.2"}}})
+	values, _ = p.Changes()
+	put()
+	if !reaches("192.168.16.1") || reaches("192.168.16.2") {
+		t.Error("the node, and no other one, should reach the pod by its address")
 	}
 }
 

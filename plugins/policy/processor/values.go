@@ -61,8 +61,17 @@ func (p *Processor) subject(id PodID) *filter.Subject {
 	return out
 }
 
-// stages are the tiers that have a say: network policies deny what none of them allows.
-func (p *Processor) stages(id PodID, direction filter.AccessList_Direction) (stages []*filter.Subject_Stage) {
+// stages are who has a say: the node itself if need be, and then the tiers.
+func (p *Processor) stages(id PodID, direction filter.AccessList_Direction) []*filter.Subject_Stage {
+	tiers := p.tiers(id, direction)
+	if len(tiers) == 0 || len(p.own) == 0 {
+		return tiers
+	}
+	return append([]*filter.Subject_Stage{{Lists: []string{ownListName(direction)}}}, tiers...)
+}
+
+// tiers have stages if they have a say: network policies deny what none of them allows.
+func (p *Processor) tiers(id PodID, direction filter.AccessList_Direction) (stages []*filter.Subject_Stage) {
 	if p.mayBeDenied(id, direction) {
 		return []*filter.Subject_Stage{{Deny: true}}
 	}

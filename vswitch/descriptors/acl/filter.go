@@ -18,8 +18,8 @@ func registerFilter(r *descriptor.Registrar, port vswitch.Filter) {
 	stage := &kvscheduler.Stage{Name: "policies", Early: true, Commit: changes.commit}
 	descriptor.Register(r, filterDescriptor(vswitch.AddressSetDescriptor, models.AddressSet, changes, stage, filter.ValidateAddressSet))
 	descriptor.Register(r, filterDescriptor(vswitch.EndpointSetDescriptor, models.EndpointSet, changes, stage, filter.ValidateEndpointSet))
-	descriptor.Register(r, filterDescriptor(vswitch.AccessListDescriptor, models.AccessList, changes, stage, filter.ValidateAccessList))
-	descriptor.Register(r, filterDescriptor(vswitch.SubjectDescriptor, models.Subject, changes, stage, filter.ValidateSubject))
+	descriptor.Register(r, filterDescriptor(vswitch.AccessListDescriptor, models.AccessList, changes, stage, filter.ValidateAccessList, vswitch.AddressSetDescriptor, vswitch.EndpointSetDescriptor))
+	descriptor.Register(r, filterDescriptor(vswitch.SubjectDescriptor, models.Subject, changes, stage, filter.ValidateSubject, vswitch.AccessListDescriptor))
 }
 
 // filterChanges are those of a transaction, which take effect in one step: between two
@@ -81,7 +81,7 @@ func (c *filterChanges) change(ctx context.Context, changes map[string]filterCha
 
 // filterDescriptor handles config/contiv/filter/v1/…. Values do not depend on each other: a list
 // that is missing has no rules, a set no members.
-func filterDescriptor[V proto.Message](name string, model *models.Model, changes *filterChanges, stage *kvscheduler.Stage, validate func(V) *filter.FieldError) kvscheduler.Descriptor[V, descriptor.NoMeta] {
+func filterDescriptor[V proto.Message](name string, model *models.Model, changes *filterChanges, stage *kvscheduler.Stage, validate func(V) *filter.FieldError, after ...string) kvscheduler.Descriptor[V, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[V, descriptor.NoMeta]{
 		Name: name,
 		Keys: kvscheduler.KeySpace{Prefix: model.KeyPrefix()},
@@ -94,6 +94,8 @@ func filterDescriptor[V proto.Message](name string, model *models.Model, changes
 		},
 		Equivalent: func(_ string, old, new V) bool { return filter.Equivalent(old, new) },
 		Stage:      stage,
+		// Drivers that write values out compare the last ones with what exists.
+		RetrieveAfter: after,
 		Create: func(_ context.Context, key string, v V) (none descriptor.NoMeta, err error) {
 			changes.prepare(key, v, false)
 			return none, nil

@@ -1,0 +1,15 @@
+package vpp
+
+import (
+	"testing"
+
+	"github.com/contiv/contiv/test/policylab"
+)
+
+// One node has VPP, the other one the kernel: each enforces what concerns its own pods.
+func TestPolicies(t *testing.T) {
+	l := up(t, "vpp", "kernel")
+	t.Run("network policies", func(t *testing.T) { policylab.NetworkPolicies(t, l, "node2") })
+	t.Run("cluster network policies", func(t *testing.T) { policylab.ClusterNetworkPolicies(t, l, "node2") })
+	t.Run("new pods", func(t *testing.T) { policylab.NewPods(t, l) })
+}

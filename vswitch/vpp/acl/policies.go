@@ -1,0 +1,140 @@
+package acl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+)
+
+// policyTag starts the tags of lists of network policies, which package policies keeps. They come
+// first on an interface: a packet that one of them matches meets no other list.
+const policyTag = "contiv:policy/"
+
+// PutPolicy makes a list, or replaces its rules at once.
+func (v *ACLs) PutPolicy(ctx context.Context, name string, rules []acl_types.ACLRule) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	_, err := v.putRules(ctx, policyTag+name, rules)
+	return err
+}
+
+// DeletePolicy takes a list off all interfaces and removes it.
+func (v *ACLs) DeletePolicy(ctx context.Context, name string) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	key := aclKey{tag: policyTag + name}
+	id, err := v.find(ctx, key)
+	if err != nil || id == noACL {
+		return err
+	}
+	if err := v.unbindEverywhere(ctx, id); err != nil {
+		return err
+	}
+	if err := v.vpp.Call(ctx, module, &acl.ACLDel{ACLIndex: id}, &acl.ACLDelReply{}); err != nil && !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
+		return err
+	}
+	v.ids.remove(key)
+	return nil
+}
+
+// BindPolicies makes an interface have these lists of policies, in order, for
+// packets that enter and for those that leave VPP there.
+func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	found, err := session.Dump[acl.ACLInterfaceListDetails](ctx, v.vpp, module, &acl.ACLInterfaceListDump{SwIfIndex: iface})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	now := found[0]
+	if !v.ids.known(false, now.Acls) {
+		if err := v.learnACLs(ctx); err != nil {
+			return err
+		}
+	}
+	arrange := func(names []string, have []uint32) (ids []uint32, err error) {
+		for _, name := range names {
+			id, err := v.find(ctx, aclKey{tag: policyTag + name})
+			if err != nil {
+				return nil, err
+			}
+			if id == noACL {
+				return nil, fmt.Errorf("VPP has no list %s of policies", name)
+			}
+			ids = append(ids, id)
+		}
+		for _, id := range have {
+			if !v.ids.isPolicy(id) {
+				ids = append(ids, id)
+			}
+		}
+		return ids, nil
+	}
+	enters, err := arrange(in, now.Acls[:now.NInput])
+	if err != nil {
+		return err
+	}
+	leaves, err := arrange(out, now.Acls[now.NInput:])
+	if err != nil {
+		return err
+	}
+	ids := append(slices.Clone(enters), leaves...)
+	if int(now.NInput) == len(enters) && slices.Equal(now.Acls, ids) {
+		return nil
+	}
+	if len(ids) > maxACLs {
+		return fmt.Errorf("the interface would have %d lists, and VPP takes %d", len(ids), maxACLs)
+	}
+	return v.vpp.Call(ctx, module, &acl.ACLInterfaceSetACLList{SwIfIndex: iface, NInput: uint8(len(enters)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{})
+}
+
+func (x *aclIDs) isPolicy(id uint32) bool {
+	x.state.Lock()
+	defer x.state.Unlock()
+	return strings.HasPrefix(x.tags[false][id], policyTag)
+}
+
+// Policies reads the lists of policies, and which of them come first on interfaces, for packets that
+// enter and for those that leave.
+func (v *ACLs) Policies(ctx context.Context) (lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string, err error) {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	rules := session.StartDump[acl.ACLDetails](ctx, v.vpp, module, &acl.ACLDump{ACLIndex: noACL})
+	sequences := session.StartDump[acl.ACLInterfaceListDetails](ctx, v.vpp, module, &acl.ACLInterfaceListDump{SwIfIndex: ^ownership.Index(0)})
+	all, err := rules.Wait(ctx)
+	where, err2 := sequences.Wait(ctx)
+	if err == nil {
+		err = err2
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	lists, bound = map[string][]acl_types.ACLRule{}, map[ownership.Index][2][]string{}
+	names := map[uint32]string{}
+	for _, d := range all {
+		if name, ok := strings.CutPrefix(d.Tag, policyTag); ok {
+			lists[name], names[d.ACLIndex] = d.R, name
+		}
+	}
+	first := func(ids []uint32) (list []string) {
+		for _, id := range ids {
+			if names[id] == "" {
+				break
+			}
+			list = append(list, names[id])
+		}
+		return list
+	}
+	for _, s := range where {
+		bound[s.SwIfIndex] = [2][]string{first(s.Acls[:s.NInput]), first(s.Acls[s.NInput:])}
+	}
+	return lists, bound, nil
+}

@@ -1,0 +1,332 @@
+package policies
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/binapi/acl_types"
+	"google.golang.org/protobuf/proto"
+)
+
+// Lists are VPP's access lists for policies, by names.
+type Lists interface {
+	// PutPolicy makes a list, or replaces its rules at once.
+	PutPolicy(ctx context.Context, name string, rules []acl_types.ACLRule) error
+	// DeletePolicy takes a list off all interfaces and removes it.
+	DeletePolicy(ctx context.Context, name string) error
+	// BindPolicies makes an interface have these lists, in order and before all others, for packets
+	// that enter and for those that leave VPP there.
+	BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error
+	// Policies reads the lists, and which of them come first on interfaces, for packets that
+	// enter and for those that leave.
+	Policies(ctx context.Context) (lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string, err error)
+}
+
+// Driver implements vswitch.Filter. It is safe for concurrent use.
+type Driver struct {
+	subsystem.Base
+	acls Lists
+	ifs  *ownership.Registry
+
+	mu   sync.Mutex
+	want *values
+	// have are the rules of lists that VPP has, as far as that is known.
+	have map[string][]acl_types.ACLRule
+}
+
+var _ vswitch.Filter = (*Driver)(nil)
+
+// New returns a driver that keeps its lists by acls.
+func New(acls Lists, ifs *ownership.Registry) *Driver {
+	return &Driver{acls: acls, ifs: ifs, want: newValues(), have: map[string][]acl_types.ACLRule{}}
+}
+
+// Opened forgets what another VPP had.
+func (d *Driver) Opened(context.Context, *session.Link) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.have)
+	return nil
+}
+
+// Names of lists: of each subject, one for packets that enter VPP and one for those that leave.
+const (
+	headList = "head"
+	restList = "rest"
+	inList   = "in/"
+	outList  = "out/"
+	// unknown starts names of subjects of which only the hash in names of lists is known.
+	unknown = "?"
+)
+
+// id is the part of the names of a subject's lists that stands for its name.
+func id(name string) string {
+	if hash, ok := strings.CutPrefix(name, unknown); ok {
+		return hash
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:10])
+}
+
+// Set implements vswitch.Filter.
+func (d *Driver) Set(ctx context.Context, values ...proto.Message) error {
+	return d.Change(ctx, values, nil)
+}
+
+// Remove implements vswitch.Filter.
+func (d *Driver) Remove(ctx context.Context, values ...proto.Message) error {
+	return d.Change(ctx, nil, values)
+}
+
+// Change implements vswitch.Filter. The lists of each subject are replaced at once; those of
+// several subjects one after the other.
+func (d *Driver) Change(ctx context.Context, set, remove []proto.Message) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.want
+	d.want = before.clone()
+	changed := map[string]bool{}
+	for _, m := range set {
+		if s, ok := m.(*contiv_filter.Subject); ok && s.GetInterface() == "" {
+			d.want = before
+			return vswitch.Unsupported("subject %q: VPP judges connections at interfaces: name that of the pod", s.GetName())
+		}
+		d.want.set(m)
+		changed[models.Key(m)] = true
+	}
+	for _, m := range remove {
+		d.want.remove(m)
+		changed[models.Key(m)] = true
+	}
+	if err := d.apply(ctx, before, changed, remove); err != nil {
+		d.want = before // whoever asked for it knows that it is not there
+		return err
+	}
+	return nil
+}
+
+func (d *Driver) apply(ctx context.Context, before *values, changed map[string]bool, remove []proto.Message) error {
+	interfaces := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(d.want.subjects)) {
+		s := d.want.subjects[name]
+		if !d.want.concerned(s, changed) {
+			continue
+		}
+		if err := d.program(ctx, s); err != nil {
+			return fmt.Errorf("policies of %s: %w", name, err)
+		}
+		if changed[models.Key(s)] {
+			interfaces[s.GetInterface()] = true
+			interfaces[before.subjects[name].GetInterface()] = true
+		}
+	}
+	gone := []string{}
+	for _, m := range remove {
+		s, ok := m.(*contiv_filter.Subject)
+		if !ok || d.want.subjects[s.GetName()] != nil {
+			continue
+		}
+		interfaces[before.subjects[s.GetName()].GetInterface()] = true
+		gone = append(gone, inList+id(s.GetName()), outList+id(s.GetName()))
+	}
+	delete(interfaces, "")
+	for _, name := range slices.Sorted(maps.Keys(interfaces)) {
+		if err := d.bind(ctx, name); err != nil {
+			return fmt.Errorf("policies of interface %s: %w", name, err)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	if len(d.want.subjects) == 0 {
+		gone = append(gone, headList, restList)
+	}
+	for _, name := range gone {
+		if err := d.acls.DeletePolicy(ctx, name); err != nil {
+			return fmt.Errorf("removing list %s: %w", name, err)
+		}
+		delete(d.have, name)
+	}
+	return nil
+}
+
+// program makes VPP have the lists of a subject.
+func (d *Driver) program(ctx context.Context, s *contiv_filter.Subject) error {
+	lists, err := d.lists(s)
+	if err != nil {
+		return err
+	}
+	for _, tag := range slices.Sorted(maps.Keys(lists)) {
+		if have, ok := d.have[tag]; ok && slices.Equal(have, lists[tag]) {
+			continue
+		}
+		delete(d.have, tag)
+		if err := d.acls.PutPolicy(ctx, tag, lists[tag]); err != nil {
+			return err
+		}
+		d.have[tag] = lists[tag]
+	}
+	return nil
+}
+
+// lists are those that a subject needs, by name. What leaves VPP at the interface enters the pod.
+func (d *Driver) lists(s *contiv_filter.Subject) (map[string][]acl_types.ACLRule, error) {
+	egress, err := expand(d.want, s, contiv_filter.AccessList_EGRESS)
+	if err != nil {
+		return nil, err
+	}
+	ingress, err := expand(d.want, s, contiv_filter.AccessList_INGRESS)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]acl_types.ACLRule{headList: head(), restList: rest(), inList + id(s.GetName()): egress, outList + id(s.GetName()): ingress}, nil
+}
+
+// sequence are the lists that an interface is to have.
+func (d *Driver) sequence(iface string) (in, out []string) {
+	var names []string
+	for name, s := range d.want.subjects {
+		if s.GetInterface() == iface {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	slices.Sort(names)
+	in, out = []string{headList}, []string{headList}
+	for _, name := range names {
+		in, out = append(in, inList+id(name)), append(out, outList+id(name))
+	}
+	return append(in, restList), append(out, restList)
+}
+
+// bind makes an interface, if it exists, have its lists.
+func (d *Driver) bind(ctx context.Context, iface string) error {
+	i, ok, err := d.ifs.Known(ctx, iface)
+	if err != nil || !ok {
+		return err
+	}
+	in, out := d.sequence(iface)
+	return d.acls.BindPolicies(ctx, i, in, out)
+}
+
+// InterfaceCreated gives a new interface its lists, before it has an address in VPP.
+func (d *Driver) InterfaceCreated(ctx context.Context, i ownership.Index) error {
+	iface := d.ifs.Seen(i)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	in, out := d.sequence(iface)
+	if len(in) == 0 {
+		return nil
+	}
+	for _, subject := range d.want.subjects {
+		if subject.GetInterface() != iface {
+			continue
+		}
+		if err := d.program(ctx, subject); err != nil {
+			return fmt.Errorf("its policies: %w", err)
+		}
+	}
+	if err := d.acls.BindPolicies(ctx, i, in, out); err != nil {
+		return fmt.Errorf("its policies: %w", err)
+	}
+	return nil
+}
+
+// List implements vswitch.Filter.
+func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []proto.Message, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range expected {
+		if _, isSubject := m.(*contiv_filter.Subject); isSubject {
+			continue
+		}
+		if _, known := d.want.all[models.Key(m)]; !known {
+			d.want.set(m)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.want.all)) {
+		if _, isSubject := d.want.all[key].(*contiv_filter.Subject); !isSubject && d.want.all[key] != nil {
+			found = append(found, d.want.all[key])
+		}
+	}
+	subjects, err := d.listSubjects(ctx, expected)
+	if err != nil {
+		return nil, fmt.Errorf("reading access lists: %w", err)
+	}
+	return append(found, subjects...), nil
+}
+
+func (d *Driver) listSubjects(ctx context.Context, expected []proto.Message) (found []proto.Message, err error) {
+	lists, bound, err := d.acls.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.have = lists
+	known := maps.Clone(d.want.subjects)
+	for _, m := range expected {
+		if s, ok := m.(*contiv_filter.Subject); ok {
+			if _, ok := d.want.all[models.Key(s)]; !ok && s.GetInterface() != "" && (lists[inList+id(s.GetName())] != nil || lists[outList+id(s.GetName())] != nil) {
+				known[s.GetName()] = s
+				d.want.set(s)
+			}
+		}
+	}
+	accounted := map[string]bool{headList: true, restList: true}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		s := known[name]
+		accounted[inList+id(name)], accounted[outList+id(name)] = true, true
+		intact, err := d.isIntact(ctx, s, lists, bound)
+		switch {
+		case err != nil:
+			return nil, err
+		case intact:
+			found = append(found, s)
+		default: // it is there in part, and to be changed
+			found = append(found, &contiv_filter.Subject{Name: name})
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(lists)) {
+		hash, isIn := strings.CutPrefix(tag, inList)
+		if !isIn {
+			hash = strings.TrimPrefix(tag, outList)
+		}
+		if !accounted[tag] && !accounted[hash] {
+			accounted[hash] = true
+			found = append(found, &contiv_filter.Subject{Name: unknown + hash})
+		}
+	}
+	return found, nil
+}
+
+// isIntact reports whether VPP has just the lists of a subject, where they belong.
+func (d *Driver) isIntact(ctx context.Context, s *contiv_filter.Subject, lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string) (bool, error) {
+	want, err := d.lists(s)
+	if err != nil {
+		return false, nil
+	}
+	for tag, rules := range want {
+		if have, ok := lists[tag]; !ok || !slices.Equal(have, rules) {
+			return false, nil
+		}
+	}
+	i, exists, err := d.ifs.Known(ctx, s.GetInterface())
+	if err != nil || !exists {
+		return err == nil, err
+	}
+	in, out := d.sequence(s.GetInterface())
+	return slices.Equal(bound[i][0], in) && slices.Equal(bound[i][1], out), nil
+}
