@@ -29,7 +29,7 @@ type Problem struct {
 	Check string `json:"check"`
 	Text  string `json:"text"`
 	// Since is when it was seen first without interruption.
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // period is how often a Monitor looks by itself.

@@ -15,6 +15,7 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
@@ -36,10 +37,13 @@ type fixture struct {
 	ipam *ipnet.IPAMReport
 	// notReady is why the agent is not ready, database why it has no etcd.
 	notReady, database string
-	events             []*controller.EventRecord
-	txns               []*kvscheduler.RecordedTxn
-	values             []record.Status
-	dump               []kvscheduler.DumpedValue
+	// verdict and problems are what a ready agent says of its node.
+	verdict  string
+	problems []health.Problem
+	events   []*controller.EventRecord
+	txns     []*kvscheduler.RecordedTxn
+	values   []record.Status
+	dump     []kvscheduler.DumpedValue
 	// explanations and timelines by key.
 	explanations map[string]*inspect.Explanation
 	timelines    map[string][]kvscheduler.Revision
@@ -78,6 +82,8 @@ func at(seconds float64) time.Time {
 
 var fixtures = map[string]*fixture{
 	"node1": {
+		verdict:  health.Degraded,
+		problems: []health.Problem{{Check: "values", Text: "1 value INVALID, such as config/vpp/v2/interfaces/bad: is no JSON; the value of revision 12 stays in force"}},
 		nodes: nodesync.NodesReport{ThisNode: "node1", Nodes: []nodesync.NodeReport{
 			{ID: 1, Name: "node1", VPPIPs: []string{"192.168.16.1/24"}, MgmtIPs: []string{"192.168.16.1"}, PodCIDRs: []string{"10.244.0.0/24"}},
 			{ID: 2, Name: "node2", VPPIPs: []string{}, MgmtIPs: []string{"192.168.16.2"}},
@@ -211,9 +217,13 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/readiness":
 		h := struct {
-			Version         string
-			Error, Database string `json:",omitempty"`
-		}{"v1.2", f.notReady, f.database}
+			Version                  string
+			Error, Database, Verdict string           `json:",omitempty"`
+			Problems                 []health.Problem `json:",omitempty"`
+		}{Version: "v1.2", Error: f.notReady, Database: f.database}
+		if q.Has("verbose") {
+			h.Problems, h.Verdict = f.problems, f.verdict
+		}
 		status := http.StatusOK
 		if f.notReady != "" {
 			status = http.StatusServiceUnavailable
