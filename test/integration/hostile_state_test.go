@@ -35,6 +35,16 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: allow, namespace: default}
 spec: {podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress, Egress], ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.9.0.0/16]}}, {podSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}}], ports: [{port: 80, endPort: 90}]}]}
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: tenants}
+spec:
+  tier: Admin
+  priority: 10
+  subject: {pods: {namespaceSelector: {matchLabels: {tenant: a}}, podSelector: {matchExpressions: [{key: app, operator: In, values: [db]}]}}}
+  ingress: [{name: web, action: Accept, from: [{namespaces: {matchLabels: {tenant: b}}}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 90}}}}]}]
+  egress: [{name: out, action: Deny, to: [{networks: [10.9.0.0/16]}, {nodes: {matchLabels: {a: b}}}]}]
 `
 
 // Hostile Kubernetes state, node records, IDs and claims in etcd, generated from what is
@@ -51,7 +61,7 @@ func TestHostileState(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "KSR has reflected all", func() error {
-		return l.has(t, "k8s/policy/", "k8s/service/", "k8s/endpointslice/", "k8s/pod/", "k8s/node/", "k8s/namespace/")
+		return l.has(t, "k8s/policy/", "k8s/clusternetworkpolicy/", "k8s/service/", "k8s/endpointslice/", "k8s/pod/", "k8s/node/", "k8s/namespace/")
 	})
 	labtest.RequireQuiet(t, l.Lab)
 	original := l.reflected(t)
