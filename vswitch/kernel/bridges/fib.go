@@ -2,6 +2,7 @@ package bridges
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -112,7 +113,8 @@ func (v fib) unset(entry *vpp_l2.FIBEntry) error {
 
 func (v fib) unsetAt(e *fibEntry, mac net.HardwareAddr) error {
 	if e.bridged {
-		if err := rtnl.IgnoreGone(v.Net.NeighDel(own.StaticEntry(e.port, mac))); err != nil {
+		err := v.Net.NeighDel(own.StaticEntry(e.port, mac))
+		if err := rtnl.IgnoreGone(err); err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a port that was taken out of its bridge has none
 			return err
 		}
 	}
