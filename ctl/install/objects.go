@@ -164,8 +164,8 @@ var loaders = map[string]func([]byte) error{
 	"vpp.conf": func(data []byte) error { return config.Load(data, &startup.Config{}) },
 }
 
-// CheckConfig reports whether a file of the configuration has a known name, and whether
-// those who read it understand it.
+// CheckConfig returns an error for a file of the configuration whose name is not known, or
+// whose text the component that reads it would refuse.
 func CheckConfig(name, text string) error {
 	load := loaders[name]
 	if load == nil {

@@ -123,7 +123,7 @@ func (p *Pinger) Close() {
 	}
 }
 
-// receive tells those who wait of answers, until the socket is closed.
+// receive passes answers on to the requests that await them, until the socket is closed.
 func (p *Pinger) receive(s *socket) {
 	defer close(s.done)
 	buffer := make([]byte, 128) // the rest of an answer is our own padding
