@@ -11,16 +11,18 @@ import (
 // services were translated. Port is 0 for protocols without ports.
 type Connection struct {
 	Src, Dst netip.Addr
-	// Protocol is the number of IANA; see TCP, UDP and SCTP.
+	// Protocol is the number of IANA; see TCP and the like.
 	Protocol uint8
 	Port     uint16
 }
 
 // Numbers of protocols.
 const (
-	TCP  = 6
-	UDP  = 17
-	SCTP = 132
+	ICMP   = 1
+	TCP    = 6
+	UDP    = 17
+	ICMPv6 = 58
+	SCTP   = 132
 )
 
 // Number returns the number of a protocol.
@@ -58,6 +60,8 @@ type State struct {
 	lists     map[string]*contiv_filter.AccessList
 	subjects  map[string]*contiv_filter.Subject
 	byAddr    map[netip.Addr]*contiv_filter.Subject
+	// descriptions of sets, for people.
+	descriptions map[string]string
 }
 
 // NewState returns a state without values.
@@ -65,6 +69,7 @@ func NewState() *State {
 	return &State{
 		addresses: map[string]map[netip.Addr]bool{}, endpoints: map[string]map[endpoint]bool{},
 		lists: map[string]*contiv_filter.AccessList{}, subjects: map[string]*contiv_filter.Subject{}, byAddr: map[netip.Addr]*contiv_filter.Subject{},
+		descriptions: map[string]string{},
 	}
 }
 
@@ -72,12 +77,12 @@ func NewState() *State {
 func (s *State) Put(value proto.Message) {
 	switch v := value.(type) {
 	case *contiv_filter.AddressSet:
-		s.addresses[v.GetName()] = map[netip.Addr]bool{}
+		s.addresses[v.GetName()], s.descriptions[v.GetName()] = map[netip.Addr]bool{}, v.GetDescription()
 		for _, addr := range ParseAddrs(v.GetAddresses()) {
 			s.addresses[v.GetName()][addr] = true
 		}
 	case *contiv_filter.EndpointSet:
-		s.endpoints[v.GetName()] = map[endpoint]bool{}
+		s.endpoints[v.GetName()], s.descriptions[v.GetName()] = map[endpoint]bool{}, v.GetDescription()
 		for _, e := range v.GetEndpoints() {
 			if addr, err := netip.ParseAddr(e.GetAddress()); err == nil {
 				s.endpoints[v.GetName()][endpoint{addr.Unmap(), Number(e.GetProtocol()), uint16(e.GetPort())}] = true
@@ -99,8 +104,10 @@ func (s *State) Remove(value proto.Message) {
 	switch v := value.(type) {
 	case *contiv_filter.AddressSet:
 		delete(s.addresses, v.GetName())
+		delete(s.descriptions, v.GetName())
 	case *contiv_filter.EndpointSet:
 		delete(s.endpoints, v.GetName())
+		delete(s.descriptions, v.GetName())
 	case *contiv_filter.AccessList:
 		delete(s.lists, v.GetName())
 	case *contiv_filter.Subject:
@@ -182,11 +189,15 @@ func (s *State) stage(stage *contiv_filter.Subject_Stage, direction contiv_filte
 }
 
 func (s *State) matches(r *contiv_filter.AccessList_Rule, direction contiv_filter.AccessList_Direction, c Connection) bool {
-	peer := c.Src
+	return s.isPeer(r, peerOf(direction, c)) && s.isPort(r, c)
+}
+
+// peerOf is the end of a connection that is not the subject.
+func peerOf(direction contiv_filter.AccessList_Direction, c Connection) netip.Addr {
 	if direction == contiv_filter.AccessList_EGRESS {
-		peer = c.Dst
+		return c.Dst
 	}
-	return s.isPeer(r, peer) && s.isPort(r, c)
+	return c.Src
 }
 
 func (s *State) isPeer(r *contiv_filter.AccessList_Rule, peer netip.Addr) bool {
@@ -205,8 +216,7 @@ func (s *State) isPeer(r *contiv_filter.AccessList_Rule, peer netip.Addr) bool {
 
 func (s *State) isPort(r *contiv_filter.AccessList_Rule, c Connection) bool {
 	for _, p := range r.GetPorts() {
-		whole := p.GetFirst() == 0 && p.GetLast() == 0
-		if Number(p.GetProtocol()) == c.Protocol && (whole || uint32(c.Port) >= p.GetFirst() && uint32(c.Port) <= p.GetLast()) {
+		if isPorts(p, c) {
 			return true
 		}
 	}
@@ -216,4 +226,9 @@ func (s *State) isPort(r *contiv_filter.AccessList_Rule, c Connection) bool {
 		}
 	}
 	return len(r.GetPorts()) == 0 && len(r.GetEndpointSets()) == 0
+}
+
+func isPorts(p *contiv_filter.AccessList_Ports, c Connection) bool {
+	whole := p.GetFirst() == 0 && p.GetLast() == 0
+	return Number(p.GetProtocol()) == c.Protocol && (whole || uint32(c.Port) >= p.GetFirst() && uint32(c.Port) <= p.GetLast())
 }

@@ -19,6 +19,10 @@ const (
 	// StatusPrefix starts the keys of what the agent answers. The status of the value
 	// with an NB key is under StatusPrefix and that key.
 	StatusPrefix = "status/"
+	// PolicyStatusPrefix and ClusterPolicyStatusPrefix start the keys of what became of network
+	// policies, <namespace>/<name> or <name>.
+	PolicyStatusPrefix        = StatusPrefix + "policy/"
+	ClusterPolicyStatusPrefix = StatusPrefix + "clusternetworkpolicy/"
 	// LigatoStatusPrefix starts the keys of statuses in the vpp-agent's form; the rest of
 	// the key of the value, behind "config/", follows.
 	LigatoStatusPrefix = "config-status/"

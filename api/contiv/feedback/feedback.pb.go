@@ -6,8 +6,8 @@
 
 // What an agent answers in etcd to those who configure its node there: the state of
 // each value that anybody gave from outside, under /vnf-agent/<node>/status/<key of the
-// value>, and the outcome of each requested resync. The form in etcd is protojson with the field names of this
-// file.
+// value>, the outcome of each requested resync, and what became of network policies. The form in etcd is
+// protojson with the field names of this file.
 
 package feedback
 
@@ -285,6 +285,82 @@ func (x *ResyncStatus) GetError() string {
 	return ""
 }
 
+// Value of /vnf-agent/<node>/status/policy/<namespace>/<name>, of a ClusterNetworkPolicy
+// /vnf-agent/<node>/status/clusternetworkpolicy/<name>: whether the node enforces a policy. There is none
+// while the policy is about no pod of the node and nothing keeps it from being realised.
+type PolicyStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The vswitch holds all that the policy comes to on the node.
+	Realised bool `protobuf:"varint,1,opt,name=realised,proto3" json:"realised,omitempty"`
+	// What keeps it from being realised, some of it.
+	Reasons []string `protobuf:"bytes,2,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// Since which transaction this is so: see `contivctl txns`. Absent if none led to it. It counts
+	// from the start of the agent.
+	Transaction *uint64 `protobuf:"varint,3,opt,name=transaction,proto3,oneof" json:"transaction,omitempty"`
+	// Since when this is so.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyStatus) Reset() {
+	*x = PolicyStatus{}
+	mi := &file_contiv_feedback_feedback_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyStatus) ProtoMessage() {}
+
+func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_feedback_feedback_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
+func (*PolicyStatus) Descriptor() ([]byte, []int) {
+	return file_contiv_feedback_feedback_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PolicyStatus) GetRealised() bool {
+	if x != nil {
+		return x.Realised
+	}
+	return false
+}
+
+func (x *PolicyStatus) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *PolicyStatus) GetTransaction() uint64 {
+	if x != nil && x.Transaction != nil {
+		return *x.Transaction
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 var File_contiv_feedback_feedback_proto protoreflect.FileDescriptor
 
 const file_contiv_feedback_feedback_proto_rawDesc = "" +
@@ -309,6 +385,12 @@ const file_contiv_feedback_feedback_proto_rawDesc = "" +
 	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05errorB\x0e\n" +
+	"\f_transaction\"\xab\x01\n" +
+	"\fPolicyStatus\x12\x1a\n" +
+	"\brealised\x18\x01 \x01(\bR\brealised\x12\x18\n" +
+	"\areasons\x18\x02 \x03(\tR\areasons\x12%\n" +
+	"\vtransaction\x18\x03 \x01(\x04H\x00R\vtransaction\x88\x01\x01\x12.\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04timeB\x0e\n" +
 	"\f_transactionB.Z,github.com/contiv/contiv/api/contiv/feedbackb\x06proto3"
 
 var (
@@ -323,24 +405,26 @@ func file_contiv_feedback_feedback_proto_rawDescGZIP() []byte {
 	return file_contiv_feedback_feedback_proto_rawDescData
 }
 
-var file_contiv_feedback_feedback_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_contiv_feedback_feedback_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_contiv_feedback_feedback_proto_goTypes = []any{
 	(*ValueStatus)(nil),             // 0: feedback.ValueStatus
 	(*ResyncRequest)(nil),           // 1: feedback.ResyncRequest
 	(*ResyncStatus)(nil),            // 2: feedback.ResyncStatus
-	(*kvscheduler.ValueStatus)(nil), // 3: ligato.kvscheduler.ValueStatus
-	(*timestamppb.Timestamp)(nil),   // 4: google.protobuf.Timestamp
+	(*PolicyStatus)(nil),            // 3: feedback.PolicyStatus
+	(*kvscheduler.ValueStatus)(nil), // 4: ligato.kvscheduler.ValueStatus
+	(*timestamppb.Timestamp)(nil),   // 5: google.protobuf.Timestamp
 }
 var file_contiv_feedback_feedback_proto_depIdxs = []int32{
-	3, // 0: feedback.ValueStatus.value:type_name -> ligato.kvscheduler.ValueStatus
-	3, // 1: feedback.ValueStatus.derived_values:type_name -> ligato.kvscheduler.ValueStatus
-	4, // 2: feedback.ValueStatus.time:type_name -> google.protobuf.Timestamp
-	4, // 3: feedback.ResyncStatus.time:type_name -> google.protobuf.Timestamp
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 0: feedback.ValueStatus.value:type_name -> ligato.kvscheduler.ValueStatus
+	4, // 1: feedback.ValueStatus.derived_values:type_name -> ligato.kvscheduler.ValueStatus
+	5, // 2: feedback.ValueStatus.time:type_name -> google.protobuf.Timestamp
+	5, // 3: feedback.ResyncStatus.time:type_name -> google.protobuf.Timestamp
+	5, // 4: feedback.PolicyStatus.time:type_name -> google.protobuf.Timestamp
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_contiv_feedback_feedback_proto_init() }
@@ -350,13 +434,14 @@ func file_contiv_feedback_feedback_proto_init() {
 	}
 	file_contiv_feedback_feedback_proto_msgTypes[0].OneofWrappers = []any{}
 	file_contiv_feedback_feedback_proto_msgTypes[2].OneofWrappers = []any{}
+	file_contiv_feedback_feedback_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_feedback_feedback_proto_rawDesc), len(file_contiv_feedback_feedback_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

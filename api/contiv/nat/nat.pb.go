@@ -356,8 +356,11 @@ type ServiceNetwork struct {
 	Inside []string `protobuf:"bytes,1,rep,name=inside,proto3" json:"inside,omitempty"`
 	// Networks of cluster IPs. What is sent to them and has no mapping is refused.
 	ServiceSubnets []string `protobuf:"bytes,2,rep,name=service_subnets,json=serviceSubnets,proto3" json:"service_subnets,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Interfaces by which clients outside come, of a vswitch that has a network stack of its
+	// own: logical names. All other interfaces are those of clients that are inside.
+	OutsideInterfaces []string `protobuf:"bytes,3,rep,name=outside_interfaces,json=outsideInterfaces,proto3" json:"outside_interfaces,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ServiceNetwork) Reset() {
@@ -400,6 +403,13 @@ func (x *ServiceNetwork) GetInside() []string {
 func (x *ServiceNetwork) GetServiceSubnets() []string {
 	if x != nil {
 		return x.ServiceSubnets
+	}
+	return nil
+}
+
+func (x *ServiceNetwork) GetOutsideInterfaces() []string {
+	if x != nil {
+		return x.OutsideInterfaces
 	}
 	return nil
 }
@@ -668,10 +678,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04SCTP\x10\x02\"Q\n" +
+	"\x04SCTP\x10\x02\"\x80\x01\n" +
 	"\x0eServiceNetwork\x12\x16\n" +
 	"\x06inside\x18\x01 \x03(\tR\x06inside\x12'\n" +
-	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnetsB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
+	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnets\x12-\n" +
+	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfacesB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
 
 var (
 	file_contiv_nat_nat_proto_rawDescOnce sync.Once

@@ -134,8 +134,10 @@ type ClusterPolicy struct {
 	// The pods that the policy is about.
 	Subject *ClusterPolicy_Pods `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	// In order: the first one that matches decides.
-	Ingress       []*ClusterPolicy_Rule `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
-	Egress        []*ClusterPolicy_Rule `protobuf:"bytes,6,rep,name=egress,proto3" json:"egress,omitempty"`
+	Ingress []*ClusterPolicy_Rule `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
+	Egress  []*ClusterPolicy_Rule `protobuf:"bytes,6,rep,name=egress,proto3" json:"egress,omitempty"`
+	// See Policy.change_time.
+	ChangeTime    string `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +212,13 @@ func (x *ClusterPolicy) GetEgress() []*ClusterPolicy_Rule {
 		return x.Egress
 	}
 	return nil
+}
+
+func (x *ClusterPolicy) GetChangeTime() string {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return ""
 }
 
 // Pods that match both selectors; a missing one matches everything.
@@ -473,14 +482,16 @@ var File_contiv_policy_cluster_policy_proto protoreflect.FileDescriptor
 
 const file_contiv_policy_cluster_policy_proto_rawDesc = "" +
 	"\n" +
-	"\"contiv/policy/cluster_policy.proto\x12\x06policy\x1a\x1acontiv/policy/policy.proto\"\x8e\a\n" +
+	"\"contiv/policy/cluster_policy.proto\x12\x06policy\x1a\x1acontiv/policy/policy.proto\"\xaf\a\n" +
 	"\rClusterPolicy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x04tier\x18\x02 \x01(\x0e2\x1a.policy.ClusterPolicy.TierR\x04tier\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\x05R\bpriority\x124\n" +
 	"\asubject\x18\x04 \x01(\v2\x1a.policy.ClusterPolicy.PodsR\asubject\x124\n" +
 	"\aingress\x18\x05 \x03(\v2\x1a.policy.ClusterPolicy.RuleR\aingress\x122\n" +
-	"\x06egress\x18\x06 \x03(\v2\x1a.policy.ClusterPolicy.RuleR\x06egress\x1av\n" +
+	"\x06egress\x18\x06 \x03(\v2\x1a.policy.ClusterPolicy.RuleR\x06egress\x12\x1f\n" +
+	"\vchange_time\x18\a \x01(\tR\n" +
+	"changeTime\x1av\n" +
 	"\x04Pods\x12<\n" +
 	"\n" +
 	"namespaces\x18\x01 \x01(\v2\x1c.policy.Policy.LabelSelectorR\n" +

@@ -241,8 +241,11 @@ type Policy struct {
 	PolicyType Policy_PolicyType     `protobuf:"varint,5,opt,name=policy_type,json=policyType,proto3,enum=policy.Policy_PolicyType" json:"policy_type,omitempty"`
 	// What is allowed. Ingress rules of a policy of the type EGRESS, and the other
 	// way round, have no meaning.
-	IngressRule   []*Policy_IngressRule `protobuf:"bytes,6,rep,name=ingress_rule,json=ingressRule,proto3" json:"ingress_rule,omitempty"`
-	EgressRule    []*Policy_EgressRule  `protobuf:"bytes,7,rep,name=egress_rule,json=egressRule,proto3" json:"egress_rule,omitempty"`
+	IngressRule []*Policy_IngressRule `protobuf:"bytes,6,rep,name=ingress_rule,json=ingressRule,proto3" json:"ingress_rule,omitempty"`
+	EgressRule  []*Policy_EgressRule  `protobuf:"bytes,7,rep,name=egress_rule,json=egressRule,proto3" json:"egress_rule,omitempty"`
+	// When the policy was created or changed last, in the form of RFC 3339 and to the second, as
+	// Kubernetes' managed fields say; empty if unknown.
+	ChangeTime    string `protobuf:"bytes,1000,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -324,6 +327,13 @@ func (x *Policy) GetEgressRule() []*Policy_EgressRule {
 		return x.EgressRule
 	}
 	return nil
+}
+
+func (x *Policy) GetChangeTime() string {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return ""
 }
 
 type Policy_Label struct {
@@ -849,7 +859,7 @@ var File_contiv_policy_policy_proto protoreflect.FileDescriptor
 
 const file_contiv_policy_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x1acontiv/policy/policy.proto\x12\x06policy\"\xce\f\n" +
+	"\x1acontiv/policy/policy.proto\x12\x06policy\"\xf0\f\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12*\n" +
@@ -859,7 +869,9 @@ const file_contiv_policy_policy_proto_rawDesc = "" +
 	"policyType\x12=\n" +
 	"\fingress_rule\x18\x06 \x03(\v2\x1a.policy.Policy.IngressRuleR\vingressRule\x12:\n" +
 	"\vegress_rule\x18\a \x03(\v2\x19.policy.Policy.EgressRuleR\n" +
-	"egressRule\x1a/\n" +
+	"egressRule\x12 \n" +
+	"\vchange_time\x18\xe8\a \x01(\tR\n" +
+	"changeTime\x1a/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x1a\xee\x02\n" +

@@ -1,0 +1,34 @@
+package filter
+
+import (
+	"net/netip"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+)
+
+// Denials are packets that a vswitch did not let pass.
+type Denials struct {
+	Subjects []DeniedSubject
+	// Flows are some of the last half minute; nil if the vswitch does not tell addresses.
+	Flows []DeniedFlow
+}
+
+// DeniedSubject counts the packets denied in one direction because of a subject. A counter begins anew when
+// nothing was denied for long, or the vswitch has lost it.
+type DeniedSubject struct {
+	Address   netip.Addr
+	Direction contiv_filter.AccessList_Direction
+	// ByRule: a rule denied them; else no rule of a stage that denies allowed them.
+	ByRule  bool
+	Packets uint64
+}
+
+// DeniedFlow counts packets that wanted to open a connection: a part of them, when there are many.
+type DeniedFlow struct {
+	// Src is the client, Dst the destination after services were translated.
+	Src, Dst netip.Addr
+	Protocol uint8
+	// Port of the destination; 0 for protocols without ports.
+	Port    uint16
+	Packets uint64
+}
