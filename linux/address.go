@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,14 +92,22 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 		return none, fmt.Errorf("address of interface %s: %w", v.GetName(), err)
 	}
 	err = p.onDevice(v, func(at *location) error {
-		if prefix.Addr().Is6() {
+		// The other end of a TAP is a router, which has no address of its own there.
+		noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
+		add := func() error {
+			if err := at.ns.AddAddress(addressOn(at.index, prefix, noDAD)); !rtnl.Exists(err) {
+				return err
+			}
+			return nil
+		}
+		err := add()
+		if prefix.Addr().Is6() && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP)) {
 			if err := enableIPv6(at, at.ns != p.namespaces.own); err != nil {
 				return fmt.Errorf("enable IPv6 in %s: %w", at.ns.name, err)
 			}
+			err = add()
 		}
-		// The other end of a TAP is a router, which has no address of its own there.
-		noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
-		if err := at.ns.addAddress(at.index, prefix, noDAD); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err != nil {
 			return fmt.Errorf("in %s: %w", at.ns.name, err)
 		}
 		return nil
@@ -109,6 +119,28 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 		p.inventory.setAllocated(v.GetName(), prefix, true)
 	}
 	return none, nil
+}
+
+// addressOn returns an address as the kernel takes it, marked as ours. noDAD: an IPv6
+// address is usable at once, without looking for duplicates.
+func addressOn(index int, prefix netip.Prefix, noDAD bool) rtnl.Address {
+	a := rtnl.Address{Index: index, Prefix: prefix, Proto: ownProtocol}
+	if noDAD && prefix.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	if prefix.Addr().Is4() && prefix.Bits() < 31 { // RFC 3021
+		a.Broadcast = broadcast(prefix)
+	}
+	return a
+}
+
+func broadcast(prefix netip.Prefix) netip.Addr {
+	ip := prefix.Addr().As4()
+	mask := net.CIDRMask(prefix.Bits(), 32)
+	for i := range ip {
+		ip[i] |= ^mask[i]
+	}
+	return netip.AddrFrom4(ip)
 }
 
 // addressOf returns the address that an address or a reference stands for.
@@ -141,28 +173,28 @@ func deleteOwnAddress(at *location, prefix netip.Prefix, v *linuxInterface) erro
 		return err
 	}
 	marks := false // the kernel knows address protocols
-	var found *address
+	var found *rtnl.Address
 	for i, a := range addresses {
-		marks = marks || a.protocol != 0
-		if a.index == at.index && a.prefix == prefix {
+		marks = marks || a.Proto != 0
+		if a.Index == at.index && a.Prefix == prefix {
 			found = &addresses[i]
 		}
 	}
 	if found == nil {
 		return nil
 	}
-	ours := found.protocol == ownProtocol
+	ours := found.Proto == ownProtocol
 	if !marks {
 		ours = !mayNotSetDown(v)
 	}
 	if !ours {
 		return nil
 	}
-	return at.ns.deleteAddress(at.index, prefix)
+	return at.ns.DelAddress(*found)
 }
 
-// enableIPv6 lets the device have IPv6 addresses; in a pod's namespace, all
-// devices, those that come later included.
+// enableIPv6 lets the device have IPv6 addresses, after the kernel has refused one; in a pod's
+// namespace, all devices, those that come later included.
 func enableIPv6(at *location, everywhere bool) error {
 	devices := []string{deviceName(at.value)}
 	if everywhere {

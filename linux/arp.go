@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"google.golang.org/protobuf/proto"
 )
@@ -87,16 +88,13 @@ func validateARP(v *linux_l3.ARPEntry) error {
 }
 
 // neighbour returns the entry as the kernel takes it.
-func neighbour(index int, v *linux_l3.ARPEntry) (*netlink.Neigh, error) {
-	ip, err := netip.ParseAddr(v.GetIpAddress())
-	if err != nil {
-		return nil, err
+func neighbour(index int, v *linux_l3.ARPEntry) (n rtnl.Neighbour, err error) {
+	n = rtnl.Neighbour{Index: index, State: netlink.NUD_PERMANENT}
+	if n.Ip, err = netip.ParseAddr(v.GetIpAddress()); err != nil {
+		return n, err
 	}
-	mac, err := net.ParseMAC(v.GetHwAddress())
-	if err != nil {
-		return nil, err
-	}
-	return &netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac}, nil
+	n.Mac, err = net.ParseMAC(v.GetHwAddress())
+	return n, err
 }
 
 // setARP adds the entry, or replaces what is known about the address.
@@ -105,7 +103,7 @@ func (p *Plugin) setARP(key string, v *linux_l3.ARPEntry) error {
 	err := p.onDeviceOf(v.GetInterface(), func(at *location) error {
 		n, err := neighbour(at.index, v)
 		if err == nil {
-			err = at.ns.NeighSet(n)
+			err = at.ns.SetNeighbour(n)
 		}
 		if err != nil {
 			return fmt.Errorf("in %s: %w", at.ns.name, err)
@@ -126,7 +124,7 @@ func (p *Plugin) deleteARP(_ context.Context, key string, v *linux_l3.ARPEntry, 
 		if err != nil {
 			return err
 		}
-		return at.ns.NeighDel(n)
+		return at.ns.DelNeighbour(n)
 	})
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("delete neighbour %s of interface %s: %w", v.GetIpAddress(), v.GetInterface(), err)
@@ -172,16 +170,15 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 			return err
 		}
 		for _, n := range neighbours {
-			iface, ours := devices[n.LinkIndex]
-			ip, ok := netip.AddrFromSlice(n.IP)
-			if !ours || !ok || n.Flags&netlink.NTF_PROXY != 0 {
+			iface, ours := devices[n.Index]
+			if !ours {
 				continue
 			}
-			wanted, isWanted := want[id{iface.GetName(), ip}]
+			wanted, isWanted := want[id{iface.GetName(), n.Ip}]
 			if !isWanted && (onlyExpected || isExisting(iface)) {
 				continue
 			}
-			there := &linux_l3.ARPEntry{Interface: iface.GetName(), IpAddress: ip.String(), HwAddress: n.HardwareAddr.String()}
+			there := &linux_l3.ARPEntry{Interface: iface.GetName(), IpAddress: n.Ip.String(), HwAddress: n.Mac.String()}
 			v := proto.CloneOf(there)
 			if isWanted {
 				v.IpAddress = wanted.Value.GetIpAddress()

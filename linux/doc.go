@@ -20,9 +20,9 @@
 // A restarted agent recognises what it made, and under which logical name:
 //
 //   - a device by its alias "contiv:linux/<logical name>";
-//   - an address by its address protocol 121 (IFA_PROTO; Linux 5.18 and newer),
+//   - an address by its address protocol 126 (IFA_PROTO; Linux 5.18 and newer),
 //     on older kernels by being on a device of ours;
-//   - a route by its route protocol 121;
+//   - a route by its route protocol 126;
 //   - a neighbour by being permanent on a device of ours;
 //   - a chain of iptables by the comment of its first rule, which does nothing
 //     and also reports whether the other rules are still those that were asked for.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -21,8 +22,8 @@ type batch struct {
 	// gone are namespaces that have ceased to exist.
 	gone       map[nsID]bool
 	addresses  map[addressID]bool // false: deleted
-	routes     map[routeID]routeEvent
-	neighbours map[neighbourID]netlink.Neigh
+	routes     map[routeID]rtnl.RouteEvent
+	neighbours map[neighbourID]rtnl.Neighbour
 	// hostNames: what is known of the devices of others is to be compared.
 	hostNames bool
 	// lost: the kernel had to drop events.
@@ -46,11 +47,6 @@ type routeID struct {
 	metric int
 }
 
-type routeEvent struct {
-	deleted bool
-	route   netlink.Route
-}
-
 type neighbourID struct {
 	device deviceID
 	ip     netip.Addr
@@ -59,7 +55,7 @@ type neighbourID struct {
 func newBatch() *batch {
 	return &batch{
 		links: map[deviceID]linkEvent{}, gone: map[nsID]bool{}, addresses: map[addressID]bool{},
-		routes: map[routeID]routeEvent{}, neighbours: map[neighbourID]netlink.Neigh{},
+		routes: map[routeID]rtnl.RouteEvent{}, neighbours: map[neighbourID]rtnl.Neighbour{},
 	}
 }
 
@@ -73,24 +69,20 @@ func (b *batch) add(ns nsID, m syscall.NetlinkMessage) {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		b.addLink(ns, m)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		if a, ok := parseAddress(m.Data); ok {
-			b.addresses[addressID{deviceID{ns, a.index}, a.prefix}] = m.Header.Type == unix.RTM_NEWADDR
+		if a, ok := rtnl.ParseAddress(m.Data); ok {
+			b.addresses[addressID{deviceID{ns, a.Index}, a.Prefix}] = m.Header.Type == unix.RTM_NEWADDR
 		}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		b.addRoute(ns, m)
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		n, err := netlink.NeighDeserialize(m.Data)
-		if err != nil {
-			return
-		}
-		ip, ok := netip.AddrFromSlice(n.IP)
-		if !ok || n.Family != unix.AF_INET && n.Family != unix.AF_INET6 {
+		n, ok := rtnl.ParseNeighbour(m.Data)
+		if !ok {
 			return
 		}
 		if m.Header.Type == unix.RTM_DELNEIGH {
 			n.State = netlink.NUD_NONE
 		}
-		b.neighbours[neighbourID{deviceID{ns, n.LinkIndex}, ip}] = *n
+		b.neighbours[neighbourID{deviceID{ns, n.Index}, n.Ip}] = n
 	}
 }
 
@@ -104,21 +96,14 @@ func (b *batch) addLink(ns nsID, m syscall.NetlinkMessage) {
 }
 
 func (b *batch) addRoute(ns nsID, m syscall.NetlinkMessage) {
-	r, ok := parseRoute(m.Data)
-	if !ok {
+	r, ok := rtnl.ParseRouteEvent(m)
+	if !ok || r.Table != unix.RT_TABLE_MAIN {
 		return
 	}
-	deleted := m.Header.Type == unix.RTM_DELROUTE
-	replaced := m.Header.Flags&unix.NLM_F_REPLACE != 0
-	if r.Protocol != ownProtocol && !replaced {
+	if r.Protocol != ownProtocol && !r.Replaced {
 		return // others may have routes beside ours
 	}
-	v := describeRoute("", r)
-	dst, err := destination(v)
-	if err != nil {
-		return
-	}
-	b.routes[routeID{ns, dst, r.Priority}] = routeEvent{deleted: deleted, route: r}
+	b.routes[routeID{ns, r.Destination, int(r.Metric)}] = r
 }
 
 // drift is a difference between what is configured and what events tell.
@@ -237,7 +222,7 @@ func (b *batch) routeDrift(i *inventory, d *drift) {
 				if dst != id.dst || int(metricOf(want)) != id.metric {
 					continue
 				}
-				if change := event.change(index, want); change != "" {
+				if change := routeChange(event, index, want); change != "" {
 					d.add(fmt.Sprintf("%s of %s %s", routeTitle(dst), e.value.GetName(), change), key)
 				}
 			}
@@ -245,16 +230,15 @@ func (b *batch) routeDrift(i *inventory, d *drift) {
 	}
 }
 
-func (event routeEvent) change(index int, want *linux_l3.Route) string {
-	r := event.route
-	if event.deleted {
-		if r.LinkIndex != 0 && r.LinkIndex != index {
+// routeChange says what an event tells of a route of a device.
+func routeChange(event rtnl.RouteEvent, index int, want *linux_l3.Route) string {
+	if event.Deleted {
+		if event.Device != 0 && event.Device != index {
 			return ""
 		}
 		return "was deleted"
 	}
-	now := describeRoute(want.GetOutgoingInterface(), r)
-	if r.LinkIndex != index || r.Protocol != ownProtocol || gateway(now) != gateway(want) {
+	if event.Device != index || event.Protocol != ownProtocol || event.Gateway != gateway(want) {
 		return "was replaced"
 	}
 	return ""
@@ -267,7 +251,7 @@ func routeTitle(dst netip.Prefix) string {
 	return "route to " + dst.String()
 }
 
-func neighbourDrift(e onDevice, ip netip.Addr, n netlink.Neigh, d *drift) {
+func neighbourDrift(e onDevice, ip netip.Addr, n rtnl.Neighbour, d *drift) {
 	for key, want := range e.arps {
 		if wantIP, _ := netip.ParseAddr(want.GetIpAddress()); wantIP != ip {
 			continue
@@ -275,7 +259,7 @@ func neighbourDrift(e onDevice, ip netip.Addr, n netlink.Neigh, d *drift) {
 		switch {
 		case n.State&netlink.NUD_PERMANENT == 0:
 			d.add(fmt.Sprintf("neighbour %s of %s was deleted", ip, e.value.GetName()), key)
-		case !sameMAC(n.HardwareAddr.String(), want.GetHwAddress()):
+		case !sameMAC(n.Mac.String(), want.GetHwAddress()):
 			d.add(fmt.Sprintf("neighbour %s of %s was changed", ip, e.value.GetName()), key)
 		}
 	}

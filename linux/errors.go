@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,12 +39,7 @@ func retriable(err error) bool {
 
 // isGone reports whether an object was not there to be deleted.
 func isGone(err error) bool {
-	for _, gone := range []error{ErrNamespaceGone, ErrNoDevice, unix.ENODEV, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, ErrNamespaceGone) || errors.Is(err, ErrNoDevice) || rtnl.IsGone(err)
 }
 
 // unsupportedByKernel reports whether the kernel lacks what it was asked for.

@@ -1,10 +1,9 @@
 package linux
 
 import (
-	"errors"
-	"syscall"
 	"testing"
 
+	"github.com/contiv/contiv/netlink/events"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,16 +13,16 @@ func TestChangesOfForeignDevices(t *testing.T) {
 	n := newNode(t)
 	n.ip("link", "add", "eth0", "type", "veth", "peer", "name", "wire")
 	n.ip("link", "set", "eth0", "up") // the kernel announces new aliases only then
-	socket, err := n.listenToLinks()
+	own := n.namespaces.own
+	socket, err := events.Subscribe(own.handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	foreign, err := newForeignDevices(n.namespaces.own, isOurs)
+	foreign, err := newForeignDevices(own, isOurs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	buffer := make([]byte, 1<<16)
 	for _, step := range []struct {
 		what    string
 		changes [][]string
@@ -56,18 +55,14 @@ func TestChangesOfForeignDevices(t *testing.T) {
 		// The kernel has queued the events when a change is done. A deadline could pass
 		// before they are read.
 		for {
-			size, err := unix.Read(int(socket.Fd()), buffer)
-			if errors.Is(err, unix.EAGAIN) {
+			d, some, err := socket.Queued()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !some {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			messages, err := syscall.ParseNetlinkMessage(buffer[:size])
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range messages {
+			for _, m := range d.Messages {
 				foreign.handle(m)
 			}
 		}

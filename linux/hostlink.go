@@ -31,13 +31,10 @@ type HostLink struct {
 	Up bool
 }
 
-// Links returns the devices of the agent's own network namespace in the order of
-// their indexes, without those that Contiv made. Of several default routes
-// through a device, the one with the lowest metric counts, for each IP version.
-func (p *Plugin) Links() ([]HostLink, error) { return hostLinks(p.namespaces.own) }
-
-// Links returns the devices of a network namespace, given by its path; "": of the
-// calling thread. See Plugin.Links.
+// Links returns the devices of a network namespace in the order of their indexes, without
+// those that Contiv made. The namespace is given by its path; "": that of the calling thread.
+// Of several default routes through a device, the one with the lowest metric counts, for each
+// IP version.
 func Links(netNS string) ([]HostLink, error) {
 	n, err := newNamespaces(netNS, models.NetNSDir)
 	if err != nil {
@@ -67,13 +64,13 @@ func hostLinks(ns *netNS) ([]HostLink, error) {
 		at[attrs.Index] = &host[len(host)-1]
 	}
 	for _, a := range addresses {
-		if l := at[a.index]; l != nil {
-			l.Addresses = append(l.Addresses, a.prefix)
-			switch a.protocol {
+		if l := at[a.Index]; l != nil {
+			l.Addresses = append(l.Addresses, a.Prefix)
+			switch a.Proto {
 			case ownProtocol, vswitchProtocol:
-				l.Assigned = append(l.Assigned, a.prefix)
+				l.Assigned = append(l.Assigned, a.Prefix)
 			case leasedProtocol:
-				l.Leased = append(l.Leased, a.prefix)
+				l.Leased = append(l.Leased, a.Prefix)
 			}
 		}
 	}
@@ -86,11 +83,7 @@ func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
 		if noNextHop.Is6() {
 			family = netlink.FAMILY_V6
 		}
-		var routes []netlink.Route
-		err := repeatInterrupted(func() (err error) {
-			routes, err = ns.RouteListFiltered(family, &netlink.Route{}, netlink.RT_FILTER_DST)
-			return err
-		})
+		routes, err := ns.Routes(family, &netlink.Route{}, netlink.RT_FILTER_DST)
 		if unsupportedByKernel(err) {
 			continue
 		}

@@ -63,8 +63,8 @@ func (p *Plugin) hostNameKeys() (map[string]bool, error) {
 		return nil, err
 	}
 	for _, a := range addresses {
-		if name, ok := names[a.index]; ok {
-			keys[models.LinuxHostNameAddressKey(name, a.prefix.String())] = true
+		if name, ok := names[a.Index]; ok {
+			keys[models.LinuxHostNameAddressKey(name, a.Prefix.String())] = true
 		}
 	}
 	return keys, nil

@@ -8,6 +8,7 @@ import (
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -82,11 +83,12 @@ func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
 }
 
 // wanted is the change that makes a device what the interface is to be.
-func wanted(v *linuxInterface) linkChange {
-	alias, up := aliasPrefix+v.GetName(), v.GetEnabled()
-	c := linkChange{name: deviceName(v), mtu: v.GetMtu(), alias: &alias, up: &up}
+func wanted(v *linuxInterface) rtnl.LinkChange {
+	c := rtnl.LinkChange{
+		Name: deviceName(v), Mtu: v.GetMtu(), Alias: aliasPrefix + v.GetName(), Up: v.GetEnabled(), Down: !v.GetEnabled(),
+	}
 	if setsMAC(v) {
-		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+		c.Mac, _ = net.ParseMAC(v.GetPhysAddress())
 	}
 	return c
 }
@@ -126,7 +128,7 @@ func (p *Plugin) claim(ns *netNS, v *linuxInterface, find finder) (int, error) {
 	}
 	c := wanted(v)
 	if found.home {
-		c.group = new(uint32(homeGroup))
+		c.Group = new(uint32(homeGroup))
 	}
 	if found.ns == ns {
 		index := found.link.Attrs().Index
@@ -144,21 +146,20 @@ func (p *Plugin) claim(ns *netNS, v *linuxInterface, find finder) (int, error) {
 }
 
 // reshape changes a device where it is. Renaming needs it down on older kernels.
-func reshape(ns *netNS, link netlink.Link, c linkChange) error {
+func reshape(ns *netNS, link netlink.Link, c rtnl.LinkChange) error {
 	attrs := link.Attrs()
-	if c.name == attrs.Name {
-		c.name = ""
+	if c.Name == attrs.Name {
+		c.Name = ""
 	}
-	if c.mtu == uint32(attrs.MTU) {
-		c.mtu = 0
+	if c.Mtu == uint32(attrs.MTU) {
+		c.Mtu = 0
 	}
-	if c.name != "" && isUp(link) {
-		down := false
-		if err := ns.changeLink(attrs.Index, linkChange{up: &down}); err != nil {
+	if c.Name != "" && isUp(link) {
+		if err := ns.SetLink(attrs.Index, rtnl.LinkChange{Down: true}); err != nil {
 			return fmt.Errorf("set %s down to rename it: %w", attrs.Name, err)
 		}
 	}
-	if err := ns.changeLink(attrs.Index, c); err != nil {
+	if err := ns.SetLink(attrs.Index, c); err != nil {
 		return fmt.Errorf("configure %s: %w", attrs.Name, err)
 	}
 	return nil
@@ -167,16 +168,16 @@ func reshape(ns *netNS, link netlink.Link, c linkChange) error {
 // move brings a device to another namespace and changes it there; before are the
 // devices that were there. It returns its new index. When the change fails, the
 // device is brought back.
-func move(from *netNS, link netlink.Link, to *netNS, before []netlink.Link, c linkChange) (int, error) {
+func move(from *netNS, link netlink.Link, to *netNS, before []netlink.Link, c rtnl.LinkChange) (int, error) {
 	name := link.Attrs().Name
-	c.toNetNS = to
-	if err := from.changeLink(link.Attrs().Index, c); err != nil {
+	c.NetNS = to.handle()
+	if err := from.SetLink(link.Attrs().Index, c); err != nil {
 		moveBack(from, name, to, before)
-		return 0, fmt.Errorf("move %s from %s as %s: %w", name, from.name, c.name, err)
+		return 0, fmt.Errorf("move %s from %s as %s: %w", name, from.name, c.Name, err)
 	}
-	moved, err := to.linkByName(c.name)
+	moved, err := to.linkByName(c.Name)
 	if err != nil {
-		return 0, fmt.Errorf("find %s after it was moved from %s: %w", c.name, from.name, err)
+		return 0, fmt.Errorf("find %s after it was moved from %s: %w", c.Name, from.name, err)
 	}
 	return moved.Attrs().Index, nil
 }
@@ -193,8 +194,7 @@ func moveBack(from *netNS, name string, to *netNS, before []netlink.Link) {
 	after, _ := to.links()
 	for _, l := range after {
 		if !known[l.Attrs().Index] {
-			noAlias := ""
-			_ = to.changeLink(l.Attrs().Index, linkChange{toNetNS: from, name: name, alias: &noAlias})
+			_ = to.SetLink(l.Attrs().Index, rtnl.LinkChange{NetNS: from.handle(), Name: name, ClearAlias: true})
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waitin
 	if link, err = own.linkByName(name); err != nil {
 		return waiting{}, err
 	}
-	return waiting{ns: own, link: link, discard: func() { _ = own.LinkDel(link) }}, nil
+	return waiting{ns: own, link: link, discard: func() { _ = own.DeleteLink(link.Attrs().Index) }}, nil
 }
 
 // findVirtual makes a device of a kind that the kernel may lack.
@@ -235,7 +235,7 @@ func findVirtual(kind string, device func(netlink.LinkAttrs) netlink.Link) finde
 			return waiting{}, fmt.Errorf("make %s device: %w", kind, err)
 		}
 		link, err := ns.linkByName(attrs.Name)
-		return waiting{ns: ns, link: link, discard: func() { _ = ns.LinkDel(link) }}, err
+		return waiting{ns: ns, link: link, discard: func() { _ = ns.DeleteLink(link.Attrs().Index) }}, err
 	}
 }
 
@@ -249,10 +249,7 @@ func createLoopback(ns *netNS, v *linuxInterface) (int, error) {
 	if has := link.Attrs().Alias; has != "" && has != alias {
 		return 0, fmt.Errorf("%w: its alias is %q; remove that interface, or the alias if it is stale", ErrLoopbackTaken, has)
 	}
-	c := linkChange{alias: &alias, mtu: v.GetMtu()}
-	if up := true; v.GetEnabled() && !isUp(link) {
-		c.up = &up
-	}
+	c := rtnl.LinkChange{Alias: alias, Mtu: v.GetMtu(), Up: v.GetEnabled() && !isUp(link)}
 	return link.Attrs().Index, reshape(ns, link, c)
 }
 
@@ -266,17 +263,14 @@ func (p *Plugin) adoptExisting(ns *netNS, v *linuxInterface) (int, error) {
 	if other, ok := p.inventory.nameOf(deviceID{ns: ns.id, index: index}); ok && other != v.GetName() {
 		return 0, fmt.Errorf("%w: device %s is interface %q: refer to it by that name", ErrNameTaken, deviceName(v), other)
 	}
-	c := linkChange{}
-	if up := true; v.GetEnabled() && !isUp(link) {
-		c.up = &up
-	}
+	c := rtnl.LinkChange{Up: v.GetEnabled() && !isUp(link)}
 	if setsMAC(v) && !sameMAC(v.GetPhysAddress(), link.Attrs().HardwareAddr.String()) {
-		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+		c.Mac, _ = net.ParseMAC(v.GetPhysAddress())
 	}
 	if v.GetMtu() != uint32(link.Attrs().MTU) {
-		c.mtu = v.GetMtu()
+		c.Mtu = v.GetMtu()
 	}
-	if c.up == nil && c.mac == nil && c.mtu == 0 {
+	if !c.Up && c.Mac == nil && c.Mtu == 0 {
 		return index, nil
 	}
 	return index, reshape(ns, link, c)
@@ -295,7 +289,7 @@ func (p *Plugin) setMaster(ns *netNS, index int, v *linuxInterface) error {
 	if err != nil {
 		return err
 	}
-	if err := ns.LinkSetMasterByIndex(link, master.index); err != nil {
+	if err := ns.SetLink(index, rtnl.LinkChange{Master: &master.index}); err != nil {
 		return fmt.Errorf("put %s into VRF %s: %w", link.Attrs().Name, v.GetVrfMasterInterface(), err)
 	}
 	return nil
@@ -308,17 +302,16 @@ func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInter
 		return InterfaceMetadata{}, fmt.Errorf("update interface %s: %w", v.GetName(), err)
 	}
 	defer at.release()
-	c := linkChange{}
+	c := rtnl.LinkChange{Mtu: v.GetMtu()}
 	if up := v.GetEnabled(); up != isUp(at.link) && !isExisting(v) && (up || !mayNotSetDown(v)) {
-		c.up = &up
+		c.Up, c.Down = up, !up
 	}
 	if setsMAC(v) && !sameMAC(v.GetPhysAddress(), at.link.Attrs().HardwareAddr.String()) {
-		c.mac, _ = net.ParseMAC(v.GetPhysAddress())
+		c.Mac, _ = net.ParseMAC(v.GetPhysAddress())
 	}
-	c.mtu = v.GetMtu()
 	p.remember(at.ns, v, at.index)
 	change := func() error { return reshape(at.ns, at.link, c) }
-	if c.mac != nil {
+	if c.Mac != nil {
 		err = at.keepNeighbours(change)
 	} else {
 		err = change()
@@ -341,11 +334,11 @@ func (at *location) keepNeighbours(change func() error) error {
 		return err
 	}
 	for _, n := range neighbours {
-		if n.LinkIndex != at.index {
+		if n.Index != at.index {
 			continue
 		}
-		if err := at.ns.NeighSet(&n); err != nil {
-			return fmt.Errorf("restore neighbour %s of %s: %w", n.IP, at.link.Attrs().Name, err)
+		if err := at.ns.SetNeighbour(n); err != nil {
+			return fmt.Errorf("restore neighbour %s of %s: %w", n.Ip, at.link.Attrs().Name, err)
 		}
 	}
 	return nil
@@ -374,12 +367,11 @@ func (p *Plugin) deleteDevice(at *location, v *linuxInterface) error {
 		return nil
 	case linux_interfaces.Interface_LOOPBACK:
 		// It stays up: we cannot know who else needs it.
-		noAlias := ""
-		return at.ns.changeLink(at.index, linkChange{alias: &noAlias})
+		return at.ns.SetLink(at.index, rtnl.LinkChange{ClearAlias: true})
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		if v.GetTap().GetVppTapIfName() != "" {
 			return p.giveBack(at, v)
 		}
 	}
-	return at.ns.LinkDel(at.link)
+	return at.ns.DeleteLink(at.index)
 }

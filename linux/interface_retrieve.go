@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 )
 
@@ -170,7 +171,7 @@ func (r *retrieval) read(id nsID) error {
 	}
 	nsid := -1 // how the agent's namespace calls this one
 	if ns != r.p.namespaces.own {
-		nsid, _ = r.p.namespaces.own.GetNetNsIdByFd(ns.fd)
+		nsid, _ = ns.numberIn(r.p.namespaces.own)
 	}
 	for name, link := range interesting {
 		v := r.describe(id, nsid, name, link, addresses)
@@ -236,21 +237,21 @@ func isLeftover(name string, link netlink.Link) bool { return name == unknownPre
 
 // addLeftovers adds the devices of others with addresses of ours that no expected
 // interface is on.
-func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses []address) {
+func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses []rtnl.Address) {
 	known := map[int]bool{}
 	for _, link := range names {
 		known[link.Attrs().Index] = true
 	}
 	for _, a := range addresses {
-		link := findByIndex(links, a.index)
-		if a.protocol == ownProtocol && link != nil && !known[a.index] && !strings.HasPrefix(link.Attrs().Alias, contivAliasPrefix) {
+		link := findByIndex(links, a.Index)
+		if a.Proto == ownProtocol && link != nil && !known[a.Index] && !strings.HasPrefix(link.Attrs().Alias, contivAliasPrefix) {
 			names[unknownPrefix+link.Attrs().Name] = link
 		}
 	}
 }
 
 // describe returns the interface that a device is.
-func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, addresses []address) *linuxInterface {
+func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, addresses []rtnl.Address) *linuxInterface {
 	attrs := link.Attrs()
 	want := r.expected[name]
 	v := &linuxInterface{
@@ -330,7 +331,7 @@ func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link,
 // addressesOf returns those addresses of the device that are wanted or that we added,
 // unless another interface wants them on the same device. Where others configure the addresses, the wanted
 // ones are what is to be known.
-func (r *retrieval) addressesOf(index int, addresses []address, want *linuxInterface) []string {
+func (r *retrieval) addressesOf(index int, addresses []rtnl.Address, want *linuxInterface) []string {
 	if want.GetLinkOnly() {
 		return want.GetIpAddresses()
 	}
@@ -343,8 +344,8 @@ func (r *retrieval) addressesOf(index int, addresses []address, want *linuxInter
 	}
 	var texts []string
 	for _, a := range addresses {
-		if a.index == index && (wanted[a.prefix] || a.protocol == ownProtocol && !others[a.prefix]) {
-			texts = append(texts, a.prefix.String())
+		if a.Index == index && (wanted[a.Prefix] || a.Proto == ownProtocol && !others[a.Prefix]) {
+			texts = append(texts, a.Prefix.String())
 		}
 	}
 	return r.p.alloc.Restore(texts, want.GetIpAddresses(), want.GetName())

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/netlink/events"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,34 +20,27 @@ import (
 type ruleWatcher struct {
 	p       *Plugin
 	report  func(reason string, keys ...string)
-	socket  *os.File
 	touched map[nsID]bool
 	flushAt time.Time // zero: nothing to check
 }
 
-// watchRules returns an error when the socket fails or is closed.
-func (p *Plugin) watchRules(ctx context.Context, socket *os.File, report func(reason string, keys ...string)) error {
-	w := &ruleWatcher{p: p, report: report, socket: socket, touched: map[nsID]bool{}}
-	buffer, control := make([]byte, 1<<16), make([]byte, 256)
+// watchRules returns an error when the subscription fails or is closed.
+func (p *Plugin) watchRules(ctx context.Context, socket *events.Subscription, report func(reason string, keys ...string)) error {
+	w := &ruleWatcher{p: p, report: report, touched: map[nsID]bool{}}
 	for {
-		if err := socket.SetReadDeadline(w.flushAt); err != nil {
-			return err
-		}
-		n, nsid, err := receive(socket, buffer, control)
+		d, err := socket.Receive(w.flushAt)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			w.check(ctx)
 			continue
-		case errors.Is(err, unix.ENOBUFS): // events were lost
+		case errors.Is(err, events.ErrLost):
 			for ns := range p.inventory.namespaces() {
 				w.touched[ns] = true
 			}
-		case errors.Is(err, unix.EINTR):
-			continue
 		case err != nil:
 			return err
 		default:
-			w.handle(buffer[:n], nsid)
+			w.handle(d)
 		}
 		if w.flushAt.IsZero() && len(w.touched) > 0 {
 			w.flushAt = time.Now().Add(p.driftDelay)
@@ -59,20 +52,15 @@ func (p *Plugin) watchRules(ctx context.Context, socket *os.File, report func(re
 }
 
 // handle notes in which namespace tables of iptables have changed.
-func (w *ruleWatcher) handle(data []byte, nsid int) {
+func (w *ruleWatcher) handle(d events.Datagram) {
 	ns, known := w.p.namespaces.own.id, true
-	if nsid != -1 {
-		ns, known = w.p.nsids.lookup(nsid)
+	if d.Namespace != events.OwnNamespace {
+		ns, known = w.p.nsids.lookup(d.Namespace)
 	}
 	if !known || w.touched[ns] {
 		return
 	}
-	messages, err := syscall.ParseNetlinkMessage(data)
-	if err != nil {
-		w.p.log.Warn("nftables event cannot be read", "err", err)
-		return
-	}
-	for _, m := range messages {
+	for _, m := range d.Messages {
 		if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 			continue
 		}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
+	"github.com/contiv/contiv/netlink/events"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,27 +18,24 @@ var linkGroups = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGR
 
 // WatchLinks calls changed when something about the devices of the agent's own
 // network namespace or their addresses may have changed, but for those that Contiv
-// made, and once at the start; what, Links tells. Several changes that happen
+// made, and once at the start; Links returns what they are. Several changes that happen
 // together are one call.
 // It returns nil when ctx ended, and an error if it cannot listen (any more).
 func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
-	socket, err := p.listenToLinks()
+	own := p.namespaces.own
+	socket, err := events.Subscribe(own.handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups, Fault: p.eventFault})
 	if err != nil {
-		return fmt.Errorf("listen to changes of links: %w", err)
+		return fmt.Errorf("watch links: %w", err)
 	}
 	defer socket.Close()
-	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	foreign, err := newForeignDevices(p.namespaces.own, isOurs)
+	defer context.AfterFunc(ctx, socket.Close)()
+	foreign, err := newForeignDevices(own, isOurs)
 	if err != nil {
 		return fmt.Errorf("watch links: %w", err)
 	}
 	due, certain := time.Now(), true
-	buffer := make([]byte, 1<<16)
 	for {
-		if err := socket.SetReadDeadline(due); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("listen to changes of links: %w", err)
-		}
-		n, err := socket.Read(buffer)
+		d, err := socket.Receive(due)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -49,43 +46,16 @@ func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 			}
 			certain = false
 			continue
-		case errors.Is(err, unix.ENOBUFS):
+		case errors.Is(err, events.ErrLost):
 			certain = true // there were more events
-		case errors.Is(err, unix.EINTR):
-			continue
 		case err != nil:
-			return fmt.Errorf("listen to changes of links: %w", err)
-		default:
-			messages, err := syscall.ParseNetlinkMessage(buffer[:n])
-			if err != nil {
-				certain = true
-			}
-			for _, m := range messages {
-				foreign.handle(m)
-			}
+			return fmt.Errorf("watch links: %w", err)
+		}
+		for _, m := range d.Messages {
+			foreign.handle(m)
 		}
 		if due.IsZero() {
 			due = time.Now().Add(linkDelay)
 		}
 	}
-}
-
-func (p *Plugin) listenToLinks() (*os.File, error) {
-	fd := -1
-	err := p.namespaces.own.enter(func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	for _, group := range linkGroups {
-		addr.Groups |= 1 << (group - 1)
-	}
-	if err := unix.Bind(fd, addr); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "netlink link events"), nil
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,7 +65,7 @@ func (n *namespaces) makeNamed(name string) error {
 	if err != nil {
 		return err
 	}
-	return ns.changeLink(lo.Attrs().Index, linkChange{group: new(uint32(netNSGroup))})
+	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(uint32(netNSGroup))})
 }
 
 func isEmptyFile(path string) bool {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/contiv/contiv/nsfile"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,18 +38,19 @@ type namespaces struct {
 	mu     sync.Mutex
 	open   map[nsID]*netNS
 	closed bool
+	fault  rtnl.Fault // of tests
 }
 
-// netNS is an open network namespace with netlink sockets in it. It may be used
+// netNS is an open network namespace with a connection to its kernel. It may be used
 // concurrently.
 type netNS struct {
-	*netlink.Handle
+	*rtnl.Conn
 	id nsID
 	fd int
 	// name is for people: "network namespace /var/run/netns/x".
 	name string
-	// raw is a socket for requests that netlink.Handle does not have.
-	raw map[int]*nl.SocketHandle
+	// number is that in the agent's own namespace, plus 1; 0: it was not asked for, or has none.
+	number atomic.Int64
 
 	// Guarded by namespaces.mu.
 	users int
@@ -113,6 +115,7 @@ func (n *namespaces) acquire(ref *linux_namespace.NetNamespace) (*netNS, error) 
 		if ns, err = newNetNS(fd, id, "network namespace "+path); err != nil {
 			return nil, err
 		}
+		ns.InjectFaults(n.fault)
 		n.open[id] = ns
 	}
 	ns.use()
@@ -213,34 +216,21 @@ func (n *namespaces) closeLocked(ns *netNS) {
 // newNetNS opens the sockets; it takes over the file descriptor.
 func newNetNS(fd int, id nsID, name string) (*netNS, error) {
 	ns := &netNS{id: id, fd: fd, name: name}
-	err := ns.enter(func() (err error) {
-		if ns.Handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			return err
-		}
-		ns.raw, err = newSocket()
-		return err
-	})
+	conn, err := rtnl.New(ns.handle())
 	if err != nil {
 		ns.close()
 		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
 	}
+	ns.Conn = conn
 	return ns, nil
 }
 
-func newSocket() (map[int]*nl.SocketHandle, error) {
-	fd, err := nl.GetNetlinkSocketAt(-1, -1, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	return map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: fd}}, nil
-}
+// handle returns the namespace for packages that take it open.
+func (ns *netNS) handle() netns.NsHandle { return netns.NsHandle(ns.fd) }
 
 func (ns *netNS) close() {
-	if ns.Handle != nil {
-		ns.Handle.Close()
-	}
-	for _, s := range ns.raw {
-		s.Close()
+	if ns.Conn != nil {
+		ns.Conn.Close()
 	}
 	unix.Close(ns.fd)
 }

@@ -100,7 +100,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.namespaces.own.addAddress(nic0.Attrs().Index, netip.MustParsePrefix("192.168.1.2/24"), false); err != nil {
+	if err := n.namespaces.own.AddAddress(addressOn(nic0.Attrs().Index, netip.MustParsePrefix("192.168.1.2/24"), false)); err != nil {
 		t.Fatal(err)
 	}
 	links, err := Links(pathOf(n.name))

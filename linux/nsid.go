@@ -23,13 +23,19 @@ func (n *nsids) track(own, ns *netNS) error {
 	if ns == own {
 		return nil
 	}
+	if num, known := ns.knownNumber(); known {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.byNum[num] = ns.id
+		return nil
+	}
 	num, err := -1, error(nil)
 	if n.has(ns.id) { // or one that is gone had the same identity
-		num, err = own.GetNetNsIdByFd(ns.fd)
+		num, err = ns.numberIn(own)
 	}
 	if err == nil && num < 0 {
 		if err = own.SetNetNsIdByFd(ns.fd, -1); err == nil || errors.Is(err, unix.EEXIST) {
-			num, err = own.GetNetNsIdByFd(ns.fd)
+			num, err = ns.numberIn(own)
 		}
 	}
 	if err != nil || num < 0 {
@@ -39,6 +45,24 @@ func (n *nsids) track(own, ns *netNS) error {
 	defer n.mu.Unlock()
 	n.byNum[num] = ns.id
 	return nil
+}
+
+// numberIn returns the number of the namespace in the agent's own, negative if it has none. It keeps
+// its number as long as it exists, and it exists as long as it is open.
+func (ns *netNS) numberIn(own *netNS) (int, error) {
+	if num, known := ns.knownNumber(); known {
+		return num, nil
+	}
+	num, err := own.GetNetNsIdByFd(ns.fd)
+	if err == nil && num >= 0 {
+		ns.number.Store(int64(num) + 1)
+	}
+	return num, err
+}
+
+func (ns *netNS) knownNumber() (num int, known bool) {
+	stored := ns.number.Load()
+	return int(stored - 1), stored > 0
 }
 
 // has reports whether a namespace with the identity had a number when it was last asked for.

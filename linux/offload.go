@@ -89,7 +89,7 @@ func DisableChecksumOffloading(device string) error {
 }
 
 func (ns *netNS) ethtool(device string, command, number uint32) (uint32, error) {
-	return ethtool(ns.raw[unix.NETLINK_ROUTE].Socket.GetFd(), device, command, number)
+	return ethtool(ns.Socket(), device, command, number)
 }
 
 // ethtool executes a command that has one number, and returns the number that the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/models/valid"
 	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/proto"
 )
@@ -40,6 +41,8 @@ type Plugin struct {
 
 	// alloc knows the allocated addresses; set by Register.
 	alloc *netalloc.Resolver
+
+	eventFault func() error // of tests
 
 	closeOnce sync.Once
 	// notify pushes obtained values; both are set by Register.
@@ -102,13 +105,8 @@ func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 
 // register registers a descriptor; what is wrong in any model is refused before its Validate.
 func register[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
-	if validate := d.Validate; d.NB {
-		d.Validate = func(key string, value V) error {
-			if err := models.Check(value); err != nil {
-				return kvscheduler.NewInvalidValueError(err, err.Path)
-			}
-			return validate(key, value)
-		}
+	if d.NB {
+		d.Validate = valid.Checked(d.Validate)
 	}
 	return kvscheduler.Register(s, d)
 }

@@ -251,7 +251,7 @@ func replaceOwnRoute(ns *netNS, r *netlink.Route, v *linux_l3.Route) error {
 	if r.Dst.IP.To4() == nil {
 		family = netlink.FAMILY_V6
 	}
-	routes, err := ns.RouteListFiltered(family, &netlink.Route{Dst: r.Dst}, netlink.RT_FILTER_DST)
+	routes, err := ns.Routes(family, &netlink.Route{Dst: r.Dst}, netlink.RT_FILTER_DST)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +63,7 @@ func (p *Plugin) findTapAtHome(ns *netNS, links []netlink.Link, tap string) (net
 		if near.Attrs().Alias != vppAliasPrefix+tap || near.Attrs().ParentIndex != attrs.Index {
 			continue
 		}
-		if nsid, err := own.GetNetNsIdByFd(ns.fd); err != nil || nsid < 0 || nsid != near.Attrs().NetNsID {
+		if nsid, err := ns.numberIn(own); err != nil || nsid < 0 || nsid != near.Attrs().NetNsID {
 			continue
 		}
 		return link, nil
@@ -88,16 +89,15 @@ func (ns *netNS) peerOfAlias(alias string) (netlink.Link, error) {
 // giveBack lets the end of a TAP wait again, where it did before.
 func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
 	own, name := p.namespaces.own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
-	noAlias, down := "", false
-	c := linkChange{name: name, alias: &noAlias, up: &down}
+	c := rtnl.LinkChange{Name: name, ClearAlias: true, Down: true}
 	if at.ns == own {
 		return reshape(own, at.link, c)
 	}
 	if at.link.Attrs().Group == homeGroup {
-		c.group = new(uint32)
+		c.Group = new(uint32)
 		err := reshape(at.ns, at.link, c)
 		if errors.Is(err, unix.EEXIST) { // it will be known by its peer
-			c.name = ""
+			c.Name = ""
 			err = reshape(at.ns, at.link, c)
 		}
 		return err
@@ -105,6 +105,6 @@ func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
 	if _, err := own.linkByName(name); err == nil {
 		return fmt.Errorf("return %s to %s: %w: another device is called %s there, remove it", at.link.Attrs().Name, own.name, ErrNameTaken, name)
 	}
-	c.toNetNS = own
-	return at.ns.changeLink(at.index, c)
+	c.NetNS = own.handle()
+	return at.ns.SetLink(at.index, c)
 }

@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"syscall"
 	"time"
 
-	"github.com/vishvananda/netlink/nl"
+	"github.com/contiv/contiv/netlink/events"
+	"github.com/contiv/contiv/netlink/nlattr"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// eventBuffer is the size of the socket's receive buffer in bytes.
-	eventBuffer = 8 << 20
 	// retryDelay is after how long obtained values are pushed again that the
 	// scheduler did not take.
 	retryDelay = time.Second
@@ -85,39 +82,21 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 	return fmt.Errorf("listen to changes of the network: %w", err)
 }
 
-// listen opens a socket that gets the events of all namespaces that are tracked.
-// A socket in each of them would keep them alive.
-func (p *Plugin) listen(protocol int, groups ...uint) (*os.File, error) {
-	fd := -1
-	err := p.namespaces.own.enter(func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// listen subscribes to the events of all namespaces that are tracked. A socket in each of
+// them would keep them alive.
+func (p *Plugin) listen(protocol int, groups ...uint) (*events.Subscription, error) {
+	s, err := events.Subscribe(p.namespaces.own.handle(), protocol, events.Options{Groups: groups, AllNamespaces: true, Fault: p.eventFault})
+	if err == nil && !s.AllNamespaces {
+		p.log.Warn("this kernel reports only changes in the agent's own network namespace")
 	}
-	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-	for _, group := range groups {
-		addr.Groups |= 1 << (group - 1)
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1); err != nil {
-		p.log.Warn("this kernel reports only changes in the agent's own network namespace", "err", err)
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBuffer) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, eventBuffer)
-	}
-	if err := unix.Bind(fd, addr); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "netlink events"), nil
+	return s, err
 }
 
 // watcher is one call of Watch. It belongs to one goroutine.
 type watcher struct {
 	p      *Plugin
 	report func(reason string, keys ...string)
-	socket *os.File
+	socket *events.Subscription
 	// ownNSID is the number of the agent's namespace in its own eyes, which it
 	// has only if somebody gave it one.
 	ownNSID int
@@ -128,28 +107,21 @@ type watcher struct {
 	pushed map[string]bool
 }
 
-// run reads events and flushes them, until the socket fails or is closed.
+// run reads events and flushes them, until the subscription fails or is closed.
 func (w *watcher) run() error {
-	buffer := make([]byte, 1<<16)
-	control := make([]byte, 256)
 	w.flushAt = time.Now()
 	for {
-		if err := w.socket.SetReadDeadline(w.flushAt); err != nil {
-			return err
-		}
-		n, ns, err := receive(w.socket, buffer, control)
+		d, err := w.socket.Receive(w.flushAt)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			w.flush()
 			continue
-		case errors.Is(err, unix.ENOBUFS):
+		case errors.Is(err, events.ErrLost):
 			w.batch.lost = true
-		case errors.Is(err, unix.EINTR):
-			continue
 		case err != nil:
 			return err
 		default:
-			w.handle(slices.Clone(buffer[:n]), ns) // the batch keeps parts of it
+			w.handle(d)
 		}
 		if w.flushAt.IsZero() && !w.batch.empty() {
 			w.flushAt = time.Now().Add(w.p.driftDelay)
@@ -160,56 +132,14 @@ func (w *watcher) run() error {
 	}
 }
 
-// receive returns the length of a datagram and the number of the namespace that
-// it comes from, -1 for the agent's own.
-func receive(socket *os.File, buffer, control []byte) (n, nsid int, err error) {
-	conn, err := socket.SyscallConn()
-	if err != nil {
-		return 0, 0, err
-	}
-	var controlled int
-	var received error
-	err = conn.Read(func(fd uintptr) bool {
-		n, controlled, _, _, received = unix.Recvmsg(int(fd), buffer, control, 0)
-		return !errors.Is(received, unix.EAGAIN)
-	})
-	if err == nil {
-		err = received
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	return n, senderNSID(control[:controlled]), nil
-}
-
-// senderNSID returns the number of the namespace in the control data, -1 if it
-// is the listener's.
-func senderNSID(control []byte) int {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return -1
-	}
-	for _, m := range messages {
-		if m.Header.Level == unix.SOL_NETLINK && m.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(m.Data) >= 4 {
-			return int(int32(binary.NativeEndian.Uint32(m.Data)))
-		}
-	}
-	return -1
-}
-
 // handle adds the messages of a datagram to the batch.
-func (w *watcher) handle(data []byte, nsid int) {
-	messages, err := syscall.ParseNetlinkMessage(data)
-	if err != nil {
-		w.p.log.Warn("netlink event cannot be read", "err", err)
-		return
-	}
-	own := nsid == -1 || nsid == w.ownNSID
+func (w *watcher) handle(d events.Datagram) {
+	own := d.Namespace == events.OwnNamespace || d.Namespace == w.ownNSID
 	ns, known := w.p.namespaces.own.id, true
 	if !own {
-		ns, known = w.p.nsids.lookup(nsid)
+		ns, known = w.p.nsids.lookup(d.Namespace)
 	}
-	for _, m := range messages {
+	for _, m := range d.Messages {
 		switch {
 		case m.Header.Type == rtmNewNSID && own:
 			w.updateOwnNSID()
@@ -241,13 +171,9 @@ func deletedNSID(data []byte) int {
 	if len(data) < headerLen {
 		return -1
 	}
-	attrs, err := nl.ParseRouteAttr(data[headerLen:])
-	if err != nil {
-		return -1
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == netnsaNSID && len(a.Value) >= 4 {
-			return int(int32(binary.NativeEndian.Uint32(a.Value)))
+	for attr, value := range nlattr.All(data[headerLen:]) {
+		if attr == netnsaNSID && len(value) >= 4 {
+			return int(int32(binary.NativeEndian.Uint32(value)))
 		}
 	}
 	return -1
@@ -267,33 +193,19 @@ func (w *watcher) drift() *drift {
 }
 
 // readQueued adds the events to the batch that are waiting; false if there were
-// none. What is wrong with the socket is left for receive to find.
-func (w *watcher) readQueued() (some bool) {
-	conn, err := w.socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	buffer, control := make([]byte, 1<<16), make([]byte, 256)
+// none. What is wrong with the socket is left for Receive to find.
+func (w *watcher) readQueued() (any bool) {
 	for {
-		var n, controlled int
-		var received error
-		err := conn.Control(func(fd uintptr) {
-			n, controlled, _, _, received = unix.Recvmsg(int(fd), buffer, control, unix.MSG_DONTWAIT)
-		})
-		if err == nil {
-			err = received
-		}
+		d, some, err := w.socket.Queued()
 		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.ENOBUFS):
+		case errors.Is(err, events.ErrLost):
 			w.batch.lost = true
 			return true
-		case err != nil:
-			return some
+		case err != nil || !some:
+			return any
 		}
-		some = true
-		w.handle(slices.Clone(buffer[:n]), senderNSID(control[:controlled]))
+		any = true
+		w.handle(d)
 	}
 }
 

@@ -1,8 +1,9 @@
 // Package netlink is empty: the packages below it are the ways in which everything
 // that configures Linux speaks to the kernel.
 //
-//	rtnl       rtnetlink: links, addresses, neighbours, routes, rules, events
+//	rtnl       rtnetlink: links, addresses, neighbours, routes, rules
 //	nft        nftables: one transaction, one dump, generations
+//	events     what the kernel tells of changes: sockets, namespaces, lost events
 //	namespace  a network namespace: sockets in it, sysctls, processes
 //	nlattr     the attributes that messages of both consist of
 //

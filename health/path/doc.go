@@ -4,6 +4,6 @@
 //
 //	GET /contiv/v1/path?from=…&to=…[&protocol=tcp&port=80] ──> Report{Findings, Probes, …}
 //
-// contivctl why asks the nodes at both ends and compares what they answer. The verdicts of
-// policies and the translation of services belong here as well: each is a function in Options.Verdicts.
+// contivctl why asks the nodes at both ends and compares what they answer. What
+// policies and services say is given by the functions in Options.Verdicts.
 package path

@@ -41,9 +41,16 @@ type Options struct {
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
 	OurTable func(name string) bool
-	// Verdicts are of policies, services and the like: sentences on why the packet is refused
-	// or sent elsewhere.
-	Verdicts []func(ctx context.Context, q Question) []string
+	// Verdicts are of policies, services and the like.
+	Verdicts []func(ctx context.Context, q Question) Verdict
+}
+
+// Verdict is what a part of the node says of packets, in sentences.
+type Verdict struct {
+	// Wrong is why they are refused, and why that answer may not be believed.
+	Wrong []string
+	// Way is what else becomes of them.
+	Way []string
 }
 
 // Explainer explains paths from and to a node.
@@ -108,11 +115,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	for _, warning := range e.o.Warnings(ctx) {
 		r.find("node "+e.o.Node, warning)
 	}
-	for _, verdicts := range e.o.Verdicts {
-		for _, text := range verdicts(ctx, q) {
-			r.find("node "+e.o.Node, text)
-		}
-	}
+	e.verdicts(ctx, r, q)
 	if e.o.HostStack {
 		e.host(r, q, from, to)
 	}
@@ -120,6 +123,21 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 		e.probe(ctx, r, q, from, to)
 	}
 	return r, nil
+}
+
+// verdicts adds what policies, services and the like say.
+func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
+	echo := Question{From: q.From, To: q.To}
+	for _, verdict := range e.o.Verdicts {
+		v := verdict(ctx, q)
+		for _, text := range v.Wrong {
+			r.find("node "+e.o.Node, text)
+		}
+		for _, text := range v.Way {
+			r.Way = append(r.Way, fmt.Sprintf("node %s: %s", e.o.Node, text))
+		}
+		r.NoEcho = r.NoEcho || q.Protocol != "" && len(v.Wrong) == 0 && len(verdict(ctx, echo).Wrong) > 0
+	}
 }
 
 func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {

@@ -75,6 +75,8 @@ type Report struct {
 	// Way is what the data plane would do, one line each.
 	Way    []string `json:"way"`
 	Probes []Probe  `json:"probes"`
+	// NoEcho: packets of the protocol are not refused here, but the ICMP of probes is.
+	NoEcho bool `json:"noEcho,omitempty"`
 
 	Links      []Link      `json:"links"`
 	Neighbours []Neighbour `json:"neighbours"`

@@ -41,14 +41,27 @@ func (n *Namespace) Run(fn func() error) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		// The thread is never unlocked: it ends with the goroutine, and no
-		// other goroutine finds itself in a foreign namespace.
+		// The thread goes back to where it was: the first thread of the process does not end
+		// with its goroutine, and where it is, the process is to others, and to itself. Any
+		// other thread that cannot be brought back ends, so that no other goroutine gets it.
 		runtime.LockOSThread()
+		home, err := netns.Get()
+		if err != nil {
+			runtime.UnlockOSThread()
+			done <- fmt.Errorf("opening the network namespace of the thread: %w", err)
+			return
+		}
+		defer home.Close()
 		if err := netns.Set(n.Handle); err != nil {
+			runtime.UnlockOSThread()
 			done <- fmt.Errorf("entering the network namespace: %w", err)
 			return
 		}
-		done <- fn()
+		err = fn()
+		if netns.Set(home) == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
 	}()
 	return <-done
 }

@@ -3,7 +3,6 @@ package nft
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/google/nftables"
@@ -59,7 +58,8 @@ func (b *Batch) DeleteTable() {
 	b.add(unix.NFT_MSG_DELTABLE, 0, netlink.Attribute{Type: unix.NFTA_TABLE_NAME, Data: text(b.Table)})
 }
 
-// AddChain adds a chain without rules, or removes the rules of one that exists.
+// AddChain adds a chain without rules, or removes the rules of one that exists. Without a
+// policy, base chains get that to accept.
 func (b *Batch) AddChain(c *nftables.Chain) {
 	attrs := []netlink.Attribute{
 		{Type: unix.NFTA_CHAIN_TABLE, Data: text(b.Table)},
@@ -70,6 +70,11 @@ func (b *Batch) AddChain(c *nftables.Chain) {
 			netlink.Attribute{Type: unix.NFTA_HOOK_HOOKNUM, Data: big32(uint32(*c.Hooknum))},
 			netlink.Attribute{Type: unix.NFTA_HOOK_PRIORITY, Data: big32(uint32(*c.Priority))},
 		), netlink.Attribute{Type: unix.NFTA_CHAIN_TYPE, Data: text(string(c.Type))})
+		policy := uint32(nftables.ChainPolicyAccept)
+		if c.Policy != nil {
+			policy = uint32(*c.Policy)
+		}
+		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_CHAIN_POLICY, Data: big32(policy)})
 	}
 	b.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, attrs...)
 	b.FlushChain(c.Name)
@@ -243,30 +248,6 @@ func (b *Batch) verdict(v *expr.Verdict) netlink.Attribute {
 		attrs = append(attrs, netlink.Attribute{Type: unix.NFTA_VERDICT_CHAIN, Data: text(v.Chain)})
 	}
 	return b.nested(unix.NFTA_DATA_VERDICT, attrs...)
-}
-
-// send makes batches happen, all or nothing. After an error the connection is of no use.
-func send(c *netlink.Conn, batches []*Batch) error {
-	frame := func(typ netlink.HeaderType) netlink.Message {
-		return netlink.Message{
-			Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables},
-		}
-	}
-	all := []netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}
-	for _, b := range batches {
-		if b.err != nil {
-			return b.err
-		}
-		all = append(all, b.messages...)
-	}
-	// Errors are answered in any case, in order; the last message is confirmed as
-	// well. So the first answer tells.
-	all[len(all)-1].Header.Flags |= netlink.Acknowledge
-	if _, err := c.SendMessages(append(all, frame(unix.NFNL_MSG_BATCH_END))); err != nil {
-		return fmt.Errorf("sending a transaction to nftables: %w", err)
-	}
-	_, err := c.Receive()
-	return err
 }
 
 // Word is a part of a rule.

@@ -85,22 +85,34 @@ func (ownWriter) rule(b *testing.B, s *site) {
 }
 
 func (ownWriter) dump(b *testing.B, s *site) int {
-	list, err := s.Gen.Elements(unix.NFPROTO_INET, "t", "subjects4")
+	list, err := s.gen.elements(unix.NFPROTO_INET, "t", "subjects4")
 	must(b, err)
 	return len(list)
 }
 
 type libraryWriter struct{}
 
-func (libraryWriter) name() string { return "google-nftables" }
+func (w libraryWriter) name() string { return "google-nftables" }
 
 var (
 	libraryTable = &nftables.Table{Name: "t", Family: nftables.TableFamilyINet}
 	librarySet   = &nftables.Set{Table: libraryTable, Name: "subjects4", KeyType: nftables.TypeIPAddr}
 )
 
-func (libraryWriter) add(b *testing.B, s *site, keys []string) {
-	must(b, s.Do(func(c *nftables.Conn) error {
+// do calls fn with a connection of the library.
+func (w libraryWriter) do(s *site, fn func(*nftables.Conn) error) error {
+	if s.library == nil {
+		c, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(int(s.ns.Handle)), nftables.WithSockOptions(wideBuffers))
+		if err != nil {
+			return err
+		}
+		s.library = c
+	}
+	return fn(s.library)
+}
+
+func (w libraryWriter) add(b *testing.B, s *site, keys []string) {
+	must(b, w.do(s, func(c *nftables.Conn) error {
 		for len(keys) > 0 { // a message has at most 64 KiB
 			n := min(len(keys), 1000)
 			list := make([]nftables.SetElement, n)
@@ -116,8 +128,8 @@ func (libraryWriter) add(b *testing.B, s *site, keys []string) {
 	}))
 }
 
-func (libraryWriter) rule(b *testing.B, s *site) {
-	must(b, s.Do(func(c *nftables.Conn) error {
+func (w libraryWriter) rule(b *testing.B, s *site) {
+	must(b, w.do(s, func(c *nftables.Conn) error {
 		c.AddRule(&nftables.Rule{Table: libraryTable, Chain: &nftables.Chain{Name: "c", Table: libraryTable}, Exprs: []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, &expr.Cmp{Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
 			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4},
@@ -127,8 +139,8 @@ func (libraryWriter) rule(b *testing.B, s *site) {
 	}))
 }
 
-func (libraryWriter) dump(b *testing.B, s *site) (n int) {
-	must(b, s.Do(func(c *nftables.Conn) error {
+func (w libraryWriter) dump(b *testing.B, s *site) (n int) {
+	must(b, w.do(s, func(c *nftables.Conn) error {
 		list, err := c.GetSetElements(librarySet)
 		n = len(list)
 		return err
@@ -142,7 +154,7 @@ func (programWriter) name() string { return "nft" }
 
 // run does without ip netns exec, which a program in the right namespace does not need.
 func (programWriter) run(b *testing.B, s *site, script string, args ...string) (out []byte) {
-	must(b, s.NS.Run(func() (err error) {
+	must(b, s.ns.Run(func() (err error) {
 		cmd := exec.Command("nft", args...)
 		cmd.Stdin = strings.NewReader(script)
 		out, err = cmd.Output()

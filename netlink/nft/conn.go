@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/contiv/contiv/netlink/namespace"
-
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -16,121 +13,60 @@ import (
 // Conn is a connection to the nftables of a network namespace. Its lock is held by whoever
 // changes our tables, so that what one has read is still true when it writes.
 type Conn struct {
-	NS *namespace.Namespace
-	mu sync.Mutex
-	// Connections to the kernel for reading and for writing; nil: to be opened.
-	conn   *nftables.Conn
-	writer *netlink.Conn
-	Gen    generations
+	mu     sync.Mutex
+	kernel Kernel
+	gen    generations
 }
 
-func Open(ns *namespace.Namespace) (*Conn, error) {
-	d := &Conn{NS: ns}
-	return d, d.Gen.open(ns.Handle)
-}
+// New returns a connection to a kernel, which Release closes.
+func New(k Kernel) *Conn { return &Conn{kernel: k, gen: generations{kernel: k}} }
 
-// Release ends the connections for good.
-func (d *Conn) Release() {
-	d.Gen.close()
-	d.close()
-}
+// Release ends the connection.
+func (d *Conn) Release() { d.kernel.Close() }
 
 // Lock keeps other changes of our tables away.
 func (d *Conn) Lock() { d.mu.Lock() }
 
 func (d *Conn) Unlock() { d.mu.Unlock() }
 
-// open returns the connection to the kernel. The caller holds the lock.
-func (d *Conn) open() (*nftables.Conn, error) {
-	if d.conn != nil {
-		return d.conn, nil
-	}
-	conn, err := nftables.New(nftables.AsLasting(), nftables.WithNetNSFd(int(d.NS.Handle)), nftables.WithSockOptions(wideBuffers))
-	if err != nil {
-		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
-	}
-	d.conn = conn
-	return conn, nil
-}
-
-// close ends the connections; the next use opens others.
-func (d *Conn) close() {
-	if d.conn != nil {
-		_ = d.conn.CloseLasting()
-		d.conn = nil
-	}
-	if d.writer != nil {
-		_ = d.writer.Close()
-		d.writer = nil
-	}
-}
-
-// Do calls fn with the connection. After an error there may be answers left in it.
-func (d *Conn) Do(fn func(*nftables.Conn) error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.DoLocked(fn)
-}
-
-func (d *Conn) DoLocked(fn func(*nftables.Conn) error) error {
-	err := d.Gen.fault.ask("connect")
-	var conn *nftables.Conn
-	if err == nil {
-		conn, err = d.open()
-	}
-	if err == nil {
-		err = fn(conn)
-	}
-	if err != nil {
-		d.close()
-	}
-	return err
-}
-
 // Commit makes changes of tables happen in one transaction, all or nothing. The caller
 // holds the lock.
 func (d *Conn) Commit(batches ...*Batch) error {
 	var tables []string
+	var messages []netlink.Message
 	for _, b := range batches {
+		if b.err != nil {
+			return b.err
+		}
 		if !b.Empty() {
 			tables = append(tables, b.name())
+			messages = append(messages, b.messages...)
 		}
 	}
 	if len(tables) == 0 {
 		return nil
 	}
-	err := d.Gen.Own(func() error {
-		if err := d.Gen.fault.ask("commit"); err != nil {
+	return d.gen.record(func() error {
+		if err := d.gen.fault.ask("commit"); err != nil {
 			return err
 		}
-		c, err := d.openWriter()
-		if err == nil {
-			err = send(c, batches)
+		if err := d.kernel.Commit(messages); err != nil {
+			return err
 		}
-		if err == nil {
-			err = d.Gen.fault.ask("committed")
-		}
-		return err
+		return d.gen.fault.ask("committed")
 	}, tables...)
-	if err != nil {
-		d.close() // there may be answers left in it
-	}
-	return err
 }
 
-func (d *Conn) openWriter() (*netlink.Conn, error) {
-	if d.writer != nil {
-		return d.writer, nil
+// DropTables removes the tables of a name in some families, where they exist.
+func (d *Conn) DropTables(name string, families ...byte) error {
+	var batches []*Batch
+	for _, family := range families {
+		b := &Batch{Table: name, Family: family}
+		b.AddTable() // so that there is one to delete
+		b.DeleteTable()
+		batches = append(batches, b)
 	}
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(d.NS.Handle)})
-	if err == nil {
-		d.writer = c
-		err = wideBuffers(c)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
-	}
-	return c, nil
+	return d.Locked(func() error { return d.Commit(batches...) })
 }
 
 // Locked calls fn without other changes of our tables at the same time.
@@ -143,7 +79,7 @@ func (d *Conn) Locked(fn func() error) error {
 // Unchanged reports whether a table, as in "inet contiv-acl", is as it was at a generation, as
 // all changes since then were our own, to other tables. now is the present generation.
 func (d *Conn) Unchanged(table string, since uint32) (now uint32, ok bool) {
-	return d.Gen.Unchanged(table, since)
+	return d.gen.unchanged(table, since)
 }
 
 // Has reports whether a set has an element, without reading the others.
@@ -153,15 +89,10 @@ func (d *Conn) Has(family byte, table string, e Element) (bool, error) {
 	if b.err != nil {
 		return false, b.err
 	}
-	if err := d.Gen.fault.ask("get"); err != nil {
+	if err := d.gen.fault.ask("get"); err != nil {
 		return false, err
 	}
-	req := &nl.NetlinkRequest{
-		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | nftMsgGetSetElem, Flags: unix.NLM_F_REQUEST | unix.NLM_F_ACK},
-		Sockets:  map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: d.Gen.socket},
-	}
-	req.AddRawData(b.messages[0].Data)
-	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	err := d.kernel.Ask(nftMsgGetSetElem, unix.NLM_F_ACK, b.messages[0].Data, func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -171,19 +102,39 @@ func (d *Conn) Has(family byte, table string, e Element) (bool, error) {
 	return true, nil
 }
 
+// Layout is ReadTable without the elements of sets and the generation.
+func (d *Conn) Layout(family byte, table string) (t *Table, err error) {
+	for range 8 {
+		if t, err = d.gen.layout(family, table); !errors.Is(err, nl.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return t, err
+}
+
+// elements returns what is in a set, sorted; nothing if there is no such set.
+func (d *Conn) Elements(family byte, table, set string) ([]Element, error) {
+	return d.gen.elements(family, table, set)
+}
+
+// Packets returns the counters of the elements of a set, by key.
+func (d *Conn) Packets(family byte, table, set string) (map[string]uint64, error) {
+	return d.gen.packets(family, table, set)
+}
+
 // ReadTable returns what a table holds, nil if there is no such table, with the generation
 // that it was read at, 0 if it changed meanwhile.
 func (d *Conn) ReadTable(family byte, table string) (*Table, uint32, error) {
 	for try := 1; ; try++ {
-		before, known := d.Gen.Current()
-		t, err := d.Gen.readTable(family, table)
+		before, known := d.gen.current()
+		t, err := d.gen.readTable(family, table)
 		if errors.Is(err, nl.ErrDumpInterrupted) && try < 8 {
 			continue
 		}
 		if err != nil {
 			return nil, 0, err
 		}
-		if after, ok := d.Gen.Current(); known && ok && after == before {
+		if after, ok := d.gen.current(); known && ok && after == before {
 			return t, after, nil
 		}
 		return t, 0, nil

@@ -19,6 +19,7 @@
 //     writing, so that a change and its generation belong together: that is how our own
 //     changes are told from those of others. Each of them is remembered with the tables that it
 //     changed, so that what one subsystem knows of its table outlives changes that others make to theirs.
-//   - After an error the connections are made anew.
+//   - After an error the connection is made anew.
+//   - Package nfttest is a [Kernel] in memory, through which tests send packets.
 //   - Tests make any request fail, or succeed without an answer: [Conn.InjectFaults].
 package nft

@@ -30,6 +30,7 @@ const (
 	nftaElementData     = 2
 	nftaElementFlags    = 3
 	nftaElementUserData = 6
+	nftaElementExpr     = 7
 	nftaDataValue       = 1
 	nftaDataVerdict     = 2
 )
@@ -43,30 +44,23 @@ func (g *generations) dump(family byte, message uint16, each func([]byte), attrs
 	if err := g.fault.ask("dump"); err != nil {
 		return err
 	}
-	req := &nl.NetlinkRequest{
-		NlMsghdr: unix.NlMsghdr{
-			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP,
-		},
-		Sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: g.socket},
-	}
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: family})
+	data := []byte{family, 0, 0, 0}
 	for _, a := range attrs {
-		req.AddData(a)
+		data = append(data, a.Serialize()...)
 	}
-	return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
-		if len(m) >= sizeofNfgenmsg {
-			each(m[sizeofNfgenmsg:])
+	return g.kernel.Ask(message, unix.NLM_F_DUMP, data, func(answer []byte) {
+		if len(answer) >= sizeofNfgenmsg {
+			each(answer[sizeofNfgenmsg:])
 		}
-		return true
 	})
 }
 
-// Elements returns what is in a set, sorted.
+// elements returns what is in a set, sorted.
 //
 // While the kernel moves the elements of a set to a larger or smaller hash table,
 // which goes on for some time after it has grown or shrunk, it lists some twice and as
 // many others not at all. And others may change the ruleset at any time.
-func (g *generations) Elements(family byte, table, set string) (list []Element, err error) {
+func (g *generations) elements(family byte, table, set string) (list []Element, err error) {
 	for range 8 {
 		list = nil
 		err = g.dump(family, nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
@@ -76,36 +70,94 @@ func (g *generations) Elements(family byte, table, set string) (list []Element, 
 			break
 		}
 	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the elements of %q: %w", set, err)
 	}
 	return list, nil
 }
 
-// appendElements appends the elements that are in a message.
-func appendElements(list []Element, set string, message []byte) []Element {
+// packets returns the counters of elements. Those that are listed twice count once.
+func (g *generations) packets(family byte, table, set string) (counters map[string]uint64, err error) {
+	for range 8 {
+		counters = map[string]uint64{}
+		err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
+			for _, element := range elementsIn(m) {
+				var key string
+				var packets uint64
+				for attr, value := range nlattr.All(element) {
+					switch attr {
+					case nftaElementKey:
+						key = dataValue(value)
+					case nftaElementExpr:
+						packets = packetsOf(value)
+					}
+				}
+				counters[key] = packets
+			}
+		}, nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		if !errors.Is(err, nl.ErrDumpInterrupted) {
+			break
+		}
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the counters of %q: %w", set, err)
+	}
+	return counters, nil
+}
+
+// packetsOf reads a counter; 0 if the expression is none.
+func packetsOf(expression []byte) uint64 {
+	for attr, data := range nlattr.All(expression) {
+		if attr != unix.NFTA_EXPR_DATA {
+			continue
+		}
+		for attr, value := range nlattr.All(data) {
+			if attr == unix.NFTA_COUNTER_PACKETS && len(value) == 8 {
+				return binary.BigEndian.Uint64(value)
+			}
+		}
+	}
+	return 0
+}
+
+// elementsIn returns the attributes of each element in a message.
+func elementsIn(message []byte) (list [][]byte) {
 	for attr, elements := range nlattr.All(message) {
 		if attr != nftaListElements {
 			continue
 		}
 		for _, element := range nlattr.All(elements) {
-			e := Element{Set: set}
-			for attr, value := range nlattr.All(element) {
-				switch attr {
-				case nftaElementKey:
-					e.Key = dataValue(value)
-				case elementKeyEnd:
-					e.End = dataValue(value)
-				case nftaElementData:
-					e.Data, e.Verdict = dataValue(value), dataVerdict(value)
-				case nftaElementFlags:
-					e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
-				case nftaElementUserData:
-					e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
-				}
-			}
-			list = append(list, e)
+			list = append(list, element)
 		}
+	}
+	return list
+}
+
+// appendElements appends the elements that are in a message.
+func appendElements(list []Element, set string, message []byte) []Element {
+	for _, element := range elementsIn(message) {
+		e := Element{Set: set}
+		for attr, value := range nlattr.All(element) {
+			switch attr {
+			case nftaElementKey:
+				e.Key = dataValue(value)
+			case elementKeyEnd:
+				e.End = dataValue(value)
+			case nftaElementData:
+				e.Data, e.Verdict = dataValue(value), dataVerdict(value)
+			case nftaElementFlags:
+				e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+			case nftaElementUserData:
+				e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+			}
+		}
+		list = append(list, e)
 	}
 	return list
 }
@@ -141,9 +193,9 @@ func dataVerdict(data []byte) string {
 
 func name(value []byte) string { return strings.TrimRight(string(value), "\x00") }
 
-// Rules returns the comments of all rules, by chain, in order. What
+// rules returns the comments of all rules, by chain, in order. What
 // the rules do is not read: only we make rules with these comments.
-func (g *generations) Rules(family byte, table string) (map[string][]string, error) {
+func (g *generations) rules(family byte, table string) (map[string][]string, error) {
 	found := map[string][]string{}
 	err := g.dump(family, nftMsgGetRule, func(m []byte) {
 		var in, chain, comment string

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
 )
 
 // Element is an element of a set or a map; all but the first two may be empty. In sets
@@ -30,21 +29,6 @@ func Sorted(list []Element) []Element {
 	return slices.Compact(list)
 }
 
-// Difference returns what is in one sorted list only.
-func Difference(before, after []Element) (gone, new []Element) {
-	for len(before) > 0 && len(after) > 0 {
-		switch c := Compare(before[0], after[0]); {
-		case c == 0:
-			before, after = before[1:], after[1:]
-		case c < 0:
-			gone, before = append(gone, before[0]), before[1:]
-		default:
-			new, after = append(new, after[0]), after[1:]
-		}
-	}
-	return append(gone, before...), append(new, after...)
-}
-
 // verdictOf is the inverse of textOf.
 func verdictOf(text string) *expr.Verdict {
 	word, chain, _ := strings.Cut(text, " ")
@@ -62,13 +46,4 @@ func textOf(v expr.Verdict) string {
 
 var verdicts = map[string]expr.VerdictKind{
 	"accept": expr.VerdictAccept, "drop": expr.VerdictDrop, "return": expr.VerdictReturn, "goto": expr.VerdictGoto, "jump": expr.VerdictJump,
-}
-
-// wideBuffers makes room for transactions with many elements.
-func wideBuffers(c *netlink.Conn) error {
-	const size = 16 << 20
-	if err := c.SetWriteBuffer(size); err != nil {
-		return err
-	}
-	return c.SetReadBuffer(size)
 }

@@ -33,7 +33,7 @@ func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 		return nil
 	}
 	switch m.Header.Type & 0xff {
-	case nftMsgNewTable, nftMsgDelTable, nftMsgDelChain, nftMsgNewRule, nftMsgDelRule, nftMsgNewSetElem, nftMsgDelSetElem:
+	case nftMsgNewTable, nftMsgDelTable, nftMsgNewChain, nftMsgDelChain, nftMsgNewSet, nftMsgDelSet, nftMsgNewRule, nftMsgDelRule, nftMsgNewSetElem, nftMsgDelSetElem:
 		for attr, value := range nlattr.All(m.Data[sizeofNfgenmsg:]) {
 			if attr != nftaTableName {
 				continue
@@ -63,5 +63,5 @@ func (d *Conn) Foreign(changes []Change, tables ...string) bool {
 	}
 	d.Lock()
 	defer d.Unlock()
-	return slices.ContainsFunc(changes, func(c Change) bool { return !d.Gen.isOwn(c.generation) })
+	return slices.ContainsFunc(changes, func(c Change) bool { return !d.gen.isOwn(c.generation) })
 }

@@ -86,6 +86,12 @@ func typeInteger16() nftables.SetDatatype {
 	return t
 }
 
+// Keys of meta that the library does not name: "bridge" of bridges (linux/netfilter/nf_tables.h).
+const (
+	MetaInputKind  expr.MetaKey = 26 // NFT_META_IIFKIND
+	MetaOutputKind expr.MetaKey = 27 // NFT_META_OIFKIND
+)
+
 // fields by their names in rules.
 var fields = map[string]field{
 	"meta nfproto":   {typ: nftables.TypeNFProto, load: ofMeta(expr.MetaKeyNFPROTO), names: map[string]uint64{"ipv4": unix.NFPROTO_IPV4, "ipv6": unix.NFPROTO_IPV6}},
@@ -93,6 +99,8 @@ var fields = map[string]field{
 	"meta l4proto":   {typ: nftables.TypeInetProto, load: ofMeta(expr.MetaKeyL4PROTO), names: protocols, typeof: [3]uint32{typeofMeta, uint32(expr.MetaKeyL4PROTO)}},
 	"iifname":        {typ: nftables.TypeIFName, load: ofMeta(expr.MetaKeyIIFNAME)},
 	"oifname":        {typ: nftables.TypeIFName, load: ofMeta(expr.MetaKeyOIFNAME)},
+	"meta iifkind":   {typ: nftables.TypeIFName, load: ofMeta(MetaInputKind)},
+	"meta oifkind":   {typ: nftables.TypeIFName, load: ofMeta(MetaOutputKind)},
 	"iif":            {typ: nftables.TypeIFIndex, load: ofMeta(expr.MetaKeyIIF), native: true, typeof: [3]uint32{typeofMeta, uint32(expr.MetaKeyIIF)}},
 	"oif":            {typ: nftables.TypeIFIndex, load: ofMeta(expr.MetaKeyOIF), native: true, typeof: [3]uint32{typeofMeta, uint32(expr.MetaKeyOIF)}},
 	"ether saddr":    {typ: nftables.TypeEtherAddr, load: ofPayload(expr.PayloadBaseLLHeader, 6, lenEther), ethernet: true},

@@ -2,15 +2,10 @@ package nft
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/contiv/contiv/netlink/nlattr"
-
-	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
 // Numbers of the nftables netlink protocol (linux/netfilter/nf_tables.h).
@@ -18,9 +13,12 @@ const (
 	nfnlSubsysNFTables = 10
 	nftMsgNewTable     = 0
 	nftMsgDelTable     = 2
+	nftMsgNewChain     = 3
 	nftMsgDelChain     = 5
 	nftMsgNewRule      = 6
 	nftMsgDelRule      = 8
+	nftMsgNewSet       = 9
+	nftMsgDelSet       = 11
 	nftMsgNewSetElem   = 12
 	nftMsgDelSetElem   = 14
 	nftMsgNewGen       = 15
@@ -34,9 +32,8 @@ const (
 // generations knows which generations of the ruleset of the kernel are our own
 // doing: each change makes one.
 type generations struct {
-	socket *nl.SocketHandle
-
-	fault Fault
+	kernel Kernel
+	fault  Fault
 
 	mu  sync.Mutex
 	own []ownChange // in order
@@ -51,28 +48,13 @@ type ownChange struct {
 // ownChanges is how many are remembered: a table that was read longer ago is read again.
 const ownChanges = 4096
 
-func (g *generations) open(ns netns.NsHandle) error {
-	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
-	if err != nil {
-		return fmt.Errorf("opening netlink for nftables: %w", err)
-	}
-	g.socket = &nl.SocketHandle{Socket: s}
-	return nil
-}
-
-func (g *generations) close() {
-	if g.socket != nil {
-		g.socket.Close()
-	}
-}
-
-// Own notes the generation that fn makes as ours; it changes the tables, given with their
+// record notes the generation that fn makes as ours; it changes the tables, given with their
 // families, as in "inet contiv-acl". If others change the ruleset at the same time, it
 // cannot be told which is whose; then none is noted.
-func (g *generations) Own(fn func() error, tables ...string) error {
-	before, known := g.Current()
+func (g *generations) record(fn func() error, tables ...string) error {
+	before, known := g.current()
 	err := fn()
-	if after, ok := g.Current(); ok && known && after == before+1 {
+	if after, ok := g.current(); ok && known && after == before+1 {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.own = append(g.own, ownChange{after, tables}); len(g.own) > ownChanges {
@@ -82,10 +64,10 @@ func (g *generations) Own(fn func() error, tables ...string) error {
 	return err
 }
 
-// Unchanged reports whether a table is as it was at a generation of the ruleset, as all
+// unchanged reports whether a table is as it was at a generation of the ruleset, as all
 // changes since then were our own, to other tables. now is the present generation.
-func (g *generations) Unchanged(table string, since uint32) (now uint32, ok bool) {
-	now, ok = g.Current()
+func (g *generations) unchanged(table string, since uint32) (now uint32, ok bool) {
+	now, ok = g.current()
 	if !ok || since == 0 {
 		return 0, false
 	}
@@ -107,23 +89,17 @@ func (g *generations) isOwn(id uint32) bool {
 	return slices.ContainsFunc(g.own, func(c ownChange) bool { return c.id == id })
 }
 
-// Current returns the generation of the ruleset; not ok: the kernel did not say.
-func (g *generations) Current() (id uint32, ok bool) {
+// current returns the generation of the ruleset; not ok: the kernel did not say.
+func (g *generations) current() (id uint32, ok bool) {
 	if g.fault.ask("generation") != nil {
 		return 0, false
 	}
-	req := &nl.NetlinkRequest{
-		NlMsghdr: unix.NlMsghdr{
-			Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | nftMsgGetGen, Flags: unix.NLM_F_REQUEST,
-		},
-		Sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: g.socket},
-	}
-	req.AddRawData(make([]byte, sizeofNfgenmsg))
-	msgs, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil || len(msgs) == 0 {
-		return 0, false
-	}
-	return parseGeneration(msgs[0])
+	err := g.kernel.Ask(nftMsgGetGen, 0, make([]byte, sizeofNfgenmsg), func(answer []byte) {
+		if n, found := parseGeneration(answer); found {
+			id, ok = n, true
+		}
+	})
+	return id, ok && err == nil
 }
 
 // parseGeneration reads the generation from a message behind its header.

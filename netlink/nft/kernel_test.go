@@ -18,7 +18,9 @@ import (
 // site is a network namespace of its own.
 type site struct {
 	*Conn
-	name string
+	name    string
+	ns      *namespace.Namespace
+	library *nftables.Conn // of benchmarks
 }
 
 var sites int
@@ -39,6 +41,7 @@ func newSite(t testing.TB) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(ns.Close)
+	s.ns = ns
 	if s.Conn, err = Open(ns); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +135,7 @@ func TestRulesAreWhatNftMakesOfThem(t *testing.T) {
 				t.Errorf("sets are listed as\n%s\nwant\n%s", setsIn(ours), setsIn(theirs))
 			}
 			s.nft(t, "", "-j", "list", "table", family, "ours")
-			comments, err := s.Gen.Rules(numbers[family], "ours")
+			comments, err := s.gen.rules(numbers[family], "ours")
 			if err != nil || len(comments["c"]) != len(rules) {
 				t.Errorf("%d comments, want %d, error %v", len(comments["c"]), len(rules), err)
 			}
@@ -250,7 +253,7 @@ func TestUnchanged(t *testing.T) {
 		must(t, s.Locked(func() error { return s.Commit(b) }))
 	}
 	change("a")
-	since, _ := s.Gen.Current()
+	since, _ := s.gen.current()
 	is := func(what string, want bool) {
 		t.Helper()
 		now, ok := s.Unchanged("inet a", since)

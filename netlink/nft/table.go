@@ -41,7 +41,8 @@ type Set struct {
 	Elements []Element
 }
 
-func (g *generations) readTable(family byte, table string) (*Table, error) {
+// layout reads a table but for the elements of its sets; nil if there is none.
+func (g *generations) layout(family byte, table string) (*Table, error) {
 	t := &Table{Chains: map[string]Chain{}, Sets: map[string]Set{}}
 	attr := nl.NewRtAttr(1, nl.ZeroTerminated(table)) // NFTA_CHAIN_TABLE, NFTA_SET_TABLE
 	exists, err := g.exists(family, table)
@@ -52,7 +53,7 @@ func (g *generations) readTable(family byte, table string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
 	}
-	rules, err := g.Rules(family, table)
+	rules, err := g.rules(family, table)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +66,19 @@ func (g *generations) readTable(family byte, table string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing sets: %w", err)
 	}
+	return t, nil
+}
+
+func (g *generations) readTable(family byte, table string) (*Table, error) {
+	t, err := g.layout(family, table)
+	if t == nil || err != nil {
+		return nil, err
+	}
 	for name, s := range t.Sets {
 		if s.Dynamic {
 			continue
 		}
-		if s.Elements, err = g.Elements(family, table, name); err != nil {
+		if s.Elements, err = g.elements(family, table, name); err != nil {
 			return nil, err
 		}
 		t.Sets[name] = s

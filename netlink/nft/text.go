@@ -17,7 +17,7 @@ import (
 
 // AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons
 // of fields with values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set,
-// update and delete of elements, counter, snat and verdicts. What it cannot read is an
+// update and delete of elements, limits of packets per second, counter, snat and verdicts. What it cannot read is an
 // error of the whole batch.
 func (b *Batch) AddText(chain, comment, text string) {
 	p := &parser{batch: b, tokens: tokens(text)}
@@ -108,6 +108,8 @@ func (p *parser) statement() error {
 		return p.change(unix.NFT_DYNSET_OP_UPDATE)
 	case p.take("delete"):
 		return p.change(dynsetDelete)
+	case p.take("limit", "rate"):
+		return p.limit()
 	case p.take("snat", "to"):
 		return p.sourceNAT()
 	default:
@@ -158,7 +160,22 @@ func (p *parser) setMark(name string, store func(register uint32) expr.Any) erro
 
 const dynsetDelete = 2 // NFT_DYNSET_OP_DELETE
 
-// change is "@set { key [timeout 2m] }".
+// limit is "50/second burst 100 packets".
+func (p *parser) limit() error {
+	rate, unit, _ := strings.Cut(p.next(), "/")
+	n, err := strconv.ParseUint(rate, 10, 32)
+	if err != nil || unit != "second" || !p.take("burst") {
+		return fmt.Errorf("a limit is written like 50/second burst 100 packets")
+	}
+	burst, err := strconv.ParseUint(p.next(), 10, 32)
+	if err != nil {
+		return err
+	}
+	p.add(Known{&expr.Limit{Type: expr.LimitTypePkts, Rate: n, Unit: expr.LimitTimeSecond, Burst: uint32(burst)}})
+	return p.expect("packets")
+}
+
+// change is "@set { key [timeout 2m] [counter] }".
 func (p *parser) change(operation uint32) error {
 	set, ok := strings.CutPrefix(p.next(), "@")
 	if !ok {
@@ -177,6 +194,9 @@ func (p *parser) change(operation uint32) error {
 			return err
 		}
 		d.Timeout = timeout
+	}
+	if p.take("counter") {
+		d.Exprs = []expr.Any{&expr.Counter{}}
 	}
 	p.add(Known{d})
 	return p.expect("}")
@@ -519,6 +539,3 @@ func intervals(items []item) (list []Element) {
 	}
 	return list
 }
-
-// Quote writes a name of a device for a rule.
-func Quote(name string) string { return strconv.Quote(name) }

@@ -29,32 +29,32 @@ type Conn struct {
 	*netlink.Handle
 	remover *remover
 	fault   Fault // of tests
-	sockets map[int]*nl.SocketHandle
+	socket  *socket
 }
 
 // New connects to the namespace; Close the Conn.
 func New(ns netns.NsHandle) (*Conn, error) {
-	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_ROUTE)
+	s, err := openSocket(ns)
 	if err != nil {
 		return nil, err
 	}
-	// With strict checking the kernel filters dumps by what the header says.
-	// Kernels without it send more, which the callers filter out.
-	_ = unix.SetsockoptInt(s.GetFd(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
-		s.Close()
+		s.close()
 		return nil, err
 	}
-	return &Conn{Handle: h, remover: newRemover(ns), sockets: map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: s}}}, nil
+	return &Conn{Handle: h, remover: newRemover(ns), socket: s}, nil
 }
 
 // Close ends the connection.
 func (r *Conn) Close() {
 	r.remover.close()
 	r.Handle.Close()
-	r.sockets[unix.NETLINK_ROUTE].Close()
+	r.socket.close()
 }
+
+// Socket returns a socket in the namespace, for requests by ioctl(2).
+func (r *Conn) Socket() int { return r.socket.fd }
 
 // DeleteLink returns when the device is gone; ENODEV if there was none.
 func (r *Conn) DeleteLink(index int) error {
@@ -65,7 +65,6 @@ func (r *Conn) DeleteLink(index int) error {
 func (r *Conn) Request(typ, flags int) *nl.NetlinkRequest {
 	return &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: uint16(typ), Flags: uint16(unix.NLM_F_REQUEST | flags)},
-		Sockets:  r.sockets,
 	}
 }
 
@@ -73,14 +72,38 @@ func (r *Conn) Request(typ, flags int) *nl.NetlinkRequest {
 func (r *Conn) Do(req *nl.NetlinkRequest) error {
 	req.Flags |= unix.NLM_F_ACK
 	return r.try("Do", func() error {
-		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		_, err := r.socket.ask(req, 0)
 		return err
 	})
 }
 
+// DoAll sends requests that have no answer but success or failure, all at once. The kernel
+// executes them in this order, also those after one that failed. The errors are in the order
+// of the requests.
+func (r *Conn) DoAll(reqs []*nl.NetlinkRequest) []error {
+	errs := make([]error, len(reqs))
+	var sent []int
+	for i, req := range reqs {
+		req.Flags |= unix.NLM_F_ACK
+		if errs[i] = r.try("Do", func() error { return nil }); errs[i] == nil {
+			sent = append(sent, i)
+		}
+	}
+	for some := range slices.Chunk(sent, maxTogether) {
+		together := make([]*nl.NetlinkRequest, len(some))
+		for n, i := range some {
+			together[n] = reqs[i]
+		}
+		for n, err := range r.socket.exchange(together, func(int, uint16, []byte) {}) {
+			errs[some[n]] = err
+		}
+	}
+	return errs
+}
+
 // Execute sends a request and returns the answers of a type.
 func (r *Conn) Execute(req *nl.NetlinkRequest, answers uint16) ([][]byte, error) {
-	return ask(r, "Execute", func() ([][]byte, error) { return req.Execute(unix.NETLINK_ROUTE, answers) })
+	return ask(r, "Execute", func() ([][]byte, error) { return r.socket.ask(req, answers) })
 }
 
 // Dump repeats a dump that was disturbed by changes, until it is consistent. It
@@ -96,53 +119,6 @@ func Dump[T any](read func() ([]T, error)) ([]T, error) {
 			return list, nil
 		}
 	}
-}
-
-// LinkChange is a set of changes to a link; zero fields change nothing.
-type LinkChange struct {
-	Alias  string
-	Up     bool
-	Down   bool
-	Mtu    uint32
-	Mac    net.HardwareAddr
-	Master *int // index; 0: none
-}
-
-// SetLink makes all changes in one request; the kernel may stop in the middle
-// when one fails.
-func (r *Conn) SetLink(index int, c LinkChange) error { return r.changeLink(index, "", c) }
-
-// SetLinkNamed does the same to the device with a name.
-func (r *Conn) SetLinkNamed(name string, c LinkChange) error { return r.changeLink(0, name, c) }
-
-// changeLink changes the device with an index, or, if that is 0, with a name.
-func (r *Conn) changeLink(index int, name string, c LinkChange) error {
-	req := r.Request(unix.RTM_SETLINK, 0)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
-	if c.Up || c.Down {
-		msg.Change = unix.IFF_UP
-	}
-	if c.Up {
-		msg.Flags = unix.IFF_UP
-	}
-	req.AddData(msg)
-	if name != "" {
-		req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
-	}
-	if c.Alias != "" {
-		req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(c.Alias)))
-	}
-	if c.Mtu != 0 {
-		req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(c.Mtu)))
-	}
-	if c.Mac != nil {
-		req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, c.Mac))
-	}
-	if c.Master != nil {
-		req.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(*c.Master))))
-	}
-	return r.Do(req)
 }
 
 // PortFlags are the parameters of a bridge port.
@@ -241,6 +217,9 @@ type Address struct {
 	Proto  uint8
 	Flags  uint32
 	Valid  time.Duration // until it expires; 0: for ever
+	// Broadcast is the broadcast address of an IPv4 address that is added; invalid: none.
+	// It is not read.
+	Broadcast netip.Addr
 }
 
 func (a Address) Family() int { return Family(a.Prefix.Addr()) }
@@ -270,6 +249,9 @@ func (r *Conn) changeAddress(typ, flags int, a Address) error {
 			req.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(a.Flags)))
 		}
 		req.AddData(nl.NewRtAttr(ifaProto, []byte{a.Proto}))
+		if a.Broadcast.IsValid() {
+			req.AddData(nl.NewRtAttr(unix.IFA_BROADCAST, a.Broadcast.AsSlice()))
+		}
 		if a.Valid != 0 {
 			// struct ifa_cacheinfo: preferred, valid, and two timestamps of the kernel
 			seconds := nl.Uint32Attr(uint32(a.Valid.Round(time.Second) / time.Second))

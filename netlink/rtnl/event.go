@@ -16,14 +16,17 @@ type RouteEvent struct {
 	Protocol    uint8
 	Device      int // 0: several, or none
 	Gateway     netip.Addr
+	Metric      uint32
 	Deleted     bool
 	// Replaced: the route has taken the place of another one.
 	Replaced bool
 }
 
-// ParseRouteEvent returns false for messages that are not about routes.
+// ParseRouteEvent returns false for messages that are not about routes, and for those about
+// what the kernel remembers of destinations.
 func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
-	if m.Header.Type != unix.RTM_NEWROUTE && m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg {
+	if m.Header.Type != unix.RTM_NEWROUTE && m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg ||
+		m.Data[0] != unix.AF_INET && m.Data[0] != unix.AF_INET6 || binary.NativeEndian.Uint32(m.Data[8:12])&unix.RTM_F_CLONED != 0 {
 		return r, false
 	}
 	r.Table, r.Protocol = uint32(m.Data[4]), m.Data[5]
@@ -41,6 +44,8 @@ func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
 			r.Gateway, _ = netip.AddrFromSlice(value)
 		case unix.RTA_DST:
 			addr, _ = netip.AddrFromSlice(value)
+		case unix.RTA_PRIORITY:
+			r.Metric = binary.NativeEndian.Uint32(value)
 		case unix.RTA_TABLE:
 			r.Table = binary.NativeEndian.Uint32(value)
 		}

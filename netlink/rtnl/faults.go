@@ -39,19 +39,13 @@ func (r *Conn) LinkAdd(l netlink.Link) error {
 	return r.try("LinkAdd", func() error { return r.Handle.LinkAdd(l) })
 }
 
-func (r *Conn) LinkByName(name string) (netlink.Link, error) {
-	return ask(r, "LinkByName", func() (netlink.Link, error) { return r.Handle.LinkByName(name) })
+func (r *Conn) GetNetNsIdByFd(fd int) (int, error) {
+	return ask(r, "GetNetNsIdByFd", func() (int, error) { return r.Handle.GetNetNsIdByFd(fd) })
 }
 
-func (r *Conn) LinkByAlias(alias string) (netlink.Link, error) {
-	return ask(r, "LinkByAlias", func() (netlink.Link, error) { return r.Handle.LinkByAlias(alias) })
+func (r *Conn) SetNetNsIdByFd(fd, id int) error {
+	return r.try("SetNetNsIdByFd", func() error { return r.Handle.SetNetNsIdByFd(fd, id) })
 }
-
-func (r *Conn) LinkByIndex(index int) (netlink.Link, error) {
-	return ask(r, "LinkByIndex", func() (netlink.Link, error) { return r.Handle.LinkByIndex(index) })
-}
-
-func (r *Conn) LinkList() ([]netlink.Link, error) { return ask(r, "LinkList", r.Handle.LinkList) }
 
 func (r *Conn) NeighAppend(n *netlink.Neigh) error {
 	return r.try("NeighAppend", func() error { return r.Handle.NeighAppend(n) })

@@ -3,11 +3,137 @@ package rtnl
 import (
 	"net"
 	"os"
+	"slices"
 
 	"github.com/contiv/contiv/netlink/nlattr"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
+
+// LinkChange is a set of changes to a link; zero fields change nothing.
+type LinkChange struct {
+	// NetNS is an open network namespace that the link is moved to, before anything else is
+	// changed. It loses its addresses and routes, and is down there unless it is set up.
+	NetNS      netns.NsHandle
+	Name       string
+	Alias      string
+	ClearAlias bool
+	Up         bool
+	Down       bool
+	Mtu        uint32
+	Mac        net.HardwareAddr
+	Master     *int    // index; 0: none
+	Group      *uint32 // IFLA_GROUP
+}
+
+// SetLink makes all changes in one request; the kernel may stop in the middle
+// when one fails.
+func (r *Conn) SetLink(index int, c LinkChange) error {
+	req := r.linkRequest(index, c)
+	if c.Name != "" {
+		req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(c.Name)))
+	}
+	return r.Do(req)
+}
+
+// SetLinkNamed does the same to the device with a name, which it keeps.
+func (r *Conn) SetLinkNamed(name string, c LinkChange) error {
+	req := r.linkRequest(0, c)
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	return r.Do(req)
+}
+
+// SetAndRead is SetLinkNamed and LinkByName in one request.
+func (r *Conn) SetAndRead(name string, c LinkChange) (link netlink.Link, err error) {
+	named := nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))
+	set := r.linkRequest(0, c)
+	set.Flags |= unix.NLM_F_ACK
+	set.AddData(named)
+	get := r.Request(unix.RTM_GETLINK, 0)
+	get.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	get.AddData(named)
+	err = r.try("Do", func() error {
+		var answer []byte
+		errs := r.socket.exchange([]*nl.NetlinkRequest{set, get}, func(_ int, _ uint16, payload []byte) { answer = slices.Clone(payload) })
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		link, err = netlink.LinkDeserialize(nil, answer)
+		return err
+	})
+	return link, err
+}
+
+func (r *Conn) linkRequest(index int, c LinkChange) *nl.NetlinkRequest {
+	req := r.Request(unix.RTM_SETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	if c.Up || c.Down {
+		msg.Change = unix.IFF_UP
+	}
+	if c.Up {
+		msg.Flags = unix.IFF_UP
+	}
+	req.AddData(msg)
+	if c.NetNS != 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(c.NetNS))))
+	}
+	if c.Alias != "" || c.ClearAlias {
+		req.AddData(nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(c.Alias)))
+	}
+	if c.Mtu != 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(c.Mtu)))
+	}
+	if c.Mac != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, c.Mac))
+	}
+	if c.Master != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(*c.Master))))
+	}
+	if c.Group != nil {
+		req.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(*c.Group)))
+	}
+	return req
+}
+
+// Links returns all devices, without their counters, which are most of what the kernel
+// tells of one.
+func (r *Conn) Links() ([]netlink.Link, error) {
+	return Dump(func() ([]netlink.Link, error) { return r.listLinks("Execute", skipStatistics) })
+}
+
+// LinkList returns all devices with their counters; see Links.
+func (r *Conn) LinkList() ([]netlink.Link, error) { return r.listLinks("LinkList", 0) }
+
+func (r *Conn) listLinks(call string, extMask uint32) ([]netlink.Link, error) {
+	return ask(r, call, func() ([]netlink.Link, error) {
+		req := r.Request(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		if extMask != 0 {
+			req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(extMask)))
+		}
+		msgs, err := r.socket.ask(req, unix.RTM_NEWLINK)
+		links := make([]netlink.Link, 0, len(msgs))
+		for _, m := range msgs {
+			link, err := netlink.LinkDeserialize(nil, m)
+			if err != nil {
+				return nil, err
+			}
+			links = append(links, link)
+		}
+		return links, err
+	})
+}
+
+// Routes returns the routes that match a filter in the fields that mask names
+// (netlink.RT_FILTER_…); without RT_FILTER_TABLE, those of the main table.
+func (r *Conn) Routes(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	return Dump(func() ([]netlink.Route, error) { return r.RouteListFiltered(family, filter, mask) })
+}
 
 // NewLink is a device to be added.
 type NewLink struct {
@@ -22,8 +148,7 @@ type NewLink struct {
 // LinkIdentity is what a device is known by.
 type LinkIdentity struct{ Name, Alias string }
 
-// skipStatistics is RTEXT_FILTER_SKIP_STATS: counters are most of what the kernel tells of
-// a device.
+// skipStatistics is RTEXT_FILTER_SKIP_STATS.
 const skipStatistics = 1 << 3
 
 // LinkIdentity reads what the device with an index is known by; ENODEV if there is none.
@@ -48,6 +173,52 @@ func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
 		}
 	}
 	return id, err
+}
+
+// LinkByName reads the device with a name; ENODEV if there is none.
+func (r *Conn) LinkByName(name string) (netlink.Link, error) {
+	attr := unix.IFLA_IFNAME
+	if len(name) >= unix.IFNAMSIZ {
+		attr = unix.IFLA_ALT_IFNAME
+	}
+	return r.link("LinkByName", 0, nl.NewRtAttr(attr, nl.ZeroTerminated(name)))
+}
+
+// LinkByIndex reads the device with an index; ENODEV if there is none.
+func (r *Conn) LinkByIndex(index int) (netlink.Link, error) { return r.link("LinkByIndex", index) }
+
+func (r *Conn) link(call string, index int, by ...nl.NetlinkRequestData) (netlink.Link, error) {
+	return ask(r, call, func() (netlink.Link, error) {
+		req := r.Request(unix.RTM_GETLINK, 0)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(index)
+		req.AddData(msg)
+		for _, attr := range by {
+			req.AddData(attr)
+		}
+		answers, err := r.socket.ask(req, unix.RTM_NEWLINK)
+		if err == nil && len(answers) != 1 {
+			err = unix.ENODEV
+		}
+		if err != nil {
+			return nil, err
+		}
+		return netlink.LinkDeserialize(nil, answers[0])
+	})
+}
+
+// LinkByAlias reads the device with an alias; ENODEV if there is none.
+func (r *Conn) LinkByAlias(alias string) (netlink.Link, error) {
+	links, err := r.Links()
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range links {
+		if link.Attrs().Alias == alias {
+			return link, nil
+		}
+	}
+	return nil, unix.ENODEV
 }
 
 // LinkOption is a parameter of a kind of device.

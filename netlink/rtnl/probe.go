@@ -18,10 +18,18 @@ var StoresAddressProtocol = sync.OnceValues(func() (stores bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread is never unlocked: it ends with the goroutine, and the namespace
-		// with it.
 		runtime.LockOSThread()
+		home, homeErr := netns.Get()
+		if err = homeErr; err != nil {
+			runtime.UnlockOSThread()
+			return
+		}
+		defer home.Close()
 		stores, err = tryAddressProtocol()
+		// The first thread of the process does not end with its goroutine: it has to go back.
+		if netns.Set(home) == nil {
+			runtime.UnlockOSThread()
+		}
 	}()
 	<-done
 	if err != nil {

@@ -1,0 +1,270 @@
+// Package events receives what the kernel tells about changes in a network namespace, and
+// in those that the namespace has numbers for:
+//
+//	rtnetlink, nftables ──groups──> socket ──Receive──> Datagram: messages, and where they come from
+//	                                   └── full ──────> ErrLost: read again what you depend on
+//
+// It decodes the headers of messages only; packages rtnl and nft decode the rest.
+package events
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// ErrLost is returned by Receive when the kernel had to drop events.
+var ErrLost = errors.New("kernel events were lost")
+
+// OwnNamespace is the Namespace of events of the subscriber's own network namespace.
+const OwnNamespace = -1
+
+// Options of a subscription.
+type Options struct {
+	// Groups are numbers of multicast groups of the protocol, e.g. unix.RTNLGRP_LINK.
+	Groups []uint
+	// AllNamespaces subscribes to the namespaces that have a number in the subscriber's,
+	// too. Whether the kernel does that, Subscription.AllNamespaces tells.
+	AllNamespaces bool
+	// Buffer is the size of the receive buffer in bytes, 0: DefaultBuffer.
+	Buffer int
+	// Fault is asked about each datagram, and may make Receive return its error in the place
+	// of the datagram, e.g. ErrLost. It is for tests.
+	Fault func() error
+}
+
+// DefaultBuffer holds the events of a burst, such as a node with hundreds of pods being
+// cleared.
+const DefaultBuffer = 8 << 20
+
+// Subscription is a socket that receives events. One goroutine at a time may receive;
+// any may Close it.
+type Subscription struct {
+	// AllNamespaces reports whether events of other namespaces are received.
+	AllNamespaces bool
+
+	fault           func() error
+	buffer, control []byte
+
+	// use is held while the descriptors are in use: Close waits for it. The socket is not
+	// among those that the Go runtime polls: that would wake up a thread for each event.
+	use    sync.Mutex
+	socket int
+	// ended is an eventfd that is readable from Close on.
+	ended  int
+	closed atomic.Bool
+	// waited is when Receive last had to wait for an event, and got one.
+	waited time.Time
+}
+
+// pace is how long Receive lets further events gather after one that it had to wait for. A change
+// seldom comes alone: wiring a pod makes dozens, each of which would interrupt what makes them.
+const pace = 5 * time.Millisecond
+
+// Datagram is what the kernel tells at once.
+type Datagram struct {
+	Messages []syscall.NetlinkMessage
+	// Namespace is the number of the network namespace that the events are from,
+	// in the subscriber's: OwnNamespace or, if somebody has given the subscriber's own a
+	// number in itself, that one.
+	Namespace int
+}
+
+// Subscribe subscribes to groups of a protocol (unix.NETLINK_…) in a network namespace.
+func Subscribe(ns netns.NsHandle, protocol int, o Options) (*Subscription, error) {
+	socket, err := open(ns, protocol)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
+	}
+	ended, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(socket)
+		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
+	}
+	s := &Subscription{socket: socket, ended: ended, fault: o.Fault, buffer: make([]byte, 1<<16), control: make([]byte, 256)}
+	if err = s.bind(socket, o); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
+	}
+	return s, nil
+}
+
+// open returns a socket that does not block.
+func open(ns netns.NsHandle, protocol int) (int, error) {
+	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), protocol)
+	if err != nil {
+		return -1, err
+	}
+	defer s.Close()
+	fd, err := unix.FcntlInt(uintptr(s.GetFd()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (s *Subscription) bind(socket int, o Options) error {
+	if o.AllNamespaces {
+		s.AllNamespaces = unix.SetsockoptInt(socket, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1) == nil
+	}
+	size := o.Buffer
+	if size == 0 {
+		size = DefaultBuffer
+	}
+	// With less, events may be lost, which the subscriber is told.
+	if unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil {
+		_ = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+	}
+	for _, group := range o.Groups {
+		if err := unix.SetsockoptInt(socket, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, int(group)); err != nil {
+			return fmt.Errorf("group %d: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// Close ends the subscription, and a Receive that is under way, with os.ErrClosed.
+func (s *Subscription) Close() {
+	if s.closed.Swap(true) {
+		return
+	}
+	_, _ = unix.Write(s.ended, binary.NativeEndian.AppendUint64(nil, 1)) // cannot fail: nobody reads it
+	s.use.Lock()
+	defer s.use.Unlock()
+	unix.Close(s.socket)
+	unix.Close(s.ended)
+}
+
+// Receive waits for events. It returns os.ErrDeadlineExceeded after the deadline, if that
+// is not zero; ErrLost, after which it may be called again; and os.ErrClosed.
+func (s *Subscription) Receive(deadline time.Time) (Datagram, error) {
+	s.use.Lock()
+	defer s.use.Unlock()
+	for waiting := false; ; waiting = true {
+		d, some, err := s.queued()
+		if some && waiting {
+			s.waited = time.Now()
+		}
+		if some || err != nil {
+			return d, err
+		}
+		if err := s.wait(deadline); err != nil {
+			return d, err
+		}
+	}
+}
+
+// wait returns when there may be events to read.
+func (s *Subscription) wait(deadline time.Time) error {
+	now := time.Now()
+	if gather := s.waited.Add(pace); now.Before(gather) && (deadline.IsZero() || gather.Before(deadline)) {
+		_, err := s.poll(gather.Sub(now), s.ended)
+		return err
+	}
+	timeout := time.Duration(-1)
+	if !deadline.IsZero() {
+		timeout = max(deadline.Sub(now), 0)
+	}
+	some, err := s.poll(timeout, s.ended, s.socket)
+	if err == nil && !some {
+		err = os.ErrDeadlineExceeded
+	}
+	return err
+}
+
+// poll returns when one of the descriptors is readable, or after the timeout, if it is not
+// negative: false.
+func (s *Subscription) poll(timeout time.Duration, descriptors ...int) (some bool, err error) {
+	fds := make([]unix.PollFd, len(descriptors))
+	for i, fd := range descriptors {
+		fds[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	}
+	var limit *unix.Timespec
+	if timeout >= 0 {
+		limit = new(unix.NsecToTimespec(timeout.Nanoseconds()))
+	}
+	n, err := unix.Ppoll(fds, limit, nil)
+	if errors.Is(err, unix.EINTR) {
+		return true, nil // have a look
+	}
+	return n > 0, err
+}
+
+// Queued returns events that have been received but not yet read, and does not wait: false
+// if there are none.
+func (s *Subscription) Queued() (d Datagram, some bool, err error) {
+	s.use.Lock()
+	defer s.use.Unlock()
+	return s.queued()
+}
+
+func (s *Subscription) queued() (d Datagram, some bool, err error) {
+	for {
+		if s.closed.Load() {
+			return d, false, os.ErrClosed
+		}
+		d, err := s.read(s.socket)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return Datagram{}, false, nil
+		case err != nil || len(d.Messages) > 0:
+			return d, true, err
+		}
+	}
+}
+
+// read reads one datagram, which is empty if the kernel did not send it.
+func (s *Subscription) read(socket int) (d Datagram, err error) {
+	n, controlled, _, from, err := unix.Recvmsg(socket, s.buffer, s.control, unix.MSG_DONTWAIT)
+	for errors.Is(err, unix.EINTR) {
+		n, controlled, _, from, err = unix.Recvmsg(socket, s.buffer, s.control, unix.MSG_DONTWAIT)
+	}
+	if errors.Is(err, unix.ENOBUFS) {
+		return d, ErrLost
+	}
+	if err != nil {
+		return d, err
+	}
+	if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != nl.PidKernel {
+		return d, nil
+	}
+	if s.fault != nil {
+		if err := s.fault(); err != nil {
+			return d, err
+		}
+	}
+	d.Namespace = sender(s.control[:controlled])
+	d.Messages, err = syscall.ParseNetlinkMessage(slices.Clone(s.buffer[:n]))
+	if err != nil { // as good as lost
+		return Datagram{}, fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return d, nil
+}
+
+// sender returns the number of the namespace in the control data.
+func sender(control []byte) int {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return OwnNamespace
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_NETLINK && m.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(m.Data) >= 4 {
+			return int(int32(binary.NativeEndian.Uint32(m.Data)))
+		}
+	}
+	return OwnNamespace
+}

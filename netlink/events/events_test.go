@@ -1,0 +1,210 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// newNamespace makes a network namespace that ends with the test.
+func newNamespace(t *testing.T, name string) netns.NsHandle {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	name = fmt.Sprintf("ev%d%s", os.Getpid(), name)
+	ip(t, "netns add "+name)
+	t.Cleanup(func() { ip(t, "netns del "+name) })
+	ns, err := netns.GetFromName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func ip(t *testing.T, command string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", command, err, out)
+	}
+}
+
+// change causes n events in a namespace, one after the other.
+func change(t *testing.T, ns netns.NsHandle, n int) {
+	t.Helper()
+	h, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	lo, err := h.LinkByIndex(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := h.LinkSetMTU(lo, 2000+i); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func subscribe(t *testing.T, ns netns.NsHandle, o Options) *Subscription {
+	t.Helper()
+	o.Groups = []uint{unix.RTNLGRP_LINK}
+	s, err := Subscribe(ns, unix.NETLINK_ROUTE, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestReceive(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{})
+	if _, err := s.Receive(time.Now().Add(time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with nothing to receive: %v", err)
+	}
+	if _, some, err := s.Queued(); some || err != nil {
+		t.Errorf("with nothing queued: %v, %v", some, err)
+	}
+	change(t, ns, 1)
+	d, err := s.Receive(time.Time{})
+	if err != nil || len(d.Messages) == 0 || d.Messages[0].Header.Type != unix.RTM_NEWLINK || d.Namespace != OwnNamespace {
+		t.Errorf("received %v, %v", d, err)
+	}
+	s.Close()
+	if _, err := s.Receive(time.Time{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestCloseEndsReceive(t *testing.T) {
+	s := subscribe(t, newNamespace(t, ""), Options{})
+	ended := make(chan error)
+	go func() {
+		_, err := s.Receive(time.Time{})
+		ended <- err
+	}()
+	s.Close()
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Receive ended with %v", err)
+	}
+}
+
+// A buffer that is too small for a burst is an error, and what follows is received.
+func TestLostEvents(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{Buffer: 1}) // the kernel makes it its minimum
+	change(t, ns, 200)
+	lost := false
+	for {
+		_, some, err := s.Queued()
+		lost = lost || errors.Is(err, ErrLost)
+		if err != nil && !errors.Is(err, ErrLost) {
+			t.Fatal(err)
+		}
+		if !some {
+			break
+		}
+	}
+	if !lost {
+		t.Error("nothing was lost")
+	}
+	change(t, ns, 1)
+	if _, err := s.Receive(time.Time{}); err != nil {
+		t.Errorf("after the loss: %v", err)
+	}
+}
+
+func TestEventsOfOtherNamespaces(t *testing.T) {
+	own, other := newNamespace(t, "a"), newNamespace(t, "b")
+	h, err := netlink.NewHandleAt(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if err := h.SetNetNsIdByFd(int(other), 7); err != nil {
+		t.Fatal(err)
+	}
+	s := subscribe(t, own, Options{AllNamespaces: true})
+	if !s.AllNamespaces {
+		t.Skip("this kernel tells of its own namespace only, or the test lacks NET_BROADCAST")
+	}
+	change(t, other, 1)
+	if d, err := s.Receive(time.Time{}); err != nil || d.Namespace != 7 {
+		t.Errorf("received %v, %v", d, err)
+	}
+}
+
+func TestFault(t *testing.T) {
+	ns := newNamespace(t, "")
+	calls := 0
+	s := subscribe(t, ns, Options{Fault: func() error {
+		if calls++; calls == 1 {
+			return ErrLost
+		}
+		return nil
+	}})
+	change(t, ns, 2)
+	if _, err := s.Receive(time.Time{}); !errors.Is(err, ErrLost) {
+		t.Errorf("the first datagram: %v", err)
+	}
+	if d, err := s.Receive(time.Time{}); err != nil || len(d.Messages) == 0 {
+		t.Errorf("the second: %v, %v", d, err)
+	}
+}
+
+// After an event that it waited for, Receive lets others gather; with some queued it does not
+// wait, and neither for a deadline that comes before.
+func TestEventsGather(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{})
+	receive := func() <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Receive(time.Time{})
+			ended <- err
+		}()
+		return ended
+	}
+	long := time.Now().Add(time.Hour)
+
+	s.waited = long
+	change(t, ns, 2)
+	if err := <-receive(); err != nil {
+		t.Error(err)
+	}
+	for some := true; some; {
+		_, some, _ = s.Queued()
+	}
+	began := time.Now()
+	s.waited = began
+	ended := receive()
+	change(t, ns, 2)
+	if err := <-ended; err != nil || s.waited != began && s.waited.Sub(began) < pace {
+		t.Errorf("received after %v, %v", s.waited.Sub(began), err)
+	}
+	for some := true; some; {
+		_, some, _ = s.Queued()
+	}
+	s.waited = long
+	if _, err := s.Receive(time.Now().Add(time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with a deadline: %v", err)
+	}
+	ended = receive()
+	s.Close()
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("closed while events gather: %v", err)
+	}
+	s.Close()
+}

@@ -1,0 +1,116 @@
+package nft
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is nftables as a Conn sees it: that of a network namespace, or that of package
+// nfttest.
+type Kernel interface {
+	// Commit makes changes happen in order, all or none. Each message has the header of
+	// nfnetlink and attributes as its data.
+	Commit(messages []netlink.Message) error
+	// Ask sends a request of a type (NFT_MSG_GET…) with flags (NLM_F_DUMP, …), and calls each
+	// with the data of every answer. Data begin with the header of nfnetlink.
+	Ask(message, flags uint16, data []byte, each func(answer []byte)) error
+	Close()
+}
+
+// sockets are the kernel of a network namespace.
+type sockets struct {
+	ns     *namespace.Namespace
+	reader *nl.SocketHandle
+	writer *netlink.Conn // nil: to be opened
+}
+
+// Open connects to the nftables of a network namespace. Release the Conn.
+func Open(ns *namespace.Namespace) (*Conn, error) {
+	s, err := nl.GetNetlinkSocketAt(ns.Handle, netns.None(), unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
+	}
+	return New(&sockets{ns: ns, reader: &nl.SocketHandle{Socket: s}}), nil
+}
+
+func (s *sockets) Close() {
+	s.reader.Close()
+	s.closeWriter()
+}
+
+func (s *sockets) closeWriter() {
+	if s.writer != nil {
+		_ = s.writer.Close()
+		s.writer = nil
+	}
+}
+
+func (s *sockets) Ask(message, flags uint16, data []byte, each func([]byte)) error {
+	req := &nl.NetlinkRequest{
+		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: nfnlSubsysNFTables<<8 | message, Flags: unix.NLM_F_REQUEST | flags},
+		Sockets:  map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: s.reader},
+	}
+	req.AddRawData(data)
+	return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(answer []byte) bool {
+		each(answer)
+		return true
+	})
+}
+
+func (s *sockets) Commit(messages []netlink.Message) error {
+	err := s.openWriter()
+	if err == nil {
+		err = send(s.writer, messages)
+	}
+	if err != nil {
+		s.closeWriter() // there may be answers left in it
+	}
+	return err
+}
+
+func (s *sockets) openWriter() error {
+	if s.writer != nil {
+		return nil
+	}
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(s.ns.Handle)})
+	if err == nil {
+		s.writer = c
+		err = wideBuffers(c)
+	}
+	if err != nil {
+		return fmt.Errorf("opening netlink for nftables: %w", err)
+	}
+	return nil
+}
+
+// send makes messages happen, all or none. After an error the connection is of no use.
+func send(c *netlink.Conn, messages []netlink.Message) error {
+	frame := func(typ netlink.HeaderType) netlink.Message {
+		return netlink.Message{
+			Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables},
+		}
+	}
+	all := append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, messages...)
+	// Errors are answered in any case, in order; the last message is confirmed as
+	// well. So the first answer tells.
+	all[len(all)-1].Header.Flags |= netlink.Acknowledge
+	if _, err := c.SendMessages(append(all, frame(unix.NFNL_MSG_BATCH_END))); err != nil {
+		return fmt.Errorf("sending a transaction to nftables: %w", err)
+	}
+	_, err := c.Receive()
+	return err
+}
+
+// wideBuffers makes room for transactions with many elements.
+func wideBuffers(c *netlink.Conn) error {
+	const size = 16 << 20
+	if err := c.SetWriteBuffer(size); err != nil {
+		return err
+	}
+	return c.SetReadBuffer(size)
+}
