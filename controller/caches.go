@@ -2,6 +2,7 @@ package controller
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -42,6 +43,29 @@ func newCaches(sources []ExternalConfigSource) *caches {
 		}
 	}
 	return c
+}
+
+// keys returns all keys that any source wants something for, sorted.
+func (c *caches) keys() []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	known := make(map[string]bool)
+	for key, value := range c.internal {
+		known[key] = !isNil(value)
+	}
+	for _, config := range c.external {
+		for key := range config {
+			known[mergedKey(key)] = true
+		}
+	}
+	var keys []string
+	for key, wanted := range known {
+		if wanted {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // receive applies the content of an event. For a change of the external

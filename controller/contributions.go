@@ -52,8 +52,16 @@ func (c *Controller) Contributions(key string) Contributions {
 
 func (c *Controller) serveContributions(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Query().Get("key")
+	if !r.URL.Query().Has("key") {
+		all := []Contributions{}
+		for _, key := range c.caches.keys() {
+			all = append(all, c.Contributions(key))
+		}
+		rest.JSON(w, all)
+		return
+	}
 	if key == "" {
-		rest.Error(w, http.StatusBadRequest, errors.New("argument \"key\" is missing"))
+		rest.Error(w, http.StatusBadRequest, errors.New("argument \"key\" is empty"))
 		return
 	}
 	rest.JSON(w, c.Contributions(key))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,8 +55,15 @@ func TestContributionsToAKey(t *testing.T) {
 		if none := r.Contributions("if/none"); len(none.Sources) > 0 || none.Result.Value != nil {
 			t.Errorf("an unknown key has contributions: %v", none)
 		}
-		if status, _ := r.get("/controller/contributions"); status != http.StatusBadRequest {
-			t.Errorf("without a key: %d", status)
+		if status, _ := r.get("/controller/contributions?key="); status != http.StatusBadRequest {
+			t.Errorf("with an empty key: %d", status)
+		}
+		var all []controller.Contributions
+		if status, body := r.get("/controller/contributions"); json.Unmarshal(body, &all) != nil || status != http.StatusOK {
+			t.Errorf("%d %s", status, body)
+		}
+		if !slices.ContainsFunc(all, func(c controller.Contributions) bool { return cmp.Equal(want, c, protocmp.Transform()) }) {
+			t.Errorf("all contributions: %+v", all)
 		}
 	})
 }

@@ -25,6 +25,8 @@ type Options struct {
 	Log *slog.Logger
 	// Observer, if not nil, is told of all external configuration.
 	Observer ExternalObserver
+	// Recorder, if not nil, is told of every record of the history, in order. It must not wait.
+	Recorder func(*EventRecord)
 	// EventLog, if not nil, gets the framed event log as well.
 	EventLog io.Writer
 }
@@ -42,6 +44,7 @@ type Controller struct {
 	frames    frames
 	handlers  []EventHandler
 	observer  ExternalObserver // nil: none
+	recorder  func(*EventRecord)
 
 	queue   *queue
 	caches  *caches
@@ -88,6 +91,7 @@ func New(o Options) *Controller {
 		scheduler: o.Scheduler,
 		sources:   o.Sources,
 		observer:  o.Observer,
+		recorder:  o.Recorder,
 		log:       o.Log,
 		frames:    frames{o.EventLog},
 		queue:     newQueue(),
@@ -108,7 +112,7 @@ func (c *Controller) Register(handlers ...EventHandler) {
 // Start begins to process events. The first one will be a DBResync.
 func (c *Controller) Start() {
 	c.start.Do(func() {
-		c.history = newHistory(c.cfg, time.Now())
+		c.history = newHistory(c.cfg, time.Now(), c.recorder)
 		go c.run()
 	})
 }

@@ -14,16 +14,18 @@ type history struct {
 	// initEnd is the end of the period whose records stay for ever.
 	initEnd  time.Time
 	ageLimit time.Duration
+	recorder func(*EventRecord) // nil: none
 
 	mu      sync.RWMutex
 	records []*EventRecord
 }
 
-func newHistory(c Config, start time.Time) *history {
+func newHistory(c Config, start time.Time, recorder func(*EventRecord)) *history {
 	return &history{
 		disabled: !c.RecordEventHistory,
 		initEnd:  start.Add(time.Duration(c.PermanentlyRecordedInitPeriod) * time.Minute),
 		ageLimit: time.Duration(c.EventHistoryAgeLimit) * time.Minute,
+		recorder: recorder,
 	}
 }
 
@@ -34,6 +36,9 @@ func (h *history) add(r *EventRecord) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.records = append(h.records, r)
+	if h.recorder != nil {
+		h.recorder(r)
+	}
 }
 
 // trim forgets records that are too old.

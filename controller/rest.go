@@ -14,7 +14,7 @@ import (
 // Handler serves the REST API of the controller:
 //
 //	GET  /controller/event-history   []EventRecord, or one with seq-num
-//	GET  /controller/contributions   Contributions for the key in the argument key
+//	GET  /controller/contributions   Contributions for the key in the argument key; without it, []Contributions for all
 //	POST /controller/resync          asks for a resync with the database
 //
 // requestResync is what the latter calls; it must not wait for the resync.

@@ -118,12 +118,3 @@ func (p Plan[K, V]) Of(kind Kind) Plan[K, V] {
 	}
 	return list
 }
-
-// Keys returns the keys of the steps, in their order.
-func (p Plan[K, V]) Keys() []K {
-	keys := make([]K, len(p))
-	for i, s := range p {
-		keys[i] = s.Key
-	}
-	return keys
-}

@@ -92,6 +92,9 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	}
 	x.setDeps(n, deps)
 	_ = x.inEffect(n) // what is not does not exist
+	if x.abort {
+		return nil, false
+	}
 	for i := range n.deps {
 		if !x.met(&n.deps[i]) {
 			return nil, false

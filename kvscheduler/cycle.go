@@ -105,7 +105,7 @@ func (c *cycle) ready() bool {
 		c.addStages(root)
 		if root.stage == 0 {
 			for key, m := range c.members {
-				if m.stage == 0 {
+				if m.stage == 0 && !m.never { // who is left out may be ready by itself
 					c.x.verdicts.setReady(key, false)
 				}
 			}
@@ -265,7 +265,7 @@ func (c *cycle) possible(n *node) bool {
 	}
 	switch n.State() {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
-		return n.have != nil
+		return n.have != nil && !n.is(unknown) // if it is gone, it does not come back
 	case pb.ValueState_FAILED, pb.ValueState_RETRYING:
 		return n.available() || !n.is(invalid) && (n.info == nil || n.info.seq != c.x.seq)
 	}

@@ -442,3 +442,12 @@ func TestSchedulerThatStalls(t *testing.T) {
 		t.Errorf("idle again: %v", err)
 	}
 }
+
+// errorsOf returns the failures of single operations in the error of a commit.
+func errorsOf(err error) []*KeyError {
+	var te *TransactionError
+	if errors.As(err, &te) {
+		return te.Errors
+	}
+	return nil
+}

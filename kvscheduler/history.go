@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/graph"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -265,4 +266,33 @@ func (s *Scheduler) Timeline(key string) []Revision {
 		revisions = append(revisions, rev)
 	}
 	return revisions
+}
+
+// Committed is a recorded transaction with what it left behind. It never changes, and may be
+// read later and elsewhere.
+type Committed struct {
+	Txn *RecordedTxn
+	// After are all values as the transaction left them.
+	After   Snapshot
+	changes []change
+}
+
+// Changes returns the values that the transaction changed, each once, in no particular order.
+func (c Committed) Changes() []record.Change {
+	last := make(map[string]int, len(c.changes))
+	var list []record.Change
+	for _, ch := range c.changes {
+		now := record.Change{Key: ch.new.key, Silent: ch.silent()}
+		if !ch.gone() {
+			now.Value = ch.new.snapshot()
+		}
+		if i, again := last[now.Key]; again {
+			now.Silent = now.Silent && list[i].Silent
+			list[i] = now
+			continue
+		}
+		last[now.Key] = len(list)
+		list = append(list, now)
+	}
+	return list
 }

@@ -206,9 +206,17 @@ func (x *exec) applyAll(values []KeyValue) {
 			}
 		}
 	}
-	if len(x.about) == 0 {
-		x.about = make(map[string]progress, len(values)) // which does not have to grow
+	concerned := 0
+	for _, g := range group {
+		if g != nothing {
+			concerned++
+		}
 	}
+	// Neither has to grow, as a rule.
+	if len(x.about) == 0 {
+		x.about = make(map[string]progress, concerned)
+	}
+	x.changes = slices.Grow(x.changes, concerned)
 	for i, kv := range values {
 		if group[i] != nothing {
 			x.about[kv.Key] = upcoming

@@ -28,7 +28,7 @@ var updateScenarios = flag.Bool("update", false, "rewrite the expected output of
 // are what they print. Time in a script passes only by the command "after".
 //
 //	descriptors NAME...           register descriptors of the toy network (network_test.go)
-//	model [batch] [unknown]       the southbound of the model instead (model_southbound_test.go): its values are words
+//	model [batch] [unknown] [stage]   the southbound of the model instead (model_southbound_test.go): its values are words
 //	put KEY JSON, delete KEY      add to the transaction
 //	commit [OPTION...]            commit it: full|upstream|downstream, keys=K,K, retry, retry=PERIOD/COUNT[/backoff], revert, kvdb
 //	plan [OPTION...]              print what commit would do
@@ -138,6 +138,7 @@ func (sc *scenario) command(name, rest string) {
 		}
 	case "model":
 		sc.model = newModelSouthbound(strings.Contains(rest, "batch"), strings.Contains(rest, "unknown"))
+		sc.model.stages = strings.Contains(rest, "stage")
 		sc.model.register(sc.s)
 	case "put":
 		sc.txn().Put(arg, sc.value(more))

@@ -21,6 +21,9 @@ type Options struct {
 	CallTimeout time.Duration
 	// History bounds what is remembered of past transactions.
 	History HistoryLimits
+	// Recorder, if not nil, is told of every recorded transaction, in order. The worker calls
+	// it: it must not wait. With the history disabled it is not called.
+	Recorder func(Committed)
 }
 
 // HistoryLimits bound the history of transactions. Zero fields have defaults.
@@ -52,6 +55,7 @@ type Scheduler struct {
 	published  atomic.Pointer[snapshot]
 	statuses   statusLog
 	history    *history
+	recorder   func(Committed) // nil: none
 	drift      drift
 	timers     timers
 	metrics    *metrics
@@ -89,7 +93,7 @@ func New(opts Options) *Scheduler {
 	s := &Scheduler{
 		log:     opts.Logger,
 		queue:   newQueue(),
-		history: newHistory(opts.History),
+		history: newHistory(opts.History), recorder: opts.Recorder,
 		stopped: make(chan struct{}),
 		graph:   graph.New[*node](),
 		caller:  newCaller(opts.CallTimeout),

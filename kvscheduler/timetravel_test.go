@@ -292,7 +292,7 @@ func TestRESTExploresHistoryAndGraph(t *testing.T) {
 		}
 	}
 	for path, code := range map[string]int{
-		"/scheduler/key-timeline": 400, "/scheduler/explain": 400, "/scheduler/diff": 400, "/scheduler/diff?from=x": 400,
+		"/scheduler/key-timeline": 400, "/scheduler/explain?key=": 400, "/scheduler/diff": 400, "/scheduler/diff?from=x": 400,
 		"/scheduler/graph?txn=77": 404, "/scheduler/graph?format=png": 400, "/scheduler/flag-stats?flag=x": 400,
 	} {
 		var e struct{ Error string }

@@ -39,7 +39,7 @@ func (t *Transaction) Put(key string, value proto.Message) *Transaction {
 // Delete requests that the key has no value.
 func (t *Transaction) Delete(key string) *Transaction { return t.Put(key, nil) }
 
-// sorted returns the values sorted by key, the last one for each key.
+// sorted sorts the values by key, leaves the last one for each key, and returns them.
 func (t *Transaction) sorted() []KeyValue {
 	values := t.values
 	ordered := true
@@ -49,7 +49,6 @@ func (t *Transaction) sorted() []KeyValue {
 	if ordered {
 		return slices.Clip(values)
 	}
-	values = slices.Clone(values)
 	slices.SortStableFunc(values, func(a, b KeyValue) int { return strings.Compare(a.Key, b.Key) })
 	n := 0
 	for i := range values {
@@ -59,7 +58,9 @@ func (t *Transaction) sorted() []KeyValue {
 		values[n] = values[i]
 		n++
 	}
-	return values[:n]
+	clear(values[n:])
+	t.values = values[:n]
+	return slices.Clip(t.values)
 }
 
 // job checks the options and makes the work.

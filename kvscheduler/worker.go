@@ -2,7 +2,6 @@ package kvscheduler
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -204,8 +203,12 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	if j.typ == RetryFailedOps || j.typ == RetryUnimplOps {
 		t.Values = x.retried
 	}
-	s.history.add(t, append(s.unrecorded, x.changes...), s.view())
+	changes := append(s.unrecorded, x.changes...)
+	s.history.add(t, changes, s.view())
 	s.unrecorded = nil
+	if s.recorder != nil {
+		s.recorder(Committed{Txn: t, After: s.Snapshot(), changes: changes})
+	}
 }
 
 // scheduleRetries starts the timers of the retries that failures call for:
@@ -233,13 +236,4 @@ func (s *Scheduler) scheduleRetries(x *exec) {
 		}
 		j.retryKeys[n.baseKey()] = struct{}{}
 	}
-}
-
-// errorsOf returns the failures of single operations in the error of a commit.
-func errorsOf(err error) []*KeyError {
-	var te *TransactionError
-	if errors.As(err, &te) {
-		return te.Errors
-	}
-	return nil
 }

@@ -9,6 +9,7 @@
 //	  └──────────────────────────── Publisher ──────────────────────────────
 //	     /vnf-agent/<node>/status/<key>      ValueStatus
 //	     /vnf-agent/<node>/status/resync/…   ResyncStatus
+//	     /vnf-agent/<node>/status/policy/…   what other parts Tell
 //
 // Promises:
 //

@@ -45,6 +45,8 @@ type entry struct {
 	failure string
 	// answer to a request for a resync; nil for values.
 	answer *feedbackpb.ResyncStatus
+	// told is what Tell was given.
+	told proto.Message
 
 	// content is a hash of what is to be stored, without the time; since is that time.
 	content uint64
@@ -65,7 +67,7 @@ func (e *entry) update(v dbwatcher.Value) {
 }
 
 // gone reports whether nobody gives the value any more.
-func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 }
+func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 && e.told == nil }
 
 // sawTxn notes a transaction; they may be noted in another order than they were made.
 func (e *entry) sawTxn(seq uint64) {
@@ -163,6 +165,8 @@ func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 		return nil, nil
 	case isRequest(key):
 		return encode(e.answer)
+	case e.told != nil:
+		return encode(e.told)
 	}
 	status := e.status(key, s)
 	content, err := hashOf(status)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -401,6 +402,48 @@ func TestOutageAndRestart(t *testing.T) {
 		r.stop()
 		r.start()
 		r.want(arp1, "CONFIGURED@%d in #0", arp)
+	})
+}
+
+// What other parts of the agent tell replaces what a former run told, once they tell something.
+func TestWhatOtherPartsTell(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		status := func(key string) string {
+			var s feedbackpb.PolicyStatus
+			if !read(t, r.db, key, &s) {
+				return "none"
+			}
+			return fmt.Sprint(s.GetRealised(), s.GetReasons())
+		}
+		want := func(what string, statuses ...string) {
+			t.Helper()
+			if got := []string{status("policy/x/a"), status("policy/x/b")}; !slices.Equal(got, statuses) {
+				t.Errorf("%s: %q, want %q", what, got, statuses)
+			}
+		}
+		r.put("status/policy/x/a", `{"realised":true}`)
+		r.put("status/policy/x/b", `{"realised":true}`)
+		r.start()
+		want("before anything is told", "true []", "true []")
+		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
+		r.settle()
+		want("told of a", "false [no room]", "none")
+		if len(r.publisher.Statuses("")) != 0 {
+			t.Error("it is no status of a value")
+		}
+		revision := r.written("policy/x/a")
+		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
+		r.put(loop1, `{"name":"loop1"}`)
+		r.settle()
+		if r.written("policy/x/a") != revision {
+			t.Error("the same was written again")
+		}
+		r.db.SetAvailable(false)
+		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/b": &feedbackpb.PolicyStatus{Realised: true}})
+		time.Sleep(time.Minute)
+		r.db.SetAvailable(true)
+		time.Sleep(time.Minute)
+		want("after an outage", "none", "true []")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 
 	feedbackpb "github.com/contiv/contiv/api/contiv/feedback"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
 )
 
 // Options of a Publisher.
@@ -26,6 +28,8 @@ type Options struct {
 	// Config: FeedbackRate, and RemoteDBProbingInterval, at least how often a lost etcd is
 	// tried again.
 	Config controller.Config
+	// Told are the prefixes of keys that are given to Tell.
+	Told []string
 	// Log; nil: slog.Default().
 	Log *slog.Logger
 }
@@ -53,6 +57,8 @@ type Publisher struct {
 	queued map[string]bool
 	// ticket numbers the calls of Replaced and Changed.
 	ticket uint64
+	// told has the prefixes that Tell was called for.
+	told map[string]bool
 	// complete says that all values are known, unsure that what etcd holds under
 	// the prefix is not.
 	complete, unsure bool
@@ -78,6 +84,7 @@ func Start(o Options) *Publisher {
 		used:    make(chan struct{}),
 		entries: make(map[string]*entry),
 		queued:  make(map[string]bool),
+		told:    make(map[string]bool),
 	}
 	if o.Config.FeedbackRate > 0 {
 		p.running.Go(func() { p.followStates(ctx) })
@@ -107,7 +114,7 @@ func (p *Publisher) Replaced(values map[string]dbwatcher.Value, requests []strin
 	}
 	var awaiting []string
 	for key, e := range p.entries {
-		if _, ok := values[key]; ok || live[key] {
+		if _, ok := values[key]; ok || live[key] || p.teller(key) != "" {
 			continue
 		}
 		e.update(dbwatcher.Value{Deleted: true})
@@ -225,6 +232,36 @@ func (p *Publisher) Answer(name string, outcome *feedbackpb.ResyncStatus) {
 		e.answer = outcome
 		p.touch(key)
 	}
+}
+
+// Tell publishes what another part of the agent knows: it replaces all statuses under a prefix, which
+// is one of Options.Told, by these; their keys begin with it. Those of a former run stay until the first call.
+func (p *Publisher) Tell(prefix string, statuses map[string]proto.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, e := range p.entries {
+		if p.teller(key) == prefix && statuses[key] == nil && (e.told != nil || !p.told[prefix]) {
+			e.told = nil
+			p.touch(key)
+		}
+	}
+	p.told[prefix] = true
+	for key, status := range statuses {
+		if e := p.entry(key); e.told == nil || !proto.Equal(e.told, status) {
+			e.told = status
+			p.touch(key)
+		}
+	}
+}
+
+// teller returns the prefix of a key that is for Tell; "" for all others.
+func (p *Publisher) teller(key string) string {
+	for _, prefix := range p.Told {
+		if strings.HasPrefix(key, prefix) {
+			return prefix
+		}
+	}
+	return ""
 }
 
 // followStates notices changes of the states of values.

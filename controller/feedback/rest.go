@@ -52,7 +52,7 @@ func (p *Publisher) Statuses(only string) []Status {
 	statuses := []Status{}
 	for _, key := range keys {
 		e := p.entries[key]
-		if e == nil || e.gone() || isRequest(key) || !e.mayBeTold(key) {
+		if e == nil || e.gone() || e.told != nil || isRequest(key) || !e.mayBeTold(key) {
 			continue
 		}
 		status := e.status(key, p.Scheduler)

@@ -138,7 +138,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 		taken++
 		delete(p.queued, key)
 		e := p.entries[key]
-		if e == nil || !e.mayBeTold(key) {
+		if teller := p.teller(key); e == nil || !e.mayBeTold(key) || teller != "" && !p.told[teller] {
 			continue
 		}
 		data, err := e.encode(key, p.Scheduler, now)

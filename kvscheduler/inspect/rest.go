@@ -32,7 +32,7 @@ type server struct{ *kvscheduler.Scheduler }
 //	GET  /scheduler/txn-history       format=json|text|diagram seq-num= since= until= first= last=
 //	GET  /scheduler/dump              descriptor= key-prefix= view=SB|NB|cached
 //	GET  /scheduler/status            key= descriptor= key-prefix= state=
-//	GET  /scheduler/explain           key=
+//	GET  /scheduler/explain           key=; without it, of all values
 //	GET  /scheduler/key-timeline      key= time=
 //	GET  /scheduler/graph-snapshot    time=
 //	GET  /scheduler/diff              from= to=
@@ -350,6 +350,7 @@ func (s server) serveResync(w http.ResponseWriter, r *http.Request) error {
 	if seq == kvscheduler.NoSeqNum {
 		return err
 	}
+	w.Header().Set("Contiv-Transaction", strconv.FormatUint(uint64(seq), 10)) // for the log of who changes what
 	if t := s.RecordedTxn(seq); t != nil {
 		return writeJSON(w, t)
 	}

@@ -94,8 +94,16 @@ func (s server) serveExplain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if !q.Has("key") {
+		all := []*Explanation{}
+		s.Snapshot().Keys("", func(key string) bool {
+			all = append(all, Explain(s.Scheduler, key))
+			return true
+		})
+		return writeJSON(w, all)
+	}
 	if q.Get("key") == "" {
-		return badRequest("argument %q is missing", "key")
+		return badRequest("argument %q is empty", "key")
 	}
 	return writeJSON(w, Explain(s.Scheduler, q.Get("key")))
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Redacted stands for a secret that is not shown.
@@ -46,7 +47,7 @@ func maySecret(d protoreflect.MessageDescriptor, within []protoreflect.FullName)
 	if slices.Contains(within, d.FullName()) {
 		return false
 	}
-	may := false
+	may := d.FullName() == anyName
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		may = may || isSecret(fd) || fd.Message() != nil && maySecret(fd.Message(), append(within, d.FullName()))
@@ -57,7 +58,29 @@ func maySecret(d protoreflect.MessageDescriptor, within []protoreflect.FullName)
 	return may
 }
 
+// anyName is the name of messages that contain another one in its binary form.
+var anyName = (&anypb.Any{}).ProtoReflect().Descriptor().FullName()
+
+// redactAny redacts what is in a message of that name; if that is of no known type, nothing is left of it.
+func redactAny(m protoreflect.Message) {
+	packed := &anypb.Any{}
+	proto.Merge(packed, m.Interface())
+	content, err := packed.UnmarshalNew()
+	if err == nil {
+		redact(content.ProtoReflect())
+		err = packed.MarshalFrom(content)
+	}
+	if err != nil {
+		packed.Value = nil
+	}
+	m.Set(m.Descriptor().Fields().ByName("value"), protoreflect.ValueOfBytes(packed.Value))
+}
+
 func redact(m protoreflect.Message) {
+	if m.Descriptor().FullName() == anyName {
+		redactAny(m)
+		return
+	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case isSecret(fd) && fd.Kind() == protoreflect.BytesKind:

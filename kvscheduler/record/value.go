@@ -67,6 +67,15 @@ type Diff struct {
 	From, To *Value
 }
 
+// Change is what a transaction made of a value.
+type Change struct {
+	Key string
+	// Value is nil if there is none any more.
+	Value *Value `json:",omitempty"`
+	// Silent changes are no news: the value was merely read back in another form.
+	Silent bool `json:",omitempty"`
+}
+
 type snapshotForm struct {
 	Key           string
 	Descriptor    string `json:",omitempty"`
