@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/models/valid"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,23 +33,9 @@ func Register[V proto.Message, M any](r *Registrar, d kvscheduler.Descriptor[V, 
 	}
 	d.Retriable = retriable
 	if d.NB {
-		d.Validate = checked(d.Validate)
+		d.Validate = valid.Checked(d.Validate)
 	}
 	if err := kvscheduler.Register(r.s, d); err != nil {
 		r.err = fmt.Errorf("registering descriptor %s: %w", d.Name, err)
-	}
-}
-
-// checked refuses what is wrong in any model before validate looks at the value. Descriptors
-// need not reckon with it.
-func checked[V proto.Message](validate func(string, V) error) func(string, V) error {
-	return func(key string, value V) error {
-		if err := models.Check(value); err != nil {
-			return kvscheduler.NewInvalidValueError(err, err.Path)
-		}
-		if validate == nil {
-			return nil
-		}
-		return validate(key, value)
 	}
 }

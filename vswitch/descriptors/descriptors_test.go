@@ -43,6 +43,7 @@ type (
 	noNAT66      struct{ vswitch.NAT66 }
 	noDNAT66     struct{ vswitch.DNAT66 }
 	noACLs       struct{ vswitch.ACLs }
+	noFilter     struct{ vswitch.Filter }
 )
 
 func (noVSwitch) Interfaces() vswitch.Interfaces { return noInterfaces{} }
@@ -55,7 +56,7 @@ func (noVSwitch) NAT() vswitch.NAT               { return noNAT{} }
 func (noVSwitch) NAT66() vswitch.NAT66           { return noNAT66{} }
 func (noVSwitch) DNAT66() vswitch.DNAT66         { return noDNAT66{} }
 func (noVSwitch) ACLs() vswitch.ACLs             { return noACLs{} }
-func (noVSwitch) Filter() vswitch.Filter         { return vswitch.NoFilter{} }
+func (noVSwitch) Filter() vswitch.Filter         { return noFilter{} }
 
 type noServiceNetworks struct {
 	vswitch.Values[*contiv_nat.ServiceNetwork]

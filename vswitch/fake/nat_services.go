@@ -7,7 +7,6 @@ import (
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
-	"github.com/contiv/contiv/vswitch"
 )
 
 // What Kubernetes services need beyond plain mappings.
@@ -17,12 +16,7 @@ type serviceNetworks struct{ v *VSwitch }
 func networkTable(n *Node) map[string]*contiv_nat.ServiceNetwork { return n.network }
 
 func (p serviceNetworks) Create(ctx context.Context, s *contiv_nat.ServiceNetwork) error {
-	return put(ctx, p.v, s, networkTable, func(n *Node) error {
-		if !n.caps.HostStackShared {
-			return vswitch.Unsupported("ServiceNetwork: this vswitch does not tell clients apart")
-		}
-		return nil
-	})
+	return put(ctx, p.v, s, networkTable, nil)
 }
 
 func (p serviceNetworks) Delete(ctx context.Context, s *contiv_nat.ServiceNetwork) error {

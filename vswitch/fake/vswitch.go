@@ -122,11 +122,13 @@ func find[V proto.Message](ctx context.Context, v *VSwitch, expected []V, values
 	})
 }
 
-// put stores a copy of a value in a table of the node, if check agrees.
+// put stores a copy of a value in a table of the node, if check agrees; nil agrees.
 func put[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V, check func(*Node) error) error {
 	return v.do(ctx, func(n *Node) error {
-		if err := check(n); err != nil {
-			return fmt.Errorf("create %s: %w", models.Key(value), err)
+		if check != nil {
+			if err := check(n); err != nil {
+				return fmt.Errorf("create %s: %w", models.Key(value), err)
+			}
 		}
 		table(n)[models.Key(value)] = proto.Clone(value).(V)
 		return nil

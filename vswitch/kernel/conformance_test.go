@@ -166,6 +166,15 @@ func (n *node) Accidents() []vswitchtest.Accident {
 			n.ExecAll(t, commands)
 		}}
 	}
+	// dropping has a chain drop what its rules do not decide.
+	dropping := func(chain string, keys ...string) vswitchtest.Accident {
+		return vswitchtest.Accident{Name: "policy of chain " + chain + " changed", Keys: keys, Do: func(t testing.TB) {
+			t.Helper()
+			file := t.TempDir() + "/policy"
+			check(t, os.WriteFile(file, []byte("add chain "+chain+" { policy drop; }\n"), 0o600))
+			n.Exec(t, "nft -f "+file)
+		}}
+	}
 	return []vswitchtest.Accident{
 		accident("route deleted", "ip route del "+topo.PodIP(1)+"/32", podRoute),
 		accident("blackhole deleted", "ip route del blackhole 10.1.0.0/16", "config/vpp/v2/route/vrf/0/dst/10.1.0.0/16"),
@@ -208,6 +217,10 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("VXLAN peer forgotten", "nft flush set inet contiv-guard vxlan-tunnels4", iface("vxlan-default-2")),
 		accident("NAT66 rules flushed", "nft flush chain ip6 contiv nat66-postrouting", models.SourceNAT66.KeyPrefix()+nic),
 		accident("rules for services of IPv6 flushed", "nft flush chain ip6 contiv nat-services", models.DNAT66.KeyPrefix()+"default/web"),
+		dropping("ip contiv nat-postrouting", nat),
+		dropping("ip6 contiv nat66-postrouting", models.SourceNAT66.KeyPrefix()+nic),
+		dropping("inet contiv-acl in", models.ACL.KeyPrefix()+"table"),
+		dropping("inet contiv-guard sources", models.SourceGuard.KeyPrefix()+topo.Tap(1)),
 		accident("NAT rules flushed", "nft flush chain ip contiv nat-source", nat),
 		accident("NAT chain deleted", "nft flush chain ip contiv nat-postrouting;nft delete chain ip contiv nat-postrouting", nat),
 	}

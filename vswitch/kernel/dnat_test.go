@@ -207,7 +207,7 @@ func TestAllElementsAreFoundWhileTheirSetGrows(t *testing.T) {
 	for part := range slices.Chunk(manyServices(4096, backends), 256) {
 		check(t, v.NAT().SetDNAT(t.Context(), part...))
 		want += len(part) * backends
-		list, err := v.NFT.Gen.Elements(unix.NFPROTO_IPV4, "contiv", "nat-self")
+		list, err := v.NFT.Elements(unix.NFPROTO_IPV4, "contiv", "nat-self")
 		check(t, err)
 		if len(list) != want {
 			t.Fatalf("found %d elements, there are %d", len(list), want)

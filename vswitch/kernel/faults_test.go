@@ -92,6 +92,9 @@ func TestAnyRequestMayFail(t *testing.T) {
 func withoutCounters(listing string) string {
 	var kept []string
 	for line := range strings.Lines(listing) {
+		if strings.HasPrefix(line, "Error: Peer netns reference") {
+			continue // ip looks through /run/netns, where others remove theirs
+		}
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasSuffix(fields[1], ":") {
 			line = fields[1] + "\n" // a device: its name
 		}

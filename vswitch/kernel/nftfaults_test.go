@@ -11,6 +11,7 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/guard"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/vishvananda/netlink/nl"
@@ -46,6 +47,8 @@ func nftStepsOf(v vswitch.VSwitch) map[string]nftSteps {
 		ExternalIp: "10.96.0.1", ExternalPort: 80, LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.1.1.2", LocalPort: 8080, Probability: 1}, {LocalIp: "10.1.1.3", LocalPort: 8080, Probability: 1}},
 	}}}
 	global := &vpp_nat.Nat44Global{Forwarding: true}
+	table, inVRF := &vpp_l3.VrfTable{Id: 5}, tap("a")
+	inVRF.Vrf = 5
 	return map[string]nftSteps{
 		"policies": {steps(set(clients, list(80), pod), set(more), set(list(90))), steps(unset(pod), unset(list(0)), unset(clients))},
 		"access lists": {
@@ -63,6 +66,15 @@ func nftStepsOf(v vswitch.VSwitch) map[string]nftSteps {
 		"NAT66": {
 			steps(func(t *testing.T) error { return v.NAT66().Create(t.Context(), source) }),
 			steps(func(t *testing.T) error { return v.NAT66().Delete(t.Context(), source) }),
+		},
+		"VRFs": {
+			steps(func(t *testing.T) error { return v.VRFs().Create(t.Context(), table) },
+				func(t *testing.T) error { return v.Interfaces().Create(t.Context(), inVRF) },
+				func(t *testing.T) error {
+					return v.Interfaces().SetVRF(t.Context(), "a", 5, vswitch.IPVersions{V4: true})
+				}),
+			steps(func(t *testing.T) error { return v.Interfaces().Delete(t.Context(), inVRF) },
+				func(t *testing.T) error { return v.VRFs().Delete(t.Context(), table) }),
 		},
 		"NAT": {
 			steps(func(t *testing.T) error { return v.NAT().Enable(t.Context(), global) },
@@ -100,7 +112,7 @@ func TestAnyRequestToNftablesMayFail(t *testing.T) {
 	faults := []fault{
 		{"busy", "", unix.EBUSY}, {"no buffers", "", unix.ENOBUFS}, {"dump interrupted", "dump", nl.ErrDumpInterrupted}, {"no answer", "committed", unix.ENOBUFS},
 	}
-	names := []string{"policies", "access lists", "guards", "NAT66", "NAT"}
+	names := []string{"policies", "access lists", "guards", "NAT66", "NAT", "VRFs"}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

@@ -29,20 +29,7 @@ func benchPolicies(b *testing.B, n int, ofOthers bool) {
 	site := newNode(b)
 	v := site.Open(b).(*VSwitch)
 	b.Cleanup(func() { v.Close() })
-	addrs, gateway := []string{"10.1.1.2", "10.1.1.3"}, "10.1.1.1"
-	var pods []*vswitchtest.Host
-	for i, addr := range addrs {
-		name := fmt.Sprintf("tap%d", i)
-		check(b, v.Interfaces().Create(b.Context(), tap(name)))
-		check(b, v.Interfaces().AddAddress(b.Context(), name, netip.MustParsePrefix(gateway+"/32")))
-		check(b, v.Routes().Create(b.Context(), &vpp_l3.Route{DstNetwork: addr + "/32", OutgoingInterface: name}))
-		pod := site.Plug(b, models.TapHostIfName(name))
-		for _, command := range []string{"ip link set dev eth0 up", "ip addr add " + addr + "/32 dev eth0",
-			"ip route add " + gateway + "/32 dev eth0", "ip route add default via " + gateway + " dev eth0"} {
-			pod.Exec(b, command)
-		}
-		pods = append(pods, pod)
-	}
+	addrs, pods := twoPods(b, site, v)
 	subject := func(name, addr string, lists ...string) *contiv_filter.Subject {
 		return &contiv_filter.Subject{Name: name, Addresses: []string{addr}, Ingress: []*contiv_filter.Subject_Stage{{Lists: lists, Deny: true}}}
 	}
@@ -89,4 +76,22 @@ func benchPolicies(b *testing.B, n int, ofOthers bool) {
 		}
 		return struct{}{}, nil
 	})
+}
+
+// twoPods wires pods, which reach each other over the node.
+func twoPods(t testing.TB, site *node, v *VSwitch) (addrs []string, pods []*vswitchtest.Host) {
+	addrs, gateway := []string{"10.1.1.2", "10.1.1.3"}, "10.1.1.1"
+	for i, addr := range addrs {
+		name := fmt.Sprintf("tap%d", i)
+		check(t, v.Interfaces().Create(t.Context(), tap(name)))
+		check(t, v.Interfaces().AddAddress(t.Context(), name, netip.MustParsePrefix(gateway+"/32")))
+		check(t, v.Routes().Create(t.Context(), &vpp_l3.Route{DstNetwork: addr + "/32", OutgoingInterface: name}))
+		pod := site.Plug(t, models.TapHostIfName(name))
+		for _, command := range []string{"ip link set dev eth0 up", "ip addr add " + addr + "/32 dev eth0",
+			"ip route add " + gateway + "/32 dev eth0", "ip route add default via " + gateway + " dev eth0"} {
+			pod.Exec(t, command)
+		}
+		pods = append(pods, pod)
+	}
+	return addrs, pods
 }

@@ -21,8 +21,8 @@ type writes struct {
 
 // reading are the names of requests of rtnl and nft that only read, or connect for that.
 var reading = []string{
-	"Execute", "LinkByName", "LinkByAlias", "LinkByIndex", "LinkList", "NeighList", "RouteGet", "RouteGetWithOptions", "RouteListFiltered", "RuleList",
-	"QdiscList", "FilterList", "get", "dump", "generation", "connect",
+	"Execute", "LinkByName", "LinkByIndex", "LinkList", "NeighList", "RouteGet", "RouteGetWithOptions", "RouteListFiltered", "RuleList",
+	"QdiscList", "FilterList", "get", "dump", "generation",
 }
 
 func (w *writes) observe(call string) error {

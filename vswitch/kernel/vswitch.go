@@ -7,6 +7,7 @@ import (
 	"time"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/netlink/rtnl"
 
 	"github.com/contiv/contiv/vswitch/kernel/bridges"
@@ -61,7 +62,8 @@ type VSwitch struct {
 	policies   *policies.Driver
 	host       *hostnet.Driver
 
-	receiveBuffer int
+	receiveBuffer int          // of events, 0: the default
+	eventFault    func() error // of tests
 	watchers      sync.WaitGroup
 	closing       chan struct{}
 	close         sync.Once
@@ -87,7 +89,7 @@ func New(opts Options) (*VSwitch, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &VSwitch{Host: host, closing: make(chan struct{}), receiveBuffer: receiveBuffer}
+	v := &VSwitch{Host: host, closing: make(chan struct{})}
 	if err := v.open(opts); err != nil {
 		host.Close()
 		return nil, err
@@ -156,7 +158,7 @@ func (v *VSwitch) Close() error {
 
 // Capabilities: pods' interfaces are in the node's own stack, and in its main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true}
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, ClientScopes: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true}
 }
 
 func (v *VSwitch) Interfaces() vswitch.Interfaces { return v.links.InterfacePort() }
@@ -176,3 +178,8 @@ func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
 
 // Filter is the driver of policies.
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }
+
+// Denials reads what was denied. It is bounded, whatever pods send.
+func (v *VSwitch) Denials(ctx context.Context) (filter.Denials, error) {
+	return v.policies.Denials(ctx)
+}

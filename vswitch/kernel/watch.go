@@ -6,19 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/contiv/contiv/netlink/events"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/rtnl"
 
 	"github.com/contiv/contiv/vswitch/kernel/drift"
-	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
-
-// receiveBuffer holds the events of a burst, such as a node with hundreds of pods
-// being cleared.
-const receiveBuffer = 8 << 20
 
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	route, err := v.subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK,
@@ -52,30 +48,20 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 	return nil
 }
 
-func (v *VSwitch) subscribe(protocol int, groups ...uint) (*nl.NetlinkSocket, error) {
-	s, err := nl.SubscribeAt(v.NS.Handle, netns.None(), protocol, groups...)
-	if err != nil {
-		return nil, err
-	}
-	// With less, events may be lost; that is handled.
-	if err := s.SetReceiveBufferSize(v.receiveBuffer, true); err != nil {
-		_ = s.SetReceiveBufferSize(v.receiveBuffer, false)
-	}
-	return s, nil
+func (v *VSwitch) subscribe(protocol int, groups ...uint) (*events.Subscription, error) {
+	return events.Subscribe(v.NS.Handle, protocol, events.Options{Groups: groups, Buffer: v.receiveBuffer, Fault: v.eventFault})
 }
 
-// receive ends when the socket is closed.
-func (v *VSwitch) receive(ctx context.Context, s *nl.NetlinkSocket, send func(drift.Notice), decode func(syscall.NetlinkMessage, func(drift.Notice))) {
+// receive ends when the subscription is closed.
+func (v *VSwitch) receive(ctx context.Context, s *events.Subscription, send func(drift.Notice), decode func(syscall.NetlinkMessage, func(drift.Notice))) {
 	for {
-		msgs, from, err := s.Receive()
+		d, err := s.Receive(time.Time{})
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, unix.ENOBUFS):
+		case errors.Is(err, events.ErrLost):
 			send(drift.Notice{Reason: "kernel events were lost", Keys: v.Reg.Keys()})
 			v.links.ReportAll(ctx)
-			continue
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			continue
 		case err != nil:
 			select {
@@ -84,10 +70,8 @@ func (v *VSwitch) receive(ctx context.Context, s *nl.NetlinkSocket, send func(dr
 				v.Log.Error("watching kernel events ended: changes behind our back will be found by resyncs only", "error", err)
 			}
 			return
-		case from.Pid != nl.PidKernel:
-			continue
 		}
-		for _, m := range msgs {
+		for _, m := range d.Messages {
 			decode(m, send)
 		}
 	}

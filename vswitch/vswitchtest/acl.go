@@ -51,7 +51,7 @@ const leftMAC = "02:fe:00:00:ac:02"
 
 func newACLLab(t *testing.T, c Config, bridged bool) *aclLab {
 	t.Helper()
-	lab := &aclLab{site: c.NewSite(t).(PacketSite), leftNet: [2]string{"10.21.0.", "fd21::"}, rightNet: [2]string{"10.22.0.", "fd22::"}}
+	lab := &aclLab{site: c.NewSite(t).(PacketSite), leftNet: leftNet, rightNet: rightNet}
 	tap := func(name string, net [2]string) *vpp_interfaces.Interface {
 		iface := &vpp_interfaces.Interface{
 			Name: name, Type: vpp_interfaces.Interface_TAP, Enabled: true,
@@ -122,6 +122,9 @@ func newACLLab(t *testing.T, c Config, bridged bool) *aclLab {
 	}
 	return lab
 }
+
+// Networks of the two hosts, of IPv4 and IPv6.
+var leftNet, rightNet = [2]string{"10.21.0.", "fd21::"}, [2]string{"10.22.0.", "fd22::"}
 
 // probe is an attempt of a host: left, right, node. Kinds are tcp, udp, ping and the
 // same with a 6. Destinations are left, right, right2 and node.

@@ -225,6 +225,7 @@ func (lab *filterLab) cases() []filterCase {
 			probes: append(slices.Clone(isolated), probe{"right", "tcp", "left", 80, true}, probe{"right", "udp6", "left", 80, true}, probe{"right", "ping", "left", 0, true})},
 		{name: "a list that is not there", values: []proto.Message{lab.pod("right", []string{"gone"}, nil)}, probes: isolated},
 		{name: "a set that is not there", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", ingress, &filterRule{AddressSets: []string{"gone"}})}, probes: isolated},
+		{name: "a list of the other direction", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", egress, &filterRule{})}, probes: isolated},
 		{name: "no stage: everything passes", values: []proto.Message{lab.pod("right", nil, nil)}, probes: append(slices.Clone(all), others...)},
 		{name: "the node reaches its pods, and they reach it", node: true, values: []proto.Message{lab.pod("right", none, none), lab.pod("left", none, none)}, probes: []probe{
 			{"node", "tcp", "right", 80, true}, {"node", "ping6", "left", 0, true}, {"left", "tcp", "node", 80, true}, {"left", "udp6", "node", 80, true}, {"left", "tcp", "right", 80, false},

@@ -46,25 +46,43 @@ func podIP(n int) string { return fmt.Sprintf("10.31.%d.2", n) }
 
 func newNATLab(t *testing.T, c Config) *natLab {
 	t.Helper()
+	return newNATLabIn(t, c, false)
+}
+
+// newNATLabIn is newNATLab. With vrf, pods are in a VRF of their own, as those of a node are,
+// and NAT works on the world's interface only.
+func newNATLabIn(t *testing.T, c Config, vrf bool) *natLab {
+	t.Helper()
 	lab := &natLab{site: c.NewSite(t).(PacketSite)}
-	tap := func(name, addr string) *vpp_interfaces.Interface {
+	tap := func(name, addr string, table uint32) *vpp_interfaces.Interface {
 		return &vpp_interfaces.Interface{
-			Name: name, Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{addr},
+			Name: name, Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{addr}, Vrf: table,
 			Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
 		}
 	}
 	lab.values = []proto.Message{
 		&vpp_nat.Nat44Global{Forwarding: true},
-		tap("world", "10.32.0.1/24"), &vpp_nat.Nat44Interface{Name: "world", NatOutside: true, OutputFeature: true},
+		tap("world", "10.32.0.1/24", 0), &vpp_nat.Nat44Interface{Name: "world", NatOutside: true, OutputFeature: true},
 		&vpp_nat.Nat44AddressPool{FirstIp: poolFirst, LastIp: poolLast},
-		// For the node itself: it has to believe that services are somewhere.
-		&vpp_l3.Route{DstNetwork: "10.96.0.0/16", NextHopAddr: worldIP, OutgoingInterface: "world"},
 		&vpp_nat.Nat44AddressPool{Name: "twice", FirstIp: twicePoolIP, LastIp: twicePool, TwiceNat: true},
+	}
+	table := uint32(0)
+	if vrf {
+		table = 1
+		lab.values = append(lab.values,
+			&vpp_l3.VrfTable{Id: table, Label: "pods"},
+			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: table, DstNetwork: "0.0.0.0/0"},
+			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.31.0.0/16", ViaVrfId: table})
+	} else {
+		// For the node itself: it has to believe that services are somewhere.
+		lab.values = append(lab.values, &vpp_l3.Route{DstNetwork: "10.96.0.0/16", NextHopAddr: worldIP, OutgoingInterface: "world"})
 	}
 	for n := 1; n <= 3; n++ {
 		name := fmt.Sprintf("pod%d", n)
-		lab.values = append(lab.values,
-			tap(name, fmt.Sprintf("10.31.%d.1/24", n)), &vpp_nat.Nat44Interface{Name: name, NatInside: true, NatOutside: true})
+		lab.values = append(lab.values, tap(name, fmt.Sprintf("10.31.%d.1/24", n), table))
+		if !vrf {
+			lab.values = append(lab.values, &vpp_nat.Nat44Interface{Name: name, NatInside: true, NatOutside: true})
+		}
 	}
 	lab.agent = startAgent(t, lab.site)
 	lab.agent.resync(lab.values...)

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
@@ -36,6 +38,10 @@ type serviceLab struct {
 	gateway        func(n int) string // of the pod, an address of the vswitch
 	client         func(n int) string // further addresses of the world, 10 to 25
 	outside        string             // address of the world
+	// scopes: the vswitch tells clients apart. shared: the node's own processes are clients.
+	scopes, shared bool
+	// fewMove, flowsStay: see Config.
+	fewMove, flowsStay bool
 }
 
 func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
@@ -44,20 +50,23 @@ func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
 	if err := probe.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}}); errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Skip(err)
 	}
+	caps := probe.Capabilities()
+	l := &serviceLab{ipv6: ipv6, scopes: caps.ClientScopes, shared: caps.HostStackShared, fewMove: c.ClientsOfDNAT66Move, flowsStay: c.FlowsOfDNAT66Stay}
 	if ipv6 {
-		return &serviceLab{
-			natLab: newDNAT66Lab(t, c), ipv6: true, service: service66, other: "fd96::77", twice: []string{twice66}, outside: world66,
-			network: &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}, ServiceSubnets: []string{"fd96::/64"}},
-			pod:     pod66, gateway: func(n int) string { return "fd31:0:0:" + strconv.Itoa(n) + "::1" },
-			client: func(n int) string { return "fd32::" + strconv.Itoa(n) },
-		}
+		l.natLab, l.service, l.other, l.twice, l.outside = newDNAT66Lab(t, c), service66, "fd96::77", []string{"fd31:0:0:9::fe"}, world66
+		l.network = &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}, ServiceSubnets: []string{"fd96::/64"}}
+		l.pod, l.gateway = pod66, func(n int) string { return "fd31:0:0:" + strconv.Itoa(n) + "::1" }
+		l.client = func(n int) string { return "fd32::" + strconv.Itoa(n) }
+	} else {
+		l.natLab, l.service, l.other, l.twice, l.outside = newNATLabIn(t, c, caps.MultipleVRFs), "10.96.0.1", "10.96.0.77", []string{twicePool, twicePoolIP}, worldIP
+		l.network = &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16"}, ServiceSubnets: []string{"10.96.0.0/16"}}
+		l.pod, l.gateway = podIP, func(n int) string { return "10.31." + strconv.Itoa(n) + ".1" }
+		l.client = func(n int) string { return "10.32.0." + strconv.Itoa(n) }
 	}
-	return &serviceLab{
-		natLab: newNATLab(t, c), service: "10.96.0.1", other: "10.96.0.77", twice: []string{twicePool, twicePoolIP}, outside: worldIP,
-		network: &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16"}, ServiceSubnets: []string{"10.96.0.0/16"}},
-		pod:     podIP, gateway: func(n int) string { return "10.31." + strconv.Itoa(n) + ".1" },
-		client: func(n int) string { return "10.32.0." + strconv.Itoa(n) },
+	if !l.shared {
+		l.network.OutsideInterfaces = []string{"world"}
 	}
+	return l
 }
 
 // mapping maps port 80 of the service to pods, by their numbers.
@@ -72,11 +81,16 @@ func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *map
 // value returns the mappings as the value of a service, with what is special in edit.
 func (l *serviceLab) value(mappings ...*mapping44) proto.Message {
 	if !l.ipv6 {
+		for _, m := range mappings {
+			if m.TwiceNat != vpp_nat.DNat44_StaticMapping_DISABLED && !l.shared {
+				m.TwiceNatPoolIp = twicePool
+			}
+		}
 		return &vpp_nat.DNat44{Label: "default/web", StMappings: mappings}
 	}
 	for _, m := range mappings {
 		if m.TwiceNat != vpp_nat.DNat44_StaticMapping_DISABLED {
-			m.TwiceNatPoolIp = twice66
+			m.TwiceNatPoolIp = l.twice[0]
 		}
 	}
 	return vswitch.DNAT66FromDNAT44(&vpp_nat.DNat44{Label: "default/web", StMappings: mappings})
@@ -105,12 +119,29 @@ func (l *serviceLab) wantRefused(t *testing.T, h *Host, network, addr string, po
 	if err == nil {
 		err = c.untilTold()
 	}
-	refused := errors.Is(err, syscall.ECONNREFUSED)
+	refused := l.isRefusal(err)
 	if network == "udp" && h.NetNS == l.site.Self().NetNS {
 		refused = refused || errors.Is(err, syscall.EPERM) // who sends is told by that
 	}
 	if took := time.Since(start); !refused || took > longWait {
 		t.Errorf("%s %s port %d: %v after %v, want %v at once", network, addr, port, err, took, syscall.ECONNREFUSED)
+	}
+}
+
+// isRefusal: a vswitch with a stack of its own has routes that refuse.
+func (l *serviceLab) isRefusal(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || !l.shared && (errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES))
+}
+
+// wantUnimplemented checks that the vswitch says of a mapping that it cannot do that.
+func (l *serviceLab) wantUnimplemented(t *testing.T, m *mapping44) {
+	t.Helper()
+	v := l.value(m)
+	txn := l.agent.NewTransaction()
+	txn.Put(models.Key(v), v)
+	_, _ = txn.Commit(t.Context())
+	if state := l.agent.ValueStatus(models.Key(v)).GetValue().GetState(); state != pb.ValueState_UNIMPLEMENTED {
+		t.Errorf("%v is %v, want UNIMPLEMENTED", m, state)
 	}
 }
 
@@ -156,13 +187,19 @@ func runServices(t *testing.T, c Config) {
 }
 
 func (l *serviceLab) run(t *testing.T) {
-	node := l.site.Self()
+	var node *Host
+	if l.shared {
+		node = l.site.Self()
+	}
+	hosts := func(list ...*Host) []*Host { return slices.DeleteFunc(list, func(h *Host) bool { return h == nil }) }
 	t.Run("who is seen as the client", func(t *testing.T) {
 		l.serve(t, l.mapping(tcp44, 1), l.mapping(udp44, 1))
 		for _, network := range []string{"tcp", "udp"} {
 			l.pods[2].want(t, network, l.service, 80, "pod1", l.pod(2))
 			l.world.want(t, network, l.service, 80, "pod1", l.outside)
-			node.want(t, network, l.service, 80, "pod1", l.gateway(1))
+			for _, h := range hosts(node) {
+				h.want(t, network, l.service, 80, "pod1", l.gateway(1))
+			}
 			who, seen, err := l.pods[1].who(t, network, "", l.service, 80)
 			if err != nil || who != "pod1" || !slices.Contains(l.twice, seen) {
 				t.Errorf("a pod that calls itself by %s reaches %s, which sees %s (%v)", network, who, seen, err)
@@ -173,7 +210,7 @@ func (l *serviceLab) run(t *testing.T) {
 	t.Run("no endpoint", func(t *testing.T) {
 		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
 		l.serve(t, edited(l.mapping(tcp44), refuse), edited(l.mapping(udp44), refuse))
-		for _, h := range []*Host{l.pods[1], l.world, node} {
+		for _, h := range hosts(l.pods[1], l.world, node) {
 			for _, network := range []string{"tcp", "udp"} {
 				l.wantRefused(t, h, network, l.service, 80)
 			}
@@ -181,7 +218,7 @@ func (l *serviceLab) run(t *testing.T) {
 	})
 	t.Run("what no service has", func(t *testing.T) {
 		l.serve(t, l.mapping(tcp44, 1))
-		for _, h := range []*Host{l.pods[1], node} {
+		for _, h := range hosts(l.pods[1], node) {
 			l.wantRefused(t, h, "tcp", l.service, 81)
 			l.wantRefused(t, h, "udp", l.service, 80)
 			l.wantRefused(t, h, "tcp", l.other, 80)
@@ -189,6 +226,10 @@ func (l *serviceLab) run(t *testing.T) {
 	})
 	t.Run("inside and outside", func(t *testing.T) { l.testScopes(t, node) })
 	t.Run("source ranges", func(t *testing.T) {
+		if !l.scopes {
+			l.wantUnimplemented(t, edited(l.mapping(tcp44, 1), func(m *mapping44) { m.SourceRanges = []string{l.client(10) + "/" + strconv.Itoa(l.bits())} }))
+			return
+		}
 		l.serve(t, edited(l.mapping(tcp44, 1), func(m *mapping44) {
 			m.SourceRanges = []string{l.client(10) + "/" + strconv.Itoa(l.bits()), l.pod(3) + "/" + strconv.Itoa(l.bits()-8), l.pod(3) + "/" + strconv.Itoa(l.bits())}
 		}))
@@ -201,6 +242,9 @@ func (l *serviceLab) run(t *testing.T) {
 		l.wantIgnored(t, node, "")
 	})
 	t.Run("session affinity when the second endpoint comes", func(t *testing.T) {
+		if l.fewMove {
+			t.Skip("clients of this vswitch move when the second endpoint comes")
+		}
 		sticky := func(m *mapping44) { m.SessionAffinity = 600 }
 		l.serve(t, edited(l.mapping(tcp44, 1), sticky))
 		for n := 10; n < 20; n++ {
@@ -222,11 +266,14 @@ func (l *serviceLab) run(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := call.untilTold(); !errors.Is(err, syscall.ECONNREFUSED) {
+		if err := call.untilTold(); !l.isRefusal(err) {
 			t.Errorf("without endpoint: %v", err)
 		}
 		l.serve(t, l.mapping(udp44, 1))
 		call.wantAnswer(t, "pod1")
+		if l.flowsStay {
+			return
+		}
 		l.serve(t, l.mapping(udp44, 3))
 		call.wantAnswer(t, "pod3")
 		l.serve(t, edited(l.mapping(udp44), refuse))
@@ -242,6 +289,10 @@ func (l *serviceLab) run(t *testing.T) {
 			mapping func() *mapping44
 		}{{"to another", func() *mapping44 { return l.mapping(tcp44, 3) }}, {"the last one", func() *mapping44 { return edited(l.mapping(tcp44), refuse) }}} {
 			for _, resets := range []bool{false, true} {
+				if resets && !l.scopes {
+					l.wantUnimplemented(t, edited(l.mapping(tcp44, 1), reset))
+					continue
+				}
 				edit := func(*mapping44) {}
 				if resets {
 					edit = reset
@@ -262,6 +313,9 @@ func (l *serviceLab) run(t *testing.T) {
 			}
 		}
 		// What stays is not disturbed.
+		if !l.scopes {
+			reset = func(*mapping44) {}
+		}
 		l.serve(t, edited(l.mapping(tcp44, 1), reset))
 		call, err := l.pods[2].call(t, "tcp", "", l.service, 80)
 		if err != nil {
@@ -270,6 +324,9 @@ func (l *serviceLab) run(t *testing.T) {
 		l.serve(t, edited(l.mapping(tcp44, 1, 3), reset))
 		call.wantAnswer(t, "pod1")
 	})
+	if l.shared && l.scopes { // what the cases are about
+		t.Run("cases", l.runTable)
+	}
 	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { l.testServiceRestart(t) })
 }
 
@@ -293,6 +350,10 @@ func (l *serviceLab) bits() int {
 func (l *serviceLab) testScopes(t *testing.T, node *Host) {
 	inside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_INSIDE }
 	outside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_OUTSIDE }
+	if !l.scopes {
+		l.testOneScope(t)
+		return
+	}
 	t.Run("other endpoints", func(t *testing.T) {
 		l.serve(t, edited(l.mapping(tcp44, 1), inside), edited(l.mapping(tcp44, 2), outside))
 		l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
@@ -331,8 +392,40 @@ func (l *serviceLab) testScopes(t *testing.T, node *Host) {
 	})
 }
 
+// testOneScope is testScopes for a vswitch with one mapping for all clients.
+func (l *serviceLab) testOneScope(t *testing.T) {
+	l.wantUnimplemented(t, edited(l.mapping(tcp44, 1), func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_OUTSIDE }))
+	hide := func(m *mapping44) { m.MasqueradeOutside = true }
+	for _, network := range []string{"tcp", "udp"} {
+		protocol := tcp44
+		if network == "udp" {
+			protocol = udp44
+		}
+		l.serve(t, edited(l.mapping(protocol, 1), hide))
+		l.world.want(t, network, l.service, 80, "pod1", l.twice[0])
+		l.pods[3].want(t, network, l.service, 80, "pod1", l.pod(3))
+	}
+	l.serve(t, edited(l.mapping(tcp44, 1), hide))
+	if seen := l.seenItself(t); seen == l.pod(1) {
+		t.Errorf("pod1 sees itself as %s", seen)
+	}
+	l.serve(t, edited(l.mapping(tcp44, 1, 2, 3), func(m *mapping44) { m.SessionAffinity = 600 }))
+	for _, h := range []*Host{l.pods[2], l.world} {
+		if count := l.count(t, 8, func() (string, string, error) { return h.who(t, "tcp", "", l.service, 80) }); len(count) != 1 {
+			t.Errorf("answers %v", count)
+		}
+	}
+}
+
 func (l *serviceLab) testServiceRestart(t *testing.T) {
 	mappings := func(first int) proto.Message {
+		if !l.scopes {
+			return l.value(
+				l.mapping(udp44, first), edited(l.mapping(tcp44), func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }),
+				edited(l.mapping(tcp44, 1, 2), func(m *mapping44) { m.ExternalPort, m.SessionAffinity, m.MasqueradeOutside = 81, 600, true }),
+				edited(l.mapping(tcp44, 1), func(m *mapping44) { m.ExternalPort, m.MasqueradeOutside, m.LocalIps[0].Elsewhere = 82, true, true }),
+			)
+		}
 		scoped := func(port uint32, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
 			return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
 				m.ExternalPort, m.Clients, m.SessionAffinity = port, clients, 600

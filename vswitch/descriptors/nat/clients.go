@@ -79,7 +79,7 @@ func serviceNetworkDescriptor(port vswitch.Values[*contiv_nat.ServiceNetwork]) k
 		}),
 		Delete:        descriptor.Delete(port.Delete),
 		Retrieve:      descriptor.Retrieve(port.List),
-		RetrieveAfter: []string{vswitch.NATGlobalDescriptor},
+		RetrieveAfter: []string{vswitch.NATGlobalDescriptor, vswitch.InterfaceDescriptor},
 		Dependencies: func(_ string, n *contiv_nat.ServiceNetwork) []kvscheduler.Dependency {
 			for _, text := range slices.Concat(n.GetInside(), n.GetServiceSubnets()) {
 				if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() {

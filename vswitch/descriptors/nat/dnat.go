@@ -43,7 +43,7 @@ func dnatDescriptor(port vswitch.DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, d
 			return natBatch(ctx, descriptor.ValuesOf(items), port.RemoveDNAT)
 		},
 		Retrieve:      descriptor.Retrieve(port.ListDNAT),
-		RetrieveAfter: []string{vswitch.NATGlobalDescriptor, vswitch.InterfaceDescriptor},
+		RetrieveAfter: []string{vswitch.NATGlobalDescriptor, vswitch.InterfaceDescriptor, vswitch.ServiceNetworkDescriptor},
 		Dependencies:  func(_ string, v *vpp_nat.DNat44) []kvscheduler.Dependency { return dependenciesOfDNAT(v) },
 	}
 }
@@ -164,9 +164,9 @@ func validateStatic(field string, m *staticMapping, seen map[string]bool) error 
 		return nil
 	}
 	switch {
-	case m.GetTwiceNat() != vpp_nat.DNat44_StaticMapping_ENABLED:
-		return descriptor.Invalid(field+"twice_nat_pool_ip", "set twice_nat to ENABLED, or leave twice_nat_pool_ip out")
-	case len(m.GetLocalIps()) > 1:
+	case m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_DISABLED:
+		return descriptor.Invalid(field+"twice_nat_pool_ip", "set twice_nat to ENABLED or SELF, or leave twice_nat_pool_ip out")
+	case len(m.GetLocalIps()) > 1 && m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_ENABLED:
 		return descriptor.Invalid(field+"twice_nat_pool_ip", "mappings with several local addresses take any address of the pool: leave twice_nat_pool_ip out")
 	}
 	return validIPv4(field+"twice_nat_pool_ip", m.GetTwiceNatPoolIp())

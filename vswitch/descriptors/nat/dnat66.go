@@ -37,7 +37,7 @@ func dnat66Descriptor(port vswitch.DNAT66) kvscheduler.Descriptor[*contiv_nat.DN
 			return natBatch(ctx, descriptor.ValuesOf(items), port.Remove)
 		},
 		Retrieve:      descriptor.Retrieve(port.List),
-		RetrieveAfter: []string{vswitch.InterfaceDescriptor},
+		RetrieveAfter: []string{vswitch.InterfaceDescriptor, vswitch.ServiceNetworkDescriptor},
 	}
 }
 

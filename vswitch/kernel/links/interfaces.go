@@ -25,30 +25,36 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 	// The registry has to know the value first: it says what kind of device to
 	// look for.
 	v.Reg.Put(iface)
+	var link netlink.Link
 	err := v.vrf.IsolateAs(iface.GetName())
 	if err == nil {
-		err = v.createDevice(iface)
+		link, err = v.createDevice(iface)
 	}
 	if err != nil {
 		v.Reg.Remove(iface)
 		return fmt.Errorf("creating interface %q: %w", iface.GetName(), err)
 	}
-	v.reportInterface(iface)
+	if link != nil && v.reports.Wanted() {
+		v.tellOf(link)
+	} else {
+		v.reportInterface(iface)
+	}
 	return nil
 }
 
-func (v interfaces) createDevice(iface *vpp_interfaces.Interface) error {
+// createDevice returns the device, if it has read it.
+func (v interfaces) createDevice(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
 		return v.createTap(iface)
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
 		return v.createLoopback(iface)
 	case vpp_interfaces.Interface_VXLAN_TUNNEL:
-		return v.createTunnel(iface)
+		return nil, v.createTunnel(iface)
 	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:
-		return v.adopt(iface)
+		return nil, v.adopt(iface)
 	}
-	return v.createKind(iface)
+	return nil, v.createKind(iface)
 }
 
 // supported says what the kernel cannot do for an interface.

@@ -23,7 +23,7 @@ func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) { v.report
 
 // List reads all devices in one go. Tunnels that share a device have no counters.
 func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) {
-	devs, err := v.Devices()
+	devs, err := v.DevicesAndCounters()
 	if err != nil {
 		return nil, fmt.Errorf("reading the states of the interfaces: %w", err)
 	}

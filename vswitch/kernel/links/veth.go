@@ -13,53 +13,46 @@ import (
 // createTap makes a veth pair. The far end waits, down and under the name that
 // both sides agree on, until a Linux interface takes it over: in the namespace that
 // the TAP asks for, or in ours.
-func (v interfaces) createTap(iface *vpp_interfaces.Interface) error {
+func (v interfaces) createTap(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	far, err := v.farEndOf(iface)
 	defer far.close()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if made, err := v.makePair(iface, far); err != nil || !made {
-		return err
+		return nil, err
 	}
 	return v.finishPair(iface)
 }
 
 // createLoopback makes a veth pair whose far end stays here: up, so that the near
 // end has a carrier, and ready to be bound to a bridge domain.
-func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) error {
+func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	far := own.DeviceName(own.DevPort, iface.GetName())
 	if made, err := v.makePair(iface, farEnd{name: far}); err != nil || !made {
-		return err
-	}
-	peer, err := v.LinkNamed(far)
-	if err != nil {
-		return fmt.Errorf("looking up the far end %s: %w", far, err)
+		return nil, err
 	}
 	if err := v.DisableIPv6(far); err != nil {
-		return err
+		return nil, err
 	}
-	if err := v.Net.SetLink(peer.Attrs().Index, rtnl.LinkChange{Alias: own.AliasPort + iface.GetName(), Up: true}); err != nil {
-		return fmt.Errorf("preparing the far end %s: %w", far, err)
+	if err := v.Net.SetLinkNamed(far, rtnl.LinkChange{Alias: own.AliasPort + iface.GetName(), Up: true}); err != nil {
+		return nil, fmt.Errorf("preparing the far end %s: %w", far, err)
 	}
 	return v.finishPair(iface)
 }
 
-// finishPair marks the near end as complete.
-func (v interfaces) finishPair(iface *vpp_interfaces.Interface) error {
+// finishPair marks the near end as complete, and returns it.
+func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	name := own.DeviceName(own.DevInterface, iface.GetName())
 	if err := v.IgnoreRouters(name); err != nil {
-		return err
+		return nil, err
 	}
-	if err := v.Net.SetLinkNamed(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()}); err != nil {
-		return fmt.Errorf("preparing device %s: %w", name, err)
-	}
-	link, err := v.LinkNamed(name)
+	link, err := v.Net.SetAndRead(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()})
 	if err != nil {
-		return fmt.Errorf("looking up device %s: %w", name, err)
+		return nil, fmt.Errorf("preparing device %s: %w", name, err)
 	}
 	v.Dev.Put(iface.GetName(), link.Attrs().Index)
-	return nil
+	return link, nil
 }
 
 // makePair adds a veth pair with MAC and MTU. made is false if it was there,

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/contiv/delta"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/contiv/contiv/vswitch/kernel/own"
@@ -15,7 +16,6 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
-	"github.com/google/nftables"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -140,16 +140,13 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 	v.nat.Lock()
 	defer v.nat.Unlock()
 	d := v.state
-	err = v.nat.DoLocked(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c, v.family)
-		if err != nil || !s.enabled {
-			*d = dnatState{}
-			return err
-		}
-		err = v.loadDNAT(c)
+	s, err := v.nat.readNAT(v.family)
+	if err == nil && s.enabled {
+		err = v.loadDNAT()
 		d.based = s.intact
-		return err
-	})
+	} else {
+		*d = dnatState{}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading nftables table %q: %w", natTable, err)
 	}
@@ -252,7 +249,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	found := proto.CloneOf(want)
 	found.StMappings, found.IdMappings = nil, nil
 	for i, m := range mappings {
-		if gone, _ := nft.Difference(content([]mapping{m}), actual); len(gone) > 0 {
+		if gone, _ := delta.Sorted(content([]mapping{m}), actual, nft.Compare); len(gone) > 0 {
 			continue
 		}
 		if n := len(want.GetStMappings()); i < n {
@@ -261,7 +258,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 			found.IdMappings = append(found.IdMappings, want.GetIdMappings()[i-n])
 		}
 	}
-	_, extra := nft.Difference(full, actual)
+	_, extra := delta.Sorted(full, actual, nft.Compare)
 	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
 		found.StMappings = append(found.StMappings, more...)
 	} else {

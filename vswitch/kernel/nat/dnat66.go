@@ -8,7 +8,6 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/vswitch"
-	"github.com/google/nftables"
 )
 
 type dnat66 struct{ *Driver }
@@ -62,22 +61,20 @@ func (v dnat) base(changes []natChange) error {
 	if v.family == nat4 || v.state.based || !setsAny(changes) {
 		return nil
 	}
-	return v.nat.DoLocked(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c, v.family)
-		if err != nil {
+	s, err := v.nat.readNAT(v.family)
+	if err != nil {
+		return err
+	}
+	if !s.enabled || !s.intact {
+		b := v.family.batch()
+		s.enabled = true
+		s.write(b)
+		if err := v.nat.Commit(b); err != nil {
 			return err
 		}
-		if !s.enabled || !s.intact {
-			b := v.family.batch()
-			s.enabled = true
-			s.write(b)
-			if err := v.nat.Commit(b); err != nil {
-				return err
-			}
-		}
-		v.state.based = true
-		return nil
-	})
+	}
+	v.state.based = true
+	return nil
 }
 
 func setsAny(changes []natChange) bool {

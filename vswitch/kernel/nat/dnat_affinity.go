@@ -6,7 +6,6 @@ import (
 
 	"github.com/contiv/contiv/netlink/nft"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,7 +47,7 @@ func (s backendSets) compare(f *natFamily, before, after []nft.Element) {
 
 // readClients returns what the kernel remembers, if it is wanted.
 func (v dnat) readClients(wanted func(service, backend string) bool) (list []nft.Element, err error) {
-	elements, err := v.nat.Gen.Elements(v.family.proto, natTable, mapAffinity)
+	elements, err := v.nat.Elements(v.family.proto, natTable, mapAffinity)
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +66,13 @@ func (v dnat) forgetClients(gone backendSets) error {
 	}
 	var err error
 	for range 5 { // the kernel forgets as well, at any time
-		err = v.nat.DoLocked(func(*nftables.Conn) error {
-			list, err := v.readClients(func(service, backend string) bool { return gone[service][backend] })
-			if err != nil || len(list) == 0 {
-				return err
-			}
+		var list []nft.Element
+		list, err = v.readClients(func(service, backend string) bool { return gone[service][backend] })
+		if err == nil && len(list) > 0 {
 			b := v.family.batch()
 			b.DeleteElements(list)
-			return v.nat.Commit(b)
-		})
+			err = v.nat.Commit(b)
+		}
 		if !errors.Is(err, unix.ENOENT) {
 			break
 		}

@@ -89,15 +89,20 @@ func (v dnat) endFlows(stale staleFlows) error {
 	if len(stale) == 0 {
 		return nil
 	}
+	if err := v.forget(netlink.InetFamily(v.family.proto), stale); err != nil {
+		return fmt.Errorf("ending connections of mappings that changed: %w", err)
+	}
+	return nil
+}
+
+func (v *Driver) forgetConnections(family netlink.InetFamily, which netlink.CustomConntrackFilter) error {
 	h, err := netlink.NewHandleAt(v.NS.Handle, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("opening netlink for connections: %w", err)
 	}
 	defer h.Close()
-	if _, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(v.family.proto), stale); err != nil {
-		return fmt.Errorf("ending connections of mappings that changed: %w", err)
-	}
-	return nil
+	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, family, which)
+	return err
 }
 
 // MatchConntrackFlow reports whether a connection is to end.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/delta"
 	"github.com/contiv/contiv/netlink/nft"
 	"google.golang.org/protobuf/proto"
 )
@@ -29,7 +30,7 @@ func TestChangeOfOneBackendIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, new := nft.Difference(content(before), content(after))
+	gone, new := delta.Sorted(content(before), content(after), nft.Compare)
 	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
 		t.Errorf("gone %v, new %v", gone, new)
 	}

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/contiv/contiv/delta"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
-	"github.com/google/nftables"
 )
 
 // dnatState is what we know of the elements of DNAT in the kernel: enough to change
@@ -48,23 +48,26 @@ func claimOf(e nft.Element) ([2]string, bool) {
 const strayLabel = "UNTAGGED-DNAT"
 
 // loadDNAT reads all elements.
-func (v dnat) loadDNAT(c *nftables.Conn) error {
+func (v dnat) loadDNAT() error {
 	*v.state = dnatState{}
 	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]nft.Element{}, classes: map[natClass]int{}}
-	sets, err := c.GetSets(v.family.table)
+	table, err := v.nat.Layout(v.family.proto, natTable)
 	if err != nil {
 		return err
 	}
+	if table == nil {
+		return ErrDisabled
+	}
 	var parts []nft.Element
-	for _, s := range sets {
-		class, isClass := classNamed(s.Name)
+	for set := range table.Sets {
+		class, isClass := classNamed(set)
 		if isClass {
 			fresh.classes[class] += 0
 		}
-		if !v.family.hasSet(s.Name) || slices.Contains(deviceSets, s.Name) || s.Name == mapAffinity {
+		if !v.family.hasSet(set) || slices.Contains(deviceSets, set) || set == mapAffinity {
 			continue
 		}
-		elements, err := v.nat.Gen.Elements(v.family.proto, natTable, s.Name)
+		elements, err := v.nat.Elements(v.family.proto, natTable, set)
 		if err != nil {
 			return err
 		}
@@ -137,42 +140,36 @@ type leftBehind struct {
 
 // apply makes changes in one transaction.
 func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
-	try := func(c *nftables.Conn) (err error) {
-		stale, err = v.tryApply(c, changes)
-		return err
-	}
 	if err := v.base(changes); err != nil {
 		return stale, err
 	}
-	if err = v.nat.DoLocked(try); err == nil || errors.Is(err, errClaimed) {
+	if stale, err = v.tryApply(changes); err == nil || errors.Is(err, errClaimed) {
 		return stale, err
 	}
 	// Perhaps the table is not as we believe.
-	return stale, v.nat.DoLocked(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c, v.family)
-		if err != nil {
-			return err
-		}
-		if !s.enabled {
-			for _, change := range changes {
-				if change.value != nil {
-					return ErrDisabled
-				}
+	s, err := v.nat.readNAT(v.family)
+	if err != nil {
+		return stale, err
+	}
+	if !s.enabled {
+		for _, change := range changes {
+			if change.value != nil {
+				return stale, ErrDisabled
 			}
-			*v.state = dnatState{}
-			return nil
 		}
-		if err := v.loadFor(c, changes); err != nil {
-			return err
-		}
-		return try(c)
-	})
+		*v.state = dnatState{}
+		return stale, nil
+	}
+	if err := v.loadFor(changes); err != nil {
+		return stale, err
+	}
+	return v.tryApply(changes)
 }
 
 // loadFor reads all elements, and notes of which values that change there are none, whatever was
 // registered: a transaction whose answer was lost may have removed them.
-func (v dnat) loadFor(c *nftables.Conn, changes []natChange) error {
-	if err := v.loadDNAT(c); err != nil {
+func (v dnat) loadFor(changes []natChange) error {
+	if err := v.loadDNAT(); err != nil {
 		return err
 	}
 	for _, change := range changes {
@@ -185,10 +182,10 @@ func (v dnat) loadFor(c *nftables.Conn, changes []natChange) error {
 
 var errClaimed = errors.New("is mapped already")
 
-func (v dnat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error) {
+func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 	d := v.state
 	if !d.loaded {
-		if err := v.loadFor(c, changes); err != nil {
+		if err := v.loadFor(changes); err != nil {
 			return leftBehind{}, err
 		}
 	}
@@ -211,7 +208,7 @@ func (v dnat) tryApply(c *nftables.Conn, changes []natChange) (leftBehind, error
 			}
 			claimed[claim] = change.label
 		}
-		g, a := nft.Difference(before, after)
+		g, a := delta.Sorted(before, after, nft.Compare)
 		gone, added = append(gone, g...), append(added, a...)
 		stale.flows.compare(v.family, before, after)
 		stale.clients.compare(v.family, before, after)

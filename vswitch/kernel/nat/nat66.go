@@ -61,11 +61,15 @@ func rules66(sources []source66) []rule66 {
 
 // read returns the sources, and whether the chain is exactly what they ask for.
 func (v nat66) read() (sources []source66, intact bool, err error) {
-	rules, err := v.NFT.Gen.Rules(unix.NFPROTO_IPV6, natTable)
+	table, err := v.NFT.Layout(unix.NFPROTO_IPV6, natTable)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, comment := range rules[chainNAT66] {
+	var chain nft.Chain
+	if table != nil {
+		chain = table.Chains[chainNAT66]
+	}
+	for _, comment := range chain.Rules {
 		if s, ok := parseSource66(comment); ok {
 			sources = append(sources, s)
 		}
@@ -74,7 +78,7 @@ func (v nat66) read() (sources []source66, intact bool, err error) {
 	for _, r := range rules66(sources) {
 		want = append(want, r.comment)
 	}
-	return sources, slices.Equal(rules[chainNAT66], want), nil
+	return sources, chain.Hook != nil && !chain.Hook.Drops && slices.Equal(chain.Rules, want), nil
 }
 
 // change rewrites the chain with changed sources, if they did change.

@@ -9,7 +9,6 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/own"
-	"github.com/google/nftables"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -67,8 +66,8 @@ func (v serviceNetworks) set(f *natFamily, n natNetwork) error {
 			return nil
 		})
 	}
-	return v.nat.Do(func(c *nftables.Conn) error {
-		s, err := v.nat.readNAT(c, f)
+	return v.nat.Locked(func() error {
+		s, err := v.nat.readNAT(f)
 		switch {
 		case err != nil:
 			return err
@@ -84,9 +83,9 @@ func (v serviceNetworks) set(f *natFamily, n natNetwork) error {
 
 func (v serviceNetworks) List(_ context.Context, expected []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
 	value := &contiv_nat.ServiceNetwork{}
-	err := v.nat.Do(func(c *nftables.Conn) error {
+	err := v.nat.Locked(func() error {
 		for _, f := range []*natFamily{nat4, nat6} {
-			s, err := v.nat.readNAT(c, f)
+			s, err := v.nat.readNAT(f)
 			if err != nil {
 				return fmt.Errorf("reading nftables table %q: %w", natTable, err)
 			}
@@ -107,6 +106,7 @@ func (v serviceNetworks) List(_ context.Context, expected []*contiv_nat.ServiceN
 	}
 	var list []*contiv_nat.ServiceNetwork
 	switch same := slices.IndexFunc(expected, func(e *contiv_nat.ServiceNetwork) bool {
+		value.OutsideInterfaces = e.GetOutsideInterfaces() // nothing here: by their addresses clients are told apart
 		return proto.Equal(vswitch.NormalServiceNetwork(e), vswitch.NormalServiceNetwork(value))
 	}); {
 	case same >= 0:

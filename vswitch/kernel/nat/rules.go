@@ -30,6 +30,8 @@ import (
 //	                                   └ in from inside ─┘
 //	nat-source     from a pool
 //
+//	prerouting, raw: frames of our bridges are no connections
+//
 //	forward (without global forwarding): new connections from outside that nobody
 //	translates are dropped
 const (
@@ -43,6 +45,7 @@ const (
 	chainIn          = "nat-in"
 	chainSource      = "nat-source"
 	chainForward     = "nat-forward"
+	chainBridged     = "nat-bridged"
 )
 
 // chains returns the chains, those first that others lead to. IPv6 has those for
@@ -60,6 +63,7 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 		plain(chainSource, chainIn, chainTwiceSource)
 		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	}
+	base(chainBridged, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
 	plain(chainMasquerade, chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainInside, chainBalance, chainServices)
 	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
@@ -90,6 +94,7 @@ func (s *natState) rules() (list []natRule) {
 		return list
 	}
 
+	s.bridged(add)
 	if s.network.isSet() {
 		add(chainPrerouting, "from any interface", to(chainServices))
 	} else {
@@ -132,7 +137,9 @@ func (s *natState) rules() (list []natRule) {
 	s.nodeSources(add)
 	add(chainTwice, "from an address", opened, words(mapped(mapTwiceIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
 	add(chainTwice, "always", opened, words(in(setTwice, 0)), to(chainTwiceSource))
-	add(chainTwice, "to itself", opened, words(f.loadAddress(f.source, 3), f.loadAddress(f.destination, 4), in(setSelf, 0)), to(chainTwiceSource))
+	itself := slices.Concat(opened, words(f.loadAddress(f.source, f.clientReg()), f.loadAddress(f.destination, f.backendReg())))
+	add(chainTwice, "to itself, from an address", itself, words(mapped(mapSelfIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
+	add(chainTwice, "to itself", itself, words(in(setSelf, 0)), to(chainTwiceSource))
 	s.masquerade(add)
 
 	for _, chain := range []string{chainSource, chainTwiceSource} {
@@ -159,6 +166,7 @@ func (s *natState) rules() (list []natRule) {
 // rules6 adds those for IPv6: services only, on all interfaces.
 func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), to func(chain string) []nft.Word) {
 	f := s.family
+	s.bridged(add)
 	add(chainPrerouting, "packets that enter", to(chainServices))
 	s.fromNode(add)
 	add(chainOutput, "packets of the node itself", to(chainServices))

@@ -1,13 +1,13 @@
 package nat
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
@@ -197,6 +197,19 @@ func (f *natFamily) restricted() []nft.Word {
 	))
 }
 
+// bridged keeps conntrack away from what our bridges carry, which br_netfilter shows to it a
+// second time. Answers of endpoints that leave through the overlay look like new connections
+// there, from the service to the client: they would get another source port, since the
+// real connection has that one. It does so whoever translates: connections that began with
+// another port do not survive a change.
+func (s *natState) bridged(add adder) {
+	kind := make([]byte, unix.IFNAMSIZ)
+	copy(kind, "bridge")
+	add(chainBridged, "frames of bridges", words(
+		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: reg(0)}, equal(0, native32(own.DeviceGroup)),
+		&expr.Meta{Key: nft.MetaInputKind, Register: reg(0)}, equal(0, kind), &expr.Notrack{}))
+}
+
 // fromNode adds what is different for the node's own packets.
 func (s *natState) fromNode(add adder) {
 	if s.network.isSet() {
@@ -274,8 +287,4 @@ func (f *natFamily) portUnreachable() uint8 {
 		return 4 // ICMPV6_PORT_UNREACH
 	}
 	return 3 // ICMP_PORT_UNREACH
-}
-
-func (n natNetwork) String() string {
-	return fmt.Sprintf("inside %v, cluster IPs %v", n.inside, n.clusterIPs)
 }

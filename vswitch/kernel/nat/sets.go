@@ -55,7 +55,7 @@ func (f *natFamily) sets() []*nftables.Set {
 		list = append(list, f.newSet(name, nftables.TypeIFName))
 	}
 	return append(list,
-		f.newSet(mapProtocol, f.protocol, f.addr), f.newSet(mapAddress, f.addr, f.addr), f.newSet(setTwice, f.service), f.newSet(setSelf, f.self),
+		f.newSet(mapProtocol, f.protocol, f.addr), f.newSet(mapAddress, f.addr, f.addr), f.newSet(setTwice, f.service), f.newSet(setSelf, f.self), f.newSet(mapSelfIP, f.self, f.addr),
 		f.newSet(setIdentity, f.service), f.newSet(setIdentityProto, f.protocol), f.newSet(setIdentityAddr, f.addr))
 }
 

@@ -12,9 +12,8 @@ import (
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/google/nftables"
 )
 
 // natTable is the name of the nftables tables that hold NAT: one for IPv4, described
@@ -135,11 +134,15 @@ func (s *natState) sortedClasses() []natClass {
 type Driver struct {
 	*own.Host
 	nat natDriver
+	// forget has the kernel forget connections of an IP version.
+	forget func(netlink.InetFamily, netlink.CustomConntrackFilter) error
 }
 
 // New returns a Driver; there is nothing to close.
 func New(host *own.Host) *Driver {
-	return &Driver{Host: host, nat: natDriver{Conn: host.NFT}}
+	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT}}
+	v.forget = v.forgetConnections
+	return v
 }
 
 // natDriver changes the tables, one call at a time.
@@ -150,45 +153,34 @@ type natDriver struct {
 }
 
 // readNAT returns what the table says.
-func (d *natDriver) readNAT(c *nftables.Conn, f *natFamily) (*natState, error) {
+func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	s := &natState{family: f, classes: map[natClass]bool{}}
-	chains, err := c.ListChainsOfTableFamily(f.table.Family)
-	if err != nil {
-		return nil, err
+	table, err := d.Layout(f.proto, natTable)
+	if err != nil || table == nil {
+		return s, err
 	}
-	hooked := map[string]*nftables.Chain{}
-	for _, chain := range chains {
-		if chain.Table.Name == natTable {
-			hooked[chain.Name] = chain
-		}
-	}
-	if s.enabled = hooked[chainPostrouting] != nil; !s.enabled {
+	if _, s.enabled = table.Chains[chainPostrouting]; !s.enabled {
 		return s, nil
 	}
 	s.intact = true
 	for _, want := range s.family.chains() {
-		have := hooked[want.Name]
-		s.intact = s.intact && have != nil && (want.Hooknum == nil) == (have.Hooknum == nil)
+		have, exists := table.Chains[want.Name]
+		s.intact = s.intact && exists && (want.Hooknum == nil) == (have.Hook == nil) && (have.Hook == nil || !have.Hook.Drops)
 	}
-	sets, err := c.GetSets(f.table)
-	if err != nil {
-		return nil, err
-	}
-	exist := map[string]bool{}
-	for _, set := range sets {
-		exist[set.Name] = true
-		if class, ok := classNamed(set.Name); ok {
+	for name := range table.Sets {
+		if class, ok := classNamed(name); ok {
 			s.classes[class] = true
 		}
 	}
 	for _, set := range s.family.sets() {
-		s.intact = s.intact && exist[set.Name]
+		_, exists := table.Sets[set.Name]
+		s.intact = s.intact && exists
 	}
 	for _, name := range deviceSets {
-		if !exist[name] {
+		if _, exists := table.Sets[name]; !exists {
 			continue
 		}
-		elements, err := d.Gen.Elements(f.proto, natTable, name)
+		elements, err := d.Elements(f.proto, natTable, name)
 		if err != nil {
 			return nil, err
 		}
@@ -196,32 +188,28 @@ func (d *natDriver) readNAT(c *nftables.Conn, f *natFamily) (*natState, error) {
 			s.interfaces = append(s.interfaces, interfaceOf(e))
 		}
 	}
-	return s, s.readRules(d)
+	s.readRules(table)
+	return s, nil
 }
 
 // readRules learns pools and forwarding, and if all rules are there.
-func (s *natState) readRules(d *natDriver) error {
-	found, err := d.Gen.Rules(s.family.proto, natTable)
-	if err != nil {
-		return err
-	}
-	for chain, comments := range found {
-		for _, comment := range comments {
+func (s *natState) readRules(table *nft.Table) {
+	for chain, have := range table.Chains {
+		for _, comment := range have.Rules {
 			if p, ok := poolFrom(chain, comment); ok && p.chain() == chain {
 				s.pools = append(s.pools, p)
 			}
 			s.network.read(chain, comment)
 		}
 	}
-	s.forwarding = len(found[chainForward]) == 0
+	s.forwarding = len(table.Chains[chainForward].Rules) == 0
 	want := map[string][]string{}
 	for _, r := range s.rules() {
 		want[r.chain] = append(want[r.chain], r.comment)
 	}
 	for _, chain := range s.family.chains() {
-		s.intact = s.intact && slices.Equal(found[chain.Name], want[chain.Name])
+		s.intact = s.intact && slices.Equal(table.Chains[chain.Name].Rules, want[chain.Name])
 	}
-	return nil
 }
 
 // write makes the table what the state asks for. Elements of sets but those of
@@ -255,8 +243,8 @@ func (s *natState) write(b *nft.Batch) {
 
 // change rewrites the rules with a changed state, if it did change.
 func (d *natDriver) change(edit func(*natState) error) error {
-	return d.Do(func(c *nftables.Conn) error {
-		s, err := d.readNAT(c, nat4)
+	return d.Locked(func() error {
+		s, err := d.readNAT(nat4)
 		if err != nil {
 			return fmt.Errorf("reading nftables table %q: %w", natTable, err)
 		}
@@ -290,11 +278,9 @@ func sortInterfaces(list []natInterface) {
 
 // read returns what the table says.
 func (d *natDriver) read() (s *natState, err error) {
-	err = d.Do(func(c *nftables.Conn) error {
-		s, err = d.readNAT(c, nat4)
-		return err
-	})
-	if err != nil {
+	d.Lock()
+	defer d.Unlock()
+	if s, err = d.readNAT(nat4); err != nil {
 		err = fmt.Errorf("reading nftables table %q: %w", natTable, err)
 	}
 	return s, err
@@ -332,14 +318,7 @@ func fitsComment(name string) bool { return len(name) <= 63 && commentText.Match
 
 // dropNAT removes the tables, if there are any.
 func (v *Driver) Drop() error {
-	err := v.nat.Do(func(c *nftables.Conn) error {
-		for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet} {
-			table := &nftables.Table{Name: natTable, Family: family}
-			c.AddTable(table) // so that there is one to delete
-			c.DelTable(table)
-		}
-		return v.nat.Gen.Own(c.Flush, "ip "+natTable, "ip6 "+natTable, "inet "+natTable)
-	})
+	err := v.nat.DropTables(natTable, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil // such a kernel has none
 	}

@@ -192,8 +192,15 @@ type Devices struct {
 	ByLogical map[string]netlink.Link
 }
 
-func (v *Host) Devices() (*Devices, error) {
-	links, err := rtnl.Dump(v.Net.LinkList)
+// Devices reads the devices, without their counters.
+func (v *Host) Devices() (*Devices, error) { return indexDevices(v.Net.Links()) }
+
+// DevicesAndCounters reads the devices and their counters.
+func (v *Host) DevicesAndCounters() (*Devices, error) {
+	return indexDevices(rtnl.Dump(v.Net.LinkList))
+}
+
+func indexDevices(links []netlink.Link, err error) (*Devices, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the devices: %w", err)
 	}

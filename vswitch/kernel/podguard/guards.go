@@ -2,6 +2,7 @@ package podguard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/drift"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // Guards implements vswitch.SourceGuards. It is safe for concurrent use.
@@ -157,7 +159,7 @@ func (g *Guards) change(build bool, fn func(transaction) error, done func()) err
 	}
 	err := g.nft.Locked(func() error {
 		err := once()
-		if isMissing(err) {
+		if errors.Is(err, unix.ENOENT) { // a table, a set or an element is gone
 			g.forget()
 			err = once()
 		}
@@ -390,27 +392,24 @@ func (g *Guards) Drops(context.Context) ([]vswitch.Drop, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var drops []vswitch.Drop
-	err := g.nft.Do(func(c *nftables.Conn) error {
-		list, err := elements(c, guarded)
+	err := g.nft.Locked(func() error {
+		list, err := g.nft.Elements(byte(guarded.Table.Family), TableName, guarded.Name)
 		if err != nil {
 			return err
 		}
 		names := map[string]string{}
 		for _, e := range list {
-			names[string(e.Key)] = e.Comment
+			names[e.Key] = e.Comment
 		}
 		for reason, set := range dropped {
-			counts, err := elements(c, set)
+			counts, err := g.nft.Packets(byte(set.Table.Family), TableName, set.Name)
 			if err != nil {
 				return err
 			}
-			for _, e := range counts {
-				d := vswitch.Drop{Interface: names[string(e.Key)], Reason: reason}
+			for key, packets := range counts {
+				d := vswitch.Drop{Interface: names[key], Reason: reason, Packets: packets}
 				if d.Interface == "" {
-					d.Interface = element{key: string(e.Key)}.deviceOf()
-				}
-				if e.Counter != nil {
-					d.Packets = e.Counter.Packets
+					d.Interface = element{key: key}.deviceOf()
 				}
 				drops = append(drops, d)
 			}

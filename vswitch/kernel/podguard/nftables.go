@@ -1,9 +1,6 @@
 package podguard
 
 import (
-	"errors"
-	"strings"
-
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -54,35 +51,3 @@ func (e element) item() nft.Element {
 }
 
 func (g *Guards) commit(t transaction) error { return g.nft.Commit(t.inet, t.arp) }
-
-// isMissing reports whether an error says that a table, a set or an element does not
-// exist (any more). The library wraps some errors, and writes out others.
-func isMissing(err error) bool { return says(err, unix.ENOENT) }
-
-func says(err error, what unix.Errno) bool {
-	return err != nil && (errors.Is(err, what) || strings.HasSuffix(err.Error(), what.Error()))
-}
-
-// elements returns the elements of a set; none if the set does not exist.
-//
-// While the kernel moves a set to a larger or smaller hash table, it lists some
-// elements twice and others not at all.
-func elements(c *nftables.Conn, set *nftables.Set) ([]nftables.SetElement, error) {
-	for range 8 {
-		list, err := c.GetSetElements(set)
-		if isMissing(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		seen := make(map[string]bool, len(list))
-		for _, e := range list {
-			seen[string(e.Key)] = true
-		}
-		if len(seen) == len(list) {
-			return list, nil
-		}
-	}
-	return nil, errors.New("nftables does not list set " + set.Name + " consistently: it is being changed all the time")
-}

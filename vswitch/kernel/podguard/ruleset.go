@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -322,7 +323,7 @@ func stateOf(found map[*nftables.Table]*nft.Table) state {
 	}
 	for _, want := range chains {
 		have, ok := found[want.Table].Chains[want.Name]
-		s.intact = s.intact && ok && (have.Hook == nil) == (want.Hooknum == nil) &&
+		s.intact = s.intact && ok && (have.Hook == nil) == (want.Hooknum == nil) && (have.Hook == nil || !have.Hook.Drops) &&
 			slices.Equal(have.Rules, commentsOf(rulesOf(want.Table, s.timeouts), want.Name))
 	}
 	return s
@@ -346,5 +347,5 @@ func limitOf(chain string) (uint32, bool) {
 
 // lacksTimeouts reports whether loading may have failed for want of time-outs.
 func lacksTimeouts(err error) bool {
-	return says(err, unix.EOPNOTSUPP) || says(err, unix.ENOENT) || says(err, unix.EPROTONOSUPPORT)
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }

@@ -56,7 +56,7 @@ func baseChain(name string) *nftables.Chain {
 }
 
 // baseChains are there as long as the table is, in an order in which they can be filled.
-var baseChains = []string{"forward", "incoming", "pass", "stray", "denied-in", "denied-out"}
+var baseChains = []string{"forward", "incoming", "pass", "stray", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
 
 // baseLines are the rules of a base chain at a generation.
 func baseLines(chain string, generation int) []line {
@@ -80,9 +80,12 @@ func baseLines(chain string, generation int) []line {
 	case "pass":
 		return lines(clearPassed, fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
 	case "stray":
-		return lines("ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
+		// Frames of a bridge, which br_netfilter shows: what they carry is judged where it is routed.
+		return lines("meta iifkind bridge meta oifkind bridge accept", "ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
+	case "flows":
+		return flowLines()
 	}
-	return lines("counter drop")
+	return deniedLines(chain)
 }
 
 func generationComment(generation int) string { return "generation " + strconv.Itoa(generation) }

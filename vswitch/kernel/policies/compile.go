@@ -39,7 +39,7 @@ type condition struct{ version, text string }
 
 // compile writes a list as rules: one for each sort of peer and port of each rule.
 func compile(list *contiv_filter.AccessList) *compiled {
-	c := &compiled{name: list.GetName(), id: ident(list.GetName())}
+	c := &compiled{name: list.GetName(), id: listIdent(list.GetDirection(), list.GetName())}
 	for _, r := range list.GetRules() {
 		verdict := verdictOf(list.GetDirection(), r.GetAction())
 		for _, peer := range c.peers(list.GetDirection(), r) {
@@ -97,7 +97,7 @@ func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv
 		case len(n) == 1 && strings.HasSuffix(n[0], "/0"):
 			list = append(list, condition{v.number, "meta nfproto ipv" + v.number})
 		case len(n) > 0:
-			list = append(list, condition{v.number, fmt.Sprintf("%s { %s }", peer, strings.Join(n, ", "))})
+			list = append(list, condition{v.number, peer + " " + oneOf(n)})
 		}
 	}
 	if len(r.GetAddressSets()) == 0 && len(r.GetNetworks()) == 0 {
@@ -143,7 +143,7 @@ func (c *compiled) ports(r *contiv_filter.AccessList_Rule) (list []condition) {
 	}
 	slices.Sort(whole)
 	if whole = slices.Compact(whole); len(whole) > 0 {
-		list = append(list, condition{text: fmt.Sprintf("meta l4proto { %s }", strings.Join(whole, ", "))})
+		list = append(list, condition{text: "meta l4proto " + oneOf(whole)})
 	}
 	for _, name := range []string{"sctp", "tcp", "udp"} {
 		if len(ranges[name]) == 0 || slices.Contains(whole, name) {
@@ -185,6 +185,14 @@ func rangesText(ranges [][2]uint32) string {
 		if r[1] > r[0] {
 			texts[i] = fmt.Sprintf("%d-%d", r[0], r[1])
 		}
+	}
+	return oneOf(texts)
+}
+
+// oneOf avoids a set for a single value: what the kernel takes for an anonymous set grows with their number.
+func oneOf(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
 	}
 	return "{ " + strings.Join(texts, ", ") + " }"
 }

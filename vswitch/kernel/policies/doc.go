@@ -2,14 +2,16 @@
 // contiv.filter: a table of nftables of the family inet, at the hook forward.
 //
 //	forward ── judged already: ct mark has the present generation ──> accept
-//	   │ ct original saddr ──map out4, out6──> out/<hash> ── jump list/<egress list>, … ──> denied-out
+//	   │ ct original saddr ──map out4, out6──> out/<hash> ── jump list/<egress list>, … ──> isolated-out
 //	   ▼                                                          │ allowed
 //	incoming <─────────────────────────────────────────────────────┘
-//	   │ ct reply saddr ──map in4, in6──> in/<hash> ── jump list/<ingress list>, … ──> denied-in
+//	   │ ct reply saddr ──map in4, in6──> in/<hash> ── jump list/<ingress list>, … ──> isolated-in
 //	   ▼                                                          │ allowed
 //	pass: ct mark gets the present generation <────────────────────┘
 //
 //	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>
+//
+// Rules that deny lead to denied-in and denied-out; see denials.go.
 //
 // Rules ask conntrack who opened a connection, and who answers: so both directions
 // are judged alike, and services and NAT do not matter, nor where they are done. What was

@@ -28,6 +28,8 @@ type NFT interface {
 	Commit(...*nft.Batch) error
 	// ReadTable returns a table, nil if there is none, and the generation of the ruleset; 0: unknown.
 	ReadTable(family byte, table string) (*nft.Table, uint32, error)
+	// Packets returns the counters of the elements of a set.
+	Packets(family byte, table, set string) (map[string]uint64, error)
 	// Unchanged reports whether a table is as it was at a generation; now is the present one.
 	Unchanged(table string, since uint32) (now uint32, ok bool)
 	// Foreign reports whether one of the tables was changed by somebody else.
@@ -95,10 +97,18 @@ func (d *Driver) set(e *edit, m proto.Message) {
 		e.subject(v)
 	case *contiv_filter.AccessList:
 		c := compile(v)
+		for _, direction := range directions {
+			if id := listIdent(direction, v.GetName()); id != c.id && d.want.lists[id] != nil {
+				d.want.setList(id, nil)
+				e.emptyList(id)
+			}
+		}
 		d.want.setList(c.id, c)
 		e.list(c)
 	}
 }
+
+var directions = []contiv_filter.AccessList_Direction{contiv_filter.AccessList_INGRESS, contiv_filter.AccessList_EGRESS}
 
 func (d *Driver) remove(e *edit, m proto.Message) {
 	switch v := m.(type) {
@@ -111,9 +121,11 @@ func (d *Driver) remove(e *edit, m proto.Message) {
 		d.want.setEndpoints(id, nil)
 		e.endpointSet(id, nil)
 	case *contiv_filter.AccessList:
-		id := identOf(v.GetName())
-		d.want.setList(id, nil)
-		e.emptyList(id)
+		for _, direction := range directions {
+			id := listIdent(direction, v.GetName())
+			d.want.setList(id, nil)
+			e.emptyList(id)
+		}
 	case *contiv_filter.Subject:
 		e.removeSubject(v.GetName())
 	}
@@ -291,7 +303,7 @@ func (d *Driver) unexpected(expected []proto.Message) (found []proto.Message) {
 		case *contiv_filter.EndpointSet:
 			names[endpointSet+"4-"+ident(v.GetName())], names[endpointSet+"6-"+ident(v.GetName())] = true, true
 		case *contiv_filter.AccessList:
-			names[listChain+ident(v.GetName())] = true
+			names[listChain+listIdent(v.GetDirection(), v.GetName())] = true
 		case *contiv_filter.Subject:
 			for _, addr := range filter.ParseAddrs(v.GetAddresses()) {
 				names[addr.String()] = true

@@ -32,6 +32,8 @@ func (c *calm) Commit(...*nft.Batch) error {
 
 func (c *calm) ReadTable(byte, string) (*nft.Table, uint32, error) { return nil, c.generation, nil }
 
+func (c *calm) Packets(byte, string, string) (map[string]uint64, error) { return nil, nil }
+
 func (c *calm) Unchanged(_ string, since uint32) (uint32, bool) {
 	return c.generation, since == c.generation
 }

@@ -61,6 +61,12 @@ func (e *edit) base() {
 			e.have.sets[name] = map[string]bool{}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(noteSets)) {
+		if e.have.sets[name] == nil {
+			b.AddSet(noteSets[name])
+			e.have.sets[name] = map[string]bool{}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(baseMaps)) {
 		if e.have.maps[name] == nil {
 			b.AddSet(&nftables.Set{Name: name, KeyType: baseMaps[name], IsMap: true, DataType: nftables.TypeVerdict})
@@ -333,7 +339,7 @@ func (e *edit) unneeded() (list []string) {
 		}
 	}
 	for name := range e.have.sets {
-		if _, base := baseSets[name]; !base && !keepSets && !keepLists && needed[name] == 0 && !e.d.stale[name] {
+		if !isBase(name) && !keepSets && !keepLists && needed[name] == 0 && !e.d.stale[name] {
 			list = append(list, name)
 		}
 	}

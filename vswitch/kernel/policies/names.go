@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
 const (
@@ -39,6 +41,15 @@ func identOf(name string) string {
 		return id
 	}
 	return ident(name)
+}
+
+// listIdent is identOf for an access list. Lists of the two directions are apart, so that a
+// subject which names one of the other direction has none, and does not lead in a circle.
+func listIdent(direction contiv_filter.AccessList_Direction, name string) string {
+	if direction == contiv_filter.AccessList_EGRESS && !strings.HasPrefix(name, unknown) {
+		return "out-" + ident(name)
+	}
+	return identOf(name)
 }
 
 func hash(text string) string {

@@ -22,12 +22,12 @@ type subject struct {
 
 func newSubject(v *contiv_filter.Subject) *subject {
 	s := &subject{name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses())}
-	s.in = s.stages(v.GetIngress(), "denied-in", "pass")
-	s.out = s.stages(v.GetEgress(), "denied-out", "incoming")
+	s.in = s.stages(v.GetIngress(), contiv_filter.AccessList_INGRESS, "isolated-in", "pass")
+	s.out = s.stages(v.GetEgress(), contiv_filter.AccessList_EGRESS, "isolated-out", "incoming")
 	return s
 }
 
-func (s *subject) stages(stages []*contiv_filter.Subject_Stage, denied, allowed string) []line {
+func (s *subject) stages(stages []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, denied, allowed string) []line {
 	if len(stages) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (s *subject) stages(stages []*contiv_filter.Subject_Stage, denied, allowed 
 			texts = append(texts, clearPassed)
 		}
 		for i, list := range stage.GetLists() {
-			chain := listChain + ident(list)
+			chain := listChain + listIdent(direction, list)
 			s.lists = append(s.lists, chain)
 			if i > 0 && !stage.GetDeny() {
 				texts = append(texts, ifNotPassed+chain)
@@ -126,7 +126,7 @@ func (w *values) forget(m proto.Message) {
 	case *contiv_filter.EndpointSet:
 		w.setEndpoints(ident(v.GetName()), nil)
 	case *contiv_filter.AccessList:
-		w.setList(ident(v.GetName()), nil)
+		w.setList(listIdent(v.GetDirection(), v.GetName()), nil)
 	case *contiv_filter.Subject:
 		w.remove(v.GetName())
 	}

@@ -49,6 +49,9 @@ func tableOf(found *nft.Table) *table {
 			continue
 		}
 		t.sets[name] = map[string]bool{}
+		if noteSets[name] != nil {
+			continue
+		}
 		for _, e := range s.Elements {
 			t.sets[name][e.Key] = true
 		}
@@ -63,6 +66,11 @@ func (t *table) isIntact() bool {
 		return false
 	}
 	for name := range baseSets {
+		if t.sets[name] == nil {
+			return false
+		}
+	}
+	for name := range noteSets {
 		if t.sets[name] == nil {
 			return false
 		}
@@ -85,7 +93,7 @@ func (t *table) isIntact() bool {
 func (t *table) objects() map[string]bool {
 	objects := map[string]bool{}
 	for name := range t.sets {
-		if _, base := baseSets[name]; !base && len(t.sets[name])+len(t.sets[twin(name)]) > 0 {
+		if !isBase(name) && len(t.sets[name])+len(t.sets[twin(name)]) > 0 {
 			objects[name] = true
 		}
 	}
@@ -106,6 +114,9 @@ func (t *table) objects() map[string]bool {
 	}
 	return objects
 }
+
+// isBase reports whether a set is there as long as the table is.
+func isBase(set string) bool { return baseSets[set].Bytes > 0 || noteSets[set] != nil }
 
 // twin is the set of the other IP version.
 func twin(set string) string {

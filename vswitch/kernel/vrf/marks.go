@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -20,16 +22,20 @@ import (
 //	table inet contiv-vrf   map IPv4 { "c-tap1" : 0x79000005 }, map IPv6, chain in
 //	table arp contiv-vrf    map IPv4, chain in
 
-const vrfTableName = "contiv-vrf"
+const (
+	vrfTableName = "contiv-vrf"
+	// markChain has a rule for each map, with the name of the map as its comment.
+	markChain = "in"
+)
 
 // markTables are ours, by family.
 var markTables = []struct {
-	family nftables.TableFamily
+	family byte
 	hook   *nftables.ChainHook
 	maps   map[string]int // IP version
 }{
-	{nftables.TableFamilyINet, nftables.ChainHookPrerouting, map[string]int{"IPv4": unix.AF_INET, "IPv6": unix.AF_INET6}},
-	{nftables.TableFamilyARP, nftables.ChainHookRef(0), map[string]int{"IPv4": unix.AF_INET}}, // NF_ARP_IN
+	{unix.NFPROTO_INET, nftables.ChainHookPrerouting, map[string]int{"IPv4": unix.AF_INET, "IPv6": unix.AF_INET6}},
+	{unix.NFPROTO_ARP, nftables.ChainHookRef(0), map[string]int{"IPv4": unix.AF_INET}}, // NF_ARP_IN
 }
 
 // beforeAll is a priority before connections are tracked.
@@ -56,17 +62,17 @@ func (v *Driver) writeMarks() error {
 	if none == (have == nil) && (none || have.equal(wanted)) {
 		return nil
 	}
-	err = v.NFT.Do(func(c *nftables.Conn) error {
-		for _, t := range markTables {
-			table := &nftables.Table{Name: vrfTableName, Family: t.family}
-			c.AddTable(table)
-			c.DelTable(table)
-			if !none {
-				addMarkTable(c, table, t.hook, t.maps, wanted)
-			}
+	var batches []*nft.Batch
+	for _, t := range markTables {
+		batch := &nft.Batch{Table: vrfTableName, Family: t.family}
+		batch.AddTable()
+		batch.DeleteTable()
+		if !none {
+			addMarkTable(batch, t.hook, t.maps, wanted)
 		}
-		return v.NFT.Gen.Own(c.Flush, "inet "+vrfTableName, "arp "+vrfTableName)
-	})
+		batches = append(batches, batch)
+	}
+	err = v.NFT.Locked(func() error { return v.NFT.Commit(batches...) })
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		return vswitch.Unsupported("interfaces in VRFs: this Linux kernel refuses to mark their packets (%v): "+
 			"it needs the options CONFIG_NF_TABLES_INET and CONFIG_NF_TABLES_ARP", err)
@@ -77,38 +83,34 @@ func (v *Driver) writeMarks() error {
 	return nil
 }
 
-func addMarkTable(c *nftables.Conn, table *nftables.Table, hook *nftables.ChainHook, versions map[string]int, wanted map[int]marks) {
-	c.AddTable(table)
-	chain := c.AddChain(&nftables.Chain{
-		Name: "in", Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityRef(beforeAll),
-	})
+func addMarkTable(b *nft.Batch, hook *nftables.ChainHook, versions map[string]int, wanted map[int]marks) {
+	b.AddTable()
+	b.AddChain(&nftables.Chain{Name: markChain, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityRef(beforeAll)})
 	for name, family := range versions {
-		set := &nftables.Set{Table: table, Name: name, IsMap: true, KeyType: nftables.TypeIFName, DataType: nftables.TypeMark}
-		var elements []nftables.SetElement
+		b.AddSet(&nftables.Set{Name: name, IsMap: true, KeyType: nftables.TypeIFName, DataType: nftables.TypeMark})
+		var elements []nft.Element
 		for device, vrf := range wanted[family] {
 			key := make([]byte, unix.IFNAMSIZ)
 			copy(key, device)
-			elements = append(elements, nftables.SetElement{Key: key, Val: binary.NativeEndian.AppendUint32(nil, Mark|vrf)})
+			elements = append(elements, nft.Element{Set: name, Key: string(key), Data: string(binary.NativeEndian.AppendUint32(nil, Mark|vrf))})
 		}
-		if err := c.AddSet(set, elements); err != nil {
-			continue // told by Flush
-		}
-		var exprs []expr.Any
-		if table.Family == nftables.TableFamilyINet {
-			exprs = append(exprs,
+		b.AddElements(nft.Sorted(elements))
+		var words []expr.Any
+		if b.Family == unix.NFPROTO_INET {
+			words = append(words,
 				&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{byte(family)}})
 		}
-		exprs = append(exprs,
+		words = append(words,
 			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-			&expr.Lookup{SourceRegister: 1, DestRegister: 1, IsDestRegSet: true, SetName: set.Name, SetID: set.ID},
+			&expr.Lookup{SourceRegister: 1, DestRegister: 1, IsDestRegSet: true, SetName: name},
 			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true})
-		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+		b.AddRule(markChain, name, nft.Words(words...))
 	}
 }
 
 // markState is what the tables say, by family of tables and IP version.
-type markState map[nftables.TableFamily]map[int]marks
+type markState map[byte]map[int]marks
 
 // equal reports whether everything is marked as wanted.
 func (s markState) equal(wanted map[int]marks) bool {
@@ -136,71 +138,48 @@ func (s markState) has(family int, device string, vrf uint32) bool {
 
 // readMarks returns nil if there are none. A table that somebody has changed has none.
 func (v *Driver) readMarks() (state markState, err error) {
-	err = v.NFT.Do(func(c *nftables.Conn) error {
-		state = nil
-		for _, t := range markTables {
-			chains, err := c.ListChainsOfTableFamily(t.family)
-			if err != nil {
-				return err
-			}
-			for _, chain := range chains {
-				if chain.Table.Name != vrfTableName || chain.Name != "in" || chain.Hooknum == nil {
-					continue
-				}
-				if state == nil {
-					state = markState{}
-				}
-				rules, err := c.GetRules(chain.Table, chain)
-				if err != nil {
-					return err
-				}
-				if len(rules) != len(t.maps) {
-					continue
-				}
-				if state[t.family], err = readMarkMaps(c, chain.Table, t.maps); err != nil {
-					return err
-				}
-			}
+	for _, t := range markTables {
+		table, _, err := v.NFT.ReadTable(t.family, vrfTableName)
+		if err != nil {
+			return nil, fmt.Errorf("reading nftables table %q: %w", vrfTableName, err)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading nftables table %q: %w", vrfTableName, err)
+		if table == nil {
+			continue
+		}
+		chain := table.Chains[markChain]
+		if chain.Hook == nil {
+			continue
+		}
+		if state == nil {
+			state = markState{}
+		}
+		if !chain.Hook.Drops && slices.Equal(slices.Sorted(slices.Values(chain.Rules)), slices.Sorted(maps.Keys(t.maps))) {
+			state[t.family] = marksIn(table, t.maps)
+		}
 	}
 	return state, nil
 }
 
-func readMarkMaps(c *nftables.Conn, table *nftables.Table, versions map[string]int) (map[int]marks, error) {
+func marksIn(table *nft.Table, versions map[string]int) map[int]marks {
 	have := map[int]marks{}
 	for name, family := range versions {
-		elements, err := c.GetSetElements(&nftables.Set{Table: table, Name: name, IsMap: true, KeyType: nftables.TypeIFName, DataType: nftables.TypeMark})
-		switch {
-		case errors.Is(err, unix.ENOENT):
+		set, exists := table.Sets[name]
+		if !exists {
 			continue
-		case err != nil:
-			return nil, err
 		}
 		have[family] = marks{}
-		for _, e := range elements {
-			if len(e.Val) >= 4 {
-				have[family][unix.ByteSliceToString(e.Key)] = binary.NativeEndian.Uint32(e.Val) &^ Mark
+		for _, e := range set.Elements {
+			if len(e.Data) >= 4 {
+				have[family][unix.ByteSliceToString([]byte(e.Key))] = binary.NativeEndian.Uint32([]byte(e.Data)) &^ Mark
 			}
 		}
 	}
-	return have, nil
+	return have
 }
 
 // dropMarks removes the tables.
 func (v *Driver) dropMarks() error {
-	err := v.NFT.Do(func(c *nftables.Conn) error {
-		for _, t := range markTables {
-			table := &nftables.Table{Name: vrfTableName, Family: t.family}
-			c.AddTable(table)
-			c.DelTable(table)
-		}
-		return v.NFT.Gen.Own(c.Flush, "inet "+vrfTableName, "arp "+vrfTableName)
-	})
-	if err != nil {
+	if err := v.NFT.DropTables(vrfTableName, unix.NFPROTO_INET, unix.NFPROTO_ARP); err != nil {
 		return fmt.Errorf("removing nftables table %q: %w", vrfTableName, err)
 	}
 	return nil

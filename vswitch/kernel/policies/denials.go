@@ -1,0 +1,132 @@
+package policies
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// What is denied is counted for each subject, direction and cause, and noted with its addresses and port
+// in sets that packets fill:
+//
+//	denied-in, denied-out      a rule denied it       ┌─> @denied-in4, …    subject, counter
+//	isolated-in, isolated-out  no rule allowed it ────┤
+//	                                                  └─> flows: so many in a second ──> @flows4, @others4, …
+//
+// Their sizes bound memory, the limits of rates the work of those who read them. Nothing is asked of packets
+// that pass.
+const (
+	// subjectsNoted bounds the subjects of a node, and subjectKept is how long one that nothing is denied
+	// to any more keeps its counter.
+	subjectsNoted = 4096
+	subjectKept   = "1h"
+	// flowsNoted is more than flowRate lets in during flowKept, from each of the four chains.
+	flowsNoted = 8192
+	flowRate   = "limit rate 50/second burst 100 packets"
+	flowKept   = "30s"
+)
+
+// deniedChains are where packets end, with the end of the connection that is the subject.
+var deniedChains = map[string]string{"denied-in": "reply", "denied-out": "original", "isolated-in": "reply", "isolated-out": "original"}
+
+// noteSets are filled by packets.
+var noteSets = func() map[string]*nftables.Set {
+	sets := map[string]*nftables.Set{}
+	add := func(name string, size uint32, types ...nftables.SetDatatype) {
+		s := &nftables.Set{Name: name, KeyType: types[0], Dynamic: true, HasTimeout: true, Size: size}
+		if len(types) > 1 {
+			s.KeyType, s.Concatenation = nftables.MustConcatSetType(types...), true
+		}
+		sets[name] = s
+	}
+	for version, addr := range addressType {
+		for chain := range deniedChains {
+			add(chain+version, subjectsNoted, addr)
+		}
+		add("flows"+version, flowsNoted, addr, addr, nftables.TypeInetProto, nftables.TypeInetService)
+		add("others"+version, flowsNoted, addr, addr, nftables.TypeInetProto)
+	}
+	return sets
+}()
+
+// deniedLines count and note a packet, and drop it.
+func deniedLines(chain string) []line {
+	var texts []string
+	for _, v := range versions {
+		texts = append(texts, fmt.Sprintf("update @%s%s { ct %s %s saddr timeout %s counter }", chain, v.number, deniedChains[chain], v.addr, subjectKept))
+	}
+	return lines(append(texts, flowRate+" jump flows", "drop")...)
+}
+
+// flowLines note who wanted to open a connection, to what.
+func flowLines() []line {
+	var texts []string
+	for _, v := range versions {
+		key := fmt.Sprintf("ct original %s saddr . ct reply %s saddr . meta l4proto", v.addr, v.addr)
+		texts = append(texts,
+			fmt.Sprintf("ct direction original meta l4proto { tcp, udp, sctp } update @flows%s { %s . th dport timeout %s counter } return", v.number, key, flowKept),
+			fmt.Sprintf("ct direction original update @others%s { %s timeout %s counter } return", v.number, key, flowKept))
+	}
+	return lines(texts...)
+}
+
+// Denials reads what was denied. It is bounded, whatever pods send.
+func (d *Driver) Denials(context.Context) (r filter.Denials, err error) {
+	d.mu.Lock()
+	exists := d.have == nil || d.have.exists
+	d.mu.Unlock()
+	if !exists {
+		return r, nil
+	}
+	for name := range noteSets {
+		counters, err := d.nft.Packets(unix.NFPROTO_INET, tableName, name)
+		if err != nil {
+			return r, err
+		}
+		kind, version := name[:len(name)-1], name[len(name)-1:]
+		size := 4
+		if version == "6" {
+			size = 16
+		}
+		for key, packets := range counters {
+			if kind == "flows" || kind == "others" {
+				if flow, ok := flowOf(key, size); ok {
+					flow.Packets = packets
+					r.Flows = append(r.Flows, flow)
+				}
+				continue
+			}
+			addr, ok := netip.AddrFromSlice([]byte(key))
+			if !ok {
+				continue
+			}
+			direction := contiv_filter.AccessList_INGRESS
+			if strings.HasSuffix(kind, "-out") {
+				direction = contiv_filter.AccessList_EGRESS
+			}
+			r.Subjects = append(r.Subjects, filter.DeniedSubject{Address: addr, Direction: direction, ByRule: strings.HasPrefix(kind, "denied"), Packets: packets})
+		}
+	}
+	return r, nil
+}
+
+// flowOf reads the key of an element: parts in registers of four bytes.
+func flowOf(key string, size int) (flow filter.DeniedFlow, ok bool) {
+	if len(key) < 2*size+4 {
+		return flow, false
+	}
+	flow.Src, _ = netip.AddrFromSlice([]byte(key[:size]))
+	flow.Dst, _ = netip.AddrFromSlice([]byte(key[size : 2*size]))
+	flow.Protocol = key[2*size]
+	if len(key) >= 2*size+6 {
+		flow.Port = binary.BigEndian.Uint16([]byte(key[2*size+4:]))
+	}
+	return flow, true
+}

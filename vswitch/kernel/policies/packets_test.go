@@ -1,0 +1,249 @@
+package policies
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/netlink/nft/nfttest"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// site is a driver, and a host that its rules are walked on: left is 10.21.0.0/24, right
+// 10.22.0.0/24, and the same with IPv6.
+type site struct {
+	*nfttest.Host
+	driver *Driver
+	values []proto.Message
+}
+
+func newSite() *site {
+	s := &site{Host: nfttest.NewHost()}
+	s.Local = func(netip.Addr) bool { return false }
+	s.Route = func(to netip.Addr) string {
+		for device, networks := range map[string][]string{"left": {"10.21.0.0/24", "fd21::/64"}, "right": {"10.22.0.0/24", "fd22::/64"}} {
+			for _, network := range networks {
+				if netip.MustParsePrefix(network).Contains(to) {
+					return device
+				}
+			}
+		}
+		return ""
+	}
+	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	return s
+}
+
+// set makes these the only values.
+func (s *site) set(t *testing.T, values ...proto.Message) {
+	t.Helper()
+	if err := s.driver.Change(t.Context(), values, without(s.values, values)); err != nil {
+		t.Fatal(err)
+	}
+	s.values = values
+}
+
+func without(list, other []proto.Message) (rest []proto.Message) {
+	for _, v := range list {
+		found := false
+		for _, o := range other {
+			found = found || nameOf(v) == nameOf(o) && v.ProtoReflect().Descriptor() == o.ProtoReflect().Descriptor()
+		}
+		if !found {
+			rest = append(rest, v)
+		}
+	}
+	return rest
+}
+
+func nameOf(v proto.Message) string { return v.(interface{ GetName() string }).GetName() }
+
+func opening(p vswitchtest.FilterProbe) nfttest.Packet {
+	packet := nfttest.Packet{Src: netip.AddrPortFrom(p.Src, 40000), Dst: netip.AddrPortFrom(p.Dst, p.Port)}
+	switch {
+	case p.Network == "tcp":
+		packet.Protocol = unix.IPPROTO_TCP
+	case p.Network == "udp":
+		packet.Protocol = unix.IPPROTO_UDP
+	case p.Src.Is4():
+		packet.Protocol, packet.Type = unix.IPPROTO_ICMP, 8
+	default:
+		packet.Protocol, packet.Type = unix.IPPROTO_ICMPV6, 128
+	}
+	return packet
+}
+
+// send walks a packet, from the device where its source is.
+func (s *site) send(t *testing.T, p nfttest.Packet) nfttest.Outcome {
+	t.Helper()
+	p.In = s.Route(p.Src.Addr())
+	o, err := s.Send(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// The cases that the conformance suite sends packets for come out the same in memory: the opening
+// packet of each connection passes or not, and if it does, so does the answer.
+func TestConformanceCasesInMemory(t *testing.T) {
+	s := newSite()
+	for _, c := range vswitchtest.FilterCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			s.set(t, c.Values...)
+			for _, p := range c.Probes {
+				s.Forget()
+				sent := opening(p)
+				o := s.send(t, sent)
+				if o.Passed != p.Passes {
+					t.Errorf("%s from %v to %v, port %d: passed %v, want %v; by %q, after %q", p.Network, p.Src, p.Dst, p.Port, o.Passed, p.Passes, o.By, o.Trace)
+				}
+				if !o.Passed {
+					continue
+				}
+				if back := s.send(t, o.Answer(sent)); !back.Passed {
+					t.Errorf("the answer to %s from %v to %v, port %d is dropped by %q", p.Network, p.Src, p.Dst, p.Port, back.By)
+				}
+			}
+		})
+	}
+}
+
+// Whatever values come and go, packets pass exactly when package filter says that they do.
+func TestRandomValuesInMemory(t *testing.T) {
+	const seed = 7
+	random := rand.New(rand.NewPCG(seed, seed))
+	s, reference := newSite(), filter.NewState()
+	var addrs []netip.Addr
+	for n := 2; n < 6; n++ {
+		for _, text := range []string{"10.21.0.%d", "fd21::%d", "10.22.0.%d", "fd22::%d"} {
+			addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf(text, n)))
+		}
+	}
+	present := map[string]proto.Message{}
+	for round := range 300 {
+		v := randomValue(random, addrs)
+		key := fmt.Sprintf("%T %s", v, nameOf(v))
+		if present[key] != nil && random.IntN(3) == 0 {
+			if err := s.driver.Remove(t.Context(), v); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			reference.Remove(v)
+			delete(present, key)
+		} else {
+			if err := s.driver.Set(t.Context(), v); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			reference.Put(v)
+			present[key] = v
+		}
+		for range 30 {
+			p := vswitchtest.FilterProbe{Src: addrs[random.IntN(len(addrs))], Network: []string{"tcp", "udp", "ping"}[random.IntN(3)], Port: uint16(80 + random.IntN(4))}
+			for p.Dst = addrs[random.IntN(len(addrs))]; p.Dst.Is6() != p.Src.Is6() || p.Dst == p.Src; {
+				p.Dst = addrs[random.IntN(len(addrs))]
+			}
+			s.Forget()
+			packet := opening(p)
+			want := reference.Judge(filter.Connection{Src: p.Src, Dst: p.Dst, Protocol: packet.Protocol, Port: p.Port})
+			if o := s.send(t, packet); o.Passed != want.Allowed {
+				t.Fatalf("round %d, after %v: %s from %v to %v, port %d: passed %v by %q, want %+v; values %v", round, v, p.Network, p.Src, p.Dst, p.Port, o.Passed, o.By, want, present)
+			}
+		}
+	}
+}
+
+// randomValue is one of few names, so that values refer to each other.
+func randomValue(random *rand.Rand, addrs []netip.Addr) proto.Message {
+	some := func(kind string) (names []string) {
+		for n := range 3 {
+			if random.IntN(2) == 0 {
+				names = append(names, fmt.Sprint(kind, n))
+			}
+		}
+		return names
+	}
+	switch n := random.IntN(3); random.IntN(4) {
+	case 0:
+		set := &contiv_filter.AddressSet{Name: fmt.Sprint("set", n)}
+		for _, a := range addrs {
+			if random.IntN(3) == 0 {
+				set.Addresses = append(set.Addresses, a.String())
+			}
+		}
+		return set
+	case 1:
+		set := &contiv_filter.EndpointSet{Name: fmt.Sprint("endpoints", n)}
+		for _, a := range addrs {
+			if random.IntN(3) == 0 {
+				set.Endpoints = append(set.Endpoints, &contiv_filter.EndpointSet_Endpoint{Address: a.String(), Protocol: contiv_filter.Protocol(random.IntN(2)), Port: uint32(80 + random.IntN(4))})
+			}
+		}
+		return set
+	case 2:
+		list := &contiv_filter.AccessList{Name: fmt.Sprint("list", n), Direction: contiv_filter.AccessList_Direction(random.IntN(2))}
+		for range random.IntN(4) {
+			rule := &contiv_filter.AccessList_Rule{Action: contiv_filter.AccessList_Action(random.IntN(3)), AddressSets: some("set")}
+			if random.IntN(3) == 0 {
+				rule.EndpointSets = some("endpoints")
+			}
+			if random.IntN(3) == 0 {
+				rule.Networks = []string{[]string{"10.21.0.0/30", "10.22.0.0/16", "fd21::/64", "0.0.0.0/0", "fd22::4/127"}[random.IntN(5)]}
+			}
+			if random.IntN(2) == 0 {
+				first := uint32(80 + random.IntN(4))
+				rule.Ports = []*contiv_filter.AccessList_Ports{{Protocol: contiv_filter.Protocol(random.IntN(2)), First: first, Last: first + uint32(random.IntN(2))}}
+			}
+			list.Rules = append(list.Rules, rule)
+		}
+		return list
+	default:
+		subject := &contiv_filter.Subject{Name: fmt.Sprint("pod", n), Addresses: []string{addrs[4*n].String(), addrs[4*n+1].String()}}
+		stages := func() (list []*contiv_filter.Subject_Stage) {
+			for range random.IntN(3) {
+				list = append(list, &contiv_filter.Subject_Stage{Lists: some("list"), Deny: random.IntN(2) == 0})
+			}
+			return list
+		}
+		subject.Ingress, subject.Egress = stages(), stages()
+		return subject
+	}
+}
+
+// A connection that exists is judged again when values change, in whichever direction its
+// next packet goes.
+func TestConnectionsAreJudgedAgainInMemory(t *testing.T) {
+	s := newSite()
+	probe := vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "tcp", Port: 80}
+	subject := &contiv_filter.Subject{Name: "prod/right", Addresses: []string{"10.22.0.3"}, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"l"}, Deny: true}}}
+	list := &contiv_filter.AccessList{Name: "l", Rules: []*contiv_filter.AccessList_Rule{{AddressSets: []string{"clients"}}}}
+	clients := func(addrs ...string) proto.Message {
+		return &contiv_filter.AddressSet{Name: "clients", Addresses: addrs}
+	}
+	there := opening(probe)
+	s.set(t, subject, list, clients("10.21.0.2"))
+	back := s.send(t, there).Answer(there)
+	want := func(when string, passes bool) {
+		t.Helper()
+		for name, p := range map[string]nfttest.Packet{"there": there, "back": back} {
+			if o := s.send(t, p); o.Passed != passes {
+				t.Errorf("%s, %s: passed %v, want %v; by %q", when, name, o.Passed, passes, o.By)
+			}
+		}
+	}
+	want("at first", true)
+	s.set(t, subject, list, clients("10.21.0.9"))
+	want("the client is in the set no more", false)
+	s.set(t, subject, list, clients("10.21.0.2"))
+	want("it is again", true)
+	s.set(t, subject, list, clients("10.21.0.2"), &contiv_filter.Subject{Name: "prod/left", Addresses: []string{"10.21.0.2"}, Egress: []*contiv_filter.Subject_Stage{{Deny: true}}})
+	want("it may not open connections", false)
+	s.set(t)
+	want("nothing is judged", true)
+}
