@@ -12,4 +12,5 @@ func TestPolicies(t *testing.T) {
 	t.Run("network policies", func(t *testing.T) { policylab.NetworkPolicies(t, l, "node2") })
 	t.Run("cluster network policies", func(t *testing.T) { policylab.ClusterNetworkPolicies(t, l, "node2") })
 	t.Run("new pods", func(t *testing.T) { policylab.NewPods(t, l) })
+	t.Run("why", func(t *testing.T) { policylab.Why(t, l, binaries) })
 }

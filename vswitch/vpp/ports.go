@@ -111,15 +111,17 @@ func (v *VSwitch) ACLs() vswitch.ACLs { return v.acls }
 func (v *VSwitch) ABFs() vswitch.ABFs { return v.abfs }
 
 // NAT implements vswitch.VSwitch.
-func (v *VSwitch) NAT() vswitch.NAT { return v.nat }
+func (v *VSwitch) NAT() vswitch.NAT { return natPort{v.nat, cnat.Services44{Translations: v.services}} }
 
 // NAT66 implements vswitch.VSwitch.
 func (v *VSwitch) NAT66() vswitch.NAT66 { return nat.NAT66{} }
 
 // DNAT66 implements vswitch.VSwitch.
-func (v *VSwitch) DNAT66() vswitch.DNAT66 { return v.dnat66 }
+func (v *VSwitch) DNAT66() vswitch.DNAT66 { return cnat.DNAT66{Translations: v.services} }
+
+// ServiceNetworks implements vswitch.VSwitch.
 func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
-	return cnat.NoServiceNetworks{}
+	return cnat.ServiceNetworks{Translations: v.services}
 }
 
 // The host.

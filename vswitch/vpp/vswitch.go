@@ -93,7 +93,7 @@ type VSwitch struct {
 	acls       *acl.ACLs
 	abfs       *abf.ABFs
 	nat        *nat.NAT
-	dnat66     *cnat.DNAT66
+	services   *cnat.Translations
 	srv6       *srv6.SRv6
 	stn        *stn.Rules
 	punts      *punt.Punts
@@ -146,13 +146,13 @@ func Open(opts Options) *VSwitch {
 	v.teibs = teib.New(vpp, ifs)
 	v.abfs = abf.New(vpp, ifs, v.acls)
 	v.nat = nat.New(vpp, ifs)
-	v.dnat66 = cnat.New(vpp, ifs, v.routes, log)
+	v.services = cnat.New(vpp, ifs, v.routes, log)
 	v.srv6 = srv6.New(vpp, ifs, log)
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Counters: v.stats, Clients: v.clients,
-		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.dnat66.InterfaceCreated},
+		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
 		},
@@ -161,7 +161,7 @@ func Open(opts Options) *VSwitch {
 
 	// Interfaces come first: with a new connection, nobody knows what was known of them.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
-		v.acls, v.policies, v.abfs, v.nat, v.dnat66, v.srv6, v.stn, v.punts, v.peers, v.guards)
+		v.acls, v.policies, v.abfs, v.nat, v.services, v.srv6, v.stn, v.punts, v.peers, v.guards)
 	if opts.TracePackets {
 		hub.Add(&tracer{log: log})
 	}

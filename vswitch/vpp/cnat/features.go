@@ -17,7 +17,6 @@ import (
 	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/feature"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/vlib"
 )
 
@@ -28,37 +27,55 @@ var featureModule = session.NewModule("", "features of interfaces",
 // The plugin cnat translates either what the FIB of VRF 0 finds for an address, both ways,
 // which misses answers between pods in another VRF; or what interfaces have these features
 // for: the first one translates packets that enter, the second one those that leave, which
-// are answers. So all interfaces of ours have them.
-var cnatFeatures = []struct{ arc, name string }{{"ip6-unicast", "cnat-input-ip6"}, {"ip6-output", "cnat-output-ip6"}}
-
-func (v *DNAT66) setOn(on bool) {
-	v.notes.mu.Lock()
-	defer v.notes.mu.Unlock()
-	v.notes.on = on
+// are answers. So all interfaces of ours have them, but those by which clients outside come
+// (ServiceNetwork): what enters there is translated by the FIB, which can hide clients. Their
+// connections, and those of others, are told apart by that, and NAT44 on such an interface
+// sees its answers first. Access lists are between the two features: they see what services
+// stand for.
+var cnatFeatures = [...][]struct{ arc, name string }{
+	v4: {{"ip4-unicast", "cnat-input-ip4"}, {"ip4-output", "cnat-output-ip4"}},
+	v6: {{"ip6-unicast", "cnat-input-ip6"}, {"ip6-output", "cnat-output-ip6"}},
 }
 
-func (v *DNAT66) isOn() bool {
+func (v *Translations) setOn(f family, on bool) {
 	v.notes.mu.Lock()
 	defer v.notes.mu.Unlock()
-	return v.notes.on
+	v.notes.on[f] = on
+}
+
+func (v *Translations) isOn(f family) bool {
+	v.notes.mu.Lock()
+	defer v.notes.mu.Unlock()
+	return v.notes.on[f]
+}
+
+// families are those that are on.
+func (v *Translations) families() (list []family) {
+	for _, f := range []family{v4, v6} {
+		if v.isOn(f) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // InterfaceCreated gives a new interface the features, if there are translations.
-func (v *DNAT66) InterfaceCreated(ctx context.Context, i ownership.Index) error {
-	if !v.isOn() {
+func (v *Translations) InterfaceCreated(ctx context.Context, i ownership.Index) error {
+	families := v.families()
+	if len(families) == 0 {
 		return nil
 	}
 	d, err := v.ifs.Details(ctx, i)
 	if err != nil || d == nil {
 		return err
 	}
-	return session.Wrap("translating on it", v.cover(ctx, []*interfaces_api.SwInterfaceDetails{d}))
+	return session.Wrap("translating on it", v.cover(ctx, families, []*interfaces_api.SwInterfaceDetails{d}))
 }
 
 // prepare makes interfaces and the source ready for translations.
-func (v *DNAT66) prepare(ctx context.Context, wanted map[natKey6]*translation) error {
-	if len(wanted) > 0 && !v.isOn() {
-		if err := v.coverAll(ctx); err != nil {
+func (v *Translations) prepare(ctx context.Context, f family, wanted map[natKey]*translation) error {
+	if len(wanted) > 0 && !v.isOn(f) {
+		if err := v.coverAll(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -66,13 +83,13 @@ func (v *DNAT66) prepare(ctx context.Context, wanted map[natKey6]*translation) e
 	if !source.IsValid() {
 		return nil
 	}
-	return session.Wrap("setting the source of clients that are their own local address", v.setSource(ctx, source))
+	return session.Wrap("setting the source of clients that are their own local address", v.setSource(ctx, f, source))
 }
 
-// coverAll gives all interfaces the features. VPP's policy "k8s" changes sources of
-// clients that are their own local address, and of nothing else if all interfaces are said
-// to be those of pods.
-func (v *DNAT66) coverAll(ctx context.Context) error {
+// coverAll gives all interfaces the features that they are to have. VPP's policy "k8s"
+// changes sources of clients that are their own local address, and of nothing else if all
+// interfaces are said to be those of pods.
+func (v *Translations) coverAll(ctx context.Context, families ...family) error {
 	if err := v.vpp.Call(ctx, module, &cnat.CnatSetSnatPolicy{Policy: cnat.CNAT_POLICY_K8S}, &cnat.CnatSetSnatPolicyReply{}); err != nil {
 		return fmt.Errorf("choosing whose source is changed: %w", err)
 	}
@@ -80,34 +97,43 @@ func (v *DNAT66) coverAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.setOn(true) // before: interfaces may be created meanwhile
-	if err := v.cover(ctx, all); err != nil {
-		v.setOn(false)
+	for _, f := range families {
+		v.setOn(f, true) // before: interfaces may be created meanwhile
+	}
+	if err := v.cover(ctx, families, all); err != nil {
+		for _, f := range families {
+			v.setOn(f, false)
+		}
 		return fmt.Errorf("translating on interfaces: %w", err)
 	}
 	return nil
 }
 
-// setSource: VPP has one source. That of IPv4 is not ours.
-func (v *DNAT66) setSource(ctx context.Context, source netip.Addr) error {
+// sources are the addresses that VPP gives clients, one of each IP version.
+func (v *Translations) sources(ctx context.Context) ([2]netip.Addr, error) {
 	now := &cnat.CnatGetSnatAddressesReply{}
-	if err := v.vpp.Call(ctx, module, &cnat.CnatGetSnatAddresses{}, now); err != nil {
+	err := v.vpp.Call(ctx, module, &cnat.CnatGetSnatAddresses{}, now)
+	return [...]netip.Addr{v4: netip.AddrFrom4(now.SnatIP4), v6: netip.AddrFrom16(now.SnatIP6)}, err
+}
+
+// setSource sets the source of an IP version, and leaves the other one as it is.
+func (v *Translations) setSource(ctx context.Context, f family, source netip.Addr) error {
+	now, err := v.sources(ctx)
+	if err != nil || now[f] == source {
 		return err
 	}
-	if netip.AddrFrom16(now.SnatIP6) == source {
-		return nil
+	if was := now[f]; !was.IsUnspecified() && !source.IsUnspecified() {
+		v.log.Warn("VPP has one source for clients of all values", "was", was, "becomes", source)
 	}
-	if was := netip.AddrFrom16(now.SnatIP6); !was.IsUnspecified() {
-		v.log.Warn("VPP has one twice_nat_ip for all values", "was", was, "becomes", source)
-	}
-	return v.vpp.Call(ctx, module, &cnat.CnatSetSnatAddresses{SnatIP4: now.SnatIP4, SnatIP6: source.As16(), SwIfIndex: ownership.NoIndex}, &cnat.CnatSetSnatAddressesReply{})
+	now[f] = source
+	return v.vpp.Call(ctx, module, &cnat.CnatSetSnatAddresses{SnatIP4: now[v4].As4(), SnatIP6: now[v6].As16(), SwIfIndex: ownership.NoIndex}, &cnat.CnatSetSnatAddressesReply{})
 }
 
 // selfSource returns the source that translations ask for; the last one counts.
-func selfSource(wanted map[natKey6]*translation) (source netip.Addr) {
-	var last natKey6
+func selfSource(wanted map[natKey]*translation) (source netip.Addr) {
+	var last natKey
 	for key, t := range wanted {
-		if t.mode == contiv_nat.DNat66_StaticMapping_SELF && (!source.IsValid() || key.compare(last) > 0) {
+		if t.mode == contiv_nat.DNat66_StaticMapping_SELF && t.source.IsValid() && (!source.IsValid() || key.compare(last) > 0) {
 			source, last = t.source, key
 		}
 	}
@@ -115,7 +141,7 @@ func selfSource(wanted map[natKey6]*translation) (source netip.Addr) {
 }
 
 // ownInterfaces returns all interfaces of ours.
-func (v *DNAT66) ownInterfaces(ctx context.Context) ([]*interfaces_api.SwInterfaceDetails, error) {
+func (v *Translations) ownInterfaces(ctx context.Context) ([]*interfaces_api.SwInterfaceDetails, error) {
 	all, err := v.ifs.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
@@ -123,9 +149,9 @@ func (v *DNAT66) ownInterfaces(ctx context.Context) ([]*interfaces_api.SwInterfa
 	return slices.DeleteFunc(all, func(d *interfaces_api.SwInterfaceDetails) bool { return ownership.LogicalName(d) == "" }), nil
 }
 
-// cover gives interfaces the features. VPP would give them twice.
-func (v *DNAT66) cover(ctx context.Context, ifaces []*interfaces_api.SwInterfaceDetails) error {
-	lacking, err := v.lackingFeatures(ctx, ifaces)
+// cover gives interfaces the features that they are to have. VPP would give them twice.
+func (v *Translations) cover(ctx context.Context, families []family, ifaces []*interfaces_api.SwInterfaceDetails) error {
+	wrong, err := v.wrongFeatures(ctx, families, ifaces)
 	if err != nil {
 		return err
 	}
@@ -137,16 +163,16 @@ func (v *DNAT66) cover(ctx context.Context, ifaces []*interfaces_api.SwInterface
 	for _, d := range ifaces {
 		b.Add(ctx, "taking interface "+ownership.LogicalName(d)+" for that of a pod", &cnat.CnatSnatPolicyAddDelIf{SwIfIndex: d.SwIfIndex, IsAdd: 1, Table: cnat.CNAT_POLICY_POD}, &cnat.CnatSnatPolicyAddDelIfReply{}, api.INVALID_SW_IF_INDEX)
 	}
-	for _, f := range lacking {
-		b.Add(ctx, "giving an interface the feature "+f.FeatureName, f, &feature.FeatureEnableDisableReply{}, api.INVALID_SW_IF_INDEX)
+	for _, f := range wrong {
+		b.Add(ctx, "changing the feature "+f.FeatureName+" of an interface", f, &feature.FeatureEnableDisableReply{}, api.INVALID_SW_IF_INDEX)
 	}
 	return b.Wait(ctx)
 }
 
-// lackingFeatures returns the requests for those that interfaces do not have. It reads
-// what the command line tells: VPP's message for that (feature_is_enabled) gives an answer
-// that does not say which request it is for.
-func (v *DNAT66) lackingFeatures(ctx context.Context, ifaces []*interfaces_api.SwInterfaceDetails) (lacking []*feature.FeatureEnableDisable, err error) {
+// wrongFeatures returns the requests for those that interfaces lack, or should not have. It
+// reads what the command line tells: VPP's message for that (feature_is_enabled) gives an
+// answer that does not say which request it is for.
+func (v *Translations) wrongFeatures(ctx context.Context, families []family, ifaces []*interfaces_api.SwInterfaceDetails) (wrong []*feature.FeatureEnableDisable, err error) {
 	questions := make([]api.Message, len(ifaces))
 	for n, d := range ifaces {
 		questions[n] = &vlib.CliInband{Cmd: "show interface features " + d.InterfaceName}
@@ -160,38 +186,52 @@ func (v *DNAT66) lackingFeatures(ctx context.Context, ifaces []*interfaces_api.S
 			return nil, fmt.Errorf("asking for the features of interface %q: %w", ownership.LogicalName(d), errs[n])
 		}
 		words := strings.Fields(replies[n].Reply)
-		for _, f := range cnatFeatures {
-			if !slices.Contains(words, f.name) {
-				lacking = append(lacking, &feature.FeatureEnableDisable{SwIfIndex: d.SwIfIndex, Enable: true, ArcName: f.arc, FeatureName: f.name})
+		wanted := !v.isOutside(ownership.LogicalName(d))
+		for _, version := range families {
+			for _, f := range cnatFeatures[version] {
+				if slices.Contains(words, f.name) != wanted {
+					wrong = append(wrong, &feature.FeatureEnableDisable{SwIfIndex: d.SwIfIndex, Enable: wanted, ArcName: f.arc, FeatureName: f.name})
+				}
 			}
 		}
 	}
-	return lacking, nil
+	return wrong, nil
 }
 
-// allCovered reports whether all interfaces have the features, and if there is a source for
-// clients if one is asked for.
-func (v *DNAT66) allCovered(ctx context.Context, values map[string]map[natKey6]*translation) (bool, error) {
+func (v *Translations) isOutside(iface string) bool {
+	v.notes.mu.Lock()
+	defer v.notes.mu.Unlock()
+	return v.notes.outside[iface]
+}
+
+// haveFeatures reports whether the interfaces have the features that they are to have.
+func (v *Translations) haveFeatures(ctx context.Context, families ...family) (bool, error) {
 	ifaces, err := v.ownInterfaces(ctx)
 	if err != nil {
 		return false, err
 	}
-	lacking, err := v.lackingFeatures(ctx, ifaces)
-	if err != nil || len(lacking) > 0 {
+	wrong, err := v.wrongFeatures(ctx, families, ifaces)
+	return len(wrong) == 0, err
+}
+
+// allCovered reports whether interfaces have the features, and if there is a source for
+// clients if one is asked for.
+func (v *Translations) allCovered(ctx context.Context, f family, values map[string]map[natKey]*translation) (bool, error) {
+	if covered, err := v.haveFeatures(ctx, f); err != nil || !covered {
 		return false, err
 	}
-	sources := map[ip_types.IP6Address]bool{}
+	asked := map[netip.Addr]bool{}
 	for _, list := range values {
 		if s := selfSource(list); s.IsValid() {
-			sources[s.As16()] = true
+			asked[s] = true
 		}
 	}
-	if len(sources) == 0 {
+	if len(asked) == 0 {
 		return true, nil
 	}
-	now := &cnat.CnatGetSnatAddressesReply{}
-	if err := v.vpp.Call(ctx, module, &cnat.CnatGetSnatAddresses{}, now); err != nil {
+	now, err := v.sources(ctx)
+	if err != nil {
 		return false, fmt.Errorf("asking for the source of clients: %w", err)
 	}
-	return sources[now.SnatIP6], nil
+	return asked[now[f]], nil
 }

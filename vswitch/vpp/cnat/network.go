@@ -2,23 +2,115 @@ package cnat
 
 import (
 	"context"
+	"errors"
+	"net/netip"
+	"slices"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"google.golang.org/protobuf/proto"
 )
 
-// NoServiceNetworks says that VPP has nothing for contiv.nat.ServiceNetwork.
-type NoServiceNetworks struct{}
+// ServiceNetworks keeps a ServiceNetwork as routes of VRF 0 that refuse, by ICMP, what is
+// sent to them and has no translation: those of cluster IPs, and of the addresses that stand
+// for no backend. Interfaces by which clients outside come lack the features.
+//
+// The routes are also what says that there is one: nobody else in this driver makes routes
+// of that kind.
+type ServiceNetworks struct{ *Translations }
 
-// Create returns an error that says what to do instead.
-func (NoServiceNetworks) Create(context.Context, *contiv_nat.ServiceNetwork) error {
-	return vswitch.Unsupported("ServiceNetwork: VPP does not tell clients inside from those outside; put Nat44Interface values for the interfaces")
+var _ vswitch.Values[*contiv_nat.ServiceNetwork] = ServiceNetworks{}
+
+// Create makes or changes the network.
+func (v ServiceNetworks) Create(ctx context.Context, n *contiv_nat.ServiceNetwork) error {
+	return session.Wrap("setting the service network", v.create(ctx, n))
 }
 
-// Delete does nothing.
-func (NoServiceNetworks) Delete(context.Context, *contiv_nat.ServiceNetwork) error { return nil }
+func (v ServiceNetworks) create(ctx context.Context, n *contiv_nat.ServiceNetwork) error {
+	v.setOutside(n)
+	families, wanted := networkOf(n)
+	if err := v.routes.SetRefused(ctx, wanted); err != nil {
+		return err
+	}
+	return v.coverAll(ctx, append(families, v.families()...)...)
+}
 
-// List returns none.
-func (NoServiceNetworks) List(context.Context, []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
-	return nil, nil
+// Delete removes the routes; interfaces outside are as all others then.
+func (v ServiceNetworks) Delete(ctx context.Context, _ *contiv_nat.ServiceNetwork) error {
+	v.setOutside(nil)
+	err := v.routes.SetRefused(ctx, nil)
+	if on := v.families(); err == nil && len(on) > 0 {
+		err = v.coverAll(ctx, on...)
+	}
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil
+	}
+	return session.Wrap("removing the service network", err)
+}
+
+// List: a network is found if there are its routes, and the interfaces are as it says.
+func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
+	refused, err := v.routes.Refused(ctx)
+	if errors.Is(err, kvscheduler.ErrUnsupported) || err == nil && len(refused) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range expected {
+		families, wanted := networkOf(e)
+		v.setOutside(e)
+		covered, err := v.haveFeatures(ctx, families...)
+		if err != nil {
+			return nil, err
+		}
+		if covered && slices.Equal(wanted, refused) {
+			for _, f := range families {
+				v.setOn(f, true)
+			}
+			return []*contiv_nat.ServiceNetwork{proto.CloneOf(e)}, nil
+		}
+	}
+	found := &contiv_nat.ServiceNetwork{}
+	for _, p := range refused {
+		if p.Addr() != refuser[familyOf(p.Addr())] {
+			found.ServiceSubnets = append(found.ServiceSubnets, p.String())
+		}
+	}
+	return []*contiv_nat.ServiceNetwork{found}, nil
+}
+
+func (v ServiceNetworks) setOutside(n *contiv_nat.ServiceNetwork) {
+	v.notes.mu.Lock()
+	defer v.notes.mu.Unlock()
+	v.notes.outside = map[string]bool{}
+	for _, name := range n.GetOutsideInterfaces() {
+		v.notes.outside[name] = true
+	}
+}
+
+// networkOf returns the IP versions that a network is about, and what is refused, in order.
+func networkOf(n *contiv_nat.ServiceNetwork) (families []family, refused []netip.Prefix) {
+	n = vswitch.NormalServiceNetwork(n)
+	for _, texts := range [][]string{n.GetInside(), n.GetServiceSubnets()} {
+		for _, text := range texts {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				continue
+			}
+			if f := familyOf(p.Addr()); !slices.Contains(families, f) {
+				families = append(families, f)
+				refused = append(refused, netip.PrefixFrom(refuser[f], refuser[f].BitLen()))
+			}
+		}
+	}
+	for _, text := range n.GetServiceSubnets() {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			refused = append(refused, p)
+		}
+	}
+	slices.SortFunc(refused, netip.Prefix.Compare)
+	return families, slices.Compact(refused)
 }

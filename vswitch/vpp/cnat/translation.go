@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/fibpath"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
@@ -18,19 +19,43 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// natKey6 is what a translation is for.
-type natKey6 struct {
+// family is an IP version: 0 is IPv4, 1 is IPv6.
+type family int
+
+const (
+	v4 family = iota
+	v6
+)
+
+// String is the model of its values.
+func (f family) String() string { return [...]string{"DNAT44", "DNAT66"}[f] }
+
+func (f family) api() ip_types.AddressFamily { return convert.Family(f == v6) }
+
+func familyOf(a netip.Addr) family {
+	if a.Is6() {
+		return v6
+	}
+	return v4
+}
+
+// refuser are addresses that nobody has. What is sent to them is refused, by ICMP, as long
+// as there is a ServiceNetwork.
+var refuser = [...]netip.Addr{v4: fibpath.Refuser(false), v6: fibpath.Refuser(true)}
+
+// natKey is what a translation is for.
+type natKey struct {
 	addr  netip.AddrPort
 	proto ip_types.IPProto
 }
 
-func (k natKey6) String() string { return fmt.Sprintf("%s of %s", protocols66[k.proto], k.addr) }
+func (k natKey) String() string { return fmt.Sprintf("%s of %s", protocols[k.proto], k.addr) }
 
-func (k natKey6) compare(o natKey6) int {
+func (k natKey) compare(o natKey) int {
 	return cmp.Or(k.addr.Compare(o.addr), cmp.Compare(k.proto, o.proto))
 }
 
-var protocols66 = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
+var protocols = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 	ip_types.IP_API_PROTO_TCP: contiv_nat.DNat66_TCP, ip_types.IP_API_PROTO_UDP: contiv_nat.DNat66_UDP, ip_types.IP_API_PROTO_SCTP: contiv_nat.DNat66_SCTP,
 }
 
@@ -39,8 +64,8 @@ var protocols66 = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 // VPP has no tags for them. So there are paths beside those to backends which VPP keeps
 // and tells, but never uses: their backend is an address of the interface local0, which
 // has none, and port markPort. Their sources, 16 bytes each, are the mark: seconds of
-// affinity (4 bytes), mode of twice-NAT (1) and, if it is not DISABLED, its address (16),
-// then the label.
+// affinity (4 bytes), mode of twice-NAT (1), plus refuseMark if what is sent there is
+// refused, and, if the mode is not DISABLED, its address (16), then the label.
 type translation struct {
 	id       uint32 // as VPP gave it; it is no part of what is wanted
 	ours     bool   // it has a mark
@@ -50,28 +75,29 @@ type translation struct {
 	mode     contiv_nat.DNat66_StaticMapping_TwiceNatMode
 	source   netip.Addr
 	maglev   bool
+	refuse   bool // there is no backend
+	// hide: backends see clients outside with the source. The paths say that.
+	hide bool
 }
 
 const (
-	local0   = ownership.Index(0)
-	markPort = 0x6374
+	local0     = ownership.Index(0)
+	markPort   = 0x6374
+	refuseMark = 0x80
 )
 
 func (t *translation) sticky() bool { return t.affinity > 0 }
 
 func (t *translation) equal(o *translation) bool {
 	return t.ours == o.ours && t.label == o.label && slices.Equal(t.backends, o.backends) && t.affinity == o.affinity &&
-		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev
+		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev && t.refuse == o.refuse && t.hide == o.hide
 }
 
 // translationsOf returns what a value asks for.
-func translationsOf(value *contiv_nat.DNat66) (map[natKey6]*translation, error) {
-	list := map[natKey6]*translation{}
-	if err := vswitch.OnlyPlainMappings(vswitch.DNAT66AsDNAT44(value).GetStMappings()); err != nil {
-		return nil, err
-	}
+func translationsOf(f family, value *value) (map[natKey]*translation, error) {
+	list := map[natKey]*translation{}
 	for _, m := range value.GetStMappings() {
-		key, t, err := translationOf(value.GetLabel(), m)
+		key, t, err := translationOf(f, value.GetLabel(), m)
 		if err != nil {
 			return nil, err
 		}
@@ -80,16 +106,40 @@ func translationsOf(value *contiv_nat.DNat66) (map[natKey6]*translation, error) 
 	return list, nil
 }
 
-func translationOf(label string, m *contiv_nat.DNat66_StaticMapping) (key natKey6, t *translation, err error) {
+// unsupported says what cnat cannot do of a mapping.
+func unsupported(f family, m *contiv_nat.DNat66_StaticMapping) error {
+	what := fmt.Sprintf("%s port %d: VPP's plugin cnat ", m.GetExternalIp(), m.GetExternalPort())
 	switch {
-	case m.GetProtocol() == contiv_nat.DNat66_SCTP:
-		return key, nil, vswitch.Unsupported("SCTP (%s port %d): VPP's plugin cnat knows TCP and UDP over IPv6", m.GetExternalIp(), m.GetExternalPort())
+	case m.GetProtocol() == contiv_nat.DNat66_SCTP && f == v6:
+		return vswitch.Unsupported("SCTP (%sknows TCP and UDP over IPv6)", what)
 	case m.GetTwiceNat() == contiv_nat.DNat66_StaticMapping_ENABLED:
-		return key, nil, vswitch.Unsupported("twice_nat ENABLED (%s port %d): VPP's plugin cnat changes sources of all or none of what it forwards; "+
-			"leave it out, and only offer local addresses whose answers come back through this vswitch", m.GetExternalIp(), m.GetExternalPort())
+		return vswitch.Unsupported("twice_nat ENABLED (%schanges sources of all or none of what it forwards); "+
+			"leave it out, and only offer local addresses whose answers come back through this vswitch", what)
+	case m.GetClients() != contiv_nat.DNat66_StaticMapping_ALL:
+		return vswitch.Unsupported("mappings for clients %v only (%sdoes not tell clients apart); use ALL", m.GetClients(), what)
+	case m.GetMasqueradeOutside() && m.GetTwiceNatIp() == "" && len(m.GetLocalIps()) > 0:
+		return vswitch.Unsupported("masquerade_outside without an address (%shas none of its own): set twice_nat SELF and the address for it", what)
+	case m.GetResetRemoved():
+		return vswitch.Unsupported("reset_removed (%sends no connection); leave it out", what)
+	case len(m.GetSourceRanges()) > 0:
+		return vswitch.Unsupported("source_ranges (%sdoes not look at the source); use access lists of the local addresses", what)
+	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_DROP:
+		return vswitch.Unsupported("otherwise DROP (%shas no translation that drops); use REFUSE, or leave the mapping out", what)
 	}
-	t = &translation{ours: true, label: label, affinity: m.GetSessionAffinity(), mode: m.GetTwiceNat()}
-	key.proto = map[contiv_nat.DNat66_Protocol]ip_types.IPProto{contiv_nat.DNat66_TCP: ip_types.IP_API_PROTO_TCP, contiv_nat.DNat66_UDP: ip_types.IP_API_PROTO_UDP}[m.GetProtocol()]
+	return nil
+}
+
+func translationOf(f family, label string, m *contiv_nat.DNat66_StaticMapping) (key natKey, t *translation, err error) {
+	if err := unsupported(f, m); err != nil {
+		return key, nil, err
+	}
+	t = &translation{ours: true, label: label, affinity: m.GetSessionAffinity(), mode: m.GetTwiceNat(), refuse: len(m.GetLocalIps()) == 0}
+	t.hide = m.GetMasqueradeOutside() && !t.refuse
+	for number, p := range protocols {
+		if p == m.GetProtocol() {
+			key.proto = number
+		}
+	}
 	if key.addr, err = addrPort(m.GetExternalIp(), m.GetExternalPort()); err != nil {
 		return key, nil, err
 	}
@@ -109,11 +159,18 @@ func translationOf(label string, m *contiv_nat.DNat66_StaticMapping) (key natKey
 	for _, slot := range vswitch.Slots(probabilities) {
 		t.backends = append(t.backends, backends[slot])
 	}
-	if len(backends) == 1 {
+	switch {
+	case len(backends) == 1:
 		t.affinity, t.backends = 0, backends
+	case t.refuse && key.proto != ip_types.IP_API_PROTO_UDP:
+		// UDP has no backend: sessions would keep its clients away from the first one that
+		// comes. It goes where routes lead.
+		t.affinity, t.backends = 0, []netip.AddrPort{netip.AddrPortFrom(refuser[f], key.addr.Port())}
+	case t.refuse:
+		t.affinity = 0
 	}
 	t.maglev = t.sticky()
-	if t.mode != contiv_nat.DNat66_StaticMapping_DISABLED {
+	if m.GetTwiceNatIp() != "" {
 		t.source, err = convert.ParseAddr(m.GetTwiceNatIp())
 	}
 	return key, t, err
@@ -136,31 +193,47 @@ func addrPort(addr string, port uint32) (netip.AddrPort, error) {
 // request returns the request for a translation. The address keeps what else it is for
 // (real): an address of an interface still answers. With an affinity, where a client goes
 // depends on its address only, in a way in which few clients move when backends change.
-func (t *translation) request(key natKey6) *cnat.CnatTranslationUpdate {
+func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
+	f := familyOf(key.addr.Addr())
 	r := cnat.CnatTranslation{Vip: endpoint(key.addr), IPProto: key.proto, IsRealIP: 1}
 	if t.sticky() {
 		r.LbType, r.FlowHashConfig = cnat.CNAT_LB_TYPE_MAGLEV, ip.IP_API_V2_FLOW_HASH_SRC_IP
 	}
-	anyone := endpoint(netip.AddrPortFrom(netip.IPv6Unspecified(), 0))
+	client := [...]netip.Addr{v4: netip.IPv4Unspecified(), v6: netip.IPv6Unspecified()}[f] // its own
+	if t.hide {
+		client = t.source
+		if key.proto != ip_types.IP_API_PROTO_SCTP { // cnat has no ports to give
+			r.Flags = uint8(cnat.CNAT_TRANSLATION_ALLOC_PORT)
+		}
+	}
 	for _, b := range t.backends {
-		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(b), SrcEp: anyone})
+		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(b), SrcEp: endpoint(netip.AddrPortFrom(client, 0))})
 	}
 	for _, part := range t.mark() {
 		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{
-			DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: ip_types.ADDRESS_IP6, Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(part, 0)),
+			DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(part, 0)),
 		})
 	}
 	return &cnat.CnatTranslationUpdate{Translation: r}
 }
 
 func endpoint(a netip.AddrPort) cnat.CnatEndpoint {
-	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: ip_types.ADDRESS_IP6, Port: a.Port()}
+	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: familyOf(a.Addr()).api(), Port: a.Port()}
 }
 
 func (t *translation) mark() (parts []netip.Addr) {
-	data := append(binary.BigEndian.AppendUint32(nil, t.affinity), byte(t.mode))
+	flags := byte(t.mode)
+	if t.refuse {
+		flags |= refuseMark
+	}
+	data := append(binary.BigEndian.AppendUint32(nil, t.affinity), flags)
 	if t.mode != contiv_nat.DNat66_StaticMapping_DISABLED {
-		data = append(data, t.source.AsSlice()...)
+		source := netip.IPv6Unspecified()
+		if t.source.IsValid() {
+			source = t.source
+		}
+		as16 := source.As16()
+		data = append(data, as16[:]...)
 	}
 	data = append(data, t.label...)
 	for chunk := range slices.Chunk(data, 16) {
@@ -176,20 +249,20 @@ func (t *translation) readMark(data []byte) {
 	if len(data) < fixed {
 		return
 	}
-	t.affinity, t.mode, data = binary.BigEndian.Uint32(data), contiv_nat.DNat66_StaticMapping_TwiceNatMode(data[4]), data[fixed:]
+	flags := data[4]
+	t.affinity, t.refuse, t.mode, data = binary.BigEndian.Uint32(data), flags&refuseMark != 0, contiv_nat.DNat66_StaticMapping_TwiceNatMode(flags&^refuseMark), data[fixed:]
 	if t.mode != contiv_nat.DNat66_StaticMapping_DISABLED && len(data) >= 16 {
-		t.source, data = netip.AddrFrom16([16]byte(data[:16])), data[16:]
+		if source := netip.AddrFrom16([16]byte(data[:16])); !source.IsUnspecified() {
+			t.source = source.Unmap()
+		}
+		data = data[16:]
 	}
 	t.ours, t.label = true, string(bytes.TrimRight(data, "\x00"))
 }
 
-// readTranslation reads what VPP tells of a translation; it is not ok if it is one of IPv4.
-func readTranslation(d *cnat.CnatTranslation) (key natKey6, t *translation, ok bool) {
-	addr := convert.Addr(d.Vip.Addr)
-	if addr.Is4() {
-		return key, nil, false
-	}
-	key = natKey6{netip.AddrPortFrom(addr, d.Vip.Port), d.IPProto}
+// readTranslation reads what VPP tells of a translation.
+func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
+	key = natKey{netip.AddrPortFrom(convert.Addr(d.Vip.Addr), d.Vip.Port), d.IPProto}
 	t = &translation{id: d.ID, maglev: d.LbType == cnat.CNAT_LB_TYPE_MAGLEV}
 	var mark []byte
 	for _, p := range d.Paths {
@@ -199,7 +272,8 @@ func readTranslation(d *cnat.CnatTranslation) (key natKey6, t *translation, ok b
 			continue
 		}
 		t.backends = append(t.backends, netip.AddrPortFrom(convert.Addr(p.DstEp.Addr), p.DstEp.Port))
+		t.hide = !convert.Addr(p.SrcEp.Addr).IsUnspecified()
 	}
 	t.readMark(mark)
-	return key, t, true
+	return key, t
 }

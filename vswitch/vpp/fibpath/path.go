@@ -97,3 +97,12 @@ func DecodeAll(list []fib_types.FibPath) []Path {
 	}
 	return paths
 }
+
+// Refuser is an address that nobody has: VPP is made to refuse what is sent to it, and to
+// send there what else it is to refuse.
+func Refuser(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return netip.AddrFrom16([16]byte{0: 1, 15: 1}) // 100::1: of the prefix that discards
+	}
+	return netip.AddrFrom4([4]byte{192, 0, 0, 170}) // of NAT64 discovery, where it is no destination
+}

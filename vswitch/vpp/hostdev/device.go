@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/contiv/contiv/netlink/shield"
 	"github.com/contiv/contiv/vswitch/vpp/session"
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
@@ -146,23 +146,11 @@ func (h *Namespace) CompleteChecksums(device string) error {
 	return nil
 }
 
-// What VPP has taken over, the host's own stack must not handle as well: it would answer
-// for addresses that it has, and refuse connections to those it does not. A chain of
-// nftables, named like the device, drops what the device receives after packet sockets,
-// which come first, have seen it.
-const ShieldTable = "contiv-vpp"
-
-func shieldChain(device string) *nftables.Chain {
-	return &nftables.Chain{
-		Name: device, Table: &nftables.Table{Family: nftables.TableFamilyNetdev, Name: ShieldTable},
-		Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter,
-		Policy: new(nftables.ChainPolicyDrop), Device: device,
-	}
-}
+// What VPP has taken over, the host's own stack must not handle as well.
 
 // Shield keeps what a device receives from the host's stack.
 func (h *Namespace) Shield(device string) error {
-	if err := h.changeShield(device, true); err != nil {
+	if err := shield.On(h.ns, device, shield.Passed{}); err != nil {
 		return fmt.Errorf("keeping what device %s receives from the host's stack, by nftables: %w", device, err)
 	}
 	return nil
@@ -170,41 +158,10 @@ func (h *Namespace) Shield(device string) error {
 
 // Unshield ends that.
 func (h *Namespace) Unshield(device string) error {
-	if err := h.changeShield(device, false); err != nil {
+	if err := shield.Off(h.ns, device); err != nil {
 		return fmt.Errorf("giving what device %s receives back to the host's stack: %w", device, err)
 	}
 	return nil
-}
-
-func (h *Namespace) changeShield(device string, on bool) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(h.ns)))
-	if err != nil {
-		return err
-	}
-	chain := shieldChain(device)
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
-	if err != nil {
-		return err
-	}
-	left := 0
-	for _, old := range chains {
-		switch {
-		case old.Table.Name != ShieldTable:
-		case old.Name == device:
-			c.DelChain(old)
-		default:
-			left++
-		}
-	}
-	switch {
-	case on:
-		c.AddTable(chain.Table)
-		c.AddChain(chain)
-	case left == 0:
-		c.AddTable(chain.Table) // so that there is one to delete
-		c.DelTable(chain.Table)
-	}
-	return c.Flush()
 }
 
 // MacOf returns the hardware address of a device; nil for none.

@@ -124,7 +124,7 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 	e := entry{r.TableID, convert.NetipPrefix(r.Prefix).Masked()}
 	for _, f := range r.Paths {
 		p, ok := fibpath.Decode(f)
-		if !ok || e.table == 0 && d.passing(e.dst, p.Gateway) {
+		if !ok || e.table == 0 && (d.passing(e.dst, p.Gateway) || refuses(p)) {
 			continue
 		}
 		route := &vpp_l3.Route{VrfId: e.table, DstNetwork: e.dst.String(), Weight: uint32(p.Weight), Preference: uint32(p.Preference)}

@@ -19,7 +19,9 @@ type cnatState struct {
 }
 
 // featureNames are those of interfaces that can be enabled here, by their arc.
-var featureNames = map[string]string{"cnat-input-ip6": "ip6-unicast", "cnat-output-ip6": "ip6-output"}
+var featureNames = map[string]string{
+	"cnat-input-ip4": "ip4-unicast", "cnat-output-ip4": "ip4-output", "cnat-input-ip6": "ip6-unicast", "cnat-output-ip6": "ip6-output",
+}
 
 // resolved is the flag of paths whose addresses are known.
 const resolved = 1

@@ -121,8 +121,8 @@ func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath)
 // best returns what the strongest source says of a destination; source 0: there is
 // none.
 func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_types.FibPath) {
-	if id == (tableID{0, true}) && dst.IsSingleIP() && c.cnat.translates(dst.Addr()) {
-		return sourceCNAT, drop(true)
+	if id == (tableID{0, dst.Addr().Is6()}) && dst.IsSingleIP() && c.cnat.translates(dst.Addr()) {
+		return sourceCNAT, drop(id.ipv6)
 	}
 	said := maps.Clone(c.tables[id].entries[dst])
 	if said == nil {

@@ -1,0 +1,290 @@
+package vpp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// singleNIC is a lab whose first node shares its only NIC with VPP; the other one is on the kernel.
+type singleNIC struct {
+	*lab.Lab
+	t             testing.TB
+	node, outside lab.Endpoint
+	routes        string // that the NIC has while it is the host's
+	into, out     *connection
+}
+
+// connection is a TCP connection to an echo server.
+type connection struct {
+	what string
+	net.Conn
+}
+
+// dial connects to a server in another endpoint, which echoes until the test ends.
+func dial(t testing.TB, from, to lab.Endpoint) *connection {
+	t.Helper()
+	var l net.Listener
+	err := lab.InNetns(lab.NetnsPath(to.Netns), func() (err error) {
+		l, err = net.Listen("tcp", net.JoinHostPort(to.Address.String(), "0"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { io.Copy(c, c); c.Close() }()
+		}
+	}()
+	c := &connection{what: from.Name + " → " + to.Name}
+	err = lab.InNetns(lab.NetnsPath(from.Netns), func() (err error) {
+		c.Conn, err = net.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", c.what, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// echo sends more than fits into a packet, and reads it back.
+func (c *connection) echo(t testing.TB, after string) {
+	t.Helper()
+	sent := strings.Repeat("0123456789abcdef", 1024)
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	go io.WriteString(c, sent)
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != sent {
+		t.Fatalf("the TCP connection %s is broken after %s: %v", c.what, after, err)
+	}
+}
+
+func upSingleNIC(t *testing.T) *singleNIC {
+	t.Helper()
+	if os.Getenv(lab.BinaryVariable) == "" {
+		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("the lab makes network namespaces; run the tests as root")
+	}
+	s := &singleNIC{t: t, Lab: labtest.Up(t, lab.Options{
+		Name: fmt.Sprintf("st%d", os.Getpid()), BinDir: binaries, VSwitches: []string{lab.VPPVSwitch, lab.KernelVSwitch}, SingleNIC: true})}
+	st, err := s.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.node, err = st.Endpoint("node1"); err == nil {
+		s.outside, err = st.Endpoint(lab.OutsideName)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// holder waits until somebody has the card.
+func (s *singleNIC) holder(want journal.Holder) (e *journal.Entry) {
+	s.t.Helper()
+	await.That(s.t, fmt.Sprintf("the card is with %q", want), func() error {
+		j, err := journal.File(s.Path("nodes", "node1", "stn", "journal.json")).Load()
+		if err != nil {
+			return err
+		}
+		if len(j.NICs) == 0 && want == "" {
+			return nil
+		}
+		if len(j.NICs) != 1 || j.NICs[0].Holder != want {
+			return fmt.Errorf("it is not: %+v", j.NICs)
+		}
+		e = j.NICs[0]
+		return nil
+	})
+	return e
+}
+
+// onHost returns the routes of the host by a device.
+func (s *singleNIC) onHost(device string) string {
+	s.t.Helper()
+	out, err := s.Exec(s.t.Context(), "node1", "ip", "-4", "route", "show", "dev", device)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.Join(strings.Fields(out), " "))
+}
+
+// back waits until the host has all of its card, which must not take longer than 5 seconds.
+func (s *singleNIC) back(after string, since time.Time) {
+	s.t.Helper()
+	e := s.holder(journal.Host)
+	took := e.Since.Sub(since)
+	s.t.Logf("%s: the card was back after %v: %s", after, took.Round(time.Millisecond), e.Reason)
+	if took > 5*time.Second {
+		s.t.Errorf("%s: it took %v to give the card back", after, took)
+	}
+	if got := s.onHost("eth0"); got != s.routes {
+		s.t.Errorf("%s: the card has the routes %q, want %q", after, got, s.routes)
+	}
+	s.reachable(after)
+}
+
+func (s *singleNIC) reachable(after string) {
+	s.t.Helper()
+	s.into.echo(s.t, after)
+	s.out.echo(s.t, after)
+}
+
+// watched measures how long the host cannot be reached from outside while something happens.
+func (s *singleNIC) watched(what string, do func()) time.Duration {
+	s.t.Helper()
+	stream, err := lab.StartStream(s.outside, s.node, 5*time.Millisecond)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	flow := func() {
+		s.t.Helper()
+		ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
+		defer cancel()
+		if err := stream.Await(ctx, 50); err != nil {
+			s.t.Fatalf("%s: %v", what, err)
+		}
+	}
+	flow()
+	do()
+	flow()
+	report := stream.Stop()
+	s.t.Logf("%s: %v", what, report)
+	s.reachable(what)
+	return report.LongestGap
+}
+
+func (s *singleNIC) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A node with a single NIC can be reached at its address before, during and after the theft, its
+// TCP connections survive all of it, and the NIC is back soon whoever is killed.
+func TestSingleNIC(t *testing.T) {
+	s := upSingleNIC(t)
+	ctx := t.Context()
+	s.holder(journal.VSwitch)
+	if err := s.StopAgent(ctx, "node1"); err != nil {
+		t.Fatal(err)
+	}
+	s.holder("")
+	s.routes = s.onHost("eth0")
+	if want := "default via 192.168.16.254 192.168.16.0/24 proto kernel scope link src 192.168.16.1"; s.routes != want {
+		t.Fatalf("released, the card has the routes %q, want %q", s.routes, want)
+	}
+	s.into, s.out = dial(t, s.outside, s.node), dial(t, s.node, s.outside)
+	s.reachable("the release")
+
+	gap := s.watched("theft", func() { s.must(s.StartAgent(ctx, "node1")); s.holder(journal.VSwitch) })
+	if gap >= time.Second {
+		t.Errorf("the host could not be reached for %v during the theft", gap)
+	}
+	if routes := s.onHost("eth0"); routes != "" {
+		t.Errorf("stolen, the card has the routes %s", routes)
+	}
+	if routes := s.onHost("vpp1"); !strings.Contains(routes, "default via 192.168.16.254") {
+		t.Errorf("the host has no default route through VPP: %s", routes)
+	}
+
+	for name, restart := range map[string]func(context.Context, string) error{
+		"agent restart": s.RestartAgent,
+		"agent killed": func(ctx context.Context, node string) error {
+			return errors.Join(s.KillAgent(ctx, node), s.StartAgent(ctx, node))
+		},
+		"VPP restart": s.RestartVPP,
+		"VPP killed":  s.KillVPP,
+		"contiv-stn killed": func(ctx context.Context, node string) error {
+			return errors.Join(s.KillSTN(ctx, node), s.StartSTN(ctx, node))
+		},
+	} {
+		s.watched(name, func() { s.must(restart(ctx, "node1")); s.holder(journal.VSwitch) })
+	}
+
+	began := time.Now()
+	thaw, err := s.FreezeVPP("node1")
+	s.must(err)
+	s.back("VPP hangs", began)
+	s.must(thaw())
+	s.holder(journal.VSwitch)
+	s.reachable("VPP going on")
+
+	began = time.Now()
+	s.must(s.KillUnit(ctx, "node1"))
+	s.back("contiv-init, VPP and agent killed", began)
+	s.must(s.StartAgent(ctx, "node1"))
+	s.holder(journal.VSwitch)
+	s.reachable("another theft")
+
+	s.must(errors.Join(s.KillSTN(ctx, "node1"), s.KillUnit(ctx, "node1")))
+	began = time.Now()
+	s.must(s.StartSTN(ctx, "node1"))
+	s.back("all killed, contiv-stn restarted", began)
+	s.must(s.StartAgent(ctx, "node1"))
+	s.holder(journal.VSwitch)
+
+	// Pods, nodes and the outside reach each other as on any node.
+	addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	requireConnected(t, s.Lab)
+	s.reachable("pods were added")
+}
+
+// The agent says who has the card.
+func TestSingleNICIsReported(t *testing.T) {
+	s := upSingleNIC(t)
+	s.holder(journal.VSwitch)
+	warnings := func() string {
+		var answer struct{ Warnings []string }
+		s.must(s.Agent("node1").Get(t.Context(), "/readiness", &answer))
+		return strings.Join(answer.Warnings, "\n")
+	}
+	if got := warnings(); strings.Contains(got, "eth0") {
+		t.Errorf("warnings are %s", got)
+	}
+	if _, err := s.Exec(t.Context(), "node1", "ip", "link", "set", "vpp2", "down"); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the event", func() error {
+		var history []json.RawMessage
+		s.must(s.Agent("node1").Get(t.Context(), "/controller/event-history", &history))
+		text := fmt.Sprintf("%s", history)
+		for _, want := range []string{"network card eth0 is the vswitch's", "network card eth0 is the host's"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("no event says that %s", want)
+			}
+		}
+		return nil
+	})
+	s.holder(journal.VSwitch) // the agent has repaired it
+	s.must(s.KillSTN(t.Context(), "node1"))
+	await.That(t, "the warning", func() error {
+		if got := warnings(); !strings.Contains(got, "contiv-stn does not answer") {
+			return fmt.Errorf("warnings are %q", got)
+		}
+		return nil
+	})
+}

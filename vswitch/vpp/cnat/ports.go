@@ -1,0 +1,104 @@
+package cnat
+
+import (
+	"context"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/vswitch"
+	"google.golang.org/protobuf/proto"
+)
+
+// DNAT66 is the translations of IPv6.
+type DNAT66 struct{ *Translations }
+
+var _ vswitch.DNAT66 = DNAT66{}
+
+// Set implements vswitch.DNAT66.
+func (d DNAT66) Set(ctx context.Context, values ...*contiv_nat.DNat66) error {
+	return d.set(ctx, v6, values)
+}
+
+// Remove implements vswitch.DNAT66.
+func (d DNAT66) Remove(ctx context.Context, values ...*contiv_nat.DNat66) error {
+	return d.remove(ctx, v6, values)
+}
+
+// List implements vswitch.DNAT66.
+func (d DNAT66) List(ctx context.Context, expected []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error) {
+	return d.list(ctx, v6, expected)
+}
+
+// Services44 is those DNat44 values that are services (IsService), as translations of IPv4.
+type Services44 struct{ *Translations }
+
+// IsService reports whether a value has what the plugin nat44-ed knows nothing of, and
+// services have. Such values are for Services44.
+func IsService(value *vpp_nat.DNat44) bool {
+	return vswitch.OnlyPlainMappings(value.GetStMappings()) != nil
+}
+
+// Set makes or changes the translations of values.
+func (d Services44) Set(ctx context.Context, values ...*vpp_nat.DNat44) error {
+	var list []*value
+	for _, v := range values {
+		if err := onlyOfServices(v); err != nil {
+			return err
+		}
+		list = append(list, vswitch.DNAT66FromDNAT44(v))
+	}
+	return d.set(ctx, v4, list)
+}
+
+// Remove removes the translations of values, by their labels.
+func (d Services44) Remove(ctx context.Context, values ...*vpp_nat.DNat44) error {
+	var list []*value
+	for _, v := range values {
+		list = append(list, &value{Label: v.GetLabel()})
+	}
+	return d.remove(ctx, v4, list)
+}
+
+// List returns all values; what is missing or damaged differs from what is expected.
+func (d Services44) List(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
+	var list []*value
+	asked := map[string]*vpp_nat.DNat44{}
+	for _, v := range expected {
+		if onlyOfServices(v) == nil {
+			list = append(list, vswitch.DNAT66FromDNAT44(v))
+			asked[v.GetLabel()] = v
+		}
+	}
+	found, err := d.list(ctx, v4, list)
+	var all []*vpp_nat.DNat44
+	for _, f := range found {
+		if v := asked[f.GetLabel()]; v != nil && proto.Equal(vswitch.DNAT66FromDNAT44(v), f) {
+			all = append(all, v)
+			continue
+		}
+		all = append(all, vswitch.DNAT66AsDNAT44(f))
+	}
+	return all, err
+}
+
+// onlyOfServices says which parts of a DNat44 value services do not have, and cnat cannot
+// do.
+func onlyOfServices(v *vpp_nat.DNat44) error {
+	if len(v.GetIdMappings()) > 0 {
+		return vswitch.Unsupported("id_mappings beside mappings of a service: put them into a DNat44 value of their own")
+	}
+	for _, m := range v.GetStMappings() {
+		switch {
+		case m.GetExternalInterface() != "":
+			return vswitch.Unsupported("external_interface in a mapping of a service: use external_ip")
+		case m.GetExternalPort() == 0 || m.GetProtocol() == vpp_nat.DNat44_ICMP:
+			return vswitch.Unsupported("whole addresses in a mapping of a service (%s): give ports", m.GetExternalIp())
+		}
+		for _, l := range m.GetLocalIps() {
+			if l.GetVrfId() != 0 {
+				return vswitch.Unsupported("vrf_id %d of a local address of a service: it is looked up in the VRF that the packet enters", l.GetVrfId())
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,342 @@
+package cnat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/contiv/contiv/delta"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	"google.golang.org/protobuf/proto"
+)
+
+var module = session.NewModule("cnat_plugin.so", "services and DNat66",
+	&cnat.CnatTranslationUpdate{}, &cnat.CnatTranslationUpdateReply{},
+	&cnat.CnatTranslationDel{}, &cnat.CnatTranslationDelReply{},
+	&cnat.CnatTranslationDump{}, &cnat.CnatTranslationDetails{},
+	&cnat.CnatSetSnatPolicy{}, &cnat.CnatSetSnatPolicyReply{},
+	&cnat.CnatSetSnatAddresses{}, &cnat.CnatSetSnatAddressesReply{},
+	&cnat.CnatGetSnatAddresses{}, &cnat.CnatGetSnatAddressesReply{},
+	&cnat.CnatSnatPolicyAddDelIf{}, &cnat.CnatSnatPolicyAddDelIfReply{},
+)
+
+// Translations is the plugin cnat, by its features on all interfaces of ours (features.go).
+// Translations are ours by their marks, see translation. Values of both IP versions are
+// handled alike, in the form of DNat66; a label is that of one value of each version.
+type Translations struct {
+	subsystem.Base
+	vpp    *session.Session
+	ifs    *ownership.Registry
+	routes Routes
+	log    *slog.Logger
+	notes  notes
+}
+
+// Routes knows what VPP would not use any more beside a translation.
+type Routes interface {
+	// Exact returns those of the networks to which there is a route of ours, to exactly
+	// them, in VRF 0.
+	Exact(ctx context.Context, networks []netip.Prefix) ([]netip.Prefix, error)
+	// SetRefused makes these the networks of VRF 0 that are refused, Refused returns them
+	// in order.
+	SetRefused(ctx context.Context, networks []netip.Prefix) error
+	Refused(ctx context.Context) ([]netip.Prefix, error)
+}
+
+// New returns the translations of a VPP.
+func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, log *slog.Logger) *Translations {
+	return &Translations{Base: subsystem.Base{Uses: []*session.Module{module, featureModule}}, vpp: vpp, ifs: ifs, routes: routes, log: log}
+}
+
+// Opened forgets whether interfaces have the features.
+func (v *Translations) Opened(context.Context, *session.Link) error {
+	v.notes.mu.Lock()
+	defer v.notes.mu.Unlock()
+	v.notes.on, v.notes.outside = [2]bool{}, nil
+	return nil
+}
+
+// notes are what the driver has to remember of cnat.
+type notes struct {
+	changing sync.Mutex // held while translations change: whether an address is free is asked first
+
+	mu      sync.Mutex
+	on      [2]bool         // by IP version: new interfaces get the features
+	outside map[string]bool // interfaces by which clients outside come
+}
+
+type value = contiv_nat.DNat66
+
+// set makes or changes the translations of values of one IP version.
+func (v *Translations) set(ctx context.Context, f family, values []*value) error {
+	v.notes.changing.Lock()
+	defer v.notes.changing.Unlock()
+	wanted := map[natKey]*translation{}
+	for _, value := range values {
+		list, err := translationsOf(f, value)
+		if err != nil {
+			return fmt.Errorf("setting %s %q: %w", f, value.GetLabel(), err)
+		}
+		for key, t := range list {
+			if wanted[key] != nil {
+				return fmt.Errorf("setting %s %q: another value has a mapping for %s", f, value.GetLabel(), key)
+			}
+			wanted[key] = t
+		}
+	}
+	return session.Wrap("setting "+labelsOf(f, values), v.replace(ctx, f, values, wanted))
+}
+
+// remove removes the translations of values, by their labels.
+func (v *Translations) remove(ctx context.Context, f family, values []*value) error {
+	v.notes.changing.Lock()
+	defer v.notes.changing.Unlock()
+	err := v.replace(ctx, f, values, nil)
+	if errors.Is(err, kvscheduler.ErrUnsupported) { // there can be none
+		return nil
+	}
+	return session.Wrap("removing "+labelsOf(f, values), err)
+}
+
+func labelsOf(f family, values []*value) string {
+	if len(values) == 1 {
+		return fmt.Sprintf("%s %q", f, values[0].GetLabel())
+	}
+	return fmt.Sprintf("%d values of %s", len(values), f)
+}
+
+// replace makes the wanted translations those of the values.
+func (v *Translations) replace(ctx context.Context, f family, values []*value, wanted map[natKey]*translation) error {
+	all, err := v.read(ctx, f)
+	if err != nil {
+		return err
+	}
+	labels := map[string]bool{}
+	for _, value := range values {
+		labels[value.GetLabel()] = true
+	}
+	mine := map[natKey]*translation{}
+	for key, now := range all {
+		switch {
+		case now.ours && labels[now.label]:
+			mine[key] = now
+		case wanted[key] == nil:
+		case !now.ours:
+			return fmt.Errorf("%s has a translation already, of somebody else", key)
+		default:
+			return fmt.Errorf("%s has a mapping already, of %s %q", key, f, now.label)
+		}
+	}
+	var gone, come []changed
+	for _, step := range delta.Between(mine, wanted, (*translation).equal) {
+		c := changed{step.Key, step.Old, step.New}
+		if step.Kind == delta.Remove {
+			gone = append(gone, c)
+		} else {
+			come = append(come, c)
+		}
+	}
+	for _, list := range [][]changed{gone, come} {
+		slices.SortFunc(list, func(a, b changed) int { return a.key.compare(b.key) })
+	}
+	if err := v.checkRoutes(ctx, all, come); err != nil {
+		return err
+	}
+	if err := v.prepare(ctx, f, wanted); err != nil {
+		return err
+	}
+	return v.run(ctx, f, append(gone, come...))
+}
+
+// checkRoutes refuses addresses that there is a route of ours to: that of cnat would take
+// its place, and hide it.
+func (v *Translations) checkRoutes(ctx context.Context, all map[natKey]*translation, come []changed) error {
+	known := map[netip.Addr]bool{}
+	for key := range all {
+		known[key.addr.Addr()] = true
+	}
+	var networks []netip.Prefix
+	for _, c := range come {
+		if addr := c.key.addr.Addr(); !known[addr] {
+			known[addr] = true
+			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	if len(networks) == 0 {
+		return nil
+	}
+	taken, err := v.routes.Exact(ctx, networks)
+	if err != nil || len(taken) == 0 {
+		return err
+	}
+	return fmt.Errorf("there is a route to exactly %s, which VPP would not use any more: remove it, or route its network", taken[0].Addr())
+}
+
+// changed is a translation that comes, changes or goes; nil: there is none.
+type changed struct {
+	key           natKey
+	before, after *translation
+}
+
+// requests returns what VPP is asked for. It changes backends of a translation that
+// exists, but not how one of them is chosen.
+func (c changed) requests() (list []api.Message) {
+	if c.before != nil && (c.after == nil || c.before.sticky() != c.after.sticky()) {
+		list = append(list, &cnat.CnatTranslationDel{ID: c.before.id})
+	}
+	if c.after != nil {
+		list = append(list, c.after.request(c.key))
+	}
+	return list
+}
+
+// run sends all requests, and waits for them. If one is refused, the state before is
+// restored.
+func (v *Translations) run(ctx context.Context, f family, changes []changed) error {
+	err := v.send(ctx, changes)
+	if err == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	all, err2 := v.read(ctx, f)
+	if err2 != nil {
+		return errors.Join(err, err2)
+	}
+	var back []changed
+	for _, c := range changes {
+		now := all[c.key]
+		if (now == nil) != (c.before == nil) || now != nil && !now.equal(c.before) {
+			back = append(back, changed{c.key, now, c.before})
+		}
+	}
+	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, back)))
+}
+
+func (v *Translations) send(ctx context.Context, changes []changed) error {
+	l, err := v.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	for _, c := range changes {
+		for _, req := range c.requests() {
+			switch req := req.(type) {
+			case *cnat.CnatTranslationDel:
+				b.Add(ctx, fmt.Sprintf("no longer translating %s", c.key), req, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
+			default:
+				b.Add(ctx, fmt.Sprintf("translating %s", c.key), req, &cnat.CnatTranslationUpdateReply{})
+			}
+		}
+	}
+	return b.Wait(ctx)
+}
+
+// list: if an interface is without the features, nothing is as expected.
+func (v *Translations) list(ctx context.Context, f family, expected []*value) ([]*value, error) {
+	all, err := v.read(ctx, f)
+	if errors.Is(err, kvscheduler.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	byLabel := map[string]map[natKey]*translation{}
+	for key, t := range all {
+		if !t.ours {
+			continue
+		}
+		if byLabel[t.label] == nil {
+			byLabel[t.label] = map[natKey]*translation{}
+		}
+		byLabel[t.label][key] = t
+	}
+	covered := true
+	if len(byLabel) > 0 {
+		if covered, err = v.allCovered(ctx, f, byLabel); err != nil {
+			return nil, err
+		}
+		v.setOn(f, covered) // if not, the next set looks after it
+	}
+	var found []*value
+	for _, value := range expected {
+		label := value.GetLabel()
+		wanted, err := translationsOf(f, value)
+		if err != nil {
+			continue
+		}
+		same := maps.EqualFunc(wanted, byLabel[label], (*translation).equal)
+		if same && (covered || len(wanted) == 0) {
+			found = append(found, proto.CloneOf(value))
+		}
+		if same {
+			delete(byLabel, label)
+		}
+	}
+	for label, list := range byLabel {
+		found = append(found, northbound(label, list))
+	}
+	return found, nil
+}
+
+// read reads the translations of everybody, of an IP version.
+func (v *Translations) read(ctx context.Context, f family) (map[natKey]*translation, error) {
+	details, err := session.Dump[cnat.CnatTranslationDetails](ctx, v.vpp, module, &cnat.CnatTranslationDump{})
+	if err != nil {
+		return nil, fmt.Errorf("listing translations: %w", err)
+	}
+	all := map[natKey]*translation{}
+	for _, d := range details {
+		if key, t := readTranslation(&d.Translation); familyOf(key.addr.Addr()) == f {
+			all[key] = t
+		}
+	}
+	return all, nil
+}
+
+// northbound describes translations as found.
+func northbound(label string, list map[natKey]*translation) *value {
+	value := &value{Label: label}
+	for key, t := range list {
+		m := &contiv_nat.DNat66_StaticMapping{
+			ExternalIp: key.addr.Addr().String(), ExternalPort: uint32(key.addr.Port()), Protocol: protocols[key.proto], SessionAffinity: t.affinity, TwiceNat: t.mode,
+		}
+		m.MasqueradeOutside = t.hide
+		if t.source.IsValid() {
+			m.TwiceNatIp = t.source.String()
+		}
+		count := map[netip.AddrPort]uint32{}
+		for _, b := range t.backends {
+			if b.Addr() == refuser[familyOf(b.Addr())] {
+				continue
+			}
+			if count[b]++; count[b] == 1 {
+				m.LocalIps = append(m.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{LocalIp: b.Addr().String(), LocalPort: uint32(b.Port())})
+			}
+		}
+		if t.refuse {
+			m.Otherwise = contiv_nat.DNat66_StaticMapping_REFUSE
+		}
+		for _, l := range m.LocalIps {
+			l.Probability = count[netip.AddrPortFrom(netip.MustParseAddr(l.GetLocalIp()), uint16(l.GetLocalPort()))]
+		}
+		value.StMappings = append(value.StMappings, m)
+	}
+	slices.SortFunc(value.StMappings, func(a, b *contiv_nat.DNat66_StaticMapping) int {
+		return cmp.Or(cmp.Compare(a.GetExternalIp(), b.GetExternalIp()), cmp.Compare(a.GetExternalPort(), b.GetExternalPort()), cmp.Compare(a.GetProtocol(), b.GetProtocol()))
+	})
+	return value
+}

@@ -1,0 +1,93 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/delta"
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/fibpath"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/ip"
+)
+
+// Refused returns the networks of VRF 0 that SetRefused has set, in order. No value stands
+// for such a route.
+func (v *Routes) Refused(ctx context.Context) (list []netip.Prefix, err error) {
+	sources, err := v.fibSources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, ipv6 := range []bool{false, true} {
+		routes, err := session.Dump[ip.IPRouteV2Details](ctx, v.vpp, module, &ip.IPRouteV2Dump{Src: sources.api, Table: ip.IPTable{IsIP6: ipv6}})
+		if err != nil {
+			return nil, fmt.Errorf("reading routes: %w", err)
+		}
+		for _, r := range routes {
+			if isRefuser(r.Route) || slices.ContainsFunc(fibpath.DecodeAll(r.Route.Paths), refuses) {
+				list = append(list, convert.NetipPrefix(r.Route.Prefix).Masked())
+			}
+		}
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return list, nil
+}
+
+// refuses reports whether a path is that of what is refused.
+func refuses(p fibpath.Path) bool {
+	return p.Out == ownership.NoIndex && p.Gateway.IsValid() && p.Gateway == fibpath.Refuser(p.Gateway.Is6())
+}
+
+func isRefuser(r ip.IPRouteV2) bool {
+	return slices.ContainsFunc(r.Paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT })
+}
+
+// SetRefused makes these the networks of VRF 0 whose packets are refused by an ICMP
+// message (communication prohibited: what else VPP has, senders of UDP are not told of), unless there is a route to a part of them. The refusers of their IP versions must
+// be among them: those are what VPP refuses by itself, and the others are sent to. (VPP 25.10
+// takes a path that refuses for one out of the interface 0, and ends when such a route
+// becomes the next one above an address of cnat, or is in another VRF.)
+func (v *Routes) SetRefused(ctx context.Context, networks []netip.Prefix) error {
+	now, err := v.Refused(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := v.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	steps := delta.Between(set(now), set(networks), func(a, b bool) bool { return a == b })
+	b := session.NewBatch(l)
+	for _, refusers := range []bool{true, false} { // what others are sent to comes first
+		for _, step := range steps {
+			if isRefused := step.Key.Addr() != fibpath.Refuser(step.Key.Addr().Is6()); isRefused != refusers {
+				b.Add(ctx, fmt.Sprintf("refusing what is sent to %s", step.Key), refusal(step.Key, step.Kind == delta.Add), &ip.IPRouteAddDelV2Reply{}, api.NO_SUCH_ENTRY)
+			}
+		}
+	}
+	return b.Wait(ctx)
+}
+
+func set(list []netip.Prefix) map[netip.Prefix]bool {
+	m := map[netip.Prefix]bool{}
+	for _, p := range list {
+		m[p] = true
+	}
+	return m
+}
+
+func refusal(network netip.Prefix, add bool) *ip.IPRouteAddDelV2 {
+	ipv6 := network.Addr().Is6()
+	refuser := fibpath.Refuser(ipv6)
+	path := fibpath.Path{Gateway: refuser, Out: ownership.NoIndex, Weight: 1}.Encode(ipv6)
+	if network.Addr() == refuser {
+		path = fibpath.Path{Out: ownership.NoIndex, Weight: 1}.Encode(ipv6)
+		path.Type = fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
+	}
+	return &ip.IPRouteAddDelV2{IsAdd: add, Route: ip.IPRouteV2{Prefix: convert.Prefix(network), NPaths: 1, Paths: []fib_types.FibPath{path}}}
+}
