@@ -103,18 +103,19 @@ func (p *Plugin) isLocal(value any) bool {
 // choose returns the pod of each label. Of several with one label, the one that has been
 // chosen before stays, and the others wait.
 func (p *Plugin) choose(ctx context.Context, leaves func(*podmanager.LocalPod) bool) map[string]podmanager.PodID {
-	local := p.pods.LocalPods()
-	ids := slices.SortedFunc(maps.Keys(local), func(a, b podmanager.PodID) int { return strings.Compare(a.String(), b.String()) })
-	chosen := map[string]podmanager.PodID{}
-	for _, id := range ids {
+	labels := map[podmanager.PodID]string{}
+	for id, local := range p.pods.LocalPods() {
 		known, ok := p.pods.Pod(id)
-		if !ok || leaves != nil && leaves(local[id]) {
+		if !ok || leaves != nil && leaves(local) {
 			continue
 		}
-		label := cmp.Or(known.Labels[Label], known.Annotations[Label])
-		if label == "" {
-			continue
+		if label := cmp.Or(known.Labels[Label], known.Annotations[Label]); label != "" {
+			labels[id] = label
 		}
+	}
+	chosen := map[string]podmanager.PodID{}
+	for _, id := range slices.SortedFunc(maps.Keys(labels), func(a, b podmanager.PodID) int { return strings.Compare(a.String(), b.String()) }) {
+		label := labels[id]
 		other, taken := chosen[label]
 		if taken {
 			controller.Logger(ctx, p.log).Warn("Several pods of this node are the same microservice: one gets its configuration",

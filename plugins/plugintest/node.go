@@ -47,6 +47,8 @@ type NodeOptions struct {
 	// Conf is the content of contiv.conf.
 	Conf  string
 	Links Links
+	// Stolen is what the STN daemon answers; nil: there is none.
+	Stolen *contivconf.Stolen
 	// Etcd and Local survive restarts of a node.
 	Etcd, Local *memory.Store
 	// View is what the CNI server tells of the node.
@@ -106,7 +108,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	if o.Caps.HostStackShared {
 		links = o.Links
 	}
-	if n.ContivConf, err = contivconf.New(o.Name, config, contivconf.Sources{Links: links}, n.Loop, o.Local, Logger()); err != nil {
+	if n.ContivConf, err = contivconf.New(o.Name, config, contivconf.Sources{Links: links, STN: o.steal()}, n.Loop, o.Local, Logger()); err != nil {
 		t.Fatal(err)
 	}
 	ownStack := !o.Caps.HostStackShared
@@ -114,7 +116,8 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.PodManager = podmanager.New(o.Disk, o.Namespaces, o.MissedDels, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
-	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
+	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
+	services.ServeHostPorts(service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler})
 	policies := policy.New(policy.Capabilities{Filter: true}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, policies, n.visits)
 	n.Loop.Start()
@@ -124,6 +127,13 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 		n.Resync()
 	}
 	return n
+}
+
+func (o *NodeOptions) steal() func(string, bool) (*contivconf.Stolen, error) {
+	if o.Stolen == nil {
+		return nil
+	}
+	return func(string, bool) (*contivconf.Stolen, error) { return o.Stolen, nil }
 }
 
 func setDefaults(o *NodeOptions) {

@@ -36,6 +36,8 @@ type AddPod struct {
 	IfName      string
 	// Network is the name of the network configuration.
 	Network string
+	// HostPorts of the node are to lead to the pod.
+	HostPorts []HostPort
 
 	// ExternalIPs are the pod's addresses if another IPAM plugin assigned them.
 	ExternalIPs []netip.Addr
@@ -58,7 +60,7 @@ type AddPod struct {
 
 func newAddPod(caller context.Context, pod LocalPod) *AddPod {
 	return &AddPod{Blocking: controller.NewBlocking(), caller: caller,
-		Pod: pod.ID, ContainerID: pod.ContainerID, NetNS: pod.NetNS, IfName: pod.IfName, Network: pod.Network}
+		Pod: pod.ID, ContainerID: pod.ContainerID, NetNS: pod.NetNS, IfName: pod.IfName, Network: pod.Network, HostPorts: pod.HostPorts}
 }
 
 func (*AddPod) Name() string                                { return "Add Pod" }

@@ -33,6 +33,8 @@ type LocalPod struct {
 	IfName string `json:"ifName"`
 	// Network is the name of the network configuration; empty if it is not known.
 	Network string `json:"network,omitempty"`
+	// HostPorts of the node lead to the pod.
+	HostPorts []HostPort `json:"hostPorts,omitempty"`
 }
 
 // LocalPods maps IDs to local pods.

@@ -239,7 +239,7 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName, Network: event.Network}
+	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName, Network: event.Network, HostPorts: event.HostPorts}
 	if current, known := m.LocalPod(event.Pod); known {
 		if current.sameAttachment(p) && current.NetNSID == p.NetNSID {
 			return "", nil

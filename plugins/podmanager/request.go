@@ -67,10 +67,15 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	if n := len(r.GetExtraNwConfig()); n > maxConfig {
 		errs = append(errs, fmt.Errorf("extra_nw_config has %d bytes: at most %d are read", n, maxConfig))
 	} else if config := r.GetExtraNwConfig(); config != "" {
-		var network struct{ Name string }
+		var network struct {
+			Name          string
+			RuntimeConfig struct{ PortMappings json.RawMessage }
+		}
 		if err := json.Unmarshal([]byte(config), &network); err != nil {
 			errs = append(errs, fmt.Errorf("extra_nw_config is no valid network configuration: %w", err))
 		}
+		ports, err := parseHostPorts(network.RuntimeConfig.PortMappings)
+		p.HostPorts, errs = ports, append(errs, err)
 		if p.Network = network.Name; len(p.Network) > maxName {
 			errs = append(errs, fmt.Errorf("name %s in extra_nw_config is longer than %d characters", shown(p.Network), maxName))
 		}

@@ -116,7 +116,11 @@ func (s *Service) Warnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		return s.health.Problems()
+		problems := append(s.health.Problems(), s.leftOut()...)
+		if problem := s.healthz.Problem(); problem != "" {
+			problems = append(problems, problem)
+		}
+		return problems
 	}
 	return []string{fmt.Sprintf("services are not translated by the vswitch, as service.conf wants it: found %s; stop kube-proxy and run kube-proxy --cleanup, or set services: auto", t.Others)}
 }

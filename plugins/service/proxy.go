@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/health"
@@ -23,17 +23,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"google.golang.org/protobuf/proto"
 )
-
-// Nodes knows the addresses of nodes.
-type Nodes interface {
-	GetAllNodes() nodesync.Nodes
-}
-
-// Addresses knows the networks of the cluster.
-type Addresses interface {
-	Plan() ipam.Plan
-	PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error)
-}
 
 // Proxy is what makes the vswitch translate Kubernetes services.
 type Proxy struct {
@@ -55,17 +44,33 @@ const labelZone = "topology.kubernetes.io/zone"
 
 // ByVSwitch makes the vswitch translate services, as Settings say. It must be called
 // before the first event.
+//
+// Pods of a vswitch with a stack of its own do not pass the host's: kube-proxy, which may
+// translate what the host's processes send, is no second translation.
 func (s *Service) ByVSwitch(p Proxy) error {
 	if p.Settings.Services == config.KubeProxy || p.Settings.Services == config.Auto && !s.caps.HostStackShared {
 		return nil
 	}
 	if !s.caps.HostStackShared {
-		return fmt.Errorf("service.conf: services: %s is for the kernel vswitch; with VPP, use %s and run kube-proxy", config.VSwitch, config.KubeProxy)
+		if main := s.config.Routing().MainVRFID; main != 0 {
+			return fmt.Errorf("service.conf: VPP translates services in VRF 0 only, but mainVRFID is %d: leave mainVRFID out, or set services: %s", main, config.KubeProxy)
+		}
+		p.Others = func() (string, error) { return "", nil }
+	}
+	if p.Settings.ResetRemovedEndpoints && !s.caps.ClientScopes {
+		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: this vswitch ends no connection")
+		p.Settings.ResetRemovedEndpoints = false
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
+	s.restricted = map[processor.ID]bool{}
+	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
+	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)
 	return nil
 }
+
+// translates reports whether the vswitch translates services, since nobody else does.
+func (s *Service) translates() bool { return s.proxy != nil && s.disabled == "" }
 
 // proxies reports whether the plugin wants a change of the Kubernetes state.
 func (s *Service) proxies(event controller.Event) bool {
@@ -84,11 +89,13 @@ func (s *Service) proxies(event controller.Event) bool {
 // resyncServices renders all services.
 func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
 	clear(s.rendered)
+	clear(s.restricted)
 	s.services.Reset()
 	s.zone = ""
 	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
 		s.tellOfOthers(ctx)
 		s.health.Set(nil, nil) // they answer
+		s.healthz.Serve(false)
 		return
 	}
 	defer s.answerLoadBalancers()
@@ -109,7 +116,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	for key, value := range s.shared() {
 		s.put(txn, key, value)
 	}
-	if global := (&vpp_nat.Nat44Global{Forwarding: true}); s.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
+	if global := (&vpp_nat.Nat44Global{Forwarding: true}); s.self.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
 		txn.Put(models.Key(global), global)
 	}
 	for _, id := range s.services.IDs() {
@@ -133,9 +140,12 @@ func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
 	if svc == nil {
 		return nil
 	}
-	return nat.Render(svc, ipv6, nat.Options{
-		Loopback6: s.loopback(true), LocalWeight: uint32(s.proxy.Settings.LocalEndpointWeight), ResetRemoved: s.proxy.Settings.ResetRemovedEndpoints,
-	})
+	if !s.caps.ClientScopes && slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }) {
+		s.restricted[id] = true
+	}
+	options := s.natOptions()
+	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints
+	return nat.Render(svc, ipv6, options)
 }
 
 // updateServices renders the services that an event changes.
@@ -164,7 +174,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	}
 	var what []string
 	for _, id := range changed {
-		if text := s.update(id, txn); text != "" {
+		if text := s.update(ctx, id, txn); text != "" {
 			what = append(what, text)
 		}
 	}
@@ -176,6 +186,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 
 // answerLoadBalancers says what is known of local endpoints now.
 func (s *Service) answerLoadBalancers() {
+	s.healthz.Serve(true)
 	var only []netip.Addr
 	if len(s.proxy.Settings.NodePortAddresses) > 0 {
 		if only = s.services.Node().NodePorts; len(only) == 0 {
@@ -190,6 +201,7 @@ func (s *Service) answerLoadBalancers() {
 func (s *Service) Close() {
 	if s.proxy != nil {
 		s.health.Close()
+		s.healthz.Close()
 	}
 }
 
@@ -213,8 +225,10 @@ func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperatio
 }
 
 // update requests the values of a service, if they are others than before.
-func (s *Service) update(id processor.ID, txn controller.UpdateOperations) string {
+func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) string {
 	was, is, same := false, false, true
+	delete(s.restricted, id)
+	var touched []proto.Message
 	for _, ipv6 := range []bool{false, true} {
 		key, value := nat.Key(id, ipv6), s.render(id, ipv6)
 		before, known := s.rendered[key]
@@ -222,12 +236,17 @@ func (s *Service) update(id processor.ID, txn controller.UpdateOperations) strin
 		switch {
 		case value == nil && known:
 			same = false
+			touched = append(touched, before)
 			delete(s.rendered, key)
 			txn.Delete(key)
 		case value != nil && !proto.Equal(before, value):
 			same = false
+			touched = append(touched, before, value)
 			s.put(txn, key, value)
 		}
+	}
+	if slices.ContainsFunc(touched, s.hasHostPort) { // a port of a service and of a pod is the service's
+		s.refreshHostPorts(ctx, txn)
 	}
 	switch {
 	case same:
@@ -240,43 +259,10 @@ func (s *Service) update(id processor.ID, txn controller.UpdateOperations) strin
 	return fmt.Sprintf("update service '%s'", id)
 }
 
-// podSubnets returns those of this node; none before it has an ID.
-func (s *Service) podSubnets() (list []netip.Prefix) {
-	own := s.proxy.Nodes.GetAllNodes()[s.proxy.NodeName]
-	if own == nil {
-		return nil
-	}
-	plan := s.proxy.Addresses.Plan()
-	for _, family := range plan.Families() {
-		if p, err := s.proxy.Addresses.PodSubnet(&family, own); err == nil {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// loopback returns the source that pods see of connections to themselves.
-func (s *Service) loopback(ipv6 bool) netip.Addr {
-	for _, p := range s.podSubnets() {
-		if p.Addr().Is6() == ipv6 {
-			return ipam.NATLoopback(p)
-		}
-	}
-	return netip.Addr{}
-}
-
 // node is what the processor is told of this node.
 func (s *Service) node(ctx context.Context) processor.Node {
-	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.podSubnets()}
-	if own := s.proxy.Nodes.GetAllNodes()[s.proxy.NodeName]; own != nil {
-		n.Addresses = slices.Clone(own.MgmtIPs)
-		for _, p := range own.VPPIPs {
-			n.Addresses = append(n.Addresses, p.Addr())
-		}
-	}
-	slices.SortFunc(n.Addresses, netip.Addr.Compare)
-	n.Addresses = slices.Compact(n.Addresses)
-	if n.NodePorts = s.proxy.Settings.OpenOn(n.Addresses); len(n.NodePorts) == 0 && len(n.Addresses) > 0 {
+	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
+	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 {
 		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
 	}
 	return n
@@ -285,10 +271,7 @@ func (s *Service) node(ctx context.Context) processor.Node {
 // shared are the values that all services share: who is inside, what cluster IPs are, and
 // the source of a pod that calls itself.
 func (s *Service) shared() map[string]proto.Message {
-	network := &contiv_nat.ServiceNetwork{}
-	for _, p := range s.services.Node().PodSubnets {
-		network.Inside = append(network.Inside, p.String())
-	}
+	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
 	plan := s.proxy.Addresses.Plan()
 	for _, family := range plan.Families() {
 		if p := family.Subnets.Service; p.IsValid() {
@@ -299,9 +282,10 @@ func (s *Service) shared() map[string]proto.Message {
 	if len(network.GetInside())+len(network.GetServiceSubnets()) > 0 {
 		values[models.Key(network)] = network
 	}
-	if loopback := s.loopback(false); loopback.IsValid() {
-		pool := &vpp_nat.Nat44AddressPool{FirstIp: loopback.String(), VrfId: anyVRF, TwiceNat: true}
+	if loopback := s.self.loopback(false); loopback.IsValid() {
+		pool := hairpinPool(loopback)
 		values[models.Key(pool)] = pool
 	}
+	maps.Copy(values, s.answerRoutes())
 	return values
 }

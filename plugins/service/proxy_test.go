@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,11 +54,14 @@ func (*cluster) PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, er
 	return family.PodSubnet(n.ID)
 }
 
+func (*cluster) GetPodIPs(podmanager.PodID) []netip.Addr { return nil }
+
 // plugin returns one that lets the vswitch translate services.
 func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
 	t.Helper()
-	s := service.New(service.Capabilities{HostStackShared: true}, fake{}, fake{}, plugintest.Logger())
+	s := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, plugintest.Logger())
 	cfg, err := config.Load([]byte(settings))
+	cfg.HealthzBindAddress = "" // the port is that of the machine
 	if err == nil {
 		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
 			Healthy: func() bool { return true }})
@@ -177,12 +181,61 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 			t.Errorf("%s, without kube-proxy: %+v, warnings %q", setting, got, s.Warnings())
 		}
 	}
-	onVPP := service.New(service.Capabilities{}, fake{}, fake{}, plugintest.Logger())
-	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Default()}); err != nil {
-		t.Errorf("on VPP, without the option: %v", err)
+}
+
+// plugin of a node with VPP, where kube-proxy translates what the host sends.
+func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error) {
+	t.Helper()
+	cfg, err := config.Load([]byte(settings))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := onVPP.ByVSwitch(service.Proxy{Settings: config.Config{Services: config.VSwitch}}); err == nil || !strings.Contains(err.Error(), "kube-proxy") {
-		t.Errorf("on VPP: %v", err)
+	s := service.New(service.Capabilities{}, fake{ownStack: true, bvi: "vxlanBVI"}, fake{ownStack: true, bvi: "vxlanBVI"}, plugintest.Logger())
+	err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return "kube-proxy", nil },
+		Healthy: func() bool { return true }})
+	if s.Proxies() {
+		t.Cleanup(s.Close)
+	}
+	return s, err
+}
+
+// VPP has one mapping for all clients, is told by what address to hide those outside, and by
+// which interfaces they come.
+func TestServicesOnVPP(t *testing.T) {
+	s, err := newCluster().onVPP(t, "services: vswitch\nresetRemovedEndpoints: true\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := webService()
+	local.Name, local.ClusterIps, local.ClusterIp = "other", []string{"10.96.0.11"}, "10.96.0.11"
+	got := plugintest.Render(resync(t, s, state(webService(), local,
+		webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2"))))
+	mapping := func(addr string, port int, more string) string {
+		return fmt.Sprintf(`{"external_ip":"%s","external_port":%d,"local_ips":[%s],%s"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`, addr, port, more, map[bool]string{true: `"masquerade_outside":true,`}[port == 80])
+	}
+	for _, want := range []string{
+		`"outside_interfaces":["eth0","vxlanBVI"]`,
+		mapping("10.96.0.10", 80, `{"local_ip":"10.1.1.2","local_port":8080,"probability":1},{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}`),
+		mapping("192.168.16.1", 30080, `{"local_ip":"10.1.1.2","local_port":8080}`), // those of clients outside
+		"config/vpp/v2/route/vrf/4/dst/10.1.1.254/32\n" + `    {"dst_network":"10.1.1.254/32","type":"INTER_VRF","vrf_id":4}`,
+		`{"external_ip":"10.96.0.11","external_port":80,"otherwise":"REFUSE"}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	for _, not := range []string{"203.0.113.1", `"clients"`, "source_ranges", "reset_removed", `"external_ip":"fd00::1"`, `"DROP"`} {
+		if strings.Contains(got, not) {
+			t.Errorf("%s in\n%s", not, got)
+		}
+	}
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "default/other, default/web") {
+		t.Errorf("warnings %q", w)
+	}
+	for _, settings := range []string{"", "services: kube-proxy"} {
+		if s, err := newCluster().onVPP(t, settings); err != nil || s.Proxies() {
+			t.Errorf("%q: %v, %v", settings, s.Proxies(), err)
+		}
 	}
 }
 
@@ -291,7 +344,8 @@ func TestOthersAreNoticedWhenTheyComeAndGo(t *testing.T) {
 
 func TestBadServiceConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		"services: yes please": "kube-proxy", "nodePortAddresses: [eth0]": "nodePortAddresses", "serviceLocalEndpointWeight: 0": "1 to 255", "service: vswitch": "services",
+		"services: yes please": "kube-proxy", "healthzBindAddress: '10256'": "such as :10256", "healthzBindAddress: 'node1:1'": "no address with a port", "healthzBindAddress: ':0'": "no port from 1",
+		"nodePortAddresses: [eth0]": "nodePortAddresses", "serviceLocalEndpointWeight: 0": "1 to 255", "service: vswitch": "services",
 	} {
 		if _, err := config.Load([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
@@ -45,6 +46,9 @@ type Capabilities struct {
 	HostStackShared bool
 	// IPv6SourceNAT: sources of IPv6 packets can be translated.
 	IPv6SourceNAT bool
+	// ClientScopes: mappings can be for clients inside or outside only, or for source
+	// ranges, and connections to removed endpoints can be reset.
+	ClientScopes bool
 }
 
 // Service is the plugin.
@@ -55,16 +59,24 @@ type Service struct {
 	network Network
 	log     *slog.Logger
 
+	self      self
+	hostPorts *HostPorts // nil: not served
+	sourceNAT bool       // what leaves the cluster is translated
+
 	// Of services that the vswitch translates; proxy is nil if it does not.
 	proxy    *Proxy
 	services *processor.Processor
 	rendered map[string]proto.Message // what was requested last, by key
 	zone     string                   // of this node
-	disabled string                   // who else translates services; "": nobody
-	others   others
-	health   *health.Server
-	metrics  *metrics
-	mu       sync.Mutex // guards services against report, which other goroutines call
+	// restricted are the services with frontends that the vswitch cannot translate, since they
+	// are for some sources only.
+	restricted map[processor.ID]bool
+	disabled   string // who else translates services; "": nobody
+	others     others
+	health     *health.Server
+	healthz    *health.Node
+	metrics    *metrics
+	mu         sync.Mutex // guards services and restricted against reports, which other goroutines call
 }
 
 // New returns the plugin.
@@ -76,7 +88,7 @@ func (*Service) String() string { return "service" }
 
 // HandlesEvent accepts resyncs, and what changes services that the vswitch translates.
 func (s *Service) HandlesEvent(event controller.Event) bool {
-	return event.Method() != controller.Update || s.proxies(event)
+	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event)
 }
 
 // Resync configures the translation of what leaves the cluster, and of services.
@@ -87,11 +99,13 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 		defer s.mu.Unlock()
 		s.resyncServices(ctx, state, txn)
 	}
+	s.resyncHostPorts(ctx, txn)
 	return nil
 }
 
 // translateSources gives what leaves the cluster an address of the node.
 func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOperations) {
+	s.sourceNAT = false
 	if !s.config.NatExternalTraffic() {
 		return
 	}
@@ -105,6 +119,7 @@ func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOpe
 	global := &vpp_nat.Nat44Global{Forwarding: true}
 	nic := &vpp_nat.Nat44Interface{Name: iface, NatOutside: true, OutputFeature: true}
 	pool := &vpp_nat.Nat44AddressPool{FirstIp: ip.String(), VrfId: anyVRF}
+	s.sourceNAT = true
 	txn.Put(models.Key(global), global)
 	txn.Put(models.Key(nic), nic)
 	txn.Put(models.Key(pool), pool)
@@ -123,10 +138,17 @@ const (
 // enter through the interface where it is done. Each flow of the pods would be a session.
 func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	routing := s.config.Routing()
-	return &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
+	identities := &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, Port: vxlanPort, VrfId: routing.MainVRFID}, // received
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.PodVRFID},                   // sent, from any port
 	}}
+	if s.config.Resolved().Stolen != nil {
+		// What the host sends from the address that it shares with the vswitch: of its
+		// connections that are older than the theft, the NAT has not seen the beginning.
+		identities.IdMappings = append(identities.IdMappings, &vpp_nat.DNat44_IdentityMapping{
+			IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID})
+	}
+	return identities
 }
 
 // translateIPv6 configures the translation of what leaves the cluster over IPv6.
@@ -174,14 +196,26 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	return main, ip.Addr()
 }
 
-// Update follows services, their endpoints and this node.
-func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
-	if !s.proxies(event) {
-		return "", nil
-	}
+// Update follows services, their endpoints, this node and the host ports of its pods.
+func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.updateServices(ctx, event, txn), nil
+	if s.forPod(event) {
+		return s.updatePod(ctx, event, txn)
+	}
+	if s.proxies(event) {
+		what = s.updateServices(ctx, event, txn)
+	}
+	if s.changesNode(event) {
+		s.refreshHostPorts(ctx, txn)
+	}
+	return what, nil
+}
+
+// changesNode reports whether addresses of this node may have changed that host ports are on.
+func (s *Service) changesNode(event controller.Event) bool {
+	update, ok := event.(*nodesync.NodeUpdate)
+	return ok && s.hostPorts != nil && update.NodeName == s.self.name
 }
 
 // Revert has nothing to undo.

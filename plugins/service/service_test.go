@@ -29,6 +29,9 @@ func (f fake) Resolved() contivconf.Resolved {
 	return f.resolved
 }
 func (f fake) Routing() contivconf.RoutingConfig {
+	if f.ownStack && !f.nat { // services are translated in VRF 0
+		return contivconf.RoutingConfig{PodVRFID: 4}
+	}
 	return contivconf.RoutingConfig{MainVRFID: 3, PodVRFID: 4}
 }
 func (f fake) NatExternalTraffic() bool     { return f.nat }

@@ -4,8 +4,10 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/contiv/contiv/config"
 )
@@ -27,6 +29,9 @@ type Config struct {
 	// NodePortAddresses are the networks of those addresses of the node that node ports are
 	// open on; none: all that Kubernetes and the vswitch know.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
+	// HealthzBindAddress is where load balancers ask whether the vswitch of this node
+	// translates services; "": nowhere.
+	HealthzBindAddress string `json:"healthzBindAddress"`
 	// LocalEndpointWeight is how often an endpoint on this node is chosen, relative to one
 	// elsewhere.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
@@ -43,7 +48,9 @@ type Config struct {
 }
 
 // Default is the configuration without a file.
-func Default() Config { return Config{Services: Auto, LocalEndpointWeight: 1} }
+func Default() Config {
+	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256"}
+}
 
 // LoadFile reads YAML or JSON; "" stands for the defaults. Unknown keys are errors.
 func LoadFile(path string) (Config, error) {
@@ -73,6 +80,15 @@ func (c Config) check() error {
 	for _, text := range c.NodePortAddresses {
 		if _, err := netip.ParsePrefix(text); err != nil {
 			return fmt.Errorf("option nodePortAddresses: %q is no network such as 192.168.16.0/24", text)
+		}
+	}
+	if c.HealthzBindAddress != "" {
+		host, port, err := net.SplitHostPort(c.HealthzBindAddress)
+		if _, bad := netip.ParseAddr(host); err != nil || host != "" && bad != nil {
+			return fmt.Errorf("option healthzBindAddress: %q is no address with a port such as :10256, 192.168.16.1:10256 or [fd00::1]:10256; \"\" for none", c.HealthzBindAddress)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("option healthzBindAddress: %q is no port from 1 to 65535", port)
 		}
 	}
 	if c.LocalEndpointWeight == 0 {

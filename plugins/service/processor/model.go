@@ -63,9 +63,11 @@ const (
 	ExternalIP   Kind = "ExternalIP"
 	LoadBalancer Kind = "LoadBalancer"
 	NodePort     Kind = "NodePort"
+	// HostPort is a port of the node that a pod asks for; no service has any.
+	HostPort Kind = "HostPort"
 )
 
-var precedence = map[Kind]int{ClusterIP: 0, ExternalIP: 1, LoadBalancer: 2, NodePort: 3}
+var precedence = map[Kind]int{ClusterIP: 0, ExternalIP: 1, LoadBalancer: 2, NodePort: 3, HostPort: 4}
 
 // Frontend is what clients connect to.
 type Frontend struct {

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
@@ -102,6 +103,20 @@ func (p *Processor) Service(id ID, ipv6 bool) *Service {
 		return nil
 	}
 	return Compute(svc, p.slicesOf(id), p.node, ipv6)
+}
+
+// At returns the services that have the address, or have a node port on it, in order.
+func (p *Processor) At(addr netip.Addr) (list []*Service) {
+	for id, svc := range p.services {
+		if !Proxied(svc) || !slices.ContainsFunc(frontendAddresses(svc, p.node, addr.Is6()), func(a frontendAddress) bool { return a.addr == addr }) {
+			continue
+		}
+		if s := p.Service(id, addr.Is6()); s != nil {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Service) int { return a.ID.Compare(b.ID) })
+	return list
 }
 
 func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {

@@ -24,6 +24,13 @@ type Options struct {
 	// Loopback6 is the source that a pod sees of its own connections to itself, IPv6. That
 	// of IPv4 is an address pool for twice-NAT.
 	Loopback6 netip.Addr
+	// Loopback4 is the same for IPv4, of a vswitch that is told by each mapping; and both are
+	// what it has clients outside seen with.
+	Loopback4 netip.Addr
+	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints
+	// of those outside; frontends for some sources only are left out, and so are those whose
+	// clients outside are to be ignored.
+	OneScope bool
 	// LocalWeight is how often an endpoint on this node is chosen, relative to others; at
 	// least 1.
 	LocalWeight uint32
@@ -66,7 +73,12 @@ var protocols = map[processor.Protocol]vpp_nat.DNat44_Protocol{
 func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 	// Whoever calls a cluster IP from outside has no route back from other nodes.
 	hide := !f.KeepSource || f.Kind == processor.ClusterIP
-	if slices.Equal(f.Inside, f.Outside) {
+	switch {
+	case o.OneScope && (f.Restricted || f.Drop):
+		return nil
+	case o.OneScope:
+		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
+	case slices.Equal(f.Inside, f.Outside):
 		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
 	}
 	var list []*mapping
@@ -88,6 +100,9 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 			m.Otherwise = vpp_nat.DNat44_StaticMapping_DROP
 		}
 		return m
+	}
+	if o.Loopback4.IsValid() && f.Addr.Addr().Is4() {
+		m.TwiceNatPoolIp = o.Loopback4.String()
 	}
 	m.TwiceNat, m.SessionAffinity, m.MasqueradeOutside = vpp_nat.DNat44_StaticMapping_SELF, affinity, hide
 	for _, e := range endpoints {

@@ -1,0 +1,359 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/plugins/service/renderer/nat"
+	"google.golang.org/protobuf/proto"
+)
+
+// HostPorts is what makes the vswitch translate ports of this node to pods that ask for
+// them, whoever translates services.
+//
+//	AddPod ──> LocalPod.HostPorts ──> frontends on addresses of the node ──> dnat44, dnat66/hostPort/<namespace>/<pod>
+type HostPorts struct {
+	NodeName  string
+	Nodes     Nodes
+	Addresses Addresses
+	Pods      Pods
+	Verifier  Verifier
+}
+
+// Pods knows the pods of this node.
+type Pods interface {
+	LocalPods() podmanager.LocalPods
+	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
+}
+
+// Verifier compares the southbound with what was requested.
+type Verifier interface {
+	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
+}
+
+// ServeHostPorts makes the vswitch translate host ports. It must be called before the first
+// event.
+func (s *Service) ServeHostPorts(h HostPorts) {
+	s.hostPorts = &h
+	s.self = self{h.NodeName, h.Nodes, h.Addresses}
+}
+
+// hostPortPrefix of labels is not the namespace of a service: those have no capitals.
+const hostPortPrefix = "hostPort/"
+
+// hostPortID labels the values of a pod.
+func hostPortID(pod podmanager.PodID) processor.ID {
+	return processor.ID{Namespace: hostPortPrefix + pod.Namespace, Name: pod.Name}
+}
+
+// forPod reports whether an event is about a pod that may have host ports.
+func (s *Service) forPod(event controller.Event) bool {
+	if s.hostPorts == nil {
+		return false
+	}
+	switch event.(type) {
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod:
+		return true
+	}
+	return false
+}
+
+// podsWithHostPorts are those of this node, sorted.
+func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
+	if s.hostPorts == nil {
+		return nil
+	}
+	for _, p := range s.hostPorts.Pods.LocalPods() {
+		if len(p.HostPorts) > 0 {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *podmanager.LocalPod) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return pods
+}
+
+// nodeAddresses are those of this node that are known to Kubernetes or to the agents, sorted.
+func (s *Service) nodeAddresses() []netip.Addr {
+	list := s.openAddresses()
+	for _, ipv6 := range []bool{false, true} {
+		if p := s.network.GetNodeIPOf(ipv6); p.IsValid() {
+			list = append(list, p.Addr())
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// updatePod opens or closes the host ports of a pod.
+func (s *Service) updatePod(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	switch e := event.(type) {
+	case *podmanager.AddPod:
+		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
+			return s.openHostPorts(pod, txn)
+		}
+	case *podmanager.DeletePod:
+		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
+			return s.closeHostPorts(pod, txn), nil
+		}
+	case *podmanager.CheckPod:
+		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
+			return "", s.checkHostPorts(ctx, pod)
+		}
+	}
+	return "", nil
+}
+
+// podOf returns the pod if it has host ports, and that container.
+func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.LocalPod {
+	pod, known := s.hostPorts.Pods.LocalPod(id)
+	if !known || pod.ContainerID != container || len(pod.HostPorts) == 0 {
+		return nil
+	}
+	return pod
+}
+
+// openHostPorts fails unless all ports of the pod can be opened.
+func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) (string, error) {
+	frontends, err := s.frontendsOf(pod)
+	if err := errors.Join(s.inUse(pod), err); err != nil {
+		return "", err
+	}
+	for key, value := range s.sharedByPods() {
+		txn.Put(key, value)
+	}
+	for key, value := range s.renderPod(pod, frontends) {
+		if value != nil {
+			txn.Put(key, value)
+		}
+	}
+	return fmt.Sprintf("open host ports %s of pod %v", listPorts(pod.HostPorts), pod.ID), nil
+}
+
+// closeHostPorts removes the pod's values, and with the last pod those that all pods share.
+func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) string {
+	for key := range s.renderPod(pod, nil) {
+		txn.Delete(key)
+	}
+	if len(s.podsWithHostPorts()) == 1 && !s.translates() {
+		for key := range s.sharedByPods() {
+			if key != globalKey || !s.sourceNAT {
+				txn.Delete(key)
+			}
+		}
+	}
+	return fmt.Sprintf("close host ports %s of pod %v", listPorts(pod.HostPorts), pod.ID)
+}
+
+// checkHostPorts reads the pod's values back.
+func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) error {
+	frontends, _ := s.frontendsOf(pod) // what cannot be opened any more is warned of
+	var keys []string
+	for key, value := range s.renderPod(pod, frontends) {
+		if value != nil {
+			keys = append(keys, key)
+		}
+	}
+	differences, err := s.hostPorts.Verifier.Verify(ctx, keys...)
+	if err != nil {
+		return fmt.Errorf("read back the host ports of pod %v: %w", pod.ID, err)
+	}
+	var errs []error
+	for _, d := range differences {
+		errs = append(errs, fmt.Errorf("host ports of pod %v are not as configured: %s (%v)", pod.ID, d.Key, d.State))
+	}
+	return errors.Join(errs...)
+}
+
+// resyncHostPorts opens those of all pods.
+func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOperations) {
+	pods := s.podsWithHostPorts()
+	if len(pods) == 0 {
+		return
+	}
+	for key, value := range s.sharedByPods() {
+		if txn.Get(key) == nil {
+			txn.Put(key, value)
+		}
+	}
+	s.putHostPorts(ctx, pods, txn, nil)
+}
+
+// refreshHostPorts does so again after addresses of the node or services have changed.
+func (s *Service) refreshHostPorts(ctx context.Context, txn controller.UpdateOperations) {
+	s.putHostPorts(ctx, s.podsWithHostPorts(), txn, txn.Delete)
+}
+
+// putHostPorts requests the values of pods, or has those removed that have nothing in them.
+func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod, txn controller.ResyncOperations, remove func(key string)) {
+	for _, pod := range pods {
+		frontends, err := s.frontendsOf(pod)
+		if err != nil {
+			controller.Logger(ctx, s.log).Warn("Not all host ports of a pod are open", "pod", pod.ID, "error", err)
+		}
+		for key, value := range s.renderPod(pod, frontends) {
+			switch {
+			case value != nil:
+				txn.Put(key, value)
+			case remove != nil:
+				remove(key)
+			}
+		}
+	}
+}
+
+// frontendsOf returns the frontends of a pod's host ports. The error tells of those that
+// there is no address for, or that are a service's.
+func (s *Service) frontendsOf(pod *podmanager.LocalPod) (list []processor.Frontend, err error) {
+	addresses := s.nodeAddresses()
+	var errs []error
+	for _, port := range pod.HostPorts {
+		open := false
+		for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
+			for _, addr := range addresses {
+				if addr.Is6() != ip.Is6() || !port.IsOn(addr) {
+					continue
+				}
+				open = true
+				f := processor.Frontend{
+					Kind: processor.HostPort, Addr: netip.AddrPortFrom(addr, port.Port), Protocol: processor.Protocol(port.Protocol), KeepSource: true,
+					Inside: []processor.Endpoint{{Addr: netip.AddrPortFrom(ip, port.PodPort), Local: true}},
+				}
+				f.Outside = f.Inside
+				if owner := s.serviceWith(f); owner != "" {
+					errs = append(errs, fmt.Errorf("host port %v of pod %v: %v is a port of service %s", port, pod.ID, f.Addr, owner))
+					continue
+				}
+				if !slices.ContainsFunc(list, func(o processor.Frontend) bool { return o.Addr == f.Addr && o.Protocol == f.Protocol }) {
+					list = append(list, f)
+				}
+			}
+		}
+		if !open && port.Address.IsValid() {
+			errs = append(errs, fmt.Errorf("host port %v of pod %v: hostIP is none of the addresses %v of this node that lead to the pod; leave it out for all of them", port, pod.ID, addresses))
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// inUse returns an error if another pod of this node has a host port of the pod.
+func (s *Service) inUse(pod *podmanager.LocalPod) error {
+	var errs []error
+	for _, other := range s.podsWithHostPorts() {
+		if other.ID == pod.ID {
+			continue
+		}
+		for _, port := range pod.HostPorts {
+			if i := slices.IndexFunc(other.HostPorts, port.Overlaps); i >= 0 {
+				errs = append(errs, fmt.Errorf("host port %v of pod %v is in use on this node: pod %v has %v", port, pod.ID, other.ID, other.HostPorts[i]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// renderPod returns the pod's values by their keys, one for each IP version that it has, nil if
+// nothing is open.
+func (s *Service) renderPod(pod *podmanager.LocalPod, frontends []processor.Frontend) map[string]proto.Message {
+	values := map[string]proto.Message{}
+	for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
+		ipv6 := ip.Is6()
+		svc := &processor.Service{ID: hostPortID(pod.ID)}
+		for _, f := range frontends {
+			if f.Addr.Addr().Is6() == ipv6 {
+				svc.Frontends = append(svc.Frontends, f)
+			}
+		}
+		key := nat.Key(svc.ID, ipv6)
+		if values[key] = nil; len(svc.Frontends) > 0 {
+			values[key] = nat.Render(svc, ipv6, s.natOptions())
+		}
+	}
+	return values
+}
+
+// serviceWith returns the service that has the address, port and protocol, "" if none.
+func (s *Service) serviceWith(f processor.Frontend) string {
+	for _, value := range s.rendered {
+		label, mappings := mappingsOf(value)
+		if slices.ContainsFunc(mappings, func(m mapping) bool {
+			return m.port == uint32(f.Addr.Port()) && m.protocol == string(f.Protocol) && m.addr == f.Addr.Addr().String()
+		}) {
+			return label
+		}
+	}
+	return ""
+}
+
+// hasHostPort reports whether a value has the port of a pod, on any address.
+func (s *Service) hasHostPort(value proto.Message) bool {
+	_, mappings := mappingsOf(value)
+	return slices.ContainsFunc(s.podsWithHostPorts(), func(pod *podmanager.LocalPod) bool {
+		return slices.ContainsFunc(pod.HostPorts, func(port podmanager.HostPort) bool {
+			return slices.ContainsFunc(mappings, func(m mapping) bool { return m.port == uint32(port.Port) && m.protocol == port.Protocol })
+		})
+	})
+}
+
+// mapping is what connections are made to.
+type mapping struct {
+	addr, protocol string
+	port           uint32
+}
+
+func mappingsOf(value proto.Message) (label string, list []mapping) {
+	switch v := value.(type) {
+	case *vpp_nat.DNat44:
+		for _, m := range v.GetStMappings() {
+			list = append(list, mapping{m.GetExternalIp(), m.GetProtocol().String(), m.GetExternalPort()})
+		}
+		return v.GetLabel(), list
+	case *contiv_nat.DNat66:
+		for _, m := range v.GetStMappings() {
+			list = append(list, mapping{m.GetExternalIp(), m.GetProtocol().String(), m.GetExternalPort()})
+		}
+		return v.GetLabel(), list
+	}
+	return "", nil
+}
+
+var globalKey = models.Key(&vpp_nat.Nat44Global{})
+
+// sharedByPods are the values without which those of pods do not work. Where services are
+// translated, they are there anyway.
+func (s *Service) sharedByPods() map[string]proto.Message {
+	values := map[string]proto.Message{}
+	if loopback := s.self.loopback(false); loopback.IsValid() {
+		global, pool := &vpp_nat.Nat44Global{Forwarding: true}, hairpinPool(loopback)
+		values[models.Key(global)], values[models.Key(pool)] = global, pool
+	}
+	if !s.caps.HostStackShared && !s.ownStack() {
+		return values // its interfaces are told what to translate
+	}
+	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
+	key := models.Key(network)
+	if full := s.rendered[key]; full != nil { // that of services says more
+		values[key] = full
+	} else if len(network.GetInside()) > 0 {
+		values[key] = network
+	}
+	return values
+}
+
+func listPorts(ports []podmanager.HostPort) string {
+	var texts []string
+	for _, p := range ports {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
+}

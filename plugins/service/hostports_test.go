@@ -1,0 +1,261 @@
+package service_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/cni"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
+)
+
+// forPod is a request of a runtime for a pod with host ports.
+func forPod(name, container, mappings string) *cni.CNIRequest {
+	return &cni.CNIRequest{
+		ContainerId: container, NetworkNamespace: "/var/run/netns/" + name, InterfaceName: "eth0",
+		ExtraArguments: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + name,
+		ExtraNwConfig:  `{"name": "k8s-pod-network", "runtimeConfig": {"portMappings": ` + mappings + `}}`,
+	}
+}
+
+func addPod(t *testing.T, n *plugintest.Node, name, container, mappings string) {
+	t.Helper()
+	if reply, err := n.Server.Add(context.Background(), forPod(name, container, mappings)); err != nil || reply.GetResult() != 0 {
+		t.Fatal(reply, err)
+	}
+}
+
+// natOf are the values of address translation.
+func natOf(n *plugintest.Node) string {
+	values := plugintest.Txn{}
+	for key, value := range n.Scheduler.Values() {
+		if strings.Contains(key, "/nat/") {
+			values[key] = value
+		}
+	}
+	return plugintest.Render(values)
+}
+
+const (
+	dualStack = "ipamConfig: {contivCIDR: '10.128.0.0/14,fd10::/64'}\n"
+	noSNAT    = "natExternalTraffic: false\n"
+)
+
+func TestHostPorts(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT})
+	addPod(t, n, "plain", "c0", "null")
+	without := natOf(n)
+	addPod(t, n, "web", "c1", `[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8080, "containerPort": 80, "protocol": "SCTP", "hostIP": "192.168.16.1"}]`)
+	addPod(t, n, "dns", "c2", `[{"hostPort": 53, "containerPort": 5353, "protocol": "udp", "hostIP": "0.0.0.0"}]`)
+	const want = `config/contiv/nat/v1/service-network
+    {"inside":["10.1.1.0/24"]}
+config/vpp/nat/v2/dnat44/hostPort/default/dns
+    {"label":"hostPort/default/dns","st_mappings":[{"external_ip":"192.168.16.1","external_port":53,"local_ips":[{"local_ip":"10.1.1.4","local_port":5353}],"protocol":"UDP","twice_nat":"SELF"}]}
+config/vpp/nat/v2/dnat44/hostPort/default/web
+    {"label":"hostPort/default/web","st_mappings":[{"external_ip":"192.168.16.1","external_port":8080,"local_ips":[{"local_ip":"10.1.1.3","local_port":80}],"twice_nat":"SELF"},{"external_ip":"192.168.16.1","external_port":8080,"local_ips":[{"local_ip":"10.1.1.3","local_port":80}],"protocol":"SCTP","twice_nat":"SELF"}]}
+config/vpp/nat/v2/nat44-global
+    {"forwarding":true}
+config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
+    {"first_ip":"10.1.1.254","twice_nat":true,"vrf_id":4294967295}
+`
+	if got := natOf(n); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	n.Resync()
+	if n.Scheduler.Changed() != 0 {
+		t.Errorf("a resync changes %d values", n.Scheduler.Changed())
+	}
+	n = n.Restart()
+	if got := natOf(n); got != want || n.Scheduler.Changed() != 0 {
+		t.Errorf("%d changes after a restart, got\n%s\nwant\n%s", n.Scheduler.Changed(), got, want)
+	}
+
+	reply, err := n.Server.Check(context.Background(), forPod("web", "c1", "null"))
+	if err != nil || reply.GetResult() != 0 {
+		t.Errorf("CHECK: %v, %v", reply, err)
+	}
+	n.Scheduler.SetDifferences(kvscheduler.Difference{Key: "config/vpp/nat/v2/dnat44/hostPort/default/web"})
+	if reply, err := n.Server.Check(context.Background(), forPod("web", "c1", "null")); err != nil || !strings.Contains(reply.GetError(), "host ports of pod default/web are not as configured") {
+		t.Errorf("CHECK of ports that are missing: %v, %v", reply, err)
+	}
+
+	for _, pod := range []string{"web", "dns"} {
+		container := map[string]string{"web": "c1", "dns": "c2"}[pod]
+		if reply, err := n.Server.Delete(context.Background(), forPod(pod, container, "null")); err != nil || reply.GetResult() != 0 {
+			t.Fatal(reply, err)
+		}
+	}
+	if got := natOf(n); got != without {
+		t.Errorf("after DEL:\n%s\nwant what was before:\n%s", got, without)
+	}
+}
+
+func TestHostPortsOfBothIPVersions(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{
+		Conf: noSNAT + dualStack, Links: plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "192.168.16.1/24", "fd16::1/64")},
+	})
+	addPod(t, n, "web", "c1", `[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8081, "containerPort": 80, "protocol": "tcp", "hostIP": "::"}]`)
+	got := natOf(n)
+	for _, want := range []string{
+		`dnat66/hostPort/default/web
+    {"label":"hostPort/default/web","st_mappings":[{"external_ip":"fd10::2:1","external_port":8080,"local_ips":[{"local_ip":"fd10::82","local_port":80}],"twice_nat":"SELF","twice_nat_ip":"fd10::fe"},{"external_ip":"fd10::2:1","external_port":8081`,
+		`dnat44/hostPort/default/web
+    {"label":"hostPort/default/web","st_mappings":[{"external_ip":"10.130.0.1","external_port":8080,"local_ips":[{"local_ip":"10.128.0.130","local_port":80}],"twice_nat":"SELF"}]}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwithout\n%s", got, want)
+		}
+	}
+}
+
+// A pod whose ports cannot all be opened is not added, and leaves nothing.
+func TestHostPortsThatAreRefused(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT})
+	addPod(t, n, "web", "c1", `[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "192.168.16.1"}]`)
+	before := n.Scheduler.Values()
+	for name, test := range map[string]struct{ mappings, want string }{
+		"no list":           {`{"hostPort": 1}`, `runtimeConfig.portMappings in extra_nw_config is no list of objects such as {"hostPort": 8080`},
+		"text for a number": {`[{"hostPort": "8080", "containerPort": 80}]`, "is no list of objects"},
+		"no port":           {`[{"containerPort": 80, "protocol": "tcp"}]`, "portMappings in extra_nw_config[0]: hostPort 0 is none of 1 to 65535"},
+		"port out of range": {`[{"hostPort": 80, "containerPort": 65616, "protocol": "tcp"}]`, "containerPort 65616 is none of 1 to 65535"},
+		"negative port":     {`[{"hostPort": -1, "containerPort": 80, "protocol": "tcp"}]`, "hostPort -1"},
+		"unknown protocol":  {`[{"hostPort": 80, "containerPort": 80, "protocol": "icmp"}]`, `protocol "icmp" is none of tcp, udp and sctp`},
+		"no protocol":       {`[{"hostPort": 80, "containerPort": 80}]`, `protocol "" is none`},
+		"name for address":  {`[{"hostPort": 80, "containerPort": 80, "protocol": "tcp", "hostIP": "node1"}]`, `hostIP "node1" is no address of a node`},
+		"loopback":          {`[{"hostPort": 80, "containerPort": 80, "protocol": "tcp", "hostIP": "127.0.0.1"}]`, "host ports are not open on loopback addresses"},
+		"another's address": {`[{"hostPort": 443, "containerPort": 80, "protocol": "tcp", "hostIP": "10.96.0.1"}]`, "hostIP is none of the addresses [192.168.16.1] of this node"},
+		"other IP version":  {`[{"hostPort": 443, "containerPort": 80, "protocol": "tcp", "hostIP": "fd00::1"}]`, "hostIP is none of the addresses"},
+		"twice":             {`[{"hostPort": 81, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 81, "containerPort": 82, "protocol": "tcp", "hostIP": "192.168.16.1"}]`, "is to lead to port 80 and to port 82"},
+		"in use":            {`[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp", "hostIP": "192.168.16.1"}]`, "host port 192.168.16.1:8080/TCP of pod default/other is in use on this node: pod default/web has 8080/TCP"},
+		"in use everywhere": {`[{"hostPort": 53, "containerPort": 53, "protocol": "udp"}]`, "host port 53/UDP of pod default/other is in use on this node: pod default/web has 192.168.16.1:53/UDP"},
+		"in use, but UDP":   {`[{"hostPort": 8080, "containerPort": 80, "protocol": "udp"}]`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := forPod("other", "c2", test.mappings)
+			reply, err := n.Server.Add(context.Background(), r)
+			said := reply.GetError()
+			if err != nil {
+				said = err.Error()
+			}
+			if !strings.Contains(said, test.want) || (said == "") != (test.want == "") {
+				t.Errorf("got %q, want %q", said, test.want)
+			}
+			if test.want == "" {
+				if reply, err := n.Server.Delete(context.Background(), r); err != nil || reply.GetResult() != 0 {
+					t.Fatal(reply, err)
+				}
+			}
+			if diff := plugintest.Diff(before, n.Scheduler.Values()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// onePod is a node with a pod.
+type onePod struct {
+	*cluster
+	pod podmanager.LocalPod
+}
+
+func (p onePod) GetPodIPs(podmanager.PodID) []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("10.1.1.7"), netip.MustParseAddr("fd10::7")}
+}
+
+func (p onePod) LocalPods() podmanager.LocalPods { return podmanager.LocalPods{p.pod.ID: &p.pod} }
+
+func (p onePod) LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool) {
+	return &p.pod, id == p.pod.ID
+}
+
+// What a pod and a service ask for is the service's, whoever came first.
+func TestHostPortsAndServices(t *testing.T) {
+	c := newCluster()
+	s := c.plugin(t, "services: vswitch")
+	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{
+		{Port: 30080, Protocol: "TCP", PodPort: 80}, {Port: 8080, Protocol: "TCP", PodPort: 80},
+	}}}
+	s.ServeHostPorts(service.HostPorts{NodeName: "node1", Nodes: c, Addresses: pod, Pods: pod})
+	const value = "config/vpp/nat/v2/dnat44/hostPort/default/pod"
+	ports := func(values plugintest.Txn) (list []uint32) {
+		for _, m := range values[value].(*vpp_nat.DNat44).GetStMappings() {
+			list = append(list, m.GetExternalPort())
+		}
+		slices.Sort(list)
+		return list
+	}
+	config := resync(t, s, state())
+	expect := func(when string, want ...uint32) {
+		t.Helper()
+		if got := ports(config); !slices.Equal(got, want) {
+			t.Errorf("%s, ports %v are open, want %v", when, got, want)
+		}
+	}
+	expect("without services", 8080, 30080)
+	config, _, _ = change(t, s, kubeChange(nil, webService()), config)
+	expect("with a service", 8080)
+	_, err := s.Update(context.Background(), &podmanager.AddPod{Pod: pod.pod.ID, ContainerID: "c1"}, plugintest.Txn{})
+	if err == nil || !strings.Contains(err.Error(), "host port 30080/TCP of pod default/pod: 192.168.16.1:30080 is a port of service default/web") {
+		t.Errorf("a pod with the port of a service is added: %v", err)
+	}
+	other := webService()
+	other.Name, other.Port[0].NodePort = "other", 30081
+	if _, txn, _ := change(t, s, kubeChange(nil, other), config); txn[value] != nil {
+		t.Error("a service with other ports changes the pod's")
+	}
+	config, _, _ = change(t, s, kubeChange(webService(), nil), config)
+	expect("without the service", 8080, 30080)
+	config = resync(t, s, state(webService()))
+	expect("after a resync with the service", 8080)
+
+	// With what services need in place, pods take nothing of it along.
+	txn := plugintest.Txn{}
+	if _, err := s.Update(context.Background(), &podmanager.DeletePod{Pod: pod.pod.ID, ContainerID: "c1"}, txn); err != nil {
+		t.Fatal(err)
+	}
+	config = txn.Apply(config)
+	if diff := plugintest.Diff(config, resync(t, c.plugin(t, "services: vswitch"), state(webService()))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Host ports are open on the addresses that the node has now.
+func TestHostPortsFollowTheNode(t *testing.T) {
+	c := newCluster()
+	s := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, plugintest.Logger())
+	pod := onePod{c, podmanager.LocalPod{HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80}}}}
+	s.ServeHostPorts(service.HostPorts{NodeName: "node1", Nodes: c, Addresses: pod, Pods: pod})
+	config := resync(t, s, state())
+	open := func() (list []string) {
+		for _, value := range config {
+			switch v := value.(type) {
+			case *vpp_nat.DNat44:
+				for _, m := range v.GetStMappings() {
+					list = append(list, m.GetExternalIp())
+				}
+			case *contiv_nat.DNat66:
+				for _, m := range v.GetStMappings() {
+					list = append(list, m.GetExternalIp())
+				}
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	if got, want := open(), []string{"192.168.16.1", "fd00::1"}; !slices.Equal(got, want) {
+		t.Errorf("open on %v, want %v", got, want)
+	}
+	c.nodes = nodesync.Nodes{"node1": {ID: 1, Name: "node1", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.17.1/24")}}}
+	config, _, _ = change(t, s, &nodesync.NodeUpdate{NodeName: "node1"}, config)
+	if got, want := open(), []string{"192.168.17.1"}; !slices.Equal(got, want) {
+		t.Errorf("open on %v, want %v", got, want)
+	}
+}

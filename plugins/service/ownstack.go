@@ -1,0 +1,94 @@
+package service
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/service/renderer/nat"
+	"google.golang.org/protobuf/proto"
+)
+
+// What differs with a vswitch that has a network stack of its own, and translates services.
+
+// ownStack reports whether it is one.
+func (s *Service) ownStack() bool { return !s.caps.HostStackShared && s.proxy != nil }
+
+// natOptions are those of all values.
+func (s *Service) natOptions() nat.Options {
+	o := nat.Options{Loopback6: s.self.loopback(true), LocalWeight: 1, OneScope: !s.caps.ClientScopes}
+	if s.ownStack() {
+		o.Loopback4 = s.self.loopback(false)
+	}
+	return o
+}
+
+// openAddresses are the node's addresses that ports are open on. What is sent to the host's
+// other addresses does not pass a vswitch with a stack of its own.
+func (s *Service) openAddresses() (list []netip.Addr) {
+	if !s.ownStack() {
+		return s.self.ownAddresses()
+	}
+	if own := s.self.nodes.GetAllNodes()[s.self.name]; own != nil {
+		for _, p := range own.VPPIPs {
+			list = append(list, p.Addr())
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// outsideInterfaces are those by which clients outside come. That of the overlay is one of
+// them, because other nodes' pods are no clients inside.
+func (s *Service) outsideInterfaces() (list []string) {
+	if !s.ownStack() {
+		return nil
+	}
+	for _, name := range []string{s.network.GetMainInterface(), s.network.GetVxlanBVIIfName()} {
+		if name != "" {
+			list = append(list, name)
+		}
+	}
+	for _, other := range s.config.Resolved().Other {
+		list = append(list, other.Name)
+	}
+	return list
+}
+
+// answerRoutes bring what pods answer to hidden clients to VRF 0, where it is translated
+// back.
+func (s *Service) answerRoutes() map[string]proto.Message {
+	values := map[string]proto.Message{}
+	routing := s.config.Routing()
+	if !s.ownStack() || routing.PodVRFID == routing.MainVRFID {
+		return values
+	}
+	for _, ipv6 := range []bool{false, true} {
+		if loopback := s.self.loopback(ipv6); loopback.IsValid() {
+			route := &vpp_l3.Route{
+				Type: vpp_l3.Route_INTER_VRF, VrfId: routing.PodVRFID, ViaVrfId: routing.MainVRFID,
+				DstNetwork: netip.PrefixFrom(loopback, loopback.BitLen()).String(),
+			}
+			values[models.Key(route)] = route
+		}
+	}
+	return values
+}
+
+// leftOut says which services have frontends that this vswitch does not translate.
+func (s *Service) leftOut() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for id := range s.restricted {
+		ids = append(ids, id.String())
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	return []string{fmt.Sprintf("load balancers' addresses of services with loadBalancerSourceRanges are not translated on this node: VPP does not look at sources; services: %s", strings.Join(ids, ", "))}
+}

@@ -1,0 +1,80 @@
+package service
+
+import (
+	"net/netip"
+	"slices"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+)
+
+// Nodes knows the addresses of nodes.
+type Nodes interface {
+	GetAllNodes() nodesync.Nodes
+}
+
+// Addresses knows the networks of the cluster, and the addresses of pods of this node.
+type Addresses interface {
+	Plan() ipam.Plan
+	PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error)
+	GetPodIPs(podmanager.PodID) []netip.Addr
+}
+
+// self is what others know of this node.
+type self struct {
+	name      string
+	nodes     Nodes
+	addresses Addresses
+}
+
+// podSubnets returns those of this node; none before it has an ID.
+func (s self) podSubnets() (list []netip.Prefix) {
+	own := s.nodes.GetAllNodes()[s.name]
+	if own == nil {
+		return nil
+	}
+	plan := s.addresses.Plan()
+	for _, family := range plan.Families() {
+		if p, err := s.addresses.PodSubnet(&family, own); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// insidePrefixes are the pod subnets as a ServiceNetwork has them.
+func (s self) insidePrefixes() (list []string) {
+	for _, p := range s.podSubnets() {
+		list = append(list, p.String())
+	}
+	return list
+}
+
+// loopback returns the source that pods see of connections to themselves.
+func (s self) loopback(ipv6 bool) netip.Addr {
+	for _, p := range s.podSubnets() {
+		if p.Addr().Is6() == ipv6 {
+			return ipam.NATLoopback(p)
+		}
+	}
+	return netip.Addr{}
+}
+
+// ownAddresses are those of the node itself, sorted.
+func (s self) ownAddresses() (list []netip.Addr) {
+	if own := s.nodes.GetAllNodes()[s.name]; own != nil {
+		list = slices.Clone(own.MgmtIPs)
+		for _, p := range own.VPPIPs {
+			list = append(list, p.Addr())
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// hairpinPool has the source that pods see of connections to themselves.
+func hairpinPool(loopback netip.Addr) *vpp_nat.Nat44AddressPool {
+	return &vpp_nat.Nat44AddressPool{FirstIp: loopback.String(), VrfId: anyVRF, TwiceNat: true}
+}
