@@ -10,6 +10,9 @@
 // nothing refers to any more goes afterwards, in a transaction of its own: if it went
 // first, pods would be isolated, or would not, in between.
 //
+// What becomes of policies is followed (see Publish): values that are not as they should be, pods that are
+// not wired yet, and a vswitch that is gone keep a policy from being realised.
+//
 // Packages below: cache (who is selected), configurator (policies as lists), processor
-// (what that comes to on this node), oracle (for tests).
+// (what that comes to on this node), verdict (what that says of a connection), oracle (for tests).
 package policy

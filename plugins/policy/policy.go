@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
 	"github.com/contiv/contiv/api/contiv/node"
@@ -51,6 +52,12 @@ type Policy struct {
 	loop    controller.EventLoop
 	log     *slog.Logger
 
+	metrics *metrics
+	real    *realisation
+
+	// mu is held by whoever looks at what follows; of the two locks, that of real is taken first.
+	mu        sync.Mutex
+	resynced  bool
 	processor *processor.Processor
 	// garbage are keys of values that nothing refers to once the present event was
 	// processed.
@@ -60,8 +67,11 @@ type Policy struct {
 // New returns the plugin of a node.
 func New(caps Capabilities, node string, pods Pods, ipam IPAM, network Network, loop controller.EventLoop, log *slog.Logger) *Policy {
 	return &Policy{caps: caps, node: node, pods: pods, ipam: ipam, network: network, loop: loop, log: log,
-		processor: processor.New(node), garbage: map[string]struct{}{}}
+		metrics: newMetrics(node), real: newRealisation(), processor: processor.New(node), garbage: map[string]struct{}{}}
 }
+
+// enforces reports whether policies have an effect on this node.
+func (p *Policy) enforces() bool { return p.caps.Filter }
 
 func (*Policy) String() string { return "policy" }
 
@@ -87,6 +97,8 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 		}
 		return nil
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.processor, p.garbage = processor.New(p.node), map[string]struct{}{}
 	own, err := p.network.OwnNetworks()
 	if err != nil {
@@ -104,6 +116,7 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 	for _, value := range p.processor.All() {
 		txn.Put(models.Key(value), value)
 	}
+	p.resynced = true
 	return nil
 }
 
@@ -146,6 +159,13 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 
 // Update computes what changes.
 func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	if id, _, about := policyOf(event); about {
+		p.real.mu.Lock()
+		p.real.asked[id] = struct{}{}
+		p.real.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch event := event.(type) {
 	case *cleanup:
 		return p.clean(txn), nil
@@ -205,6 +225,8 @@ func (p *Policy) clean(txn controller.UpdateOperations) string {
 // undone; the next event says so once more.
 func (p *Policy) Revert(_ context.Context, event controller.Event) error {
 	if add, ok := event.(*podmanager.AddPod); ok && !add.WasWired() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.processor.DeleteLocal(add.Pod)
 	}
 	return nil

@@ -6,11 +6,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -413,5 +415,52 @@ func (p *policyLab) relabel(t *testing.T, ns, pod, label string) {
 	}
 	if _, err := p.Apply(t.Context(), file); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Why: contivctl why names the policy and the rule that refuse packets, or that allow them, at the end
+// where they are judged. It is in the directory with binaries.
+func Why(t *testing.T, l *lab.Lab, binaries string) {
+	p := newPolicyLab(t, l)
+	p.policy(t, "x", "deny", "{podSelector: {}}")
+	p.policy(t, "x", "web", "{podSelector: {matchLabels: {pod: b}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: blue}}}], ports: [{port: web}]}]}")
+	p.policy(t, "z", "out", "{podSelector: {matchLabels: {pod: b}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 192.0.2.0/24}}]}]}")
+	p.clusterPolicy(t, "guard", "Admin", 7, "subject: {namespaces: {}}, ingress: [{name: no-81, action: Deny, from: [{namespaces: {matchLabels: {team: blue}}}], protocols: [{tcp: {destinationPort: {number: 81}}}]}]")
+	const guard = "ClusterNetworkPolicy guard (tier Admin, priority 7)"
+	for _, c := range []struct {
+		from, to, port  string
+		reached         bool
+		findings, inWay []string // each with the node that says so
+	}{
+		{"z/a", "z/b", "80", true, nil, []string{"node node2: ingress of pod z/b: no rule of " + guard + " denies it"}},
+		{"z/a", "z/b", "81", false, []string{"node node2: rule no-81 of " + guard + ` denies ingress of pod z/b: `}, nil},
+		{"z/a", "x/b", "80", true, nil, []string{"node node2: ingress of pod x/b: rule ingress[0] of NetworkPolicy x/web allows it: "}},
+		{"z/a", "x/b", "80/udp", false, []string{"node node2: ingress of pod x/b is isolated by " + guard + ", NetworkPolicy x/deny, NetworkPolicy x/web, and no rule allows port 80/udp"}, nil},
+		{"z/a", "x/a", "80", false, []string{"node node1: ingress of pod x/a is isolated by " + guard + ", NetworkPolicy x/deny, and no rule allows port 80/tcp"}, nil},
+		{"z/a", "x/a", "", false, []string{"node node1: ingress of pod x/a is isolated by " + guard + ", NetworkPolicy x/deny, and no rule allows ICMP"}, nil},
+		{"z/b", "x/a", "80", false, []string{"node node1: ingress of pod x/a", "node node2: egress of pod z/b is isolated by NetworkPolicy z/out, and no rule allows port 80/tcp"}, nil},
+	} {
+		await.That(t, fmt.Sprintf("why %s %s %s says so", c.from, c.to, c.port), func() error {
+			args := []string{c.from, c.to}
+			if c.port != "" {
+				args = append(args, c.port)
+			}
+			a, code := labtest.AskWhy(t, p.Lab, binaries, args...)
+			var findings []string
+			for _, f := range a.Findings {
+				findings = append(findings, f.Where+": "+f.Text)
+			}
+			wrong := len(findings) != len(c.findings) || (code == 0) != c.reached || (a.Verdict == why.Reached) != c.reached
+			for _, want := range c.findings {
+				wrong = wrong || !slices.ContainsFunc(findings, func(text string) bool { return strings.HasPrefix(text, want) })
+			}
+			for _, want := range c.inWay {
+				wrong = wrong || !slices.ContainsFunc(a.Way, func(text string) bool { return strings.HasPrefix(text, want) })
+			}
+			if wrong {
+				return fmt.Errorf("exit code %d, %s, findings %q, way %q, probes %+v", code, a.Verdict, findings, a.Way, a.Probes)
+			}
+			return nil
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/policy"
@@ -56,6 +57,9 @@ const (
 	Baseline
 )
 
+// String is the name of the tier in cluster network policies.
+func (t Tier) String() string { return [...]string{"Admin", "NetworkPolicy", "Baseline"}[t] }
+
 // Lists is what a policy comes to.
 type Lists struct {
 	Tier Tier
@@ -90,6 +94,11 @@ func ListName(namespace, name string, direction filter.AccessList_Direction) str
 		return policy + "/egress"
 	}
 	return policy + "/ingress"
+}
+
+// IsPolicy reports whether a list with the name is that of a policy.
+func IsPolicy(list string) bool {
+	return strings.HasPrefix(list, "np/") || strings.HasPrefix(list, "cnp/")
 }
 
 // NetworkPolicy writes a policy as lists. What is invalid, such as a network that is
@@ -137,7 +146,7 @@ type writer struct {
 func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList {
 	description := "NetworkPolicy " + w.namespace + "/" + w.name
 	if w.namespace == "" {
-		description = "ClusterNetworkPolicy " + w.name
+		description = fmt.Sprintf("ClusterNetworkPolicy %s (tier %v, priority %d)", w.name, w.out.Tier, w.out.Priority)
 	}
 	return &filter.AccessList{Name: ListName(w.namespace, w.name, direction), Description: description, Direction: direction}
 }

@@ -34,10 +34,12 @@ type Local struct {
 
 // Processor is not safe for concurrent use. See New.
 type Processor struct {
-	node     string
-	cache    *cache.Cache
-	pods     map[PodID]*podState
-	local    map[PodID]*Local
+	node  string
+	cache *cache.Cache
+	pods  map[PodID]*podState
+	local map[PodID]*Local
+	// here are the pods that Kubernetes has put on the node and that are to have a network.
+	here     map[PodID]struct{}
 	policies map[PolicyID]*policyState
 	// clusterPolicies are those of policies that are about the cluster.
 	clusterPolicies map[PolicyID]*policyState
@@ -58,6 +60,8 @@ type Processor struct {
 	dirty dirty
 	// gone are keys of values that are no longer wanted.
 	gone map[string]struct{}
+	// told are the keys of values that Changes has returned, and not yet said to be gone.
+	told map[string]struct{}
 }
 
 type isolation struct{ ingress, egress int }
@@ -102,11 +106,11 @@ type policyState struct {
 // New returns a processor for the node.
 func New(node string) *Processor {
 	p := &Processor{
-		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, policies: map[PolicyID]*policyState{}, clusterPolicies: map[PolicyID]*policyState{},
+		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, here: map[PodID]struct{}{}, policies: map[PolicyID]*policyState{}, clusterPolicies: map[PolicyID]*policyState{},
 		perNamespace: map[string]*isolation{}, claims: map[netip.Addr]map[PodID]struct{}{},
 		named: map[configurator.NamedPort]map[PodID]struct{}{}, sets: map[*cache.Selection]*set{},
 		endpoints: map[configurator.NamedPort]int{}, about: map[*cache.Selection]map[PolicyID]struct{}{},
-		dirty: newDirty(), gone: map[string]struct{}{},
+		dirty: newDirty(), gone: map[string]struct{}{}, told: map[string]struct{}{},
 	}
 	p.cache = cache.New(p.memberChanged)
 	p.nodes = newNodes(func(s *cache.Selection) { p.dirty.nodes[s] = struct{}{} })
@@ -147,6 +151,11 @@ func (p *Processor) SetPod(value *pod.Pod) {
 	}
 	state.labels = kube.Labels
 	state.ips, state.node, state.peer = kube.IPs, kube.NodeName, !kube.HostNetwork && !kube.Finished
+	if state.peer && state.node == p.node {
+		p.here[id] = struct{}{}
+	} else {
+		delete(p.here, id)
+	}
 	if state.terminating != value.GetTerminating() {
 		state.terminating = value.GetTerminating()
 		for _, addr := range state.claimed {
@@ -163,6 +172,7 @@ func (p *Processor) DeletePod(id PodID) {
 		return
 	}
 	state.peer = false
+	delete(p.here, id)
 	p.claim(id)
 	p.forgetPorts(id, state)
 	p.cache.DeletePod(id)
@@ -521,8 +531,8 @@ var podProtocols = map[pod.Pod_Container_Port_Protocol]filter.Protocol{
 }
 
 // Changes returns the values that changed since the last call, and the keys of those
-// that are no longer wanted. The latter are to go after the former came: nothing
-// refers to them then.
+// that it returned before and that are no longer wanted. The latter are to go after the
+// former came: nothing refers to them then.
 func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for s := range p.dirty.sets {
 		values = append(values, p.addressSet(s))
@@ -553,9 +563,16 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 		}
 	}
 	for _, value := range values {
-		delete(p.gone, models.Key(value))
+		key := models.Key(value)
+		delete(p.gone, key)
+		p.told[key] = struct{}{}
 	}
-	gone = slices.Sorted(maps.Keys(p.gone))
+	for _, key := range slices.Sorted(maps.Keys(p.gone)) {
+		if _, wanted := p.told[key]; wanted {
+			gone = append(gone, key)
+			delete(p.told, key)
+		}
+	}
 	p.dirty, p.gone = newDirty(), map[string]struct{}{}
 	return values, gone
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	rules "github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy/processor"
 )
@@ -187,4 +188,26 @@ func BenchmarkLabelOfThousandPolicies(b *testing.B) {
 			b.Fatal(len(values))
 		}
 	}
+}
+
+// What has never been a value is not said to be gone, which would take an event of its own: the
+// subject of a pod that nothing isolates.
+func TestOnlyValuesAreGone(t *testing.T) {
+	p := processor.New(thisNode)
+	id := podmanager.PodID{Namespace: "prod", Name: "a"}
+	step := func(what string, values int, gone ...string) {
+		t.Helper()
+		if v, g := p.Changes(); len(v) != values || !slices.Equal(g, gone) {
+			t.Errorf("%s: %v, gone are %v", what, v, g)
+		}
+	}
+	p.SetPod(webPod("a", thisNode, ""))
+	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
+	step("a pod without a policy", 0)
+	p.SetPolicy(&policy.Policy{Name: "none", Namespace: "prod", Pods: &policy.Policy_LabelSelector{}, PolicyType: policy.Policy_INGRESS})
+	step("isolated", 2)
+	p.DeletePolicy(processor.PolicyID{Name: "none", Namespace: "prod"})
+	step("no longer", 0, models.Key(&filter.AccessList{Name: "np/prod/none/ingress"}), models.Key(&filter.Subject{Name: "prod/a"}))
+	p.DeleteLocal(id)
+	step("the pod has gone", 0)
 }

@@ -332,7 +332,15 @@ func (w *world) checkPair(state *filter.State, cluster oracle.Cluster, from, to 
 			leaves := !mine(from) || cluster.Egress(conn) && (from.Pod.GetHostNetwork() || !cluster.MayBeDenied(from.Pod, false))
 			arrives := !mine(to) || cluster.Ingress(conn) && (to.Pod.GetHostNetwork() || !cluster.MayBeDenied(to.Pod, true))
 			want := from.Addr == to.Addr || leaves && arrives
-			got := state.Judge(filter.Connection{Src: from.Addr, Dst: to.Addr, Protocol: number, Port: uint16(port)})
+			c := filter.Connection{Src: from.Addr, Dst: to.Addr, Protocol: number, Port: uint16(port)}
+			got := state.Judge(c)
+			explained := true
+			for _, e := range state.Explain(c) {
+				explained = explained && e.Allowed
+			}
+			if explained != got.Allowed {
+				w.t.Fatalf("%v to %v, %s %d: judged %v, explained as %+v", from, to, name, port, got.Allowed, state.Explain(c))
+			}
 			if got.Allowed != want {
 				w.t.Fatalf("%v to %v, %s %d: got %+v, want %v\npolicies %v, %v\nnamespaces %v\nvalues %v", from, to, name, port, got, want, cluster.Policies, cluster.ClusterPolicies, cluster.Namespaces, w.values)
 			}

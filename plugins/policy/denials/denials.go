@@ -1,0 +1,315 @@
+// Package denials tells what policies have denied: packets by pod and policy, and which connections were
+// wanted.
+//
+//	vswitch ──counters, flows──> Keeper ──┬─> metrics
+//	  (each 10 s; each second while        ├─> GET /contiv/v1/denials?after=…
+//	   somebody follows)                   └─> the last events, with names and reasons
+//
+// Pods decide how much is denied, so everything is bounded: the flows that the vswitch tells of, the events that
+// are kept, and how many of them get a reason at a time.
+package denials
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options of a Keeper. All must be set but Read.
+type Options struct {
+	Node string
+	// Read asks the vswitch; nil: it does not tell.
+	Read func(context.Context) (filter.Denials, error)
+	// PodOf returns the pod, of any node, with an address; "" if there is none.
+	PodOf func(netip.Addr) string
+	// Denying returns the policies that deny in a direction, because of the pod of this node with the
+	// address: by a rule, or because they isolate it.
+	Denying func(pod netip.Addr, direction contiv_filter.AccessList_Direction, byRule bool) []string
+	// Why says why policies refuse a connection.
+	Why func(filter.Connection) []string
+}
+
+const (
+	// idle and busy are the pauses between two looks, without and with followers; followed is how long somebody
+	// who asked is taken for one.
+	idle, busy, followed = 10 * time.Second, time.Second, 15 * time.Second
+	// maxEvents are kept; maxReasons of a look get a reason.
+	maxEvents, maxReasons = 1000, 50
+)
+
+// Count is how many packets were denied.
+type Count struct {
+	// Pod of this node, and Policies that denied them: each of them did, or one of them.
+	Pod       string   `json:"pod"`
+	Direction string   `json:"direction"` // ingress or egress
+	Policies  []string `json:"policies"`
+	// Isolated: no rule allowed them; else a rule denied them.
+	Isolated bool   `json:"isolated"`
+	Packets  uint64 `json:"packets"`
+}
+
+// Event is a connection that was wanted, and denied.
+type Event struct {
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	// From and To are pods, "" for other addresses.
+	From     string     `json:"from,omitempty"`
+	To       string     `json:"to,omitempty"`
+	Src      netip.Addr `json:"src"`
+	Dst      netip.Addr `json:"dst"`
+	Protocol uint8      `json:"protocol"`
+	Port     uint16     `json:"port,omitempty"`
+	// Packets since the last event of the connection, at least.
+	Packets uint64 `json:"packets"`
+	Why     string `json:"why,omitempty"`
+}
+
+// Report is what is told.
+type Report struct {
+	Node string `json:"node"`
+	// Unknown says why nothing is known, if so.
+	Unknown string `json:"unknown,omitempty"`
+	// Counts by pod, direction and cause, sorted.
+	Counts []Count `json:"counts"`
+	// Events after the one that was asked for; Last is the number of the last one. It begins anew with
+	// the agent.
+	Events []Event `json:"events"`
+	Last   uint64  `json:"last"`
+}
+
+type subjectKey struct {
+	addr      netip.Addr
+	direction contiv_filter.AccessList_Direction
+	byRule    bool
+}
+
+type flowKey struct {
+	src, dst netip.Addr
+	protocol uint8
+	port     uint16
+}
+
+type policyKey struct{ policy, direction string }
+
+// Keeper keeps what was denied.
+type Keeper struct {
+	Options
+	asked chan struct{} // somebody follows
+
+	mu       sync.Mutex
+	looked   time.Time
+	follower time.Time // when somebody asked last
+	counters map[subjectKey]uint64
+	totals   map[subjectKey]*Count
+	policies map[policyKey]uint64
+	flows    map[flowKey]uint64
+	events   []Event
+	last     uint64
+	failed   string
+}
+
+// New returns a keeper; see Run.
+func New(o Options) *Keeper {
+	return &Keeper{Options: o, asked: make(chan struct{}, 1), counters: map[subjectKey]uint64{}, totals: map[subjectKey]*Count{},
+		policies: map[policyKey]uint64{}, flows: map[flowKey]uint64{}}
+}
+
+// Run looks at the vswitch until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	if k.Read == nil {
+		return
+	}
+	timer, fast := time.NewTimer(0), false
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.asked:
+			if !fast {
+				timer.Reset(busy)
+				fast = true
+			}
+			continue
+		case <-timer.C:
+		}
+		k.mu.Lock()
+		k.look(ctx)
+		fast = time.Since(k.follower) < followed
+		k.mu.Unlock()
+		timer.Reset(map[bool]time.Duration{false: idle, true: busy}[fast])
+	}
+}
+
+// look reads the vswitch. The lock is held.
+func (k *Keeper) look(ctx context.Context) {
+	read, err := k.Read(ctx)
+	if k.failed = ""; err != nil {
+		k.failed = fmt.Sprintf("the vswitch cannot be read: %v", err)
+		return
+	}
+	k.looked = time.Now()
+	k.count(read.Subjects)
+	k.note(read.Flows)
+}
+
+// count adds what counters have grown by.
+func (k *Keeper) count(subjects []filter.DeniedSubject) {
+	counters := make(map[subjectKey]uint64, len(subjects))
+	totals := make(map[subjectKey]*Count, len(subjects))
+	for _, s := range subjects {
+		key := subjectKey{s.Address, s.Direction, s.ByRule}
+		more := s.Packets
+		if before := k.counters[key]; before <= more { // else it began anew
+			more -= before
+		}
+		counters[key] = s.Packets
+		direction, pod := strings.ToLower(s.Direction.String()), k.PodOf(s.Address)
+		total := k.totals[key]
+		if total == nil || total.Pod != pod { // another pod has the address now
+			total = &Count{Pod: pod, Direction: direction, Isolated: !s.ByRule}
+		}
+		if more > 0 || total.Policies == nil {
+			total.Policies = k.Denying(s.Address, s.Direction, s.ByRule)
+		}
+		total.Packets += more
+		if pod != "" {
+			totals[key] = total
+		}
+		for _, policy := range total.Policies {
+			k.policies[policyKey{policy, direction}] += more
+		}
+	}
+	k.counters, k.totals = counters, totals
+	if len(k.policies) > maxSeries { // of policies that are gone, most likely
+		k.policies = map[policyKey]uint64{}
+	}
+}
+
+// maxSeries bounds the counters of policies.
+const maxSeries = 20000
+
+// note makes events of flows that are new, or of which there were more packets.
+func (k *Keeper) note(flows []filter.DeniedFlow) {
+	slices.SortFunc(flows, func(a, b filter.DeniedFlow) int {
+		return cmp.Or(a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	now := make(map[flowKey]uint64, len(flows))
+	reasons := 0
+	for _, f := range flows {
+		key := flowKey{f.Src, f.Dst, f.Protocol, f.Port}
+		now[key] = f.Packets
+		more := f.Packets
+		if before := k.flows[key]; before <= more {
+			more -= before
+		}
+		if more == 0 {
+			continue
+		}
+		k.last++
+		e := Event{Seq: k.last, Time: k.looked, From: k.PodOf(f.Src), To: k.PodOf(f.Dst), Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, Port: f.Port, Packets: more}
+		if reasons++; reasons <= maxReasons {
+			e.Why = strings.Join(k.Why(filter.Connection{Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, Port: f.Port}), "; ")
+		}
+		k.events = append(k.events, e)
+	}
+	k.flows = now
+	if n := len(k.events) - maxEvents; n > 0 {
+		k.events = slices.Clone(k.events[n:])
+	}
+}
+
+// Report tells what is known, and the events after one. Who asks is taken for a follower for a while.
+func (k *Keeper) Report(ctx context.Context, after uint64) Report {
+	r := Report{Node: k.Node, Counts: []Count{}, Events: []Event{}}
+	if k.Read == nil {
+		r.Unknown = "the vswitch of this node does not tell what it denies"
+		return r
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.follower = time.Now()
+	if time.Since(k.looked) > busy/2 {
+		k.look(ctx)
+	}
+	select {
+	case k.asked <- struct{}{}:
+	default:
+	}
+	r.Unknown, r.Last = k.failed, k.last
+	r.Counts = append(r.Counts, k.merged()...)
+	if after > k.last { // of an agent that ended
+		after = 0
+	}
+	for _, e := range k.events {
+		if e.Seq > after {
+			r.Events = append(r.Events, e)
+		}
+	}
+	return r
+}
+
+// merged are the counts of pods, of both IP versions, sorted. The lock is held.
+func (k *Keeper) merged() (list []Count) {
+	type series struct {
+		pod, direction string
+		isolated       bool
+	}
+	at := map[series]int{}
+	for _, c := range k.totals {
+		s := series{c.Pod, c.Direction, c.Isolated}
+		i, found := at[s]
+		if !found {
+			i = len(list)
+			at[s], list = i, append(list, Count{Pod: c.Pod, Direction: c.Direction, Isolated: c.Isolated, Policies: c.Policies})
+		}
+		list[i].Packets += c.Packets
+	}
+	slices.SortFunc(list, func(a, b Count) int {
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.Direction, b.Direction), cmp.Compare(fmt.Sprint(a.Isolated), fmt.Sprint(b.Isolated)))
+	})
+	return list
+}
+
+var (
+	podDesc = []string{"podNamespace", "podName", "direction", "cause"}
+	byPod   = "contiv_policy_pod_denied_packets_total"
+	byName  = "contiv_policy_denied_packets_total"
+)
+
+func (k *Keeper) descs() (pod, policy *prometheus.Desc) {
+	labels := prometheus.Labels{"node": k.Node}
+	return prometheus.NewDesc(byPod, "Packets that policies denied to or from a pod of this node, by direction, and by cause: isolated, or rule.", podDesc, labels),
+		prometheus.NewDesc(byName, "Packets that a policy denied on this node, by a rule or because it isolates; of several that isolate a pod, each counts.", []string{"policy", "direction"}, labels)
+}
+
+// Describe implements prometheus.Collector.
+func (k *Keeper) Describe(out chan<- *prometheus.Desc) {
+	pod, policy := k.descs()
+	out <- pod
+	out <- policy
+}
+
+// Collect implements prometheus.Collector: what was known at the last look.
+func (k *Keeper) Collect(out chan<- prometheus.Metric) {
+	pod, policy := k.descs()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.merged() {
+		namespace, name, _ := strings.Cut(c.Pod, "/")
+		cause := map[bool]string{false: "rule", true: "isolated"}[c.Isolated]
+		out <- prometheus.MustNewConstMetric(pod, prometheus.CounterValue, float64(c.Packets), namespace, name, c.Direction, cause)
+	}
+	for key, packets := range k.policies {
+		out <- prometheus.MustNewConstMetric(policy, prometheus.CounterValue, float64(packets), key.policy, key.direction)
+	}
+}

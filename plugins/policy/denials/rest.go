@@ -1,0 +1,32 @@
+package denials
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// URL of the REST API: GET answers with a Report, with the argument after of the events after the one with that
+// number.
+const URL = "/contiv/v1/denials"
+
+// Handler serves URL.
+func (k *Keeper) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		after := uint64(0)
+		if text := r.URL.Query().Get("after"); text != "" {
+			var err error
+			if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+				rest.Error(w, http.StatusBadRequest, errors.New("after must be the number of an event"))
+				return
+			}
+		}
+		rest.JSON(w, k.Report(r.Context(), after))
+	})
+}

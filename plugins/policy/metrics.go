@@ -1,0 +1,61 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of policies.
+type metrics struct {
+	programming prometheus.Histogram
+	policies    *prometheus.GaugeVec
+	// since is when the plugin began: what happened before is not its delay.
+	since time.Time
+}
+
+func newMetrics(node string) *metrics {
+	labels := prometheus.Labels{"node": node}
+	return &metrics{
+		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "contiv_policy_network_programming_duration_seconds",
+			Help:        "From the change of a network policy at the API server, which notes it to the second, to the end of the transaction that follows it on this node.",
+			ConstLabels: labels, Buckets: append([]float64{.1, .25, .5}, prometheus.ExponentialBuckets(1, 2, 9)...),
+		}),
+		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "contiv_policies", Help: "Network policies of the cluster, by whether this node has realised them.", ConstLabels: labels,
+		}, []string{"realised"}),
+		since: time.Now(),
+	}
+}
+
+// programmed notes that a change is in force.
+func (m *metrics) programmed(changeTime string, at time.Time) {
+	changed, err := time.Parse(time.RFC3339, changeTime)
+	if err == nil && changed.After(m.since) {
+		m.programming.Observe(max(at.Sub(changed), 0).Seconds())
+	}
+}
+
+func (m *metrics) count(realised, all int) {
+	m.policies.WithLabelValues("true").Set(float64(realised))
+	m.policies.WithLabelValues("false").Set(float64(all - realised))
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.programming, m.policies}
+}
+
+// Describe implements prometheus.Collector.
+func (p *Policy) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range p.metrics.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *Policy) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range p.metrics.all() {
+		c.Collect(ch)
+	}
+}

@@ -1,0 +1,131 @@
+package processor
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/policy/configurator"
+)
+
+// String is namespace/name, of a cluster network policy its name.
+func (id PolicyID) String() string {
+	if id.isCluster() {
+		return id.Name
+	}
+	return id.Namespace + "/" + id.Name
+}
+
+// Policy is a policy as this node sees it.
+type Policy struct {
+	ID       PolicyID
+	Tier     configurator.Tier
+	Priority int32
+	// Wired are the pods that are wired on this node and that the policy is about, Unwired those that
+	// Kubernetes has put on the node and that are not wired yet. Sorted.
+	Wired, Unwired []PodID
+}
+
+// Policies returns all policies, sorted. What it costs depends on their number, and on which
+// are about pods of this node.
+func (p *Processor) Policies() []*Policy {
+	byID := make(map[PolicyID]*Policy, len(p.policies))
+	list := make([]*Policy, 0, len(p.policies))
+	for id, state := range p.policies {
+		byID[id] = &Policy{ID: id, Tier: state.lists.Tier, Priority: state.lists.Priority}
+		list = append(list, byID[id])
+	}
+	for pod := range p.local {
+		for id := range p.policiesAbout(pod) {
+			byID[id].Wired = append(byID[id].Wired, pod)
+		}
+	}
+	for pod := range p.here {
+		if p.local[pod] != nil {
+			continue
+		}
+		for id := range p.policiesAbout(pod) {
+			byID[id].Unwired = append(byID[id].Unwired, pod)
+		}
+	}
+	for _, policy := range list {
+		slices.SortFunc(policy.Wired, comparePods)
+		slices.SortFunc(policy.Unwired, comparePods)
+	}
+	slices.SortFunc(list, func(a, b *Policy) int {
+		return cmp.Or(strings.Compare(a.ID.Namespace, b.ID.Namespace), strings.Compare(a.ID.Name, b.ID.Name))
+	})
+	return list
+}
+
+func comparePods(a, b PodID) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// policiesAbout returns the policies that a pod is a subject of.
+func (p *Processor) policiesAbout(pod PodID) iter.Seq[PolicyID] {
+	return func(yield func(PolicyID) bool) {
+		for s := range p.cache.SelectionsOf(pod) {
+			for id := range p.about[s] {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Keys returns the keys of the values that a policy comes to on this node, those of the pods
+// that it is about included.
+func (p *Processor) Keys(policy *Policy) (keys []string) {
+	state := p.policies[policy.ID]
+	if state == nil {
+		return nil
+	}
+	for _, list := range []*filter.AccessList{state.lists.Ingress, state.lists.Egress} {
+		if list != nil {
+			keys = append(keys, models.Key(list))
+		}
+	}
+	for _, s := range state.peers {
+		keys = append(keys, models.Key(&filter.AddressSet{Name: p.sets[s].name}))
+	}
+	for _, s := range state.nodes {
+		keys = append(keys, models.Key(&filter.AddressSet{Name: configurator.NodesSet(s.Selector())}))
+	}
+	for _, name := range state.lists.Ports {
+		keys = append(keys, models.Key(&filter.EndpointSet{Name: name.Set()}))
+	}
+	for _, pod := range policy.Wired {
+		keys = append(keys, models.Key(&filter.Subject{Name: pod.String()}))
+	}
+	return keys
+}
+
+// PodOf returns the pod that an address belongs to, of any node.
+func (p *Processor) PodOf(addr netip.Addr) (PodID, bool) {
+	for id := range p.claims[addr] {
+		if p.owns(id, addr) {
+			return id, true
+		}
+	}
+	return PodID{}, false
+}
+
+// Denying returns the policies that deny connections in a direction because of a pod of this node: those with
+// a rule that denies, or else those that isolate it. Sorted.
+func (p *Processor) Denying(pod PodID, direction filter.AccessList_Direction, byRule bool) (list []PolicyID) {
+	for id := range p.policiesAbout(pod) {
+		lists := p.policies[id].lists
+		rules := lists.List(direction)
+		if rules != nil && (byRule && configurator.Denies(rules) || !byRule && lists.Tier == configurator.Namespaced) {
+			list = append(list, id)
+		}
+	}
+	slices.SortFunc(list, func(a, b PolicyID) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}

@@ -1,0 +1,334 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/api/contiv/policy"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/policy/processor"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// filterPrefix starts the keys of all values that policies come to.
+const filterPrefix = "config/contiv/filter/"
+
+// Published are the prefixes that Publish.Tell is called for.
+func Published() []string {
+	return []string{strings.TrimPrefix(models.PolicyStatusPrefix, models.StatusPrefix), strings.TrimPrefix(models.ClusterPolicyStatusPrefix, models.StatusPrefix)}
+}
+
+// Publish says where the state of policies comes from and goes to.
+type Publish struct {
+	// Watch is that of the scheduler.
+	Watch func(keyPrefix string) (*kvscheduler.Watcher, []*pb.BaseValueStatus)
+	// VSwitch returns why the vswitch does not do what it was told to, nil if it does.
+	VSwitch func() error
+	// Tell replaces what is published under a prefix behind models.StatusPrefix: see Published.
+	Tell func(prefix string, statuses map[string]proto.Message)
+}
+
+// lookAgain is how often states are looked at without a reason, and gather the pause between two
+// looks: what changes meanwhile is told once.
+const (
+	lookAgain = 5 * time.Second
+	gather    = 200 * time.Millisecond
+)
+
+// state is what became of a policy.
+type state struct {
+	realised bool
+	reasons  []string
+	txn      *uint64
+	since    time.Time
+}
+
+// realisation follows what becomes of policies. Its lock is held for moments only.
+type realisation struct {
+	mu sync.Mutex
+	// asked are policies that changed, and whose transaction has not ended.
+	asked map[processor.PolicyID]struct{}
+	// changed has the end of the last event about a policy that was told nothing of yet.
+	changed map[processor.PolicyID]outcome
+	// failed is why the last event about a policy failed.
+	failed map[processor.PolicyID]string
+	// lacking are values that are not as they should be, by key, with their state; present are the keys
+	// of the others.
+	lacking map[string]string
+	present map[string]struct{}
+	// last is the last transaction that changed a value of policies.
+	last   *uint64
+	states map[processor.PolicyID]state
+	news   chan struct{}
+}
+
+type outcome struct {
+	txn *uint64
+	at  time.Time
+}
+
+func newRealisation() *realisation {
+	return &realisation{
+		asked: map[processor.PolicyID]struct{}{}, changed: map[processor.PolicyID]outcome{}, failed: map[processor.PolicyID]string{},
+		lacking: map[string]string{}, present: map[string]struct{}{}, states: map[processor.PolicyID]state{}, news: make(chan struct{}, 1),
+	}
+}
+
+func (r *realisation) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// policyOf returns the policy that an event is about.
+func policyOf(event controller.Event) (id processor.PolicyID, changeTime string, ok bool) {
+	change, is := event.(*controller.KubeStateChange)
+	if !is {
+		return id, "", false
+	}
+	value := change.NewValue
+	if value == nil {
+		value = change.PrevValue
+	}
+	switch v := value.(type) {
+	case *policy.Policy:
+		id = processor.PolicyID{Namespace: v.GetNamespace(), Name: v.GetName()}
+		changeTime = v.GetChangeTime()
+	case *policy.ClusterPolicy:
+		id, changeTime = processor.PolicyID{Name: v.GetName()}, v.GetChangeTime()
+	default:
+		return id, "", false
+	}
+	if change.NewValue == nil {
+		changeTime = ""
+	}
+	return id, changeTime, true
+}
+
+// EventDone implements controller.EventObserver.
+func (p *Policy) EventDone(event controller.Event, record *controller.EventRecord) {
+	if !p.HandlesEvent(event) || !p.enforces() {
+		return
+	}
+	done := outcome{at: record.ProcessingEnd}
+	if record.Txn != nil {
+		done.txn = &record.Txn.SeqNum
+	}
+	id, changeTime, about := policyOf(event)
+	p.real.mu.Lock()
+	switch {
+	case about:
+		p.real.done(id, done, record.ErrorStr)
+	case event.Method() != controller.Update:
+		p.mu.Lock()
+		for _, known := range p.processor.Policies() {
+			p.real.done(known.ID, done, record.ErrorStr)
+		}
+		p.mu.Unlock()
+	}
+	p.real.mu.Unlock()
+	p.real.wake()
+	if about && record.ErrorStr == "" {
+		p.metrics.programmed(changeTime, record.ProcessingEnd)
+	}
+}
+
+// done notes the end of an event about a policy. The lock is held.
+func (r *realisation) done(id processor.PolicyID, done outcome, failure string) {
+	delete(r.asked, id)
+	if done.txn != nil || r.states[id].since.IsZero() {
+		r.changed[id] = done
+	}
+	if delete(r.failed, id); failure != "" {
+		r.failed[id] = failure
+	}
+}
+
+// RunStatus follows what becomes of policies and publishes it, until ctx ends.
+func (p *Policy) RunStatus(ctx context.Context, o Publish) {
+	if !p.enforces() {
+		return
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { p.real.follow(ctx, o) })
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.real.news:
+		case <-again.C:
+		}
+		if statuses, known := p.look(o); known {
+			for prefix, some := range statuses {
+				o.Tell(strings.TrimPrefix(prefix, models.StatusPrefix), some)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gather):
+		}
+	}
+}
+
+// follow keeps what is known of values.
+func (r *realisation) follow(ctx context.Context, o Publish) {
+	for {
+		watcher, statuses := o.Watch(filterPrefix)
+		r.mu.Lock()
+		clear(r.lacking)
+		clear(r.present)
+		for _, s := range statuses {
+			r.note(s)
+		}
+		r.mu.Unlock()
+		r.wake()
+		for {
+			events, err := watcher.Next(ctx)
+			if errors.Is(err, kvscheduler.ErrLostPlace) {
+				break
+			}
+			if err != nil {
+				return
+			}
+			r.mu.Lock()
+			for _, event := range events {
+				r.note(event.Status)
+				r.last = &event.Txn
+			}
+			r.mu.Unlock()
+			r.wake()
+		}
+	}
+}
+
+// note takes over the state of a value. The lock is held.
+func (r *realisation) note(s *pb.BaseValueStatus) {
+	v := s.GetValue()
+	delete(r.lacking, v.GetKey())
+	delete(r.present, v.GetKey())
+	switch v.GetState() {
+	case pb.ValueState_CONFIGURED, pb.ValueState_OBTAINED:
+		r.present[v.GetKey()] = struct{}{}
+		return
+	case pb.ValueState_REMOVED, pb.ValueState_NONEXISTENT:
+		return
+	}
+	text := v.GetState().String()
+	if v.GetError() != "" {
+		text += ": " + v.GetError()
+	}
+	r.lacking[v.GetKey()] = text
+}
+
+// maxReasons is how many reasons are told.
+const maxReasons = 5
+
+// look brings states up to date, and returns what is to be published, by prefix; false before the first
+// resync.
+func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
+	unable := ""
+	if err := o.VSwitch(); err != nil {
+		unable = err.Error()
+	}
+	p.real.mu.Lock()
+	defer p.real.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.resynced {
+		return nil, false
+	}
+	statuses := map[string]map[string]proto.Message{models.PolicyStatusPrefix: {}, models.ClusterPolicyStatusPrefix: {}}
+	present := map[processor.PolicyID]bool{}
+	realised := 0
+	for _, known := range p.processor.Policies() {
+		present[known.ID] = true
+		s := p.real.stateOf(known, unable, p.processor)
+		if s.realised {
+			realised++
+		}
+		if s.since.IsZero() || s.realised && len(known.Wired) == 0 {
+			continue
+		}
+		prefix := models.PolicyStatusPrefix
+		if known.ID.Namespace == "" {
+			prefix = models.ClusterPolicyStatusPrefix
+		}
+		statuses[prefix][strings.TrimPrefix(prefix, models.StatusPrefix)+known.ID.String()] = &feedback.PolicyStatus{
+			Realised: s.realised, Reasons: s.reasons, Transaction: s.txn, Time: timestamppb.New(s.since),
+		}
+	}
+	for id := range p.real.states {
+		if !present[id] {
+			delete(p.real.states, id)
+			delete(p.real.changed, id)
+			delete(p.real.failed, id)
+		}
+	}
+	p.metrics.count(realised, len(present))
+	return statuses, true
+}
+
+// stateOf brings the state of a policy up to date. Both locks are held.
+func (r *realisation) stateOf(known *processor.Policy, unable string, values *processor.Processor) state {
+	before := r.states[known.ID]
+	if _, asked := r.asked[known.ID]; asked {
+		return before
+	}
+	reasons := r.reasons(known, unable, values)
+	change, changed := r.changed[known.ID]
+	if !changed && !before.since.IsZero() && slices.Equal(before.reasons, reasons) {
+		return before
+	}
+	now := state{realised: len(reasons) == 0, reasons: reasons, txn: change.txn, since: change.at}
+	if !changed || len(reasons) > 0 && now.txn == nil {
+		now.txn, now.since = r.last, time.Now()
+	}
+	delete(r.changed, known.ID)
+	r.states[known.ID] = now
+	return now
+}
+
+// reasons say what keeps a policy from being realised. Both locks are held.
+func (r *realisation) reasons(known *processor.Policy, unable string, values *processor.Processor) (reasons []string) {
+	if unable != "" {
+		reasons = append(reasons, unable)
+	}
+	failure := r.failed[known.ID]
+	if len(r.lacking) > 0 || failure != "" {
+		missing := false
+		for _, key := range values.Keys(known) {
+			_, present := r.present[key]
+			text := r.lacking[key]
+			missing = missing || text == "" && !present
+			if text != "" {
+				reasons = append(reasons, key+" is "+text)
+			}
+		}
+		// Something else of the event may have failed, or all was made since.
+		if failure != "" && missing {
+			reasons = append(reasons, failure)
+		}
+	}
+	for _, pod := range known.Unwired {
+		reasons = append(reasons, fmt.Sprintf("pod %v is not wired yet", pod))
+	}
+	if n := len(reasons) - maxReasons; n > 0 {
+		reasons = append(reasons[:maxReasons:maxReasons], fmt.Sprintf("%d more", n))
+	}
+	return reasons
+}

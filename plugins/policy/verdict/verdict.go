@@ -1,0 +1,204 @@
+// Package verdict explains what policies say about a connection on a node: by the values that are
+// programmed, which are read back to see whether the vswitch holds them.
+package verdict
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/policy/configurator"
+	"google.golang.org/protobuf/proto"
+)
+
+// Values are those of the node; *kvscheduler.Scheduler has them.
+type Values interface {
+	Snapshot() kvscheduler.Snapshot
+	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
+}
+
+// Explain says in sentences why policies refuse a connection, or that the vswitch does not hold
+// what they need; and how they allow it. Both are empty if no policy of the node is about its ends.
+func Explain(ctx context.Context, values Values, c filter.Connection) (wrong, way []string) {
+	state, keys := about(values.Snapshot(), c)
+	explanations := state.Explain(c)
+	for _, e := range explanations {
+		if e.Allowed {
+			way = append(way, allowed(e))
+		} else {
+			wrong = append(wrong, refused(e, c))
+		}
+	}
+	return append(wrong, differences(ctx, values, keys)...), way
+}
+
+// Refused says in sentences why policies refuse a connection, by what they are to be: whether the vswitch
+// holds that is not looked at.
+func Refused(snapshot kvscheduler.Snapshot, c filter.Connection) (why []string) {
+	state, _ := about(snapshot, c)
+	for _, e := range state.Explain(c) {
+		if !e.Allowed {
+			why = append(why, refused(e, c))
+		}
+	}
+	return why
+}
+
+// about returns the values that say something about a connection, and their keys.
+func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, []string) {
+	state, keys, added := filter.NewState(), []string{}, map[string]bool{}
+	add := func(key string) proto.Message {
+		v := snapshot.Get(key)
+		if v == nil || v.Want == nil || added[key] {
+			return nil
+		}
+		keys, added[key] = append(keys, key), true
+		state.Put(v.Want)
+		return v.Want
+	}
+	snapshot.Ascend(models.Subject.KeyPrefix(), func(v *kvscheduler.ValueSnapshot) bool {
+		subject, ok := v.Want.(*contiv_filter.Subject)
+		if !ok {
+			return true
+		}
+		addrs := filter.ParseAddrs(subject.GetAddresses())
+		if !slices.Contains(addrs, c.Src) && !slices.Contains(addrs, c.Dst) {
+			return true
+		}
+		add(v.Key)
+		for _, stages := range [][]*contiv_filter.Subject_Stage{subject.GetIngress(), subject.GetEgress()} {
+			for _, stage := range stages {
+				for _, name := range stage.GetLists() {
+					list, _ := add(models.Key(&contiv_filter.AccessList{Name: name})).(*contiv_filter.AccessList)
+					for _, r := range list.GetRules() {
+						for _, set := range r.GetAddressSets() {
+							add(models.Key(&contiv_filter.AddressSet{Name: set}))
+						}
+						for _, set := range r.GetEndpointSets() {
+							add(models.Key(&contiv_filter.EndpointSet{Name: set}))
+						}
+					}
+				}
+			}
+		}
+		return true
+	})
+	return state, keys
+}
+
+// allowed says who allows a connection.
+func allowed(e filter.Explanation) string {
+	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
+	if e.List == "" {
+		return fmt.Sprintf("%s: no rule of %s denies it", what, titles(e.Asked))
+	}
+	list := e.Asked[len(e.Asked)-1]
+	return fmt.Sprintf("%s: rule %s of %s allows it: %s", what, list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), matched(e))
+}
+
+// refused says who refuses a connection.
+func refused(e filter.Explanation, c filter.Connection) string {
+	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
+	peer := c.Src
+	if e.Direction == contiv_filter.AccessList_EGRESS {
+		peer = c.Dst
+	}
+	switch {
+	case e.List != "":
+		list := e.Asked[len(e.Asked)-1]
+		return fmt.Sprintf("rule %s of %s denies %s: %s", list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), what, matched(e))
+	case titles(e.Asked) == "":
+		return fmt.Sprintf("%s is denied until Kubernetes tells of the pod and its namespace: policies may be about it", what)
+	}
+	text := fmt.Sprintf("%s is isolated by %s, and no rule allows %s with %v", what, titles(e.Asked), packets(c), peer)
+	var near []string
+	for _, n := range e.Near {
+		if configurator.IsPolicy(n.List) && len(near) < named {
+			near = append(near, n.Text)
+		}
+	}
+	return strings.Join(append([]string{text}, near...), "; ")
+}
+
+func direction(e filter.Explanation) string { return strings.ToLower(e.Direction.String()) }
+
+func matched(e filter.Explanation) string {
+	if e.Port == "" {
+		return e.Peer
+	}
+	return e.Peer + ", " + e.Port
+}
+
+func packets(c filter.Connection) string {
+	switch c.Protocol {
+	case filter.TCP:
+		return fmt.Sprintf("port %d/tcp", c.Port)
+	case filter.UDP:
+		return fmt.Sprintf("port %d/udp", c.Port)
+	case filter.SCTP:
+		return fmt.Sprintf("port %d/sctp", c.Port)
+	}
+	return "ICMP"
+}
+
+// named is how many lists, rules or keys are named.
+const named = 5
+
+// titles are those of policies: the list by which a node and its pods reach each other is none.
+func titles(lists []*contiv_filter.AccessList) string {
+	var texts []string
+	for _, list := range lists {
+		if configurator.IsPolicy(list.GetName()) {
+			texts = append(texts, filter.TitleOf(list))
+		}
+	}
+	return some(texts)
+}
+
+func some(texts []string) string {
+	if n := len(texts) - named; n > 0 {
+		texts = append(slices.Clone(texts[:named]), fmt.Sprintf("%d more", n))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// differences says what the vswitch does not hold.
+func differences(ctx context.Context, values Values, keys []string) []string {
+	if len(keys) == 0 {
+		return nil
+	}
+	found, err := values.Verify(ctx, keys...)
+	if err != nil {
+		return []string{fmt.Sprintf("policies cannot be read back from the vswitch: %v", err)}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, d := range found {
+		texts = append(texts, fmt.Sprintf("%s (%v)", d.Key, d.State))
+	}
+	return []string{"the vswitch does not hold what policies need, and may judge otherwise: " + some(texts)}
+}
+
+// Connection is that of a question; protocol is "tcp", "udp", or "" for ICMP.
+func Connection(from, to netip.Addr, protocol string, port uint16) filter.Connection {
+	c := filter.Connection{Src: from, Dst: to, Port: port}
+	switch {
+	case protocol == "tcp":
+		c.Protocol = filter.TCP
+	case protocol == "udp":
+		c.Protocol = filter.UDP
+	case to.Is4():
+		c.Protocol = filter.ICMP
+	default:
+		c.Protocol = filter.ICMPv6
+	}
+	return c
+}
