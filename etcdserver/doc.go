@@ -1,5 +1,5 @@
 // Package etcdserver runs the etcd that a Contiv cluster meets in, inside the
-// process that calls it: one member, data kept on disk, defaults that need no
+// process that calls it: one member, or one of several, data kept on disk, defaults that need no
 // thinking.
 //
 //	             ┌───────────── Server ─────────────┐
@@ -7,7 +7,9 @@
 //	             │             zap ─> slog          │   <data dir>/contiv-etcd.lock
 //	             └──────────────────────────────────┘
 //
+// Serve runs a Server whose data can be saved and restored while it runs, by a socket in the
+// data directory. Space that is not needed is given back by itself.
+//
 // A member that was killed finds its data again when it is started with the same
-// data directory. Clusters that need more than one member run etcd's own
-// server: Contiv only needs its endpoints.
+// data directory.
 package etcdserver

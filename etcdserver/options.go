@@ -14,10 +14,12 @@ import (
 // Defaults of Options.
 const (
 	DefaultDataDir      = "/var/etcd/contiv-data"
+	DefaultName         = "contiv-etcd"
 	DefaultClientURL    = "http://127.0.0.1:12379"
 	DefaultQuota        = int64(2) << 30
 	DefaultCompactAfter = time.Hour
 	DefaultReadyTimeout = time.Minute
+	DefaultSnapshotKeep = 7
 )
 
 // Options of a Server. The zero value serves DefaultDataDir on
@@ -31,6 +33,12 @@ type Options struct {
 	// PeerURL, http://IP:PORT; no other member ever connects to it. Default:
 	// loopback, the port after that of the first TCP client URL.
 	PeerURL string
+	// Name of this member, and Members: the peer URLs, https://IP:PORT, of all members by their names, this
+	// one's included. Members know each other by certificates that name the same common name as
+	// CertFile, and that ClientCAFile has signed. Without Members, this is the only one, and
+	// Name is DefaultName. They count when the data directory is made; later it knows them.
+	Name    string
+	Members map[string]string
 	// HealthURL, http://IP:PORT, serves /livez, /readyz and /metrics without TLS, so
 	// that probes need no certificate. Default: none.
 	HealthURL string
@@ -51,6 +59,11 @@ type Options struct {
 	// CompactAfter is the age at which old revisions are forgotten. A watcher
 	// that was away for longer has to list anew.
 	CompactAfter time.Duration
+	// SnapshotEvery is how often all data are written to a file in SnapshotDir, of which the newest
+	// SnapshotKeep stay. 0: never.
+	SnapshotEvery time.Duration
+	SnapshotDir   string
+	SnapshotKeep  int
 	// ReadyTimeout bounds how long Start waits for the member to serve.
 	ReadyTimeout time.Duration
 	// UnsafeNoSync trades the safety of the data for speed, in tests.
@@ -65,6 +78,12 @@ func (o Options) withDefaults() Options {
 	if o.DataDir == "" {
 		o.DataDir = DefaultDataDir
 	}
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if len(o.Members) > 0 && o.PeerURL == "" {
+		o.PeerURL = o.Members[o.Name]
+	}
 	if len(o.ClientURLs) == 0 {
 		o.ClientURLs = []string{DefaultClientURL}
 	}
@@ -73,6 +92,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CompactAfter == 0 {
 		o.CompactAfter = DefaultCompactAfter
+	}
+	if o.SnapshotKeep == 0 {
+		o.SnapshotKeep = DefaultSnapshotKeep
 	}
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = DefaultReadyTimeout
@@ -95,6 +117,15 @@ func (o Options) resolve() (endpoints, error) {
 	var e endpoints
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return e, errors.New("give both the certificate and its key, or neither")
+	}
+	if o.SnapshotEvery < 0 || o.SnapshotKeep < 1 {
+		return e, fmt.Errorf("snapshots every %v, %d of which are kept: give a positive duration, and keep one at least", o.SnapshotEvery, o.SnapshotKeep)
+	}
+	if o.SnapshotEvery > 0 && o.SnapshotDir == "" {
+		return e, errors.New("snapshots need a directory: give --snapshot-dir")
+	}
+	if err := o.checkMembers(); err != nil {
+		return e, err
 	}
 	if o.Users && o.ClientCAFile == "" {
 		return e, errors.New("users are known by their certificates: give the CA of the clients")
@@ -130,7 +161,7 @@ func (o Options) resolve() (endpoints, error) {
 	if err != nil {
 		return e, err
 	}
-	if u.Scheme != "http" || !isLoopback(u.Hostname()) {
+	if len(o.Members) == 0 && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
 		return e, fmt.Errorf("peer URL %q: this etcd has no other member: use http with a loopback address", peer)
 	}
 	if err := fillPort(&u); err != nil {
@@ -151,6 +182,26 @@ func (o Options) resolve() (endpoints, error) {
 		e.health = []url.URL{u}
 	}
 	return e, nil
+}
+
+// checkMembers checks the names and URLs of several members.
+func (o Options) checkMembers() error {
+	if len(o.Members) == 0 {
+		return nil
+	}
+	if o.Members[o.Name] == "" {
+		return fmt.Errorf("member %q is not among the members: add its --member %s=https://IP:PORT, or correct --name", o.Name, o.Name)
+	}
+	for name, s := range o.Members {
+		u, err := parseURL("URL of member "+name, s)
+		if err != nil {
+			return err
+		}
+		if u.Scheme != "https" || u.Port() == "0" {
+			return fmt.Errorf("URL of member %s, %q: give it the form https://IP:PORT", name, s)
+		}
+	}
+	return nil
 }
 
 // parseURL accepts http, https and unix URLs that can be listened on.

@@ -2,12 +2,15 @@ package etcdserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,10 +28,14 @@ type Server struct {
 	lock      *dirLock
 	log       *slog.Logger
 	endpoints []string
+	urls      endpoints
 	grpc      grpcServers
 	closing   atomic.Bool
-	done      chan error
-	closeOnce sync.Once
+	// stop ends the maintenance, background are its goroutines.
+	stop       context.CancelFunc
+	background sync.WaitGroup
+	done       chan error
+	closeOnce  sync.Once
 }
 
 // Start serves the data directory and returns when clients can read and write.
@@ -39,13 +46,20 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	commonName, err := opts.commonName()
+	if err != nil {
+		return nil, err
+	}
 	lock, err := lockDir(opts.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock, log: opts.Logger, done: make(chan error, 1), grpc: grpcServers{secure: opts.CertFile != ""}}
-	s.etcd, err = embed.StartEtcd(s.config(opts, urls))
+	s := &Server{lock: lock, log: opts.Logger, urls: urls, done: make(chan error, 1), grpc: grpcServers{secure: opts.CertFile != ""}}
+	maintenance, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.etcd, err = embed.StartEtcd(s.config(opts, urls, commonName))
 	if err != nil {
+		stop()
 		lock.release()
 		return nil, startError(err, urls)
 	}
@@ -66,14 +80,41 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 			return nil, fmt.Errorf("start etcd: %w", err)
 		}
 	}
+	s.background.Go(func() { s.maintain(maintenance, opts.Quota, maintainPeriod) })
+	if opts.SnapshotEvery > 0 {
+		s.background.Go(func() { s.schedule(maintenance, opts) })
+	}
 	go s.supervise()
 	return s, nil
 }
 
+// commonName is that of the certificate, which members have in common.
+func (o Options) commonName() (string, error) {
+	if len(o.Members) == 0 {
+		return "", nil
+	}
+	if o.ClientCAFile == "" || o.CertFile == "" {
+		return "", errors.New("members know each other by their certificates: give certificate, key and the CA of the clients")
+	}
+	pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+	if err != nil {
+		return "", fmt.Errorf("start etcd: certificate of the server: %w", err)
+	}
+	return pair.Leaf.Subject.CommonName, nil
+}
+
+func initialCluster(members map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		list = append(list, name+"="+members[name])
+	}
+	return strings.Join(list, ",")
+}
+
 // config translates our options into etcd's.
-func (s *Server) config(opts Options, urls endpoints) *embed.Config {
+func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.Config {
 	c := embed.NewConfig()
-	c.Name = "contiv-etcd"
+	c.Name = opts.Name
 	c.Dir = opts.DataDir
 	c.ListenClientUrls = urls.clients
 	c.AdvertiseClientUrls = advertised(urls)
@@ -81,6 +122,14 @@ func (s *Server) config(opts Options, urls endpoints) *embed.Config {
 	c.AdvertisePeerUrls = []url.URL{urls.peer}
 	c.ListenMetricsUrls = urls.health
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	if len(opts.Members) > 0 {
+		c.InitialCluster = initialCluster(opts.Members)
+		c.PeerTLSInfo = transport.TLSInfo{
+			CertFile: opts.CertFile, KeyFile: opts.KeyFile, TrustedCAFile: opts.ClientCAFile, ClientCertAuth: true,
+			// The authority signs for nodes as well. Addresses of members may be others' tomorrow.
+			AllowedCNs: []string{commonName}, ServerName: commonName, SkipClientSANVerify: true,
+		}
+	}
 	c.InitialClusterToken = "contiv-etcd"
 	c.EnableGRPCGateway = false
 
@@ -97,6 +146,9 @@ func (s *Server) config(opts Options, urls endpoints) *embed.Config {
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, &s.closing))
 	c.ServiceRegister = s.grpc.add
+	if opts.Users {
+		c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots)}
+	}
 	return c
 }
 
@@ -147,7 +199,7 @@ func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
 	case <-ctx.Done():
 		return fmt.Errorf("start etcd: %w", ctx.Err())
 	case <-timer.C:
-		return fmt.Errorf("start etcd: not ready after %v: is the disk of the data directory very slow?", timeout)
+		return fmt.Errorf("start etcd: not ready after %v: is the disk of the data directory very slow, or are other members not to be reached?", timeout)
 	}
 }
 
@@ -196,6 +248,8 @@ const closeGrace = 500 * time.Millisecond
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		s.closing.Store(true)
+		s.stop()
+		s.background.Wait()
 		s.grpc.stop(closeGrace)
 		s.etcd.Close()
 		s.lock.release()

@@ -5,13 +5,42 @@ import (
 	"errors"
 	"fmt"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 )
 
 // Root is the user who may do everything, and makes all other users.
 const Root = "root"
+
+// maintenanceIsRoots lets nobody but Root do what etcd itself allows everybody who has a certificate:
+// raise an alarm, which stops all writes, and compact, which ends watches.
+func maintenanceIsRoots(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	changes := false
+	switch r := request.(type) {
+	case *pb.AlarmRequest:
+		changes = r.Action != pb.AlarmRequest_GET
+	case *pb.CompactionRequest:
+		changes = true
+	}
+	if changes && !isRoot(ctx) {
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	}
+	return handle(ctx, request)
+}
+
+func isRoot(ctx context.Context) bool {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	return ok && len(info.State.VerifiedChains) > 0 && info.State.VerifiedChains[0][0].Subject.CommonName == Root
+}
 
 // askForUsers makes etcd ask who somebody is: the common name of the certificate. Data
 // remember that they are guarded so; for new ones it is the first transaction.
@@ -19,6 +48,14 @@ func (s *Server) askForUsers(ctx context.Context) error {
 	if s.etcd.Server.AuthStore().IsAuthEnabled() {
 		return nil
 	}
+	err := s.enableUsers(ctx)
+	if err != nil && s.etcd.Server.AuthStore().IsAuthEnabled() { // another member was faster
+		return nil
+	}
+	return err
+}
+
+func (s *Server) enableUsers(ctx context.Context) error {
 	client := v3client.New(s.etcd.Server)
 	defer client.Close()
 	if _, err := client.RoleAdd(ctx, Root); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {

@@ -33,7 +33,7 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:           "contiv-etcd",
 		Short:         "Run the etcd that a Contiv cluster meets in",
-		Long:          "Runs a one-member etcd. When it is ready, it prints one line with its endpoints on\nstandard output. SIGTERM and SIGINT stop it.",
+		Long:          "Runs an etcd, or with --member one of its members. When it is ready, it prints one line with its endpoints on\nstandard output. SIGTERM and SIGINT stop it.",
 		Args:          cobra.NoArgs,
 		Version:       version.Version,
 		SilenceUsage:  true,
@@ -47,7 +47,9 @@ func command() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory that keeps the data")
 	f.StringArrayVar(&opts.ClientURLs, "listen-client", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
-	f.StringVar(&opts.PeerURL, "listen-peer", "", "loopback URL for raft (default: the port after the client's)")
+	f.StringVar(&opts.PeerURL, "listen-peer", "", "URL for raft (default: that of the member, or the port after the client's on loopback)")
+	f.StringVar(&opts.Name, "name", etcdserver.DefaultName, "name of this member")
+	f.StringToStringVar(&opts.Members, "member", nil, "NAME=https://IP:PORT of each member, this one included; repeatable (default: it is the only one)")
 	f.StringVar(&opts.HealthURL, "listen-health", "", "http://IP:PORT to serve /livez, /readyz and /metrics on, without TLS (default: none)")
 	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
 	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
@@ -56,25 +58,17 @@ func command() *cobra.Command {
 	f.BoolVar(&opts.PlainText, "plain-text", false, "allow http at addresses other than loopback: everybody who reaches them can read and change all data")
 	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
 	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
+	f.DurationVar(&opts.SnapshotEvery, "snapshot-every", 0, "how often all data are written to a file in --snapshot-dir (default: never)")
+	f.StringVar(&opts.SnapshotDir, "snapshot-dir", "", "directory of these snapshots, best on another disk")
+	f.IntVar(&opts.SnapshotKeep, "snapshot-keep", etcdserver.DefaultSnapshotKeep, "how many of these snapshots are kept")
 	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: fast, and data may be lost with the machine")
 	f.TextVar(&level, "log-level", slog.LevelWarn, "DEBUG, INFO, WARN or ERROR")
+	c.AddCommand(snapshotCommand(&etcdserver.Options{}), restoreCommand(&etcdserver.Options{}), prepareCommand(&etcdserver.Options{}))
 	return c
 }
 
 func run(ctx context.Context, opts etcdserver.Options) error {
-	s, err := etcdserver.Start(ctx, opts)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	fmt.Printf("contiv-etcd is ready: endpoints=%s data-dir=%s\n", strings.Join(s.Endpoints(), ","), opts.DataDir)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err, ok := <-s.Done():
-		if ok {
-			return err
-		}
-		return fmt.Errorf("etcd ended by itself: see the log")
-	}
+	return etcdserver.Serve(ctx, opts, func(s *etcdserver.Server) {
+		fmt.Printf("contiv-etcd is ready: endpoints=%s data-dir=%s\n", strings.Join(s.Endpoints(), ","), opts.DataDir)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -21,7 +22,34 @@ var (
 	ErrLocked = errors.New("file is in use by another process")
 	// ErrCorrupt is wrapped when the file is no database that we can read.
 	ErrCorrupt = errors.New("file is damaged or no bolt database")
+	// ErrNewer is wrapped when a newer version has written the file in a form that we
+	// cannot read.
+	ErrNewer = errors.New("file was written by a newer version of Contiv")
 )
+
+// format is the number of the form that files have: keys and values of the vpp-agent's and of the Kubernetes
+// state's models, as their stores write them. It is raised when older versions can no longer read them. Files
+// from before there were numbers have 1.
+const format = 1
+
+// The number is in a bucket of its own.
+var (
+	formatBucket = []byte("format")
+	formatKey    = []byte("number")
+)
+
+// checkFormat returns ErrNewer for what we cannot read.
+func checkFormat(tx *bbolt.Tx) error {
+	b := tx.Bucket(formatBucket)
+	if b == nil {
+		return nil
+	}
+	text := string(b.Get(formatKey))
+	if number, err := strconv.Atoi(text); err != nil || number > format {
+		return fmt.Errorf("%w (its format is %q, this version knows %d)", ErrNewer, text, format)
+	}
+	return nil
+}
 
 // Open opens the file, creating it (mode 0600) and its directory (0700) if they
 // do not exist. lockTimeout bounds the wait for a lock; 0: DefaultLockTimeout.
@@ -93,6 +121,9 @@ func prepare(db *bbolt.DB) (err error) {
 	defer recoverDamage(&err)()
 	exists := false
 	err = db.View(func(tx *bbolt.Tx) error {
+		if err := checkFormat(tx); err != nil {
+			return err
+		}
 		b := tx.Bucket(bucket)
 		if exists = b != nil; !exists {
 			return nil
@@ -103,7 +134,13 @@ func prepare(db *bbolt.DB) (err error) {
 		return err
 	}
 	return db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(bucket)
+		b, err := tx.CreateBucketIfNotExists(formatBucket)
+		if err == nil {
+			err = b.Put(formatKey, []byte(strconv.Itoa(format)))
+		}
+		if err == nil {
+			_, err = tx.CreateBucketIfNotExists(bucket)
+		}
 		return err
 	})
 }
@@ -124,6 +161,8 @@ func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("open local store %s: %w: is another agent of this node still running?", path, ErrLocked)
+	case errors.Is(err, ErrNewer):
+		return fmt.Errorf("open local store %s: %w: use that version again, or move the file away and lose what is in it only", path, err)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("open local store %s: %w (%w): move it away and start again", path, ErrCorrupt, err)
 	}

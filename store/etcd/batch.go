@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/contiv/contiv/store"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -50,6 +51,9 @@ func (s *Store) BatchIf(ctx context.Context, changes []store.Change, condition U
 		txn = txn.If(clientv3.Compare(clientv3.ModRevision(condition.Prefix).WithPrefix(), "<", condition.Revision+1))
 	}
 	answer, err := txn.Then(ops...).Commit()
+	if err != nil || answer.Succeeded && slices.ContainsFunc(ops, clientv3.Op.IsPut) {
+		s.space.wrote(err)
+	}
 	if errors.Is(err, rpctypes.ErrTooManyOps) {
 		err = fmt.Errorf("%w: make fewer changes at once, or start etcd with a larger --max-txn-ops", err)
 	}

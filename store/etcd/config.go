@@ -1,11 +1,13 @@
 package etcd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +63,29 @@ type Config struct {
 
 // setDefaults gives durations that are 0 their defaults, and refuses those that cannot
 // be.
+// LoadConfig reads a file, unless its name is "", and puts over it what flags say: the endpoints,
+// files, user and password of given that are not empty. Endpoints that nobody names are
+// standard. There is no TLS where all endpoints are http.
+func LoadConfig(file string, given Config, standard string) (c Config, err error) {
+	if file != "" {
+		if err := config.LoadFile(file, &c); err != nil {
+			return c, fmt.Errorf("--etcd-config: %w", err)
+		}
+	}
+	if len(given.Endpoints) > 0 {
+		c.Endpoints = given.Endpoints
+	}
+	if len(c.Endpoints) == 0 {
+		c.Endpoints = []string{standard}
+	}
+	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(given.CAFile, c.CAFile), cmp.Or(given.CertFile, c.CertFile), cmp.Or(given.KeyFile, c.KeyFile)
+	c.Username, c.Password = cmp.Or(given.Username, c.Username), cmp.Or(given.Password, c.Password)
+	if !slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") }) {
+		c.InsecureTransport = true
+	}
+	return c, nil
+}
+
 func (c *Config) setDefaults() error {
 	var errs []error
 	for _, d := range []struct {

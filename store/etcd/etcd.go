@@ -38,6 +38,8 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	space space
+
 	// cluster is the ID of the cluster that answered last; 0: none did yet.
 	cluster atomic.Uint64
 
@@ -217,6 +219,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	_, err := s.client.Put(ctx, key, string(value))
+	s.space.wrote(err)
 	return wrap("put "+key, err)
 }
 
@@ -255,6 +258,9 @@ func (s *Store) doIf(ctx context.Context, key string, condition clientv3.Cmp, op
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	response, err := s.client.Txn(ctx).If(condition).Then(op).Commit()
+	if op.IsPut() && (err != nil || response.Succeeded) {
+		s.space.wrote(err)
+	}
 	if err != nil {
 		return false, wrap("change "+key, err)
 	}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/etcdserver"
+	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/test/await"
+)
+
+// members are etcds that are one.
+type members struct {
+	t         *testing.T
+	authority *pki.Authority
+	options   []etcdserver.Options
+	servers   []*etcdserver.Server
+}
+
+func newMembers(t *testing.T, n int) *members {
+	t.Helper()
+	m := &members{t: t}
+	var err error
+	if m.authority, err = pki.NewAuthority("contiv-etcd-ca", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	server, err := m.authority.IssueServer([]string{"contiv-etcd"}, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls := map[string]string{}
+	for i := range n {
+		urls[fmt.Sprintf("m%d", i)] = "https://" + freeAddress(t)
+	}
+	for i := range n {
+		m.options = append(m.options, etcdserver.Options{
+			Name: fmt.Sprintf("m%d", i), Members: urls, DataDir: filepath.Join(t.TempDir(), "data"), ClientURLs: []string{"https://" + freeAddress(t)},
+			CertFile: m.write(server.Cert), KeyFile: m.write(server.Key), ClientCAFile: m.write(m.authority.Pair().Cert),
+			Users: true, UnsafeNoSync: true, Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	m.servers = make([]*etcdserver.Server, n)
+	t.Cleanup(m.stop)
+	return m
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (m *members) write(data []byte) (path string) {
+	m.t.Helper()
+	path = filepath.Join(m.t.TempDir(), "pem")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// start starts all members at once: the first waits for others.
+func (m *members) start() {
+	m.t.Helper()
+	errs := make([]error, len(m.options))
+	var group sync.WaitGroup
+	for i, o := range m.options {
+		group.Go(func() { m.servers[i], errs[i] = etcdserver.Start(m.t.Context(), o) })
+	}
+	group.Wait()
+	for i, err := range errs {
+		if err != nil {
+			m.t.Fatalf("member %d: %v", i, err)
+		}
+	}
+}
+
+func (m *members) stop() {
+	for i, s := range m.servers {
+		if s != nil {
+			s.Close()
+			m.servers[i] = nil
+		}
+	}
+}
+
+// root is a client that may do everything.
+func (m *members) root() *etcd.Store {
+	m.t.Helper()
+	pair, err := m.authority.IssueClient(etcdserver.Root, time.Now(), time.Hour)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	cert := m.write(append(pair.Cert, pair.Key...))
+	var endpoints []string
+	for _, o := range m.options {
+		endpoints = append(endpoints, o.ClientURLs...)
+	}
+	s, err := etcd.New(etcd.Config{
+		Endpoints: endpoints, ServerName: "contiv-etcd", CAFile: m.options[0].ClientCAFile, CertFile: cert, KeyFile: cert, OperationTimeout: config.Duration(20 * time.Second),
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// Of three members, one may be away; it catches up when it is back. All of them restore the same backup.
+func TestThreeMembers(t *testing.T) {
+	m := newMembers(t, 3)
+	m.start()
+	root := m.root()
+	put := func(value string) {
+		t.Helper()
+		await.That(t, "write "+value, func() error { return root.Put(t.Context(), "/k", []byte(value)) })
+	}
+	put("first")
+	file := filepath.Join(t.TempDir(), "backup.db")
+	if err := etcdserver.WriteSnapshotFile(file, m.servers[2].Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	m.servers[0].Close()
+	put("without one")
+	var err error
+	if m.servers[0], err = etcdserver.Start(t.Context(), m.options[0]); err != nil {
+		t.Fatal(err)
+	}
+	m.servers[1].Close()
+	put("without another")
+	m.stop()
+
+	for _, o := range m.options {
+		if err := etcdserver.Restore(file, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.start()
+	await.That(t, "the backup is restored", func() error {
+		kv, _, err := root.Get(t.Context(), "/k")
+		if err == nil && string(kv.Value) != "first" {
+			err = fmt.Errorf("/k is %q", kv.Value)
+		}
+		return err
+	})
+	put("after the restoration")
+}
+
+// The authority signs for nodes, too: they do not become members with that.
+func TestNodesAreNoMembers(t *testing.T) {
+	m := newMembers(t, 1)
+	m.start()
+	for user, accepted := range map[string]bool{"contiv-etcd": true, "node:node1": false, "root": false} {
+		pair, err := m.authority.IssueClient(user, time.Now(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := tls.Dial("tcp", m.options[0].Members["m0"][len("https://"):], &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}})
+		if err == nil {
+			_, err = fmt.Fprintf(conn, "GET /members HTTP/1.1\r\nHost: etcd\r\n\r\n")
+			if err == nil {
+				_, err = conn.Read(make([]byte, 1))
+			}
+			conn.Close()
+		}
+		if (err == nil) != accepted {
+			t.Errorf("%s asks another member: %v", user, err)
+		}
+	}
+}
+
+func TestMembersThatCannotBe(t *testing.T) {
+	for reason, o := range map[string]etcdserver.Options{
+		"is not among":    {Name: "a", Members: map[string]string{"b": "https://192.0.2.1:1"}},
+		"certificate":     {Name: "a", Members: map[string]string{"a": "https://192.0.2.1:1"}},
+		"https://IP:PORT": {Name: "a", Members: map[string]string{"a": "http://192.0.2.1:1"}, CertFile: "x", KeyFile: "x", ClientCAFile: "x"},
+	} {
+		o.DataDir = t.TempDir()
+		if s, err := etcdserver.Start(t.Context(), o); err == nil {
+			s.Close()
+			t.Errorf("%s: started", reason)
+		} else if !strings.Contains(err.Error(), reason) {
+			t.Errorf("%v, want %q", err, reason)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// controlSocket, in the data directory, is where a program of the same user asks for a snapshot or
+// a restoration. Who may open it could read and write the data themselves, too.
+const controlSocket = "contiv-etcd.sock"
+
+// Serve runs a Server until ctx ends, and replaces its data when that is asked for at the
+// control socket of the data directory (AskSnapshot, AskRestore). ready is called once, when
+// clients can read and write.
+func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
+	opts = opts.withDefaults()
+	server, err := Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	h := &host{ctx: ctx, server: server, opts: opts.with(server), changed: make(chan struct{}, 1)}
+	defer h.close()
+	listener, err := listenControl(opts.DataDir)
+	if err != nil {
+		return fmt.Errorf("listen for orders in the data directory: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /snapshot", h.snapshot)
+	mux.HandleFunc("PUT /restore", h.restore)
+	control := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { control.Serve(listener) })
+	defer serving.Wait()
+	defer control.Close()
+	ready(server)
+	return h.wait()
+}
+
+// with are the options by which the server comes back at the same addresses.
+func (o Options) with(s *Server) Options {
+	o.ClientURLs, o.PeerURL = s.Endpoints(), s.urls.peer.String()
+	if len(s.urls.health) > 0 {
+		o.HealthURL = s.urls.health[0].String()
+	}
+	return o
+}
+
+// host has the server that runs now.
+type host struct {
+	ctx  context.Context
+	opts Options
+
+	mu      sync.Mutex
+	server  *Server // nil: it could not be started again
+	changed chan struct{}
+	failed  error
+}
+
+func (h *host) current() (*Server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.server, h.failed
+}
+
+// wait returns why the last server has ended.
+func (h *host) wait() error {
+	for {
+		server, failed := h.current()
+		if failed != nil {
+			return failed
+		}
+		select {
+		case <-h.ctx.Done():
+			return nil
+		case <-h.changed:
+		case err, ok := <-server.Done():
+			if now, failed := h.current(); now != server || failed != nil {
+				continue
+			}
+			if ok {
+				return err
+			}
+			return errors.New("etcd ended by itself: see the log")
+		}
+	}
+}
+
+func (h *host) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server != nil {
+		h.server.Close()
+	}
+}
+
+func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
+	server, err := h.current()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if err := server.Snapshot(w); err != nil {
+		h.opts.Logger.Error("A snapshot could not be given", "error", err)
+		panic(http.ErrAbortHandler) // the client must not take it for complete
+	}
+}
+
+// restore takes a snapshot, and answers when its data are served.
+func (h *host) restore(w http.ResponseWriter, r *http.Request) {
+	if len(h.opts.Members) > 0 {
+		http.Error(w, "this is one of several members, which have to be restored together: stop all of them, and call contiv-etcd restore with --name and --member on each of their nodes", http.StatusConflict)
+		return
+	}
+	file := filepath.Join(h.opts.DataDir, "restore.db")
+	defer os.Remove(file)
+	err := WriteSnapshotFile(file, func(f io.Writer) error {
+		_, err := io.Copy(f, r.Body)
+		return err
+	})
+	if err == nil {
+		err = h.replace(file)
+	}
+	if err != nil {
+		h.opts.Logger.Error("The data of etcd were not restored", "error", err)
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	h.opts.Logger.Warn("The data of etcd were restored from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
+}
+
+// replace ends the server, and starts one with the data of the snapshot; with its own data
+// again, if that fails.
+func (h *host) replace(file string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() != nil {
+		return h.ctx.Err()
+	}
+	h.server.Close()
+	restored := Restore(file, h.opts)
+	server, err := Start(h.ctx, h.opts)
+	if err != nil {
+		h.failed = fmt.Errorf("start again after a restoration: %w", err)
+	} else {
+		h.server = server
+	}
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+	return errors.Join(restored, h.failed)
+}
+
+// The name of a socket may be 108 bytes long, a directory's longer: both sides name it by a
+// descriptor of the directory.
+
+func listenControl(dir string) (net.Listener, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := os.Remove(filepath.Join(dir, controlSocket)); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: controlName(d), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the descriptor of its name is closed; the next one removes it
+	return l, os.Chmod(filepath.Join(dir, controlSocket), 0o600)
+}
+
+func controlName(dir *os.File) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
+}
+
+// AskSnapshot writes a snapshot of the data directory dir, which a Serve serves, to w. The caller
+// checks that it is complete: WriteSnapshotFile does.
+func AskSnapshot(ctx context.Context, dir string, w io.Writer) error {
+	response, err := ask(ctx, dir, http.MethodGet, "/snapshot", nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(w, response.Body)
+	return err
+}
+
+// AskRestore has the Serve of the data directory dir replace its data by the snapshot, and
+// returns when that is done. ErrNotServed: nobody serves it, call Restore.
+func AskRestore(ctx context.Context, dir string, snapshot io.Reader) error {
+	response, err := ask(ctx, dir, http.MethodPut, "/restore", snapshot)
+	if err == nil {
+		response.Body.Close()
+	}
+	return err
+}
+
+func ask(ctx context.Context, dir, method, path string, body io.Reader) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://contiv-etcd"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		d, err := os.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		return (&net.Dialer{}).DialContext(ctx, "unix", controlName(d))
+	}}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w %s", ErrNotServed, dir)
+	case err != nil:
+		return nil, fmt.Errorf("ask the contiv-etcd of %s: %w", dir, err)
+	case response.StatusCode != http.StatusOK:
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("contiv-etcd refuses: %s", strings.TrimSpace(string(text)))
+	}
+	return response, nil
+}

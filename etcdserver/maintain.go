@@ -1,0 +1,91 @@
+package etcdserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// maintainPeriod is how often the size of the database is looked at.
+const maintainPeriod = 10 * time.Second
+
+// maintain gives space back. The file of the database never shrinks by itself, and what counts
+// for the quota is its size:
+//
+//	half of the quota, and half of the file is free   defragment
+//	full: etcd refuses writes                         forget all old revisions, defragment, and
+//	                                                  allow writes again if that made space
+//
+// Requests wait while the database is defragmented.
+func (s *Server) maintain(ctx context.Context, quota int64, period time.Duration) {
+	toldFull := false
+	tried := int64(-1) // revision at which nothing could be gained
+	for {
+		full, err := s.makeSpace(ctx, quota, tried)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.log.Error("The database of etcd cannot be maintained", "error", err)
+		case full && !toldFull:
+			s.log.Error("etcd is full and refuses writes: delete what is not needed, or raise --quota-mib", "inUseMiB", s.etcd.Server.Backend().SizeInUse()>>20, "quotaMiB", quota>>20)
+		}
+		toldFull, tried = full && err == nil, -1
+		if toldFull {
+			tried = s.etcd.Server.KV().Rev()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(period):
+		}
+	}
+}
+
+// makeSpace reports whether etcd is, and remains, full. A full one has nothing to gain while it has the
+// revision tried.
+func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, err error) {
+	server := s.etcd.Server
+	for _, alarm := range server.Alarms() {
+		full = full || alarm.Alarm == pb.AlarmType_NOSPACE && alarm.MemberID == uint64(server.MemberID())
+	}
+	if size := server.Backend().Size(); !full && (size < quota/2 || server.Backend().SizeInUse() > size/2) {
+		return false, nil
+	}
+	before := server.Backend().Size()
+	if full {
+		if server.KV().Rev() == tried {
+			return true, nil
+		}
+		if err := s.forgetRevisions(ctx); err != nil {
+			return true, fmt.Errorf("forget old revisions: %w", err)
+		}
+	}
+	start := time.Now()
+	if err := server.Defragment(); err != nil {
+		return full, fmt.Errorf("defragment: %w", err)
+	}
+	now := server.Backend().Size()
+	s.log.Info("The database of etcd was defragmented", "beforeMiB", before>>20, "afterMiB", now>>20, "duration", time.Since(start))
+	if !full || now > quota-quota/10 {
+		return full, nil
+	}
+	if _, err := server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(server.MemberID()), Alarm: pb.AlarmType_NOSPACE}); err != nil {
+		return full, fmt.Errorf("allow writes again: %w", err)
+	}
+	s.log.Warn("etcd was full and has space again", "sizeMiB", now>>20, "quotaMiB", quota>>20)
+	return false, nil
+}
+
+// forgetRevisions compacts up to the newest revision, and waits until that is done.
+func (s *Server) forgetRevisions(ctx context.Context) error {
+	kv := s.etcd.Server.KV()
+	revision := kv.Rev()
+	if kv.FirstRev() >= revision {
+		return nil
+	}
+	_, err := s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true})
+	return err
+}

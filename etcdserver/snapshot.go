@@ -1,0 +1,164 @@
+package etcdserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Snapshot writes all data to w, in the form of "etcdctl snapshot save": the database,
+// then its SHA-256.
+func (s *Server) Snapshot(w io.Writer) error {
+	s.etcd.Server.KV().Commit()
+	snapshot := s.etcd.Server.Backend().Snapshot()
+	defer snapshot.Close()
+	sum := sha256.New()
+	if _, err := snapshot.WriteTo(io.MultiWriter(w, sum)); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	if _, err := w.Write(sum.Sum(nil)); err != nil {
+		return fmt.Errorf("write checksum of snapshot: %w", err)
+	}
+	return nil
+}
+
+// WriteSnapshotFile makes a file of what write writes. The file appears under its name when
+// it is complete and checked, and on the disk.
+func WriteSnapshotFile(file string, write func(io.Writer) error) error {
+	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".tmp*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	defer temporary.Close()
+	if err := write(temporary); err != nil {
+		return err
+	}
+	if err := checkSnapshot(temporary); err != nil {
+		return err
+	}
+	if err := temporary.Sync(); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), file)
+}
+
+// checkSnapshot compares a snapshot with the checksum at its end.
+func checkSnapshot(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size() - sha256.Size
+	if size <= 0 || size%512 != 0 {
+		return fmt.Errorf("%w: %d bytes cannot be a database and its checksum", ErrBadSnapshot, info.Size())
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, size)); err != nil {
+		return err
+	}
+	want := make([]byte, sha256.Size)
+	if _, err := f.ReadAt(want, size); err != nil {
+		return err
+	}
+	if !slices.Equal(sum.Sum(nil), want) {
+		return fmt.Errorf("%w: its checksum is wrong", ErrBadSnapshot)
+	}
+	return nil
+}
+
+// Scheduled snapshots are named contiv-etcd-<UTC>.db.
+const (
+	snapshotPrefix = "contiv-etcd-"
+	snapshotSuffix = ".db"
+	snapshotTime   = "20060102T150405Z"
+	// snapshotRetry is when a snapshot is tried again that failed.
+	snapshotRetry = time.Minute
+)
+
+// lastSnapshot is among the metrics at HealthURL, beside those of etcd.
+var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "contiv_etcd_last_snapshot_timestamp_seconds",
+	Help: "When the newest of the scheduled snapshots was made; 0: there is none.",
+})
+
+func init() { prometheus.MustRegister(lastSnapshot) }
+
+// schedule makes a snapshot whenever the newest one in the directory is SnapshotEvery old, and
+// keeps the newest ones.
+func (s *Server) schedule(ctx context.Context, opts Options) {
+	for {
+		wait := snapshotRetry
+		newest, err := s.scheduled(opts, time.Now())
+		if err == nil {
+			lastSnapshot.Set(float64(newest.Unix()))
+			wait = max(time.Until(newest.Add(opts.SnapshotEvery)), 0)
+		} else {
+			s.log.Error("The data of etcd cannot be backed up", "directory", opts.SnapshotDir, "error", err, "again", wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// scheduled makes a snapshot if one is due, and returns when the newest was made.
+func (s *Server) scheduled(opts Options, now time.Time) (time.Time, error) {
+	if err := os.MkdirAll(opts.SnapshotDir, 0o700); err != nil {
+		return now, err
+	}
+	files, err := snapshots(opts.SnapshotDir)
+	if err != nil {
+		return now, err
+	}
+	if len(files) > 0 {
+		newest := files[len(files)-1].made
+		if age := now.Sub(newest); age >= 0 && age < opts.SnapshotEvery {
+			return newest, nil
+		}
+	}
+	now = now.UTC().Truncate(time.Second)
+	file := filepath.Join(opts.SnapshotDir, snapshotPrefix+now.Format(snapshotTime)+snapshotSuffix)
+	if err := WriteSnapshotFile(file, s.Snapshot); err != nil {
+		return now, err
+	}
+	s.log.Info("The data of etcd are backed up", "file", file)
+	if files, err = snapshots(opts.SnapshotDir); err != nil {
+		return now, err
+	}
+	var errs []error
+	for _, old := range files[:max(len(files)-opts.SnapshotKeep, 0)] {
+		errs = append(errs, os.Remove(old.path))
+	}
+	return now, errors.Join(errs...)
+}
+
+type snapshotFile struct {
+	path string
+	made time.Time
+}
+
+// snapshots are the scheduled ones in dir, the oldest first.
+func snapshots(dir string) (list []snapshotFile, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), snapshotPrefix)
+		name, complete := strings.CutSuffix(name, snapshotSuffix)
+		if made, err := time.Parse(snapshotTime, name); err == nil && ours && complete {
+			list = append(list, snapshotFile{filepath.Join(dir, entry.Name()), made})
+		}
+	}
+	slices.SortFunc(list, func(a, b snapshotFile) int { return a.made.Compare(b.made) })
+	return list, err
+}
