@@ -1,0 +1,395 @@
+package history
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// life is an agent with one kind of values, texts under x/, of which "broken" fails.
+type life struct {
+	*Recorder
+	t         *testing.T
+	scheduler *kvscheduler.Scheduler
+	dir       string
+	events    uint64
+}
+
+type text = *wrapperspb.StringValue
+
+// start begins a run.
+func start(t *testing.T, dir string, bytes int64) *life {
+	t.Helper()
+	l := &life{t: t, dir: dir, Recorder: Open(Options{Dir: dir, Bytes: bytes, Age: time.Hour, Node: "node1", Version: "v1", Log: slog.New(slog.DiscardHandler)})}
+	l.scheduler = kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler), Recorder: l.Transaction})
+	err := kvscheduler.Register(l.scheduler, kvscheduler.Descriptor[text, kvscheduler.NoMetadata]{
+		Name: "x", Keys: kvscheduler.KeySpace{Prefix: "x/"}, NB: true,
+		Create: func(_ context.Context, _ string, v text) (m kvscheduler.NoMetadata, err error) {
+			if v.Value == "broken" {
+				err = errors.New("does not work")
+			}
+			return m, err
+		},
+		Update: func(context.Context, string, text, text, kvscheduler.NoMetadata) (m kvscheduler.NoMetadata, err error) {
+			return m, nil
+		},
+		Delete: func(context.Context, string, text, kvscheduler.NoMetadata) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.end() })
+	return l
+}
+
+// end ends the run in an orderly way.
+func (l *life) end() {
+	l.scheduler.Close()
+	l.Close()
+}
+
+// commit puts values, and deletes those that are "", because of an event.
+func (l *life) commit(keyValues ...string) {
+	l.t.Helper()
+	txn := l.scheduler.NewTransaction()
+	for i := 0; i < len(keyValues); i += 2 {
+		if keyValues[i+1] == "" {
+			txn.Put("x/"+keyValues[i], nil)
+		} else {
+			txn.Put("x/"+keyValues[i], wrapperspb.String(keyValues[i+1]))
+		}
+	}
+	begin := time.Now()
+	seq, _ := txn.Commit(context.Background(), kvscheduler.WithDescription(strings.Join(keyValues, " ")))
+	l.Event(&controller.EventRecord{
+		SeqNum: l.events, Name: "Test", Description: keyValues[0], ProcessingStart: begin, ProcessingEnd: time.Now(),
+		Txn: &controller.TxnRecord{SeqNum: seq, Operations: 1},
+	})
+	l.events++
+}
+
+// moment is a time between what happens before and after it.
+func (l *life) moment() time.Time {
+	l.t.Helper()
+	if err := l.Flush(context.Background()); err != nil {
+		l.t.Fatal(err)
+	}
+	time.Sleep(time.Millisecond) // clocks may be coarse
+	defer time.Sleep(time.Millisecond)
+	return time.Now()
+}
+
+func (l *life) reader() Reader { return NewReader(os.DirFS(l.dir)) }
+
+// crash copies what is on disk, as a killed process leaves it.
+func crash(t *testing.T, dir string) string {
+	t.Helper()
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+func have(v *record.Value) string {
+	switch {
+	case v == nil:
+		return "gone"
+	case v.Error != "":
+		return v.State.String() + ": " + v.Error
+	case v.Have == nil:
+		return v.State.String()
+	}
+	return v.Have.(text).Value
+}
+
+func valuesAt(t *testing.T, r Reader, at time.Time) map[string]string {
+	t.Helper()
+	values, _, err := r.ValuesAt(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for key, v := range values {
+		texts[key] = have(v)
+	}
+	return texts
+}
+
+func TestEverythingSurvivesARestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	a := start(t, dir, 1<<20)
+	a.commit("a", "1", "b", "1")
+	first := a.moment()
+	a.commit("a", "2", "b", "", "c", "broken")
+	second := a.moment()
+	left := crash(t, dir) // no end of the run there
+
+	b := start(t, left, 1<<20)
+	b.commit("a", "2")
+	third := b.moment()
+	b.end()
+	r := b.reader()
+
+	runs, err := r.Runs()
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("runs %v, %v", runs, err)
+	}
+	if a, b := runs[0], runs[1]; a.Run != 1 || a.Ended || a.End.IsZero() || a.Version != "v1" || a.Node != "node1" || b.Run != 2 || !b.Ended {
+		t.Errorf("runs %+v", runs)
+	}
+
+	events, err := r.Events(Span{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range events {
+		lines = append(lines, fmt.Sprintf("%d.%d %s #%d", e.Run, e.Event.SeqNum, e.Event.Description, e.Event.Txn.SeqNum))
+	}
+	if diff := cmp.Diff([]string{"1.0 a #0", "1.1 a #1", "2.0 a #0"}, lines); diff != "" {
+		t.Error(diff)
+	}
+
+	txns, err := r.Txns(Span{Last: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = nil
+	for _, x := range txns {
+		lines = append(lines, fmt.Sprintf("%d.%d %s %d operations, %d events", x.Run, x.Txn.SeqNum, x.Txn.Description, len(x.Txn.Executed), len(x.Events)))
+	}
+	if diff := cmp.Diff([]string{"1.1 a 2 b  c broken 3 operations, 1 events", "2.0 a 2 1 operations, 1 events"}, lines); diff != "" {
+		t.Error(diff)
+	}
+	if one, err := r.Txn(1, 1); err != nil || one.Txn.Description != "a 2 b  c broken" || len(one.Events) != 1 {
+		t.Errorf("transaction 1.1: %v, %v", one, err)
+	}
+	if _, err := r.Txn(2, 7); !errors.Is(err, ErrNotRecorded) {
+		t.Errorf("transaction 2.7: %v", err)
+	}
+	if one, err := r.Event(2, 0); err != nil || one.Event.Description != "a" {
+		t.Errorf("event 2.0: %v, %v", one, err)
+	}
+
+	revisions, err := r.Timeline("x/a", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = nil
+	for i, rev := range revisions {
+		lines = append(lines, fmt.Sprintf("%d.%d %s", rev.Run, rev.Revision.Txn, have(rev.Revision.Value)))
+		if last := i == len(revisions)-1; last != rev.Revision.Until.IsZero() {
+			t.Errorf("revision %d lasts until %v", i, rev.Revision.Until)
+		}
+	}
+	if diff := cmp.Diff([]string{"1.0 1", "1.1 2", "2.0 2"}, lines); diff != "" {
+		t.Error(diff)
+	}
+
+	if diff := cmp.Diff(map[string]string{"x/a": "1", "x/b": "1"}, valuesAt(t, r, first)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"x/a": "2", "x/c": "FAILED: does not work"}, valuesAt(t, r, second)); diff != "" {
+		t.Error(diff)
+	}
+	diffs, err := r.Diff(first, third)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = nil
+	for _, d := range diffs {
+		lines = append(lines, d.Key+": "+have(d.From)+" -> "+have(d.To))
+	}
+	if diff := cmp.Diff([]string{"x/a: 1 -> 2", "x/b: 1 -> gone"}, lines); diff != "" {
+		t.Error(diff)
+	}
+	// Nothing differs of a value that a restart found as it was.
+	if diffs, err := r.Diff(second, third); err != nil || len(diffs) != 1 || diffs[0].Key != "x/c" {
+		t.Errorf("%v, %v", diffs, err)
+	}
+	if _, err := r.Diff(first.Add(-time.Hour), third); !errors.Is(err, ErrNotRecorded) {
+		t.Errorf("before all: %v", err)
+	}
+	if keys, err := r.Keys(time.Time{}); err != nil || strings.Join(keys, " ") != "x/a x/b x/c" {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+}
+
+// What was forgotten does not matter to what is kept: a segment begins with all values.
+func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
+	dir := t.TempDir()
+	l := start(t, dir, 40<<10)
+	l.commit("early", "yes")
+	for i := range 400 {
+		l.commit("a", fmt.Sprint(i))
+	}
+	l.moment()
+	if runs, err := l.reader().Runs(); err != nil || len(runs) != 1 || runs[0].Run != 1 || !runs[0].End.IsZero() {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+	files, _ := filepath.Glob(dir + "/*")
+	if _, err := os.Stat(dir + "/00000001.log.gz"); err == nil || len(files) < 3 {
+		t.Fatalf("nothing was forgotten: %v", files)
+	}
+	txns, err := l.reader().Txns(Span{})
+	if err != nil || len(txns) < 20 || len(txns) > 399 {
+		t.Fatalf("%d transactions, %v", len(txns), err)
+	}
+	for _, x := range txns[1:] {
+		got := valuesAt(t, l.reader(), x.Txn.Stop)
+		want := map[string]string{"x/early": "yes", "x/a": strings.TrimPrefix(x.Txn.Description, "a ")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("after transaction %d: %s", x.Txn.SeqNum, diff)
+		}
+	}
+	// A new run goes on counting although the first line of the run before is gone.
+	l.end()
+	if l = start(t, dir, 40<<10); l.run.Run != 2 {
+		t.Errorf("run %d", l.run.Run)
+	}
+}
+
+// A disk that cannot be written to is told of, and afterwards the values are right again.
+func TestDiskThatFailsForAWhile(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "sub")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil { // where a directory is needed
+		t.Fatal(err)
+	}
+	dir := filepath.Join(parent, "history")
+	l := start(t, dir, 1<<20)
+	l.commit("a", "1")
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.Problems(t.Context()); len(p) != 1 || !strings.Contains(p[0], "history is not kept across restarts: ") {
+		t.Errorf("problems %q", p)
+	}
+	if err := os.Remove(parent); err != nil {
+		t.Fatal(err)
+	}
+	l.tryNow()
+	l.commit("b", "1")
+	now := l.moment()
+	if p := l.Problems(t.Context()); len(p) != 0 {
+		t.Errorf("problems %q", p)
+	}
+	if diff := cmp.Diff(map[string]string{"x/a": "1", "x/b": "1"}, valuesAt(t, l.reader(), now)); diff != "" {
+		t.Error(diff)
+	}
+	// Both of the lost transaction and its event.
+	if runs, err := l.reader().Runs(); err != nil || len(runs) != 1 || runs[0].Lost != 2 {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+}
+
+// tryNow ends the patience with a disk that failed.
+func (l *life) tryNow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.impatient = true
+}
+
+// A queue that is full loses records, but nobody waits, and the values are right again afterwards.
+func TestQueueIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	l := start(t, dir, 1<<20)
+	l.commit("a", "1")
+	l.moment()
+	l.mu.Lock() // the next one waits for it, and is not written
+	for i := range queueLength + 10 {
+		l.queueOrLose(i)
+	}
+	l.mu.Unlock()
+	l.commit("b", "2") // perhaps lost, too
+	l.moment()
+	l.commit("c", "3")
+	now := l.moment()
+	if diff := cmp.Diff(map[string]string{"x/a": "1", "x/b": "2", "x/c": "3"}, valuesAt(t, l.reader(), now)); diff != "" {
+		t.Error(diff)
+	}
+	if runs, err := l.reader().Runs(); err != nil || runs[0].Lost < 9 {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+}
+
+// queueOrLose is push by one who has the lock.
+func (l *life) queueOrLose(i int) {
+	select {
+	case l.queue <- item{event: &controller.EventRecord{SeqNum: uint64(100 + i), ProcessingEnd: time.Now()}}:
+	default:
+		l.lost.Add(1)
+	}
+}
+
+func TestREST(t *testing.T) {
+	l := start(t, t.TempDir(), 1<<20)
+	l.commit("a", "1")
+	l.commit("a", "2")
+	get := func(path string, into any) int {
+		t.Helper()
+		w := httptest.NewRecorder()
+		l.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if into != nil {
+			if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+				t.Fatalf("%s: %v: %s", path, err, w.Body)
+			}
+		}
+		return w.Code
+	}
+	var events Events
+	if get(EventsURL+"?last=1", &events); len(events.Runs) != 1 || len(events.Events) != 1 || events.Events[0].Event.SeqNum != 1 {
+		t.Errorf("events %+v", events)
+	}
+	var txns Txns
+	if get(TxnsURL, &txns); len(txns.Txns) != 2 || len(txns.Txns[1].Events) != 1 {
+		t.Errorf("transactions %+v", txns)
+	}
+	var timeline Timeline
+	if get(TimelineURL+"?key=x/a", &timeline); len(timeline.Revisions) != 2 {
+		t.Errorf("timeline %+v", timeline)
+	}
+	for path, want := range map[string]int{
+		EventURL + "?run=1&seq-num=7":          http.StatusNotFound,
+		EventURL + "?run=x":                    http.StatusBadRequest,
+		EventsURL + "?since=yesterday":         http.StatusBadRequest,
+		DiffURL + "?from=2001-01-01T00:00:00Z": http.StatusNotFound,
+		TxnURL + "?run=1&seq-num=1":            http.StatusOK,
+		KeysURL:                                http.StatusOK,
+		RunsURL:                                http.StatusOK,
+		DiffURL + "?from=" + events.Events[0].Event.ProcessingEnd.Format(time.RFC3339Nano): http.StatusOK,
+	} {
+		if code := get(path, nil); code != want {
+			t.Errorf("%s: %d, not %d", path, code, want)
+		}
+	}
+	w := httptest.NewRecorder()
+	l.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, FilesURL, nil))
+	archive := tar.NewReader(w.Body)
+	if h, err := archive.Next(); err != nil || h.Name != "00000001.log" {
+		t.Fatalf("%v, %v", h, err)
+	}
+	if data, err := io.ReadAll(archive); err != nil || !strings.Contains(string(data), `"x/a"`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}

@@ -1,0 +1,418 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/history/journal"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"google.golang.org/protobuf/proto"
+)
+
+// ErrNotRecorded: the journal does not reach back that far, or has no such record.
+var ErrNotRecorded = errors.New("not in the history (any more)")
+
+// most records are returned at once.
+const most = 10_000
+
+// Reader reads the journal in a directory. It may be used while a Recorder writes there.
+type Reader struct{ fsys fs.FS }
+
+// NewReader returns a Reader of a directory, which need not exist.
+func NewReader(fsys fs.FS) Reader { return Reader{fsys} }
+
+// Event is an event with the run in which it happened.
+type Event struct {
+	Run   int
+	Event *controller.EventRecord
+}
+
+// Txn is a transaction with the run in which it was made, and the events that led to it.
+type Txn struct {
+	Run    int
+	Txn    *record.Txn
+	Events []*controller.EventRecord `json:",omitempty"`
+}
+
+// Revision is what a value was in a run.
+type Revision struct {
+	Run      int
+	Revision record.Revision
+}
+
+// Span is a part of a history: what overlaps a time, zero times being open ends, and of that the Last records;
+// 0: all.
+type Span struct {
+	Since, Until time.Time
+	Last         int
+}
+
+func (s Span) limit() int {
+	if s.Last <= 0 || s.Last > most {
+		return most
+	}
+	return s.Last
+}
+
+// segments returns the segments; none if nothing was ever recorded.
+func (r Reader) segments() ([]journal.Segment, error) {
+	segments, err := journal.Segments(r.fsys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return segments, err
+}
+
+// Runs returns the runs that left anything, oldest first.
+func (r Reader) Runs() ([]Run, error) {
+	segments, err := r.segments()
+	if err != nil {
+		return nil, err
+	}
+	var runs []Run
+	for _, s := range segments {
+		if err := s.Read(func(l journal.Line) bool {
+			runs = noteRun(runs, l)
+			return true
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(runs); n > 0 && !runs[n-1].Ended {
+		runs[n-1].End = time.Time{}
+	}
+	return runs, nil
+}
+
+// noteRun adds what a line tells of runs.
+func noteRun(runs []Run, l journal.Line) []Run {
+	switch n := len(runs); {
+	case l.Kind == runLine || l.Kind == headLine:
+		var run Run
+		if json.Unmarshal(l.Data, &run) == nil && (n == 0 || runs[n-1].Run != run.Run) {
+			return append(runs, run)
+		}
+	case n == 0:
+	case l.Kind == stopLine:
+		runs[n-1].Ended, runs[n-1].End = true, l.Time
+	case l.Kind == lossLine:
+		var lost loss
+		if json.Unmarshal(l.Data, &lost) == nil {
+			runs[n-1].Lost += lost.Lost
+		}
+		runs[n-1].End = l.Time
+	case l.Time.After(runs[n-1].End):
+		runs[n-1].End = l.Time
+	}
+	return runs
+}
+
+// visit calls back with the lines of the given kinds between two times, with their runs, newest segment
+// first, until enough reports so after a segment.
+func (r Reader) visit(kinds string, s Span, enough func() bool, visit func(run int, l journal.Line)) error {
+	segments, err := r.segments()
+	if err != nil {
+		return err
+	}
+	for _, segment := range slices.Backward(segments) {
+		if !s.Until.IsZero() && segment.First.After(s.Until.Add(time.Minute)) { // of long transactions
+			continue
+		}
+		run := 0
+		if err := segment.Read(func(l journal.Line) bool {
+			if l.Kind == runLine || l.Kind == headLine {
+				run = runOf(l)
+			}
+			if strings.IndexByte(kinds, l.Kind) >= 0 && !l.Time.Before(s.Since) {
+				visit(run, l)
+			}
+			return true
+		}); err != nil {
+			return err
+		}
+		if enough() || segment.First.Before(s.Since) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func runOf(l journal.Line) int {
+	var run struct{ Run int }
+	_ = json.Unmarshal(l.Data, &run)
+	return run.Run
+}
+
+// collect decodes lines into records, oldest first, and keeps the last ones of a span.
+func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byte) (record T, begins time.Time, err error)) ([]T, error) {
+	records, segment := []T{}, []T{}
+	err := r.visit(string(kind), s, func() bool {
+		records = append(segment, records...)
+		segment = nil
+		return len(records) >= s.limit()
+	}, func(run int, l journal.Line) {
+		record, begins, err := decode(run, l.Data)
+		if err == nil && (s.Until.IsZero() || !begins.After(s.Until)) {
+			if segment = append(segment, record); len(segment) > 2*s.limit() {
+				segment = slices.Clone(segment[len(segment)-s.limit():])
+			}
+		}
+	})
+	records = append(segment, records...)
+	return records[max(0, len(records)-s.limit()):], err
+}
+
+// Events returns the events of a span, oldest first, 10 000 at most.
+func (r Reader) Events(s Span) ([]Event, error) {
+	return collect(r, eventLine, s, func(run int, data []byte) (Event, time.Time, error) {
+		e := Event{Run: run}
+		err := json.Unmarshal(data, &e.Event)
+		if err == nil && e.Event == nil {
+			err = ErrNotRecorded
+		}
+		if err != nil {
+			return e, time.Time{}, err
+		}
+		return e, e.Event.ProcessingStart, nil
+	})
+}
+
+// Txns returns the transactions of a span, oldest first, 10 000 at most.
+func (r Reader) Txns(s Span) ([]Txn, error) {
+	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
+		t := Txn{Run: run, Txn: &record.Txn{}}
+		err := json.Unmarshal(data, t.Txn)
+		return t, t.Txn.Start, err
+	})
+	if err != nil || len(txns) == 0 {
+		return txns, err
+	}
+	return txns, r.addCauses(txns)
+}
+
+// addCauses adds the events that led to transactions.
+func (r Reader) addCauses(txns []Txn) error {
+	type id struct {
+		run int
+		seq uint64
+	}
+	byID := make(map[id]*Txn)
+	for i := range txns {
+		byID[id{txns[i].Run, txns[i].Txn.SeqNum}] = &txns[i]
+	}
+	s := Span{Since: txns[0].Txn.Start, Until: txns[len(txns)-1].Txn.Stop}
+	return r.visit(string(eventLine), s, func() bool { return false }, func(run int, l journal.Line) {
+		var e controller.EventRecord
+		if json.Unmarshal(l.Data, &e) != nil || e.Txn == nil {
+			return
+		}
+		if t := byID[id{run, e.Txn.SeqNum}]; t != nil {
+			t.Events = append(t.Events, &e)
+		}
+	})
+}
+
+// orLast returns the number of the last run in place of 0.
+func (r Reader) orLast(run int) int {
+	if runs, err := r.Runs(); run == 0 && err == nil && len(runs) > 0 {
+		return runs[len(runs)-1].Run
+	}
+	return run
+}
+
+// Event returns an event of a run, 0 being the last one; ErrNotRecorded.
+func (r Reader) Event(run int, seq uint64) (e Event, err error) {
+	run = r.orLast(run)
+	found := false
+	err = r.visit(string(eventLine), Span{}, func() bool { return found }, func(of int, l journal.Line) {
+		var record controller.EventRecord
+		if of == run && json.Unmarshal(l.Data, &record) == nil && record.SeqNum == seq {
+			e, found = Event{run, &record}, true
+		}
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("event #%d of run %d is %w", seq, run, ErrNotRecorded)
+	}
+	return e, err
+}
+
+// Txn returns a transaction of a run, 0 being the last one; ErrNotRecorded.
+func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
+	run = r.orLast(run)
+	found := false
+	prefix := fmt.Appendf(nil, `{"SeqNum":%d,`, seq)
+	err = r.visit(string(txnLine), Span{}, func() bool { return found }, func(of int, l journal.Line) {
+		var txn record.Txn
+		if of == run && bytes.HasPrefix(l.Data, prefix) && json.Unmarshal(l.Data, &txn) == nil {
+			t, found = Txn{Run: run, Txn: &txn}, true
+		}
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("transaction #%d of run %d is %w", seq, run, ErrNotRecorded)
+	}
+	if err != nil {
+		return t, err
+	}
+	one := []Txn{t}
+	err = r.addCauses(one)
+	return one[0], err
+}
+
+// Timeline returns what a value was, oldest first. Each run begins anew: the last revision of the run before
+// ends with it.
+func (r Reader) Timeline(key string, since time.Time) ([]Revision, error) {
+	quoted, err := json.Marshal(key)
+	if err != nil {
+		return nil, err
+	}
+	var parts [][]Revision
+	var part []Revision
+	err = r.visit(string(changeLine), Span{Since: since}, func() bool {
+		parts = append(parts, part)
+		part = nil
+		return false
+	}, func(run int, l journal.Line) {
+		var c change
+		if !bytes.Contains(l.Data, quoted) || json.Unmarshal(l.Data, &c) != nil || c.Key != key || c.Silent {
+			return
+		}
+		part = append(part, Revision{run, record.Revision{Txn: c.Txn, Since: l.Time, Value: c.Value}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(parts)
+	revisions := append([]Revision{}, slices.Concat(append(parts, part)...)...)
+	for i := range revisions[:max(0, len(revisions)-1)] {
+		revisions[i].Revision.Until = revisions[i+1].Revision.Since
+	}
+	return revisions, nil
+}
+
+// Keys returns the keys of all values that changed since a time, sorted.
+func (r Reader) Keys(since time.Time) ([]string, error) {
+	keys := map[string]bool{}
+	err := r.visit(string([]byte{changeLine, valueLine}), Span{Since: since}, func() bool { return false }, func(_ int, l journal.Line) {
+		var c struct{ Key string }
+		if json.Unmarshal(l.Data, &c) == nil {
+			keys[c.Key] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(keys)), err
+}
+
+// ValuesAt returns the values that there were at a time, by key, and in which run.
+func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
+	segments, err := r.segments()
+	if err != nil {
+		return nil, 0, err
+	}
+	i := len(segments) - 1
+	for i >= 0 && segments[i].First.After(at) {
+		i--
+	}
+	if i < 0 {
+		since := ""
+		if len(segments) > 0 {
+			since = ", which begins at " + segments[0].First.Format(time.RFC3339)
+		}
+		return nil, 0, fmt.Errorf("%s is %w%s", at.Format(time.RFC3339), ErrNotRecorded, since)
+	}
+	values, run := map[string]json.RawMessage{}, 0
+	err = segments[i].Read(func(l journal.Line) bool {
+		if l.Time.After(at) && l.Kind != eventLine { // events may end later than what follows them
+			return false
+		}
+		switch l.Kind {
+		case runLine:
+			clear(values)
+			run = runOf(l)
+		case headLine:
+			run = runOf(l)
+		case checkpointLine:
+			clear(values)
+		case valueLine:
+			var v struct{ Key string }
+			if json.Unmarshal(l.Data, &v) == nil {
+				values[v.Key] = bytes.Clone(l.Data)
+			}
+		case changeLine:
+			var c struct {
+				Key   string
+				Value json.RawMessage
+			}
+			if json.Unmarshal(l.Data, &c) != nil {
+				break
+			}
+			if c.Value == nil {
+				delete(values, c.Key)
+			} else {
+				values[c.Key] = c.Value
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	decoded := make(map[string]*record.Value, len(values))
+	for key, data := range values {
+		var v record.Value
+		if err := json.Unmarshal(data, &v); err == nil {
+			decoded[key] = &v
+		}
+	}
+	return decoded, run, nil
+}
+
+// Diff returns the values that differ between two moments, sorted by key; also those of different runs.
+func (r Reader) Diff(from, to time.Time) ([]record.Diff, error) {
+	a, _, err := r.ValuesAt(from)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := r.ValuesAt(to)
+	if err != nil {
+		return nil, err
+	}
+	diffs := []record.Diff{}
+	for key, old := range a {
+		if now := b[key]; now == nil || !same(old, now) {
+			diffs = append(diffs, record.Diff{Key: key, From: old, To: now})
+		}
+	}
+	for key, now := range b {
+		if a[key] == nil {
+			diffs = append(diffs, record.Diff{Key: key, To: now})
+		}
+	}
+	slices.SortFunc(diffs, func(a, b record.Diff) int { return strings.Compare(a.Key, b.Key) })
+	return diffs, nil
+}
+
+// same reports whether people see no difference. What exists of a value that is wanted is read back in another form
+// than the one that it was made in.
+func same(a, b *record.Value) bool {
+	return a.State == b.State && a.Error == b.Error && equal(a.Want, b.Want) &&
+		(a.Have == nil) == (b.Have == nil) && (a.Want != nil || equal(a.Have, b.Have))
+}
+
+func equal(a, b proto.Message) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, known := a.(*record.RawValue)
+	y, too := b.(*record.RawValue)
+	if known && too {
+		return x.JSON == y.JSON
+	}
+	return known == too && proto.Equal(a, b)
+}

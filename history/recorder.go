@@ -1,0 +1,424 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/history/journal"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	queueLength = 4096
+	// patience is how long a disk that failed is left alone.
+	patience = 5 * time.Second
+	// checkpointBatch values are written at once.
+	checkpointBatch = 100
+)
+
+// Kinds of lines.
+const (
+	runLine        = 'R'
+	headLine       = 'H'
+	checkpointLine = 'K'
+	valueLine      = 'C'
+	eventLine      = 'E'
+	txnLine        = 'T'
+	changeLine     = 'V'
+	lossLine       = 'L'
+	stopLine       = 'S'
+)
+
+// Run is the life of an agent.
+type Run struct {
+	Run     int
+	Node    string
+	Version string
+	Start   time.Time
+	// End is when the last thing was recorded; zero for the run that goes on.
+	End time.Time `json:",omitzero"`
+	// Ended in an orderly way, not by a crash.
+	Ended bool `json:",omitempty"`
+	// Lost is how many records were not written.
+	Lost int `json:",omitempty"`
+}
+
+type checkpoint struct{ Values int }
+
+type change struct {
+	Txn uint64
+	record.Change
+}
+
+type loss struct {
+	Lost  int
+	Since time.Time
+	Why   string
+}
+
+// Options of a Recorder.
+type Options struct {
+	// Dir holds the journal; it is made.
+	Dir string
+	// Bytes bounds the journal, Age how long it reaches back.
+	Bytes int64
+	Age   time.Duration
+	// Node and Version of the agent.
+	Node, Version string
+	Log           *slog.Logger
+}
+
+// Recorder writes what it is told; Close it. A nil Recorder keeps nothing.
+type Recorder struct {
+	o     Options
+	run   Run
+	queue chan item
+	lost  atomic.Int64 // because the queue was full
+	done  chan struct{}
+
+	mu        sync.Mutex
+	trouble   error // of the last write
+	closed    bool
+	impatient bool // a disk that failed is tried at once
+
+	// The goroutine write owns these:
+	journal *journal.Journal
+	values  *kvscheduler.Committed // the last known transaction; nil: none yet
+	began   bool                   // the run's line is written
+	missed  *loss                  // what could not be written; nil: nothing
+	stale   bool                   // transactions after values are unknown
+	retryAt time.Time
+}
+
+// item is one of its fields; none: nothing follows.
+type item struct {
+	event   *controller.EventRecord
+	txn     *kvscheduler.Committed
+	flushed chan struct{}
+}
+
+// Open begins a run. A journal that cannot be used is no error: the agent works without, and Problems tell.
+func Open(o Options) *Recorder {
+	r := &Recorder{o: o, queue: make(chan item, queueLength), done: make(chan struct{})}
+	r.run = Run{Run: 1, Node: o.Node, Version: o.Version, Start: time.Now()}
+	if runs, err := NewReader(os.DirFS(o.Dir)).Runs(); err == nil && len(runs) > 0 {
+		r.run.Run = runs[len(runs)-1].Run + 1
+	}
+	r.begin()
+	go r.write()
+	return r
+}
+
+// begin opens the journal and writes that the run begins.
+func (r *Recorder) begin() {
+	var err error
+	if r.journal == nil {
+		r.journal, err = journal.Open(journal.Options{Dir: r.o.Dir, Bytes: r.o.Bytes, Age: r.o.Age})
+	}
+	if err == nil {
+		err = r.journal.Append(line(runLine, r.run.Start, r.run))
+	}
+	r.began = err == nil
+	r.note(err)
+}
+
+// Event records an event.
+func (r *Recorder) Event(e *controller.EventRecord) {
+	if r != nil {
+		r.push(item{event: e})
+	}
+}
+
+// Transaction records a transaction, with what it made of values.
+func (r *Recorder) Transaction(c kvscheduler.Committed) {
+	if r != nil {
+		r.push(item{txn: &c})
+	}
+}
+
+func (r *Recorder) push(i item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	select {
+	case r.queue <- i:
+	default:
+		r.lost.Add(1)
+	}
+}
+
+// Flush returns when everything that was recorded before is written, or lost.
+func (r *Recorder) Flush(ctx context.Context) error {
+	flushed := make(chan struct{})
+	select {
+	case r.queue <- item{flushed: flushed}:
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-flushed:
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Close ends the run after what was recorded is written.
+func (r *Recorder) Close() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if first {
+		r.queue <- item{}
+	}
+	<-r.done
+}
+
+// Problems says why nothing is recorded.
+func (r *Recorder) Problems(context.Context) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.trouble == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("history is not kept across restarts: %v", r.trouble)}
+}
+
+// note remembers how the last write ended, and logs when that changes.
+func (r *Recorder) note(err error) {
+	r.mu.Lock()
+	before := r.trouble
+	r.trouble = err
+	r.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		r.o.Log.Warn("History is not kept", "error", err)
+	case err == nil && before != nil:
+		r.o.Log.Info("History is kept again")
+	}
+}
+
+// write is the goroutine that writes.
+func (r *Recorder) write() {
+	defer close(r.done)
+	for {
+		i := <-r.queue
+		switch {
+		case i.flushed != nil:
+			close(i.flushed)
+		case i.event == nil && i.txn == nil:
+			if r.ready() {
+				_ = r.journal.Append(line(stopLine, time.Now(), struct{}{}))
+			}
+			if r.journal != nil {
+				r.journal.Close()
+			}
+			return
+		default:
+			r.keep(i)
+		}
+	}
+}
+
+// keep writes an event or a transaction, or counts it as lost.
+func (r *Recorder) keep(i item) {
+	if n := int(r.lost.Swap(0)); n > 0 {
+		r.miss(n, errors.New("more happened at once than could be written"))
+		r.stale = true
+	}
+	if i.txn != nil {
+		r.values = i.txn
+	}
+	if !r.ready() {
+		r.miss(1, nil)
+		return
+	}
+	if r.missed != nil || r.stale && i.txn != nil {
+		if err := r.goOn(); err != nil {
+			r.fail(1, err)
+			return
+		}
+		r.stale = r.stale && i.txn == nil
+	}
+	if err := r.journal.Append(lines(i)...); err != nil {
+		r.fail(1, err)
+		return
+	}
+	r.note(nil)
+	if r.journal.Full() {
+		if err := r.nextSegment(); err != nil {
+			r.fail(0, err)
+		}
+	}
+}
+
+// ready reports whether it is worth trying to write.
+func (r *Recorder) ready() bool {
+	r.mu.Lock()
+	wait := !r.impatient
+	r.mu.Unlock()
+	if wait && time.Now().Before(r.retryAt) {
+		return false
+	}
+	if !r.began {
+		if r.begin(); !r.began {
+			r.retryAt = time.Now().Add(patience)
+		}
+	}
+	return r.began
+}
+
+// miss counts records that are lost; a nil why is the one before.
+func (r *Recorder) miss(n int, why error) {
+	if r.missed == nil {
+		r.missed = &loss{Since: time.Now()}
+	}
+	r.missed.Lost += n
+	if why != nil {
+		r.missed.Why = why.Error()
+	}
+}
+
+func (r *Recorder) fail(n int, err error) {
+	r.miss(n, err)
+	r.retryAt = time.Now().Add(patience)
+	r.note(err)
+}
+
+// goOn writes that records were lost, and which values there are.
+func (r *Recorder) goOn() error {
+	head := []journal.Line{line(headLine, r.valuesAt(), r.run)}
+	if r.missed != nil {
+		head = append(head, line(lossLine, r.valuesAt(), r.missed))
+	}
+	if err := r.journal.Append(head...); err != nil {
+		return err
+	}
+	if err := r.checkpoint(); err != nil {
+		return err
+	}
+	r.missed = nil
+	return nil
+}
+
+// nextSegment begins a segment, with all values.
+func (r *Recorder) nextSegment() error {
+	if err := r.journal.Next(); err != nil {
+		return err
+	}
+	if err := r.journal.Append(line(headLine, r.valuesAt(), r.run)); err != nil {
+		return err
+	}
+	if err := r.checkpoint(); err != nil {
+		return err
+	}
+	r.journal.EndHead()
+	return nil
+}
+
+// valuesAt is since when the values are as they are.
+func (r *Recorder) valuesAt() time.Time {
+	if r.values == nil {
+		return r.run.Start
+	}
+	return r.values.Txn.Stop
+}
+
+// checkpoint writes all values.
+func (r *Recorder) checkpoint() error {
+	var all []journal.Line
+	at := r.valuesAt()
+	if r.values != nil {
+		r.values.After.Ascend("", func(v *record.Value) bool {
+			all = append(all, line(valueLine, at, plain(v)))
+			return true
+		})
+	}
+	if err := r.journal.Append(line(checkpointLine, at, checkpoint{len(all)})); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(all, checkpointBatch) {
+		if err := r.journal.Append(batch...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain is a value without what is of use in the process only.
+func plain(v *record.Value) *record.Value {
+	kept := *v
+	kept.Metadata = nil
+	return &kept
+}
+
+// lines of an event or a transaction.
+func lines(i item) []journal.Line {
+	if i.event != nil {
+		return []journal.Line{line(eventLine, i.event.ProcessingEnd, i.event)}
+	}
+	t, encoded := *i.txn.Txn, encoded{}
+	t.Values, t.Executed, t.Planned = slices.Clone(t.Values), slices.Clone(t.Executed), slices.Clone(t.Planned)
+	for i := range t.Values {
+		t.Values[i].Value = encoded.once(t.Values[i].Value)
+	}
+	for _, ops := range [][]record.Op{t.Executed, t.Planned} {
+		for i := range ops {
+			ops[i].NewValue, ops[i].PrevValue = encoded.once(ops[i].NewValue), encoded.once(ops[i].PrevValue)
+		}
+	}
+	list := []journal.Line{line(txnLine, t.Stop, &t)}
+	for _, c := range i.txn.Changes() {
+		if c.Value != nil {
+			c.Value = plain(c.Value)
+			c.Value.Want, c.Value.Have = encoded.once(c.Value.Want), encoded.once(c.Value.Have)
+		}
+		list = append(list, line(changeLine, t.Stop, change{t.SeqNum, c}))
+	}
+	return list
+}
+
+// encoded are the texts of messages: the same one is in a transaction several times, as what was requested, what
+// an operation made and what there is.
+type encoded map[proto.Message]*record.RawValue
+
+// once returns the text in the place of the message.
+func (e encoded) once(m proto.Message) proto.Message {
+	if m == nil {
+		return nil
+	}
+	raw := e[m]
+	if raw == nil {
+		raw = &record.RawValue{Name: string(m.ProtoReflect().Descriptor().FullName()), JSON: record.Compact(m)}
+		e[m] = raw
+	}
+	return raw
+}
+
+func line(kind byte, at time.Time, v any) journal.Line {
+	data, err := json.Marshal(v)
+	if err != nil { // of a value that JSON cannot express
+		data, _ = json.Marshal(map[string]string{"Error": err.Error()})
+	}
+	return journal.Line{Kind: kind, Time: at, Data: data}
+}

@@ -1,0 +1,228 @@
+package history
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/history/journal"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/rest"
+)
+
+// Paths of the REST API.
+const (
+	URL         = "/history/"
+	RunsURL     = URL + "runs"
+	EventsURL   = URL + "events"
+	EventURL    = URL + "event"
+	TxnsURL     = URL + "transactions"
+	TxnURL      = URL + "transaction"
+	TimelineURL = URL + "timeline"
+	KeysURL     = URL + "keys"
+	DiffURL     = URL + "diff"
+	ValuesURL   = URL + "values"
+	FilesURL    = URL + "files"
+)
+
+// Events is the answer of EventsURL, Txns that of TxnsURL, Timeline that of TimelineURL: records, and
+// the runs that they are of, among others.
+type (
+	Events struct {
+		Runs   []Run
+		Events []Event
+	}
+	Txns struct {
+		Runs []Run
+		Txns []Txn
+	}
+	Timeline struct {
+		Runs      []Run
+		Revisions []Revision
+	}
+)
+
+// Handler serves the REST API of a history:
+//
+//	GET /history/runs          []Run, oldest first
+//	GET /history/events        Events        since= until= last=
+//	GET /history/event         Event         run= seq-num=
+//	GET /history/transactions  Txns          since= until= last=
+//	GET /history/transaction   Txn           run= seq-num=
+//	GET /history/timeline      Timeline      key= since=
+//	GET /history/keys          []string: keys of values that changed   since=
+//	GET /history/diff          []record.Diff   from= to=
+//	GET /history/values        []record.Value, sorted by key   time=
+//	GET /history/files         the journal, as a tar archive
+//
+// Times are RFC 3339. Run 0 is the last one.
+func (r *Recorder) Handler() http.Handler {
+	return handler(NewReader(os.DirFS(r.o.Dir)), r.Flush)
+}
+
+// Handler serves the same of a history that nobody writes to.
+func (r Reader) Handler() http.Handler {
+	return handler(r, func(context.Context) error { return nil })
+}
+
+func handler(reader Reader, flush func(context.Context) error) http.Handler {
+	mux := http.NewServeMux()
+	serve := func(path string, answer func(args *arguments) (any, error)) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, q *http.Request) {
+			if err := flush(q.Context()); err != nil {
+				rest.Error(w, http.StatusServiceUnavailable, err)
+				return
+			}
+			args := &arguments{values: q.URL.Query()}
+			value, err := answer(args)
+			switch {
+			case args.err != nil:
+				rest.Error(w, http.StatusBadRequest, args.err)
+			case errors.Is(err, ErrNotRecorded):
+				rest.Error(w, http.StatusNotFound, err)
+			case err != nil:
+				rest.Error(w, http.StatusInternalServerError, err)
+			default:
+				rest.JSON(w, value)
+			}
+		})
+	}
+	serve(RunsURL, func(*arguments) (any, error) { return reader.Runs() })
+	serve(EventsURL, func(args *arguments) (any, error) {
+		events, err := reader.Events(args.span())
+		runs, runsErr := reader.Runs()
+		return Events{runs, events}, errors.Join(err, runsErr)
+	})
+	serve(TxnsURL, func(args *arguments) (any, error) {
+		txns, err := reader.Txns(args.span())
+		runs, runsErr := reader.Runs()
+		return Txns{runs, txns}, errors.Join(err, runsErr)
+	})
+	serve(TimelineURL, func(args *arguments) (any, error) {
+		revisions, err := reader.Timeline(args.values.Get("key"), args.time("since"))
+		runs, runsErr := reader.Runs()
+		return Timeline{runs, revisions}, errors.Join(err, runsErr)
+	})
+	serve(EventURL, func(args *arguments) (any, error) {
+		return reader.Event(int(args.number("run")), args.number("seq-num"))
+	})
+	serve(TxnURL, func(args *arguments) (any, error) { return reader.Txn(int(args.number("run")), args.number("seq-num")) })
+	serve(KeysURL, func(args *arguments) (any, error) { return reader.Keys(args.time("since")) })
+	serve(DiffURL, func(args *arguments) (any, error) {
+		to := args.time("to")
+		if to.IsZero() {
+			to = time.Now()
+		}
+		return reader.Diff(args.time("from"), to)
+	})
+	serve(ValuesURL, func(args *arguments) (any, error) {
+		values, _, err := reader.ValuesAt(args.time("time"))
+		list := []*record.Value{}
+		keys := slices.Sorted(maps.Keys(values))
+		for _, key := range keys {
+			values[key].Matching = matching(values[key].Needs, keys)
+			list = append(list, values[key])
+		}
+		return list, err
+	})
+	mux.HandleFunc("GET "+FilesURL, func(w http.ResponseWriter, q *http.Request) {
+		if err := flush(q.Context()); err != nil {
+			rest.Error(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-tar")
+		_ = reader.Archive(w)
+	})
+	return mux
+}
+
+// matching returns existing keys, of those given in order, that satisfy needs of any of several; the first 16 of each.
+func matching(needs []record.Need, keys []string) (found []record.Need) {
+	for _, need := range needs {
+		prefixes, several := strings.CutPrefix(need.Target, record.AnyOf)
+		if !several {
+			continue
+		}
+		left := 16
+		for _, prefix := range strings.Fields(prefixes) {
+			prefix = strings.TrimSuffix(prefix, "*")
+			i, _ := slices.BinarySearch(keys, prefix)
+			for ; i < len(keys) && left > 0 && strings.HasPrefix(keys[i], prefix); i++ {
+				found = append(found, record.Need{Label: need.Label, Target: keys[i]})
+				left--
+			}
+		}
+	}
+	return found
+}
+
+// Archive writes the journal as a tar archive.
+func (r Reader) Archive(w io.Writer) error {
+	names, err := journal.Files(r.fsys)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	archive := tar.NewWriter(w)
+	for _, name := range names {
+		data, err := fs.ReadFile(r.fsys, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // compressed or forgotten meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data))}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(data); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+// arguments reads a query; err is the first mistake.
+type arguments struct {
+	values url.Values
+	err    error
+}
+
+func (a *arguments) span() Span {
+	return Span{Since: a.time("since"), Until: a.time("until"), Last: int(min(a.number("last"), most))}
+}
+
+// time returns a zero time for an argument that is absent.
+func (a *arguments) time(name string) time.Time {
+	text := a.values.Get(name)
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil && a.err == nil {
+		a.err = fmt.Errorf("argument %s=%q is not a time of RFC 3339", name, text)
+	}
+	return t
+}
+
+func (a *arguments) number(name string) uint64 {
+	text := a.values.Get(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil && a.err == nil {
+		a.err = fmt.Errorf("argument %s=%q must be a whole number, not negative", name, text)
+	}
+	return n
+}
