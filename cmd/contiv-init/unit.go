@@ -37,10 +37,14 @@ func (u *unit) run(ctx context.Context) error {
 			return failedError{fmt.Errorf("permitting core dumps: %w", err)}
 		}
 	}
+	theft, err := theftBy(u.agentFlags)
+	if err != nil { // the agent says so, too
+		log.Error("Whether to steal a network card is not known", "error", err)
+	}
 	children := &processes{}
 	vpp := &child{
 		name: "vpp", command: []string{u.vppBin, "-c", u.vppConfig}, dir: u.coreDumps, grace: u.vppGrace,
-		out: out, log: log, all: children, restart: make(chan struct{}, 1), prepare: u.tidy,
+		out: out, log: log, all: children, restart: make(chan struct{}, 1), prepare: func() { u.tidy(); theft.steal(ctx, log) },
 	}
 	agent := &child{
 		name: "agent", command: append([]string{u.agentBin}, u.agentFlags...), dir: u.coreDumps, grace: u.agentGrace,
@@ -65,9 +69,10 @@ func (u *unit) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	log.Info("Ending: the agent, then VPP")
-	err := stopAgent()
+	err = stopAgent()
 	err = errors.Join(err, stopVPP())
 	u.tidy()
+	theft.release(context.WithoutCancel(ctx), log)
 	if err != nil {
 		return failedError{err}
 	}

@@ -23,6 +23,9 @@ type Config struct {
 	RoutingConfig
 	IPNeighborScanConfig
 
+	// StealFirstNIC and StealInterface lend VPP a network card of the host, which
+	// contiv-stn keeps. The socket is that of contiv-stn. STNVersion has no effect: VPP's
+	// plugin stn hands the host its packets.
 	StealFirstNIC  bool   `json:"stealFirstNIC,omitempty"`
 	StealInterface string `json:"stealInterface,omitempty"`
 	STNSocketFile  string `json:"stnSocketFile,omitempty"`
@@ -197,9 +200,6 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
-// stealHint says what to do without STN ("steal the NIC"), whatever the vswitch.
-const stealHint = "remove it, and name the interface in nodeConfig.mainVPPInterface; VPP needs one that the host can do without, the kernel vswitch shares the host's"
-
 // check checks the options that stand alone. Those whose effect does not exist are
 // refused: an agent that ignored them would build another network than the user
 // asked for.
@@ -208,7 +208,6 @@ func (c *Config) check() error {
 		set        bool
 		name, hint string
 	}{
-		{c.StealFirstNIC || c.StealInterface != "", "stealFirstNIC/stealInterface", stealHint},
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
 		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
 		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},

@@ -71,6 +71,10 @@ type Resolved struct {
 	// made: where the host's network stack is shared and has a default route
 	// already, that one stays.
 	RouteGateways []netip.Addr
+	// Stolen is the network card that the host shares with the vswitch; nil: there is none.
+	Stolen *Stolen
+
+	stealing stealing
 }
 
 // nodeNames are those that Kubernetes allows; they become parts of keys.
@@ -90,6 +94,7 @@ type ContivConf struct {
 	saved          saved
 	leases         leases
 	nics           nics
+	stn            func(name string, dhcp bool) (*Stolen, error)
 	// disabled says that there is a NodeConfig, which is not to be used.
 	disabled atomic.Bool
 	// misread says why the one in etcd cannot be decoded; may be nil.
@@ -114,6 +119,9 @@ type Sources struct {
 	// interface of a node whose configuration names none. While they cannot be
 	// listed, they are what they were.
 	NICs func() ([]string, error)
+	// STN claims a network card of the host for the vswitch, the first one for "", and
+	// says what it has.
+	STN func(name string, dhcp bool) (*Stolen, error)
 	// Misread returns why the NodeConfig in etcd cannot be decoded.
 	Misread func() error
 }
@@ -121,12 +129,15 @@ type Sources struct {
 // New checks the configuration. The last NodeConfig in force is kept in local, unless
 // it is nil.
 func New(nodeName string, config Config, sources Sources, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
-	c := &ContivConf{nodeName: nodeName, config: config, links: sources.Links, nics: nics{list: sources.NICs}, misread: sources.Misread,
+	c := &ContivConf{nodeName: nodeName, config: config, links: sources.Links, nics: nics{list: sources.NICs}, stn: sources.STN, misread: sources.Misread,
 		loop: loop, log: log, saved: saved{db: local}}
 	if err := c.parse(); err != nil {
 		return nil, fmt.Errorf("contiv configuration: %w", err)
 	}
 	c.now = view{choice: c.file, resolved: c.file.static}
+	if c.links != nil && c.file.static.stealing.wanted {
+		log.Info("stealInterface and stealFirstNIC have nothing to do: the vswitch is the host's network stack, which has the network card already")
+	}
 	return c, nil
 }
 
@@ -168,6 +179,9 @@ func (c *ContivConf) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
 		return c.isOwnNodeConfig(change) || c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
 	}
+	if _, ok := event.(*STNHolderChange); ok {
+		return true
+	}
 	return event.Method() != controller.Update
 }
 
@@ -200,6 +214,9 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 // Update resolves the configuration again when this node's addresses or its
 // NodeConfig changed, and asks for a resync if that makes a difference.
 func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
+	if holder, ok := event.(*STNHolderChange); ok {
+		return holder.Describe(), nil
+	}
 	change, ok := event.(*controller.KubeStateChange)
 	if !ok {
 		return "", nil
@@ -243,6 +260,12 @@ func (*ContivConf) Revert(context.Context, controller.Event) error { return nil 
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	static.RouteGateways = static.Gateways
 	if c.links == nil {
+		if static.stealing.wanted {
+			var err error
+			if static, err = c.readStolen(static, internalIPs); err != nil {
+				return Resolved{}, nil, err
+			}
+		}
 		if static.Main.Name == "" {
 			name, err := c.nics.first(static.Other)
 			if err != nil {

@@ -129,7 +129,6 @@ func TestConfigurationErrors(t *testing.T) {
 		"two addresses of IPv4":    {"nodeConfig: [{nodeName: node1, mainVPPInterface: {ip: '10.0.0.1/8,10.0.0.2/8'}}]", "one of each IP version"},
 		"transport":                {"nodeToNodeTransport: vxlann", "use vxlan or nooverlay"},
 		"srv6":                     {"nodeToNodeTransport: srv6", "not supported"},
-		"stealing a NIC":           {"stealFirstNIC: true", "not supported"},
 		"rx mode":                  {"interfaceRxMode: poling", "polling, interrupt or adaptive"},
 		"mtu":                      {"mtuSize: 100", "576 to 9216"},
 		"gateway":                  {"ipamConfig: {defaultGateway: 10.0.0.1/24}", "ipamConfig.defaultGateway"},

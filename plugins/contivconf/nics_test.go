@@ -97,17 +97,13 @@ func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 	}
 }
 
-// STN and SRv6 are refused with what to do instead, which does not depend on the vswitch.
+// SRv6 is refused with what to do instead, which does not depend on the vswitch.
 func TestRefusedOptionsDoNotClaimAVSwitch(t *testing.T) {
-	const steal = "not supported by this version: remove it, and name the interface in nodeConfig.mainVPPInterface; VPP needs one that the host can do without, the kernel vswitch shares the host's"
 	for conf, want := range map[string]string{
-		"stealFirstNIC: true":  "option stealFirstNIC/stealInterface is " + steal,
-		"stealInterface: eth0": "option stealFirstNIC/stealInterface is " + steal,
-		"nodeConfig: [{nodeName: node1, stealInterface: eth0}]": "option nodeConfig.stealInterface of node node1 is " + steal,
-		"nodeToNodeTransport: srv6":                             "option nodeToNodeTransport: srv6 is not supported by this version: use vxlan or nooverlay",
-		"useSRv6ForServices: true":                              "option useSRv6ForServices is not supported by this version: set it to false",
-		"useSRv6ForServiceFunctionChaining: true":               "option useSRv6ForServiceFunctionChaining is not supported by this version: set it to false",
-		"useDX6ForSrv6NodetoNodeTransport: true":                "option useDX6ForSrv6NodetoNodeTransport is not supported by this version: set it to false",
+		"nodeToNodeTransport: srv6":               "option nodeToNodeTransport: srv6 is not supported by this version: use vxlan or nooverlay",
+		"useSRv6ForServices: true":                "option useSRv6ForServices is not supported by this version: set it to false",
+		"useSRv6ForServiceFunctionChaining: true": "option useSRv6ForServiceFunctionChaining is not supported by this version: set it to false",
+		"useDX6ForSrv6NodetoNodeTransport: true":  "option useDX6ForSrv6NodetoNodeTransport is not supported by this version: set it to false",
 	} {
 		for vswitch, links := range map[string]contivconf.HostLinks{"kernel": twoNICs, "VPP": nil} {
 			_, err := contivconf.New("node1", load(t, conf), contivconf.Sources{Links: links}, nil, nil, plugintest.Logger())

@@ -263,7 +263,6 @@ func TestRefusedNodeConfigs(t *testing.T) {
 		"gateway with a zone":      {&nodeconfig.NodeConfig{Gateway: "fe80::1%eth0"}, "cannot be a router"},
 		"gateway out of reach":     {&nodeconfig.NodeConfig{Gateway: "192.168.77.1"}, "nodeConfig.gateway 192.168.77.1 is on none of the networks of the node's interfaces ([192.168.1.0/24])"},
 		"gateway is the node":      {&nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{Ip: "192.168.1.7/24"}, Gateway: "192.168.1.7"}, "is an address of the node itself"},
-		"stolen interface":         {&nodeconfig.NodeConfig{StealInterface: "eth1"}, "nodeConfig.stealInterface of node node1 is not supported"},
 		"name of another node":     {&nodeconfig.NodeConfig{NodeName: "node2"}, `its node_name is "node2"`},
 		"half of it would do":      {&nodeconfig.NodeConfig{Gateway: "192.168.1.9", NatExternalTraffic: true, OtherVppInterfaces: []*nodeconfig.InterfaceConfig{{InterfaceName: "eth1", Ip: "x"}}}, `otherVPPInterfaces[0].ip is "x"`},
 		"two addresses of IPv4":    {main("eth0", "192.168.1.7/24,192.168.1.8/24"), "one of each IP version"},

@@ -33,9 +33,7 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 // resolveStatic takes over what is configured.
 func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	var r Resolved
-	if n.StealInterface != "" {
-		return r, fmt.Errorf("option nodeConfig.stealInterface of node %s is not supported by this version: %s", n.NodeName, stealHint)
-	}
+	r.stealing = c.stealing(n)
 	var err error
 	if r.Main, err = parseInterface("mainVPPInterface", n.MainVPPInterface); err != nil {
 		return r, err
@@ -290,7 +288,8 @@ func (i Interface) equal(other Interface) bool {
 func (r Resolved) equal(other Resolved) bool {
 	return r.Main.equal(other.Main) && slices.EqualFunc(r.Other, other.Other, Interface.equal) &&
 		r.LinkAddress == other.LinkAddress && r.SecondLinkAddress == other.SecondLinkAddress &&
-		r.LinkMTU == other.LinkMTU && slices.Equal(r.Gateways, other.Gateways) && slices.Equal(r.RouteGateways, other.RouteGateways)
+		r.LinkMTU == other.LinkMTU && slices.Equal(r.Gateways, other.Gateways) && slices.Equal(r.RouteGateways, other.RouteGateways) &&
+		r.Stolen.Equal(other.Stolen)
 }
 
 // Gateway returns the configured default gateway of an IP version; the zero Addr

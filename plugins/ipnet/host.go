@@ -3,6 +3,7 @@ package ipnet
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
@@ -29,15 +30,20 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 			Interface: n.hostAttachment().linux, IpAddress: inVPP.Addr().String(), HwAddress: hostInterconnectMAC(node.id),
 		})
 	}
+	mtu, linuxMAC := node.podMTU, ""
+	if node.stolen != nil {
+		linuxIPs, linuxMAC = node.stolenIPs(), stnHostMAC
+		mtu = max(mtu, uint32(node.stolen.MTU)) // for connections of the host that are older than the theft
+	}
 	n.attach(config, n.hostAttachment(),
 		&vpp_interfaces.Interface{
 			Enabled: true, Vrf: node.mainVRF, IpAddresses: texts(vppIPs), PhysAddress: hostInterconnectMAC(node.id),
-			Mtu: node.podMTU, RxModes: n.rxModes(),
+			Mtu: mtu, RxModes: n.rxModes(),
 		},
 		&linux_interfaces.Interface{
-			Enabled: true, HostIfName: hostDeviceName, IpAddresses: texts(linuxIPs), Mtu: node.podMTU,
+			Enabled: true, HostIfName: hostDeviceName, IpAddresses: texts(linuxIPs), PhysAddress: linuxMAC, Mtu: mtu,
 		})
-	return nil
+	return n.addSTN(config, node)
 }
 
 // addHostRoutes configures the routes of one IP version between vswitch and host.
@@ -47,6 +53,9 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 		return err
 	}
 	for _, ip := range hostIPs {
+		if slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip }) {
+			continue // VPP has it, too
+		}
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
 			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
 	}

@@ -86,6 +86,8 @@ type IPNet struct {
 
 	mu   sync.RWMutex
 	node *thisNode // nil before the first resync
+	// stnKeys are those of the values by which the host and the vswitch share a network card.
+	stnKeys []string
 }
 
 // New returns the plugin. links may be nil if the host's stack is shared.
@@ -153,6 +155,9 @@ func (n *IPNet) OwnNetworks() (networks []netip.Prefix, err error) {
 			return nil, err
 		}
 		networks = append(networks, host.Masked(), single(f.podGateway.Addr()))
+	}
+	if node.stolen != nil { // the host sends from the node's address
+		networks = append(networks, node.stolenIPs()...)
 	}
 	return networks, nil
 }

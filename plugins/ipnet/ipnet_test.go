@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/plugintest"
@@ -105,6 +106,18 @@ ipamConfig:
   vppHostSubnetCIDR: 172.30.0.0/16, fd17:30::/48
   serviceCIDR: 10.96.0.0/12, fd96::/108
 `
+	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
+	stolen := &contivconf.Stolen{
+		Name: "eth0", MTU: 1500, Addresses: []netip.Prefix{prefix("192.168.16.9/24"), prefix("192.168.16.1/24"), prefix("fd16::1/64")},
+		Routes: []contivconf.StolenRoute{
+			{Destination: prefix("0.0.0.0/0"), NextHop: addr("192.168.16.253"), Metric: 200},
+			{Destination: prefix("0.0.0.0/0"), NextHop: addr("192.168.16.254"), Metric: 100},
+			{Destination: prefix("192.168.16.0/24"), Metric: 100},
+			{Destination: prefix("198.51.100.0/24"), NextHop: addr("192.168.16.250")},
+			{Destination: prefix("fd16::/64"), Metric: 256},
+			{Destination: prefix("::/0"), NextHop: addr("fe80::1"), Metric: 1024},
+		},
+	}
 	for name, options := range map[string]plugintest.NodeOptions{
 		"kernel-dualstack": {State: bothVersions, Conf: dualStack, Links: dualStackLinks},
 		"kernel-dualstack-ipv6-first": {State: bothVersions, Links: dualStackLinks, Conf: `
@@ -171,6 +184,13 @@ ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.1
 nodeConfig:
 - {nodeName: node1, gateway: 192.168.16.254, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.101/24}}
 `},
+		// The host's only network card is VPP's, too.
+		"vpp-stn": {State: plugintest.State(
+			ownStack(true, vppNode(1, "node1", "192.168.16.1/24")), kubeNode("node1", "192.168.16.1"),
+			ownStack(true, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "192.168.16.2"),
+		), Caps: &plugintest.VPPWithoutTAPs, Conf: "stealInterface: eth0", Stolen: stolen, Links: plugintest.Links{
+			plugintest.Link("eth0", "192.168.16.1/24", "192.168.16.9/24"), plugintest.Link("mgmt", "10.0.0.1/24"), plugintest.Link("vpp1", "192.168.16.1/32")}},
+		"vpp-stn-dualstack": {State: bothVersions, Caps: &plugintest.VPP, Conf: dualStack + "stealFirstNIC: true", Stolen: stolen, Links: dualStackLinks},
 		"vpp-nooverlay": {State: vppOthers, Caps: &plugintest.VPP, Links: hostLinks, Conf: `
 nodeToNodeTransport: nooverlay
 nodeConfig:

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 )
@@ -33,6 +34,9 @@ type thisNode struct {
 	podMTU   uint32
 
 	mainVRF, podVRF uint32
+
+	// stolen is the host's network card that it shares with the vswitch; nil: there is none.
+	stolen *contivconf.Stolen
 }
 
 // family is what a node has of one IP version.
@@ -139,6 +143,7 @@ func (n *IPNet) podMTU(node *thisNode) uint32 {
 func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	resolved := n.config.Resolved()
 	node.mainInterface, node.useDHCP, node.gateways = resolved.Main.Name, resolved.Main.UseDHCP, resolved.RouteGateways
+	node.stolen = resolved.Stolen
 	dualStack := len(node.families) > 1
 	missing := func(p netip.Prefix) bool {
 		return p.IsValid() && (len(node.ips) == 0 || dualStack && !node.ipOf(p.Addr().Is6()).IsValid())

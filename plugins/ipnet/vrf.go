@@ -39,10 +39,6 @@ func (n *IPNet) addVRFRoutes(config values, node *thisNode, f *family) {
 	} else {
 		toPods = append(toPods, f.podSubnet)
 	}
-	if service := subnets.Service; n.caps.MultipleVRFs && subnets.UseIPv6() && service.IsValid() && service.Addr().Is6() {
-		toPods = append(toPods, service)
-		dropped = append(dropped, service)
-	}
 	for _, network := range dropped {
 		config.add(&vpp_l3.Route{Type: vpp_l3.Route_DROP, VrfId: node.podVRF, DstNetwork: network.String()})
 	}

@@ -1,0 +1,112 @@
+// Command contiv-stn keeps the network card of a host with only one for the vswitch, and gives
+// it back when the vswitch does not serve it. It runs outside of Kubernetes. See package stn.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/logline/loglevel"
+	"github.com/contiv/contiv/stn"
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/stn/pci"
+	"github.com/contiv/contiv/version"
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sync/errgroup"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	syscall.Umask(0o077)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "contiv-stn:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "contiv-stn",
+		Short: "Lend the host's network card to the vswitch, and give it back",
+		Long: `Waits for contiv-init and the agent of this node to claim a network card for VPP, lets VPP have
+it while VPP forwards, and gives it back to the host, with its addresses and routes, when
+VPP or the agent is gone, or does not respond, or the interconnect is down. Ends with
+SIGTERM and SIGINT, and gives everything back first.
+
+Every flag can be given in the environment, too: CONTIV_STN_ and its name in capitals.`,
+		Version:       version.Version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	o.register(c.PersistentFlags())
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) }
+	c.AddCommand(statusCommand(&o), releaseCommand(&o))
+	return c
+}
+
+// run is the wiring.
+//
+//	stn.sock ──> Keeper <── kernel's events
+//	               └──> journal, kernel, PCI bus
+func (o *options) run(ctx context.Context) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	log := loglevel.New(os.Stderr, o.logLevel)
+	slog.SetDefault(log)
+	boot, err := stn.BootID()
+	if err != nil {
+		return err
+	}
+	ns, err := netns.GetFromPath(o.netns)
+	if err != nil {
+		return fmt.Errorf("--netns: %w", err)
+	}
+	defer ns.Close()
+	// The socket comes first: it belongs to one daemon at a time, and so does the journal.
+	l, err := listener.Unix(o.socket)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	keeper, err := stn.New(stn.Options{
+		Journal:      journal.File(filepath.Join(o.stateDir, "journal.json")),
+		NetNS:        ns,
+		Interconnect: o.interconnect,
+		Bus:          pci.This(),
+		PCIDriver:    o.pciDriver,
+		KeepDriver:   o.keepDriver,
+		ResolvConf:   o.resolvConf,
+		Limits:       o.limits,
+		Boot:         boot,
+		Log:          log,
+	})
+	if err != nil {
+		return err
+	}
+	serve, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, serve := errgroup.WithContext(serve)
+	group.Go(func() error { return keeper.Watch(serve) })
+	group.Go(func() error { return keeper.Serve(serve, l) })
+	log.Info("Started", "version", version.Version, "socket", o.socket, "state", o.stateDir)
+	err = group.Wait()
+	began := time.Now()
+	if closeErr := keeper.Close(); closeErr != nil {
+		return fmt.Errorf("giving the network cards back: %w", closeErr)
+	}
+	log.Info("Ended: all network cards are the host's", "took", time.Since(began).Round(time.Millisecond))
+	return err
+}

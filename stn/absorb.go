@@ -1,0 +1,169 @@
+package stn
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/stn/nic"
+)
+
+// look is called when links, addresses or routes may have changed.
+func (k *Keeper) look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	k.seeInterconnect()
+	for _, c := range k.cards {
+		if c.Holder == journal.VSwitch && c.PCI == "" && c.giving == "" && c.served != (served{}) {
+			k.absorb(c)
+		}
+		k.decide(c)
+	}
+}
+
+// absorb notes what the host does to a card that the vswitch holds, such as the lease of another
+// address, and takes its new routes away.
+func (k *Keeper) absorb(c *card) {
+	link, err := k.kernel.LinkByName(c.Name)
+	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
+		return
+	}
+	now, err := k.kernel.Read(c.Name)
+	if err != nil {
+		k.complain(c, "Network card cannot be read: "+err.Error())
+		return
+	}
+	added := c.served.main(now.Routes)
+	next := *now
+	next.Routes = slices.Clone(now.Routes)
+	for _, o := range c.served.main(c.State.Routes) {
+		if !nic.Has(next.Routes, o.Text) && !lost(c.State, &next, o) {
+			next.Routes = append(next.Routes, o)
+		}
+	}
+	if !next.Same(c.State) {
+		k.Log.Info("The host has changed its network card", "interface", c.Name, "addresses", nic.Describe(next.Addresses), "routes", nic.Describe(next.Routes))
+		before := c.State
+		c.State = &next
+		if err := k.save(); err != nil {
+			c.State = before
+			k.complain(c, err.Error())
+			return
+		}
+		c.tell()
+	}
+	if len(added) > 0 {
+		if err := k.kernel.RemoveRoutes(added); err != nil {
+			k.complain(c, err.Error())
+		}
+	}
+}
+
+// lost reports whether a route went with an address that the card has no more: it led to the
+// network of the address, or through it.
+func lost(before, now *nic.State, o nic.Object) bool {
+	in := func(list []netip.Prefix, route nic.Route) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool {
+			if route.NextHop.IsValid() {
+				return p.Contains(route.NextHop)
+			}
+			return p.Masked() == route.Destination
+		})
+	}
+	for _, route := range (&nic.State{Routes: []nic.Object{o}}).MainRoutes() {
+		return in(before.Prefixes(), route) && !in(now.Prefixes(), route)
+	}
+	return false
+}
+
+// Reporter is a stream that reports whether the vswitch forwards.
+type Reporter struct {
+	keeper *Keeper
+	card   *card
+	// Changed has an element when Entry may return something else.
+	Changed chan struct{}
+}
+
+// Attend makes the caller the one that reports on a card; nil if that is not claimed.
+func (k *Keeper) Attend(name string) *Reporter {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.cards[name]
+	if c == nil || k.closed {
+		return nil
+	}
+	r := &Reporter{keeper: k, card: c, Changed: make(chan struct{}, 1)}
+	c.setReporter(r)
+	c.tell()
+	return r
+}
+
+func (c *card) setReporter(r *Reporter) {
+	if c.reporter != nil || c.absentSince.IsZero() {
+		c.absentSince = time.Now()
+	}
+	c.reporter, c.heard, c.ready = r, time.Time{}, false
+}
+
+// tell has the reporter told of a change.
+func (c *card) tell() {
+	if c.reporter == nil {
+		return
+	}
+	select {
+	case c.reporter.Changed <- struct{}{}:
+	default:
+	}
+}
+
+// Report says whether the vswitch forwards packets of the given IP versions, of all if none is
+// given, and if not, why.
+func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	if r.card.reporter != r {
+		return
+	}
+	if why == "" {
+		why = "the vswitch does not forward"
+	}
+	r.card.heard, r.card.ready, r.card.why = time.Now(), ready, why
+	before, held := r.card.served, r.card.Holder == journal.VSwitch
+	if ready {
+		r.card.starting = false
+		r.card.served = served{ipv4: true, ipv6: true}
+		if len(ipVersions) > 0 {
+			r.card.served = served{ipv4: slices.Contains(ipVersions, 4), ipv6: slices.Contains(ipVersions, 6)}
+		}
+	}
+	r.keeper.decide(r.card)
+	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or in part
+		r.keeper.take(r.card)
+	}
+}
+
+// Entry returns what is known of the card, and who holds it.
+func (r *Reporter) Entry() *journal.Entry {
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	e := copyOf(r.card.Entry)
+	if r.card.giving != "" {
+		e.Reason = r.card.giving
+	}
+	return e
+}
+
+// Leave says that nobody reports any more, unless somebody else does by now.
+func (r *Reporter) Leave() {
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	if r.card.reporter == r {
+		r.card.setReporter(nil)
+		r.keeper.decide(r.card)
+	}
+}

@@ -1,0 +1,121 @@
+// Package client asks the STN daemon (contiv-stn) of this node.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/stn"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Client is a connection to the daemon, which may come and go.
+type Client struct {
+	conn    *grpc.ClientConn
+	socket  string
+	stn     stn.STNClient
+	custody stn.CustodyClient
+}
+
+// New returns a client for the daemon at a socket. Close it.
+func New(socket string) (*Client, error) {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("socket %s of contiv-stn: %w", socket, err)
+	}
+	return &Client{conn: conn, socket: socket, stn: stn.NewSTNClient(conn), custody: stn.NewCustodyClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() { c.conn.Close() }
+
+func (c *Client) answer(r *stn.STNReply, err error) (*stn.STNReply, error) {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("contiv-stn at %s: %w; check that it runs", c.socket, err)
+	case r.GetResult() != 0:
+		return nil, errors.New(r.GetError())
+	}
+	return r, nil
+}
+
+// Steal claims a network card, and returns what the host has on it.
+func (c *Client) Steal(ctx context.Context, name string, dhcp bool) (*stn.STNReply, error) {
+	return c.answer(c.stn.StealInterface(ctx, &stn.STNRequest{InterfaceName: name, DhcpEnabled: dhcp}, grpc.WaitForReady(true)))
+}
+
+// Stolen returns what is known of a card that is claimed, of the first one for ""; nil if there
+// is none.
+func (c *Client) Stolen(ctx context.Context, name string) (*stn.STNReply, error) {
+	r, err := c.stn.StolenInterfaceInfo(ctx, &stn.STNRequest{InterfaceName: name}, grpc.WaitForReady(true))
+	if err == nil && r.GetResult() != 0 {
+		return nil, nil
+	}
+	return c.answer(r, err)
+}
+
+// Release gives a card back for good, all of them for "".
+func (c *Client) Release(ctx context.Context, name string) error {
+	_, err := c.answer(c.stn.ReleaseInterface(ctx, &stn.STNRequest{InterfaceName: name}, grpc.WaitForReady(true)))
+	return err
+}
+
+// Report is what Attend sends: whether the vswitch forwards.
+type Report struct {
+	Ready      bool
+	Why        string // it does not
+	IPVersions []uint32
+}
+
+func (r Report) equal(other Report) bool { return r.Ready == other.Ready && r.Why == other.Why }
+
+// beat is how often a report is repeated.
+const beat = time.Second
+
+// Attend tells the daemon what becomes of a card: what reports says, at once when it is something
+// else than before, and about once per beat else. A reporter that says nothing keeps the daemon
+// waiting. held is told who has the card. Attend returns when the stream breaks or ctx ends.
+func (c *Client) Attend(ctx context.Context, name string, reports <-chan Report, held func(*stn.Holding)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.custody.Attend(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	received := make(chan error, 1)
+	go func() {
+		for {
+			h, err := stream.Recv()
+			if err != nil {
+				received <- err
+				return
+			}
+			held(h)
+		}
+	}()
+	var last Report
+	var sent time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			<-received
+			return nil
+		case err := <-received:
+			return err
+		case next := <-reports:
+			if next.equal(last) && time.Since(sent) < beat {
+				continue
+			}
+			last, sent = next, time.Now()
+		}
+		err := stream.Send(&stn.Forwarding{InterfaceName: name, Ready: last.Ready, Reason: last.Why, IpVersions: last.IPVersions})
+		if err != nil {
+			return <-received // which says why
+		}
+	}
+}

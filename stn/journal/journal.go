@@ -1,0 +1,122 @@
+// Package journal is the file in which the STN daemon writes what it takes, before it does.
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/contiv/contiv/stn/nic"
+)
+
+// Version of the format. A file of a newer one is refused: to give back only what this program
+// understands could be less than what was taken.
+const Version = 1
+
+// ErrNewer is wrapped by the error for a file of a newer version.
+var ErrNewer = errors.New("the journal was written by a newer contiv-stn")
+
+// Holder says who has a network card.
+type Holder string
+
+const (
+	Host    Holder = "host"
+	VSwitch Holder = "vswitch"
+)
+
+// Journal is the content of the file.
+type Journal struct {
+	Version int `json:"version"`
+	// Boot identifies the run of the kernel in which it was written.
+	Boot string   `json:"boot"`
+	NICs []*Entry `json:"nics"`
+}
+
+// Entry is a network card that is claimed for the vswitch.
+type Entry struct {
+	Name string `json:"name"`
+	DHCP bool   `json:"dhcp,omitempty"`
+	// Holder is the vswitch from before the first change until after the last one that gives
+	// the card back.
+	Holder Holder    `json:"holder"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	// PCI is the address of the card on the bus, "" if its driver stays; PCIDriver its driver.
+	PCI       string `json:"pci,omitempty"`
+	PCIDriver string `json:"pciDriver,omitempty"`
+	// ResolvConf is the file resolv.conf of the host.
+	ResolvConf string     `json:"resolvConf,omitempty"`
+	State      *nic.State `json:"state"`
+}
+
+// File is the file at a path.
+type File string
+
+// Load reads the file; one that does not exist is an empty journal.
+func (f File) Load() (*Journal, error) {
+	data, err := os.ReadFile(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Journal{Version: Version}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	var version struct{ Version int }
+	if err := json.Unmarshal(data, &version); err != nil {
+		return nil, fmt.Errorf("journal %s is damaged: %w; look into it for what the host's network cards had, restore that by hand or restart the machine, and remove the file", f, err)
+	}
+	if version.Version > Version {
+		return nil, fmt.Errorf("%w: %s has version %d, this program knows up to %d; run the newer contiv-stn, and have it give everything back (contiv-stn release) before you go back to this one",
+			ErrNewer, f, version.Version, Version)
+	}
+	var j Journal
+	if err := json.Unmarshal(data, &j); err != nil {
+		return nil, fmt.Errorf("journal %s is damaged: %w; look into it for what the host's network cards had, restore that by hand or restart the machine, and remove the file", f, err)
+	}
+	for _, e := range j.NICs {
+		if e == nil || e.State == nil || e.Name == "" {
+			return nil, fmt.Errorf("journal %s is damaged: an entry has no name or no state; restore what the host's network cards had by hand or restart the machine, and remove the file", f)
+		}
+	}
+	return &j, nil
+}
+
+// Save replaces the file; when it returns, the new content survives a failure of power.
+func (f File) Save(j *Journal) error {
+	if err := f.save(j); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	return nil
+}
+
+func (f File) save(j *Journal) error {
+	j.Version = Version
+	data, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(string(f))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	next, err := os.OpenFile(string(f)+".next", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(append(data, '\n'))
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next.Name(), string(f)); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,205 @@
+package stn
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/stn/pci"
+)
+
+// noPCI is a machine without PCI bus.
+type noPCI struct{}
+
+func (noPCI) Write(string, string) error     { return fs.ErrNotExist }
+func (noPCI) Resolve(string) (string, error) { return "", fs.ErrNotExist }
+func (noPCI) List(string) ([]string, error)  { return nil, fs.ErrNotExist }
+
+const address = "0000:00:08.0"
+
+// fakePCI is a bus with one virtio card. Its network device is eth0 of a host: a driver that is
+// unbound takes what the card has with it, and comes back with a device of another name.
+type fakePCI struct {
+	t        testing.TB
+	host     *host
+	mu       sync.Mutex
+	driver   string
+	override string
+	device   string // "": none
+	refuse   bool   // vfio-pci does not take it
+	log      []string
+}
+
+func (f *fakePCI) Resolve(name string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch name {
+	case "bus/pci/devices/" + address:
+		return "devices/pci0000:00/" + address, nil
+	case "bus/pci/devices/" + address + "/driver":
+		if f.driver != "" {
+			return "bus/pci/drivers/" + f.driver, nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+func (f *fakePCI) List(name string) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch name {
+	case "bus/pci/drivers":
+		return []string{"virtio-pci", "vfio-pci"}, nil
+	case "bus/pci/devices/" + address:
+		if f.driver == "virtio-pci" {
+			return []string{"vendor", "virtio0"}, nil
+		}
+		return []string{"vendor"}, nil
+	case "bus/pci/devices/" + address + "/virtio0/net":
+		return []string{f.device}, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (f *fakePCI) Write(name, text string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, path.Base(name)+"="+strings.TrimSpace(text))
+	switch name {
+	case "bus/pci/devices/" + address + "/driver_override":
+		f.override = strings.TrimSpace(text)
+	case "bus/pci/devices/" + address + "/driver/unbind":
+		if f.driver == "virtio-pci" { // however its device is called by now
+			ip(f.t, "-n "+f.host.network+" link del card")
+		}
+		f.driver, f.device = "", ""
+	case "bus/pci/drivers_probe":
+		switch {
+		case f.override == "vfio-pci" && !f.refuse:
+			f.driver = "vfio-pci"
+		case f.override != "vfio-pci":
+			f.driver, f.device = "virtio-pci", "ens8"
+			f.host.ip(f.t, "link add ens8 type veth peer name card netns "+f.host.network)
+			ip(f.t, "-n "+f.host.network+" link set card up")
+		}
+	default:
+		return errors.New("no such file")
+	}
+	return nil
+}
+
+func onBus(string) (driver, bus string, err error) { return "virtio_net", address, nil }
+
+func TestPCIDevice(t *testing.T) {
+	h := newHost(t)
+	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}
+	h.bus = pci.Bus{Sysfs: bus}
+	before := withoutNumbers(h.has(t))
+	k := h.keeper(t)
+	k.busOf = onBus
+	defer k.Close()
+	e := mustSteal(t, k)
+	if e.PCI != address || e.PCIDriver != "virtio-pci" || bus.driver != "vfio-pci" {
+		t.Errorf("stolen: %+v, with the driver %s", e, bus.driver)
+	}
+	if again := mustSteal(t, k); len(again.State.Prefixes()) != 3 {
+		t.Errorf("stolen twice, it has the addresses %v", again.State.Prefixes())
+	}
+	h.interconnect(t)
+	k.look()
+	r := k.Attend("eth0")
+	r.Report(false, "the agent is starting")
+	k.holds(t, journal.VSwitch)
+	r.Report(true, "")
+	k.holds(t, journal.VSwitch)
+
+	r.Report(false, "VPP is gone")
+	k.holds(t, journal.Host)
+	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
+	if bus.driver != "virtio-pci" || bus.override != "" {
+		t.Errorf("the device has the driver %s, and is to have %q", bus.driver, bus.override)
+	}
+	// The VPP that comes back does not have it before it is stolen again.
+	r.Report(true, "")
+	k.holds(t, journal.Host)
+	mustSteal(t, k)
+	k.holds(t, journal.VSwitch)
+	r.Report(true, "")
+
+	// The daemon ends, in whatever way: the next one knows.
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	bus.host, h.limits.Start = h, 0
+	next := h.keeper(t)
+	defer next.Close()
+	next.holds(t, journal.Host)
+	wantSame(t, "given back by the next daemon", withoutNumbers(h.has(t)), before)
+}
+
+// withoutNumbers leaves out the indexes of devices, and the link-local address that the kernel
+// makes of the MAC.
+func withoutNumbers(text string) string {
+	var list []string
+	for _, line := range strings.Split(text, "\n") {
+		if _, rest, ok := strings.Cut(line, ": eth0"); ok {
+			line = "eth0" + rest
+			if strings.Contains(line, "@") {
+				line = "eth0" + line[strings.Index(line, ":"):]
+			}
+		}
+		list = append(list, line)
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// A device that VPP's driver does not take stays the host's, with all it had.
+func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
+	h := newHost(t)
+	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0", refuse: true}
+	h.bus = pci.Bus{Sysfs: bus}
+	before := withoutNumbers(h.has(t))
+	k := h.keeper(t)
+	k.busOf = onBus
+	defer k.Close()
+	if _, err := k.Steal("eth0", false); err == nil || !strings.Contains(err.Error(), "did not take it") {
+		t.Errorf("error is %v", err)
+	}
+	k.holds(t, journal.Host)
+	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
+}
+
+// VPP that does not start with its PCI device in time loses it.
+func TestVPPDoesNotStart(t *testing.T) {
+	h := newHost(t)
+	h.bus, h.limits.Start = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}}, time.Millisecond
+	before := withoutNumbers(h.has(t))
+	k := h.keeper(t)
+	k.busOf = onBus
+	defer k.Close()
+	mustSteal(t, k)
+	k.holds(t, journal.Host)
+	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
+	if got := k.Claimed("").Reason; got != "the vswitch has not started in time" {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
+func TestCardThatKeepsItsDriver(t *testing.T) {
+	h := newHost(t)
+	h.bus = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}}
+	h.keepDriver = []string{"eth0"}
+	k := h.keeper(t)
+	k.busOf = onBus
+	defer k.Close()
+	if e := mustSteal(t, k); e.PCI != "" || e.Holder != journal.Host {
+		t.Errorf("stolen: %+v", e)
+	}
+}
