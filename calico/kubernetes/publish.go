@@ -4,58 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/netip"
-	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
-// Publisher keeps a node's addresses in annotations of its Node.
-type Publisher struct {
+// Annotations are those of a Node with its addresses: a place of package publish. They stay.
+type Annotations struct {
 	Client    dynamic.Interface
 	Node      string
 	Addresses []netip.Addr
-	// Period is how often the annotations are put again, should somebody have removed them.
-	Period time.Duration
-	Log    *slog.Logger
-
-	mu  sync.Mutex
-	err error
 }
 
-// Err is why the addresses may not be published; nil: they are.
-func (p *Publisher) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
-}
-
-// Run publishes until ctx ends. The annotations stay.
-func (p *Publisher) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := p.publish(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		p.mu.Lock()
-		if err != nil && (p.err == nil || p.err.Error() != err.Error()) {
-			p.Log.Error("The address of this node cannot be published", "error", err)
-		}
-		p.err = err
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(p.Period):
-		}
-	}
-}
-
-// publish changes the Node only if it is not as wanted.
-func (p *Publisher) publish(ctx context.Context) error {
+// Put changes the Node only if it is not as wanted.
+func (p Annotations) Put(ctx context.Context) error {
 	nodes := p.Client.Resource(Nodes)
 	node, err := nodes.Get(ctx, p.Node, metav1.GetOptions{})
 	if err != nil {

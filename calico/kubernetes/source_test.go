@@ -138,10 +138,12 @@ func TestSource(t *testing.T) {
 	want("!IPAMBlock/10-244-1-0-26 w2@192.168.2.2")
 
 	// A route agent publishes its address, which counts more than what Calico says.
-	p := &Publisher{Client: client, Node: "w2", Addresses: []netip.Addr{netip.MustParseAddr("192.168.9.2"), netip.MustParseAddr("2001:db8::2")}, Period: time.Hour, Log: quiet}
-	running.Go(func() { p.Run(ctx) })
+	p := Annotations{Client: client, Node: "w2", Addresses: []netip.Addr{netip.MustParseAddr("192.168.9.2"), netip.MustParseAddr("2001:db8::2")}}
+	if err := p.Put(ctx); err != nil {
+		t.Fatal(err)
+	}
 	want("!IPAMBlock/10-244-1-0-26 w2@192.168.9.2 w2@2001:db8::2")
-	if err := (&Publisher{Client: client, Node: "missing", Log: quiet}).publish(ctx); err == nil || !strings.Contains(err.Error(), "reading the Node missing") {
+	if err := (Annotations{Client: client, Node: "missing"}).Put(ctx); err == nil || !strings.Contains(err.Error(), "reading the Node missing") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -22,15 +21,10 @@ type data struct {
 	name string
 	// newSource returns a source that reads Calico's data; each can be run once.
 	newSource func() agent.Source
-	publisher publisher
+	// publisher tells other nodes the addresses of this one.
+	publisher *publish.Publisher
 	etcd      *etcd.Store // nil: there is none
 	close     func()
-}
-
-// publisher tells other nodes the addresses of this one.
-type publisher interface {
-	Run(context.Context)
-	Err() error
 }
 
 func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*data, error) {
@@ -46,7 +40,7 @@ func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*d
 		return &data{
 			name: "Kubernetes", close: func() {},
 			newSource: func() agent.Source { return &kubernetes.Source{Client: c, Families: o.tree.Families(), Log: log} },
-			publisher: &kubernetes.Publisher{Client: c, Node: o.hostname, Addresses: addresses, Period: o.ttl, Log: log},
+			publisher: &publish.Publisher{Place: kubernetes.Annotations{Client: c, Node: o.hostname, Addresses: addresses}, Period: o.ttl, Log: log},
 		}, nil
 	}
 	config, err := o.loadEtcdConfig()
@@ -60,7 +54,7 @@ func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*d
 	return &data{
 		name: strings.Join(db.Endpoints(), ","), etcd: db, close: func() { db.Close() },
 		newSource: func() agent.Source { return o.follow(db, counters, log) },
-		publisher: &publish.Publisher{Store: db, Host: o.hostname, Addresses: addresses, TTL: o.ttl, Log: log},
+		publisher: &publish.Publisher{Place: publish.NewEtcd(db, o.hostname, addresses, o.ttl), Period: o.ttl / 4, Log: log},
 	}, nil
 }
 

@@ -14,7 +14,6 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/calico/datastore"
-	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/vswitch/vpp"
@@ -45,6 +44,7 @@ type options struct {
 	agent              string
 	agentTLS           agentTLS
 	once, dryRun       bool
+	onceTimeout        time.Duration
 	centre, central    bool
 	runDir             string
 	http               []string
@@ -74,7 +74,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "where Calico keeps its blocks in etcd")
 	f.StringVar(&o.uplink, "uplink", "", "interface that leads to other nodes: its name, or its index")
 	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch has the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
-	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family")
+	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family (default: those that the uplink has)")
 	f.BoolVar(&o.configure, "configure-uplink", true, "give the uplink its addresses and enable it; otherwise it must have them")
 	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes believe in one that vanished; whole seconds, at least 5")
 	f.StringVar(&o.datastore, "datastore", etcdDatastore, "where Calico keeps its data: etcd or kubernetes")
@@ -96,6 +96,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.central, "central", false, "take this node's routes from the centre; without one, calculate them here")
 	f.BoolVar(&o.centre, "centre", false, "be the centre: calculate the routes of all nodes and write them to etcd; of several instances, one that they elect does. It needs no uplink, and programs nothing")
 	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, change nothing, and exit")
+	f.DurationVar(&o.onceTimeout, "once-timeout", 30*time.Second, "how long --once waits for the datastore")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be changed, and go on; neither the vswitch nor etcd is changed")
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the socket agent.sock for contivctl; a contiv-agent with --vswitch kernel or vpp of the same node must not run")
 	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API; empty: none")
@@ -238,7 +239,36 @@ func (o *options) check() (err error) {
 	case o.uplink == "":
 		return errors.New("no uplink: give --uplink, or the arguments TREE UPLINK ADDRESS LENGTH")
 	case len(o.addresses) == 0:
-		return errors.New("no address of the uplink: give --address, or the arguments TREE UPLINK ADDRESS LENGTH")
+		return o.useUplinkAddresses()
+	}
+	return nil
+}
+
+// useUplinkAddresses takes the addresses that the uplink has, the first one of each family.
+func (o *options) useUplinkAddresses() error {
+	const instead = "give --address, or the arguments TREE UPLINK ADDRESS LENGTH"
+	name, err := o.uplinkName()
+	if err != nil {
+		return err
+	}
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return fmt.Errorf("no address is given, and the interface --uplink %s cannot be asked for its own: %w; %s", name, err, instead)
+	}
+	has, err := link.Addrs()
+	if err != nil {
+		return fmt.Errorf("the addresses of --uplink %s: %w", name, err)
+	}
+	for _, a := range has {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil || !p.Addr().IsGlobalUnicast() ||
+			slices.ContainsFunc(o.addresses, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }) {
+			continue
+		}
+		o.addresses = append(o.addresses, p)
+	}
+	if len(o.addresses) == 0 {
+		return fmt.Errorf("no address is given, and --uplink %s has none: %s", name, instead)
 	}
 	return nil
 }
@@ -264,27 +294,11 @@ func (o *options) interfaceType() vpp_interfaces.Interface_Type {
 }
 
 // loadEtcdConfig says how to reach etcd.
-func (o *options) loadEtcdConfig() (c etcd.Config, err error) {
-	if o.etcdConfig != "" {
-		if err := config.LoadFile(o.etcdConfig, &c); err != nil {
-			return c, fmt.Errorf("--etcd-config: %w", err)
-		}
+func (o *options) loadEtcdConfig() (etcd.Config, error) {
+	given := etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey, Username: o.etcdUser, Password: o.etcdPassword}
+	c, err := etcd.LoadConfig(o.etcdConfig, given, "http://localhost:4000")
+	if err != nil {
+		return c, err
 	}
-	if len(o.etcdEndpoints) > 0 {
-		c.Endpoints = o.etcdEndpoints
-	}
-	if len(c.Endpoints) == 0 {
-		c.Endpoints = []string{"http://localhost:4000"}
-	}
-	for _, given := range []struct {
-		field *string
-		flag  string
-	}{{&c.CAFile, o.etcdCA}, {&c.CertFile, o.etcdCert}, {&c.KeyFile, o.etcdKey}, {&c.Username, o.etcdUser}, {&c.Password, o.etcdPassword}} {
-		if given.flag != "" {
-			*given.field = given.flag
-		}
-	}
-	secure := slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
-	c.InsecureTransport = c.InsecureTransport || !secure
 	return c, c.CheckFiles()
 }

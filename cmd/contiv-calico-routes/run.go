@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/contiv/contiv/calico/agent"
 	"github.com/contiv/contiv/calico/central"
@@ -51,7 +50,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	tables := direct()
 	switch {
 	case o.once:
-		return printOnce(ctx, out, d.newSource(), host)
+		return o.printOnce(ctx, out, d.newSource(), host)
 	case o.centre:
 		return o.runCentre(ctx, d, registry, log)
 	case o.central:
@@ -119,12 +118,9 @@ func (o *options) runCentre(ctx context.Context, d *data, registry *prometheus.R
 	return group.Wait()
 }
 
-// onceTimeout is how long --once waits for the datastore.
-const onceTimeout = 30 * time.Second
-
 // printOnce prints the routes of the first state.
-func printOnce(ctx context.Context, out io.Writer, source agent.Source, host routes.Host) error {
-	ctx, cancel := context.WithTimeout(ctx, onceTimeout)
+func (o *options) printOnce(ctx context.Context, out io.Writer, source agent.Source, host routes.Host) error {
+	ctx, cancel := context.WithTimeout(ctx, o.onceTimeout)
 	defer cancel()
 	printed := false
 	source.Run(ctx, func(s *datastore.State) {

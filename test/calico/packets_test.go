@@ -104,6 +104,27 @@ func TestPodsReachEachOther(t *testing.T) {
 	s.awaitPing("a1", pod2)
 }
 
+// An uplink that has its address needs none, and keeps it.
+func TestUplinkHasAnAddress(t *testing.T) {
+	s := newSite(t)
+	w1, w2 := s.addNode(1), s.addNode(2)
+	w1.hasAddress = true
+	w1.ip("addr", "add", "172.30.0.1/24", "dev", "eth1")
+	w1.ip("link", "set", "eth1", "up")
+	w1.addPod("a1", pod1)
+	w2.addPod("a2", pod2)
+	s.putBlock(block1, "w1", nil)
+	s.putBlock(block2, "w2", nil)
+	w1.start()
+	w2.start()
+	s.awaitPing("a2", pod1)
+	w1.awaitReady()
+	w1.stop()
+	if got := w1.ip("-4", "addr", "show", "dev", "eth1"); !strings.Contains(got, "172.30.0.1/24") {
+		t.Errorf("the address is gone: %s", got)
+	}
+}
+
 // While an agent is away, and while etcd is, packets flow; what changed meanwhile is made up for.
 func TestAgentAndEtcdComeBack(t *testing.T) {
 	s, w1, w2, w3 := cluster(t)

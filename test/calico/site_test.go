@@ -2,6 +2,7 @@ package calico
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -181,6 +182,10 @@ type node struct {
 	flags []string
 	cmd   *exec.Cmd
 	log   *bytes.Buffer
+	// etcdAt is where it reaches etcd; "": at the endpoint of the site.
+	etcdAt string
+	// hasAddress: its uplink has an address already.
+	hasAddress bool
 }
 
 // addNode makes the node n: w<n>, with the uplink eth1 on the common link.
@@ -265,9 +270,12 @@ func (w *node) awaitRoute(destination, text string) {
 }
 
 func (w *node) arguments() []string {
-	return append([]string{"--hostname", w.name, "--uplink", "eth1", "--ttl", "5s", "--etcd-endpoints", w.endpoint(),
-		"--address", fmt.Sprintf("172.30.0.%d/24,2001:db8::%d/64", w.n, w.n),
-		"--run-dir", w.path(w.name), "--http", ""}, w.flags...)
+	args := []string{"--hostname", w.name, "--uplink", "eth1", "--ttl", "5s", "--etcd-endpoints", cmp.Or(w.etcdAt, w.endpoint()),
+		"--run-dir", w.path(w.name), "--http", ""}
+	if !w.hasAddress {
+		args = append(args, "--address", fmt.Sprintf("172.30.0.%d/24,2001:db8::%d/64", w.n, w.n))
+	}
+	return append(args, w.flags...)
 }
 
 func (w *node) command(args ...string) *exec.Cmd {

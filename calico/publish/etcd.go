@@ -1,0 +1,63 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/store/etcd"
+)
+
+// Etcd is a place in etcd. Each address is a key with a lease, so that it goes with the host:
+// routes to a host that is dead lead nowhere.
+type Etcd struct {
+	host   string
+	claims []*etcd.Claim
+}
+
+// NewEtcd returns the place of a host with addresses, at most one of each family. ttl is how long
+// others believe in a host that vanished, in whole seconds: put them more often.
+func NewEtcd(db *etcd.Store, host string, addresses []netip.Addr, ttl time.Duration) *Etcd {
+	e := &Etcd{host: host}
+	for _, a := range addresses {
+		// Whatever is there was written by an earlier life of this host, or by mistake.
+		anyLife := func([]byte) bool { return true }
+		e.claims = append(e.claims, db.NewClaim(datastore.PeerKey(host, family(a)), []byte(a.String()), anyLife, ttl))
+	}
+	return e
+}
+
+// Put renews the leases, all at once: with an etcd that takes its time, one after the other would
+// be too late.
+func (e *Etcd) Put(ctx context.Context) error {
+	errs := make([]error, len(e.claims))
+	var renewing sync.WaitGroup
+	for i, claim := range e.claims {
+		renewing.Go(func() {
+			other, err := claim.Hold(ctx)
+			if err == nil && other != nil {
+				err = &ConflictError{Host: e.host, Address: string(other)}
+			}
+			errs[i] = err
+		})
+	}
+	renewing.Wait()
+	return errors.Join(errs...)
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// ConflictError says that another host has published its address under the name of this one.
+type ConflictError struct{ Host, Address string }
+
+func (e *ConflictError) Error() string {
+	return "another host says that it is " + e.Host + ", with the address " + e.Address + ": give each host its own --hostname"
+}
