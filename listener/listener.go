@@ -24,6 +24,9 @@ type Options struct {
 	// ClientCAFile is a PEM file with the authorities whose client certificates are
 	// accepted; a client without one is refused. Empty: clients need none.
 	ClientCAFile string
+	// Roles of clients, read or configure, by the common names of their certificates; Everybody: of all.
+	// Certificates may name roles, too (RolePrefix). Who has none can do nothing.
+	Roles map[string]string
 	// AllowUnauthenticated permits all addresses, and all that is served there, without
 	// client certificates.
 	AllowUnauthenticated bool
@@ -34,6 +37,8 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate of this server (PEM): serve all TCP addresses with TLS")
 	f.StringVar(&o.KeyFile, "tls-key-file", "", "key of the certificate (PEM)")
 	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "authorities that sign client certificates (PEM): clients without one are refused")
+	f.StringToStringVar(&o.Roles, "tls-client-role", nil, "NAME=read or NAME=configure: what the client whose certificate has this common name may do, * being all; repeatable. "+
+		"Certificates with the organization contiv:read or contiv:configure need none")
 	f.BoolVar(&o.AllowUnauthenticated, "allow-unauthenticated", false, "serve everything on all TCP addresses, without client certificates")
 }
 
@@ -47,6 +52,9 @@ func (o Options) ListenTrusted(address string) (net.Listener, error) { return o.
 func (o Options) listen(address string, loopback bool) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return Unix(path)
+	}
+	if err := o.checkRoles(); err != nil {
+		return nil, err
 	}
 	config, err := o.serverConfig()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/northbound"
 	"github.com/contiv/contiv/plugins/contivgrpc"
@@ -126,7 +127,7 @@ func newRig(t *testing.T) *rig {
 	r.report = func(name string, status vpp_interfaces.InterfaceState_Status) {
 		ligato.InterfaceChanged(&vpp_interfaces.InterfaceState{Name: name, AdminStatus: status, OperStatus: status})
 	}
-	server := northbound.NewServer(nil, plugintest.Logger())
+	server := northbound.NewServer(listener.Options{AllowUnauthenticated: true}.Client, nil, plugintest.Logger())
 	ligato.Register(server)
 	service.Register(server)
 	running, stop := context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/contiv/contiv/listener"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -27,8 +28,9 @@ type Server struct {
 	requests *prometheus.HistogramVec
 }
 
-// NewServer returns a server that counts its calls in metrics, if not nil.
-func NewServer(metrics prometheus.Registerer, log *slog.Logger) *Server {
+// NewServer returns a server that counts its calls in metrics, if not nil. identify says who a client
+// is: listener.Options.Client. What clients change is logged with who they are.
+func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Registerer, log *slog.Logger) *Server {
 	s := &Server{log: log, requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "contiv_grpc_request_duration_seconds",
 		Help:    "Calls of the northbound gRPC API, by method and result.",
@@ -37,7 +39,7 @@ func NewServer(metrics prometheus.Registerer, log *slog.Logger) *Server {
 	if metrics != nil {
 		metrics.MustRegister(s.requests)
 	}
-	s.Server = grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
+	s.Server = grpc.NewServer(grpc.Creds(handshake{identify}), grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
 	reflection.Register(s.Server)
 	return s
 }
@@ -73,13 +75,26 @@ func (s *Server) Stop(ctx context.Context) {
 }
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	client, err := admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, s.refuse(client, info.FullMethod, err)
+	}
+	told := &outcome{ServerTransportStream: grpc.ServerTransportStreamFromContext(ctx)}
+	if !reads[info.FullMethod] {
+		defer func() { told.log(s.log, client, info.FullMethod, err) }()
+	}
 	defer s.finish(info.FullMethod, time.Now(), &err)
-	return handler(ctx, req)
+	reply, err = handler(grpc.NewContextWithServerTransportStream(ctx, told), req)
+	return shown(client, reply), err
 }
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	client, err := admit(stream.Context(), info.FullMethod)
+	if err != nil {
+		return s.refuse(client, info.FullMethod, err)
+	}
 	defer s.finish(info.FullMethod, time.Now(), &err)
-	return handler(srv, stream)
+	return handler(srv, shownStream{stream, client})
 }
 
 // finish turns a panic into the failure of one call, and counts the call.

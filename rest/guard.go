@@ -8,35 +8,66 @@ import (
 	"net/http"
 	"slices"
 
-	"golang.org/x/sys/unix"
+	"github.com/contiv/contiv/listener"
 )
 
 // public are the paths that everybody may read: they say how a program is, and change nothing.
 var public = []string{"/liveness", "/readiness", "/metrics", "/stats"}
 
-// IsOperator reports whether a client has shown who it is: by access to a socket, which only
-// the socket's user has, or by a certificate.
+// harmless are the requests that change nothing although their method is not GET.
+var harmless = []string{"POST /scheduler/plan"}
+
+// TxnHeader is how a handler says which transaction a request has led to.
+const TxnHeader = "Contiv-Transaction"
+
+// IsOperator reports whether a client has shown that it may do everything: by access to a socket, which
+// only the socket's user has, or by a certificate.
 func IsOperator(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return local != nil && local.Network() == "unix" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	return local != nil && local.Network() == "unix" || certified(r) && clientOf(r).Role == listener.Configure
 }
 
 // guard lets clients in, and logs what they change.
 func (s *Server) guard(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.open && !IsOperator(r) && !slices.Contains(public, r.URL.Path) {
-			Error(w, http.StatusForbidden, errors.New("over TCP, this is for clients with a certificate: use the program's socket, or give the program "+
-				"--tls-cert-file, --tls-key-file and --tls-client-ca-file"))
+		what := r.Method + " " + r.URL.Path
+		changes := r.Method != http.MethodGet && r.Method != http.MethodHead && !slices.Contains(harmless, what)
+		client := clientOf(r)
+		if err := s.admit(r, client, changes); err != nil {
+			if changes && s.Log != nil && certified(r) { // others could fill the log
+				s.Log.Warn("Request refused", "who", client.Name, "what", what)
+			}
+			Error(w, http.StatusForbidden, err)
 			return
 		}
-		if s.Log == nil || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if s.Log == nil || !changes {
 			handler.ServeHTTP(w, r)
 			return
 		}
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		handler.ServeHTTP(recorder, r)
-		s.Log.Info("Request to change something", "who", who(r), "what", r.Method+" "+r.URL.Path, "status", recorder.status)
+		fields := []any{"who", client.Name, "what", what, "status", recorder.status}
+		if txn := w.Header().Get(TxnHeader); txn != "" {
+			fields = append(fields, "transaction", txn)
+		}
+		s.Log.Info("Request to change something", fields...)
 	})
+}
+
+// admit says why a client may not do what it asks for.
+func (s *Server) admit(r *http.Request, client listener.Client, changes bool) error {
+	switch {
+	case client.Role == listener.Configure, client.Role == listener.Read && !changes, slices.Contains(public, r.URL.Path) && !changes:
+		return nil
+	case !certified(r):
+		return errors.New("over TCP, this is for clients with a certificate: use the program's socket, or give the program " +
+			"--tls-cert-file, --tls-key-file and --tls-client-ca-file")
+	}
+	role := "contiv:read"
+	if changes {
+		role = "contiv:configure"
+	}
+	return fmt.Errorf("the %s does not allow this: it needs the organization %s, or give the program --tls-client-role", client.Name, role)
 }
 
 // statusRecorder remembers the status of an answer.
@@ -53,32 +84,19 @@ func (r *statusRecorder) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-type peerKey struct{}
+func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// withPeer remembers which process is at the other end of a unix socket.
-func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	socket, ok := conn.(*net.UnixConn)
-	if !ok {
-		return ctx
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return ctx
-	}
-	var peer *unix.Ucred
-	if raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil || err != nil {
-		return ctx
-	}
-	return context.WithValue(ctx, peerKey{}, fmt.Sprintf("user %d, process %d", peer.Uid, peer.Pid))
+type clientKey struct{}
+
+// withClient remembers how to find out who is at the other end of a connection.
+func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, clientKey{}, func() listener.Client { return s.options.Client(conn) })
 }
 
-// who names a client: by its certificate, else by its process, else by its address.
-func who(r *http.Request) string {
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return "certificate of " + r.TLS.PeerCertificates[0].Subject.CommonName
+// clientOf is who made the request; nobody in particular if no Server has got it.
+func clientOf(r *http.Request) listener.Client {
+	if client, ok := r.Context().Value(clientKey{}).(func() listener.Client); ok {
+		return client()
 	}
-	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
-		return peer
-	}
-	return r.RemoteAddr
+	return listener.Client{Name: r.RemoteAddr}
 }

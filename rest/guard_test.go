@@ -23,20 +23,27 @@ func TestWhoMayDoWhat(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	withoutCertificate := a.Client("")
+	withCA := listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile()}
+	withRoles := withCA
+	withRoles.Roles = map[string]string{"nobody": "configure", listener.Everybody: "read"}
 	socket := "unix://" + filepath.Join(t.TempDir(), "agent.sock")
 	for _, test := range []struct {
 		name    string
 		options listener.Options
 		address string
 		tls     *tls.Config
-		trusted bool
+		role    listener.Role
 		who     string
 	}{
-		{"socket", listener.Options{}, socket, nil, true, "user 0, process "},
-		{"loopback", listener.Options{}, "127.0.0.1:0", nil, false, ""},
-		{"TLS without certificate", listener.Options{CertFile: cert, KeyFile: key}, "127.0.0.1:0", withoutCertificate, false, ""},
-		{"certificate", listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile()}, "127.0.0.1:0", a.Client("ops"), true, "certificate of ops"},
-		{"everybody", listener.Options{AllowUnauthenticated: true}, "127.0.0.1:0", nil, true, "127.0.0.1:"},
+		{"socket", listener.Options{}, socket, nil, listener.Configure, "user 0, process "},
+		{"loopback", listener.Options{}, "127.0.0.1:0", nil, listener.Nothing, ""},
+		{"TLS without certificate", listener.Options{CertFile: cert, KeyFile: key}, "127.0.0.1:0", withoutCertificate, listener.Nothing, ""},
+		{"certificate to configure", withCA, "127.0.0.1:0", a.Client("ops", "contiv:configure"), listener.Configure, "certificate of ops"},
+		{"certificate to read", withCA, "127.0.0.1:0", a.Client("auditor", "contiv:read"), listener.Read, "certificate of auditor"},
+		{"certificate without role", withCA, "127.0.0.1:0", a.Client("nobody"), listener.Nothing, "certificate of nobody"},
+		{"certificate with a role here", withRoles, "127.0.0.1:0", a.Client("nobody"), listener.Configure, "certificate of nobody"},
+		{"certificate with everybody's role", withRoles, "127.0.0.1:0", a.Client("somebody"), listener.Read, "certificate of somebody"},
+		{"everybody", listener.Options{AllowUnauthenticated: true}, "127.0.0.1:0", nil, listener.Configure, "127.0.0.1:"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server, err := rest.Listen(test.options, test.address)
@@ -48,7 +55,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() {
-				done <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+				done <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set(rest.TxnHeader, "7")
+					w.WriteHeader(http.StatusAccepted)
+				}))
 			}()
 			addr := server.Addrs()[0]
 			transport := &http.Transport{TLSClientConfig: test.tls, DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -60,11 +70,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 			for _, c := range []struct {
 				method, path string
-				public       bool
+				needs        listener.Role
 			}{
-				{http.MethodGet, "/readiness", true}, {http.MethodGet, "/metrics", true},
-				{http.MethodGet, "/scheduler/values", false}, {http.MethodGet, "/readiness/../scheduler", false},
-				{http.MethodPost, "/controller/resync", false},
+				{http.MethodGet, "/readiness", listener.Nothing}, {http.MethodGet, "/metrics", listener.Nothing},
+				{http.MethodGet, "/scheduler/values", listener.Read}, {http.MethodGet, "/readiness/../scheduler", listener.Read},
+				{http.MethodPost, "/scheduler/plan", listener.Read},
+				{http.MethodPost, "/controller/resync", listener.Configure},
 			} {
 				request, err := http.NewRequestWithContext(ctx, c.method, scheme+"://127.0.0.1"+c.path, nil)
 				if err != nil {
@@ -77,10 +88,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 				body, _ := io.ReadAll(response.Body)
 				response.Body.Close()
 				want := http.StatusForbidden
-				if test.trusted || c.public {
+				if test.role >= c.needs {
 					want = http.StatusAccepted
 				}
-				if response.StatusCode != want || want == http.StatusForbidden && !strings.Contains(string(body), "socket") {
+				if response.StatusCode != want || want == http.StatusForbidden && !strings.Contains(string(body), "the program") {
 					t.Errorf("%s %s: %d %s", c.method, c.path, response.StatusCode, body)
 				}
 			}
@@ -89,9 +100,19 @@ func TestWhoMayDoWhat(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			lines := strings.Count(log.String(), "\n")
-			if test.trusted != (lines == 1) || test.trusted && (!strings.Contains(log.String(), test.who) || !strings.Contains(log.String(), `what="POST /controller/resync" status=202`)) {
-				t.Errorf("the log says %q", log.String())
+			message := "Request to change something"
+			if test.role < listener.Configure {
+				message = "Request refused"
+			}
+			line := strings.ReplaceAll(log.String(), `"`, "")
+			switch {
+			case test.who == "":
+				if line != "" {
+					t.Errorf("who is nobody fills the log: %q", line)
+				}
+			case strings.Count(line, "\n") != 1 || !strings.Contains(line, "msg="+message+" who="+test.who) || !strings.Contains(line, "what=POST /controller/resync") ||
+				strings.Contains(line, "status=202 transaction=7") != (test.role == listener.Configure):
+				t.Errorf("the log says %q, want %s of %s", line, message, test.who)
 			}
 		})
 	}

@@ -28,15 +28,15 @@ type Server struct {
 
 	listeners []net.Listener
 	timeouts  timeouts
-	// open serves everything to everybody.
-	open bool
+	// options say who clients are.
+	options listener.Options
 }
 
 // Listen opens the addresses, each as listener.Options.Listen does. Over TCP, clients without
-// a certificate get what kubelet and Prometheus ask for only, loopback addresses included,
+// a role get what kubelet and Prometheus ask for only, loopback addresses included,
 // unless o.AllowUnauthenticated.
 func Listen(o listener.Options, addresses ...string) (*Server, error) {
-	s := &Server{open: o.AllowUnauthenticated, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
+	s := &Server{options: o, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
 	for _, address := range addresses {
 		l, err := o.Listen(address)
 		if err != nil {
@@ -61,8 +61,8 @@ func (s *Server) Addrs() []net.Addr {
 // progress get five seconds to finish.
 func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           http.MaxBytesHandler(s.guard(handler), maxBody),
-		ConnContext:       withPeer,
+		Handler:           http.MaxBytesHandler(s.guard(inJSON(handler)), maxBody),
+		ConnContext:       s.withClient,
 		ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
 		MaxHeaderBytes: 64 << 10,
 	}

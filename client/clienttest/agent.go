@@ -9,6 +9,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -50,6 +51,10 @@ type Agent struct {
 type Options struct {
 	// Listener serves gRPC; nil: a socket in a directory of its own. The agent closes it.
 	Listener net.Listener
+	// Clients says who a client is; nil: everybody may do everything.
+	Clients func(net.Conn) listener.Client
+	// Log is told what clients change; nil: nobody is.
+	Log *slog.Logger
 	// Etcd has endpoints of the etcd from which the agent takes configuration, too;
 	// empty: none.
 	Etcd []string
@@ -105,10 +110,11 @@ func Start(o Options) (a *Agent, err error) {
 		})
 		a.atClose(func() error { watcher.Close(); return nil })
 	}
-	return a, a.serve(o.Listener, source, loop, log)
+	return a, a.serve(o, source, loop, log)
 }
 
-func (a *Agent) serve(l net.Listener, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
+func (a *Agent) serve(o Options, source *contivgrpc.Source, loop *controller.Controller, log *slog.Logger) error {
+	l := o.Listener
 	if l == nil {
 		dir, err := os.MkdirTemp("", "clienttest")
 		if err != nil {
@@ -125,7 +131,10 @@ func (a *Agent) serve(l net.Listener, source *contivgrpc.Source, loop *controlle
 	}
 	service := contivgrpc.NewService(source, loop, a.Scheduler, log)
 	running, stop := context.WithCancel(context.Background())
-	server := northbound.NewServer(nil, log)
+	if o.Clients == nil {
+		o.Clients = listener.Options{AllowUnauthenticated: true}.Client
+	}
+	server := northbound.NewServer(o.Clients, nil, cmp.Or(o.Log, log))
 	service.Register(server)
 	northbound.NewLigato(northbound.Options{
 		Clients: service, Items: source.Items, External: loop.ExternalValues, Scheduler: a.Scheduler, Log: log,

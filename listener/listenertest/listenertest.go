@@ -47,27 +47,28 @@ func NewAuthority(t testing.TB) *Authority {
 func (a *Authority) CAFile() string { return filepath.Join(a.dir, "ca.crt") }
 
 // Issue makes a certificate, for a server on loopback or for a client, and returns the
-// paths of certificate and key. A second call with the same name replaces them.
-func (a *Authority) Issue(name string) (cert, key string) {
+// paths of certificate and key. Organizations are its roles: "contiv:read", "contiv:configure". A
+// second call with the same name replaces them.
+func (a *Authority) Issue(name string, organizations ...string) (cert, key string) {
 	a.t.Helper()
 	private := newKey(a.t)
 	der, err := x509.MarshalECPrivateKey(private)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	cert = a.write(name+".crt", "CERTIFICATE", a.sign(template(name), private))
+	cert = a.write(name+".crt", "CERTIFICATE", a.sign(template(name, organizations...), private))
 	return cert, a.write(name+".key", "EC PRIVATE KEY", der)
 }
 
 // Client returns what a client needs that trusts the authority and has one of its
 // certificates; none if the name is "".
-func (a *Authority) Client(name string) *tls.Config {
+func (a *Authority) Client(name string, organizations ...string) *tls.Config {
 	a.t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	config := &tls.Config{RootCAs: pool, ServerName: "localhost"}
 	if name != "" {
-		cert, err := tls.LoadX509KeyPair(a.Issue(name))
+		cert, err := tls.LoadX509KeyPair(a.Issue(name, organizations...))
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -103,11 +104,11 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func template(name string) *x509.Certificate {
+func template(name string, organizations ...string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	return &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name},
+		Subject:      pkix.Name{CommonName: name, Organization: organizations},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(time.Hour),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
