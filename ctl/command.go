@@ -23,6 +23,10 @@ type cli struct {
 	targets     target.Options
 	format      format
 	full        bool
+	// from is a report that is read in the place of agents.
+	from string
+	// now is the time that commands relate to: that of the report, if one is read.
+	now func() time.Time
 	// poll is the interval at which -f asks.
 	poll time.Duration
 }
@@ -31,7 +35,7 @@ type cli struct {
 // that Execute returns are to be printed, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
 	out, errOut = text.Plain(out), text.Plain(errOut)
-	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond}
+	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",
@@ -43,12 +47,29 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
-		Version:       version.Version,
-		SilenceUsage:  true,
+		Version:      version.Version,
+		SilenceUsage: true,
+		// Flags before a command are the root's: "diff" has a --from of its own.
+		TraverseChildren: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			return text.Hinted(fmt.Errorf("unknown command %q for %q", args[0], name), args[0], names)
+		},
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if c.targets.Timeout <= 0 {
 				return fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.Timeout)
+			}
+			if c.from != "" {
+				if err := c.openReport(c.from, cmd); err != nil {
+					return err
+				}
 			}
 			return c.checkFormat(cmd)
 		},
@@ -61,16 +82,19 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringSliceVar(&c.targets.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
 	f.StringVar(&c.targets.EtcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
 	f.StringVar(&c.targets.Node, "node", "", "ask the agent of this node only")
+	f.StringVar(&c.from, "from", "", "read this file, which \"report\" made, as if its agents were there")
 	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "how long to wait for answers")
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
 	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
 	root.AddCommand(
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(), c.whyCommand(),
 		c.servicesCommand(),
+		c.policiesCommand(), c.denialsCommand(),
 		c.eventsCommand(), c.txnsCommand(), c.valuesCommand(), c.dumpCommand(), c.modelsCommand(),
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
-		c.configCommand(), c.vppcliCommand(), c.versionCommand(),
+		c.configCommand(), c.vppcliCommand(), c.reportCommand(), c.checkConfigCommand(), c.versionCommand(),
 	)
+	c.complete(root)
 	root.SetFlagErrorFunc(flagError)
 	for _, sub := range root.Commands() {
 		if !sub.HasSubCommands() {

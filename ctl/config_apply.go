@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -204,11 +205,12 @@ func (g *configuring) showApplied(list []Applied) error {
 
 func (g *configuring) deleteCommand() *cobra.Command {
 	var o applying
+	var prefix, yes bool
 	cmd := &cobra.Command{
-		Use:   "delete KEY... | -f FILE|DIR|-",
+		Use:   "delete KEY... | --prefix PREFIX... | -f FILE|DIR|-",
 		Short: "Take values back, all in one transaction",
-		Long: "Removes what the client wants: the values with the keys, of which any part will do that means\n" +
-			"one only, or those in files. What others want of the same keys remains.",
+		Long: "Removes what the client wants: the values with the keys, or those in files. With --prefix, the values whose keys\n" +
+			"begin like that, after showing them and asking. What others want of the same keys remains.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(o.files) == 0) {
 				return errors.New("either KEY or -f FILE says what to delete")
@@ -220,7 +222,15 @@ func (g *configuring) deleteCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			keys, err := g.toDelete(cmd, args, o.files, before)
+			if yes && !prefix {
+				return errors.New("--yes is for --prefix: other deletions are not asked about")
+			}
+			var keys []string
+			if prefix {
+				keys, err = g.withPrefixes(cmd, args, before, yes)
+			} else {
+				keys, err = g.toDelete(cmd, args, o.files, before)
+			}
 			if err != nil {
 				return err
 			}
@@ -229,9 +239,45 @@ func (g *configuring) deleteCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
+	f.BoolVar(&prefix, "prefix", false, "delete all values whose keys begin so")
+	f.BoolVar(&yes, "yes", false, "do not ask, with --prefix")
 	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
 	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
 	return cmd
+}
+
+// withPrefixes returns the keys that begin with one of the prefixes, if somebody agrees.
+func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before []client.Value, yes bool) ([]string, error) {
+	if len(prefixes) == 0 {
+		return nil, errors.New("--prefix is for keys: give the beginning of those to delete")
+	}
+	var keys []string
+	for _, prefix := range prefixes {
+		prefix = nodePrefix.ReplaceAllString(prefix, "")
+		found := len(keys)
+		for _, key := range keysOfValues(before) {
+			if strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == found {
+			return nil, fmt.Errorf("no value's key begins with %q: `%s config get --own` shows what the client has", prefix, g.name)
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if yes {
+		return keys, nil
+	}
+	for _, key := range keys {
+		fmt.Fprintln(g.errOut, key)
+	}
+	fmt.Fprintf(g.errOut, "Delete %s? [y/N] ", count(len(keys), "value"))
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return nil, errors.New("nothing is deleted: answer y, or give --yes")
+	}
+	return keys, nil
 }
 
 // toDelete returns the keys that are meant and wanted.
@@ -269,9 +315,11 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 	if g.via == "etcd" && models.CheckKey(word) == nil {
 		return word, nil // perhaps of a value that cannot be decoded
 	}
-	key, err := meant(g.printer(), known, word)
-	if err == nil || len(matching(known, word)) > 0 {
-		return key, err
+	if slices.Contains(known, word) {
+		return word, nil
+	}
+	if found := matching(known, word); len(found) > 0 {
+		return "", fmt.Errorf("%q is no whole key: did you mean %s? All keys that begin alike are deleted with --prefix", word, strings.Join(found[:min(len(found), 3)], " or "))
 	}
 	whose := fmt.Sprintf("client %q (--client) has", g.client)
 	if g.via == "etcd" {

@@ -9,9 +9,67 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models/manifest"
+	"github.com/contiv/contiv/plugins/contivconf"
+	serviceconfig "github.com/contiv/contiv/plugins/service/config"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
+
+func (c *cli) checkConfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check-config FILE...",
+		Short: "Look for mistakes in files of configuration, without asking an agent",
+		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
+			"and files with values as \"config apply\" reads them, under any other, also directories of them. The exit code is 1 if\n" +
+			"there are any. What an agent would do with all of its files, \"contiv-agent check-config\" says.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var failed error
+			for _, name := range args {
+				what, err := checkConfig(name, cmd.InOrStdin())
+				if err != nil {
+					for line := range strings.SplitSeq(err.Error(), "\n") {
+						fmt.Fprintf(c.errOut, "%s: %s\n", c.name, line)
+					}
+					failed = ErrReported
+					continue
+				}
+				c.printer().Printf("%s: %s, no mistakes\n", name, what)
+			}
+			return failed
+		},
+	}
+}
+
+// checkConfig returns what a file is, or its mistakes.
+func checkConfig(name string, stdin io.Reader) (what string, err error) {
+	switch filepath.Base(name) {
+	case "contiv.conf":
+		_, err = contivconf.LoadFile(name)
+		return "network configuration", err
+	case "controller.conf":
+		_, err = controller.LoadConfigFile(name)
+		return "event loop configuration", err
+	case "service.conf":
+		_, err = serviceconfig.LoadFile(name)
+		return "services configuration", err
+	case "etcd.conf":
+		var e etcd.Config
+		if err = config.LoadFile(name, &e); err == nil {
+			err = e.CheckFiles()
+		}
+		return "how to reach etcd", err
+	}
+	values, err := files{name}.read(stdin)
+	if err != nil {
+		return "", err
+	}
+	return count(len(values.values), "value"), nil
+}
 
 // files with values, given by -f.
 type files []string

@@ -140,17 +140,18 @@ func TestWhereAgentsServeGRPC(t *testing.T) {
 func TestConfigWithCertificates(t *testing.T) {
 	authority := listenertest.NewAuthority(t)
 	cert, key := authority.Issue("server")
-	l, err := listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: authority.CAFile()}.Listen("127.0.0.1:0")
+	options := listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: authority.CAFile()}
+	l, err := options.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := clienttest.Start(clienttest.Options{Listener: l})
+	agent, err := clienttest.Start(clienttest.Options{Listener: l, Clients: options.Client})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer agent.Close()
 	get := []string{"config", "get", "--grpc", agent.Address}
-	clientCert, clientKey := authority.Issue("operator")
+	clientCert, clientKey := authority.Issue("operator", "contiv:read")
 	with := append(get, "--tls-ca-file", authority.CAFile(), "--tls-cert-file", clientCert, "--tls-key-file", clientKey)
 	if err := execute(t, t.Context(), io.Discard, with...); err != nil {
 		t.Errorf("with a certificate: %v", err)

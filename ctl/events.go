@@ -24,7 +24,7 @@ func number(name string, n uint64) url.Values {
 
 func (c *cli) eventsCommand() *cobra.Command {
 	var r span
-	var seq uint64
+	var one string
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
@@ -34,14 +34,13 @@ func (c *cli) eventsCommand() *cobra.Command {
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			one := cmd.Flags().Changed("seq")
 			switch {
-			case one && (follow || r.since != "" || r.until != "" || cmd.Flags().Changed("last")):
+			case one != "" && (follow || r.since != "" || r.until != "" || cmd.Flags().Changed("last")):
 				return errors.New("--seq shows one event: drop -f, --last, --since and --until")
 			case follow && (r.since != "" || r.until != ""):
 				return errors.New("-f goes on from now: drop --since and --until; --last says how many earlier events to show")
 			}
-			since, until, err := r.times(cmd, time.Now())
+			since, until, err := r.times(cmd, c.now())
 			if err != nil {
 				return err
 			}
@@ -50,27 +49,30 @@ func (c *cli) eventsCommand() *cobra.Command {
 			}
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			if one {
+			if one != "" {
+				seq, err := parseSeq(one)
+				if err != nil {
+					return fmt.Errorf("--seq: %w", err)
+				}
 				return c.showEvent(ctx, args, seq)
 			}
 			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}
-			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]*controller.EventRecord, error) {
+			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (eventList, error) {
 				return eventsOf(ctx, a, since, until, r)
 			}), writeEvents)
 		},
 	}
 	r.flags(cmd, "events")
-	cmd.Flags().Uint64Var(&seq, "seq", 0, "show the event with this sequence number, in full")
+	cmd.Flags().StringVar(&one, "seq", "", "show the event with this sequence number, in full; 3.17: number 17 of run 3")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing events as they happen")
 	return cmd
 }
 
-// events returns a part of the agent's history; zero times are open ends. The
-// agent knows seconds only.
-func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
+// rememberedEvents returns a part of what the agent remembers since its start. It knows seconds only.
+func rememberedEvents(ctx context.Context, a *Agent, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
 	query := unixSpan(since, until)
 	if len(query) == 0 {
 		query = s.query()
@@ -87,40 +89,47 @@ func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (ev
 	return events, nil
 }
 
-func (c *cli) showEvent(ctx context.Context, args []string, seq uint64) error {
+func (c *cli) showEvent(ctx context.Context, args []string, one seq) error {
 	agent, err := c.targets.One(ctx, args)
 	if err != nil {
 		return err
 	}
-	answers := target.GetAll[*controller.EventRecord](ctx, []*Agent{agent}, eventHistory, number("seq-num", seq))
+	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (*controller.EventRecord, error) { return eventOf(ctx, a, one) })
 	return show(c, answers, func(p printer, good []answer[*controller.EventRecord]) {
 		event := *good[0].Value
 		event.ProcessingStart = event.ProcessingStart.Local()
 		p.Printf("%s", event.String())
 		if event.Txn != nil {
-			p.Printf("   see `%s txns %d --node %s`\n", c.name, event.Txn.SeqNum, agent.Name)
+			p.Printf("   see `%s txns %s --node %s`\n", c.name, seq{one.run, event.Txn.SeqNum}, agent.Name)
 		}
 	})
 }
 
 var eventHeader = []string{"NODE", "SEQ", "TIME", "TOOK", "TXN", "OPS", "EVENT"}
 
-func writeEvents(p printer, good []answer[[]*controller.EventRecord]) {
+func writeEvents(p printer, good []answer[eventList]) {
 	t := p.Table(eventHeader...)
 	for _, a := range good {
-		for _, e := range a.Value {
-			t.Add(eventRow(a.Agent.Name, e)...)
+		run := 0
+		for _, e := range a.Value.events {
+			if e.Run != run {
+				if at, text := a.Value.runs.started(e.Run); text != "" && (run > 0 || a.Value.runs.earlier(e.Run) > 0) {
+					t.Add(a.Agent.Name, "", stamp(at), "", "", "", text)
+				}
+				run = e.Run
+			}
+			t.Add(eventRow(a.Agent.Name, a.Value.runs, e)...)
 		}
 	}
 	t.Print()
 }
 
-func eventRow(node string, e *controller.EventRecord) []string {
+func eventRow(node string, known runs, e runEvent) []string {
 	txn, ops := "", ""
 	if e.Txn != nil {
-		txn, ops = strconv.FormatUint(e.Txn.SeqNum, 10), strconv.Itoa(e.Txn.Operations)
+		txn, ops = known.seq(e.Run, e.Txn.SeqNum), strconv.Itoa(e.Txn.Operations)
 	}
-	return []string{node, strconv.FormatUint(e.SeqNum, 10), stamp(e.ProcessingStart), took(e.ProcessingEnd.Sub(e.ProcessingStart)), txn, ops, eventText(e)}
+	return []string{node, known.seq(e.Run, e.SeqNum), stamp(e.ProcessingStart), took(e.ProcessingEnd.Sub(e.ProcessingStart)), txn, ops, eventText(e.EventRecord)}
 }
 
 // eventText is the event in a line: its name, what it is about, and what went

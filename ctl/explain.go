@@ -81,12 +81,12 @@ func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
 
 // keyHelp says how KEY may be written.
 const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end. POD, as NAME or\n" +
-	"NAMESPACE/NAME, stands for all values of that pod."
+	"NAMESPACE/NAME, stands for all values of that pod, svc/NAMESPACE/NAME for those of a service."
 
 func (c *cli) explainCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
-		Use:   "explain KEY|POD",
+		Use:   "explain KEY|POD|svc/NAMESPACE/NAME",
 		Short: "Why a value is in its state: who wants it, what it needs, what failed, what needs it",
 		Long: "Explains why a value is in its state, on every node that has it. What several sources want is shown\n" +
 			"in the order in which it is merged: \"internal\" are Contiv's own plugins, \"db\" is what others put into etcd.\n\n" + keyHelp,
@@ -98,6 +98,12 @@ func (c *cli) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if id, is, err := serviceNamed(namespace, args[0]); is {
+				if err != nil {
+					return err
+				}
+				return c.explainService(ctx, agents, id)
+			}
 			if pod, found, err := podNamed(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
@@ -107,7 +113,7 @@ func (c *cli) explainCommand() *cobra.Command {
 			return showKey(ctx, c, agents, args[0], askExplained, (*Explained).known, writeExplanations, presentKeys, keysInEtcd)
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod that is named without one")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod or service that is named without one")
 	return cmd
 }
 

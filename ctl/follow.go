@@ -171,7 +171,7 @@ func (c *cli) printFollowed(events []followedEvent, header bool) error {
 			if header && i == 0 {
 				c.printer().Printf(line, anys(eventHeader)...)
 			}
-			c.printer().Printf(line, anys(eventRow(e.Node, e.Event))...)
+			c.printer().Printf(line, anys(eventRow(e.Node, nil, runEvent{0, e.Event}))...)
 		}
 	}
 	return nil

@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/spf13/cobra"
@@ -35,7 +35,7 @@ func (c *cli) graphCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			m, err := parseMoment("--at", at, time.Now())
+			m, err := parseMoment("--at", at, c.now())
 			if err != nil {
 				return err
 			}
@@ -80,6 +80,12 @@ func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.Va
 	}
 	query := url.Values{}
 	setTime(query, "time", t)
+	if beforeStart(ctx, a, t) {
+		if err := a.Get(ctx, history.ValuesURL, query, &values); err == nil || !unkept(err) && !target.IsNotFound(err) {
+			return values, err
+		}
+		values = nil
+	}
 	err = a.Get(ctx, graphSnapshot, query, &values)
 	return values, err
 }
@@ -136,7 +142,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	}
 	txn := kvscheduler.NoSeqNum
 	if m.isTxn {
-		txn = m.txn
+		txn = m.txn.number
 	}
 	if err := diagram.WriteDOT(&out, values, txn); err != nil {
 		return nil, err

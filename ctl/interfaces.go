@@ -7,31 +7,57 @@ import (
 	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/northbound/ifstate"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
 func (c *cli) interfacesCommand() *cobra.Command {
-	return perNode(c, &cobra.Command{
+	return &cobra.Command{
 		Use:   "interfaces [NODE]",
 		Short: "The interfaces of the vswitches: links, and what they have carried",
-		Long: `Shows the interfaces of the vswitches as they are now. LINK is UP, DOWN without a
+		Long: `Shows the interfaces of the vswitches as they are now, with the pods that they lead to. LINK is UP, DOWN without a
 carrier, or "disabled"; SINCE when that began. RX is what the vswitch has received, in packets.`,
-	}, ifstate.URL, func(p printer, good []answer[ifstate.Report]) {
-		t := p.Table("NODE", "INTERFACE", "TYPE", "DEVICE", "LINK", "SINCE", "MTU", "SPEED", "RX", "TX", "DROPS", "MAC")
-		for _, a := range good {
-			for _, data := range a.Value.Interfaces {
-				var s vpp_interfaces.InterfaceState
-				if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &s); err != nil {
-					t.Add(a.Agent.Name, "?", err.Error())
-					continue
-				}
-				t.Add(append([]string{a.Agent.Name}, interfaceRow(&s)...)...)
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.Selected(ctx, args)
+			if err != nil {
+				return err
 			}
+			pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) // none without Kubernetes
+			return show(c, target.GetAll[ifstate.Report](ctx, agents, ifstate.URL, nil), func(p printer, good []answer[ifstate.Report]) {
+				writeInterfaces(p, good, pods)
+			})
+		},
+	}
+}
+
+func writeInterfaces(p printer, good []answer[ifstate.Report], pods []answer[ipnet.PodsReport]) {
+	type place struct{ node, iface string }
+	of := map[place]ipnet.PodReport{}
+	for _, a := range pods {
+		for _, pod := range a.Value.Pods {
+			of[place{a.Agent.Name, pod.VPPInterface}] = pod
 		}
-		t.Print()
-	})
+	}
+	t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "TYPE", "DEVICE", "LINK", "SINCE", "MTU", "SPEED", "RX", "TX", "DROPS", "MAC")
+	for _, a := range good {
+		for _, data := range a.Value.Interfaces {
+			var s vpp_interfaces.InterfaceState
+			if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &s); err != nil {
+				t.Add(a.Agent.Name, "", "", "?", err.Error())
+				continue
+			}
+			pod := of[place{a.Agent.Name, s.GetName()}]
+			t.Add(append([]string{a.Agent.Name, pod.Namespace, pod.Name}, interfaceRow(&s)...)...)
+		}
+	}
+	t.Print()
 }
 
 func interfaceRow(s *vpp_interfaces.InterfaceState) []string {
@@ -62,4 +88,26 @@ func speed(bits uint64) string {
 		return fmt.Sprintf("%dG", bits/1e9)
 	}
 	return fmt.Sprintf("%dM", bits/1e6)
+}
+
+func (c *cli) dropsCommand() *cobra.Command {
+	return perNode(c, &cobra.Command{
+		Use:   "drops [NODE]",
+		Short: "What pods and others tried to send and must not",
+		Long: `Shows how many packets were dropped, by who sent them and for what reason:
+
+  mac          foreign MAC address
+  ipv4, ipv6   foreign source address
+  arp, nd      ARP or neighbour discovery that claims what is somebody else's
+  connections  one more connection than podConnectionLimit
+  vxlan        VXLAN from a pod, or from a host that is no node`,
+	}, statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
+		t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
+		for _, a := range good {
+			for _, d := range a.Value.Drops {
+				t.Add(a.Agent.Name, d.Namespace, d.Pod, d.Interface, d.Reason, strconv.FormatUint(d.Packets, 10))
+			}
+		}
+		t.Print()
+	})
 }

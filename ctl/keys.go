@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
@@ -128,6 +129,11 @@ func presentKeys(ctx context.Context, agents []*Agent) []string {
 // pastKeys returns the keys that the recorded transactions were about, sorted.
 func pastKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
+	for _, a := range target.GetAll[[]string](ctx, agents, history.KeysURL, nil) {
+		for _, key := range a.Value {
+			known[key] = true
+		}
+	}
 	for _, a := range target.GetAll[[]*kvscheduler.RecordedTxn](ctx, agents, txnHistory, nil) {
 		for _, txn := range a.Value {
 			for _, op := range txn.Executed {

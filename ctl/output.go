@@ -45,13 +45,18 @@ func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	return cmd
 }
 
+// formatsOf returns the formats that a command knows, its default first.
+func formatsOf(cmd *cobra.Command) []string {
+	if own := cmd.Annotations[formatsAnnotation]; own != "" {
+		return strings.Split(own, ",")
+	}
+	return []string{string(asTable), string(asJSON), string(asYAML)}
+}
+
 // checkFormat reports whether the command knows the format that was asked for, and takes
 // its default if none was.
 func (c *cli) checkFormat(cmd *cobra.Command) error {
-	names := []string{string(asTable), string(asJSON), string(asYAML)}
-	if own := cmd.Annotations[formatsAnnotation]; own != "" {
-		names = strings.Split(own, ",")
-	}
+	names := formatsOf(cmd)
 	if !cmd.Flags().Changed("output") {
 		c.format = format(names[0])
 		return nil

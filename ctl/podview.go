@@ -3,10 +3,12 @@ package ctl
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/target"
@@ -127,44 +129,67 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 	}
 }
 
-// PodRevision is a change of a value of a pod.
-type PodRevision struct {
+// KeyRevision is a change of one of several values.
+type KeyRevision struct {
 	Key string `json:"key"`
-	kvscheduler.Revision
+	runRevision
 	before *kvscheduler.ValueSnapshot
 }
 
-// timelineOfPod shows the changes of all values of a pod in the order in which they happened.
-func (c *cli) timelineOfPod(ctx context.Context, pod wired) error {
-	var all []PodRevision
-	var failed error
-	for _, key := range pod.Keys {
-		revisions, err := byKey[[]kvscheduler.Revision](keyTimeline)(ctx, pod.agent, key)
+// keyTimelines are the changes of several values of a node in the order in which they happened. Their
+// JSON is the list.
+type keyTimelines struct {
+	runs      runs
+	revisions []KeyRevision
+}
+
+func (t keyTimelines) MarshalJSON() ([]byte, error) { return json.Marshal(t.revisions) }
+
+// timelinesOf returns the changes of values since a time.
+func timelinesOf(ctx context.Context, a *Agent, keys []string, since time.Time) (t keyTimelines, err error) {
+	t.revisions = []KeyRevision{}
+	for _, key := range keys {
+		line, err := timelineOf(since)(ctx, a, key)
 		if err != nil {
-			failed = err
-			break
+			return t, err
 		}
+		t.runs = line.runs
 		var before *kvscheduler.ValueSnapshot
-		for _, r := range revisions {
-			all = append(all, PodRevision{key, r, before})
+		for _, r := range line.revisions {
+			t.revisions = append(t.revisions, KeyRevision{key, r, before})
 			before = r.Value
 		}
 	}
-	slices.SortStableFunc(all, func(a, b PodRevision) int { return a.Since.Compare(b.Since) })
-	return show(c, []answer[[]PodRevision]{{Agent: pod.agent, Value: all, Err: failed}}, func(p printer, good []answer[[]PodRevision]) {
-		t := p.Table("NODE", "SINCE", "TXN", "STATE", "KEY AND CHANGE")
-		for _, a := range good {
-			for _, r := range a.Value {
-				state := "gone"
-				if r.Value != nil {
-					state = r.Value.State.String()
+	slices.SortStableFunc(t.revisions, func(a, b KeyRevision) int { return a.Since.Compare(b.Since) })
+	return t, nil
+}
+
+// timelineOfPod shows the changes of all values of a pod since a time.
+func (c *cli) timelineOfPod(ctx context.Context, pod wired, since time.Time) error {
+	all, err := timelinesOf(ctx, pod.agent, pod.Keys, since)
+	return show(c, []answer[keyTimelines]{{Agent: pod.agent, Value: all, Err: err}}, writeKeyTimelines)
+}
+
+func writeKeyTimelines(p printer, good []answer[keyTimelines]) {
+	t := p.Table("NODE", "SINCE", "TXN", "STATE", "KEY AND CHANGE")
+	for _, a := range good {
+		run, known := 0, a.Value.runs
+		for _, r := range a.Value.revisions {
+			if r.Run != run {
+				if at, text := known.started(r.Run); text != "" && run > 0 {
+					t.Add(a.Agent.Name, stamp(at), "", "", text)
 				}
-				t.Add(a.Agent.Name, stamp(r.Since), strconv.FormatUint(r.Txn, 10), state, r.Key)
-				if change := changeText(r.before, r.Value); change != "" {
-					t.Add(" ", " ", " ", " ", "  "+change)
-				}
+				run = r.Run
+			}
+			state := "gone"
+			if r.Value != nil {
+				state = r.Value.State.String()
+			}
+			t.Add(a.Agent.Name, stamp(r.Since), known.seq(r.Run, r.Txn), state, r.Key)
+			if change := changeText(r.before, r.Value); change != "" {
+				t.Add(" ", " ", " ", " ", "  "+change)
 			}
 		}
-		t.Print()
-	})
+	}
+	t.Print()
 }

@@ -62,19 +62,7 @@ func TestPodsAreExplained(t *testing.T) {
 		{"timeline shop/web", []string{"0    CONFIGURED  config/vpp/v2/interfaces/tap-a", "CREATE  name=tap-a", "1    FAILED      config/vpp/v2/interfaces/tap-b", "error: no such device"}},
 		{"timeline web -o json", []string{`"key": "config/vpp/v2/interfaces/tap-a"`}},
 	} {
-		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(c.args)...)...)
-		if err != nil {
-			t.Errorf("%s: %v %s", c.args, err, errOut)
-		}
-		rest := out
-		for _, want := range c.want {
-			_, after, found := strings.Cut(rest, want)
-			if !found {
-				t.Errorf("%s: %q is missing, or not where it should be, in\n%s", c.args, want, out)
-				break
-			}
-			rest = after
-		}
+		requireInOrder(t, socket, c.args, c.want)
 	}
 	for args, want := range map[string]string{
 		"explain twice":      `"twice" means several pods: default/twice, other/twice`,
@@ -83,5 +71,24 @@ func TestPodsAreExplained(t *testing.T) {
 		if _, _, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}
+	}
+}
+
+// requireInOrder checks that a command, which asks the agent at the socket, succeeds and prints the texts in
+// this order.
+func requireInOrder(t *testing.T, socket, args string, wanted []string) {
+	t.Helper()
+	out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...)
+	if err != nil {
+		t.Errorf("%s: %v %s", args, err, errOut)
+	}
+	rest := out
+	for _, want := range wanted {
+		_, after, found := strings.Cut(rest, want)
+		if !found {
+			t.Errorf("%s: %q is missing, or not where it should be, in\n%s", args, want, out)
+			break
+		}
+		rest = after
 	}
 }

@@ -45,7 +45,7 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 	status.Compare(probes)
 	err := show(c, probes, func(printer, []answer[status.Probe]) {})
 	if c.format == asTable {
-		status.Write(c.printer(), probes)
+		status.Write(c.printer(), probes, c.now())
 	}
 	if err != nil {
 		return &exitError{ErrReported, 2}

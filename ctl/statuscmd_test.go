@@ -149,7 +149,7 @@ func TestStatusIsFollowed(t *testing.T) {
 	})
 	serve(t, socket, mux)
 	out, outW := io.Pipe()
-	c := &cli{name: "contivctl", out: outW, errOut: io.Discard, format: asTable, poll: time.Millisecond,
+	c := &cli{now: time.Now, name: "contivctl", out: outW, errOut: io.Discard, format: asTable, poll: time.Millisecond,
 		targets: target.Options{Agents: []string{"n=unix://" + socket}, Timeout: 10 * time.Second}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,44 +22,66 @@ const (
 )
 
 func (c *cli) timelineCommand() *cobra.Command {
-	var namespace string
+	var namespace, since string
 	cmd := &cobra.Command{
-		Use:   "timeline KEY|POD",
+		Use:   "timeline KEY|POD|svc/NAMESPACE/NAME",
 		Short: "What a value was and when, as far as the history reaches back",
-		Long:  "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp,
-		Args:  cobra.ExactArgs(1),
+		Long: "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp + "\n\n" +
+			"T is " + timeForms + ".",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
+			var begin time.Time
+			if since != "" {
+				var err error
+				if begin, err = parseTime(since, c.now()); err != nil {
+					return fmt.Errorf("--since: %w", err)
+				}
+			}
 			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
 				return err
+			}
+			if id, is, err := serviceNamed(namespace, args[0]); is {
+				if err != nil {
+					return err
+				}
+				return c.timelineOfService(ctx, agents, id, begin)
 			}
 			if pod, found, err := podNamed(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.timelineOfPod(ctx, pod)
+				return c.timelineOfPod(ctx, pod, begin)
 			}
-			known := func(r []kvscheduler.Revision) bool { return len(r) > 0 }
-			return showKey(ctx, c, agents, args[0], byKey[[]kvscheduler.Revision](keyTimeline), known, writeTimelines, presentKeys, pastKeys)
+			known := func(t timeline) bool { return len(t.revisions) > 0 }
+			return showKey(ctx, c, agents, args[0], timelineOf(begin), known, writeTimelines, presentKeys, pastKeys)
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod that is named without one")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod or service that is named without one")
+	cmd.Flags().StringVar(&since, "since", "", "only since T")
 	return cmd
 }
 
-func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
+func writeTimelines(p printer, good []answer[timeline]) {
 	if len(good) > 0 {
-		revisions := good[0].Value
-		if i := slices.IndexFunc(revisions, func(r kvscheduler.Revision) bool { return r.Value != nil }); i >= 0 {
+		revisions := good[0].Value.revisions
+		if i := slices.IndexFunc(revisions, func(r runRevision) bool { return r.Value != nil }); i >= 0 {
 			p.Printf("%s\n", revisions[i].Value.Key)
 		}
 	}
 	t := p.Table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
 	for _, a := range good {
 		var before *kvscheduler.ValueSnapshot
-		for _, r := range a.Value {
+		run, known := 0, a.Value.runs
+		for _, r := range a.Value.revisions {
+			if r.Run != run {
+				if at, text := known.started(r.Run); text != "" && run > 0 {
+					t.Add(a.Agent.Name, stamp(at), "", "", "", text)
+				}
+				run = r.Run
+			}
 			lasted, state := "", "gone"
 			if !r.Until.IsZero() {
 				lasted = took(r.Until.Sub(r.Since))
@@ -68,7 +89,7 @@ func writeTimelines(p printer, good []answer[[]kvscheduler.Revision]) {
 			if r.Value != nil {
 				state = r.Value.State.String()
 			}
-			t.Add(a.Agent.Name, stamp(r.Since), lasted, strconv.FormatUint(r.Txn, 10), state, changeText(before, r.Value))
+			t.Add(a.Agent.Name, stamp(r.Since), lasted, known.seq(r.Run, r.Txn), state, changeText(before, r.Value))
 			before = r.Value
 		}
 	}
@@ -127,7 +148,7 @@ func (c *cli) diffCommand() *cobra.Command {
 			if from == "" {
 				return errors.New("--from is missing: write " + momentForms)
 			}
-			now := time.Now()
+			now := c.now()
 			a, err := parseMoment("--from", from, now)
 			if err != nil {
 				return err
@@ -136,7 +157,7 @@ func (c *cli) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !a.isTxn && !b.isTxn && !b.time.IsZero() && !b.time.After(a.time) || a.isTxn && b.isTxn && b.txn <= a.txn {
+			if !a.isTxn && !b.isTxn && !b.time.IsZero() && !b.time.After(a.time) || a.isTxn && b.isTxn && !a.txn.before(b.txn) {
 				return fmt.Errorf("--to %s is not after --from %s", to, from)
 			}
 			agents, err := c.targets.Selected(ctx, args)
@@ -153,21 +174,9 @@ func (c *cli) diffCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the earlier moment")
+	cmd.Flags().StringVar(&from, "since", "", "the same")
 	cmd.Flags().StringVar(&to, "to", "", "the later moment (default: now)")
 	return cmd
-}
-
-func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs []record.Diff, err error) {
-	query := url.Values{}
-	for name, m := range map[string]moment{"from": from, "to": to} {
-		t, err := m.at(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		setTime(query, name, t)
-	}
-	err = a.Get(ctx, valueDiff, query, &diffs)
-	return diffs, err
 }
 
 // writeDiffs shows a line for each value that differs, with its changes below.

@@ -36,16 +36,16 @@ func (c *cli) txnsCommand() *cobra.Command {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			if len(args) == 1 {
-				seq, err := strconv.ParseUint(args[0], 10, 64)
+				one, err := parseSeq(args[0])
 				if err != nil {
-					return fmt.Errorf("%q is no sequence number of a transaction: a node is named with --node", args[0])
+					return fmt.Errorf("%w: a node is named with --node", err)
 				}
-				return c.showTxn(ctx, seq)
+				return c.showTxn(ctx, one)
 			}
 			if c.format == asDiagram || c.format == asSVG {
 				return errors.New("a diagram shows one transaction: give its sequence number")
 			}
-			since, until, err := r.times(cmd, time.Now())
+			since, until, err := r.times(cmd, c.now())
 			if err != nil {
 				return err
 			}
@@ -53,15 +53,8 @@ func (c *cli) txnsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			query := r.query()
-			setTime(query, "since", since)
-			setTime(query, "until", until)
-			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]causedTxn, error) {
-				var txns []*kvscheduler.RecordedTxn
-				if err := a.Get(ctx, txnHistory, query, &txns); err != nil {
-					return nil, err
-				}
-				return causes(ctx, a, txns), nil
+			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (txnList, error) {
+				return txnsOf(ctx, a, since, until, r)
 			}), writeTxns)
 		},
 	}
@@ -116,9 +109,10 @@ func (s *span) query() url.Values {
 type causedTxn struct {
 	*kvscheduler.RecordedTxn
 	events []*controller.EventRecord
+	run    int // 0: not known
 }
 
-// MarshalJSON adds the numbers of the events to the record.
+// MarshalJSON adds the run and the numbers of the events to the record.
 func (t causedTxn) MarshalJSON() ([]byte, error) {
 	record, err := t.RecordedTxn.MarshalJSON()
 	if err != nil {
@@ -128,20 +122,23 @@ func (t causedTxn) MarshalJSON() ([]byte, error) {
 	for _, e := range t.events {
 		numbers = append(numbers, e.SeqNum)
 	}
-	events, err := json.Marshal(map[string][]uint64{"Events": numbers})
+	events, err := json.Marshal(struct {
+		Run    int `json:",omitempty"`
+		Events []uint64
+	}{t.run, numbers})
 	// {"Events":[…]} and {"SeqNum":…} become one object.
 	return append(append(events[:len(events)-1], ','), record[1:]...), err
 }
 
 // eventNumbers are "7", or "1-6" for several.
-func (t causedTxn) eventNumbers() string {
+func (t causedTxn) eventNumbers(known runs) string {
 	switch n := len(t.events); n {
 	case 0:
 		return ""
 	case 1:
-		return strconv.FormatUint(t.events[0].SeqNum, 10)
+		return known.seq(t.run, t.events[0].SeqNum)
 	default:
-		return fmt.Sprintf("%d-%d", t.events[0].SeqNum, t.events[n-1].SeqNum)
+		return fmt.Sprintf("%s-%d", known.seq(t.run, t.events[0].SeqNum), t.events[n-1].SeqNum)
 	}
 }
 
@@ -163,7 +160,7 @@ func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []ca
 		}
 	}
 	for i, t := range txns {
-		out[i] = causedTxn{t, byTxn[t.SeqNum]}
+		out[i] = causedTxn{t, byTxn[t.SeqNum], 0}
 	}
 	return out
 }
@@ -181,23 +178,17 @@ func unixSpan(since, until time.Time) url.Values {
 	return query
 }
 
-func (c *cli) showTxn(ctx context.Context, seq uint64) error {
+func (c *cli) showTxn(ctx context.Context, one seq) error {
 	agent, err := c.targets.One(ctx, nil)
 	if err != nil {
 		return err
 	}
-	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (t causedTxn, err error) {
-		var txn kvscheduler.RecordedTxn
-		if err := a.Get(ctx, txnHistory, number("seq-num", seq), &txn); err != nil {
-			return t, err
-		}
-		return causes(ctx, a, []*kvscheduler.RecordedTxn{&txn})[0], nil
-	})
+	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (causedTxn, error) { return txnOf(ctx, a, one) })
 	if (c.format == asDiagram || c.format == asSVG) && answers[0].Err == nil {
 		txn := answers[0].Value.RecordedTxn
 		var drawing bytes.Buffer
 		if c.format == asSVG {
-			title := strings.ReplaceAll(fmt.Sprintf("%s #%d %s", agent.Name, seq, txnText(txn)), "\n", " ")
+			title := strings.ReplaceAll(fmt.Sprintf("%s #%s %s", agent.Name, one, txnText(txn)), "\n", " ")
 			s := diagram.SequenceOf(txn)
 			s.Shorten(c.printer().Text)
 			err = s.WriteSVG(&drawing, c.printer().Text(title))
@@ -211,15 +202,22 @@ func (c *cli) showTxn(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	return show(c, answers, func(p printer, good []answer[causedTxn]) {
-		writeTxn(p, agent.Name, good[0].Value, c.name)
+		writeTxn(p, agent.Name, one.run, good[0].Value, c.name)
 	})
 }
 
-func writeTxns(p printer, good []answer[[]causedTxn]) {
+func writeTxns(p printer, good []answer[txnList]) {
 	t := p.Table("NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION")
 	for _, a := range good {
-		for _, txn := range a.Value {
-			t.Add(a.Agent.Name, strconv.FormatUint(txn.SeqNum, 10), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(),
+		run, known := 0, a.Value.runs
+		for _, txn := range a.Value.txns {
+			if txn.run != run {
+				if at, text := known.started(txn.run); text != "" && (run > 0 || known.earlier(txn.run) > 0) {
+					t.Add(a.Agent.Name, "", stamp(at), "", "", "", "", text)
+				}
+				run = txn.run
+			}
+			t.Add(a.Agent.Name, known.seq(txn.run, txn.SeqNum), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(known),
 				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failures(txn.RecordedTxn)), txnText(txn.RecordedTxn))
 		}
 	}
@@ -231,7 +229,7 @@ func txnText(t *kvscheduler.RecordedTxn) string {
 	text := ""
 	switch {
 	case t.Type == kvscheduler.SBNotification:
-		text = "notification of the southbound"
+		text = noticed(t)
 	case t.Type == kvscheduler.RetryFailedOps:
 		text = fmt.Sprintf("retry of #%d, attempt %d", t.RetryForTxn, t.RetryAttempt)
 	case t.Type == kvscheduler.RetryUnimplOps:

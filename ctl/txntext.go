@@ -11,12 +11,12 @@ import (
 )
 
 // writeTxn shows a transaction: what it was for, what it was given, and what was
-// done, each value with its content below.
-func writeTxn(p printer, node string, txn causedTxn, name string) {
+// done, each value with its content below. The run is 0 if it is the present one.
+func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	t := txn.RecordedTxn
 	kind, _, _ := strings.Cut(txnText(&kvscheduler.RecordedTxn{Type: t.Type, Resync: t.Resync, RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt}), ":")
-	p.Printf("%s: transaction #%d%s  %s  took %s, of which %s in the vswitch\n",
-		node, t.SeqNum, prefixed(", ", kind), stamp(t.Start), took(t.Stop.Sub(t.Start)), took(t.SouthboundTime))
+	p.Printf("%s: transaction #%s%s  %s  took %s, of which %s in the vswitch\n",
+		node, seq{run, t.SeqNum}, prefixed(", ", kind), stamp(t.Start), took(t.Stop.Sub(t.Start)), took(t.SouthboundTime))
 	for line := range strings.SplitSeq(t.Description, "\n") {
 		if line != "" {
 			p.Printf("  %s\n", line)
@@ -44,10 +44,10 @@ func writeTxn(p printer, node string, txn causedTxn, name string) {
 			events.Add(strconv.FormatUint(e.SeqNum, 10), eventText(e))
 		}
 		events.Print()
-		p.Printf("More: %s events %s --seq %d\n", name, node, txn.events[0].SeqNum)
+		p.Printf("More: %s events %s --seq %s\n", name, node, seq{run, txn.events[0].SeqNum})
 	}
 	if t.Type == kvscheduler.RetryFailedOps {
-		p.Printf("\nWhat failed before: %s txns %d --node %s\n", name, t.RetryForTxn, node)
+		p.Printf("\nWhat failed before: %s txns %s --node %s\n", name, seq{run, t.RetryForTxn}, node)
 	}
 }
 
@@ -151,4 +151,68 @@ func operationText(op kvscheduler.RecordedOp, shown bool) string {
 		texts = append(texts, fmt.Sprintf("before: %v", op.PrevErr))
 	}
 	return strings.TrimSpace(strings.Join(texts, "  "))
+}
+
+// noticed says what the southbound told, in its own words: "eth0 went down".
+func noticed(t *kvscheduler.RecordedTxn) string {
+	const most = 3
+	var texts []string
+	more := 0
+	there := map[string]bool{}
+	for _, kv := range t.Values {
+		there[kv.Key] = kv.Value != nil
+	}
+	for _, kv := range t.Values {
+		text := noticedValue(kv.Key, kv.Value != nil, there)
+		switch {
+		case text == "":
+		case len(texts) == most:
+			more++
+		default:
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 0 {
+		return "notification of the southbound"
+	}
+	if more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// noticedValue says what it means that a value is there, or not any more; "" if another value says it.
+func noticedValue(key string, is bool, others map[string]bool) string {
+	if rest, ok := strings.CutPrefix(key, "vpp/interface/"); ok {
+		if name, state, ok := strings.Cut(rest, "/link-state/"); ok {
+			if !is { // the other state says it, unless the interface is gone
+				for other, there := range others {
+					if there && strings.HasPrefix(other, "vpp/interface/"+name+"/link-state/") {
+						return ""
+					}
+				}
+				return name + " has no link any more"
+			}
+			return name + " went " + strings.ToLower(state)
+		}
+	}
+	if rest, ok := strings.CutPrefix(key, "linux/interface/host-name/"); ok {
+		name, address, hasAddress := strings.Cut(rest, "/address/")
+		device, known := others["linux/interface/host-name/"+name]
+		switch {
+		case hasAddress && known && device == is: // a device comes and goes with its addresses
+			return ""
+		case hasAddress && is:
+			return "address " + address + " appeared on device " + name
+		case hasAddress:
+			return "address " + address + " is gone from device " + name
+		case is:
+			return "device " + name + " appeared"
+		}
+		return "device " + name + " is gone"
+	}
+	if is {
+		return key + " appeared"
+	}
+	return key + " is gone"
 }

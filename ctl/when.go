@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 )
 
@@ -15,7 +16,7 @@ import (
 const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" for five minutes ago, or "now"`
 
 // momentForms says how to write a moment.
-const momentForms = timeForms + `, or "txn:12" for the end of transaction 12`
+const momentForms = timeForms + `, or "txn:12" for the end of transaction 12, "txn:3.12" of that in run 3`
 
 // parseTime reads a time as people write it. Times of day without a date are the
 // last ones that have passed; without a zone, times are local.
@@ -70,7 +71,7 @@ func notFuture(text string, t, now time.Time) error {
 type moment struct {
 	text  string
 	time  time.Time
-	txn   uint64
+	txn   seq
 	isTxn bool
 }
 
@@ -81,13 +82,13 @@ func parseMoment(flag, text string, now time.Time) (m moment, err error) {
 		return m, nil
 	}
 	// "#12" is how transactions are shown, but the shell takes it for a comment.
-	seq, named := strings.CutPrefix(text, "txn:")
+	word, named := strings.CutPrefix(text, "txn:")
 	if !named {
-		seq, named = strings.CutPrefix(text, "#")
+		word, named = strings.CutPrefix(text, "#")
 	}
 	if named {
 		m.isTxn = true
-		if m.txn, err = strconv.ParseUint(seq, 10, 64); err != nil {
+		if m.txn, err = parseSeq(word); err != nil {
 			return m, fmt.Errorf("%s: %q is no transaction: write its sequence number, e.g. txn:12", flag, text)
 		}
 		return m, nil
@@ -106,19 +107,28 @@ func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 	if !m.isTxn {
 		return m.time, nil
 	}
-	var txn kvscheduler.RecordedTxn
-	err := a.Get(ctx, txnHistory, number("seq-num", m.txn), &txn)
-	return txn.Stop, err
+	txn, err := txnOf(ctx, a, m.txn)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return txn.Stop, nil
 }
 
-// noteStart says so if the moment is before the agent's start: it may be mistaken
-// for a time at which nothing existed.
+const schedulerStats = "/scheduler/stats"
+
+// noteStart says so if the agent's start is between the moment and now: values may differ because of it, or, if no
+// history is kept, seem to.
 func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	var stats kvscheduler.Stats
-	if m.isTxn || m.time.IsZero() || a.Get(ctx, "/scheduler/stats", nil, &stats) != nil || !stats.Since.After(m.time) {
+	if m.isTxn || m.time.IsZero() || a.Get(ctx, schedulerStats, nil, &stats) != nil || !stats.Since.After(m.time) {
 		return
 	}
-	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: nothing is known of %s\n", c.name, a.Name, stamp(stats.Since), m.text)
+	known := "nothing is known of " + m.text
+	var kept []history.Run
+	if a.Get(ctx, history.RunsURL, nil, &kept) == nil && len(kept) > 0 && !kept[0].Start.After(m.time) {
+		known = "what differs may come from that"
+	}
+	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: %s\n", c.name, a.Name, stamp(stats.Since), known)
 }
 
 // setTime adds a time to a query, as the scheduler wants it; not if it is zero.

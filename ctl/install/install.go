@@ -85,10 +85,14 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	if _, err := c.client.AppsV1().StatefulSets(Namespace).Get(ctx, "contiv-etcd", metav1.GetOptions{}); apierrors.IsNotFound(err) {
+	etcd, err := c.client.AppsV1().StatefulSets(Namespace).Get(ctx, "contiv-etcd", metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
 		m.WithoutEtcd = true
-	} else if err != nil {
+	case err != nil:
 		return err
+	case etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1:
+		return fmt.Errorf("etcd has %d members, and these manifests are for one: upgrade with Helm and the values by which it was installed", *etcd.Spec.Replicas)
 	}
 	given := m.Config
 	m.Config = map[string]string{}

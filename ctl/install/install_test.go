@@ -58,7 +58,8 @@ func TestManifestsFollowTheOptions(t *testing.T) {
 	changed := render(t, Manifests{VPP: true, Image: "example.com/contiv:1", VPPImage: "example.com/vpp:1", Config: map[string]string{"contiv.conf": "mtuSize: 1400\n"}})
 	images := map[string]bool{}
 	for _, name := range []string{"StatefulSet contiv-etcd", "DaemonSet contiv-agent", "DaemonSet contiv-ksr", "DaemonSet contiv-vpp"} {
-		for _, c := range podOf(t, changed[name]).Containers {
+		pod := podOf(t, changed[name])
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 			images[c.Image] = true
 		}
 	}
@@ -139,6 +140,9 @@ func TestCleanersAreAgentsWithOtherCommands(t *testing.T) {
 	want := []string{"contiv-cni uninstall", "rm -rf /var/etcd/contiv-data", "sh -ec contiv-agent uninstall\nrm -rf /var/bolt/* /var/run/contiv/*\n"}
 	if !slices.Equal(commands, want) {
 		t.Errorf("commands: %q", commands)
+	}
+	if c := spec.InitContainers[len(spec.InitContainers)-1].SecurityContext; *c.RunAsUser != 0 || !slices.Contains(c.Capabilities.Add, "DAC_OVERRIDE") {
+		t.Errorf("data of another user, in a directory of root, cannot be removed with %+v", c)
 	}
 	if got := spec.Containers[0].SecurityContext.Capabilities; !slices.Equal(got.Add, agent.Containers[0].SecurityContext.Capabilities.Add) {
 		t.Errorf("it may do %v", got.Add)

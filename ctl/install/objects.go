@@ -203,20 +203,23 @@ func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 
 // setImages replaces the images in the pods of an object.
 func (m *Manifests) setImages(o *unstructured.Unstructured) {
-	containers, found, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-	if !found {
-		return
-	}
-	for _, c := range containers {
-		container, _ := c.(map[string]any)
-		switch {
-		case container["image"] == DefaultImage && m.Image != "":
-			container["image"] = m.Image
-		case container["image"] == DefaultVPPImage && m.VPPImage != "":
-			container["image"] = m.VPPImage
+	for _, list := range []string{"initContainers", "containers"} {
+		path := []string{"spec", "template", "spec", list}
+		containers, found, _ := unstructured.NestedSlice(o.Object, path...)
+		if !found {
+			continue
 		}
+		for _, c := range containers {
+			container, _ := c.(map[string]any)
+			switch {
+			case container["image"] == DefaultImage && m.Image != "":
+				container["image"] = m.Image
+			case container["image"] == DefaultVPPImage && m.VPPImage != "":
+				container["image"] = m.VPPImage
+			}
+		}
+		_ = unstructured.SetNestedSlice(o.Object, containers, path...)
 	}
-	_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")
 }
 
 // configAnnotation of pods changes with their configuration, and replaces them so.

@@ -217,6 +217,11 @@ func cleanEtcd(spec, etcd *corev1.PodSpec) error {
 	}
 	c.Command, c.Args = []string{"rm", "-rf", dir}, nil
 	c.LivenessProbe, c.ReadinessProbe, c.Ports = nil, nil, nil
+	// The directory is the user's, the one that it is in is root's.
+	c.SecurityContext = &corev1.SecurityContext{
+		RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE"}},
+	}
 	onHost := map[string]bool{}
 	for _, v := range etcd.Volumes {
 		if v.HostPath == nil { // the certificates

@@ -51,9 +51,8 @@ func Worst(probes []target.Answer[Probe]) string {
 // maxMistakes is how many mistakes in a directory are shown.
 const maxMistakes = 3
 
-// Write shows a line for each node and each of its problems.
-func Write(p text.Printer, probes []target.Answer[Probe]) {
-	now := time.Now()
+// Write shows a line for each node and each of its problems, as of a time.
+func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	for _, a := range probes {
 		verdict, state := a.Value.Verdict, a.Value.State

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ type Agent struct {
 	base     string
 	client   *http.Client
 	unusable error
+	noGRPC   error // nil: it may serve gRPC
 }
 
 // New accepts unix:///path, http://host:port and https://host:port.
@@ -63,6 +65,40 @@ func New(name, address string) (*Agent, error) {
 	return a, nil
 }
 
+// Served is an agent whose answers a handler gives, in the place of one that is asked at the URL.
+func Served(name, url string, answers http.Handler) *Agent {
+	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
+		noGRPC: fmt.Errorf("agent %s: a %s does not take or tell configuration: it needs the agent itself", name, url)}
+}
+
+// Unusable is an agent that cannot be asked, for a reason.
+func Unusable(name, url string, reason error) *Agent {
+	return &Agent{Name: name, URL: url, unusable: reason}
+}
+
+// served is a transport that asks a handler.
+type served struct{ handler http.Handler }
+
+func (s served) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := &response{header: http.Header{}, status: http.StatusOK}
+	s.handler.ServeHTTP(w, r)
+	return &http.Response{
+		StatusCode: w.status, Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
+		Header: w.header, Body: io.NopCloser(&w.body), Request: r,
+	}, nil
+}
+
+// response is an http.ResponseWriter in memory.
+type response struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *response) Header() http.Header            { return w.header }
+func (w *response) WriteHeader(status int)         { w.status = status }
+func (w *response) Write(data []byte) (int, error) { return w.body.Write(data) }
+
 // StatusError is an answer of an agent that is an error.
 type StatusError struct {
 	Status int
@@ -71,6 +107,9 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string { return e.Text }
+
+// ErrNotServed: the agent does not serve such a thing at all.
+var ErrNotServed = errors.New("is not known there")
 
 // IsNotFound reports whether the agent answered that there is no such thing.
 func IsNotFound(err error) bool {
@@ -89,8 +128,34 @@ func (a *Agent) Post(ctx context.Context, path string, query url.Values, body, i
 }
 
 func (a *Agent) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	response, data, err := a.ask(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		if response.StatusCode == http.StatusNotFound && (strings.TrimSpace(string(data)) == "404 page not found" || strings.HasSuffix(errorText(response.Status, data), rest.NotServed)) {
+			return fmt.Errorf("%s %s %w: does the agent run without Kubernetes (--standalone), or is it older than this command?", method, path, ErrNotServed)
+		}
+		return &StatusError{response.StatusCode, errorText(response.Status, data), data}
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
+	}
+	return nil
+}
+
+// Fetch asks the agent, and returns its answer as it is.
+func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (status int, body []byte, err error) {
+	response, body, err := a.ask(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	return response.StatusCode, body, nil
+}
+
+func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, []byte, error) {
 	if a.unusable != nil {
-		return a.unusable
+		return nil, nil, a.unusable
 	}
 	target := a.base + path
 	if len(query) > 0 {
@@ -100,33 +165,24 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	if body != nil {
 		data, err := json.Marshal(body)
 		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
+			return nil, nil, fmt.Errorf("encode the request: %w", err)
 		}
 		content = bytes.NewReader(data)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, content)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		return a.unreachable(err)
+		return nil, nil, a.unreachable(err)
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
-		return a.unreachable(err)
+		return nil, nil, a.unreachable(err)
 	}
-	if response.StatusCode != http.StatusOK {
-		if response.StatusCode == http.StatusNotFound && strings.TrimSpace(string(data)) == "404 page not found" {
-			return fmt.Errorf("%s %s is not known there: does the agent run without Kubernetes (--standalone), or is it older than this command?", method, path)
-		}
-		return &StatusError{response.StatusCode, errorText(response.Status, data), data}
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
-	}
-	return nil
+	return response, data, nil
 }
 
 // errorText is what an agent says is wrong.
@@ -216,8 +272,8 @@ const (
 
 // GRPCAddress is where the agent is expected to serve gRPC, and whether with TLS.
 func (a *Agent) GRPCAddress() (address string, secure bool, err error) {
-	if a.unusable != nil {
-		return "", false, a.unusable
+	if err := cmp.Or(a.unusable, a.noGRPC); err != nil {
+		return "", false, err
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil {

@@ -64,6 +64,14 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 	}
 	var places []Place
 	for _, word := range words {
+		if name, is := strings.CutPrefix(word, "svc/"); is {
+			place, err := findService(ctx, agents, namespace, name)
+			if err != nil {
+				return nil, err
+			}
+			places = append(places, place)
+			continue
+		}
 		place, err := find(known, namespace, word)
 		if err != nil {
 			if len(silent) > 0 {

@@ -60,7 +60,7 @@ func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol s
 		a.Probes = append(a.Probes, r.Probes...)
 	}
 	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
-	a.judge()
+	a.judge(slices.ContainsFunc(reports, func(r path.Report) bool { return r.NoEcho }))
 	return a
 }
 
@@ -94,9 +94,13 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 	return findings
 }
 
-func (a *Answer) judge() {
+// judge looks at probes. Those of ICMP to the end count unless that is refused, and tell nothing of
+// a port that answers.
+func (a *Answer) judge(noEcho bool) {
+	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 	for _, p := range a.Probes {
 		switch {
+		case p.End && p.Kind == "icmp" && !p.Answered && (noEcho || connected):
 		case p.End && !p.Answered:
 			a.Verdict = NotReached
 		case p.End && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached:

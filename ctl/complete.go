@@ -1,0 +1,119 @@
+package ctl
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/spf13/cobra"
+)
+
+// completionTimeout bounds how long somebody waits who has pressed the tab key.
+const completionTimeout = 2 * time.Second
+
+// suggesting returns the words that an argument may be.
+type suggesting func(ctx context.Context, agents []*Agent) []string
+
+// complete has the shell complete the arguments and flags of commands with what agents know.
+func (c *cli) complete(root *cobra.Command) {
+	keysAndPods := func(ctx context.Context, agents []*Agent) []string {
+		return append(podNames(ctx, agents), presentKeys(ctx, agents)...)
+	}
+	places := func(ctx context.Context, agents []*Agent) []string {
+		return append(podNames(ctx, agents), target.Names(agents)...)
+	}
+	nodes := func(_ context.Context, agents []*Agent) []string { return target.Names(agents) }
+	arguments := map[string][]suggesting{
+		"nodeconfig": {nodes}, "pods": {nodes}, "ipam": {nodes}, "interfaces": {nodes}, "drops": {nodes}, "events": {nodes},
+		"diff": {nodes}, "plan": {nodes}, "resync": {nodes}, "report": {nodes}, "vppcli": {nodes},
+		"values": {keysAndPods}, "explain": {keysAndPods}, "timeline": {keysAndPods}, "dump": {presentKeys}, "graph": {keysAndPods},
+		"why": {places, places}, "services": {serviceNames},
+		"config get": {presentKeys}, "config delete": {presentKeys}, "config edit": {presentKeys}, "config wait": {presentKeys}, "config watch": {presentKeys},
+	}
+	for path, suggest := range arguments {
+		cmd, _, err := root.Find(strings.Fields(path))
+		if err != nil {
+			panic("contivctl has no command " + path)
+		}
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			switch {
+			case len(args) < len(suggest):
+				return c.suggest(cmd, suggest[len(args)])
+			case strings.HasPrefix(path, "config "): // any number of keys
+				return c.suggest(cmd, suggest[0])
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	flags := map[string]suggesting{
+		"node":  nodes,
+		"state": func(context.Context, []*Agent) []string { return slices.Sorted(maps.Keys(pb.ValueState_value)) },
+		"view":  func(context.Context, []*Agent) []string { return views },
+		"via":   func(context.Context, []*Agent) []string { return []string{"grpc", "etcd"} },
+	}
+	each(root, func(cmd *cobra.Command) {
+		for name, suggest := range flags {
+			if cmd.Flags().Lookup(name) == nil && cmd.PersistentFlags().Lookup(name) == nil {
+				continue
+			}
+			_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return c.suggest(cmd, suggest)
+			})
+		}
+		_ = cmd.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+		})
+	})
+}
+
+// each calls visit with a command and all below it.
+func each(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, visit)
+	}
+}
+
+// suggest asks the agents that are meant by the flags so far; of those that cannot be asked nothing is known.
+func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	if c.from != "" && c.openReport(c.from, cmd) != nil {
+		return nil, directive
+	}
+	targets := c.targets
+	if !cmd.Flags().Changed("node") {
+		targets.Node = ""
+	}
+	agents, err := targets.Selected(ctx, nil)
+	if err != nil {
+		return nil, directive
+	}
+	return words(ctx, agents), directive
+}
+
+func podNames(ctx context.Context, agents []*Agent) (names []string) {
+	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
+		for _, p := range a.Value.Pods {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+	}
+	return names
+}
+
+func serviceNames(ctx context.Context, agents []*Agent) (names []string) {
+	for _, a := range target.GetAll[service.Report](ctx, agents, service.URL, nil) {
+		for _, s := range a.Value.Services {
+			names = append(names, s.Namespace+"/"+s.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

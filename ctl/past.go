@@ -1,0 +1,295 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
+)
+
+// What agents tell of their past reaches back before their start if they keep it on disk; else they tell
+// what they remember. Sequence numbers count anew with each start, which begins a run: those of earlier runs are
+// written "3.17".
+
+// errSeq says how to write a sequence number.
+func errSeq(word string) error {
+	return fmt.Errorf("%q is no sequence number, such as 17, or 3.17 for that of run 3", word)
+}
+
+// seq is a sequence number; its run is 0 if it is of the present one.
+type seq struct {
+	run    int
+	number uint64
+}
+
+func parseSeq(word string) (s seq, err error) {
+	number := word
+	if run, rest, ok := strings.Cut(word, "."); ok {
+		number = rest
+		if s.run, err = strconv.Atoi(run); err != nil || s.run < 1 {
+			return s, errSeq(word)
+		}
+	}
+	if s.number, err = strconv.ParseUint(number, 10, 64); err != nil {
+		return s, errSeq(word)
+	}
+	return s, nil
+}
+
+// before reports whether a number is surely earlier than another; the run 0 is the last one.
+func (s seq) before(other seq) bool {
+	switch {
+	case s.run == other.run:
+		return s.number < other.number
+	case s.run == 0:
+		return false
+	}
+	return other.run == 0 || s.run < other.run
+}
+
+func (s seq) String() string {
+	if s.run == 0 {
+		return strconv.FormatUint(s.number, 10)
+	}
+	return fmt.Sprintf("%d.%d", s.run, s.number)
+}
+
+func (s seq) query() url.Values {
+	query := number("seq-num", s.number)
+	query.Set("run", strconv.Itoa(s.run))
+	return query
+}
+
+// runs are those that an agent remembers; the last one goes on.
+type runs []history.Run
+
+// earlier returns the number of a run if it is not the present one, else 0.
+func (r runs) earlier(run int) int {
+	if len(r) == 0 || run == r[len(r)-1].Run {
+		return 0
+	}
+	return run
+}
+
+// seq writes a sequence number.
+func (r runs) seq(run int, number uint64) string {
+	return seq{r.earlier(run), number}.String()
+}
+
+// started says of a run when and after what it began; "" if nothing is known of it.
+func (r runs) started(run int) (at time.Time, text string) {
+	i := slices.IndexFunc(r, func(other history.Run) bool { return other.Run == run })
+	if i < 0 {
+		return at, ""
+	}
+	text = fmt.Sprintf("--- agent %s started, run %d", r[i].Version, run)
+	if i > 0 {
+		before := r[i-1]
+		how := "ended by itself"
+		if before.Ended {
+			how = "was ended"
+		}
+		if !before.End.IsZero() {
+			how += " after " + stamp(before.End)
+		}
+		text += fmt.Sprintf("; run %d %s", before.Run, how)
+		if before.Lost > 0 {
+			text += fmt.Sprintf(", %s of it lost", count(before.Lost, "record"))
+		}
+	}
+	return r[i].Start, text + " ---"
+}
+
+// unkept reports whether an agent answered that it keeps no history: it may have been told to, or is older.
+func unkept(err error) bool {
+	var answered *target.StatusError
+	return errors.Is(err, target.ErrNotServed) || errors.As(err, &answered) && answered.Status >= 500
+}
+
+// eventList is a part of the history of an agent. In JSON, it is a list.
+type eventList struct {
+	runs   runs
+	events []runEvent
+}
+
+// runEvent is an event with its run, which is 0 if it is not known.
+type runEvent struct {
+	Run int `json:",omitempty"`
+	*controller.EventRecord
+}
+
+// MarshalJSON writes the events.
+func (l eventList) MarshalJSON() ([]byte, error) { return json.Marshal(l.events) }
+
+// eventsOf returns a part of the agent's history; zero times are open ends.
+func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (eventList, error) {
+	list := eventList{events: []runEvent{}}
+	var kept history.Events
+	err := a.Get(ctx, history.EventsURL, s.between(since, until), &kept)
+	if err == nil {
+		list.runs = kept.Runs
+		for _, e := range kept.Events {
+			list.events = append(list.events, runEvent{e.Run, e.Event})
+		}
+	} else if unkept(err) {
+		var events []*controller.EventRecord
+		events, err = rememberedEvents(ctx, a, since, until, s)
+		for _, e := range events {
+			list.events = append(list.events, runEvent{0, e})
+		}
+	}
+	return list, err
+}
+
+// between asks for the records between two times, the last ones if there are none.
+func (s span) between(since, until time.Time) url.Values {
+	query := s.query()
+	setTime(query, "since", since)
+	setTime(query, "until", until)
+	return query
+}
+
+// eventOf returns one event.
+func eventOf(ctx context.Context, a *Agent, s seq) (e *controller.EventRecord, err error) {
+	if s.run == 0 {
+		if err = a.Get(ctx, eventHistory, number("seq-num", s.number), &e); !target.IsNotFound(err) {
+			return e, err
+		}
+	}
+	var kept history.Event
+	if keptErr := a.Get(ctx, history.EventURL, s.query(), &kept); keptErr != nil {
+		return nil, cmp.Or(err, keptErr)
+	}
+	return kept.Event, nil
+}
+
+// txnList is a part of the history of an agent. In JSON, it is a list.
+type txnList struct {
+	runs runs
+	txns []causedTxn
+}
+
+// MarshalJSON writes the transactions.
+func (l txnList) MarshalJSON() ([]byte, error) { return json.Marshal(l.txns) }
+
+// txnsOf returns a part of the agent's history.
+func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (txnList, error) {
+	list := txnList{txns: []causedTxn{}}
+	query := s.between(since, until)
+	var kept history.Txns
+	err := a.Get(ctx, history.TxnsURL, query, &kept)
+	if err == nil {
+		list.runs = kept.Runs
+		for _, t := range kept.Txns {
+			list.txns = append(list.txns, causedTxn{t.Txn, t.Events, t.Run})
+		}
+		return list, nil
+	}
+	if !unkept(err) {
+		return list, err
+	}
+	var txns []*kvscheduler.RecordedTxn
+	if err := a.Get(ctx, txnHistory, query, &txns); err != nil {
+		return list, err
+	}
+	list.txns = causes(ctx, a, txns)
+	return list, nil
+}
+
+// txnOf returns one transaction.
+func txnOf(ctx context.Context, a *Agent, s seq) (t causedTxn, err error) {
+	if s.run == 0 {
+		var txn kvscheduler.RecordedTxn
+		if err = a.Get(ctx, txnHistory, number("seq-num", s.number), &txn); err == nil {
+			return causes(ctx, a, []*kvscheduler.RecordedTxn{&txn})[0], nil
+		}
+		if !target.IsNotFound(err) {
+			return t, err
+		}
+	}
+	var kept history.Txn
+	if keptErr := a.Get(ctx, history.TxnURL, s.query(), &kept); keptErr != nil {
+		return t, cmp.Or(err, keptErr)
+	}
+	return causedTxn{kept.Txn, kept.Events, kept.Run}, nil
+}
+
+// timeline is what a value was. In JSON, it is a list.
+type timeline struct {
+	runs      runs
+	revisions []runRevision
+}
+
+// runRevision is a revision with its run, which is 0 if it is not known.
+type runRevision struct {
+	Run int `json:",omitempty"`
+	kvscheduler.Revision
+}
+
+// MarshalJSON writes the revisions.
+func (t timeline) MarshalJSON() ([]byte, error) { return json.Marshal(t.revisions) }
+
+// timelineOf returns a question for what a value was since a time.
+func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline, error) {
+	return func(ctx context.Context, a *Agent, key string) (timeline, error) {
+		line := timeline{revisions: []runRevision{}}
+		query := url.Values{"key": {key}}
+		setTime(query, "since", since)
+		var kept history.Timeline
+		err := a.Get(ctx, history.TimelineURL, query, &kept)
+		if err == nil {
+			line.runs = kept.Runs
+			for _, r := range kept.Revisions {
+				line.revisions = append(line.revisions, runRevision{r.Run, r.Revision})
+			}
+		} else if unkept(err) {
+			var revisions []kvscheduler.Revision
+			if revisions, err = byKey[[]kvscheduler.Revision](keyTimeline)(ctx, a, key); err == nil {
+				for _, r := range revisions {
+					if r.Until.IsZero() || r.Until.After(since) {
+						line.revisions = append(line.revisions, runRevision{0, r})
+					}
+				}
+			}
+		}
+		return line, err
+	}
+}
+
+// diffOf returns what differs between two moments.
+func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs []record.Diff, err error) {
+	query := url.Values{}
+	for name, m := range map[string]moment{"from": from, "to": to} {
+		t, err := m.at(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		setTime(query, name, t)
+	}
+	if begin, err := from.at(ctx, a); err == nil && beforeStart(ctx, a, begin) {
+		if err := a.Get(ctx, history.DiffURL, query, &diffs); err == nil || !unkept(err) && !target.IsNotFound(err) {
+			return diffs, err
+		}
+	}
+	diffs = nil
+	err = a.Get(ctx, valueDiff, query, &diffs)
+	return diffs, err
+}
+
+// beforeStart reports whether a time is before the agent's start.
+func beforeStart(ctx context.Context, a *Agent, t time.Time) bool {
+	var stats kvscheduler.Stats
+	return !t.IsZero() && a.Get(ctx, schedulerStats, nil, &stats) == nil && t.Before(stats.Since)
+}

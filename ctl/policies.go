@@ -1,0 +1,278 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/policy/denials"
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) policiesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "policies [NAMESPACE/NAME]",
+		Short: "The network policies, and whether nodes have realised them",
+		Long: `Shows the network policies of the cluster, the pods that they are about, and the nodes that have not
+realised them; of one, the state of each node, since when and which transaction, and what keeps it from
+being realised. A ClusterNetworkPolicy is written NAME. "policies --node NODE" asks one node.
+
+The exit code is 0 if all nodes that answer have realised all of them, and all answer, else 1.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.Selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			var query url.Values
+			if len(args) == 1 {
+				query = url.Values{"policy": args}
+			}
+			answers := target.GetAll[policy.Report](ctx, agents, policy.URL, query)
+			err = show(c, answers, func(p printer, good []answer[policy.Report]) {
+				if len(args) == 1 {
+					printPolicy(p, good)
+					return
+				}
+				printPolicies(p, good)
+			})
+			for _, a := range answers {
+				if err == nil && slices.ContainsFunc(a.Value.Policies, func(r policy.PolicyReport) bool { return !r.Realised }) {
+					err = ErrReported
+				}
+			}
+			return err
+		},
+	}
+}
+
+// policyLine is a policy over all nodes.
+type policyLine struct {
+	policy.PolicyReport
+	pods, realised, nodes int
+	not                   []string // nodes that have not realised it
+}
+
+func printPolicies(p printer, good []answer[policy.Report]) {
+	var names []string
+	lines := map[string]*policyLine{}
+	for _, a := range good {
+		for _, r := range a.Value.Policies {
+			name := policyName(r)
+			line := lines[name]
+			if line == nil {
+				line = &policyLine{PolicyReport: r}
+				lines[name], names = line, append(names, name)
+			}
+			line.nodes++
+			line.pods += len(r.Pods)
+			if r.Realised {
+				line.realised++
+			} else {
+				line.not = append(line.not, fmt.Sprintf("%s: %s", a.Agent.Name, strings.Join(r.Reasons, "; ")))
+			}
+		}
+	}
+	t := p.Table("POLICY", "TIER", "PRIORITY", "PODS", "REALISED", "WHY-NOT")
+	for _, name := range names {
+		line := lines[name]
+		t.Add(name, line.Tier, priorityOf(line.PolicyReport), strconv.Itoa(line.pods), fmt.Sprintf("%d/%d", line.realised, line.nodes), strings.Join(line.not, " | "))
+	}
+	t.Print()
+}
+
+func printPolicy(p printer, good []answer[policy.Report]) {
+	t := p.Table("NODE", "PODS", "REALISED", "TXN", "SINCE", "WHY-NOT")
+	for _, a := range good {
+		for _, r := range a.Value.Policies {
+			txn, since := "", ""
+			if r.Txn != nil {
+				txn = strconv.FormatUint(*r.Txn, 10)
+			}
+			if r.Since != nil {
+				since = r.Since.Local().Format(time.DateTime)
+			}
+			t.Add(a.Agent.Name, strings.Join(r.Pods, ","), map[bool]string{true: "yes", false: "no"}[r.Realised], txn, since, strings.Join(r.Reasons, "; "))
+		}
+	}
+	t.Print()
+}
+
+func policyName(r policy.PolicyReport) string {
+	if r.Namespace == "" {
+		return r.Name
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+func priorityOf(r policy.PolicyReport) string {
+	if r.Namespace != "" {
+		return ""
+	}
+	return strconv.Itoa(int(r.Priority))
+}
+
+func (c *cli) denialsCommand() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "denials",
+		Short: "What network policies deny",
+		Long: `Shows how many packets policies denied to and from the pods of each node, and which connections were
+wanted in the last half minute, with the policies that deny them. With -f, it goes on showing
+connections as they are denied, of many a part. "denials --node NODE" asks one node.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if follow {
+				return c.followDenials(cmd.Context())
+			}
+			ctx, cancel := c.limited(cmd)
+			defer cancel()
+			agents, err := c.targets.Selected(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return show(c, target.GetAll[denials.Report](ctx, agents, denials.URL, nil), printDenials)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing connections as they are denied")
+	return cmd
+}
+
+func printDenials(p printer, good []answer[denials.Report]) {
+	counts := p.Table("NODE", "POD", "DIRECTION", "PACKETS", "POLICIES")
+	events := p.Table(deniedHeader...)
+	for _, a := range good {
+		if a.Value.Unknown != "" {
+			counts.Add(a.Agent.Name, "", "", "", a.Value.Unknown)
+		}
+		for _, n := range a.Value.Counts {
+			policies := strings.Join(n.Policies, ",")
+			if n.Isolated {
+				policies = "isolated by " + policies
+			}
+			counts.Add(a.Agent.Name, n.Pod, n.Direction, strconv.FormatUint(n.Packets, 10), policies)
+		}
+		for _, e := range a.Value.Events {
+			events.Add(deniedLine(a.Agent.Name, e)...)
+		}
+	}
+	counts.Print()
+	p.Printf("\n")
+	events.Print()
+}
+
+var deniedHeader = []string{"TIME", "NODE", "FROM", "TO", "PORT", "PACKETS", "WHY"}
+
+func deniedLine(node string, e denials.Event) []string {
+	return []string{e.Time.Local().Format(time.TimeOnly), node, deniedEnd(e.From, e.Src), deniedEnd(e.To, e.Dst), deniedPort(e), strconv.FormatUint(e.Packets, 10), e.Why}
+}
+
+func deniedEnd(pod string, addr netip.Addr) string {
+	if pod == "" {
+		return addr.String()
+	}
+	return fmt.Sprintf("%s (%v)", pod, addr)
+}
+
+func deniedPort(e denials.Event) string {
+	name := map[uint8]string{filter.ICMP: "icmp", filter.ICMPv6: "icmp", filter.TCP: "tcp", filter.UDP: "udp", filter.SCTP: "sctp"}[e.Protocol]
+	switch {
+	case name == "":
+		return fmt.Sprintf("protocol %d", e.Protocol)
+	case e.Port == 0:
+		return name
+	}
+	return fmt.Sprintf("%d/%s", e.Port, name)
+}
+
+// followedDenial is a line of followDenials' JSON output.
+type followedDenial struct {
+	Node  string        `json:"node"`
+	Event denials.Event `json:"event"`
+}
+
+// followDenials shows what is denied until ctx ends. Agents may come and go meanwhile.
+func (c *cli) followDenials(ctx context.Context) error {
+	agents, err := c.targets.Selected(ctx, nil)
+	if err != nil {
+		return err
+	}
+	last, trouble, unknown, header := map[string]uint64{}, map[string]string{}, map[string]string{}, true
+	ticker := time.NewTicker(c.poll)
+	defer ticker.Stop()
+	for {
+		limited, cancel := context.WithTimeout(ctx, c.targets.Timeout)
+		answers := target.Ask(limited, agents, func(ctx context.Context, a *Agent) (r denials.Report, err error) {
+			err = a.Get(ctx, denials.URL, url.Values{"after": {strconv.FormatUint(last[a.Name], 10)}}, &r)
+			return r, err
+		})
+		cancel()
+		var news []followedDenial
+		for _, a := range answers {
+			name := a.Agent.Name
+			if why := kindOfTrouble(a.Err); why != trouble[name] && ctx.Err() == nil {
+				if trouble[name] = why; a.Err != nil {
+					c.report(a.Agent, a.Err)
+				}
+			}
+			if a.Err != nil {
+				continue
+			}
+			if why := a.Value.Unknown; why != unknown[name] && why != "" {
+				fmt.Fprintf(c.errOut, "%s: %s: %s\n", c.name, name, why)
+			}
+			unknown[name] = a.Value.Unknown
+			last[name] = a.Value.Last
+			for _, e := range a.Value.Events {
+				news = append(news, followedDenial{name, e})
+			}
+		}
+		slices.SortStableFunc(news, func(a, b followedDenial) int { return a.Event.Time.Compare(b.Event.Time) })
+		if err := c.printFollowedDenials(news, header); err != nil {
+			return err
+		}
+		header = header && len(news) == 0
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// printFollowedDenials prints connections as they come, in columns of fixed widths.
+func (c *cli) printFollowedDenials(news []followedDenial, header bool) error {
+	const line = "%-8s %-12s %-36s %-36s %-9s %7s  %s\n"
+	for i, n := range news {
+		switch c.format {
+		case asJSON:
+			data, err := json.Marshal(n)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.out, "%s\n", data)
+		case asYAML:
+			fmt.Fprintln(c.out, "---")
+			if err := c.format.encode(c.out, n); err != nil {
+				return err
+			}
+		default:
+			if header && i == 0 {
+				c.printer().Printf(line, anys(deniedHeader)...)
+			}
+			c.printer().Printf(line, anys(deniedLine(n.Node, n.Event))...)
+		}
+	}
+	return nil
+}

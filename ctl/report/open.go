@@ -1,0 +1,323 @@
+package report
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/rest"
+)
+
+// most bytes are unpacked.
+const most = 4 << 30
+
+// Open reads a report, and returns agents that answer from it. What they were not asked when it was made,
+// and requests to change something, are errors.
+func Open(name string) (Meta, []*target.Agent, error) {
+	wrong := func(err error) (Meta, []*target.Agent, error) {
+		return Meta{}, nil, fmt.Errorf("%s is no report that `contivctl report` made: %w", name, err)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return Meta{}, nil, err
+	}
+	defer file.Close()
+	content, err := unpack(file)
+	if err != nil {
+		return wrong(err)
+	}
+	var meta Meta
+	if err := decode(content, "report.json", &meta); err != nil {
+		return wrong(err)
+	}
+	if meta.Format != format {
+		return wrong(fmt.Errorf("its format is %d, known is %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
+	}
+	var agents []*target.Agent
+	for _, n := range meta.Nodes {
+		a, err := open(content, n, meta)
+		if err != nil {
+			return wrong(err)
+		}
+		agents = append(agents, a)
+	}
+	return meta, agents, nil
+}
+
+// unpack returns the files of an archive, below its directory, in memory.
+func unpack(archive io.Reader) (fs.FS, error) {
+	plain, err := gzip.NewReader(archive)
+	if err != nil {
+		return nil, err
+	}
+	var files bytes.Buffer
+	w := zip.NewWriter(&files) // which can be read as a file system
+	from := tar.NewReader(io.LimitReader(plain, most))
+	for {
+		header, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		_, name, below := strings.Cut(header.Name, "/")
+		if !below || header.Typeflag != tar.TypeReg || !fs.ValidPath(name) {
+			continue
+		}
+		to, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
+		if err == nil {
+			_, err = io.Copy(to, from)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return zip.NewReader(bytes.NewReader(files.Bytes()), int64(files.Len()))
+}
+
+func decode(content fs.FS, name string, into any) error {
+	data, err := fs.ReadFile(content, name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func open(content fs.FS, n Node, meta Meta) (*target.Agent, error) {
+	where := "report of " + meta.Time.Format(time.RFC3339)
+	if n.Error != "" {
+		return target.Unusable(n.Name, where, fmt.Errorf("when the report was made: %s", n.Error)), nil
+	}
+	directory := path.Join("nodes", url.PathEscape(n.Name))
+	var index []entry
+	if err := decode(content, directory+"/index.json", &index); err != nil {
+		return nil, err
+	}
+	a := recorded{answers: map[string]answer{}}
+	for _, e := range index {
+		body, err := fs.ReadFile(content, path.Join(directory, e.File))
+		if err != nil {
+			return nil, err
+		}
+		a.answers[e.Request] = answer{e.Request, e.Status, body}
+	}
+	past, err := fs.Sub(content, directory+"/history")
+	if err != nil {
+		return nil, err
+	}
+	a.past = history.NewReader(past).Handler()
+	a.keeps = a.answers[history.RunsURL].status == http.StatusOK
+	return target.Served(n.Name, where, a), nil
+}
+
+// recorded answers as an agent did.
+type recorded struct {
+	answers map[string]answer
+	past    http.Handler
+	keeps   bool // the agent kept a history
+}
+
+var errNotPacked = errors.New("a report does not tell that: it needs the agent itself")
+
+func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	request := r.URL.Path
+	if len(query) > 0 {
+		request += "?" + query.Encode()
+	}
+	switch {
+	case r.Method != http.MethodGet:
+		rest.Error(w, http.StatusBadRequest, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, errNotPacked))
+	case strings.HasPrefix(r.URL.Path, history.URL):
+		if !a.keeps {
+			http.NotFound(w, r)
+			return
+		}
+		a.past.ServeHTTP(w, r)
+	case r.URL.Path == snapshotURL && query.Has("time"), r.URL.Path == diffURL:
+		moved := *r.URL
+		moved.Path = map[string]string{snapshotURL: history.ValuesURL, diffURL: history.DiffURL}[r.URL.Path]
+		r.URL = &moved
+		a.past.ServeHTTP(w, r)
+	default:
+		recorded, exactly := a.answers[request]
+		if !exactly {
+			recorded = a.computed(r.URL.Path, query)
+		}
+		write(w, recorded)
+	}
+}
+
+func write(w http.ResponseWriter, a answer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.status)
+	w.Write(a.body)
+}
+
+// computed answers from the answer to a wider question.
+func (a recorded) computed(path string, query url.Values) answer {
+	all, known := a.answers[path]
+	switch {
+	case path == readinessURL:
+		return a.answers[readinessURL+"?verbose="]
+	case path == dumpURL:
+		return a.dump(query)
+	case !known:
+		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s: %w", path, errNotPacked))
+	case all.status != http.StatusOK:
+		return all
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(all.body, &items); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	switch path {
+	case eventsURL, txnsURL:
+		return selectRecords(items, query, map[string]string{eventsURL: "event", txnsURL: "transaction"}[path])
+	case explainURL, contributionsURL:
+		for _, item := range items {
+			if text(item, "Key") == query.Get("key") {
+				return answer{status: http.StatusOK, body: item}
+			}
+		}
+		return listed(map[string]string{"Key": query.Get("key")}) // nothing is known of it
+	case feedback.URL:
+		return listed(keep(items, func(item json.RawMessage) bool { return text(item, "value", "key") == query.Get("key") }))
+	case statusURL:
+		return selectStatuses(items, query)
+	}
+	return refusal(http.StatusBadRequest, fmt.Errorf("GET %s?%s: %w", path, query.Encode(), errNotPacked))
+}
+
+func refusal(status int, err error) answer {
+	body, _ := json.Marshal(rest.ErrorBody{Error: err.Error()})
+	return answer{status: status, body: body}
+}
+
+func listed(v any) answer {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	return answer{status: http.StatusOK, body: body}
+}
+
+func keep(items []json.RawMessage, wanted func(json.RawMessage) bool) []json.RawMessage {
+	kept := []json.RawMessage{}
+	for _, item := range items {
+		if wanted(item) {
+			kept = append(kept, item)
+		}
+	}
+	return kept
+}
+
+// text returns a member of a JSON object, by the names that lead there; "" if there is none.
+func text(object json.RawMessage, names ...string) string {
+	for _, name := range names {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(object, &members) != nil {
+			return ""
+		}
+		object = members[name]
+	}
+	var word string
+	if json.Unmarshal(object, &word) == nil {
+		return word
+	}
+	return string(object)
+}
+
+// selectRecords answers for the arguments seq-num and last; the caller handles the others.
+func selectRecords(items []json.RawMessage, query url.Values, what string) answer {
+	if seq := query.Get("seq-num"); seq != "" {
+		for _, item := range items {
+			if text(item, "SeqNum") == seq {
+				return answer{status: http.StatusOK, body: item}
+			}
+		}
+		return refusal(http.StatusNotFound, fmt.Errorf("%s #%s is not in the history", what, seq))
+	}
+	if last, err := strconv.Atoi(query.Get("last")); err == nil && last < len(items) {
+		items = items[len(items)-last:]
+	}
+	return listed(items)
+}
+
+// selectStatuses answers for the arguments key, key-prefix and state.
+func selectStatuses(items []json.RawMessage, query url.Values) answer {
+	if key := query.Get("key"); key != "" {
+		for _, item := range items {
+			if text(item, "value", "key") == key {
+				return answer{status: http.StatusOK, body: item}
+			}
+		}
+		return listed(map[string]any{"value": map[string]string{"key": key}})
+	}
+	states := query["state"]
+	return listed(keep(items, func(item json.RawMessage) bool {
+		if !strings.HasPrefix(text(item, "value", "key"), query.Get("key-prefix")) {
+			return false
+		}
+		if len(states) == 0 {
+			return true
+		}
+		var status struct {
+			Value         struct{ State string }
+			DerivedValues []struct{ State string } `json:"derived_values"`
+		}
+		_ = json.Unmarshal(item, &status)
+		of := func(state string) bool {
+			return slices.ContainsFunc(states, func(s string) bool { return strings.EqualFold(s, cmp.Or(state, "NONEXISTENT")) })
+		}
+		return of(status.Value.State) || slices.ContainsFunc(status.DerivedValues, func(d struct{ State string }) bool { return of(d.State) })
+	}))
+}
+
+// dump answers for the arguments view, descriptor and key-prefix.
+func (a recorded) dump(query url.Values) answer {
+	all, known := a.answers[dumpURL+"?view="+cmp.Or(query.Get("view"), "SB")]
+	if !known {
+		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s?%s: %w", dumpURL, query.Encode(), errNotPacked))
+	}
+	if all.status != http.StatusOK {
+		return all
+	}
+	descriptor := query.Get("descriptor")
+	var index struct{ Descriptors []string }
+	if json.Unmarshal(a.answers[dumpURL].body, &index) == nil && descriptor != "" && !slices.Contains(index.Descriptors, descriptor) {
+		return refusal(http.StatusNotFound, fmt.Errorf("there is no descriptor %q", descriptor))
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(all.body, &items); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	return listed(keep(items, func(item json.RawMessage) bool {
+		return strings.HasPrefix(text(item, "Key"), query.Get("key-prefix")) && (descriptor == "" || text(item, "Descriptor") == descriptor)
+	}))
+}

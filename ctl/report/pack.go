@@ -1,0 +1,213 @@
+package report
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/health/peers"
+	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/northbound/ifstate"
+	"github.com/contiv/contiv/plugins/configdir"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/statscollector"
+	"github.com/contiv/contiv/version"
+)
+
+// format of the archive; readers refuse others.
+const format = 1
+
+const (
+	readinessURL     = "/readiness"
+	eventsURL        = "/controller/event-history"
+	contributionsURL = "/controller/contributions"
+	txnsURL          = "/scheduler/txn-history"
+	explainURL       = "/scheduler/explain"
+	statusURL        = "/scheduler/status"
+	dumpURL          = "/scheduler/dump"
+	snapshotURL      = "/scheduler/graph-snapshot"
+	statsURL         = "/scheduler/stats"
+	timelineURL      = "/scheduler/key-timeline"
+	diffURL          = "/scheduler/diff"
+)
+
+// questions are what each agent is asked. Explanations and contributions are of all keys.
+var questions = []string{
+	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
+	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
+	service.URL, configdir.URL, peers.URL, feedback.URL,
+	eventsURL, contributionsURL, txnsURL, explainURL, statusURL, statsURL, snapshotURL,
+	dumpURL, dumpURL + "?view=NB", dumpURL + "?view=cached", dumpURL + "?view=SB",
+	history.RunsURL,
+}
+
+// Meta is report.json.
+type Meta struct {
+	Format  int
+	Time    time.Time
+	Version string
+	Nodes   []Node
+}
+
+// Node is a node in a report.
+type Node struct {
+	Name string
+	URL  string
+	// Error is why its agent could not be asked.
+	Error string `json:",omitempty"`
+}
+
+// entry is an answer in index.json.
+type entry struct {
+	Request string
+	Status  int
+	File    string
+}
+
+// Pack asks agents, and writes what they tell. Agents that cannot be asked are no error; Meta has them.
+func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Time) (Meta, error) {
+	zip := gzip.NewWriter(w)
+	p := &packer{tar: tar.NewWriter(zip), root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now}
+	meta := Meta{Format: format, Time: now, Version: version.Version}
+	for _, a := range target.Ask(ctx, agents, collect) {
+		node := Node{Name: a.Agent.Name, URL: a.Agent.URL}
+		if a.Err != nil {
+			node.Error = a.Err.Error()
+		}
+		meta.Nodes = append(meta.Nodes, node)
+		p.node(node.Name, a.Value)
+	}
+	p.json("report.json", meta)
+	p.file("README", readme(meta))
+	return meta, cmp.Or(p.err, errors.Join(p.tar.Close(), zip.Close()))
+}
+
+func readme(meta Meta) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "What the agents of a Contiv cluster told at %s, packed by contivctl %s.\n\n", meta.Time.UTC().Format(time.RFC3339), meta.Version)
+	b.WriteString("contivctl --from FILE COMMAND reads it as if the agents were there, e.g. contivctl --from FILE status.\n" +
+		"Secrets were taken out. It has addresses, and names of nodes, pods and services.\n\n")
+	for _, n := range meta.Nodes {
+		fmt.Fprintf(&b, "%s  %s  %s\n", n.Name, n.URL, n.Error)
+	}
+	return []byte(b.String())
+}
+
+// told is what an agent told.
+type told struct {
+	answers []answer
+	history []byte // a tar archive
+}
+
+type answer struct {
+	request string
+	status  int
+	body    []byte
+}
+
+// collect asks an agent everything. The error is for one that cannot be asked.
+func collect(ctx context.Context, a *target.Agent) (told, error) {
+	var t told
+	ask := func(request string) ([]byte, error) {
+		path, query, _ := strings.Cut(request, "?")
+		values, _ := url.ParseQuery(query)
+		status, body, err := a.Fetch(ctx, path, values)
+		if err == nil {
+			t.answers = append(t.answers, answer{request, status, body})
+		}
+		return body, err
+	}
+	for _, q := range questions {
+		body, err := ask(q)
+		if err != nil {
+			return t, err
+		}
+		if q == service.URL {
+			var report service.Report
+			_ = json.Unmarshal(body, &report) // of an agent without services: none
+			for _, s := range report.Services {
+				if _, err := ask(service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()); err != nil {
+					return t, err
+				}
+			}
+		}
+	}
+	status, files, err := a.Fetch(ctx, history.FilesURL, nil)
+	if status == http.StatusOK {
+		t.history = files
+	}
+	return t, err
+}
+
+type packer struct {
+	tar  *tar.Writer
+	root string
+	now  time.Time
+	err  error // the first
+}
+
+func (p *packer) file(name string, data []byte) {
+	if p.err != nil {
+		return
+	}
+	if p.err = p.tar.WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now}); p.err == nil {
+		_, p.err = p.tar.Write(data)
+	}
+}
+
+func (p *packer) json(name string, v any) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	p.err = cmp.Or(p.err, err)
+	p.file(name, append(data, '\n'))
+}
+
+func (p *packer) node(name string, t told) {
+	directory := path.Join("nodes", url.PathEscape(name))
+	var index []entry
+	for i, a := range t.answers {
+		file := fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(a.request, "-"), "-"))
+		index = append(index, entry{a.request, a.status, file})
+		p.file(directory+"/"+file, scrub(a.body))
+	}
+	p.json(directory+"/index.json", index)
+	for files := tar.NewReader(bytes.NewReader(t.history)); ; {
+		header, err := files.Next()
+		if err != nil {
+			return
+		}
+		data, err := io.ReadAll(files)
+		if err != nil {
+			return
+		}
+		p.file(directory+"/history/"+path.Base(header.Name), data)
+	}
+}
+
+// unsafe is what names of files should not have.
+var unsafe = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+
+// secret matches members of JSON that look like secrets, should one have got there; also in JSON within a text.
+var secret = regexp.MustCompile(`(?i)(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
+
+func scrub(body []byte) []byte {
+	return secret.ReplaceAll(body, []byte("${1}"+record.Redacted))
+}

@@ -1,0 +1,106 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ctl/report"
+	"github.com/spf13/cobra"
+)
+
+// reportTimeout bounds a report unless --timeout says something else: agents tell all that they know.
+const reportTimeout = time.Minute
+
+func (c *cli) reportCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "report [NODE]",
+		Short: "Pack all that the agents tell into a file, for a bug report",
+		Long: "Asks all agents for everything that the other commands show, with their histories, and packs it. With --from\n" +
+			"FILE, other commands read such a file as if the agents were there. Secrets are taken out; addresses and\n" +
+			"names of nodes, pods and services are in it.",
+		Example: "  report --file bug.tgz\n  --from bug.tgz status",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			timeout := c.targets.Timeout
+			if !cmd.Flags().Changed("timeout") {
+				timeout = reportTimeout
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			if c.targets.Recorded != nil {
+				return errors.New("--from is a report already")
+			}
+			agents, err := c.targets.Selected(ctx, args)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			if file == "" {
+				file = "contiv-report-" + now.Format("20060102-150405") + ".tgz"
+			}
+			meta, err := pack(ctx, agents, file, now)
+			if err != nil {
+				return err
+			}
+			var failed error
+			for _, n := range meta.Nodes {
+				if n.Error != "" {
+					fmt.Fprintf(c.errOut, "%s: %s: %s\n", c.name, n.Name, n.Error)
+					failed = ErrReported
+				}
+			}
+			size := ""
+			if info, err := os.Stat(file); err == nil {
+				size = fmt.Sprintf(" (%d kB)", (info.Size()+1023)/1024)
+			}
+			c.printer().Printf("%s%s: %s. `%s --from %s COMMAND` reads it.\n", file, size, count(len(meta.Nodes), "node"), c.name, file)
+			return failed
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "write to this file (default: contiv-report-TIME.tgz)")
+	return cmd
+}
+
+// pack writes a report to a file that only its owner reads; nothing is left of one that failed.
+func pack(ctx context.Context, agents []*Agent, name string, now time.Time) (report.Meta, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return report.Meta{}, err
+	}
+	meta, err := report.Pack(ctx, agents, file, now)
+	if err = errors.Join(err, file.Close()); err != nil {
+		os.Remove(name)
+	}
+	return meta, err
+}
+
+// ofReports are the commands that can be asked of a report.
+var ofReports = []string{
+	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "status", "services", "events", "txns", "values", "dump",
+	"explain", "timeline", "diff", "graph",
+}
+
+// openReport has a command ask a report.
+func (c *cli) openReport(name string, cmd *cobra.Command) error {
+	if !slices.Contains(ofReports, cmd.Name()) || cmd.Parent() != cmd.Root() {
+		return fmt.Errorf("--from: a report does not tell what `%s` needs: known are %s", cmd.CommandPath(), strings.Join(ofReports, ", "))
+	}
+	for _, flag := range []string{"follow", "watch"} {
+		if cmd.Flags().Changed(flag) {
+			return fmt.Errorf("--from: a report does not change: drop --%s", flag)
+		}
+	}
+	meta, agents, err := report.Open(name)
+	if err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	c.targets.Recorded = agents
+	c.now = func() time.Time { return meta.Time }
+	return nil
+}

@@ -1,0 +1,91 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/rest"
+)
+
+// A service is explained with what has no endpoint and the value that failed, and has a
+// timeline, also when it is gone.
+func TestServicesAreExplained(t *testing.T) {
+	s := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { s.Close() })
+	err := kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_nat.DNat44, kvscheduler.NoMetadata]{
+		Name: "dnat44", NB: true, Keys: kvscheduler.KeySpace{Prefix: models.DNAT44.KeyPrefix()},
+		Create: func(_ context.Context, _ string, v *vpp_nat.DNat44) (m kvscheduler.NoMetadata, err error) {
+			if v.GetLabel() == "default/web" {
+				err = errors.New("no such table")
+			}
+			return m, err
+		},
+		Delete: func(context.Context, string, *vpp_nat.DNat44, kvscheduler.NoMetadata) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := models.Key(&vpp_nat.DNat44{Label: "default/web"})
+	gone := models.Key(&vpp_nat.DNat44{Label: "shop/gone"})
+	put := func(key, label string) {
+		txn := s.NewTransaction()
+		if txn.Delete(key); label != "" {
+			txn.Put(key, &vpp_nat.DNat44{Label: label})
+		}
+		_, _ = txn.Commit(t.Context())
+	}
+	put(key, "default/web")
+	put(gone, "shop/gone")
+	put(gone, "")
+	mux := http.NewServeMux()
+	mux.Handle("/scheduler/", inspect.Handler(s))
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, ipnet.PodsReport{}) })
+	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, nodesync.NodesReport{}) })
+	mux.HandleFunc(service.URL, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("service") != "default/web" {
+			rest.Error(w, http.StatusNotFound, errors.New("no such service"))
+			return
+		}
+		rest.JSON(w, service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{{
+			Namespace: "default", Name: "web", Values: []service.ValueReport{{Key: key, State: "FAILED"}},
+			Frontends: []service.FrontendReport{
+				{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Inside: 1, Outside: 1}, {Kind: "NodePort", Address: "192.168.16.1:30080", Protocol: "TCP", Inside: 1},
+			},
+			Details: []service.EndpointReport{{Address: "10.1.2.2:80", Protocol: "TCP", Node: "node2", Inside: true, Why: "not on this node: not for clients outside"}},
+		}}})
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	for _, c := range []struct {
+		args string
+		want []string // in this order
+	}{
+		{"explain svc/default/web", []string{"n: service default/web is FAILED\n", "  192.168.16.1:30080 TCP has no endpoint for other clients\n", "ClusterIP", "10.1.2.2:80", "not on this node", "n: " + key, "no such table"}},
+		{"explain svc/web -o json", []string{`"name": "web"`, `"state": "FAILED"`}},
+		{"timeline svc/web", []string{key, "error: no such table"}},
+		{"timeline svc/gone -n shop", []string{gone, "label=shop/gone", "gone", gone}},
+	} {
+		requireInOrder(t, socket, c.args, c.want)
+	}
+	for args, want := range map[string]string{
+		"explain svc/no":       "no such service",
+		"explain svc/a/b/c":    "write it svc/NAMESPACE/NAME",
+		"timeline svc/x/never": "its history has no values of service x/never",
+		"why 10.1.1.2 svc/no":  "no such service",
+	} {
+		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
+			t.Errorf("%s: %v %s", args, err, errOut)
+		}
+	}
+}
