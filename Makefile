@@ -95,6 +95,13 @@ lint: ## gofmt, go vet, staticcheck
 	cd hack/images && go vet ./... && go tool -modfile=../tools/go.mod staticcheck ./...
 	cd test/chart && go vet ./... && go tool -modfile=../../hack/tools/go.mod staticcheck ./...
 
+# Of known vulnerabilities: a URL; file:///DIR for a copy of https://vuln.go.dev/vulndb.zip, unpacked.
+VULN_DB ?= https://vuln.go.dev
+
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities that our code reaches: make vulncheck VULN_DB=file:///DIR without a network
+	go tool -modfile=hack/tools/go.mod govulncheck -db '$(VULN_DB)' ./...
+
 .PHONY: bench
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach
 	go run ./test/bench ./...

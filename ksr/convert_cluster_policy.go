@@ -17,7 +17,7 @@ func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	if !known {
 		return nil
 	}
-	out := &policy.ClusterPolicy{Name: p.Name, Tier: tier, Priority: p.Spec.Priority}
+	out := &policy.ClusterPolicy{Name: p.Name, Tier: tier, Priority: p.Spec.Priority, ChangeTime: changeTime(&p.ObjectMeta)}
 	if subject, ok := clusterPeer(p.Spec.Subject); ok {
 		out.Subject = subject.GetPods()
 	}
@@ -124,5 +124,5 @@ func count(conditions ...bool) (n int) {
 }
 
 func trimClusterPolicy(p *cnp.ClusterNetworkPolicy) *cnp.ClusterNetworkPolicy {
-	return &cnp.ClusterNetworkPolicy{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: p.Spec}
+	return &cnp.ClusterNetworkPolicy{ObjectMeta: trimPolicyMeta(&p.ObjectMeta), Spec: p.Spec}
 }

@@ -3,7 +3,9 @@ package ksr
 import (
 	"strings"
 	"testing"
+	"time"
 
+	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -185,4 +187,18 @@ func TestObjectThatDoesNotFitIsRefused(t *testing.T) {
 	if _, err := convert(p); err == nil || !strings.Contains(err.Error(), "split it") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The time of a policy is that of the last change of it, not of its status.
+func TestTimeOfAPolicy(t *testing.T) {
+	at := func(second int) *metav1.Time {
+		return &metav1.Time{Time: time.Date(2026, 11, 23, 12, 0, second, 0, time.FixedZone("", 3600))}
+	}
+	m := meta("p")
+	m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "a", Time: at(3)}, {Manager: "b", Time: at(7)}, {Manager: "c"}, {Manager: "d", Subresource: "status", Time: at(9)}}
+	wantConverted(t, &networkingv1.NetworkPolicy{ObjectMeta: m}, "/vnf-agent/contiv-ksr/k8s/policy/p/namespace/prod",
+		`{"name":"p","namespace":"prod","pods":{},"policy_type":"INGRESS","change_time":"2026-11-23T11:00:07Z"}`)
+	m.Namespace = ""
+	wantConverted(t, &cnp.ClusterNetworkPolicy{ObjectMeta: m, Spec: cnp.Spec{Tier: cnp.Admin}}, "/vnf-agent/contiv-ksr/k8s/clusternetworkpolicy/p",
+		`{"name":"p","change_time":"2026-11-23T11:00:07Z"}`)
 }

@@ -1,6 +1,8 @@
 package ksr
 
 import (
+	"time"
+
 	"github.com/contiv/contiv/api/contiv/policy"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
 		Label:      policyLabels(p.Labels),
 		Pods:       convertSelector(&p.Spec.PodSelector),
 		PolicyType: policyType(&p.Spec),
+		ChangeTime: changeTime(&p.ObjectMeta),
 	}
 	for _, r := range p.Spec.Ingress {
 		out.IngressRule = append(out.IngressRule, &policy.Policy_IngressRule{Port: convertPolicyPorts(r.Ports), From: convertPeers(r.From)})
@@ -125,5 +128,32 @@ func policyProtocol(p *corev1.Protocol) policy.Policy_Port_Protocol {
 }
 
 func trimPolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
-	return &networkingv1.NetworkPolicy{ObjectMeta: trimMeta(&p.ObjectMeta), Spec: p.Spec}
+	return &networkingv1.NetworkPolicy{ObjectMeta: trimPolicyMeta(&p.ObjectMeta), Spec: p.Spec}
+}
+
+// trimPolicyMeta keeps one entry of the managed fields, which has the time of the last change.
+func trimPolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	out := trimMeta(m)
+	if last := lastChange(m); last != nil {
+		out.ManagedFields = []metav1.ManagedFieldsEntry{{Time: last}}
+	}
+	return out
+}
+
+// lastChange returns when an object was created or changed last, but for its status; nil if it
+// does not say so.
+func lastChange(m *metav1.ObjectMeta) (last *metav1.Time) {
+	for _, f := range m.ManagedFields {
+		if f.Subresource == "" && f.Time != nil && (last == nil || last.Before(f.Time)) {
+			last = f.Time
+		}
+	}
+	return last
+}
+
+func changeTime(m *metav1.ObjectMeta) string {
+	if last := lastChange(m); last != nil {
+		return last.UTC().Format(time.RFC3339)
+	}
+	return ""
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
@@ -34,6 +36,8 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/policy/denials"
+	"github.com/contiv/contiv/plugins/policy/verdict"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/statscollector"
@@ -80,7 +84,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 
 	// The southbound.
 	registry := prometheus.NewRegistry()
-	sb, err := openSouthbound(o, "", registry, log)
+	past := openHistory(o, log)
+	defer past.Close()
+	sb, err := openSouthbound(o, "", past, registry, log)
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Store:     remote,
 		Scheduler: scheduler,
 		Config:    controllerConfig,
+		Told:      policy.Published(),
 		Log:       log,
 	})
 	defer publisher.Close()
@@ -105,6 +112,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(scheduler),
 		Sources:   clients.sources(),
+		Recorder:  past.Event,
 		Observer:  publisher.GivenOutside,
 		Log:       component(log, "controller"),
 	})
@@ -121,9 +129,15 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	// Its handlers.
 	forNetwork, forServices, forPolicies := capabilities(sb.vs)
 	links := hostLinks{}
+	thief, err := newThief(contivConfig, forNetwork.HostStackShared, component(log, "stn"))
+	if err != nil {
+		return err
+	}
+	defer thief.Close()
 	contivConf, err := contivconf.New(o.nodeName, contivConfig, contivconf.Sources{
 		Links:   mainLinks(forNetwork, links),
 		NICs:    sb.NICs,
+		STN:     thief.steal(),
 		Misread: func() error { return watcher.Trouble(models.KSRPrefix + dbresources.NodeConfigKey(o.nodeName)) },
 	}, loop, local, log)
 	if err != nil {
@@ -158,11 +172,17 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer services.Close()
+	services.ServeHostPorts(service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler})
 	if services.Proxies() {
 		registry.MustRegister(services)
 	}
 	// In the order in which events visit them.
 	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
+	denied := denials.New(denials.Options{
+		Node: o.nodeName, Read: sb.denials(), PodOf: policies.PodOf, Denying: policies.Denying,
+		Why: func(c filter.Connection) []string { return verdict.Refused(scheduler.Snapshot(), c) },
+	})
+	registry.MustRegister(policies, denied)
 	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
@@ -201,20 +221,25 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
 	mux.Handle(service.URL, services.Handler())
+	mux.Handle(policy.URL, policies.Handler())
+	mux.Handle(denials.URL, denied.Handler())
 	clients.handle(mux)
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
+	if past != nil {
+		mux.Handle(history.URL, past.Handler())
+	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	mtu := podMTU(ipNet.GetNodeIP, contivConf.PodMTU)
-	mux.Handle(path.URL, explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, mtu).Handler())
+	mux.Handle(path.URL, explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu).Handler())
 	probes := probePeers(o, nodeSync, addresses, mtu, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}
-	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, nodeSync, services)}
-	asked.monitor(o, sb, probes, registry)
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
+	asked.monitor(o, sb, probes, past, registry)
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -237,8 +262,17 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		group.Go(func() error { probes.Run(serve); return nil })
 	}
 	sb.watch(serve, group)
+	group.Go(func() error { return thief.attend(serve, loop.Ready, ipNet, sb, contivConf, loop) })
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
+	group.Go(func() error {
+		denied.Run(serve)
+		return nil
+	})
+	group.Go(func() error {
+		policies.RunStatus(serve, policy.Publish{Watch: scheduler.Watch, VSwitch: sb.Err, Tell: publisher.Tell})
+		return nil
+	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
@@ -283,9 +317,9 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 }
 
 // warnings returns what a node that works should be told of.
-func warnings(sb *southbound, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
+func warnings(sb *southbound, thief *thief, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
 	return func(ctx context.Context) []string {
-		list := append(sb.Warnings(ctx), services.Warnings()...)
+		list := append(append(sb.Warnings(ctx), thief.warnings()...), services.Warnings()...)
 		if err := nodes.Disagreement(); err != nil {
 			list = append(list, err.Error())
 		}
@@ -338,7 +372,7 @@ func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities,
 	c := vs.Capabilities()
 	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs,
 			SourceGuards: c.SourceGuards, ConnectionLimits: c.ConnectionLimits},
-		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT},
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes},
 		policy.Capabilities{Filter: c.Filter}
 }
 

@@ -36,7 +36,7 @@ func openExternal(ctx context.Context, o options, metrics prometheus.Registerer,
 	if err != nil {
 		return nil, err
 	}
-	g := &external{file: file, server: northbound.NewServer(metrics, log)}
+	g := &external{file: file, server: northbound.NewServer(o.listener.Client, metrics, log)}
 	if g.source, err = contivgrpc.NewSource(ctx, file, log); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

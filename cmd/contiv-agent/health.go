@@ -81,7 +81,9 @@ func statusOf(err error) PluginStatus {
 // checks are what the agent answers from when it is asked how it is. nodeConfig may be nil.
 type checks struct {
 	alive, ready, connected, nodeConfig func() error
-	warnings                            func(context.Context) []string
+	// full says that etcd refuses writes; nil: there is none.
+	full     func(context.Context) error
+	warnings func(context.Context) []string
 	// health is nil in tests of the others.
 	health *health.Monitor
 }

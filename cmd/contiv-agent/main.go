@@ -42,7 +42,7 @@ CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
 		},
 	}
 	o.register(c.PersistentFlags())
-	c.AddCommand(uninstallCommand(&o))
+	c.AddCommand(uninstallCommand(&o), checkConfigCommand(&o))
 	if err := c.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
 		os.Exit(1)

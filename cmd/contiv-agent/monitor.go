@@ -12,8 +12,10 @@ import (
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/version"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -23,7 +25,7 @@ import (
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
 //	probes of peers ────────────────────┘
-func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, registry prometheus.Registerer) {
+func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, past *history.Recorder, registry prometheus.Registerer) {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
@@ -31,6 +33,14 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, regist
 		health.Values(sb.scheduler),
 		health.Drift(sb.scheduler),
 		health.Disk(directories(o)...),
+	}
+	if c.full != nil {
+		list = append(list, health.Check{Name: "etcd-space", Look: func(ctx context.Context) []string {
+			return sentence("", func() error { return c.full(ctx) })(ctx)
+		}})
+	}
+	if past != nil {
+		list = append(list, health.Check{Name: "history", Look: past.Problems})
 	}
 	if probes != nil {
 		list = append(list, health.Check{Name: "peers", Look: probes.Problems})
@@ -43,6 +53,9 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, regist
 // directories that the agent writes to.
 func directories(o options) []string {
 	list := []string{o.runDir, filepath.Dir(o.bolt), filepath.Dir(o.grpcBolt)}
+	if o.historySize > 0 {
+		list = append(list, o.historyDir)
+	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }
@@ -108,3 +121,14 @@ func podMTU(node func() netip.Prefix, of func(netip.Addr) uint32) func() uint32 
 
 // defaultProbeInterval is how often peers are probed.
 const defaultProbeInterval = 15 * time.Second
+
+// openHistory opens what is kept across restarts; nil if that is nothing.
+func openHistory(o options, log *slog.Logger) *history.Recorder {
+	if o.historySize == 0 {
+		return nil
+	}
+	return history.Open(history.Options{
+		Dir: o.historyDir, Bytes: int64(o.historySize) << 20, Age: o.historyAge,
+		Node: o.nodeName, Version: version.Version, Log: component(log, "history"),
+	})
+}

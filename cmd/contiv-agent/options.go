@@ -7,15 +7,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models/manifest"
+	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/vswitch/vpp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -41,10 +43,19 @@ type options struct {
 	vppXDPDevices                  []string
 	tracePackets                   bool // of contiv.conf
 	probeInterval                  time.Duration
+	historyDir                     string
+	historySize                    uint // MiB
+	historyAge                     time.Duration
 
 	// Options of the event loop that were given as flags.
 	controller *config.Overrides
 }
+
+// What is kept of the past by default.
+const (
+	defaultHistorySize = 64 // MiB
+	defaultHistoryAge  = 7 * 24 * time.Hour
+)
 
 // aliases are environment variables that the original product used.
 var aliases = map[string]string{
@@ -78,6 +89,9 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
 	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "device of the host that VPP takes over by AF_XDP when it is the main interface or another NIC (default: by AF_PACKET); several: repeat or separate by commas")
 	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "how often other nodes are probed over the overlay; 0: never")
+	f.StringVar(&o.historyDir, "history-dir", "", "directory in which events, transactions and changes of values are kept across restarts (default: history beside --bolt)")
+	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "how much may be kept there, in MiB; 0: nothing")
+	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "how long it is kept there")
 	o.listener.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
@@ -123,6 +137,12 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	if o.grpcBolt == "" {
 		o.grpcBolt = filepath.Join(filepath.Dir(o.bolt), "grpc.db")
 	}
+	if o.historyDir == "" {
+		o.historyDir = filepath.Join(filepath.Dir(o.bolt), "history")
+	}
+	if o.historyAge <= 0 {
+		return fmt.Errorf("--history-age %v: use a time above 0; --history-size 0 keeps nothing", o.historyAge)
+	}
 	o.contivConfig = defaultFile(o.contivConfig, "/etc/contiv/contiv.conf")
 	o.controllerConfig = defaultFile(o.controllerConfig, "/etc/contiv/controller.conf")
 	o.serviceConfig = defaultFile(o.serviceConfig, "/etc/contiv/service.conf")
@@ -156,29 +176,57 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	return etcd.New(c)
 }
 
-// loadEtcdConfig says how to reach etcd: flag over file. There is no TLS where all
-// endpoints say http.
-func loadEtcdConfig(o options) (c etcd.Config, err error) {
-	if o.etcdConfig != "" {
-		if err := config.LoadFile(o.etcdConfig, &c); err != nil {
-			return c, fmt.Errorf("--etcd-config: %w", err)
+// loadEtcdConfig says how to reach etcd: flag over file.
+func loadEtcdConfig(o options) (etcd.Config, error) {
+	given := etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey}
+	return etcd.LoadConfig(o.etcdConfig, given, "http://127.0.0.1:32379")
+}
+
+func checkConfigCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check-config",
+		Short: "Look for mistakes in flags, environment and files, as the agent would find them",
+		Long: `Reads what an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, how to
+reach etcd with its credentials, and the files of --config-dir. It asks nobody and changes nothing. The exit code is 1 if there are mistakes.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.complete(c.Flags()); err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), "no mistakes")
+			return nil
+		},
+	}
+}
+
+// check returns all mistakes in the files that an agent with these options reads.
+func (o options) check() error {
+	_, _, err := loadConfig(o)
+	errs := []error{err}
+	_, err = serviceconfig.LoadFile(o.serviceConfig)
+	errs = append(errs, err)
+	if !o.standalone || o.etcdConfig != "" || len(o.etcdEndpoints) > 0 {
+		c, err := loadEtcdConfig(o)
+		if err == nil {
+			err = c.CheckFiles()
+		}
+		errs = append(errs, err)
+	}
+	if o.configDir != "" {
+		paths, err := filepath.Glob(filepath.Join(o.configDir, "*.yaml"))
+		errs = append(errs, err)
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				_, err = manifest.Parse(data)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", path, err))
+			}
 		}
 	}
-	if len(o.etcdEndpoints) > 0 {
-		c.Endpoints = o.etcdEndpoints
-	}
-	if len(c.Endpoints) == 0 {
-		c.Endpoints = []string{"http://127.0.0.1:32379"}
-	}
-	for _, file := range []struct {
-		field *string
-		flag  string
-	}{{&c.CAFile, o.etcdCA}, {&c.CertFile, o.etcdCert}, {&c.KeyFile, o.etcdKey}} {
-		if file.flag != "" {
-			*file.field = file.flag
-		}
-	}
-	secure := slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
-	c.InsecureTransport = c.InsecureTransport || !secure
-	return c, nil
+	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 )
 
 func TestHowToReachEtcd(t *testing.T) {
@@ -37,5 +38,39 @@ func TestHowToReachEtcd(t *testing.T) {
 	}
 	if _, err := loadEtcdConfig(options{etcdConfig: file}); err == nil || !strings.Contains(err.Error(), "dial-timeout") {
 		t.Errorf("a mistake in the file: %v", err)
+	}
+}
+
+// check-config finds what is wrong with any of the files, and all of it.
+func TestFilesAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	flags := func(o options) options { // as without any that say something about the event loop
+		o.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		return o
+	}
+	good := flags(options{})
+	good.contivConfig, good.configDir = file("contiv.conf", "useTAPInterfaces: true\n"), filepath.Join(dir, "values")
+	file("values/a.yaml", "key: config/vpp/v2/interfaces/a\nvalue: {name: a, type: TAP}\n")
+	if err := good.check(); err != nil {
+		t.Error(err)
+	}
+	bad := good
+	bad.contivConfig, bad.serviceConfig = file("bad.conf", "useTAPInterface: true\n"), file("service.conf", "servces: auto\n")
+	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n")
+	err := bad.check()
+	for _, want := range []string{`"useTAPInterfaces"`, `"services"`, "b.yaml", `"type"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/policy/verdict"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// explainPaths answers contivctl why for this node. What policies and services say of a packet is
-// to be joined as path.Options.Verdicts.
-func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, mtu func() uint32) *path.Explainer {
+// explainPaths answers contivctl why for this node.
+func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
 		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
@@ -26,7 +28,25 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		HostStack: hostStack,
 		OurRoute:  func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
 		OurTable:  func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
+		Verdicts: []func(context.Context, path.Question) path.Verdict{
+			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
+			func(_ context.Context, q path.Question) (v path.Verdict) {
+				v.Wrong, v.Way = services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
+				return v
+			},
+		},
 	})
+}
+
+// policyVerdict is what policies say. The kernel judges what it forwards: not what is sent by the
+// node itself, or to it.
+func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Question) (v path.Verdict) {
+	own := func(addr netip.Prefix) bool { return addr.Addr() == q.From || addr.Addr() == q.To }
+	if hostStack && slices.ContainsFunc(hostLinks{}.addresses(), own) {
+		return v
+	}
+	v.Wrong, v.Way = verdict.Explain(ctx, sb.scheduler, verdict.Connection(q.From, q.To, q.Protocol, q.Port))
+	return v
 }
 
 func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {

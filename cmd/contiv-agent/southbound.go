@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/logline/loglevel"
@@ -57,6 +59,10 @@ type (
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
+	// denier: it tells what policies deny.
+	denier interface {
+		Denials(context.Context) (filter.Denials, error)
+	}
 	// uninstaller: it has more than northbound values stand for.
 	uninstaller interface {
 		Uninstall(context.Context) error
@@ -75,12 +81,13 @@ func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, er
 }
 
 // openSouthbound opens the network namespace given; "": that of the process.
-func openSouthbound(o options, netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+// The recorder, which may be nil, is told of transactions.
+func openSouthbound(o options, netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	vs, err := openVSwitch(o, netns, component(log, "vswitch"))
 	if err != nil {
 		return nil, err
 	}
-	s, err := openHost(netns, metrics, log)
+	s, err := openHost(netns, recorder, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, vs.Close())
 	}
@@ -97,12 +104,14 @@ func openSouthbound(o options, netns string, metrics prometheus.Registerer, log 
 }
 
 // openHost opens what there is beside a vswitch.
-func openHost(netns string, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+func openHost(netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	lin, err := linux.New(linux.Options{NetNS: netns, Logger: component(log, "linux")})
 	if err != nil {
 		return nil, err
 	}
-	s := &southbound{lin: lin, scheduler: kvscheduler.New(kvscheduler.Options{Logger: component(log, "kvscheduler"), Metrics: metrics}), log: log}
+	s := &southbound{lin: lin, log: log, scheduler: kvscheduler.New(kvscheduler.Options{
+		Logger: component(log, "kvscheduler"), Metrics: metrics, Recorder: recorder.Transaction,
+	})}
 	if err := errors.Join(netalloc.Register(s.scheduler), linux.Register(s.scheduler, lin)); err != nil {
 		s.Close()
 		return nil, err
@@ -126,6 +135,14 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 		return owner.Device(logical)
 	}
 	return "", "", false
+}
+
+// denials returns what reads what policies deny; nil if the vswitch does not tell.
+func (s *southbound) denials() func(context.Context) (filter.Denials, error) {
+	if d, is := s.vs.(denier); is {
+		return d.Denials
+	}
+	return nil
 }
 
 // setMicroservices tells package linux what plugin microservice knows.

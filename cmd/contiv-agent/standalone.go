@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -35,7 +36,9 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	sb, err := openSouthbound(o, "", registry, log)
+	past := openHistory(o, log)
+	defer past.Close()
+	sb, err := openSouthbound(o, "", past, registry, log)
 	if err != nil {
 		return err
 	}
@@ -53,6 +56,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(sb.scheduler),
 		Sources:   clients.sources(),
+		Recorder:  past.Event,
 		Observer:  db.observer(),
 		Log:       log,
 	})
@@ -79,9 +83,12 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
+	if past != nil {
+		mux.Handle(history.URL, past.Handler())
+	}
 	mux.Handle("/log/", loglevel.Handler(log))
-	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, warnings: sb.Warnings}
-	asked.monitor(o, sb, nil, registry)
+	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}
+	asked.monitor(o, sb, nil, past, registry)
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -125,11 +132,12 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 // database is the etcd of an agent without Kubernetes, which may have none.
 type database struct {
 	endpoints []string
-	remote    store.Broker        // nil: no etcd
-	watchable store.Watchable     // the same
-	mirror    store.Broker        // nil: no etcd
-	watcher   *dbwatcher.Watcher  // nil: no etcd
-	publisher *feedback.Publisher // nil: no etcd
+	remote    store.Broker                // nil: no etcd
+	full      func(context.Context) error // of remote; nil: no etcd
+	watchable store.Watchable             // the same
+	mirror    store.Broker                // nil: no etcd
+	watcher   *dbwatcher.Watcher          // nil: no etcd
+	publisher *feedback.Publisher         // nil: no etcd
 	loop      *controller.Controller
 	closers   []interface{ Close() error }
 }
@@ -147,6 +155,7 @@ func openDatabase(o options, config controller.Config, sb *southbound, log *slog
 	if err != nil {
 		return nil, errors.Join(err, remote.Close())
 	}
+	d.full = remote.Full
 	d.endpoints, d.remote, d.watchable, d.mirror, d.closers = remote.Endpoints(), remote, remote, mirror, []interface{ Close() error }{remote, mirror}
 	d.publisher = feedback.Start(feedback.Options{Node: o.nodeName, Store: remote, Scheduler: sb.scheduler, Config: config, Log: log})
 	return d, nil

@@ -32,7 +32,7 @@ The agent must not run. Give the same --bolt as to the agent: it knows the pods.
 
 What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
 of devices), for others may rely on them by now; the file of --bolt, from which
-an agent that is installed again knows the pods that still run; and the node's
+an agent that is installed again knows the pods that still run, and the history beside it; and the node's
 ID in etcd, which goes with the node's Kubernetes object.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -66,7 +66,7 @@ const vswitchTimeout = 5 * time.Second
 //  2. A resync that wants nothing removes the rest.
 //  3. What no value stands for.
 func uninstall(ctx context.Context, o options, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
-	sb, err := openSouthbound(o, netns, prometheus.NewRegistry(), log)
+	sb, err := openSouthbound(o, netns, nil, prometheus.NewRegistry(), log)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
 		log.Info("The vswitch does not run: it has nothing to be removed", "because", err)
 		sb.Close()
-		if sb, err = openHost(netns, prometheus.NewRegistry(), log); err != nil {
+		if sb, err = openHost(netns, nil, prometheus.NewRegistry(), log); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ func (s *southbound) handle(mux *http.ServeMux) {
 			return
 		}
 		if !rest.IsOperator(r) {
-			rest.Error(w, http.StatusForbidden, fmt.Errorf("commands of VPP are taken from the agent's socket agent.sock, and over TLS from clients with a certificate"))
+			rest.Error(w, http.StatusForbidden, fmt.Errorf("commands of VPP are taken from the agent's socket agent.sock, and over TLS from clients with a certificate to configure"))
 			return
 		}
 		command, err := vppCommand(r)
@@ -37,7 +37,8 @@ func (s *southbound) handle(mux *http.ServeMux) {
 			rest.Error(w, http.StatusBadRequest, err)
 			return
 		}
-		s.log.Info("Command for VPP", "command", command)
+		// Not all of it: keys of IPsec are arguments.
+		s.log.Info("Command for VPP", "command", strings.Join(firstWords(command, 3), " "))
 		out, err := vs.CLI(r.Context(), command)
 		if err != nil {
 			rest.Error(w, http.StatusServiceUnavailable, err)
@@ -45,6 +46,14 @@ func (s *southbound) handle(mux *http.ServeMux) {
 		}
 		rest.JSON(w, out)
 	})
+}
+
+func firstWords(text string, n int) []string {
+	words := strings.Fields(text)
+	if len(words) > n {
+		return append(words[:n:n], "…")
+	}
+	return words
 }
 
 func vppCommand(r *http.Request) (string, error) {

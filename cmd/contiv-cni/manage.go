@@ -69,7 +69,7 @@ func (i *installation) flags() *flag.FlagSet {
 	flags.StringVar(&i.Conflist, "conflist", "", "file with the CNI configuration list to install (default: a list of contiv-cni and --chain)")
 	flags.StringVar(&i.Server, "socket", cni.DefaultServer, "socket of the agent, as seen from the node")
 	flags.StringVar(&i.LogFile, "log-file", cni.DefaultLogFile, "log of contiv-cni, as seen from the node")
-	flags.StringVar(&i.chain, "chain", "portmap", "further plugins, separated by commas, if they are installed: portmap, bandwidth, tuning, ...")
+	flags.StringVar(&i.chain, "chain", "", "further plugins, separated by commas, if they are installed: bandwidth, tuning, portmap (instead of Contiv's own host ports), ...")
 	return flags
 }
 

@@ -23,7 +23,8 @@ func (c *cli) upCommand() *cobra.Command {
 command and its terminal. What a crashed lab of the same name left is removed first.
 
 With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel,vpp that of
-every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin.
+every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin. With
+--single-nic, VPP has no NIC of its own: contiv-stn lends it that of the host.
 
 With --kubernetes, the nodes run a real kubelet and container runtime, with a control
 plane beside them. The programs are built at the first time, which takes minutes.`,
@@ -47,6 +48,7 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
 	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes, in turn: kernel, vpp (default kernel)")
 	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
+	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
 	c.binDirFlag(cmd)
 	k.register(cmd)
 	return cmd

@@ -27,7 +27,8 @@ const versionTimeout = 5 * time.Second
 
 // standard is the configuration for when the user gives none.
 func (o *Options) standard() map[string]any {
-	plugins := []any{map[string]any{"type": PluginName, "grpcServer": o.Server, "logFile": o.LogFile}}
+	ours := map[string]any{"type": PluginName, "grpcServer": o.Server, "logFile": o.LogFile, "capabilities": map[string]any{"portMappings": true}}
+	plugins := []any{ours}
 	for _, name := range o.Chain {
 		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
 			o.Log.Warn("Plugin is not in the chain: it is not installed", "plugin", name, "error", err)
@@ -35,7 +36,8 @@ func (o *Options) standard() map[string]any {
 		}
 		plugin := map[string]any{"type": name}
 		switch name {
-		case "portmap":
+		case "portmap": // one of us opens host ports
+			delete(ours, "capabilities")
 			plugin["capabilities"] = map[string]any{"portMappings": true}
 			plugin["snat"] = true
 		case "bandwidth":

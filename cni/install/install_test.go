@@ -93,6 +93,10 @@ func TestVersionsOfTheChain(t *testing.T) {
 			if got := strings.Join(types, " "); got != test.typ {
 				t.Errorf("chain %q, want %q", got, test.typ)
 			}
+			ours := list.Plugins[0].Network.Capabilities["portMappings"]
+			if chained := strings.Contains(test.typ, "portmap"); ours == chained {
+				t.Errorf("host ports are ours: %v, with the chain %s", ours, test.typ)
+			}
 		})
 	}
 }

@@ -13,7 +13,7 @@ for arch in "$@"; do
 	echo "building for $arch"
 	mkdir -p "bin/images/programs/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X github.com/contiv/contiv/version.Version=$version" \
-		-o "bin/images/programs/$arch/" ./cmd/contiv-agent ./cmd/contiv-cni ./cmd/contiv-etcd ./cmd/contiv-ksr ./cmd/contivctl
+		-o "bin/images/programs/$arch/" ./cmd/contiv-agent ./cmd/contiv-calico-routes ./cmd/contiv-cni ./cmd/contiv-etcd ./cmd/contiv-ksr ./cmd/contiv-stn ./cmd/contivctl
 done
 out=$PWD/bin/images
 cd hack/images

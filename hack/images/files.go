@@ -124,7 +124,7 @@ func documentation(name string) bool {
 }
 
 // programs are those of the image.
-var programs = []string{"contiv-agent", "contiv-cni", "contiv-etcd", "contiv-ksr", "contivctl"}
+var programs = []string{"contiv-agent", "contiv-calico-routes", "contiv-cni", "contiv-etcd", "contiv-ksr", "contiv-stn", "contivctl"}
 
 // programFiles reads Contiv's programs.
 func programFiles(dir string) (files, error) {

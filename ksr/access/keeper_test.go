@@ -21,7 +21,9 @@ import (
 	"github.com/contiv/contiv/pki"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // cluster is an etcd that asks for certificates, and a keeper of its users.
@@ -267,5 +269,23 @@ func TestCheckClient(t *testing.T) {
 	}
 	if err := access.CheckClient("ops", access.Client{Nodes: []string{"a", "*"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// What stops writes or ends watches of everybody is root's, though etcd itself would allow it.
+func TestMaintenanceIsRoots(t *testing.T) {
+	c := newCluster(t)
+	node := c.as("node:node1").Client()
+	if _, err := node.AlarmList(t.Context()); err != nil {
+		t.Errorf("reading alarms: %v", err)
+	}
+	if _, err := node.AlarmDisarm(t.Context(), &clientv3.AlarmMember{MemberID: 1, Alarm: etcdserverpb.AlarmType_NOSPACE}); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("disarming alarms: %v", err)
+	}
+	if _, err := node.Compact(t.Context(), 1); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		t.Errorf("compacting: %v", err)
+	}
+	if _, err := c.root.Client().AlarmDisarm(t.Context(), &clientv3.AlarmMember{MemberID: 1, Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
+		t.Errorf("root: %v", err)
 	}
 }

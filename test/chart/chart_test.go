@@ -118,6 +118,8 @@ func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 
 func TestValuesThatAreRefused(t *testing.T) {
 	for values, reason := range map[string]string{
+		`etcd: {members: [{node: a, ip: 192.0.2.1}, {node: b, ip: 192.0.2.2}]}`: "odd number",
+		`etcd: {members: [{node: a}, {node: b, ip: "x.example"}]}`:              "ip",
 		"contiv: {mtuSise: 1400}":                  "mtuSise",
 		"contiv: {ipamConfig: {podSubnetCidr: x}}": "podSubnetCidr",
 		"contiv: {mtuSize: big}":                   "/contiv/mtuSize",
@@ -326,11 +328,26 @@ func TestPodsFollowTheConfiguration(t *testing.T) {
 }
 
 // Paths and images of the values are where pods use them.
+func TestMembersOfEtcd(t *testing.T) {
+	text := mustRender(t, `etcd: {members: [{node: cp1, ip: 192.0.2.1}, {node: cp2, ip: 192.0.2.2}, {node: cp3, ip: "2001:db8::3"}]}`)["contiv.yaml"]
+	for _, want := range []string{
+		"replicas: 3\n", "--name=$NODE_NAME --member=cp1=https://192.0.2.1:12380 --member=cp2=https://192.0.2.2:12380 --member=cp3=https://[2001:db8::3]:12380 --listen-health",
+		`values: ["cp1","cp2","cp3"]`, "kind: PodDisruptionBudget", "podAntiAffinity",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if one := mustRender(t, "")["contiv.yaml"]; strings.Contains(one, "PodDisruptionBudget") {
+		t.Error("a node with the only member could never be drained")
+	}
+}
+
 func TestOtherPlaces(t *testing.T) {
 	rendered := mustRender(t, `
 image: {repository: registry.example.com/contiv, tag: v1, pullPolicy: Always}
 imagePullSecrets: [{name: pull}]
-etcd: {dataDir: /data/etcd/contiv, service: {nodePort: 30001}}
+etcd: {dataDir: /data/etcd/contiv, snapshots: {every: 24h, dir: /backups, keep: 3}, service: {nodePort: 30001}}
 bolt: {dataDir: /data/bolt}
 cni: {binDir: /usr/libexec/cni, confDir: /etc/kubernetes/cni/net.d, chain: [portmap]}
 logs: {defaultLevel: DEBUG}
@@ -338,21 +355,25 @@ vswitch: {enableInterfaceStats: false}
 vpp: {enabled: true, image: {tag: v2}}`)
 	text := rendered["contiv.yaml"] + rendered["contiv-vpp.yaml"]
 	for want, times := range map[string]int{
-		"image: registry.example.com/contiv:v1\n":              6, // etcd, KSR, agent, its credentials and CNI; credentials of VPP
-		"image: docker.io/contiv/contiv-vpp:v2\n":              2,
-		"imagePullPolicy: Always\n":                            6,
-		"imagePullSecrets:\n        - name: pull\n":            4,
-		"path: /data/etcd,":                                    1,
-		"mountPath: /data/etcd}":                               1,
-		"--data-dir=/data/etcd/contiv ":                        1,
-		"https://${HOST_IP}:30001":                             1,
-		"nodePort: 30001}":                                     1,
-		"path: /data/bolt,":                                    2,
-		"path: /usr/libexec/cni,":                              2,
-		"path: /etc/kubernetes/cni/net.d,":                     2,
-		`"--chain=portmap"`:                                    2,
-		"{name: CONTIV_AGENT_LOG_LEVEL, value: DEBUG}":         2,
-		`{name: CONTIV_AGENT_INTERFACE_STATS, value: "false"}`: 2,
+		"image: registry.example.com/contiv:v1\n":                           7, // etcd and what prepares its data, KSR, agent, its credentials and CNI; credentials of VPP
+		"image: docker.io/contiv/contiv-vpp:v2\n":                           2,
+		"imagePullPolicy: Always\n":                                         7,
+		"imagePullSecrets:\n        - name: pull\n":                         4,
+		"path: /data/etcd,":                                                 1,
+		"mountPath: /data/etcd}":                                            2,
+		" --snapshot-every=24h --snapshot-dir=/backups --snapshot-keep=3\n": 1,
+		", --snapshot-dir=/backups]":                                        1,
+		"mountPath: /backups}":                                              2,
+		"path: /backups,":                                                   1,
+		"--data-dir=/data/etcd/contiv":                                      2,
+		"https://${HOST_IP}:30001":                                          1,
+		"nodePort: 30001}":                                                  1,
+		"path: /data/bolt,":                                                 2,
+		"path: /usr/libexec/cni,":                                           2,
+		"path: /etc/kubernetes/cni/net.d,":                                  2,
+		`"--chain=portmap"`:                                                 2,
+		"{name: CONTIV_AGENT_LOG_LEVEL, value: DEBUG}":                      2,
+		`{name: CONTIV_AGENT_INTERFACE_STATS, value: "false"}`:              2,
 	} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q is there %d times, not %d", want, n, times)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -22,10 +21,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Dir is the directory of the manifests.
+// Dir is the directory of the manifests: deploy, in the first directory above the test's
+// that has a deploy. It does not ask the binary where its source was, because one that is
+// built with -trimpath does not know.
 func Dir() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../deploy")
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if deploy := filepath.Join(dir, "deploy"); isDir(deploy) {
+			return deploy
+		}
+	}
+	panic("no directory deploy above the working directory")
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // kinds are those that the manifests have.

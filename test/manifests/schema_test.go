@@ -42,7 +42,14 @@ type values struct {
 		Service struct {
 			NodePort int `json:"nodePort" about:"port of all nodes where etcd is reached" minimum:"1024" maximum:"65535"`
 		} `json:"service" about:"how etcd is reached"`
-		DataDir      string            `json:"dataDir" about:"directory of the node that contiv-etcd runs on" pattern:"^/.+/.+"`
+		DataDir   string       `json:"dataDir" about:"directory of the node that contiv-etcd runs on" pattern:"^/.+/.+"`
+		Members   []etcdMember `json:"members" about:"nodes that contiv-etcd runs on, three or five; empty: one, by nodeSelector"`
+		QuotaMiB  int          `json:"quotaMiB" about:"size at which etcd refuses writes" minimum:"16" maximum:"8192"`
+		Snapshots struct {
+			Every string `json:"every" about:"how often all data are backed up on the node, such as 24h; empty: never" pattern:"^([0-9]+[hm])*$"`
+			Keep  int    `json:"keep" about:"how many backups are kept" minimum:"1" maximum:"1000"`
+			Dir   string `json:"dir" about:"directory of the node for backups" pattern:"^/.+"`
+		} `json:"snapshots" about:"scheduled backups of etcd"`
 		NodeSelector map[string]string `json:"nodeSelector" about:"labels of the node that contiv-etcd runs on"`
 		Resources    map[string]any    `json:"resources" about:"requests and limits of contiv-etcd"`
 	} `json:"etcd" about:"etcd, in which the cluster meets"`
@@ -71,6 +78,11 @@ type values struct {
 		Config    startup.Config `json:"config" about:"vpp.conf, how VPP is started"`
 		Resources map[string]any `json:"resources" about:"requests and limits of VPP with its agent"`
 	} `json:"vpp" about:"nodes with FD.io VPP as vswitch"`
+}
+
+type etcdMember struct {
+	Node string `json:"node" about:"name of the node" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"`
+	IP   string `json:"ip" about:"address of the node" pattern:"^[0-9a-fA-F.:]+$"`
 }
 
 type image struct {

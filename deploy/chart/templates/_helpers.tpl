@@ -21,6 +21,24 @@ imagePullPolicy: {{ .pullPolicy }}
 {{- toYaml (merge (deepCopy .Values.etcd.options) $conf) }}
 {{- end }}
 
+{{- /* Names of the nodes with members of etcd. */}}
+{{- define "contiv.etcd.nodes" -}}
+{{- $nodes := list }}
+{{- range .Values.etcd.members }}{{ $nodes = append $nodes .node }}{{ end }}
+{{- toJson $nodes }}
+{{- end }}
+
+{{- /* How members of etcd find each other. */}}
+{{- define "contiv.etcd.peers" -}}
+{{- if .Values.etcd.members -}}
+{{- if eq (mod (len .Values.etcd.members) 2) 0 }}{{ fail "etcd.members: name an odd number of them, three or five: an even one bears no more failures than one less" }}{{ end -}}
+--name=$NODE_NAME
+{{- range .Values.etcd.members }} --member={{ .node }}=https://{{ if contains ":" .ip }}[{{ .ip }}]{{ else }}{{ .ip }}{{ end }}:12380{{ end }}
+{{- else -}}
+--listen-peer=http://127.0.0.1:12380
+{{- end }}
+{{- end }}
+
 {{- /* The files of the ConfigMap contiv-config. */}}
 {{- define "contiv.config" -}}
 # How agents and KSR reach etcd: docs/agent.md. HOST_IP is the address of the pod's own node.

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+
+	"github.com/contiv/contiv/api/contiv/stn"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/stn/client"
+)
+
+const (
+	// stnTimeout bounds how long the event loop waits for the STN daemon.
+	stnTimeout = 10 * time.Second
+	// stnLook is how often the agent looks whether the vswitch forwards.
+	stnLook = 50 * time.Millisecond
+	// stnPing bounds how long the vswitch may take to answer.
+	stnPing = 2 * time.Second
+)
+
+// thief is the agent's side of STN: it claims the network card, and reports whether the vswitch
+// forwards.
+//
+//	contivconf ── steal ──> thief ── StealInterface ─────────> contiv-stn
+//	scheduler, vswitch ───> look ── Attend: ready or why not ─>    │
+//	event loop, status <── holder <────────── who has the card ────┘
+type thief struct {
+	client *client.Client
+	log    *slog.Logger
+
+	mu sync.Mutex
+	// holding is what the daemon said last; nil: nothing.
+	holding *stn.Holding
+	// away is why it does not say anything.
+	away error
+}
+
+// newThief returns nil on a vswitch that needs none.
+func newThief(config contivconf.Config, shared bool, log *slog.Logger) (*thief, error) {
+	if shared {
+		return nil, nil
+	}
+	c, err := client.New(config.STNSocketFile)
+	if err != nil {
+		return nil, err
+	}
+	return &thief{client: c, log: log}, nil
+}
+
+func (t *thief) Close() {
+	if t != nil {
+		t.client.Close()
+	}
+}
+
+// steal is for contivconf; nil without thief.
+func (t *thief) steal() func(string, bool) (*contivconf.Stolen, error) {
+	if t == nil {
+		return nil
+	}
+	return func(name string, dhcp bool) (*contivconf.Stolen, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), stnTimeout)
+		defer cancel()
+		r, err := t.client.Stolen(ctx, name)
+		if err == nil && r == nil {
+			r, err = t.client.Claim(ctx, name, dhcp)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return stolen(r)
+	}
+}
+
+// stolen reads what the daemon says of a card.
+func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
+	s := &contivconf.Stolen{Name: r.GetInterfaceName(), PCI: r.GetPciAddress(), MTU: int(r.GetMtu())}
+	for _, text := range r.GetIpAddresses() {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("contiv-stn says that %s has the address %q: %w", s.Name, text, err)
+		}
+		if !p.Addr().IsLinkLocalUnicast() {
+			s.Addresses = append(s.Addresses, p)
+		}
+	}
+	for _, route := range r.GetRoutes() {
+		next := contivconf.StolenRoute{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Metric: route.GetMetric()}
+		var err error
+		if text := route.GetDestinationSubnet(); text != "" {
+			next.Destination, err = netip.ParsePrefix(text)
+		}
+		if text := route.GetNextHopIp(); text != "" && err == nil {
+			next.NextHop, err = netip.ParseAddr(text)
+			if route.GetDestinationSubnet() == "" && next.NextHop.Is6() {
+				next.Destination = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("contiv-stn says that %s has the route %v: %w", s.Name, route, err)
+		}
+		s.Routes = append(s.Routes, next)
+	}
+	return s, nil
+}
+
+// attend reports on the card, for as long as there is one, until ctx ends; not before ready
+// has returned nil for the first time.
+func (t *thief) attend(ctx context.Context, ready func() error, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
+	if t == nil {
+		return nil
+	}
+	l := &lookout{net: net, sb: sb, reports: make(chan client.Report), answered: time.Now()}
+	go l.ping(ctx)
+	go l.look(ctx)
+	configured := false
+	for ctx.Err() == nil {
+		name, _, _ := net.GetSTN()
+		// Before the first resync, it is not known what a VPP that runs does.
+		if configured = configured || ready() == nil; name == "" || !configured {
+			wait(ctx, stnLook)
+			continue
+		}
+		err := t.client.Attend(ctx, name, l.reports, func(h *stn.Holding) { t.hold(ctx, h, conf, loop) })
+		t.mu.Lock()
+		before := t.away
+		t.away = err
+		t.mu.Unlock()
+		if ctx.Err() == nil && err != nil && before == nil {
+			t.log.Warn("contiv-stn does not answer: nobody gives the network card back if VPP ends", "interface", name, "error", err)
+		}
+		wait(ctx, 4*stnLook)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// hold notes who has the card.
+func (t *thief) hold(ctx context.Context, h *stn.Holding, conf *contivconf.ContivConf, loop controller.EventLoop) {
+	t.mu.Lock()
+	before := t.holding
+	t.holding, t.away = h, nil
+	t.mu.Unlock()
+	if before.GetHolder() != h.GetHolder() || before == nil {
+		event := &contivconf.STNHolderChange{Interface: h.GetInterfaceName(), Host: h.GetHolder() == stn.Holding_HOST, Reason: h.GetReason()}
+		t.log.Info(event.Describe())
+		if err := loop.PushEvent(ctx, event); err != nil {
+			t.log.Warn("Event loop does not take the news", "error", err)
+		}
+	}
+	now, err := stolen(h.GetInfo())
+	if last := conf.Resolved().Stolen; err == nil && last != nil && !now.Equal(last) {
+		conf.LinksChanged(ctx)
+	}
+}
+
+// warnings are what users should know.
+func (t *thief) warnings() []string {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.away != nil:
+		return []string{fmt.Sprintf("contiv-stn does not answer (%v): start it, or nobody gives the network card back if VPP ends", t.away)}
+	case t.holding.GetHolder() == stn.Holding_HOST && t.holding != nil:
+		return []string{fmt.Sprintf("network card %s is the host's, not VPP's: %s", t.holding.GetInterfaceName(), t.holding.GetReason())}
+	}
+	return nil
+}
+
+// lookout finds out whether the vswitch forwards.
+type lookout struct {
+	net     *ipnet.IPNet
+	sb      *southbound
+	reports chan client.Report
+
+	mu sync.Mutex
+	// answered is when the vswitch answered last.
+	answered time.Time
+}
+
+// ping asks the vswitch for signs of life.
+func (l *lookout) ping(ctx context.Context) {
+	cli, has := l.sb.vs.(commandLine)
+	for ctx.Err() == nil && has {
+		if _, err := cli.CLI(ctx, "show clock"); err == nil {
+			l.mu.Lock()
+			l.answered = time.Now()
+			l.mu.Unlock()
+		}
+		wait(ctx, stnPing/4)
+	}
+}
+
+// look offers what it sees to whoever reads reports.
+func (l *lookout) look(ctx context.Context) {
+	for ctx.Err() == nil {
+		ready, why, versions := l.see()
+		select {
+		case l.reports <- client.Report{Ready: ready, Why: why, IPVersions: versions}:
+		case <-time.After(stnLook): // it is outdated
+		case <-ctx.Done():
+		}
+		wait(ctx, stnLook)
+	}
+}
+
+func (l *lookout) see() (ready bool, why string, versions []uint32) {
+	_, versions, keys := l.net.GetSTN()
+	if err := l.sb.Err(); err != nil {
+		return false, err.Error(), versions
+	}
+	l.mu.Lock()
+	silent := time.Since(l.answered)
+	l.mu.Unlock()
+	if _, has := l.sb.vs.(commandLine); has && silent > stnPing {
+		return false, "VPP does not answer", versions
+	}
+	for _, key := range keys {
+		status := l.sb.scheduler.ValueStatus(key).GetValue()
+		switch status.GetState() {
+		case pb.ValueState_CONFIGURED, pb.ValueState_OBTAINED, pb.ValueState_DISCOVERED:
+		default:
+			return false, strings.TrimSpace(fmt.Sprintf("%s is %s %s", key, status.GetState(), status.GetError())), versions
+		}
+	}
+	return true, "", versions
+}
