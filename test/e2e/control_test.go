@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -215,8 +216,13 @@ func TestOwnEtcdIsLeftOutByItsLabel(t *testing.T) {
 // nodeIDs are what agents have allocated in etcd.
 func nodeIDs(t *testing.T) map[string]uint32 {
 	t.Helper()
+	return nodeIDsOf(t, cluster)
+}
+
+func nodeIDsOf(t *testing.T, c *e2e.Cluster) map[string]uint32 {
+	t.Helper()
 	var report nodesync.NodesReport
-	if err := cluster.Agent("node1").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
+	if err := c.Agent("node1").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]uint32{}
@@ -254,6 +260,49 @@ func TestEtcdPodIsReplacedOnItsDataAndNobodyNotices(t *testing.T) {
 			t.Errorf("ID of %s: %d, was %d", name, id, ids[name])
 		}
 	}
+}
+
+// A backup that is older than what the cluster has become takes nothing away from it.
+func TestEtcdIsRestoredFromABackupAndNobodyNotices(t *testing.T) {
+	needCluster(t)
+	n := newNamespace(t, "backup")
+	first, second := n.pair()
+	etcd := func(args ...string) {
+		t.Helper()
+		kubectl(t, append([]string{"exec", "-n", "kube-system", "contiv-etcd-0", "-c", "etcd", "--", "contiv-etcd"}, args...)...)
+	}
+	const file = "/var/etcd/contiv-data/e2e-backup.db"
+	etcd("snapshot", file)
+	later := n.pod("later", "node2")
+	checkReachable(t, later)
+	ids := nodeIDs(t)
+	stop := startStream(t, first, second)
+	began := time.Now()
+	etcd("restore", file)
+	measured(t, "etcd is restored from a backup after %s", time.Since(began).Round(time.Millisecond))
+	checkReachable(t, n.pod("new", "node2"))
+	checkReachable(t, later)
+	stop()
+	for name, id := range nodeIDs(t) {
+		if ids[name] != id {
+			t.Errorf("ID of %s: %d, was %d", name, id, ids[name])
+		}
+	}
+	for _, node := range cluster.Nodes() {
+		await.That(t, node.Name+" believes its database again", func() error {
+			response, err := e2e.HTTPClient(node.Netns).Get("http://127.0.0.1:9999/readiness")
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			var health struct{ Database string }
+			if err := json.NewDecoder(response.Body).Decode(&health); err != nil || health.Database != "" {
+				return fmt.Errorf("%s (%v)", health.Database, err)
+			}
+			return nil
+		})
+	}
+	kubectl(t, "exec", "-n", "kube-system", "contiv-etcd-0", "-c", "etcd", "--", "rm", file)
 }
 
 // role of the KSR of a node.
@@ -309,4 +358,54 @@ func TestKSRThatIsCutOffFromTheAPIServerLeavesToAnotherOne(t *testing.T) {
 	checkReachable(t, n.pod("web", "node2"))
 	healed()
 	awaitRole("node1", ksr.Standby)
+}
+
+// What listens on the host's network is not for pods, who reach all of it by the addresses of the nodes: they get to etcd, which
+// talks to those with a certificate only, and to nothing else of ours.
+func TestOurPortsAreConfined(t *testing.T) {
+	needCluster(t)
+	n := newNamespace(t, "ports")
+	pod := endpoint(t, n.pod("curious", "node2"))
+	addresses := []string{"10.1.2.1"} // its gateway
+	for _, node := range cluster.Nodes() {
+		addresses = append(addresses, node.Address.Addr().String())
+		out, err := exec.Command("ip", "netns", "exec", node.Netns, "ss", "-Hltnp").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			fields := strings.Fields(line)
+			if len(fields) < 6 || !strings.Contains(fields[5], `"contiv-`) {
+				continue
+			}
+			host, port, _ := net.SplitHostPort(fields[3])
+			if ip := net.ParseIP(host); (ip == nil || !ip.IsLoopback()) && port != "12379" {
+				t.Errorf("%s: everybody reaches %s of %s", node.Name, fields[3], fields[5])
+			}
+		}
+	}
+	for _, address := range addresses {
+		for port, open := range map[string]bool{"9999": false, "9111": false, "9191": false, "12380": false, "12381": false, "12379": true, "32379": true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			conn, err := e2e.Dial(ctx, pod.Netns, net.JoinHostPort(address, port))
+			cancel()
+			if err != nil {
+				continue // etcd is on one node
+			}
+			if !open {
+				t.Errorf("a pod reaches port %s of %s", port, address)
+			} else {
+				client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+				if _, err := client.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "certificate required") {
+					t.Errorf("port %s of %s, without a certificate: %v", port, address, err)
+				}
+			}
+			conn.Close()
+		}
+	}
+	conn, err := e2e.Dial(t.Context(), pod.Netns, net.JoinHostPort(cluster.Nodes()[0].Address.Addr().String(), "12379"))
+	if err != nil {
+		t.Fatalf("the test is not right: pods reach nothing at all: %v", err)
+	}
+	conn.Close()
 }

@@ -50,17 +50,9 @@ func (c *Cluster) writeImages() error {
 	if err != nil {
 		return fmt.Errorf("making images: %w", err)
 	}
-	nft, err := programFiles("nft", "usr/sbin/nft")
+	contiv, err := contivFiles(busybox, c.opts.BinDir)
 	if err != nil {
 		return fmt.Errorf("making images: %w", err)
-	}
-	contiv := append(busybox[:len(busybox):len(busybox)], nft...)
-	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contivctl"} {
-		data, err := os.ReadFile(filepath.Join(c.opts.BinDir, name))
-		if err != nil {
-			return err
-		}
-		contiv = append(contiv, imageFile{path: "usr/bin/" + name, mode: 0o755, data: data})
 	}
 	pause := []string{"/bin/sleep", "infinity"}
 	images := map[string]image{
@@ -82,6 +74,45 @@ func (c *Cluster) writeImages() error {
 	for file, i := range images {
 		if err := i.write(c.path("images", file)); err != nil {
 			return fmt.Errorf("making image %s: %w", i.name, err)
+		}
+	}
+	return nil
+}
+
+// contivFiles are those of an image with Contiv's programs in binDir.
+func contivFiles(busybox []imageFile, binDir string) ([]imageFile, error) {
+	nft, err := programFiles("nft", "usr/sbin/nft")
+	if err != nil {
+		return nil, err
+	}
+	files := append(busybox[:len(busybox):len(busybox)], nft...)
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contivctl"} {
+		data, err := os.ReadFile(filepath.Join(binDir, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, imageFile{path: "usr/bin/" + name, mode: 0o755, data: data})
+	}
+	return files, nil
+}
+
+// AddImage gives all nodes another image of Contiv, of that name, with the programs in binDir.
+func (c *Cluster) AddImage(ctx context.Context, name, binDir string) error {
+	busybox, err := busyboxFiles(filepath.Join(c.opts.DebianDir, "bin/busybox"))
+	if err != nil {
+		return err
+	}
+	files, err := contivFiles(busybox, binDir)
+	if err != nil {
+		return err
+	}
+	archive := c.path("images", "added.tar")
+	if err := (image{name, []string{"/bin/sh"}, files}).write(archive); err != nil {
+		return fmt.Errorf("making image %s: %w", name, err)
+	}
+	for _, node := range c.nodes {
+		if err := c.ctr(ctx, node.Name, "images", "import", "--no-unpack", archive); err != nil {
+			return err
 		}
 	}
 	return nil

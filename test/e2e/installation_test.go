@@ -39,7 +39,7 @@ func adapt(name string) int {
 	return 0
 }
 
-// site is a cluster of one node of its own, without Contiv at first.
+// site is a cluster of its own, without Contiv at first.
 type site struct {
 	*e2e.Cluster
 	t *testing.T
@@ -50,10 +50,15 @@ type site struct {
 
 func newSite(t *testing.T, prefix string, withoutProxy bool) *site {
 	t.Helper()
-	needCluster(t)
 	opts := options
-	opts.Name, opts.Nodes, opts.VSwitches = fmt.Sprintf("%s%d", prefix, os.Getpid()), 1, nil
-	opts.WithoutProxy = withoutProxy
+	opts.Nodes, opts.WithoutProxy = 1, withoutProxy
+	return newSiteWith(t, prefix, opts)
+}
+
+func newSiteWith(t *testing.T, prefix string, opts e2e.Options) *site {
+	t.Helper()
+	needCluster(t)
+	opts.Name, opts.VSwitches = fmt.Sprintf("%s%d", prefix, os.Getpid()), nil
 	release, err := startGuard(opts.Name, true)
 	if err != nil {
 		t.Fatal(err)
@@ -257,19 +262,26 @@ func TestContivctlInstalls(t *testing.T) {
 	s.gone(before)
 }
 
-// Helm does the same with the chart.
-func TestHelmInstalls(t *testing.T) {
-	s := newSite(t, "h", false)
-	home := t.TempDir()
-	helm := filepath.Join(home, "helm")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../chart", "-o", helm, "helm.sh/helm/v3/cmd/helm").CombinedOutput(); err != nil {
-		t.Fatalf("build Helm: %v: %s", err, out)
+// helm builds Helm, and returns where it and the chart are.
+func (s *site) helm() (helm, chart string) {
+	s.t.Helper()
+	home := s.t.TempDir()
+	helm = filepath.Join(home, "helm")
+	if out, err := exec.CommandContext(s.t.Context(), "go", "build", "-C", "../chart", "-o", helm, "helm.sh/helm/v3/cmd/helm").CombinedOutput(); err != nil {
+		s.t.Fatalf("build Helm: %v: %s", err, out)
 	}
 	s.env = append(s.env, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	chart, err := filepath.Abs("../../deploy/chart")
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
+	return helm, chart
+}
+
+// Helm does the same with the chart.
+func TestHelmInstalls(t *testing.T) {
+	s := newSite(t, "h", false)
+	helm, chart := s.helm()
 	s.kubectl("label", "node", e2e.ControlPlaneNode, "node-role.kubernetes.io/control-plane=")
 	before := s.traces()
 	common := []string{"contiv", chart, "-n", "kube-system", "--post-renderer", s.adapter, "--wait", "--timeout", "5m"}

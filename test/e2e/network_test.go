@@ -99,7 +99,6 @@ func TestPodsReachTheAPIServer(t *testing.T) {
 	}
 }
 
-// Contiv chains the plugin portmap, if the node has it.
 func TestHostPortLeadsToThePod(t *testing.T) {
 	needKernel(t, "answers of pods do not pass the kernel, which has changed the destination")
 	n := newNamespace(t, "hostport")
@@ -111,7 +110,7 @@ spec:
 	pod := n.ready("web")
 	client := n.pod("client", "node1")
 	pod.Status.PodIP = nodeEndpoint(t, "node2").Address.String()
-	for _, from := range []lab.Endpoint{nodeEndpoint(t, "node1"), endpoint(t, client)} {
+	for _, from := range []lab.Endpoint{nodeEndpoint(t, "node1"), nodeEndpoint(t, "node2"), endpoint(t, client), endpoint(t, pod)} {
 		if err := fetch(t, from, pod); err != nil {
 			t.Errorf("%s → %s: %v", from.Name, pod.Status.PodIP, err)
 		}

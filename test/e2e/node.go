@@ -63,7 +63,7 @@ func (c *Cluster) node(name string) (lab.Node, error) {
 // installPlugins gives a node the plugin that containerd itself needs, and those
 // that Contiv chains if they are there.
 func (c *Cluster) installPlugins(n lab.Node) error {
-	for _, name := range []string{"loopback", "portmap", "bandwidth"} {
+	for _, name := range []string{"loopback", "bandwidth"} {
 		data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni", name))
 		if err != nil {
 			return err

@@ -57,6 +57,16 @@ func conflist(t *testing.T, file string) *libcni.NetworkConfigList {
 // addSandbox does what a runtime does for a pod.
 func addSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcni.NetworkConfigList, name string, capabilities map[string]any) *sandbox {
 	t.Helper()
+	s, err := tryAddSandbox(t, l, runtime, list, name, capabilities)
+	if err != nil {
+		t.Fatalf("ADD of %s: %v", name, err)
+	}
+	return s
+}
+
+// tryAddSandbox is the same, and returns the error of ADD.
+func tryAddSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcni.NetworkConfigList, name string, capabilities map[string]any) (*sandbox, error) {
+	t.Helper()
 	s := &sandbox{runtime: runtime, list: list, netns: l.Name() + "-" + name, RuntimeConf: &libcni.RuntimeConf{
 		ContainerID: fmt.Sprintf("%s%d", name, time.Now().UnixNano()), NetNS: lab.NetnsPath(l.Name() + "-" + name), IfName: "eth0",
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "sandboxes"}, {"K8S_POD_NAME", name}}, CapabilityArgs: capabilities,
@@ -72,12 +82,10 @@ func addSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcn
 	})
 	result, err := runtime.AddNetworkList(t.Context(), list, s.RuntimeConf)
 	if err != nil {
-		t.Fatalf("ADD of %s: %v", name, err)
+		return nil, err
 	}
-	if s.result, err = types100.NewResultFromResult(result); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	s.result, err = types100.NewResultFromResult(result)
+	return s, err
 }
 
 func (s *sandbox) del() error {

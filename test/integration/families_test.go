@@ -45,7 +45,9 @@ ipamConfig:
 `, []string{"fd10::", "10.128."}, 1500},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := labWith(t, test.config)
+			opts := options("ip")
+			opts.ContivConfig, opts.ServiceConfig = test.config, "services: vswitch\n"
+			l := labtest.Up(t, opts)
 			added := labtest.AddPods(t, l,
 				lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 			awaitAddresses(t, l)
@@ -57,6 +59,10 @@ ipamConfig:
 			labtest.RequireQuiet(t, l)
 			requireRestartWithoutOperations(t, l, "node1")
 			requirePackets(t, l, pods, test.mtu)
+			requireHostPorts(t, l)
+			if strings.Contains(test.config, "serviceCIDR: fd96::") {
+				requireServiceOverIPv6(t, l, added[0], added[2])
+			}
 		})
 	}
 }

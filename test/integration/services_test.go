@@ -1,19 +1,19 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -90,13 +90,7 @@ func TestServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = lab.InNetns(lab.NetnsPath(st.Underlay()), func() error {
-			conn, err = new(net.Dialer).DialContext(ctx, network, address)
-			return err
-		})
-		return conn, err
-	}}}
+	client := clientIn(st.Underlay())
 	nodeIP := node1.Address.Addr()
 	clusterIP := netip.MustParseAddr("10.96.0.10")
 	sees := func(what, netns string, to netip.Addr, port int, want string) {
@@ -126,8 +120,18 @@ func TestServices(t *testing.T) {
 	refused("no endpoint, from a pod", a1.Netns)
 	refused("no endpoint, from the node", node1.Netns)
 
+	await.That(t, "it is known why a service without endpoints is not reached", func() error {
+		a, code := askWhy(t, l, a1.Name, clusterIP.String(), "80")
+		if code != 1 || a.Verdict != why.NotReached || !strings.Contains(fmt.Sprint(a.Findings), "has no endpoint: clients are refused") {
+			return fmt.Errorf("exit code %d, %+v", code, a)
+		}
+		return nil
+	})
 	apply("Cluster", "a2")
 	sees("a pod reaches an endpoint on another node", a1.Netns, clusterIP, 80, a1.Address.String())
+	if a, code := askWhy(t, l, a1.Name, "svc/web", "80"); code != 0 || a.Verdict != why.Reached || !strings.Contains(fmt.Sprint(a.Way), "connections go to "+a2.Address.String()) {
+		t.Errorf("why is a service reached: exit code %d, %+v", code, a)
+	}
 	sees("so does the endpoint itself", a2.Netns, clusterIP, 80, "10.1.")
 	sees("so does the node, through the overlay", node1.Netns, clusterIP, 80, "192.168.30.")
 	sees("so does a client outside, at a node port of another node", st.Underlay(), nodeIP, 30080, "192.168.30.")
@@ -165,12 +169,17 @@ func TestServices(t *testing.T) {
 	if err != nil || !strings.Contains(out, a2.Address.String()+":") || !strings.Contains(out, "config/vpp/nat/v2/dnat44/default/web") || !strings.Contains(out, "CONFIGURED") {
 		t.Errorf("contivctl services: %v\n%s", err, out)
 	}
+	if out, err := contivLab(t, l, "ctl", "explain", "svc/web", "--node", "node1"); err != nil || !strings.Contains(out, "node1: service default/web is CONFIGURED") {
+		t.Errorf("contivctl explain: %v\n%s", err, out)
+	}
 	text := metrics(t, l, "node1")
 	for _, never := range []string{`contiv_service_network_programming_duration_seconds_count{node="node1"} 0`, `contiv_service_syncs_total{node="node1",result="ok"} 0`} {
 		if name, _, _ := strings.Cut(never, "{"); strings.Contains(text, never) || !strings.Contains(text, name) {
 			t.Errorf("metrics have %s, or nothing of it", never)
 		}
 	}
+
+	requireConnectionsAcrossProxies(t, l, node1.Netns, a1.Netns, a2)
 
 	requireRestartWithoutOperations(t, l, "node1")
 	sees("after a restart of the agent", a1.Netns, clusterIP, 80, a1.Address.String())
@@ -179,4 +188,69 @@ func TestServices(t *testing.T) {
 	}
 	refused("a service that is gone", a1.Netns)
 	labtest.RequireQuiet(t, l)
+}
+
+const echoManifest = `apiVersion: v1
+kind: Service
+metadata: {name: echo, namespace: default}
+spec:
+  clusterIP: 10.96.0.20
+  clusterIPs: [10.96.0.20]
+  ports: [{protocol: TCP, port: 7, targetPort: 7007}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: echo-1, namespace: default, labels: {kubernetes.io/service-name: echo}}
+addressType: IPv4
+ports: [{protocol: TCP, port: 7007}]
+endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
+`
+
+// requireConnectionsAcrossProxies has kube-proxy take over the services of a node, and leave them again:
+// established connections go on, and new ones are always possible.
+func requireConnectionsAcrossProxies(t *testing.T, l *lab.Lab, node, client string, endpoint lab.Pod) {
+	t.Helper()
+	echo(t, endpoint.Netns, 7007)
+	file := filepath.Join(t.TempDir(), "echo.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, echoManifest, endpoint.Address, endpoint.Node), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	var open []conversation
+	connect := func(when string) {
+		t.Helper()
+		await.That(t, when+", a new connection", func() error {
+			c, err := converse(client, "10.96.0.20:7")
+			if err == nil {
+				open = append(open, c)
+				t.Cleanup(func() { c.Close() })
+			}
+			return err
+		})
+		for i, c := range open {
+			if err := c.say(when); err != nil {
+				t.Errorf("%s, connection %d of %d: %v", when, i+1, len(open), err)
+			}
+		}
+	}
+	translates := func(want bool) {
+		t.Helper()
+		await.That(t, fmt.Sprintf("the vswitch translates: %v", want), func() error {
+			out, err := exec.Command("ip", "netns", "exec", node, "nft", "list", "map", "ip", "contiv", "nat-static").CombinedOutput()
+			if has := strings.Contains(string(out), "10.96.0.20"); err != nil || has != want {
+				return fmt.Errorf("%v: %s", err, out)
+			}
+			return nil
+		})
+	}
+	translates(true)
+	connect("while the vswitch translates")
+	sh(t, node, fmt.Sprintf("nft -f - <<E\ntable ip kube-proxy {\nchain services { type nat hook prerouting priority dstnat; ip daddr 10.96.0.20 tcp dport 7 dnat to %s:7007; }\n}\nE", endpoint.Address))
+	translates(false)
+	connect("while kube-proxy translates")
+	sh(t, node, "nft delete table ip kube-proxy")
+	translates(true)
+	connect("when the vswitch translates again")
 }

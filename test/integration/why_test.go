@@ -2,17 +2,15 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // sh runs a line of a shell in a network namespace.
@@ -24,16 +22,9 @@ func sh(t *testing.T, netns, line string) {
 }
 
 // askWhy runs contivctl why.
-func askWhy(t *testing.T, l *lab.Lab, args ...string) (a why.Answer, code int) {
+func askWhy(t *testing.T, l *lab.Lab, args ...string) (why.Answer, int) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(binaries, "contivctl"), append([]string{"--config", l.CtlConfig(), "why", "-o", "json"}, args...)...).CombinedOutput()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	}
-	if err := json.Unmarshal(out, &a); err != nil {
-		t.Fatalf("why %v: %v: %s", args, err, out)
-	}
-	return a, code
+	return labtest.AskWhy(t, l, binaries, args...)
 }
 
 // One command names each of these faults, and nothing while there is none.

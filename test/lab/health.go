@@ -39,6 +39,9 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	if node, ok := strings.CutPrefix(role, agentRole("")); ok {
 		return l.Agent(node).Ready
 	}
+	if node, ok := strings.CutPrefix(role, stnRole("")); ok {
+		return l.stnReady(node)
+	}
 	switch role {
 	case ksrRole:
 		return newREST(l.ksrSocket()).Ready

@@ -35,6 +35,8 @@ type Options struct {
 	Bare bool
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
+	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
+	SingleNIC bool
 	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
 	VPPBin string
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
@@ -209,7 +211,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
@@ -249,6 +251,9 @@ func (l *Lab) make(ctx context.Context) error {
 // the order of their names.
 func (l *Lab) startAgents(ctx context.Context, st *State) error {
 	for _, n := range st.Nodes {
+		if err := l.startSTN(ctx, st, n); err != nil {
+			return err
+		}
 		if err := l.startAgent(st, n); err != nil {
 			return err
 		}
@@ -375,7 +380,7 @@ var programs = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni
 func requirePrograms(opts Options) error {
 	dir, needed := opts.BinDir, programs
 	if slices.Contains(opts.VSwitches, VPPVSwitch) {
-		needed = append(slices.Clone(programs), "contiv-init")
+		needed = append(slices.Clone(programs), "contiv-init", "contiv-stn")
 	}
 	var missing []string
 	for _, name := range needed {

@@ -43,6 +43,9 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 		}
 		err = l.makeNode(st, node)
 		if err == nil {
+			err = l.startSTN(ctx, st, node)
+		}
+		if err == nil {
 			err = l.startAgent(st, node)
 		}
 		if err == nil {
@@ -130,13 +133,16 @@ func (l *Lab) makeNode(st *State, node Node) error {
 func (l *Lab) removeNode(st *State, node Node) error {
 	l.progress("node %s: removing", node.Name)
 	processes := netnsProcesses([]string{node.Netns})
-	if p, ok := st.Processes[agentRole(node.Name)]; ok {
-		processes = append(processes, p)
+	for _, role := range []string{agentRole(node.Name), stnRole(node.Name)} {
+		if p, ok := st.Processes[role]; ok {
+			processes = append(processes, p)
+		}
 	}
 	if err := stopAll(processes); err != nil {
 		return err
 	}
 	delete(st.Processes, agentRole(node.Name))
+	delete(st.Processes, stnRole(node.Name))
 	if err := l.removeManifest(manifestName("Node", "", node.Name)); err != nil {
 		return err
 	}
@@ -161,11 +167,14 @@ func (l *Lab) writeNodeFiles(n Node) error {
 		return err
 	}
 	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ContivConfig + VPPConfig(n)
+	if n.SingleNIC {
+		contiv += l.stnConfig(n)
+	}
 	cni := fmt.Sprintf(`{
   "cniVersion": "1.1.0",
   "name": "k8s-pod-network",
   "plugins": [
-    {"type": "contiv-cni", "grpcServer": %q, "logFile": %q}
+    {"type": "contiv-cni", "grpcServer": %q, "logFile": %q, "capabilities": {"portMappings": true}}
   ]
 }
 `, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))

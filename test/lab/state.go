@@ -25,8 +25,10 @@ type State struct {
 	// Bare labs run what others start in them.
 	Bare bool `json:"bare,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
-	VSwitches  []string `json:"vswitches,omitempty"`
-	VPPBin     string   `json:"vppBin,omitempty"`
+	VSwitches []string `json:"vswitches,omitempty"`
+	VPPBin    string   `json:"vppBin,omitempty"`
+	// SingleNIC: nodes with VPP share their only NIC with it.
+	SingleNIC  bool     `json:"singleNIC,omitempty"`
 	AgentFlags []string `json:"agentFlags,omitempty"`
 	// Namespaces of the lab, by name, each noted before it is made.
 	Namespaces []string `json:"namespaces"`
@@ -60,6 +62,8 @@ type Node struct {
 	// VSwitch is "vpp" if it is not the kernel, and VPPAddress VPP's on the underlay.
 	VSwitch    string       `json:"vswitch,omitempty"`
 	VPPAddress netip.Prefix `json:"vppAddress,omitzero"`
+	// SingleNIC: the node shares its NIC, and so its address, with VPP.
+	SingleNIC bool `json:"singleNIC,omitempty"`
 }
 
 // Pod is one pod of a lab.

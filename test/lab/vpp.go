@@ -56,6 +56,9 @@ func (o *Options) checkVSwitches() error {
 		}
 	}
 	if !slices.Contains(o.VSwitches, VPPVSwitch) {
+		if o.SingleNIC {
+			return fmt.Errorf("--single-nic is for nodes with VPP: the kernel shares the NIC of the host; add --vswitch %s", VPPVSwitch)
+		}
 		return nil
 	}
 	if o.Nodes > vppAddressOffset {
@@ -92,7 +95,9 @@ func (s *State) setVSwitch(n *Node) error {
 		return fmt.Errorf("lab %s has %d nodes already, more have no address", s.Name, vppAddressOffset)
 	}
 	n.VSwitch = s.VSwitches[(n.Index-1)%len(s.VSwitches)]
-	if n.OnVPP() {
+	if n.OnVPP() && s.SingleNIC {
+		n.SingleNIC, n.VPPAddress = true, n.Address
+	} else if n.OnVPP() {
 		a := n.Address.Addr().As4()
 		a[3] += vppAddressOffset
 		n.VPPAddress = netip.PrefixFrom(netip.AddrFrom4(a), n.Address.Bits())
@@ -107,7 +112,7 @@ func (l *Lab) vppDir(node string) string { return l.nodePath(node, "vpp") }
 func VPPConfig(nodes ...Node) string {
 	text := ""
 	for _, n := range nodes {
-		if n.OnVPP() {
+		if n.OnVPP() && !n.SingleNIC {
 			text += fmt.Sprintf("- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
 				n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
 		}
@@ -266,7 +271,7 @@ const agentThread = "contiv-agent"
 
 // plugVPP gives a node the NIC that VPP takes.
 func (l *Lab) plugVPP(st *State, n Node) error {
-	if !n.OnVPP() {
+	if !n.OnVPP() || n.SingleNIC {
 		return nil
 	}
 	return l.plug(st, n, vppPort(n), vppNIC)

@@ -72,7 +72,7 @@ func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 		Config: controller.DefaultConfig(), Scheduler: controller.NewScheduler(scheduler),
 		Sources: []controller.ExternalConfigSource{source}, Observer: observer, Log: log, EventLog: io.Discard,
 	})
-	server := northbound.NewServer(nil, log)
+	server := northbound.NewServer(listener.Options{AllowUnauthenticated: true}.Client, nil, log)
 	service := contivgrpc.NewService(source, loop, scheduler, log)
 	service.Register(server)
 	northbound.NewLigato(northbound.Options{

@@ -114,9 +114,7 @@ func (s *site) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("run/agent.sock"))
-	}}}
+	client := s.rest()
 	await.That(s.t, "the agent is ready", func() error {
 		response, err := client.Get("http://agent/readiness")
 		if err != nil {
@@ -132,6 +130,13 @@ func (s *site) start() {
 	if s.conn, err = grpc.NewClient("unix://"+s.path("run/grpc.sock"), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// rest is a client of the agent's socket.
+func (s *site) rest() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("run/agent.sock"))
+	}}}
 }
 
 // kill ends the agent as a crash would.

@@ -162,10 +162,13 @@ func TestClientCertificates(t *testing.T) {
 		_, err = rpc.NewDataChangeServiceClient(conn).Put(ctx, &rpc.DataRequest{})
 		return err
 	}
-	if err := call(credentials.NewTLS(a.Client("client"))); err != nil {
+	if err := call(credentials.NewTLS(a.Client("client", "contiv:configure"))); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
-	stranger := &tls.Config{RootCAs: a.Client("").RootCAs, ServerName: "localhost", Certificates: listenertest.NewAuthority(t).Client("client").Certificates}
+	if err := call(credentials.NewTLS(a.Client("auditor", "contiv:read"))); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("changing with a certificate for reading: %v", err)
+	}
+	stranger := &tls.Config{RootCAs: a.Client("").RootCAs, ServerName: "localhost", Certificates: listenertest.NewAuthority(t).Client("client", "contiv:configure").Certificates}
 	for name, creds := range map[string]credentials.TransportCredentials{
 		"no certificate": credentials.NewTLS(a.Client("")), "strange certificate": credentials.NewTLS(stranger), "no TLS": insecure.NewCredentials(),
 	} {

@@ -1,0 +1,147 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+)
+
+const service6Manifest = `apiVersion: v1
+kind: Service
+metadata: {name: web6, namespace: default}
+spec:
+  type: LoadBalancer
+  healthCheckNodePort: 30096
+  clusterIP: "fd96::10"
+  clusterIPs: ["fd96::10"]
+  ipFamilies: [IPv6]
+  externalTrafficPolicy: Local
+  ports: [{protocol: TCP, port: 80, targetPort: 8090, nodePort: 30086}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web6-1, namespace: default, labels: {kubernetes.io/service-name: web6}}
+addressType: IPv6
+ports: [{protocol: TCP, port: 8090}]
+endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
+`
+
+// requireServiceOverIPv6 checks that a service with an endpoint on node1 is reached, and that load
+// balancers learn of it there.
+func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
+	t.Helper()
+	tellPeers(t, endpoint.Netns, 8090)
+	file := filepath.Join(t.TempDir(), "web6.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, service6Manifest, endpoint.Address, endpoint.Node), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	node1 := nodeAddresses(t, l, "node1")[0]
+	for what, c := range map[string]struct{ client, to string }{
+		"a pod, the cluster IP":       {other.Netns, "[fd96::10]:80"},
+		"a pod, a node port":          {other.Netns, netip.AddrPortFrom(node1, 30086).String()},
+		"another node, the node port": {l.Name() + "-node2", netip.AddrPortFrom(node1, 30086).String()},
+	} {
+		await.That(t, "there is a way: "+what, func() error {
+			_, _, err := askPeer(c.client, "tcp", netip.MustParseAddrPort(c.to))
+			return err
+		})
+	}
+	for _, n := range []struct {
+		node, weight string
+		port, status int
+	}{{"node1", "1", 30096, 200}, {"node2", "0", 30096, 503}, {"node2", "", 10256, 200}} {
+		url := fmt.Sprintf("http://%s/healthz", netip.AddrPortFrom(nodeAddresses(t, l, n.node)[0], uint16(n.port)))
+		await.That(t, fmt.Sprintf("%s is answered %d", url, n.status), func() error {
+			response, err := clientIn(l.Name() + "-node2").Get(url)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			if got := response.Header.Get("X-Load-Balancing-Endpoint-Weight"); response.StatusCode != n.status || got != n.weight {
+				return fmt.Errorf("told %s, weight %s", response.Status, got)
+			}
+			return nil
+		})
+	}
+}
+
+// clientIn is an HTTP client in a network namespace.
+func clientIn(netns string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = lab.InNetns(lab.NetnsPath(netns), func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}}
+}
+
+// echo sends back what it gets over TCP in a namespace, until the test ends.
+func echo(t *testing.T, netns string, port int) {
+	t.Helper()
+	var l net.Listener
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+}
+
+// conversation is a connection to an echo.
+type conversation struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func converse(netns, address string) (c conversation, err error) {
+	err = lab.InNetns(lab.NetnsPath(netns), func() error {
+		c.Conn, err = net.DialTimeout("tcp", address, 2*time.Second)
+		return err
+	})
+	if err == nil {
+		c.answers = bufio.NewReader(c)
+	}
+	return c, err
+}
+
+// say sends a line, and returns when it came back.
+func (c conversation) say(line string) error {
+	c.SetDeadline(time.Now().Add(3 * time.Second))
+	if _, err := fmt.Fprintln(c, line); err != nil {
+		return err
+	}
+	got, err := c.answers.ReadString('\n')
+	if err == nil && got != line+"\n" {
+		err = fmt.Errorf("the answer to %q is %q", line, got)
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/contiv/contiv/stn/client"
+	"golang.org/x/sys/unix"
+)
+
+// A node with VPP and a single NIC shares that with VPP. contiv-stn runs beside, as it does
+// outside of Kubernetes:
+//
+//	eth0 192.168.16.1, the host's or VPP's
+//	┌───┴─────────────────────────────────────────────────┐
+//	│ contiv-stn            contiv-init ── contiv-agent, vpp │
+//	└─────────────────────────────────────────────────────┘
+
+func stnRole(node string) string { return "stn/" + node }
+
+// STNSocket is the path of the socket of a node's contiv-stn.
+func (l *Lab) STNSocket(node string) string { return l.nodePath(node, "run/stn.sock") }
+
+// stnConfig is what contiv.conf must say of a node with a single NIC.
+func (l *Lab) stnConfig(n Node) string {
+	return fmt.Sprintf("stealInterface: %s\nstnSocketFile: %s\n", nodeNIC, l.STNSocket(n.Name))
+}
+
+// startSTN starts a node's contiv-stn, if the node needs it.
+func (l *Lab) startSTN(ctx context.Context, st *State, n Node) error {
+	if !n.SingleNIC {
+		return nil
+	}
+	resolv := l.nodePath(n.Name, "resolv.conf")
+	if err := os.WriteFile(resolv, []byte("# Written by contiv-lab.\n"), 0o600); err != nil {
+		return err
+	}
+	err := l.start(st, stnRole(n.Name), n.Netns, "contiv-stn",
+		"--socket", l.STNSocket(n.Name), "--state-dir", l.nodePath(n.Name, "stn"), "--resolv-conf", resolv)
+	if err != nil {
+		return err
+	}
+	return l.await(ctx, "contiv-stn of "+n.Name, st.Processes[stnRole(n.Name)], l.stnReady(n.Name))
+}
+
+// stnReady asks a node's contiv-stn something.
+func (l *Lab) stnReady(node string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := client.New(l.STNSocket(node))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Stolen(ctx, "")
+		return err
+	}
+}
+
+// KillSTN ends a node's contiv-stn with SIGKILL, as a crash would.
+func (l *Lab) KillSTN(ctx context.Context, node string) error {
+	return l.change(ctx, func(st *State) error {
+		l.progress("node %s: killing contiv-stn", node)
+		return st.Processes[stnRole(node)].kill()
+	})
+}
+
+// StartSTN starts a node's contiv-stn if it does not run, as whatever supervises it does.
+func (l *Lab) StartSTN(ctx context.Context, node string) error {
+	return l.change(ctx, func(st *State) error {
+		n, err := st.Node(node)
+		if err != nil || st.Processes[stnRole(node)].Alive() {
+			return err
+		}
+		return l.startSTN(ctx, st, n)
+	})
+}
+
+// KillUnit ends contiv-init, VPP and the agent of a node with SIGKILL; nothing starts them again
+// before StartAgent.
+func (l *Lab) KillUnit(ctx context.Context, node string) error {
+	return l.change(ctx, func(st *State) error {
+		n, err := st.Node(node)
+		if err != nil {
+			return err
+		}
+		l.progress("node %s: killing contiv-init, VPP and the agent", node)
+		err = st.Processes[agentRole(node)].kill()
+		for _, name := range []string{vppThread, agentThread} {
+			for _, p := range ProcessesIn(n.Netns, name) {
+				err = errors.Join(err, p.kill())
+			}
+		}
+		return err
+	})
+}
+
+// FreezeVPP stops a node's VPP as an endless loop would, until thaw is called.
+func (l *Lab) FreezeVPP(node string) (thaw func() error, err error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	n, err := st.Node(node)
+	if err != nil {
+		return nil, err
+	}
+	p, err := childOf(n, vppThread)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return p.signal(unix.SIGCONT) }, p.signal(unix.SIGSTOP)
+}

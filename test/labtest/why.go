@@ -1,0 +1,25 @@
+package labtest
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// AskWhy runs contivctl why of the directory with binaries, and returns its exit code.
+func AskWhy(t testing.TB, l *lab.Lab, binaries string, args ...string) (a why.Answer, code int) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(binaries, "contivctl"), append([]string{"--config", l.CtlConfig(), "why", "-o", "json"}, args...)...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	if err := json.Unmarshal(out, &a); err != nil {
+		t.Fatalf("why %v: %v: %s", args, err, out)
+	}
+	return a, code
+}

@@ -1,0 +1,154 @@
+package servicebench
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// servicesVariable is how many services there are at most, of 10 endpoints each. kube-proxy takes minutes
+// for 10 000.
+const servicesVariable = "CONTIV_BENCH_SERVICES"
+
+// BenchmarkServices measures both sides with 1, 1 000 and as many services as the variable says.
+func BenchmarkServices(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("it makes network namespaces: run it as root")
+	}
+	proxy := newKubeProxy(b)
+	sides := []*side{newContiv(b), proxy}
+	most := 1_000
+	if text := os.Getenv(servicesVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 50_000 {
+			b.Fatalf("%s is %q: give a number from 1 to 50000", servicesVariable, text)
+		}
+		most = n
+	}
+	sizes := slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most })
+	single := testService{"single", "10.96.0.10", endpoints()[:1], serverPort}
+	var t table
+	for b.Loop() {
+		t = table{}
+		for _, s := range sides {
+			s.put(single, numbered(0))
+			s.start()
+			s.await(numbered(0), "")
+		}
+		have := 1
+		for _, count := range append(sizes, most) {
+			var more []testService
+			for n := have; n < count; n++ {
+				more = append(more, numbered(n))
+			}
+			have = max(have, count)
+			var syncs []float64
+			for _, s := range sides {
+				s.stop()
+				s.clean()
+				s.put(more...)
+				start := time.Now()
+				s.start()
+				for _, n := range []int{0, count / 2, count - 1} {
+					s.await(numbered(n), "")
+				}
+				syncs = append(syncs, time.Since(start).Seconds())
+			}
+			t.add(fmt.Sprintf("s until the first sync, %d services", count), syncs)
+			rates := alternate(sides, func(s *side) float64 { return s.connections(numbered(count/2), time.Second) })
+			t.add(fmt.Sprintf("connections per second, %d services", count), rates)
+		}
+		stream := testService{"stream", "10.96.0.11", endpoints(), streamPort}
+		for _, s := range sides {
+			s.put(stream)
+			s.await(stream, "")
+		}
+		t.add("MB/s through a service", alternate(sides, func(s *side) float64 { return s.stream(stream.ip+":80", time.Second) }))
+		t.add("MB/s without", alternate(sides, func(s *side) float64 { return s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), time.Second) }))
+
+		added, moved := 0, 0
+		t.add("ms until one more service", alternate(sides, func(s *side) float64 {
+			added++
+			service := numbered(most + added)
+			start := time.Now()
+			s.put(service)
+			s.await(service, "")
+			return ms(time.Since(start))
+		}))
+		t.add("ms until one endpoint has changed", alternate(sides, func(s *side) float64 {
+			moved++
+			to := testService{single.name, single.ip, endpoints()[moved%10 : moved%10+1], serverPort}
+			start := time.Now()
+			s.put(to)
+			s.await(to, to.endpoints[0])
+			return ms(time.Since(start))
+		}))
+		memory, peak := []float64{}, []float64{}
+		for _, s := range sides {
+			now, highest := s.memory()
+			memory, peak = append(memory, now), append(peak, highest)
+		}
+		t.add("MiB of memory", memory)
+		t.add("MiB of memory, at most", peak)
+
+		var restarts []float64
+		for _, s := range sides {
+			s.stop()
+			start := time.Now()
+			s.start()
+			service := numbered(most + 100)
+			s.put(service) // it takes part again when it knows of that
+			s.await(service, "")
+			restarts = append(restarts, time.Since(start).Seconds())
+			s.stop()
+		}
+		t.add("s from a restart until a new service", restarts)
+	}
+	b.Log("\n" + t.String())
+	for _, r := range t {
+		for i, s := range sides {
+			b.ReportMetric(r.values[i], strings.NewReplacer(" ", "-", ",", "", "/", "-per-").Replace(r.what)+"-"+s.name)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// alternate measures the sides by turns, and returns the median of each.
+func alternate(sides []*side, measure func(*side) float64) (medians []float64) {
+	const rounds = 5
+	values := make([][]float64, len(sides))
+	for range rounds {
+		for i, s := range sides {
+			values[i] = append(values[i], measure(s))
+		}
+	}
+	for _, v := range values {
+		slices.Sort(v)
+		medians = append(medians, v[rounds/2])
+	}
+	return medians
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// table is what is measured, for both sides.
+type table []row
+
+type row struct {
+	what   string
+	values []float64
+}
+
+func (t *table) add(what string, values []float64) { *t = append(*t, row{what, values}) }
+
+func (t table) String() string {
+	var b strings.Builder
+	for _, r := range t {
+		fmt.Fprintf(&b, "%-40s contiv %10.1f  kube-proxy %10.1f  ratio %.2f\n", r.what, r.values[0], r.values[1], r.values[0]/r.values[1])
+	}
+	return b.String()
+}

@@ -1,0 +1,164 @@
+package standalone
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/api/contiv/rpc"
+	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/test/await"
+)
+
+// Directories of testdata/older are named after versions. Each has the files that an agent of that version left,
+// and values.json, what it was asked for. They are kept: this version reads what all of those have written.
+var keepFiles = flag.String("keep-files", "", "write the files of this version to testdata/older/NAME; give the commit as name")
+
+const olderDir = "testdata/older"
+
+// localFiles are what an agent keeps that has no database. Mirrors of etcd are read in make e2e E2E_RUN=Upgrade.
+var localFiles = []string{"grpc.db"}
+
+func olderValues() *rpc.DataRequest {
+	return &rpc.DataRequest{
+		Client: "older",
+		Interfaces: []*vpp_interfaces.Interface{
+			loopback("old-loop", "10.60.0.1/24"),
+			{Name: "old-tap", Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{"10.61.0.1/24"}, Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}}},
+		},
+		StaticRoutes:    []*vpp_l3.Route{{DstNetwork: "10.62.0.0/16", NextHopAddr: "10.60.0.2", OutgoingInterface: "old-loop"}},
+		LinuxInterfaces: []*linux_interfaces.Interface{{Name: "old-veth", Type: linux_interfaces.Interface_VETH, Link: &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: "nobody"}}}},
+	}
+}
+
+// What agents of older versions have accepted and saved is there when this one starts on their files.
+func TestFilesOfOlderVersions(t *testing.T) {
+	if *keepFiles != "" {
+		keep(t, *keepFiles)
+	}
+	versions, err := filepath.Glob(olderDir + "/*")
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("no files of older versions: %v", err)
+	}
+	for _, dir := range versions {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			s := newSite(t)
+			for _, name := range localFiles {
+				unpack(t, filepath.Join(dir, name+".gz"), s.path(name))
+			}
+			data, err := os.ReadFile(filepath.Join(dir, "values.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var keys []string
+			if err := json.Unmarshal(data, &keys); err != nil {
+				t.Fatal(err)
+			}
+			s.start()
+			await.That(t, "what was saved is wanted again", func() error {
+				if got := s.wantedKeys(); !slices.Equal(got, keys) {
+					return fmt.Errorf("got %q, want %q", got, keys)
+				}
+				return nil
+			})
+			if addresses, routes := s.ip("-br", "addr"), s.ip("route"); !strings.Contains(addresses, "10.60.0.1/24") || !strings.Contains(routes, "10.62.0.0/16 via 10.60.0.2") {
+				t.Errorf("on the node: %s%s", addresses, routes)
+			}
+			if strings.Contains(s.log.String(), "damaged") {
+				t.Error("the log tells of damage")
+			}
+		})
+	}
+}
+
+// wantedKeys are those of values that clients have asked for, sorted.
+func (s *site) wantedKeys() []string {
+	s.t.Helper()
+	response, err := s.rest().Get("http://agent/scheduler/dump?view=NB&key-prefix=config/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var values []struct{ Key string }
+	if err := json.NewDecoder(response.Body).Decode(&values); err != nil {
+		s.t.Fatal(err)
+	}
+	keys := []string{}
+	for _, v := range values {
+		keys = append(keys, v.Key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// keep has an agent write the files.
+func keep(t *testing.T, version string) {
+	s := newSite(t)
+	s.start()
+	s.put(olderValues())
+	keys := s.wantedKeys()
+	s.stop()
+	dir := filepath.Join(olderDir, version)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range localFiles {
+		pack(t, s.path(name), filepath.Join(dir, name+".gz"))
+	}
+	data, err := json.MarshalIndent(keys, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "values.json"), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pack(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := gzip.NewWriter(f)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	f, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
