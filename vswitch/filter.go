@@ -27,23 +27,3 @@ type Filter interface {
 	// from what is expected.
 	List(ctx context.Context, expected []proto.Message) ([]proto.Message, error)
 }
-
-// NoFilter is the Filter of a vswitch that has none: why says so to people.
-type NoFilter struct{ Why string }
-
-// Set says why it cannot.
-func (f NoFilter) Set(context.Context, ...proto.Message) error { return Unsupported("%s", f.Why) }
-
-// Remove has nothing to remove.
-func (NoFilter) Remove(context.Context, ...proto.Message) error { return nil }
-
-// Change says why it cannot, unless there is nothing to set.
-func (f NoFilter) Change(ctx context.Context, set, _ []proto.Message) error {
-	if len(set) == 0 {
-		return nil
-	}
-	return f.Set(ctx)
-}
-
-// List finds nothing.
-func (NoFilter) List(context.Context, []proto.Message) ([]proto.Message, error) { return nil, nil }

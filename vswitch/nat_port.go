@@ -20,6 +20,8 @@ func OnlyPlainMappings(mappings []*vpp_nat.DNat44_StaticMapping) error {
 			return Unsupported("source_ranges: this vswitch does not look at the source; use access lists")
 		case m.GetMasqueradeOutside():
 			return Unsupported("masquerade_outside: use twice_nat ENABLED")
+		case m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_SELF && m.GetTwiceNatPoolIp() != "":
+			return Unsupported("twice_nat_pool_ip with twice_nat SELF: leave it out, the pool says it")
 		}
 	}
 	return nil

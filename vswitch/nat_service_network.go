@@ -7,7 +7,7 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 )
 
-// NormalServiceNetwork has the prefixes in order, each once and in its usual form.
+// NormalServiceNetwork has the lists in order, each element once and prefixes in their usual form.
 func NormalServiceNetwork(n *contiv_nat.ServiceNetwork) *contiv_nat.ServiceNetwork {
 	normal := func(list []string) (out []string) {
 		for _, text := range list {
@@ -19,5 +19,7 @@ func NormalServiceNetwork(n *contiv_nat.ServiceNetwork) *contiv_nat.ServiceNetwo
 		slices.Sort(out)
 		return slices.Compact(out)
 	}
-	return &contiv_nat.ServiceNetwork{Inside: normal(n.GetInside()), ServiceSubnets: normal(n.GetServiceSubnets())}
+	return &contiv_nat.ServiceNetwork{
+		Inside: normal(n.GetInside()), ServiceSubnets: normal(n.GetServiceSubnets()), OutsideInterfaces: normal(n.GetOutsideInterfaces()),
+	}
 }
