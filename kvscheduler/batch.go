@@ -158,7 +158,7 @@ func (b *batch) flush() {
 			if all == nil {
 				all = x.inEffect(it.n)
 			}
-			before[i] = stagedOp{it.n.desc, it.n.have, it.n.meta(), x.depsBefore(it.n)}
+			before[i] = x.beforeStaged(it.n)
 		}
 		if all == nil {
 			all = x.caller.do(&c)

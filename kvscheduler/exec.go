@@ -265,6 +265,9 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 	}
 	x.setDeps(n, deps)
 	_ = x.inEffect(n) // what is not does not exist
+	if x.abort {
+		return errAborted
+	}
 	if unmet := x.unmet(n); len(unmet) > 0 {
 		if n.is(unknown) {
 			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
@@ -382,6 +385,9 @@ func (x *exec) update(n *node, p was) error {
 	x.setDeps(n, deps)
 	if x.inEffect(n) != nil {
 		stillMet = false
+	}
+	if x.abort {
+		return errAborted
 	}
 	if !stillMet && !x.mayStay(n) {
 		err := x.postpone(n, p, func() []string { return derivedKeys(derived) })

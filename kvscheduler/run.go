@@ -350,8 +350,8 @@ func (x *exec) revert() {
 		if c.old != nil && c.new.base() != "" && c.new.have != nil && c.new.want == nil {
 			c.new.want = c.old.want // it was about to be deleted
 		}
-		if c.old != nil && c.new.have != nil && c.new.have == c.old.have && x.get(c.new.key) == c.new {
-			x.setDeps(c.new, c.old.deps) // its update was stopped
+		if c.old != nil && c.new.have != nil && c.new.have == c.old.have && !c.new.is(unknown) && x.get(c.new.key) == c.new {
+			x.setDeps(c.new, c.old.deps) // its update was stopped: it did not fail
 		}
 	}
 	x.readFailed(false)

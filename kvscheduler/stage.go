@@ -82,6 +82,8 @@ type stagedOp struct {
 	have proto.Message // nil: it did not exist
 	meta any
 	deps []Dependency
+	// broken: nobody could depend on it.
+	broken bool
 }
 
 // perform calls the descriptor for an operation of the value.
@@ -92,11 +94,16 @@ func (x *exec) perform(n *node, c *call) error {
 	if err := x.inEffect(n); err != nil {
 		return err
 	}
-	before := stagedOp{n.desc, n.have, n.meta(), x.depsBefore(n)}
+	before := x.beforeStaged(n)
 	if err := x.caller.do(c); err != nil {
 		return err
 	}
 	return x.prepared(n, before)
+}
+
+// beforeStaged is the value as it is before an operation.
+func (x *exec) beforeStaged(n *node) stagedOp {
+	return stagedOp{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsBefore(n), broken: n.is(broken)}
 }
 
 // depsBefore are the dependencies of what exists.
@@ -231,6 +238,9 @@ func (x *exec) notInEffect(key string, before stagedOp, err error) {
 		n.have = before.have
 		n.setMeta(before.meta)
 		x.storeMetadata(n)
+		if before.broken {
+			n.set(broken) // whoever counted on its repair must not
+		}
 		if !sameNeeds(before.deps, n.deps) {
 			x.setDepsWithPast(n, n.deps, before.deps)
 		}
