@@ -1,9 +1,10 @@
-// Package deploy holds the manifests that install Contiv on a cluster.
+// Package deploy holds what installs Contiv on a cluster.
 package deploy
 
 import "embed"
 
-// Manifests are the YAML files, as the chart renders them with default values.
+// Chart is the Helm chart, below the directory chart. The manifests *.yaml beside it are what
+// it renders with default values.
 //
-//go:embed *.yaml
-var Manifests embed.FS
+//go:embed all:chart
+var Chart embed.FS

@@ -13,7 +13,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/contiv/contiv/deploy"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
@@ -22,7 +21,7 @@ import (
 type options struct {
 	kubeconfig, manifests string
 	apiServer             string
-	config                []string
+	config, values        []string
 	timeout               time.Duration
 	Manifests
 }
@@ -39,6 +38,7 @@ func (o *options) register(c *cobra.Command, timeout time.Duration) {
 func (o *options) registerConfig(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&o.config, "conf", nil, "configuration file, whose name is contiv.conf, controller.conf, service.conf, etcd.conf or vpp.conf; repeatable")
+	f.StringArrayVar(&o.values, "values", nil, "file with values of the Helm chart, such as etcd.snapshots; repeatable")
 	f.StringVar(&o.apiServer, "api-server", "", "where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy")
 	f.BoolVar(&o.VPP, "vpp", false, "install what nodes with the label contivpp.io/vswitch=vpp need")
 	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; upgrade: that of the cluster)")
@@ -47,12 +47,14 @@ func (o *options) registerConfig(c *cobra.Command) {
 
 // read reads the files that flags name.
 func (o *options) read() error {
-	o.Files = deploy.Manifests
 	if o.manifests != "" {
 		o.Files = os.DirFS(o.manifests)
 		if names, err := fs.Glob(o.Files, "*.yaml"); err != nil || len(names) == 0 {
 			return fmt.Errorf("--manifests: %s has no *.yaml", o.manifests)
 		}
+	}
+	if err := o.readValues(); err != nil {
+		return fmt.Errorf("--values: %w", err)
 	}
 	o.Config = map[string]string{}
 	for _, file := range o.config {
@@ -77,6 +79,30 @@ func (o *options) read() error {
 	}
 	if o.WithoutEtcd && o.Config["etcd.conf"] == "" {
 		return errors.New("--without-etcd: name your etcd in a file etcd.conf, and give it with --conf")
+	}
+	return nil
+}
+
+func (o *options) readValues() error {
+	if len(o.values) > 0 && o.Files != nil {
+		return errors.New("these are for the chart, and --manifests takes its place")
+	}
+	for _, file := range o.values {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		values, err := parseValues(text)
+		if err == nil {
+			err = checkValues(values)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		o.Values = overlay(o.Values, values)
+	}
+	if vpp, _ := o.Values["vpp"].(map[string]any); vpp["enabled"] == true {
+		o.VPP = true
 	}
 	return nil
 }
@@ -147,7 +173,7 @@ func upgradeCommand(out io.Writer) *cobra.Command {
 		Use:   "upgrade",
 		Short: "Replace the Contiv of a cluster, or its configuration",
 		Long: "Applies the manifests that belong to this contivctl to a cluster where Contiv is installed, by whatever means,\n" +
-			"and waits. Images and configuration that no flag names stay as they are. Pods keep their network; those\n" +
+			"and waits. Images, configuration and values that no flag names stay as they are; what somebody changed in the\nobjects themselves does not. Pods keep their network; those\n" +
 			"on nodes with VPP lose it while VPP restarts.",
 		Example: "  contivctl upgrade --image registry.example.com/contiv:v2\n" +
 			"  contivctl upgrade --conf contiv.conf",

@@ -91,27 +91,44 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 		m.WithoutEtcd = true
 	case err != nil:
 		return err
-	case etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1:
-		return fmt.Errorf("etcd has %d members, and these manifests are for one: upgrade with Helm and the values by which it was installed", *etcd.Spec.Replicas)
+	case etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && m.Files != nil:
+		return fmt.Errorf("etcd has %d members, and the manifests of --manifests know nothing of them: leave that flag out", *etcd.Spec.Replicas)
 	}
-	given := m.Config
-	m.Config = map[string]string{}
+	files := map[string]string{}
 	for _, name := range []string{"contiv-config", "contiv-vpp-config"} {
-		config, err := c.client.CoreV1().ConfigMaps(Namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		config, err := c.configMap(ctx, name)
 		if err != nil {
 			return err
 		}
-		for file, text := range config.Data {
+		for file, text := range config {
 			if loaders[file] != nil {
-				m.Config[file] = text
+				files[file] = text
 			}
 		}
 	}
-	maps.Copy(m.Config, given)
+	if m.Files == nil {
+		if err := c.keepValues(ctx, m, files); err != nil {
+			return err
+		}
+		if etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && valueAt(m.Values, "etcd", "members") == nil {
+			return fmt.Errorf("etcd has %d members, and this cluster does not say which: name them as etcd.members in a file of --values", *etcd.Spec.Replicas)
+		}
+	}
+	maps.Copy(files, m.Config)
+	m.Config = files
 	return nil
+}
+
+// configMap returns the data of a ConfigMap of Contiv; nil if there is none.
+func (c *Cluster) configMap(ctx context.Context, name string) (map[string]string, error) {
+	m, err := c.client.CoreV1().ConfigMaps(Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
 }
 
 // await returns when the pods of Contiv and all nodes are ready, and tells of progress.

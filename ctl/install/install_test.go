@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/deploy"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +15,6 @@ import (
 
 func render(t *testing.T, m Manifests) map[string]*unstructured.Unstructured {
 	t.Helper()
-	m.Files = deploy.Manifests
 	objects, err := m.objects(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +93,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 			t.Errorf("%s %q: %v", c.name, c.text, err)
 		}
 	}
-	m := Manifests{Files: deploy.Manifests, Config: map[string]string{"vpp.conf": "workers: 1"}}
+	m := Manifests{Config: map[string]string{"vpp.conf": "workers: 1"}}
 	if _, err := m.objects(t.Context()); err == nil || !strings.Contains(err.Error(), "--vpp") {
 		t.Errorf("vpp.conf without VPP: %v", err)
 	}
@@ -114,7 +112,6 @@ func TestPostRendererSeesAllObjects(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m.Files = deploy.Manifests
 	if _, err := m.objects(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a program that fails: %v", err)
 	}

@@ -40,8 +40,10 @@ const (
 
 // Manifests say what is installed.
 type Manifests struct {
-	// Files are YAML files with objects.
+	// Files are YAML files with objects; nil: those that the chart makes of Values.
 	Files fs.FS
+	// Values of the chart, where they differ from its own.
+	Values map[string]any
 	// Image and VPPImage replace those that the files name; "": they stay.
 	Image, VPPImage string
 	// VPP installs what nodes with VPP need as well.
@@ -60,20 +62,16 @@ var kinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Rol
 
 // objects are those to apply, in order.
 func (m *Manifests) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	names, err := fs.Glob(m.Files, "*.yaml")
+	files, err := m.files()
 	if err != nil {
 		return nil, err
 	}
 	var objects []*unstructured.Unstructured
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if name == "contiv-vpp.yaml" && !m.VPP {
 			continue
 		}
-		data, err := fs.ReadFile(m.Files, name)
-		if err != nil {
-			return nil, err
-		}
-		some, err := decode(data)
+		some, err := decode(files[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -98,6 +96,28 @@ func (m *Manifests) objects(ctx context.Context) ([]*unstructured.Unstructured, 
 		return cmp.Compare(slices.Index(kinds, a.GetKind()), slices.Index(kinds, b.GetKind()))
 	})
 	return objects, nil
+}
+
+// files are the manifests, by name.
+func (m *Manifests) files() (map[string][]byte, error) {
+	if m.Files == nil {
+		values, err := defaultValues()
+		if err != nil {
+			return nil, err
+		}
+		return renderChart(overlay(overlay(values, m.Values), map[string]any{"vpp": map[string]any{"enabled": m.VPP}}))
+	}
+	names, err := fs.Glob(m.Files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, name := range names {
+		if files[name], err = fs.ReadFile(m.Files, name); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 func decode(data []byte) (objects []*unstructured.Unstructured, err error) {

@@ -54,7 +54,7 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	if err := c.reachable(ctx); err != nil {
 		return nil, err
 	}
-	objects, err := (&Manifests{Files: m.Files, Config: m.Config, VPP: true}).objects(ctx)
+	objects, err := (&Manifests{Files: m.Files, Values: m.Values, Config: m.Config, VPP: true}).objects(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,12 @@ func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) er
 		return err
 	}
 	m.VPP, m.PostRenderer = true, "" // what is not there is not deleted
+	if m.Files == nil {
+		var err error
+		if m.Values, err = c.chosenValues(ctx); err != nil {
+			return err
+		}
+	}
 	objects, err := m.objects(ctx)
 	if err != nil {
 		return err

@@ -23,13 +23,12 @@ func TestThreeMembersOfEtcd(t *testing.T) {
 		members = append(members, fmt.Sprintf("{node: %s, ip: %s}", n.Name, s.nodeAddress(n.Name)))
 	}
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte("etcd: {members: ["+strings.Join(members, ", ")+"]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(values, []byte("etcd: {members: ["+strings.Join(members, ", ")+"], quotaMiB: 1024}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.run(helm, "install", "contiv", chart, "-n", "kube-system", "--post-renderer", s.adapter, "--wait", "--timeout", "5m", "-f", values)
 	s.kubectl("rollout", "status", "-n", "kube-system", "daemonset/contiv-agent", "--timeout=2m")
 	s.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
-	s.refused("3 members", filepath.Join(options.BinDir, "contivctl"), "upgrade", "--post-renderer", s.adapter)
 
 	first, second := s.podOn("first", "node1"), s.podOn("second", "node2")
 	streams := []*lab.Stream{s.stream(first, second), s.stream(second, first)}
@@ -51,6 +50,12 @@ func TestThreeMembersOfEtcd(t *testing.T) {
 	s.kubectl("rollout", "status", "-n", "kube-system", "statefulset/contiv-etcd", "--timeout=2m")
 
 	s.reaches(first, s.podOn("all-are-back", "node3"))
+	// An upgrade keeps what was chosen.
+	s.run(filepath.Join(options.BinDir, "contivctl"), "upgrade", "--post-renderer", s.adapter)
+	out := s.kubectl("get", "statefulset", "-n", "kube-system", "contiv-etcd", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].args[0]}")
+	if !strings.HasPrefix(out, "3 ") || strings.Count(out, "--member=") != 3 || !strings.Contains(out, "--quota-mib=1024") {
+		t.Errorf("after an upgrade, etcd is %s", out)
+	}
 	for _, stream := range streams {
 		report := stream.Stop()
 		measured(t, "%s: %s", stream.Path, report)

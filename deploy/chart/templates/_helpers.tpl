@@ -69,3 +69,10 @@ vpp.conf: |
   # dpdkDevices: ["0000:00:08.0"]
   # hugepages: 2M
 {{- end }}
+
+{{- /* Values that end up in no file of the configuration. An image is what the pods say. */}}
+{{- define "contiv.values" -}}
+{{- $rest := omit .Values "global" "contiv" "controller" "service" "apiServer" "image" "etcd" "vpp" }}
+{{- $vpp := merge (dict "image" (dict "pullPolicy" .Values.vpp.image.pullPolicy)) (omit .Values.vpp "enabled" "image" "config") }}
+{{- toYaml (merge (dict "image" (dict "pullPolicy" .Values.image.pullPolicy) "etcd" (omit .Values.etcd "options") "vpp" $vpp) $rest) }}
+{{- end }}

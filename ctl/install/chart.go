@@ -1,0 +1,172 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/contiv/contiv/deploy"
+	"sigs.k8s.io/yaml"
+)
+
+// chartDir is where the chart is in deploy.Chart.
+const chartDir = "chart"
+
+// renderChart returns the manifests that Helm would render from the chart with values, by file name.
+// The chart needs only the functions of Helm that chartFunctions has; a test renders
+// it with Helm and compares.
+func renderChart(values map[string]any) (map[string][]byte, error) {
+	t := template.New("chart").Option("missingkey=error")
+	t.Funcs(chartFunctions(t))
+	files, err := fs.Glob(deploy.Chart, chartDir+"/templates/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if file == chartDir+"/templates/tests" || path.Ext(file) == ".txt" {
+			continue
+		}
+		text, err := deploy.Chart.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := t.New(path.Base(file)).Parse(string(text)); err != nil {
+			return nil, err
+		}
+	}
+	data := map[string]any{
+		"Values":  values,
+		"Release": map[string]any{"Name": "contiv", "Namespace": Namespace},
+		"Files":   chartFiles{},
+	}
+	rendered := map[string][]byte{}
+	for _, file := range files {
+		name := path.Base(file)
+		if path.Ext(name) != ".yaml" {
+			continue
+		}
+		var text strings.Builder
+		if err := t.ExecuteTemplate(&text, name, data); err != nil {
+			return nil, err
+		}
+		rendered[name] = []byte(text.String())
+	}
+	// Helm installs these as they are.
+	definitions, err := fs.Glob(deploy.Chart, chartDir+"/crds/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range definitions {
+		if rendered[path.Base(file)], err = deploy.Chart.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return rendered, nil
+}
+
+// chartFiles are the files of the chart, as templates see them.
+type chartFiles struct{}
+
+func (chartFiles) Get(name string) (string, error) {
+	text, err := deploy.Chart.ReadFile(path.Join(chartDir, name))
+	return string(text), err
+}
+
+// chartFunctions are those of Helm's functions that the templates call, beside Go's own.
+func chartFunctions(t *template.Template) template.FuncMap {
+	return template.FuncMap{
+		"include": func(name string, data any) (string, error) {
+			var text strings.Builder
+			err := t.ExecuteTemplate(&text, name, data)
+			return text.String(), err
+		},
+		"fail": func(reason string) (string, error) { return "", errors.New(reason) },
+		"toYaml": func(v any) (string, error) {
+			text, err := yaml.Marshal(v)
+			return strings.TrimSuffix(string(text), "\n"), err
+		},
+		"toJson": func(v any) (string, error) {
+			text, err := json.Marshal(v)
+			return string(text), err
+		},
+		"nindent": func(n int, text string) string {
+			indent := "\n" + strings.Repeat(" ", n)
+			return indent + strings.ReplaceAll(text, "\n", indent)
+		},
+		"quote":     func(v any) string { return strconv.Quote(fmt.Sprint(v)) },
+		"sha256sum": func(text string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) },
+		"dir":       path.Dir,
+		"contains":  func(part, text string) bool { return strings.Contains(text, part) },
+		"join": func(separator string, list []any) string {
+			words := make([]string, len(list))
+			for i, v := range list {
+				words[i] = fmt.Sprint(v)
+			}
+			return strings.Join(words, separator)
+		},
+		"mod":    func(a, b int) int { return a % b },
+		"list":   func(v ...any) []any { return v },
+		"append": func(list []any, v any) []any { return append(list[:len(list):len(list)], v) },
+		"dict": func(pairs ...any) map[string]any {
+			m := map[string]any{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				m[fmt.Sprint(pairs[i])] = pairs[i+1]
+			}
+			return m
+		},
+		"get": func(m map[string]any, key string) any {
+			if v, ok := m[key]; ok {
+				return v
+			}
+			return ""
+		},
+		"omit": func(m map[string]any, keys ...string) map[string]any {
+			rest := maps.Clone(m)
+			for _, key := range keys {
+				delete(rest, key)
+			}
+			return rest
+		},
+		"deepCopy": func(m map[string]any) map[string]any { return overlay(nil, m) },
+		"merge": func(into, defaults map[string]any) map[string]any { // templates rely on that it changes into
+			maps.Copy(into, overlay(defaults, into))
+			return into
+		},
+	}
+}
+
+// overlay returns the values of below where above has no others. A null above removes a value.
+func overlay(below, above map[string]any) map[string]any {
+	all := map[string]any{}
+	maps.Copy(all, below)
+	for key, v := range above {
+		inner, isMap := v.(map[string]any)
+		under, _ := all[key].(map[string]any)
+		switch {
+		case isMap:
+			all[key] = overlay(under, inner)
+		case v == nil:
+			delete(all, key)
+		default:
+			all[key] = v
+		}
+	}
+	return all
+}
+
+// defaultValues are those of the chart.
+func defaultValues() (map[string]any, error) {
+	text, err := deploy.Chart.ReadFile(chartDir + "/values.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return parseValues(text)
+}

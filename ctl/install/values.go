@@ -1,0 +1,89 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// valuesMap is the ConfigMap in which the chart says which values it was rendered with, beside
+// those of the files of the configuration.
+const (
+	valuesMap = "contiv-values"
+	valuesKey = "values.yaml"
+)
+
+// sections are the values of the chart that become files of the configuration.
+var sections = map[string][]string{
+	"contiv.conf":     {"contiv"},
+	"controller.conf": {"controller"},
+	"service.conf":    {"service"},
+	"etcd.conf":       {"etcd", "options"},
+	"vpp.conf":        {"vpp", "config"},
+	apiServerKey:      {"apiServer"},
+}
+
+// chosenValues are those that the Contiv of the cluster was installed with; nil if it does not say so.
+func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
+	data, err := c.configMap(ctx, valuesMap)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	values, err := parseValues([]byte(data[valuesKey]))
+	if err == nil {
+		err = checkValues(values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("values of the installation, in ConfigMap %s/%s: %w (use a contivctl of the version that installed it, or mend the ConfigMap)", Namespace, valuesMap, err)
+	}
+	return values, nil
+}
+
+// keepValues makes m have the values that were chosen at installation and that it does not name. Where it
+// names options of a file of the configuration, the others in that file, which leaves files, stay.
+func (c *Cluster) keepValues(ctx context.Context, m *Manifests, files map[string]string) error {
+	chosen, err := c.chosenValues(ctx)
+	if err != nil {
+		return err
+	}
+	if chosen == nil {
+		c.say("this Contiv does not say which values of the chart it was installed with: where --values names none, the defaults are taken")
+	}
+	for file, path := range sections {
+		if text, has := files[file]; has && valueAt(m.Values, path...) != nil {
+			var options any = text
+			if file != apiServerKey {
+				if options, err = parseValues([]byte(text)); err != nil {
+					return fmt.Errorf("%s of the cluster: %w", file, err)
+				}
+			}
+			chosen = overlay(chosen, at(options, path...))
+			delete(files, file)
+		}
+	}
+	m.Values = overlay(chosen, m.Values)
+	return nil
+}
+
+// valueAt returns the value at a path; nil if there is none.
+func valueAt(values map[string]any, path ...string) any {
+	for _, name := range path[:len(path)-1] {
+		values, _ = values[name].(map[string]any)
+	}
+	return values[path[len(path)-1]]
+}
+
+// at returns values with one at a path.
+func at(v any, path ...string) map[string]any {
+	values := map[string]any{path[len(path)-1]: v}
+	for i := len(path) - 2; i >= 0; i-- {
+		values = map[string]any{path[i]: values}
+	}
+	return values
+}
+
+func parseValues(text []byte) (map[string]any, error) {
+	values := map[string]any{}
+	return values, yaml.Unmarshal(text, &values)
+}

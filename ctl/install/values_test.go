@@ -1,0 +1,189 @@
+package install
+
+import (
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// What contivctl renders from the chart with its own values is what Helm renders: deploy/*.yaml.
+func TestChartIsRenderedAsHelmDoes(t *testing.T) {
+	values, err := defaultValues()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := renderChart(overlay(values, map[string]any{"vpp": map[string]any{"enabled": true}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../deploy/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("manifests: %v %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rendered[filepath.Base(file)]); got != string(text) {
+			t.Errorf("%s is rendered as\n%s", file, got)
+		}
+	}
+	if len(rendered) != len(files) {
+		t.Errorf("rendered: %v", slices.Sorted(maps.Keys(rendered)))
+	}
+}
+
+func TestValuesAreChecked(t *testing.T) {
+	for text, reason := range map[string]string{
+		"etcd: {snapshot: {every: 24h}}":              `etcd.snapshot is no value of the chart: did you mean "snapshots"?`,
+		"etcd: {snapshots: {every: daily}}":           "etcd.snapshots.every",
+		"etcd: {members: [{node: a, ip: here}]}":      "etcd.members[0].ip",
+		"etcd: {service: {nodePort: 80}}":             "out of range",
+		"etcd: {quotaMiB: 16.5}":                      "type integer",
+		"logs: {defaultLevel: verbose}":               "one of",
+		"image: contiv:1":                             "type object",
+		"etcd: {options: {dialTimeout: 5s}}":          "etcd.options.dialTimeout",
+		"controller: {periodicHealingInterval: true}": "string or integer",
+	} {
+		values, err := parseValues([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkValues(values); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v, want %s", text, err, reason)
+		}
+	}
+	values, err := parseValues([]byte("{etcd: {snapshots: {every: 24h}, nodeSelector: {any/label: ''}}, controller: {delayRetry: 2s}, vpp: null, contiv: {mtuSize: 1400}}"))
+	if err == nil {
+		err = checkValues(values)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// installed is a cluster with what m makes.
+func installed(t *testing.T, m Manifests) *Cluster {
+	t.Helper()
+	var objects []runtime.Object
+	for _, o := range render(t, m) {
+		var object runtime.Object
+		switch o.GetKind() {
+		case "ConfigMap":
+			object = &corev1.ConfigMap{}
+		case "DaemonSet":
+			object = &appsv1.DaemonSet{}
+		case "StatefulSet":
+			object = &appsv1.StatefulSet{}
+		default:
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+	return &Cluster{client: fake.NewClientset(objects...), out: io.Discard}
+}
+
+func values(t *testing.T, text string) map[string]any {
+	t.Helper()
+	v, err := parseValues([]byte(text))
+	if err == nil {
+		err = checkValues(v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const chosen = `
+etcd:
+  snapshots: {every: 24h, dir: /backups}
+  members: [{node: cp1, ip: 192.0.2.1}, {node: cp2, ip: 192.0.2.2}, {node: cp3, ip: 192.0.2.3}]
+  dataDir: /data/etcd/contiv
+cni: {binDir: /usr/libexec/cni}
+logs: {defaultLevel: DEBUG}
+imagePullSecrets: [{name: pull}]
+ksr: {resources: {limits: {memory: 1Gi}}}
+contiv: {mtuSize: 1400, ipamConfig: {podSubnetCIDR: 10.9.0.0/16}}`
+
+// What an upgrade makes is what the installation made, but for what it names.
+func TestUpgradesKeepWhatWasChosen(t *testing.T) {
+	first := Manifests{Values: values(t, chosen), VPP: true, Config: map[string]string{"service.conf": "# by hand\nservices: vswitch\n"}}
+	c := installed(t, first)
+	var again Manifests
+	if err := c.keep(t.Context(), &again); err != nil {
+		t.Fatal(err)
+	}
+	before, after := render(t, first), render(t, again)
+	if len(before) != len(after) {
+		t.Errorf("%d objects are %d now", len(before), len(after))
+	}
+	for name, object := range before {
+		was, _ := object.MarshalJSON()
+		is, _ := after[name].MarshalJSON()
+		if string(was) != string(is) {
+			t.Errorf("%s was\n%s\nand is\n%s", name, was, is)
+		}
+	}
+
+	changed := Manifests{Values: values(t, "{etcd: {snapshots: {every: 12h}}, contiv: {mtuSize: 1300}}")}
+	if err := c.keep(t.Context(), &changed); err != nil {
+		t.Fatal(err)
+	}
+	objects := render(t, changed)
+	args := strings.Join(podOf(t, objects["StatefulSet contiv-etcd"]).Containers[0].Args, " ")
+	for _, want := range []string{"--snapshot-every=12h", "--snapshot-dir=/backups", "--member=cp3=https://192.0.2.3:12380", "--data-dir=/data/etcd/contiv"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("etcd lacks %s: %s", want, args)
+		}
+	}
+	data := objects["ConfigMap contiv-config"].Object["data"].(map[string]any)
+	if conf := data["contiv.conf"].(string); !strings.Contains(conf, "mtuSize: 1300\n") || !strings.Contains(conf, "podSubnetCIDR: 10.9.0.0/16\n") {
+		t.Errorf("contiv.conf is %s", conf)
+	}
+	if conf := data["service.conf"]; conf != "# by hand\nservices: vswitch\n" {
+		t.Errorf("service.conf is %s", conf)
+	}
+}
+
+func TestUpgradesThatDoNotKnowWhatWasChosen(t *testing.T) {
+	c := installed(t, Manifests{Values: values(t, chosen)})
+	configMaps := c.client.CoreV1().ConfigMaps(Namespace)
+	stored, err := configMaps.Get(t.Context(), valuesMap, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored.Data[valuesKey] = "etcd: {shards: 3}\n"
+	if _, err := configMaps.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.keep(t.Context(), &Manifests{}); err == nil || !strings.Contains(err.Error(), "etcd.shards") {
+		t.Errorf("values of a newer version: %v", err)
+	}
+	if err := configMaps.Delete(t.Context(), valuesMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.keep(t.Context(), &Manifests{}); err == nil || !strings.Contains(err.Error(), "etcd.members") {
+		t.Errorf("members of an older version: %v", err)
+	}
+	if err := c.keep(t.Context(), &Manifests{Values: values(t, chosen)}); err != nil {
+		t.Errorf("members that are named: %v", err)
+	}
+	if err := c.keep(t.Context(), &Manifests{Files: os.DirFS("../../deploy")}); err == nil || !strings.Contains(err.Error(), "--manifests") {
+		t.Errorf("members, and manifests of one: %v", err)
+	}
+}
