@@ -239,7 +239,8 @@ func (x *exec) notInEffect(key string, before stagedOp, err error) {
 		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		if before.broken {
-			n.set(broken) // whoever counted on its repair must not
+			n.set(broken) // whoever counted on its repair goes again
+			x.foundOut.lost = append(x.foundOut.lost, key)
 		}
 		if !sameNeeds(before.deps, n.deps) {
 			x.setDepsWithPast(n, n.deps, before.deps)
