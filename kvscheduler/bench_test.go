@@ -106,6 +106,7 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
 			values := benchValues(n)
 			b.ReportAllocs()
+			b.ResetTimer()
 			for range b.N {
 				b.StopTimer()
 				s, _ := benchScheduler(b, false, ownInterface)
