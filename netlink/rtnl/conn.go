@@ -77,30 +77,6 @@ func (r *Conn) Do(req *nl.NetlinkRequest) error {
 	})
 }
 
-// DoAll sends requests that have no answer but success or failure, all at once. The kernel
-// executes them in this order, also those after one that failed. The errors are in the order
-// of the requests.
-func (r *Conn) DoAll(reqs []*nl.NetlinkRequest) []error {
-	errs := make([]error, len(reqs))
-	var sent []int
-	for i, req := range reqs {
-		req.Flags |= unix.NLM_F_ACK
-		if errs[i] = r.try("Do", func() error { return nil }); errs[i] == nil {
-			sent = append(sent, i)
-		}
-	}
-	for some := range slices.Chunk(sent, maxTogether) {
-		together := make([]*nl.NetlinkRequest, len(some))
-		for n, i := range some {
-			together[n] = reqs[i]
-		}
-		for n, err := range r.socket.exchange(together, func(int, uint16, []byte) {}) {
-			errs[some[n]] = err
-		}
-	}
-	return errs
-}
-
 // Execute sends a request and returns the answers of a type.
 func (r *Conn) Execute(req *nl.NetlinkRequest, answers uint16) ([][]byte, error) {
 	return ask(r, "Execute", func() ([][]byte, error) { return r.socket.ask(req, answers) })

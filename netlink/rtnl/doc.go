@@ -6,8 +6,6 @@
 //     kernel's errno. [IsGone] reports whether that says that the object, or its device,
 //     does not exist; [IgnoreGone] makes deleting it a success; [Exists] reports whether
 //     it was there already.
-//   - Changes may be sent together ([Conn.DoAll]): one system call, as many answers. One that
-//     fails does not stop those after it.
 //   - Zero fields of a change leave things as they are. Zero fields of a filter match
 //     everything.
 //   - A dump that changes disturbed is repeated until it is consistent ([Dump]).

@@ -13,13 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// answerBuffer holds any answer: the kernel fills at most 32 KiB of a dump.
-	answerBuffer = 64 << 10
-	// maxTogether is how many requests are sent at once: their acknowledgements have to fit
-	// into the receive buffer of the socket.
-	maxTogether = 64
-)
+// answerBuffer holds any answer: the kernel fills at most 32 KiB of a dump.
+const answerBuffer = 64 << 10
 
 // socket sends requests and receives their answers into one buffer. (netlink.Handle allocates
 // 64 KiB for each message that it receives: wiring a pod takes dozens.)
@@ -68,10 +63,10 @@ func (s *socket) ask(req *nl.NetlinkRequest, answers uint16) (payloads [][]byte,
 	return payloads, errs[0]
 }
 
-// exchange sends requests at once, at most maxTogether. The kernel executes all of them, one
-// after the other, also after one failed. exchange returns the error of each, and calls answer
-// with the index of the request, the type and the payload of each answer; the payload is valid
-// during the call.
+// exchange sends a few requests at once: their answers must fit into the receive buffer of the
+// socket. The kernel executes all of them in order, also after one failed. exchange returns the
+// error of each, and calls answer with the index of the request, the type and the payload of each
+// answer; the payload is valid during the call.
 func (s *socket) exchange(reqs []*nl.NetlinkRequest, answer func(i int, typ uint16, payload []byte)) []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,9 +51,10 @@ func up(c *Conn, index int) *nl.NetlinkRequest {
 // Requests that are sent together are executed in order, each with its own result, whatever
 // became of those before.
 func TestRequestsSentTogether(t *testing.T) {
+	const devices = 8
 	c := newConn(t)
 	var reqs []*nl.NetlinkRequest
-	for i := range 3 * maxTogether {
+	for i := range 3 * devices {
 		if i%3 == 1 {
 			reqs = append(reqs, up(c, 4711))
 			continue
@@ -62,33 +63,17 @@ func TestRequestsSentTogether(t *testing.T) {
 		NewLink{Name: fmt.Sprintf("br%d", i/3), Kind: "bridge"}.Write(req)
 		reqs = append(reqs, req)
 	}
-	for i, err := range c.DoAll(reqs) {
+	for _, req := range reqs {
+		req.Flags |= unix.NLM_F_ACK
+	}
+	for i, err := range c.socket.exchange(reqs, func(int, uint16, []byte) {}) {
 		if want := []error{nil, unix.ENODEV, unix.EEXIST}[i%3]; !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("request %d: %v, want %v", i, err, want)
 		}
 	}
 	links, err := c.LinkList()
-	if err != nil || len(links) != 1+maxTogether {
+	if err != nil || len(links) != 1+devices {
 		t.Errorf("%d devices, %v", len(links), err)
-	}
-	if errs := c.DoAll(nil); len(errs) > 0 {
-		t.Error(errs)
-	}
-}
-
-// A fault refuses its request; those around it are executed.
-func TestFaultAmongRequestsSentTogether(t *testing.T) {
-	c := newConn(t)
-	calls := 0
-	c.InjectFaults(func(string) error {
-		if calls++; calls == 2 {
-			return unix.EBUSY
-		}
-		return nil
-	})
-	errs := c.DoAll([]*nl.NetlinkRequest{up(c, 1), up(c, 1), up(c, 4711)})
-	if errs[0] != nil || !errors.Is(errs[1], unix.EBUSY) || !errors.Is(errs[2], unix.ENODEV) {
-		t.Error(errs)
 	}
 }
 
