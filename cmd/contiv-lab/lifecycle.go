@@ -26,12 +26,18 @@ With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel
 every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin. With
 --single-nic, VPP has no NIC of its own: contiv-stn lends it that of the host.
 
+With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in a
+block of Calico's IPAM, and contiv-calico-routes on each node, which makes the routes.
+
 With --kubernetes, the nodes run a real kubelet and container runtime, with a control
 plane beside them. The programs are built at the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)
+			}
+			if c.opts.Calico {
+				return c.upCalico(cmd.Context(), cmd.Flags().Changed("nodes"))
 			}
 			err := c.guarded(func() error {
 				_, err := lab.Up(cmd.Context(), c.opts)
@@ -49,8 +55,10 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes, in turn: kernel, vpp (default kernel)")
 	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
 	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
+	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "a Calico cluster without BGP, whose routes are contiv-calico-routes'; 3 nodes unless --nodes says otherwise")
 	c.binDirFlag(cmd)
 	k.register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes")
 	return cmd
 }
 

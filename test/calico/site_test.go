@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/calico/ipamdata"
 	"github.com/contiv/contiv/test/labtest"
 )
 
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "contiv-bin")
 	if err == nil {
 		binaries = dir
-		err = labtest.Build("-o", dir+"/", "./cmd/contiv-calico-routes", "./cmd/contiv-etcd", "./cmd/contiv-agent")
+		err = labtest.Build("-o", dir+"/", "./cmd/contiv-calico-routes", "./cmd/contiv-etcd", "./cmd/contiv-agent", "./cmd/contiv-lab", "./cmd/contivctl")
 	}
 	code := 1
 	if err != nil {
@@ -136,37 +138,15 @@ func (s *site) delete(key string) {
 	}
 }
 
-func blockKey(cidr string) string {
-	family := "ipv4"
-	if strings.Contains(cidr, ":") {
-		family = "ipv6"
-	}
-	return "/calico/ipam/v2/assignment/" + family + "/block/" + strings.Replace(cidr, "/", "-", 1)
-}
+func blockKey(cidr string) string { return ipamdata.BlockKey(netip.MustParsePrefix(cidr)) }
 
 // block is the JSON of a block, whose addresses with the given ordinals are in use on hosts.
 func block(cidr, host string, used map[int]string) string {
-	type attribute struct {
-		Handle    string            `json:"handle_id"`
-		Secondary map[string]string `json:"secondary"`
-	}
-	v := struct {
-		CIDR        string      `json:"cidr"`
-		Affinity    string      `json:"affinity"`
-		Allocations []*int      `json:"allocations"`
-		Attributes  []attribute `json:"attributes"`
-		Deleted     bool        `json:"deleted"`
-	}{CIDR: cidr, Affinity: "host:" + host, Allocations: make([]*int, 64)}
+	b := ipamdata.Block{CIDR: netip.MustParsePrefix(cidr), Host: host, Used: map[int]ipamdata.Use{}}
 	for ordinal, node := range used {
-		index := len(v.Attributes)
-		v.Allocations[ordinal] = &index
-		v.Attributes = append(v.Attributes, attribute{fmt.Sprint("k8s-pod-network.", index), map[string]string{"node": node, "pod": "p", "namespace": "default"}})
+		b.Used[ordinal] = ipamdata.Use{Handle: fmt.Sprint("k8s-pod-network.", ordinal), Node: node, Namespace: "default", Pod: "p"}
 	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return string(data)
+	return string(b.JSON())
 }
 
 func (s *site) putBlock(cidr, host string, used map[int]string) {

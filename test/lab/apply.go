@@ -19,7 +19,7 @@ var namespaced = []string{"ConfigMap", "Endpoints", "EndpointSlice", "NetworkPol
 // name a node of the lab are made there; those that exist get the new labels
 // and annotations. The result says what was done, a line per object.
 func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
-	objects, err := readManifests(file)
+	objects, err := l.readManifests(file)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 
 // Delete removes the objects that the file names, pods included.
 func (l *Lab) Delete(ctx context.Context, file string) ([]string, error) {
-	objects, err := readManifests(file)
+	objects, err := l.readManifests(file)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,14 @@ func (l *Lab) Delete(ctx context.Context, file string) ([]string, error) {
 	return done, nil
 }
 
-func readManifests(file string) ([]*unstructured.Unstructured, error) {
+func (l *Lab) readManifests(file string) ([]*unstructured.Unstructured, error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	if st.Calico {
+		return nil, fmt.Errorf("lab %s reads no Kubernetes objects: %w; contiv-lab pod and node add and remove what it has", l.Name(), ErrCalico)
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@
 //	manifest ──> <state>/manifests ──> contiv-ksr ──> contiv-etcd ──> contiv-agent
 //	AddPod ──> namespace ──> libcni ──> contiv-cni ──> contiv-agent ──> kernel
 //
+// With Options.Calico, the lab stands for a Calico cluster without BGP instead: see calico.go.
+//
 // All there is to know about a lab stands in its directory, /run/contiv-lab/<lab>:
 // state.json, which names a namespace or process before or as soon as it exists,
 // the sockets, logs, the data of etcd and the agents. So a lab survives the

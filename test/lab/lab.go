@@ -27,12 +27,15 @@ type Options struct {
 	Name string
 	// Nodes that Up makes, node1 to node<Nodes>. Default 2.
 	Nodes int
-	// BinDir holds contiv-etcd, contiv-ksr, contiv-agent, contiv-cni and contivctl.
+	// BinDir holds contiv-etcd, contiv-ksr, contiv-agent, contiv-cni and contivctl; for a lab with
+	// Calico, contiv-calico-routes instead of KSR, agent and CNI plugin.
 	BinDir string
 	// Root of the directories of all labs. Default "/run/contiv-lab".
 	Root string
 	// Bare labs have networks only: others run etcd, KSR and agents.
 	Bare bool
+	// Calico labs stand for a Calico cluster without BGP, with contiv-calico-routes on each node.
+	Calico bool
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
 	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
@@ -151,7 +154,7 @@ func Up(ctx context.Context, opts Options) (*Lab, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	if err := opts.checkVSwitches(); err != nil {
+	if err := errors.Join(opts.checkVSwitches(), opts.checkCalico()); err != nil {
 		return nil, err
 	}
 	if err := requirePrograms(opts); err != nil {
@@ -211,7 +214,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
@@ -224,6 +227,8 @@ func (l *Lab) make(ctx context.Context) error {
 		if err := l.startEtcd(ctx, st); err != nil {
 			return err
 		}
+	}
+	if !l.opts.Bare && !l.opts.Calico {
 		if err := l.startKSR(ctx, st); err != nil {
 			return err
 		}
@@ -233,12 +238,15 @@ func (l *Lab) make(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := l.makeNode(st, node); err != nil {
+		if err := l.makeNode(ctx, st, node); err != nil {
 			return err
 		}
 	}
 	if !l.opts.Bare {
 		if err := l.startAgents(ctx, st); err != nil {
+			return err
+		}
+		if err := l.awaitCalicoRoutes(ctx, st); err != nil {
 			return err
 		}
 	}
@@ -379,6 +387,9 @@ var programs = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni
 
 func requirePrograms(opts Options) error {
 	dir, needed := opts.BinDir, programs
+	if opts.Calico {
+		needed = calicoPrograms
+	}
 	if slices.Contains(opts.VSwitches, VPPVSwitch) {
 		needed = append(slices.Clone(programs), "contiv-init", "contiv-stn")
 	}

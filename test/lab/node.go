@@ -38,10 +38,15 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	var node Node
 	err := l.change(ctx, func(st *State) error {
 		var err error
+		if st.Calico {
+			if err = st.etcdRuns(); err != nil {
+				return err
+			}
+		}
 		if node, err = reserveNode(st, name); err != nil {
 			return err
 		}
-		err = l.makeNode(st, node)
+		err = l.makeNode(ctx, st, node)
 		if err == nil {
 			err = l.startSTN(ctx, st, node)
 		}
@@ -51,8 +56,11 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 		if err == nil {
 			err = l.awaitAgent(ctx, st, node)
 		}
+		if err == nil {
+			err = l.awaitCalicoRoutes(ctx, st)
+		}
 		if err != nil {
-			return errors.Join(err, l.removeNode(st, node))
+			return errors.Join(err, l.removeNode(ctx, st, node))
 		}
 		return nil
 	})
@@ -79,7 +87,7 @@ func (l *Lab) DelNode(ctx context.Context, name string) error {
 			}
 			st.forgetPod(pod)
 		}
-		return l.removeNode(st, node)
+		return l.removeNode(ctx, st, node)
 	})
 }
 
@@ -110,7 +118,7 @@ func reserveNode(st *State, name string) (Node, error) {
 }
 
 // makeNode makes the node's namespace, connection, files and Kubernetes object.
-func (l *Lab) makeNode(st *State, node Node) error {
+func (l *Lab) makeNode(ctx context.Context, st *State, node Node) error {
 	l.progress("node %s: network namespace %s, address %s", node.Name, node.Netns, node.Address)
 	if err := l.addNetns(st, node.Netns); err != nil {
 		return err
@@ -127,11 +135,19 @@ func (l *Lab) makeNode(st *State, node Node) error {
 	if err := l.writeCtlConfig(st); err != nil {
 		return err
 	}
+	if st.Calico {
+		return l.joinCalico(ctx, st, node)
+	}
 	return l.writeManifest(nodeManifest(node))
 }
 
-func (l *Lab) removeNode(st *State, node Node) error {
+func (l *Lab) removeNode(ctx context.Context, st *State, node Node) error {
 	l.progress("node %s: removing", node.Name)
+	if st.Calico {
+		if err := l.leaveCalico(ctx, st, node); err != nil {
+			return err
+		}
+	}
 	processes := netnsProcesses([]string{node.Netns})
 	for _, role := range []string{agentRole(node.Name), stnRole(node.Name)} {
 		if p, ok := st.Processes[role]; ok {
@@ -205,6 +221,9 @@ func (l *Lab) startAgent(st *State, n Node) error {
 		"--controller-config", l.nodePath(n.Name, "controller.conf"),
 		"--http", "127.0.0.1:9999",
 	}
+	if st.Calico {
+		program, args = "contiv-calico-routes", l.calicoArgs(n)
+	}
 	args = append(args, st.AgentFlags...)
 	if n.OnVPP() {
 		program, args = "contiv-init", l.initArgs(st, n, args)
@@ -231,7 +250,10 @@ func (l *Lab) StartAgent(ctx context.Context, node string) error {
 				return err
 			}
 		}
-		return l.awaitAgent(ctx, st, n)
+		if err := l.awaitAgent(ctx, st, n); err != nil {
+			return err
+		}
+		return l.awaitCalicoRoutes(ctx, st)
 	})
 }
 

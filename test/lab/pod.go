@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -72,10 +73,13 @@ func (l *Lab) AddPods(ctx context.Context, parallel int, specs ...PodSpec) ([]Po
 			if err != nil {
 				return errors.Join(err, l.forgetPods(st, todo))
 			}
-			todo = append(todo, newPod{pod, node, spec.Template})
+			todo = append(todo, newPod{pod, node, spec.Template, l.network(st, pod, node)})
 		}
 		if err := st.write(l.dir); err != nil {
 			return err
+		}
+		if err := l.writeCalico(ctx, st, nodesOf(todo)...); err != nil {
+			return errors.Join(err, l.forgetPods(st, todo))
 		}
 		errs := make([]error, len(todo))
 		atOnce(parallel, len(todo), func(i int) { errs[i] = l.wirePod(ctx, &todo[i]) })
@@ -88,7 +92,10 @@ func (l *Lab) AddPods(ctx context.Context, parallel int, specs ...PodSpec) ([]Po
 			st.Pods[st.podIndex(p.pod.ID())] = p.pod
 			added = append(added, p.pod)
 		}
-		return errors.Join(errors.Join(errs...), l.forgetPods(st, failed))
+		if len(failed) == 0 {
+			return nil
+		}
+		return errors.Join(errors.Join(errs...), l.forgetPods(st, failed), l.writeCalico(ctx, st, nodesOf(failed)...))
 	})
 	return added, err
 }
@@ -97,6 +104,33 @@ type newPod struct {
 	pod      Pod
 	node     Node
 	template *corev1.Pod
+	network  podNetwork
+}
+
+// nodesOf returns the names of the pods' nodes, each once.
+func nodesOf(pods []newPod) []string {
+	var names []string
+	for _, p := range pods {
+		if !slices.Contains(names, p.node.Name) {
+			names = append(names, p.node.Name)
+		}
+	}
+	return names
+}
+
+// podNetwork attaches a pod to the network of its node.
+type podNetwork interface {
+	// add returns the address that the pod has now.
+	add(context.Context) (netip.Addr, error)
+	del(context.Context) error
+}
+
+// network is what attaches the pods of the lab.
+func (l *Lab) network(st *State, pod Pod, node Node) podNetwork {
+	if st.Calico {
+		return calicoPod{pod, node}
+	}
+	return l.cni(pod, node)
 }
 
 // reservePod checks the spec and notes the pod and its network namespace.
@@ -128,6 +162,11 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if err := checkUnused(pod.Netns); err != nil {
 		return Pod{}, Node{}, err
 	}
+	if st.Calico {
+		if pod.Address, err = st.reserveCalicoAddress(node); err != nil {
+			return Pod{}, Node{}, err
+		}
+	}
 	st.Namespaces = append(st.Namespaces, pod.Netns)
 	st.Pods = append(st.Pods, pod)
 	return pod, node, nil
@@ -156,14 +195,14 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 	if err != nil {
 		return errors.Join(err, l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
 	}
-	result, err := l.cni(p.pod, p.node).add(ctx)
+	result, err := p.network.add(ctx)
 	if err != nil {
 		// Like a runtime: what ADD may have left is for DEL, in time of its own.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cniTimeout)
 		defer cancel()
 		return errors.Join(
 			fmt.Errorf("CNI ADD of pod %s: %w", p.pod.ID(), err),
-			l.cni(p.pod, p.node).del(undo),
+			p.network.del(undo),
 			deleteNetns(p.pod.Netns),
 			l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
 	}
@@ -213,6 +252,7 @@ func (l *Lab) removePods(ctx context.Context, st *State, pods []Pod) error {
 			continue
 		}
 		st.forgetPod(pod)
+		errs[i] = l.writeCalico(ctx, st, pod.Node) // Calico releases addresses last
 	}
 	return errors.Join(errs...)
 }
@@ -231,7 +271,7 @@ func (l *Lab) unwirePod(ctx context.Context, st *State, pod Pod) error {
 	if err := stopAll(netnsProcesses([]string{pod.Netns})); err != nil {
 		return err
 	}
-	if err := l.cni(pod, node).del(ctx); err != nil {
+	if err := l.network(st, pod, node).del(ctx); err != nil {
 		return fmt.Errorf("CNI DEL: %w", err)
 	}
 	return l.dropPod(pod)

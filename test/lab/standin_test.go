@@ -147,7 +147,7 @@ func binDir(t testing.TB, behaviours ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl", "contiv-lab"} {
+	for _, name := range []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl", "contiv-lab", "contiv-calico-routes"} {
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,8 @@ type State struct {
 	BinDir string `json:"binDir"`
 	// Bare labs run what others start in them.
 	Bare bool `json:"bare,omitempty"`
+	// Calico: the routes between nodes are contiv-calico-routes'.
+	Calico bool `json:"calico,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
 	VSwitches []string `json:"vswitches,omitempty"`
 	VPPBin    string   `json:"vppBin,omitempty"`
@@ -76,7 +78,7 @@ type Pod struct {
 	UID         string `json:"uid"`
 	// Netns is the name of the network namespace.
 	Netns string `json:"netns"`
-	// Address is invalid until CNI ADD has succeeded.
+	// Address is invalid until CNI ADD has succeeded; with Calico, it is chosen before.
 	Address netip.Addr `json:"address,omitzero"`
 }
 

@@ -1,0 +1,42 @@
+package lab_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// An etcd that serves, but takes nothing, does not hold up the lab for ever.
+func TestCalicoLabWithoutAUsableEtcd(t *testing.T) {
+	opts := options(t)
+	opts.Calico, opts.StartTimeout = true, time.Second
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "etcd does not take Calico's data")
+	requireNothingLeft(t, opts)
+}
+
+// What a lab with Calico cannot be is said before anything is made.
+func TestCalicoLabRefusesOptions(t *testing.T) {
+	opts := options(t)
+	opts.Calico, opts.VSwitches = true, []string{lab.VPPVSwitch}
+	opts.VPPBin = "/bin/true"
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "leave out --vswitch vpp")
+	opts.VSwitches, opts.Bare = nil, true
+	_, err = lab.Up(t.Context(), opts)
+	requireError(t, err, "--calico is not for it")
+}
+
+// Blocks of nodes do not overlap, and are in the pool.
+func TestBlocksOfCalicoNodes(t *testing.T) {
+	seen := map[string]bool{}
+	for index := 1; index <= 253; index++ {
+		block := lab.Node{Index: index}.CalicoBlock()
+		if block != block.Masked() || !lab.CalicoPool.Contains(block.Addr()) || seen[fmt.Sprint(block)] {
+			t.Fatalf("node %d has the block %s", index, block)
+		}
+		seen[fmt.Sprint(block)] = true
+	}
+}
