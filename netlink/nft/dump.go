@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/netlink/nlattr"
@@ -55,18 +56,22 @@ func (g *generations) dump(family byte, message uint16, each func([]byte), attrs
 	})
 }
 
-// elements returns what is in a set, sorted.
+// listSet returns what read makes of the elements of a set; nothing if there is no such set.
 //
 // While the kernel moves the elements of a set to a larger or smaller hash table,
 // which goes on for some time after it has grown or shrunk, it lists some twice and as
-// many others not at all. And others may change the ruleset at any time.
-func (g *generations) elements(family byte, table, set string) (list []Element, err error) {
+// many others not at all. And others may change the ruleset at any time. So the set is listed
+// again until distinct leaves nothing out.
+func listSet[T any](g *generations, family byte, table, set string, read func(element []byte) T, distinct func([]T) []T) (list []T, err error) {
 	for range 8 {
 		list = nil
-		err = g.dump(family, nftMsgGetSetElem, func(m []byte) { list = appendElements(list, set, m) },
-			nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
+			for _, element := range elementsIn(m) {
+				list = append(list, read(element))
+			}
+		}, nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
 		listed := len(list)
-		if list = Sorted(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
+		if list = distinct(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
 			break
 		}
 	}
@@ -79,34 +84,37 @@ func (g *generations) elements(family byte, table, set string) (list []Element, 
 	return list, nil
 }
 
-// packets returns the counters of elements. Those that are listed twice count once.
-func (g *generations) packets(family byte, table, set string) (counters map[string]uint64, err error) {
-	for range 8 {
-		counters = map[string]uint64{}
-		err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
-			for _, element := range elementsIn(m) {
-				var key string
-				var packets uint64
-				for attr, value := range nlattr.All(element) {
-					switch attr {
-					case nftaElementKey:
-						key = dataValue(value)
-					case nftaElementExpr:
-						packets = packetsOf(value)
-					}
-				}
-				counters[key] = packets
+// elements returns what is in a set, sorted.
+func (g *generations) elements(family byte, table, set string) ([]Element, error) {
+	return listSet(g, family, table, set, func(element []byte) Element { return elementOf(set, element) }, Sorted)
+}
+
+// packets returns the counters of elements.
+func (g *generations) packets(family byte, table, set string) (map[string]uint64, error) {
+	type counter struct {
+		key     string
+		packets uint64
+	}
+	list, err := listSet(g, family, table, set, func(element []byte) (c counter) {
+		for attr, value := range nlattr.All(element) {
+			switch attr {
+			case nftaElementKey:
+				c.key = dataValue(value)
+			case nftaElementExpr:
+				c.packets = packetsOf(value)
 			}
-		}, nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
-		if !errors.Is(err, nl.ErrDumpInterrupted) {
-			break
 		}
+		return c
+	}, func(list []counter) []counter {
+		slices.SortFunc(list, func(a, b counter) int { return strings.Compare(a.key, b.key) })
+		return slices.CompactFunc(list, func(a, b counter) bool { return a.key == b.key })
+	})
+	if list == nil {
+		return nil, err
 	}
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the counters of %q: %w", set, err)
+	counters := make(map[string]uint64, len(list))
+	for _, c := range list {
+		counters[c.key] = c.packets
 	}
 	return counters, nil
 }
@@ -139,27 +147,24 @@ func elementsIn(message []byte) (list [][]byte) {
 	return list
 }
 
-// appendElements appends the elements that are in a message.
-func appendElements(list []Element, set string, message []byte) []Element {
-	for _, element := range elementsIn(message) {
-		e := Element{Set: set}
-		for attr, value := range nlattr.All(element) {
-			switch attr {
-			case nftaElementKey:
-				e.Key = dataValue(value)
-			case elementKeyEnd:
-				e.End = dataValue(value)
-			case nftaElementData:
-				e.Data, e.Verdict = dataValue(value), dataVerdict(value)
-			case nftaElementFlags:
-				e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
-			case nftaElementUserData:
-				e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
-			}
+// elementOf reads the attributes of an element.
+func elementOf(set string, attrs []byte) Element {
+	e := Element{Set: set}
+	for attr, value := range nlattr.All(attrs) {
+		switch attr {
+		case nftaElementKey:
+			e.Key = dataValue(value)
+		case elementKeyEnd:
+			e.End = dataValue(value)
+		case nftaElementData:
+			e.Data, e.Verdict = dataValue(value), dataVerdict(value)
+		case nftaElementFlags:
+			e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		case nftaElementUserData:
+			e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
 		}
-		list = append(list, e)
 	}
-	return list
+	return e
 }
 
 func dataValue(data []byte) string {
