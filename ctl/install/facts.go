@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/nft"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
@@ -215,9 +218,9 @@ var probes = map[string]func() error{
 		})()
 		return errors.Join(err, netlink.LinkDel(parent))
 	},
-	"nftables":     nft(nil),
-	"nat":          nft([]expr.Any{&expr.Masq{}}),
-	"conntrack":    nft([]expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: 1}}),
+	"nftables":     inNAT(),
+	"nat":          inNAT(&expr.Masq{}),
+	"conntrack":    inNAT(&expr.Ct{Key: expr.CtKeySTATE, Register: 1}),
 	"policy rules": policyRule,
 }
 
@@ -234,29 +237,30 @@ func link(device func(netlink.LinkAttrs) netlink.Link) func() error {
 	}
 }
 
-// nft tries to make a table with a chain of NAT and a rule.
-func nft(rule []expr.Any) func() error {
+// inNAT tries to make a chain of NAT with a rule.
+func inNAT(rule ...expr.Any) func() error {
 	return func() error {
-		conn, err := nftables.New()
+		ns, err := namespace.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			return err
 		}
-		for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
-			table := conn.AddTable(&nftables.Table{Name: "probe", Family: family})
-			chain := conn.AddChain(&nftables.Chain{Name: "probe", Table: table, Type: nftables.ChainTypeNAT,
-				Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
-			if rule != nil {
-				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: rule})
-			}
-			if err := conn.Flush(); err != nil {
-				return err
-			}
-			conn.DelTable(table)
-			if err := conn.Flush(); err != nil {
-				return err
-			}
+		defer ns.Close()
+		conn, err := nft.Open(ns)
+		if err != nil {
+			return err
 		}
-		return nil
+		defer conn.Release()
+		var batches []*nft.Batch
+		for _, family := range []byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6} {
+			b := &nft.Batch{Table: "probe", Family: family}
+			b.AddTable()
+			b.AddChain(&nftables.Chain{Name: "probe", Type: nftables.ChainTypeNAT,
+				Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
+			b.AddRule("probe", "", nft.Words(rule...))
+			b.DeleteTable()
+			batches = append(batches, b)
+		}
+		return conn.Locked(func() error { return conn.Commit(batches...) })
 	}
 }
 

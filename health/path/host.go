@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -55,34 +55,35 @@ func (q Question) protocol() uint8 {
 }
 
 // hooks that packets from the one to the other come by on this node, with words for them.
-func (e *Explainer) hooks(from, to end) map[nftables.ChainHook]string {
+func (e *Explainer) hooks(from, to end) map[foreign.Hook]string {
 	packets := fmt.Sprintf("packets from %v to %v", from.addr, to.addr)
-	hooks := map[nftables.ChainHook]string{}
+	hooks := map[foreign.Hook]string{}
 	switch {
 	case from.here && from.pod == nil:
-		hooks[*nftables.ChainHookOutput] = packets
+		hooks[foreign.Output] = packets
 	default:
-		hooks[*nftables.ChainHookPrerouting] = packets
+		hooks[foreign.Prerouting] = packets
 	}
 	switch {
 	case to.here && to.pod == nil:
-		hooks[*nftables.ChainHookInput] = packets
+		hooks[foreign.Input] = packets
 	case from.pod != nil || !from.here:
-		hooks[*nftables.ChainHookForward] = packets
+		hooks[foreign.Forward] = packets
 	}
-	hooks[*nftables.ChainHookPostrouting] = packets
+	hooks[foreign.Postrouting] = packets
 	if to.here && to.pod == nil {
-		delete(hooks, *nftables.ChainHookPostrouting)
+		delete(hooks, foreign.Postrouting)
 	}
 	return hooks
 }
 
 func (e *Explainer) foreign() (*foreign.Ruleset, error) {
-	conn, err := nftables.New()
+	ns, err := namespace.Open("")
 	if err != nil {
 		return nil, err
 	}
-	return foreign.Read(conn, e.o.OurTable)
+	defer ns.Close()
+	return foreign.Read(ns, e.o.OurTable)
 }
 
 // route looks at the route to an end, and returns the name of the device that leads there; ""
@@ -173,9 +174,9 @@ func (e *Explainer) underlay(r *Report, peer Node, drops func(string, foreign.Pa
 		self := own[slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })]
 		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + 50}
 		sent, received := tunnel, tunnel
-		sent.Hook, sent.Out, sent.Src, sent.Dst = *nftables.ChainHookOutput, link.Attrs().Name, self, addr
+		sent.Hook, sent.Out, sent.Src, sent.Dst = foreign.Output, link.Attrs().Name, self, addr
 		drops("tunnel packets to node "+peer.Name, sent)
-		received.Hook, received.In, received.Src, received.Dst = *nftables.ChainHookInput, link.Attrs().Name, addr, self
+		received.Hook, received.In, received.Src, received.Dst = foreign.Input, link.Attrs().Name, addr, self
 		drops("tunnel packets from node "+peer.Name, received)
 	}
 }

@@ -81,7 +81,7 @@ var rooms = map[string][]string{
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},
 	"ctl/text":             {"config"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},
-	"ctl/install":          {"config", "controller", "plugins", "store", "vswitch/vpp/startup", "deploy"},
+	"ctl/install":          {"config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
 	"stn":                  {"api", "netlink", "stn", "listener"},
 	"calico":               {"store"},

@@ -17,15 +17,28 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/netlink/namespace"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/xt"
 	"golang.org/x/sys/unix"
 )
 
+// Hook is where a packet comes by, by the numbers of netfilter.
+type Hook uint32
+
+const (
+	Prerouting Hook = iota
+	Input
+	Forward
+	Output
+	Postrouting
+)
+
 // Packet is the first one of a connection. Zero fields are not known.
 type Packet struct {
-	Hook     nftables.ChainHook
+	Hook     Hook
 	In, Out  string // devices
 	Src, Dst netip.Addr
 	Protocol uint8
@@ -43,8 +56,12 @@ func key(t *nftables.Table, chain string) string {
 	return fmt.Sprintf("%d/%s/%s", t.Family, t.Name, chain)
 }
 
-// Read reads the tables but for those that are ours.
-func Read(conn *nftables.Conn, ours func(table string) bool) (*Ruleset, error) {
+// Read reads the tables of a network namespace but for those that are ours.
+func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, error) {
+	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.Handle)))
+	if err != nil {
+		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
+	}
 	chains, err := conn.ListChains()
 	if err != nil {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
@@ -68,7 +85,7 @@ func Read(conn *nftables.Conn, ours func(table string) bool) (*Ruleset, error) {
 // Drops names what drops a packet.
 func (r *Ruleset) Drops(p Packet) (found []string) {
 	for _, c := range r.bases {
-		if *c.Hooknum != p.Hook || c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6() || c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4() {
+		if Hook(*c.Hooknum) != p.Hook || c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6() || c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4() {
 			continue
 		}
 		w := walk{ruleset: r, packet: p}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
-	"github.com/google/nftables"
 )
 
 // Rulesets as others write them, in the kernel, and what becomes of a TCP packet of a pod.
@@ -67,15 +66,11 @@ func TestDrops(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer handle.Close()
-			conn, err := nftables.New(nftables.WithNetNSFd(int(handle.Handle)))
+			rules, err := foreign.Read(handle, func(table string) bool { return table == "contiv" })
 			if err != nil {
 				t.Fatal(err)
 			}
-			rules, err := foreign.Read(conn, func(table string) bool { return table == "contiv" })
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := rules.Drops(foreign.Packet{Hook: *nftables.ChainHookForward, In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, DstPort: 80, Size: 1450,
+			got := rules.Drops(foreign.Packet{Hook: foreign.Forward, In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, DstPort: 80, Size: 1450,
 				Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2")})
 			if (len(got) > 0) != (c.want != "") || len(got) > 0 && !strings.Contains(got[0], c.want) {
 				t.Errorf("%s\ngot %q, want %q", c.ruleset, got, c.want)
