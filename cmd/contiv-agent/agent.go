@@ -274,6 +274,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })
+	group.Go(func() error { return o.metricsServer(registry, log).run(serve, metricsRetry) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, remote, log).run(serve)

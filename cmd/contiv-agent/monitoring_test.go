@@ -171,7 +171,7 @@ func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
 
 func read(t *testing.T, file string, decode func([]byte) error) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "monitoring", file))
+	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "chart", "monitoring", file))
 	if err == nil {
 		err = decode(data)
 	}

@@ -35,9 +35,9 @@ type options struct {
 	serviceConfig                  string
 	runDir, bolt, grpcBolt         string
 	configDir                      string
-	http, grpc                     []string
+	http, grpc, metrics            []string
 	standalone                     bool
-	listener                       listener.Options
+	listener, metricsListener      listener.Options
 	interfaceStats                 bool
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
@@ -93,6 +93,10 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "how much may be kept there, in MiB; 0: nothing")
 	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "how long it is kept there")
 	o.listener.Flags(f)
+	f.StringSliceVar(&o.metrics, "metrics", nil, "addresses such as :9998 of /metrics alone, over TLS for clients with a certificate (default: none; --http has them, too)")
+	f.StringVar(&o.metricsListener.CertFile, "metrics-cert-file", "", "certificate of this server at --metrics (PEM)")
+	f.StringVar(&o.metricsListener.KeyFile, "metrics-key-file", "", "key of that certificate (PEM)")
+	f.StringVar(&o.metricsListener.ClientCAFile, "metrics-client-ca-file", "", "authorities that sign certificates of those who may ask at --metrics (PEM)")
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
@@ -124,6 +128,9 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	}
 	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
 		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
+	}
+	if m := o.metricsListener; len(o.metrics) > 0 && (m.CertFile == "" || m.KeyFile == "" || m.ClientCAFile == "") {
+		return errors.New("--metrics needs --metrics-cert-file, --metrics-key-file and --metrics-client-ca-file")
 	}
 	if o.probeInterval < 0 || o.probeInterval > 0 && o.probeInterval < time.Second {
 		return fmt.Errorf("--probe-interval %v: use 1s or more, or 0 to probe no node", o.probeInterval)

@@ -97,6 +97,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { asked.health.Run(serve); return nil })
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
+	group.Go(func() error { return o.metricsServer(registry, log).run(serve, metricsRetry) })
 	if controllerConfig.LigatoStatus && db.remote != nil {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, db.remote, log).run(serve)

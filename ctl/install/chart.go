@@ -57,7 +57,9 @@ func renderChart(values map[string]any) (map[string][]byte, error) {
 		if err := t.ExecuteTemplate(&text, name, data); err != nil {
 			return nil, err
 		}
-		rendered[name] = []byte(text.String())
+		if strings.TrimSpace(text.String()) != "" {
+			rendered[name] = []byte(text.String())
+		}
 	}
 	// Helm installs these as they are.
 	definitions, err := fs.Glob(deploy.Chart, chartDir+"/crds/*.yaml")

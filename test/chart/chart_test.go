@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -340,6 +341,55 @@ func TestMembersOfEtcd(t *testing.T) {
 	}
 	if one := mustRender(t, "")["contiv.yaml"]; strings.Contains(one, "PodDisruptionBudget") {
 		t.Error("a node with the only member could never be drained")
+	}
+}
+
+// What Prometheus and Grafana get by option; by default there is nothing of it.
+func TestMonitoring(t *testing.T) {
+	if files := mustRender(t, ""); files["contiv-monitoring.yaml"] != "" || strings.Contains(files["contiv.yaml"], "CONTIV_AGENT_METRICS") {
+		t.Error("the defaults have monitoring")
+	}
+	rendered := mustRender(t, `
+vpp: {enabled: true}
+monitoring:
+  secretName: metrics
+  port: 19998
+  podMonitor: {enabled: true, labels: {release: prometheus}, clientSecretName: prometheus}
+  alerts: {enabled: true, labels: {release: prometheus}}
+  dashboard: {enabled: true}`)
+	for _, want := range []string{
+		`- {name: CONTIV_AGENT_METRICS, value: ":19998"}`, "- {name: metrics, containerPort: 19998}", "mountPath: /etc/contiv-metrics}", "secret: {secretName: metrics, optional: true,",
+	} {
+		for _, file := range []string{"contiv.yaml", "contiv-vpp.yaml"} {
+			if strings.Count(rendered[file], want) != 1 {
+				t.Errorf("%s lacks %s", file, want)
+			}
+		}
+	}
+	monitor := document(t, rendered, "PodMonitor", "contiv-agent")
+	spec, _ := yaml.Marshal(monitor["spec"])
+	for _, want := range []string{"port: metrics\n", "scheme: https\n", "name: prometheus\n", "serverName: contiv-agent\n", "- contiv-vpp\n", "replacement: contiv-agent\n"} {
+		if !strings.Contains(string(spec), want) {
+			t.Errorf("the PodMonitor lacks %q: %s", want, spec)
+		}
+	}
+	if labels := monitor["metadata"].(map[string]any)["labels"].(map[string]any); labels["release"] != "prometheus" {
+		t.Errorf("its labels are %v", labels)
+	}
+	var rules map[string]any
+	text, err := os.ReadFile(dir + "/monitoring/contiv-alerts.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &rules)
+	}
+	if got := document(t, rendered, "PrometheusRule", "contiv")["spec"]; err != nil || !reflect.DeepEqual(got, any(rules)) {
+		t.Errorf("the alert rules are %v (%v)", got, err)
+	}
+	dashboard, err := os.ReadFile(dir + "/monitoring/contiv-dashboard.json")
+	if got := files(t, rendered, "contiv-dashboard")["contiv-dashboard.json"]; err != nil || strings.TrimSpace(got.(string)) != strings.TrimSpace(string(dashboard)) {
+		t.Errorf("the dashboard is %v (%v)", got, err)
+	}
+	if _, err := render(t, "monitoring: {podMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "monitoring.secretName") {
+		t.Errorf("a PodMonitor of what is on loopback: %v", err)
 	}
 }
 

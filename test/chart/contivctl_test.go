@@ -29,6 +29,7 @@ imagePullSecrets: [{name: pull}]
 etcd: {dataDir: /data/etcd/contiv, service: {nodePort: 30001}, quotaMiB: 8192, nodeSelector: {a: b}}
 cni: {chain: [portmap, bandwidth]}
 vswitch: {enableInterfaceStats: false}
+monitoring: {secretName: metrics, podMonitor: {enabled: true}, alerts: {enabled: true}, dashboard: {enabled: true}}
 controller: {periodicHealingInterval: 30000000000, delayRetry: 2s}
 contiv: {natExternalTraffic: false, ipamConfig: {podSubnetCIDR: 10.9.0.0/16}, nodeConfig: [{nodeName: node2, gateway: 192.0.2.9}]}
 vpp: {enabled: true, config: {workers: 2}}`,

@@ -72,6 +72,25 @@ type values struct {
 	Logs struct {
 		DefaultLevel string `json:"defaultLevel" about:"what agents log" enum:"DEBUG INFO WARN ERROR"`
 	} `json:"logs" about:"logs"`
+	Monitoring struct {
+		SecretName string `json:"secretName" about:"Secret with tls.crt, tls.key and ca.crt, by which agents serve their metrics at a port of all nodes; empty: on loopback only"`
+		Port       int    `json:"port" about:"port of all nodes for the metrics of agents" minimum:"1024" maximum:"65535"`
+		ServerName string `json:"serverName" about:"who the certificate of the agents is for" pattern:"."`
+		PodMonitor struct {
+			Enabled          bool              `json:"enabled" about:"make a PodMonitor"`
+			Labels           map[string]string `json:"labels" about:"labels by which a Prometheus chooses it"`
+			Interval         string            `json:"interval" about:"how often agents are scraped" pattern:"^([0-9]+(ms|s|m|h))+$"`
+			ClientSecretName string            `json:"clientSecretName" about:"Secret with tls.crt and tls.key of Prometheus, and ca.crt; empty: secretName"`
+		} `json:"podMonitor" about:"the Prometheus operator scrapes the agents"`
+		Alerts struct {
+			Enabled bool              `json:"enabled" about:"make a PrometheusRule"`
+			Labels  map[string]string `json:"labels" about:"labels by which a Prometheus chooses it"`
+		} `json:"alerts" about:"alert rules for the Prometheus operator"`
+		Dashboard struct {
+			Enabled bool              `json:"enabled" about:"make a ConfigMap with the dashboard"`
+			Labels  map[string]string `json:"labels" about:"labels by which Grafana's sidecar finds it"`
+		} `json:"dashboard" about:"a dashboard for Grafana"`
+	} `json:"monitoring" about:"Prometheus and Grafana"`
 	VPP struct {
 		Enabled   bool           `json:"enabled" about:"install what nodes with the label contivpp.io/vswitch=vpp need"`
 		Image     image          `json:"image" about:"with VPP"`

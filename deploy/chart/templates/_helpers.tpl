@@ -76,3 +76,11 @@ vpp.conf: |
 {{- $vpp := merge (dict "image" (dict "pullPolicy" .Values.vpp.image.pullPolicy)) (omit .Values.vpp "enabled" "image" "config") }}
 {{- toYaml (merge (dict "image" (dict "pullPolicy" .Values.image.pullPolicy) "etcd" (omit .Values.etcd "options") "vpp" $vpp) $rest) }}
 {{- end }}
+
+{{- /* Where agents serve Prometheus beside loopback. */}}
+{{- define "contiv.metrics.env" -}}
+- {name: CONTIV_AGENT_METRICS, value: ":{{ .Values.monitoring.port }}"}
+- {name: CONTIV_AGENT_METRICS_CERT_FILE, value: /etc/contiv-metrics/tls.crt}
+- {name: CONTIV_AGENT_METRICS_KEY_FILE, value: /etc/contiv-metrics/tls.key}
+- {name: CONTIV_AGENT_METRICS_CLIENT_CA_FILE, value: /etc/contiv-metrics/ca.crt}
+{{- end }}
