@@ -20,6 +20,7 @@ import (
 type cli struct {
 	name        string
 	out, errOut io.Writer
+	width       int // of tables
 	targets     target.Options
 	format      format
 	full        bool
@@ -34,8 +35,9 @@ type cli struct {
 // Command returns the command line under the name that it was called by. Errors
 // that Execute returns are to be printed, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
+	width := text.Width(out)
 	out, errOut = text.Plain(out), text.Plain(errOut)
-	c := &cli{name: name, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
+	c := &cli{name: name, width: width, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",

@@ -359,7 +359,7 @@ func TestTableFitsAndCutsNothingOff(t *testing.T) {
 	table.Print()
 	words := strings.Count(b.String(), "word")
 	for _, line := range strings.Split(b.String(), "\n") {
-		if len(line) > text.MaxWidth && !strings.Contains(line, "xxx") {
+		if len(line) > text.DefaultWidth && !strings.Contains(line, "xxx") {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}

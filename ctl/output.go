@@ -97,7 +97,7 @@ type NodeResult struct {
 }
 
 // printer writes to the output.
-func (c *cli) printer() printer { return printer{Writer: c.out, Full: c.full} }
+func (c *cli) printer() printer { return printer{Writer: c.out, Full: c.full, Width: c.width} }
 
 // What commands are written in terms of.
 type (

@@ -13,6 +13,8 @@ type Printer struct {
 	io.Writer
 	// Full: identifiers are not shortened.
 	Full bool
+	// Width is the number of columns that tables try to fit in; 0: DefaultWidth.
+	Width int
 }
 
 // identifier is what nobody reads to its end, such as the ID of a container.
@@ -31,9 +33,6 @@ func (p Printer) Text(s string) string {
 func (p Printer) Printf(format string, args ...any) {
 	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // there is nobody to tell errors
 }
-
-// MaxWidth is the number of columns that tables try to fit in.
-const MaxWidth = 120
 
 // Table aligns columns. What does not fit is wrapped in the last column, at
 // spaces; nothing is ever cut off.
@@ -79,6 +78,10 @@ func (t *Table) Print() {
 		}
 		indent += widths[i] + columnGap
 	}
+	total := t.Width
+	if total == 0 {
+		total = DefaultWidth
+	}
 	var b strings.Builder
 	rows := t.rows
 	if strings.Join(t.header, "") != "" {
@@ -90,7 +93,7 @@ func (t *Table) Print() {
 			line.WriteString(row[i])
 			line.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(row[i])+columnGap))
 		}
-		for i, part := range wrap(row[last], MaxWidth-indent) {
+		for i, part := range wrap(row[last], total-indent) {
 			if i > 0 {
 				line.WriteString("\n" + strings.Repeat(" ", indent))
 			}

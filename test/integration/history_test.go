@@ -1,20 +1,25 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/test/lab"
 )
 
-// ctl runs contivctl, which must succeed, on the agents of the lab.
+// ctl runs contivctl, which must succeed, on the agents of the lab. Its lines are not wrapped: where a text is
+// wrapped depends on how long everything else in the table took.
 func ctl(t *testing.T, l *lab.Lab, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "contivctl"), append([]string{"--config", l.CtlConfig()}, args...)...)
 	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), "COLUMNS=1000")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("contivctl %q: %v", args, err)
@@ -50,25 +55,51 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	events := ctl(t, l, "events", "node1")
+	// What happened since the agent's start must not push what is looked for out of the table.
+	events := ctl(t, l, "events", "node1", "--last", "200")
 	mustMatch(t, events,
-		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past`,
-		`(?m)^node1 +\d+\.\d+ .* Add Pod default/past`,
-		`(?m)^node1 +- .*--- agent \S+ started, run \d+; run \d+ ended by itself after\s`,
+		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past$`,
+		`(?m)^node1 +\d+\.\d+ .* Add Pod default/past$`,
+		`(?m)^node1 +- .*--- agent \S+ started, run \d+; run \d+ ended by itself after \d\d-\d\d [\d:.]+ ---$`,
 		`(?m)^node1 +0 .* Database Resync`)
-	txns := ctl(t, l, "txns", "--node", "node1")
-	mustMatch(t, txns, `Add Pod.*wire pod\s+default/past|default/past`, `run \d+ ended by itself`)
-	seq := regexp.MustCompile(`(?m)^node1 +(\d+\.\d+) .* Add Pod default/past`).FindStringSubmatch(events)
+	txns := ctl(t, l, "txns", "--node", "node1", "--last", "200")
+	mustMatch(t, txns, `(?m)^node1 +\d+\.\d+ .* Add Pod; .*ipnet: wire pod default/past with `, `(?m)^node1 +- .* run \d+ ended by itself after `)
+	seq := regexp.MustCompile(`(?ms)^node1 +(\d+\.\d+) [^\n]* Add Pod default/past$.* Delete Pod default/past$.*^node1 +(\d+\.\d+) [^\n]* Add Pod default/past$`).FindStringSubmatch(events)
 	if seq == nil {
 		t.Fatal("no number of the event")
 	}
 	event := ctl(t, l, "events", "node1", "--seq", seq[1])
 	mustMatch(t, event, `Add Pod default/past`, `- ipnet: wire pod default/past`)
-	txn := regexp.MustCompile("see `contivctl (txns (\\S+) --node node1)`").FindStringSubmatch(event)
+	txn := regexp.MustCompile("see `contivctl txns (\\S+) --node node1`").FindStringSubmatch(event)
 	if txn == nil {
 		t.Fatalf("no transaction in\n%s", event)
 	}
-	mustMatch(t, ctl(t, l, "txns", txn[2], "--node", "node1"), `transaction #\d+\.\d+ `, `CREATE +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`, `Add Pod default/past`)
-	mustMatch(t, ctl(t, l, "timeline", "past"), `(?m)^node1 .* \d+\.\d+ +gone `, `(?m)^node1 .* \d+\.\d+ +CONFIGURED `, `run \d+ ended by itself`, `(?m)^node1 .* 1 +CONFIGURED `)
-	mustMatch(t, ctl(t, l, "diff", "--since", "txn:"+txn[2], "node1"), `no difference on node1|OBTAINED`)
+	mustMatch(t, ctl(t, l, "txns", txn[1], "--node", "node1"), `transaction #\d+\.\d+ `, `CREATE +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`, `Add Pod default/past`)
+	mustMatch(t, ctl(t, l, "timeline", "past"), `(?m)^node1 .* \d+\.\d+ +gone `, `(?m)^node1 .* \d+\.\d+ +CONFIGURED `, `run \d+ ended by itself`, `(?m)^node1 .* \d\d:\d\d:[\d.]+ +\d+ +CONFIGURED `)
+
+	// The restart changed nothing of the pod but what the kernel tells of its devices.
+	last := ctl(t, l, "events", "node1", "--seq", seq[2])
+	if txn = regexp.MustCompile("see `contivctl txns (\\S+) --node node1`").FindStringSubmatch(last); txn == nil {
+		t.Fatalf("no transaction in\n%s", last)
+	}
+	diff := ctl(t, l, "diff", "--since", "txn:"+txn[1], "node1")
+	for line := range strings.Lines(diff) {
+		if strings.Contains(line, "-tap-") && !strings.Contains(line, "OBTAINED") {
+			t.Errorf("changed by the restart: %s", line)
+		}
+	}
+	// Between the first transaction and the last one the pod was gone.
+	before := ctl(t, l, "diff", "--from", "txn:"+seqBefore(t, txn[1]), "--to", "txn:"+txn[1], "node1")
+	mustMatch(t, before, `(?m)^node1 +new +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`)
+}
+
+// seqBefore returns the number of the transaction before another one, which are written like 3.17.
+func seqBefore(t *testing.T, seq string) string {
+	t.Helper()
+	run, number, _ := strings.Cut(seq, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s.%d", run, n-1)
 }

@@ -1,0 +1,30 @@
+package text
+
+import (
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// DefaultWidth is the number of columns that tables try to fit in where nothing says otherwise.
+	DefaultWidth = 120
+	// narrowest is the width below which tables do not shrink any further.
+	narrowest = 60
+)
+
+// Width returns the number of columns that tables written to out should fit in: what COLUMNS says, or else the
+// width of the terminal, or else DefaultWidth.
+func Width(out io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return max(n, narrowest)
+	}
+	if file, ok := out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return max(int(size.Col), narrowest)
+		}
+	}
+	return DefaultWidth
+}
