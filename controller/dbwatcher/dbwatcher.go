@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// probeKey is never written.
-	probeKey = "/probe-etcd-connection"
+	// probeKey, below a prefix that the node may read, is never written.
+	probeKey = "probe-etcd-connection"
 	// firstRetry is the delay before the second attempt to connect; it doubles up
 	// to the probing interval.
 	firstRetry = 100 * time.Millisecond

@@ -2,6 +2,7 @@ package dbwatcher_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -467,6 +468,14 @@ func (s silent) Watch(ctx context.Context, revision int64, prefixes ...string) (
 		<-ctx.Done()
 	}()
 	return out, nil
+}
+
+// List refuses what the user of a node may not read in etcd.
+func (s silent) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	if !strings.HasPrefix(prefix, ksr) && !strings.HasPrefix(prefix, "/vnf-agent/node1/") {
+		return nil, 0, errors.New("permission denied")
+	}
+	return s.Store.List(ctx, prefix)
 }
 
 func TestWipedDatabaseIsNoticedByItsRevision(t *testing.T) {

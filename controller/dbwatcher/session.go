@@ -216,7 +216,7 @@ func (s *session) refused(err error) error {
 
 // probe asks the database for its revision.
 func (s *session) probe() error {
-	_, revision, err := s.Remote.List(s.ctx, probeKey)
+	_, revision, err := s.Remote.List(s.ctx, s.known.prefixes()[0]+probeKey)
 	if err != nil {
 		// The watch tells when the connection is lost; this may be a slow answer.
 		s.log.Warn("The database does not answer a probe", "error", err)
