@@ -146,8 +146,12 @@ func (x *exec) inEffect(n *node) error {
 		return nil
 	}
 	for i := 0; i < len(x.staged); i++ {
-		st, concerned := x.staged[i].stage, x.staged[i].concerns(n)
-		if n.desc != nil && st == n.desc.stage || !concerned && !st.of.Early {
+		st := x.staged[i].stage
+		if n.desc != nil && st == n.desc.stage {
+			continue
+		}
+		concerned := x.staged[i].concerns(n)
+		if !concerned && !st.of.Early {
 			continue
 		}
 		if err := x.commit(st); err != nil && concerned {
