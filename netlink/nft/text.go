@@ -32,9 +32,10 @@ func (b *Batch) AddText(chain, comment, text string) {
 
 // tokens splits a rule into words and punctuation.
 func tokens(text string) []string {
-	text = strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " , ", "|", " | ").Replace(text)
-	return strings.Fields(text)
+	return strings.Fields(apart.Replace(text))
 }
+
+var apart = strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " , ", "|", " | ")
 
 // parser translates one rule.
 type parser struct {

@@ -43,6 +43,11 @@ func (e *edit) transactions() (list []*nft.Batch) {
 // fill makes a chain that exists consist of the rules.
 func fill(b *nft.Batch, chain string, rules []line) {
 	b.FlushChain(chain)
+	add(b, chain, rules)
+}
+
+// add adds rules to a chain.
+func add(b *nft.Batch, chain string, rules []line) {
 	for _, l := range rules {
 		b.AddText(chain, l.comment, l.text)
 	}
@@ -174,10 +179,12 @@ func (e *edit) ensureChain(name string, rules []line) {
 	if ok && slices.Equal(found, comments(rules)) {
 		return
 	}
-	if !ok {
+	if ok {
+		fill(&e.prepare, name, rules)
+	} else {
 		e.prepare.AddChain(&nftables.Chain{Name: name})
+		add(&e.prepare, name, rules)
 	}
-	fill(&e.prepare, name, rules)
 	e.have.chains[name] = comments(rules)
 }
 
@@ -375,21 +382,21 @@ func (e *edit) disown() {
 func (w *values) named() map[string]bool {
 	objects := map[string]bool{}
 	for id := range w.addresses {
-		add(objects, setsOf(addressSet, id)...)
+		note(objects, setsOf(addressSet, id)...)
 	}
 	for id := range w.endpoints {
-		add(objects, setsOf(endpointSet, id)...)
+		note(objects, setsOf(endpointSet, id)...)
 	}
 	for _, c := range w.lists {
-		add(objects, c.chain(), c.content())
+		note(objects, c.chain(), c.content())
 	}
 	for _, s := range w.subjects {
-		add(objects, s.chains()...)
+		note(objects, s.chains()...)
 	}
 	return objects
 }
 
-func add(objects map[string]bool, names ...string) {
+func note(objects map[string]bool, names ...string) {
 	for _, name := range names {
 		objects[name] = true
 	}
