@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/vswitch"
@@ -34,7 +35,17 @@ type machine struct {
 	vswitch *fake.Node
 	linux   *linuxHost
 	bolt    string
+	// filter judges connections in place of the vswitch in memory; nil: nothing does, and no policies are computed.
+	filter vswitch.Filter
 }
+
+// judged is a vswitch in memory but for its filter.
+type judged struct {
+	*fake.VSwitch
+	filter vswitch.Filter
+}
+
+func (j judged) Filter() vswitch.Filter { return j.filter }
 
 func newMachine(tb testing.TB, c *cluster) *machine {
 	m := &machine{tb: tb, cluster: c, linux: newLinuxHost(), bolt: filepath.Join(tb.TempDir(), "bolt.db")}
@@ -74,7 +85,11 @@ func (m *machine) start() *agent {
 		m.tb.Fatal(err)
 	}
 	a.scheduler = kvscheduler.New(kvscheduler.Options{Logger: log})
-	if err := descriptors.Register(a.scheduler, a.vswitch); err != nil {
+	var vs vswitch.VSwitch = a.vswitch
+	if m.filter != nil {
+		vs = judged{a.vswitch, m.filter}
+	}
+	if err := descriptors.Register(a.scheduler, vs); err != nil {
 		m.tb.Fatal(err)
 	}
 	if err := m.linux.register(a.scheduler); err != nil {
@@ -95,7 +110,8 @@ func (m *machine) start() *agent {
 	a.pods = podmanager.New(a.local, namespaces, "", log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true, TAPs: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
-	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), a.changes)
+	policies := policy.New(policy.Capabilities{Filter: m.filter != nil}, nodeName(1), a.pods, addresses, ipNet, a.loop, log)
+	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), policies, a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, podmanager.NodeView{}, log)
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})

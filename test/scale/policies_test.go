@@ -1,0 +1,192 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/policies"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"google.golang.org/protobuf/proto"
+)
+
+// withPolicies starts an agent in the cluster, with all of its pods, that has the kernel judge
+// connections, in a network namespace of its own. The rest of its vswitch is in memory.
+func withPolicies(tb testing.TB, nodes, podsPerNode int) (*cluster, *programmed) {
+	tb.Helper()
+	if os.Getuid() != 0 {
+		tb.Skip("needs root: network namespaces")
+	}
+	name := fmt.Sprint("contiv-scale-", os.Getpid())
+	root := &vswitchtest.Host{NetNS: "/proc/self/ns/net"}
+	root.Exec(tb, "ip netns add "+name)
+	tb.Cleanup(func() { root.Exec(tb, "ip netns del "+name) })
+	ns, err := namespace.Open("/var/run/netns/" + name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(ns.Close)
+	nftables, err := nft.Open(ns)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nftables.Release)
+	c := newCluster(tb, nodes, podsPerNode)
+	m := newMachine(tb, c)
+	p := &programmed{Filter: policies.New(nftables, slog.New(slog.DiscardHandler)), lists: map[string]*filter.AccessList{}, news: make(chan struct{}, 1)}
+	m.filter = p
+	a := m.start()
+	tb.Cleanup(a.stop)
+	for i := range podsPerNode {
+		a.addPod(i)
+	}
+	return c, p
+}
+
+// programmed is a filter that tells which lists it has.
+type programmed struct {
+	vswitch.Filter
+	mu    sync.Mutex
+	lists map[string]*filter.AccessList
+	news  chan struct{}
+}
+
+// Change implements vswitch.Filter.
+func (p *programmed) Change(ctx context.Context, set, remove []proto.Message) error {
+	if err := p.Filter.Change(ctx, set, remove); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range set {
+		if list, ok := m.(*filter.AccessList); ok {
+			p.lists[list.GetName()] = list
+		}
+	}
+	for _, m := range remove {
+		if list, ok := m.(*filter.AccessList); ok {
+			delete(p.lists, list.GetName())
+		}
+	}
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// after makes changes in the database, and returns how long it takes until the lists are in nftables.
+func (p *programmed) after(tb testing.TB, change func(), done func(lists map[string]*filter.AccessList) bool) time.Duration {
+	tb.Helper()
+	began := time.Now()
+	change()
+	timeout := time.After(5 * time.Minute)
+	for {
+		p.mu.Lock()
+		enough := done(p.lists)
+		p.mu.Unlock()
+		if enough {
+			return time.Since(began)
+		}
+		select {
+		case <-p.news:
+		case <-timeout:
+			tb.Fatal("nftables has not what was asked for")
+		}
+	}
+}
+
+func selecting(key, value string) *policy.Policy_LabelSelector {
+	return &policy.Policy_LabelSelector{MatchLabel: []*policy.Policy_Label{{Key: key, Value: value}}}
+}
+
+func (c *cluster) putPolicy(p *policy.Policy) store.Change {
+	return c.put("k8s/policy/"+p.GetName()+"/namespace/"+p.GetNamespace(), p)
+}
+
+func peers(i int) []*policy.Policy_Peer {
+	return []*policy.Policy_Peer{{Pods: selecting("client", fmt.Sprint(i))}}
+}
+
+func ports(i int) []*policy.Policy_Port {
+	return []*policy.Policy_Port{{Protocol: policy.Policy_Port_TCP, Port: &policy.Policy_Port_PortNameOrNumber{Number: int32(1 + i%65535)}}}
+}
+
+// manyPolicies is how many policies, or rules of one, BenchmarkPolicies has.
+const manyPolicies = 5000
+
+// policiesOf are those of a benchmark.
+var policiesOf = []struct {
+	name  string
+	lists int
+	of    func() []*policy.Policy
+}{
+	{"ingress", manyPolicies, func() (list []*policy.Policy) {
+		for i := range manyPolicies {
+			list = append(list, &policy.Policy{
+				Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
+				IngressRule: []*policy.Policy_IngressRule{{From: peers(i), Port: ports(i)}},
+			})
+		}
+		return list
+	}},
+	{"both directions", 2 * manyPolicies, func() (list []*policy.Policy) {
+		for i := range manyPolicies {
+			list = append(list, &policy.Policy{
+				Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS_AND_EGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
+				IngressRule: []*policy.Policy_IngressRule{{From: peers(i), Port: ports(i)}},
+				EgressRule:  []*policy.Policy_EgressRule{{To: peers(i), Port: ports(i)}},
+			})
+		}
+		return list
+	}},
+	{"rules of one", 1, func() []*policy.Policy {
+		p := &policy.Policy{Name: "p", Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: &policy.Policy_LabelSelector{}}
+		for i := range manyPolicies {
+			p.IngressRule = append(p.IngressRule, &policy.Policy_IngressRule{From: peers(i % 50), Port: ports(i)})
+		}
+		return []*policy.Policy{p}
+	}},
+}
+
+// BenchmarkPolicies is the time from etcd to the last change of nftables, on a node with 30 pods that
+// policies select: of 5 000 policies with one rule that come at once, and of one with 5 000. Then, beside
+// them, the change of one policy, and all of them going.
+func BenchmarkPolicies(b *testing.B) {
+	for _, kind := range policiesOf {
+		b.Run(kind.name, func(b *testing.B) {
+			c, p := withPolicies(b, 100, benchPodsPerNode)
+			var all, gone []store.Change
+			for _, p := range kind.of() {
+				all = append(all, c.putPolicy(p))
+				gone = append(gone, remove(all[len(all)-1]))
+			}
+			one := &policy.Policy{Name: "one", Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: selecting("app", "app-3")}
+			var beside, going time.Duration
+			lists := 0
+			for n := 0; b.Loop(); n++ {
+				p.after(b, func() { c.write(all...) }, func(have map[string]*filter.AccessList) bool {
+					lists = len(have)
+					return lists >= kind.lists
+				})
+				b.StopTimer()
+				one.IngressRule = []*policy.Policy_IngressRule{{From: peers(n), Port: ports(n)}}
+				beside += p.after(b, func() { c.write(c.putPolicy(one)) }, func(have map[string]*filter.AccessList) bool { return len(have) > lists })
+				going += p.after(b, func() { c.write(append(gone, remove(c.putPolicy(one)))...) }, func(have map[string]*filter.AccessList) bool { return len(have) == 0 })
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(beside.Microseconds())/float64(b.N)/1000, "ms/another")
+			b.ReportMetric(float64(going.Microseconds())/float64(b.N)/1000, "ms/removal")
+		})
+	}
+}
