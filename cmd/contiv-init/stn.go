@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/stn/client"
 	"github.com/spf13/pflag"
@@ -20,25 +22,57 @@ type theft struct {
 	socket string
 }
 
-// theftBy reads from the agent's configuration whether there is a theft; nil if not.
-func theftBy(agentFlags []string) (*theft, error) {
+// agentSettings are flags of the agent, from where the agent takes them.
+type agentSettings struct {
+	contivConfig, node, bolt  string
+	etcdConfig                string
+	etcdEndpoints             []string
+	etcdCA, etcdCert, etcdKey string
+}
+
+func readAgentSettings(agentFlags []string) (s agentSettings, err error) {
 	f := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	f.ParseErrorsAllowlist.UnknownFlags = true
-	file := f.String("contiv-config", cmp.Or(os.Getenv("CONTIV_AGENT_CONTIV_CONFIG"), os.Getenv("CONTIV_CONFIG"), existing("", "/etc/contiv/contiv.conf")), "")
-	node := f.String("node-name", cmp.Or(os.Getenv("CONTIV_AGENT_NODE_NAME"), os.Getenv("MICROSERVICE_LABEL")), "")
-	if err := f.Parse(agentFlags); err != nil {
-		return nil, fmt.Errorf("flags of the agent: %w", err)
+	text := func(p *string, name, alias, standard string) {
+		own := "CONTIV_AGENT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		f.StringVar(p, name, cmp.Or(os.Getenv(own), os.Getenv(alias), standard), "")
 	}
-	config, err := contivconf.LoadFile(*file)
+	var endpoints string
+	text(&s.contivConfig, "contiv-config", "CONTIV_CONFIG", existing("", "/etc/contiv/contiv.conf"))
+	text(&s.node, "node-name", "MICROSERVICE_LABEL", "")
+	text(&s.bolt, "bolt", "", "/var/bolt/bolt.db")
+	text(&s.etcdConfig, "etcd-config", "ETCD_CONFIG", "")
+	text(&endpoints, "etcd-endpoints", "ETCD_ENDPOINTS", "")
+	text(&s.etcdCA, "etcd-ca-file", "", "")
+	text(&s.etcdCert, "etcd-cert-file", "", "")
+	text(&s.etcdKey, "etcd-key-file", "", "")
+	if err := f.Parse(agentFlags); err != nil {
+		return s, fmt.Errorf("flags of the agent: %w", err)
+	}
+	if endpoints != "" {
+		s.etcdEndpoints = strings.Split(endpoints, ",")
+	}
+	if s.node == "" {
+		s.node, err = os.Hostname()
+	}
+	return s, err
+}
+
+// theftBy reads from the agent's configuration, and its NodeConfig, whether there is a theft; nil if not.
+func theftBy(ctx context.Context, agentFlags []string, log *slog.Logger) (*theft, error) {
+	s, err := readAgentSettings(agentFlags)
+	if err != nil {
+		return nil, err
+	}
+	config, err := contivconf.LoadFile(s.contivConfig)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the agent: %w", err)
 	}
-	if *node == "" {
-		if *node, err = os.Hostname(); err != nil {
-			return nil, err
-		}
+	var crd *nodeconfig.NodeConfig
+	if !config.CRDNodeConfigurationDisabled {
+		crd = s.nodeConfig(ctx, log)
 	}
-	name, steals, err := config.StealsOn(*node)
+	name, steals, err := config.StealsOn(s.node, crd)
 	if err != nil || !steals {
 		return nil, err
 	}

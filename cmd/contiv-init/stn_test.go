@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,14 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/stn"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"google.golang.org/grpc"
 )
 
@@ -46,7 +54,7 @@ func TestTheftByTheAgentsConfiguration(t *testing.T) {
 			for i := 0; i < len(c.env); i += 2 {
 				t.Setenv(c.env[i], c.env[i+1])
 			}
-			got, err := theftBy(c.flags)
+			got, err := theftBy(t.Context(), c.flags, slog.New(slog.DiscardHandler))
 			text := fmt.Sprint(got)
 			if err != nil {
 				text = err.Error()
@@ -55,6 +63,81 @@ func TestTheftByTheAgentsConfiguration(t *testing.T) {
 				t.Errorf("got %s, want %s", text, c.want)
 			}
 		})
+	}
+}
+
+// The NodeConfig of the node replaces its section of contiv.conf: that in etcd, or without etcd what
+// the agent has kept.
+func TestTheftByNodeConfig(t *testing.T) {
+	dir := t.TempDir()
+	server := etcdtest.Start(t).Endpoint()
+	conf, off := filepath.Join(dir, "contiv.conf"), filepath.Join(dir, "off.conf")
+	for path, content := range map[string]string{
+		conf: "crdNodeConfigurationDisabled: false\nnodeConfig: [{nodeName: n1, stealInterface: ens8}]\n",
+		off:  "crdNodeConfigurationDisabled: true\nnodeConfig: [{nodeName: n1, stealInterface: ens8}]\n",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := models.KSRPrefix + dbresources.NodeConfigKey("n1")
+	put := func(db store.Broker, key, value string) {
+		t.Helper()
+		if err := db.Put(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	etcdDB, err := etcd.New(etcd.Config{Endpoints: []string{server}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcdDB.Close()
+	kept := func(name string, values map[string]string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		db, err := bolt.Open(path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		for key, value := range values {
+			put(db, key, value)
+		}
+		return path
+	}
+	mirror := kept("mirror.db", map[string]string{key: `{"stealInterface": "eth8"}`, contivconf.StoreKey: `{"stealInterface": "eth9"}`})
+	damaged := kept("damaged.db", map[string]string{key: `{"stealInterface`, contivconf.StoreKey: `{"stealInterface": "eth9"}`})
+	const nobody = "http://127.0.0.1:1"
+	theft := func(config, endpoint, boltFile string) string {
+		t.Helper()
+		got, err := theftBy(t.Context(), []string{"--contiv-config", config, "--node-name", "n1", "--etcd-endpoints", endpoint, "--bolt", boltFile}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got == nil {
+			return ""
+		}
+		return got.name
+	}
+	is := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %q is stolen, want %q", what, got, want)
+		}
+	}
+	is("etcd has none", theft(conf, server, mirror), "ens8")
+	put(etcdDB, key, `{"stealInterface": "eth7"}`)
+	is("etcd", theft(conf, server, mirror), "eth7")
+	is("disabled", theft(off, server, mirror), "ens8")
+	put(etcdDB, key, `{"gateway": "10.0.0.1"}`)
+	is("a NodeConfig without theft", theft(conf, server, mirror), "")
+	put(etcdDB, key, `{"stealInterface`)
+	is("etcd has what cannot be read", theft(conf, server, mirror), "eth8")
+	is("no etcd", theft(conf, nobody, mirror), "eth8")
+	is("no etcd, and a mirror that cannot be read", theft(conf, nobody, damaged), "eth9")
+	is("no etcd, and no agent ever ran", theft(conf, nobody, filepath.Join(dir, "none.db")), "ens8")
+	if _, err := os.Stat(filepath.Join(dir, "none.db")); err == nil {
+		t.Error("the agent's file was made")
 	}
 }
 

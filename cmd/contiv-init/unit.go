@@ -37,7 +37,7 @@ func (u *unit) run(ctx context.Context) error {
 			return failedError{fmt.Errorf("permitting core dumps: %w", err)}
 		}
 	}
-	theft, err := theftBy(u.agentFlags)
+	theft, err := theftBy(ctx, u.agentFlags, log)
 	if err != nil { // the agent says so, too
 		log.Error("Whether to steal a network card is not known", "error", err)
 	}

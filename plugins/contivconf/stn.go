@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/controller"
 )
 
@@ -81,11 +82,15 @@ func (c *Config) stealing(n *NodeConfig) stealing {
 }
 
 // StealsOn returns whether a node is to have its network card stolen, and the name of that; "" for
-// the first one. It reads the file only, as a program must that runs before the agent.
-func (c *Config) StealsOn(node string) (name string, steals bool, err error) {
+// the first one. It is for a program that runs before the agent. crd is the node's NodeConfig, which
+// replaces its section of the file unless it is disabled; nil: there is none.
+func (c *Config) StealsOn(node string, crd *nodeconfig.NodeConfig) (name string, steals bool, err error) {
 	section, err := c.forNode(node)
 	if err != nil {
 		return "", false, err
+	}
+	if crd != nil && !c.CRDNodeConfigurationDisabled {
+		section = NodeConfig{StealInterface: crd.GetStealInterface()}
 	}
 	s := c.stealing(&section)
 	return s.name, s.wanted, nil

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/store/bolt"
+	"github.com/contiv/contiv/store/etcd"
+)
+
+// nodeConfigTimeout bounds how long etcd may take to say what the NodeConfig is: VPP waits for it.
+const nodeConfigTimeout = 3 * time.Second
+
+// agentEtcd is where the agent looks for etcd unless it is told.
+const agentEtcd = "http://127.0.0.1:32379"
+
+// nodeConfig returns the NodeConfig of the node; nil: there is none, as far as is known. The agent
+// does not run yet:
+//
+//  1. etcd has it, or has none;
+//  2. without etcd, the agent's mirror of etcd;
+//  3. where that has none that can be read, what was in force last.
+func (s agentSettings) nodeConfig(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConfig {
+	key := models.KSRPrefix + dbresources.NodeConfigKey(s.node)
+	msg, err := s.fromEtcd(ctx, key)
+	if err == nil {
+		return msg
+	}
+	log.Warn("NodeConfig is not known from etcd, what the agent has kept counts", "error", err)
+	msg, err = s.fromBolt(ctx, key, contivconf.StoreKey)
+	if err != nil {
+		log.Warn("NodeConfig is not known: contiv.conf says whether to steal a network card, and the agent asks again", "error", err)
+	}
+	return msg
+}
+
+func (s agentSettings) fromEtcd(ctx context.Context, key string) (*nodeconfig.NodeConfig, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeConfigTimeout)
+	defer cancel()
+	config, err := etcd.LoadConfig(s.etcdConfig, etcd.Config{Endpoints: s.etcdEndpoints, CAFile: s.etcdCA, CertFile: s.etcdCert, KeyFile: s.etcdKey}, agentEtcd)
+	if err != nil {
+		return nil, err
+	}
+	db, err := etcd.New(config)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	return readNodeConfig(ctx, db, key)
+}
+
+// fromBolt returns the first value that is there.
+func (s agentSettings) fromBolt(ctx context.Context, keys ...string) (*nodeconfig.NodeConfig, error) {
+	if _, err := os.Stat(s.bolt); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the agent has never run
+	}
+	db, err := bolt.Open(s.bolt, nodeConfigTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	var errs []error
+	for _, key := range keys {
+		msg, err := readNodeConfig(ctx, db, key)
+		if msg != nil {
+			return msg, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// readNodeConfig returns nil if the key does not exist.
+func readNodeConfig(ctx context.Context, db store.Broker, key string) (*nodeconfig.NodeConfig, error) {
+	kv, found, err := db.Get(ctx, key)
+	if err != nil || !found {
+		return nil, err
+	}
+	resource, _ := dbresources.ForKey(dbresources.NodeConfigKey("any"))
+	value, err := resource.Unmarshal(kv.Value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return value.(*nodeconfig.NodeConfig), nil
+}
