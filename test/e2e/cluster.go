@@ -96,7 +96,7 @@ func (o Options) check() error {
 
 func (o Options) programs() []string {
 	files := append([]string{}, o.Manifests...)
-	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contiv-stn", "contivctl"} {
+	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contiv-stn", "contivctl", "contiv-calico-routes"} {
 		files = append(files, filepath.Join(o.BinDir, name))
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
