@@ -72,17 +72,12 @@ func delayed(t testing.TB, socket, to string, delay time.Duration) {
 
 // With an etcd that takes almost half a second to answer, all becomes as it should, later.
 func TestSlowEtcd(t *testing.T) {
-	s := newSite(t)
+	s, nodes := newCluster(t, 2)
 	slow := s.path("slow.sock")
 	delayed(t, slow, s.path("etcd.sock"), 200*time.Millisecond)
-	w1, w2 := s.addNode(1), s.addNode(2)
+	w1, w2 := nodes[0], nodes[1]
 	w1.etcdAt, w2.etcdAt = "unix://"+slow, "unix://"+slow
-	w1.addPod("a1", pod1)
-	w2.addPod("a2", pod2)
-	s.putBlock(block1, "w1", nil)
-	s.putBlock(block2, "w2", nil)
-	w1.start()
-	w2.start()
+	s.start(nodes...)
 	s.awaitPing("a1", pod2)
 	w1.awaitReady()
 	s.putBlock(block3, "w2", nil)

@@ -44,16 +44,11 @@ func (s *site) logFile(name string) *os.File {
 
 // Nodes take their routes from the centre, and go on by themselves without it.
 func TestCentralMode(t *testing.T) {
-	s := newSite(t)
-	w1, w2 := s.addNode(1, "--central"), s.addNode(2, "--central")
-	w1.addPod("a1", pod1)
-	w2.addPod("a2", pod2)
+	s, nodes := newCluster(t, 2, "--central")
+	w1 := nodes[0]
 	centre := s.startProgram(s.logFile("centre.log"), filepath.Join(binaries, "contiv-calico-routes"),
 		"--centre", "--hostname", "centre", "--etcd-endpoints", s.endpoint(), "--ttl", "5s", "--http", "")
-	s.putBlock(block1, "w1", nil)
-	s.putBlock(block2, "w2", nil)
-	w1.start()
-	w2.start()
+	s.start(nodes...)
 	await.That(t, "the centre writes routes", func() error {
 		kv, found, err := s.db.Get(t.Context(), "/vpp-calico/hosts/w1/routes/ipv4/10.66.0.64-26")
 		if err == nil && (!found || string(kv.Value) != `{"via":"172.30.0.2","host":"w2"}`) {
@@ -79,20 +74,15 @@ func TestCentralMode(t *testing.T) {
 
 // An agent that runs anyway programs the routes; what else it has is left alone.
 func TestThroughRunningAgent(t *testing.T) {
-	s := newSite(t)
-	w1 := s.addNode(1, "--agent", "unix://"+s.path("agent/grpc.sock"))
-	w2 := s.addNode(2)
-	w1.addPod("a1", pod1)
-	w2.addPod("a2", pod2)
+	s, nodes := newCluster(t, 2)
+	w1 := nodes[0]
+	w1.flags = []string{"--agent", "unix://" + s.path("agent/grpc.sock")}
 	start := func() *exec.Cmd {
 		return s.startProgram(s.logFile("agent.log"), "ip", "netns", "exec", s.netns("w1"), filepath.Join(binaries, "contiv-agent"),
 			"--standalone", "--node-name", "w1", "--run-dir", s.path("agent"), "--bolt", s.path("bolt.db"), "--http", "",
 			"--contiv-config", os.DevNull, "--controller-config", os.DevNull)
 	}
-	s.putBlock(block1, "w1", nil)
-	s.putBlock(block2, "w2", nil)
-	w1.start()
-	w2.start()
+	s.start(nodes...)
 	agent := start() // later than its client
 	s.awaitPing("a1", pod2)
 	s.putBlock("10.66.2.0/26", "w2", nil)

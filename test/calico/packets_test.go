@@ -19,25 +19,40 @@ const (
 	pod61, pod62           = "fd66::2", "fd66::42"
 )
 
-// cluster is three nodes, each with a pod and its agent.
-func cluster(t *testing.T) (s *site, w1, w2, w3 *node) {
+// newCluster makes nodes, each with a pod: a1 on w1 and so on. The programs do not run yet, and nobody
+// has a block.
+func newCluster(t *testing.T, count int, flags ...string) (*site, []*node) {
 	t.Helper()
-	s = newSite(t)
-	w1, w2, w3 = s.addNode(1), s.addNode(2), s.addNode(3)
-	w1.addPod("a1", pod1)
-	w2.addPod("a2", pod2)
-	w3.addPod("a3", pod3)
-	w1.addPod("b1", pod61)
-	w2.addPod("b2", pod62)
-	return s, w1, w2, w3
+	s := newSite(t)
+	var nodes []*node
+	for n := range count {
+		w := s.addNode(n+1, flags...)
+		w.addPod(fmt.Sprint("a", n+1), []string{pod1, pod2, pod3}[n])
+		nodes = append(nodes, w)
+	}
+	return s, nodes
+}
+
+// start gives nodes their blocks and starts their programs.
+func (s *site) start(nodes ...*node) {
+	s.t.Helper()
+	for _, w := range nodes {
+		s.putBlock([]string{block1, block2, block3}[w.n-1], w.name, nil)
+	}
+	for _, w := range nodes {
+		w.start()
+	}
 }
 
 func TestPodsReachEachOther(t *testing.T) {
-	s, w1, w2, w3 := cluster(t)
+	s, nodes := newCluster(t, 3)
+	w1, w2, w3 := nodes[0], nodes[1], nodes[2]
+	w1.addPod("b1", pod61)
+	w2.addPod("b2", pod62)
 	s.putBlock(block1, "w1", nil) // blocks before peers
 	s.putBlock(block61, "w1", nil)
 	s.putBlock(block2, "w2", nil)
-	for _, w := range []*node{w1, w2, w3} {
+	for _, w := range nodes {
 		w.start()
 	}
 	s.awaitPing("a1", pod2)
@@ -75,7 +90,7 @@ func TestPodsReachEachOther(t *testing.T) {
 	w3.awaitRoute("10.66.0.192/26", "blackhole")
 	w2.awaitRoute("10.66.0.192/26", "via 172.30.0.3 dev eth1")
 	s.delete(blockKey("10.66.0.192/26"))
-	for _, w := range []*node{w1, w2, w3} {
+	for _, w := range nodes {
 		w.awaitRoute("10.66.0.192/26", "")
 	}
 
@@ -106,17 +121,12 @@ func TestPodsReachEachOther(t *testing.T) {
 
 // An uplink that has its address needs none, and keeps it.
 func TestUplinkHasAnAddress(t *testing.T) {
-	s := newSite(t)
-	w1, w2 := s.addNode(1), s.addNode(2)
+	s, nodes := newCluster(t, 2)
+	w1 := nodes[0]
 	w1.hasAddress = true
 	w1.ip("addr", "add", "172.30.0.1/24", "dev", "eth1")
 	w1.ip("link", "set", "eth1", "up")
-	w1.addPod("a1", pod1)
-	w2.addPod("a2", pod2)
-	s.putBlock(block1, "w1", nil)
-	s.putBlock(block2, "w2", nil)
-	w1.start()
-	w2.start()
+	s.start(nodes...)
 	s.awaitPing("a2", pod1)
 	w1.awaitReady()
 	w1.stop()
@@ -127,13 +137,9 @@ func TestUplinkHasAnAddress(t *testing.T) {
 
 // While an agent is away, and while etcd is, packets flow; what changed meanwhile is made up for.
 func TestAgentAndEtcdComeBack(t *testing.T) {
-	s, w1, w2, w3 := cluster(t)
-	s.putBlock(block1, "w1", nil)
-	s.putBlock(block2, "w2", nil)
-	s.putBlock(block3, "w3", nil)
-	for _, w := range []*node{w1, w2, w3} {
-		w.start()
-	}
+	s, nodes := newCluster(t, 3)
+	w1 := nodes[0]
+	s.start(nodes...)
 	s.awaitPing("a1", pod2)
 	s.awaitPing("a1", pod3)
 	w1.awaitReady()
