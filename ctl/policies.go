@@ -69,7 +69,7 @@ func printPolicies(p printer, good []answer[policy.Report]) {
 	lines := map[string]*policyLine{}
 	for _, a := range good {
 		for _, r := range a.Value.Policies {
-			name := policyName(r)
+			name := r.ID()
 			line := lines[name]
 			if line == nil {
 				line = &policyLine{PolicyReport: r}
@@ -107,13 +107,6 @@ func printPolicy(p printer, good []answer[policy.Report]) {
 		}
 	}
 	t.Print()
-}
-
-func policyName(r policy.PolicyReport) string {
-	if r.Namespace == "" {
-		return r.Name
-	}
-	return r.Namespace + "/" + r.Name
 }
 
 func priorityOf(r policy.PolicyReport) string {

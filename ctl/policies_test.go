@@ -24,7 +24,7 @@ func TestPoliciesAreShownWithWhereTheyAreNotRealised(t *testing.T) {
 		serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			report := policy.Report{}
 			for _, p := range policies {
-				if only := r.URL.Query().Get("policy"); r.URL.Path == policy.URL && (only == "" || only == policyName(p)) {
+				if only := r.URL.Query().Get("policy"); r.URL.Path == policy.URL && (only == "" || only == p.ID()) {
 					report.Policies = append(report.Policies, p)
 				}
 			}

@@ -82,7 +82,7 @@ func pack(ctx context.Context, agents []*Agent, name string, now time.Time) (rep
 
 // ofReports are the commands that can be asked of a report.
 var ofReports = []string{
-	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "status", "services", "events", "txns", "values", "dump",
+	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "status", "services", "policies", "denials", "events", "txns", "values", "dump",
 	"explain", "timeline", "diff", "graph",
 }
 

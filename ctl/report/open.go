@@ -23,6 +23,7 @@ import (
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -187,6 +188,8 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return a.answers[readinessURL+"?verbose="]
 	case path == dumpURL:
 		return a.dump(query)
+	case path == policy.URL && known && all.status == http.StatusOK:
+		return selectPolicy(all, query.Get("policy"))
 	case !known:
 		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s: %w", path, errNotPacked))
 	case all.status != http.StatusOK:
@@ -267,6 +270,19 @@ func selectRecords(items []json.RawMessage, query url.Values, what string) answe
 		items = items[len(items)-last:]
 	}
 	return listed(items)
+}
+
+// selectPolicy answers for the argument policy.
+func selectPolicy(all answer, name string) answer {
+	var report policy.Report
+	if err := json.Unmarshal(all.body, &report); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	report.Policies = slices.DeleteFunc(report.Policies, func(p policy.PolicyReport) bool { return p.ID() != name })
+	if len(report.Policies) == 0 {
+		return refusal(http.StatusNotFound, policy.Unknown(name))
+	}
+	return listed(report)
 }
 
 // selectStatuses answers for the arguments key, key-prefix and state.

@@ -28,6 +28,8 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/policy/denials"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/version"
@@ -54,7 +56,7 @@ const (
 var questions = []string{
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
 	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
-	service.URL, configdir.URL, peers.URL, feedback.URL,
+	service.URL, policy.URL, denials.URL, configdir.URL, peers.URL, feedback.URL,
 	eventsURL, contributionsURL, txnsURL, explainURL, statusURL, statsURL, snapshotURL,
 	dumpURL, dumpURL + "?view=NB", dumpURL + "?view=cached", dumpURL + "?view=SB",
 	history.RunsURL,

@@ -39,13 +39,26 @@ type PolicyReport struct {
 	Pods []string `json:"pods"`
 }
 
+// ID returns the name of the policy as it is written: NAMESPACE/NAME, that of a ClusterNetworkPolicy NAME.
+func (r PolicyReport) ID() string {
+	if r.Namespace == "" {
+		return r.Name
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+// Unknown is the error for a name that no policy has.
+func Unknown(name string) error {
+	return fmt.Errorf("there is no policy %q: it is written NAMESPACE/NAME, a ClusterNetworkPolicy NAME", name)
+}
+
 // Handler serves URL.
 func (p *Policy) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("policy")
 		report := p.report(name)
 		if name != "" && len(report.Policies) == 0 {
-			rest.Error(w, http.StatusNotFound, fmt.Errorf("there is no policy %q: it is written NAMESPACE/NAME, a ClusterNetworkPolicy NAME", name))
+			rest.Error(w, http.StatusNotFound, Unknown(name))
 			return
 		}
 		rest.JSON(w, report)

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// privateKey is what must not get into a report.
+const privateKey = "c2VjcmV0LWNhbmFyeS1zZWNyZXQtY2FuYXJ5LTEyMzQ="
+
+// A report answers as the agents do, also of what was before a restart, when they are gone, and has no secrets.
+func TestReport(t *testing.T) {
+	l := require(t)
+	o := newOperator(t, l, "node1") // its end awaits that of all statuses, also of the policy
+	pod(t, l, "reported", "node1")
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	text := "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {namespace: default, name: reported}\nspec: {podSelector: {}, ingress: [{}]}\n"
+	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := l.Delete(t.Context(), policy); err != nil {
+			t.Error(err)
+		}
+	})
+	key := "config/vpp/v2/interfaces/wg-reported"
+	revision := o.put(key, `{"name": "wg-reported", "type": "WIREGUARD_TUNNEL", "enabled": true, "wireguard": {"private_key": "`+privateKey+`", "port": 51820, "src_addr": "192.168.16.1"}}`)
+	o.await(key, revision, "") // whatever this kernel makes of it
+	if err := l.KillAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+
+	commands := []string{
+		"nodes", "pods", "pods -o json", "ipam", "interfaces", "nodeconfig", "services", "policies", "policies default/reported", "policies default/none", "denials", "status",
+		"events node1", "events -o json", "txns", "txns 0 --node node1", "txns -o json",
+		"values", "values wg-reported", "values --state PENDING", "values -o yaml",
+		"explain reported", "explain wg-reported", "timeline reported", "timeline wg-reported",
+		"diff --since txn:0 node1", "graph --node node1", "dump --view NB --node node2", "dump --node node2",
+	}
+	// Agents may have done something between two questions: what they answer before the report and
+	// after it, the report must answer.
+	ask := func() (answers []told) {
+		for _, c := range commands {
+			answers = append(answers, tell(t, append([]string{"--config", l.CtlConfig()}, strings.Fields(c)...)...))
+		}
+		return answers
+	}
+	file := filepath.Join(t.TempDir(), "report.tgz")
+	before := ask()
+	if out := ctl(t, l, "report", "--file", file); !strings.Contains(out, "2 nodes.") {
+		t.Errorf("contivctl report: %s", out)
+	}
+	after := ask()
+	compared := 0
+	for i, c := range commands {
+		if strings.Contains(before[i].text, privateKey) {
+			t.Errorf("%s: an agent tells a secret", c)
+		}
+		if before[i] != after[i] {
+			t.Logf("%s: not compared, agents have other answers now:\n%s", c, cmp.Diff(before[i].text, after[i].text))
+			continue
+		}
+		compared++
+		if got := tell(t, append([]string{"--from", file}, strings.Fields(c)...)...); got != before[i] {
+			t.Errorf("%s: the report answers %d, the agents %d (-agents, +report):\n%s", c, got.code, before[i].code, cmp.Diff(before[i].text, got.text))
+		}
+	}
+	if compared < len(commands)/2 {
+		t.Errorf("only %d of %d commands were compared", compared, len(commands))
+	}
+	mustMatch(t, tell(t, "--from", file, "events", "node1", "--last", "200").text, `run \d+ ended by itself after `, `Add Pod default/reported`)
+	mustMatch(t, tell(t, "--from", file, "pods").text, `node1 .*reported`)
+
+	names := packedFiles(t, file)
+	for _, want := range []string{"/README", "/report.json", "/nodes/node1/history/00000001.log", "/nodes/node2/index.json"} {
+		if !strings.Contains(names, want) {
+			t.Errorf("no %s in\n%s", want, names)
+		}
+	}
+}
+
+// told is what contivctl wrote, errors included, and its exit code.
+type told struct {
+	text string
+	code int
+}
+
+func tell(t *testing.T, args ...string) told {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "contivctl"), args...)
+	cmd.Env = append(os.Environ(), "COLUMNS=1000")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return told{string(out), cmd.ProcessState.ExitCode()}
+}
+
+// packedFiles returns the names of the files in a report, a line each, and looks for secrets in them: a key
+// of a value, and any in PEM.
+func packedFiles(t *testing.T, name string) string {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names strings.Builder
+	for archive := tar.NewReader(plain); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return names.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names.WriteString(header.Name + "\n")
+		var content io.Reader = archive
+		if strings.HasSuffix(header.Name, ".gz") {
+			if content, err = gzip.NewReader(archive); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := io.ReadAll(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{privateKey, "PRIVATE KEY-----"} {
+			if bytes.Contains(data, []byte(secret)) {
+				t.Errorf("%s of the report has a secret", header.Name)
+			}
+		}
+	}
+}
