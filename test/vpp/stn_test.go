@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +27,7 @@ type singleNIC struct {
 	t             testing.TB
 	node, outside lab.Endpoint
 	routes        string // that the NIC has while it is the host's
-	into, out     *connection
+	connections   []*connection
 }
 
 // connection is a TCP connection to an echo server.
@@ -78,7 +81,7 @@ func (c *connection) echo(t testing.TB, after string) {
 	}
 }
 
-func upSingleNIC(t *testing.T) *singleNIC {
+func upSingleNIC(t *testing.T, config string) *singleNIC {
 	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
@@ -87,7 +90,7 @@ func upSingleNIC(t *testing.T) *singleNIC {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
 	s := &singleNIC{t: t, Lab: labtest.Up(t, lab.Options{
-		Name: fmt.Sprintf("st%d", os.Getpid()), BinDir: binaries, VSwitches: []string{lab.VPPVSwitch, lab.KernelVSwitch}, SingleNIC: true})}
+		Name: fmt.Sprintf("st%d", os.Getpid()), BinDir: binaries, VSwitches: []string{lab.VPPVSwitch, lab.KernelVSwitch}, SingleNIC: true, ContivConfig: config})}
 	st, err := s.State()
 	if err != nil {
 		t.Fatal(err)
@@ -121,14 +124,21 @@ func (s *singleNIC) holder(want journal.Holder) (e *journal.Entry) {
 	return e
 }
 
-// onHost returns the routes of the host by a device.
+// onHost returns the routes of the host by a device, without those that the kernel makes for
+// link-local addresses.
 func (s *singleNIC) onHost(device string) string {
 	s.t.Helper()
-	out, err := s.Exec(s.t.Context(), "node1", "ip", "-4", "route", "show", "dev", device)
+	return strings.TrimSpace(s.routesOf("-4", device) + " " + s.routesOf("-6", device))
+}
+
+func (s *singleNIC) routesOf(family, device string) string {
+	s.t.Helper()
+	out, err := s.Exec(s.t.Context(), "node1", "ip", family, "route", "show", "dev", device)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return strings.TrimSpace(strings.Join(strings.Fields(out), " "))
+	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool { return strings.HasPrefix(line, "fe80::/64 ") })
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
 // back waits until the host has all of its card, which must not take longer than 5 seconds.
@@ -148,32 +158,46 @@ func (s *singleNIC) back(after string, since time.Time) {
 
 func (s *singleNIC) reachable(after string) {
 	s.t.Helper()
-	s.into.echo(s.t, after)
-	s.out.echo(s.t, after)
+	for _, c := range s.connections {
+		c.echo(s.t, after)
+	}
 }
 
-// watched measures how long the host cannot be reached from outside while something happens.
-func (s *singleNIC) watched(what string, do func()) time.Duration {
+// watched measures how long the host cannot be reached from outside while something happens, at the
+// addresses that the pairs of endpoints have; without pairs: over IPv4.
+func (s *singleNIC) watched(what string, do func(), pairs ...[2]lab.Endpoint) (longest time.Duration) {
 	s.t.Helper()
-	stream, err := lab.StartStream(s.outside, s.node, 5*time.Millisecond)
-	if err != nil {
-		s.t.Fatal(err)
+	if len(pairs) == 0 {
+		pairs = [][2]lab.Endpoint{{s.outside, s.node}}
+	}
+	var streams []*lab.Stream
+	for _, pair := range pairs {
+		stream, err := lab.StartStream(pair[0], pair[1], 5*time.Millisecond)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		streams = append(streams, stream)
 	}
 	flow := func() {
 		s.t.Helper()
 		ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
 		defer cancel()
-		if err := stream.Await(ctx, 50); err != nil {
-			s.t.Fatalf("%s: %v", what, err)
+		for i, stream := range streams {
+			if err := stream.Await(ctx, 50); err != nil {
+				s.t.Fatalf("%s, %s: %v", what, pairs[i][1].Address, err)
+			}
 		}
 	}
 	flow()
 	do()
 	flow()
-	report := stream.Stop()
-	s.t.Logf("%s: %v", what, report)
+	for i, stream := range streams {
+		report := stream.Stop()
+		s.t.Logf("%s, %s: %v", what, pairs[i][1].Address, report)
+		longest = max(longest, report.LongestGap)
+	}
 	s.reachable(what)
-	return report.LongestGap
+	return longest
 }
 
 func (s *singleNIC) must(err error) {
@@ -186,7 +210,7 @@ func (s *singleNIC) must(err error) {
 // A node with a single NIC can be reached at its address before, during and after the theft, its
 // TCP connections survive all of it, and the NIC is back soon whoever is killed.
 func TestSingleNIC(t *testing.T) {
-	s := upSingleNIC(t)
+	s := upSingleNIC(t, "")
 	ctx := t.Context()
 	s.holder(journal.VSwitch)
 	if err := s.StopAgent(ctx, "node1"); err != nil {
@@ -197,7 +221,7 @@ func TestSingleNIC(t *testing.T) {
 	if want := "default via 192.168.16.254 192.168.16.0/24 proto kernel scope link src 192.168.16.1"; s.routes != want {
 		t.Fatalf("released, the card has the routes %q, want %q", s.routes, want)
 	}
-	s.into, s.out = dial(t, s.outside, s.node), dial(t, s.node, s.outside)
+	s.connections = []*connection{dial(t, s.outside, s.node), dial(t, s.node, s.outside)}
 	s.reachable("the release")
 
 	gap := s.watched("theft", func() { s.must(s.StartAgent(ctx, "node1")); s.holder(journal.VSwitch) })
@@ -253,9 +277,87 @@ func TestSingleNIC(t *testing.T) {
 	s.reachable("pods were added")
 }
 
+// With pods of both IP versions, both of the host pass VPP, and what the host has of either is back
+// when VPP is gone.
+func TestSingleNICDualStack(t *testing.T) {
+	s := upSingleNIC(t, `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vppHostSubnetCIDR: 172.30.0.0/16,fd17:30::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+`)
+	ctx := t.Context()
+	s.holder(journal.VSwitch)
+	s.must(s.StopAgent(ctx, "node1"))
+	s.holder("")
+	st, err := s.State()
+	s.must(err)
+	for _, command := range []string{
+		"-n " + st.Underlay() + " address add fd16::fe/112 dev nodes nodad",
+		"-n " + st.Underlay() + " address add fd20::1/64 dev outside nodad",
+		"netns exec " + st.Underlay() + " sysctl -qw net.ipv6.conf.all.forwarding=1",
+		"-n " + s.outside.Netns + " address add fd20::10/64 dev eth0 nodad",
+		"-n " + s.outside.Netns + " route add fd16::/112 via fd20::1",
+		"-n " + s.node.Netns + " address add fd16::1/112 dev eth0 nodad",
+		"-n " + s.node.Netns + " route add default via fd16::fe dev eth0",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", command, err, out)
+		}
+	}
+	node6, outside6 := s.node, s.outside
+	node6.Address, outside6.Address = netip.MustParseAddr("fd16::1"), netip.MustParseAddr("fd20::10")
+	s.routes = s.onHost("eth0")
+	for _, want := range []string{"default via 192.168.16.254", "default via fd16::fe", "fd16::/112"} {
+		if !strings.Contains(s.routes, want) {
+			t.Fatalf("the card has the routes %q, without %s", s.routes, want)
+		}
+	}
+	s.connections = []*connection{dial(t, s.outside, s.node), dial(t, s.node, s.outside), dial(t, outside6, node6), dial(t, node6, outside6)}
+	both := [][2]lab.Endpoint{{s.outside, s.node}, {outside6, node6}}
+	gap := s.watched("theft", func() { s.must(s.StartAgent(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
+	if gap >= time.Second {
+		t.Errorf("the host could not be reached for %v during the theft", gap)
+	}
+	if routes := s.onHost("eth0"); routes != "" {
+		t.Errorf("stolen, the card has the routes %s", routes)
+	}
+	if routes := s.routesOf("-6", "vpp1"); !strings.Contains(routes, "default via ") {
+		t.Errorf("the host has no default route of IPv6 through VPP: %s", routes)
+	}
+	s.watched("agent restart", func() { s.must(s.RestartAgent(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
+	s.watched("VPP killed", func() { s.must(s.KillVPP(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
+
+	// Pods of the node are reached over both, from the node and from the other one.
+	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	a6, c6 := pods[0].Endpoint(), pods[1].Endpoint()
+	for _, e := range []*lab.Endpoint{&a6, &c6} {
+		out, err := s.Exec(ctx, e.Name, "ip", "-6", "-o", "address", "show", "dev", "eth0", "scope", "global")
+		s.must(err)
+		p, err := netip.ParsePrefix(strings.Fields(out + " ? ? ? ?")[3])
+		if err != nil {
+			t.Fatalf("pod %s has no address of IPv6: %s", e.Name, out)
+		}
+		e.Address = p.Addr()
+	}
+	for _, pair := range [][2]lab.Endpoint{{a6, c6}, {c6, a6}, {node6, a6}, {pods[1].Endpoint(), pods[0].Endpoint()}, {s.node, pods[0].Endpoint()}} {
+		await.That(t, pair[0].Name+" reaches "+pair[1].Address.String(), func() error {
+			_, err := lab.Ping(ctx, pair[0], pair[1])
+			return err
+		})
+	}
+
+	began := time.Now()
+	s.must(s.KillUnit(ctx, "node1"))
+	s.back("contiv-init, VPP and agent killed", began)
+	s.must(s.StartAgent(ctx, "node1"))
+	s.holder(journal.VSwitch)
+	s.reachable("another theft")
+}
+
 // The agent says who has the card.
 func TestSingleNICIsReported(t *testing.T) {
-	s := upSingleNIC(t)
+	s := upSingleNIC(t, "")
 	s.holder(journal.VSwitch)
 	warnings := func() string {
 		var answer struct{ Warnings []string }
