@@ -75,7 +75,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	mux := http.NewServeMux()
 	t.handle(mux)
 	ready := func() error { return cmp.Or(t.err(), worker.Status().Err, d.publisher.Err()) }
-	handle(mux, worker, ready)
+	handle(mux, worker, ready, t.warnings)
 	registerMetrics(registry, worker, counters)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.Handle("/log/", loglevel.Handler(log))
@@ -174,7 +174,7 @@ type Health struct {
 	Warnings []string `json:",omitempty"`
 }
 
-func handle(mux *http.ServeMux, worker *agent.Agent, ready func() error) {
+func handle(mux *http.ServeMux, worker *agent.Agent, ready func() error, warnings func(context.Context) []string) {
 	mux.HandleFunc("GET "+routesURL, func(w http.ResponseWriter, _ *http.Request) {
 		s := worker.Status()
 		list := RouteList{Routes: []RouteEntry{}, Waiting: s.Waiting, Problems: s.Problems}
@@ -191,8 +191,8 @@ func handle(mux *http.ServeMux, worker *agent.Agent, ready func() error) {
 		rest.JSON(w, list)
 	})
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, Health{Version: version.Version}) })
-	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
-		h, status := Health{Version: version.Version, Warnings: worker.Status().Problems}, http.StatusOK
+	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, r *http.Request) {
+		h, status := Health{Version: version.Version, Warnings: append(slices.Clone(worker.Status().Problems), warnings(r.Context())...)}, http.StatusOK
 		if err := ready(); err != nil {
 			h.Error, status = err.Error(), http.StatusServiceUnavailable
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/calico/program"
 	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/linux"
@@ -40,12 +41,14 @@ type target struct {
 	handle func(*http.ServeMux)
 	// err is why the target cannot forward as it should.
 	err func() error
+	// warnings are about single values: routes that are not in place.
+	warnings func(context.Context) []string
 }
 
 func (o *options) openTarget(out io.Writer, metrics prometheus.Registerer, log *slog.Logger) (*target, error) {
 	t := &target{
 		run: func(context.Context, *errgroup.Group) {}, handle: func(*http.ServeMux) {},
-		err: func() error { return nil }, close: func() {},
+		err: func() error { return nil }, close: func() {}, warnings: func(context.Context) []string { return nil },
 	}
 	switch {
 	case o.dryRun:
@@ -99,6 +102,9 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 	}
 	t.Target = waiting{ready, program.Scheduler{Scheduler: s, Log: log}}
 	t.handle = func(mux *http.ServeMux) { mux.Handle("/scheduler/", inspect.Handler(s)) }
+	values, drift := health.Values(s), health.Drift(s)
+	t.warnings = func(ctx context.Context) []string { return append(values.Look(ctx), drift.Look(ctx)...) }
+	metrics.MustRegister(health.NewStates(s))
 	t.err = func() error {
 		if err := connected(); err != nil {
 			return err

@@ -135,6 +135,35 @@ func TestUplinkHasAnAddress(t *testing.T) {
 	}
 }
 
+// A route that cannot be programmed is told; the others are.
+func TestRouteThatFails(t *testing.T) {
+	s, nodes := newCluster(t, 2)
+	w1 := nodes[0]
+	w1.ip("link", "set", "eth1", "up")
+	w1.ip("route", "add", block2, "dev", "lo")
+	s.putBlock(block3, "w2", nil)
+	s.start(nodes...)
+	w1.awaitRoute(block3, "via 172.30.0.2")
+	await.That(t, "w1 says which route is not in place", func() error {
+		var answer struct{ Warnings []string }
+		err := w1.get("/readiness", &answer)
+		if text := strings.Join(answer.Warnings, "\n"); err == nil && !strings.Contains(text, "dst/"+block2) {
+			err = fmt.Errorf("it says %q", text)
+		}
+		return err
+	})
+	w1.ip("route", "del", block2, "dev", "lo")
+	w1.awaitRoute(block2, "via 172.30.0.2")
+	await.That(t, "w1 has nothing to say", func() error {
+		var answer struct{ Warnings []string }
+		err := w1.get("/readiness", &answer)
+		if err == nil && len(answer.Warnings) > 0 {
+			err = fmt.Errorf("it says %q", answer.Warnings)
+		}
+		return err
+	})
+}
+
 // While an agent is away, and while etcd is, packets flow; what changed meanwhile is made up for.
 func TestAgentAndEtcdComeBack(t *testing.T) {
 	s, nodes := newCluster(t, 3)
