@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -90,33 +89,7 @@ func clientIn(netns string) *http.Client {
 	}}}
 }
 
-// echo sends back what it gets over TCP in a namespace, until the test ends.
-func echo(t *testing.T, netns string, port int) {
-	t.Helper()
-	var l net.Listener
-	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.Copy(c, c)
-			}()
-		}
-	}()
-}
-
-// conversation is a connection to an echo.
+// conversation is a connection to labtest.Echo.
 type conversation struct {
 	net.Conn
 	answers *bufio.Reader

@@ -210,7 +210,7 @@ endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
 // established connections go on, and new ones are always possible.
 func requireConnectionsAcrossProxies(t *testing.T, l *lab.Lab, node, client string, endpoint lab.Pod) {
 	t.Helper()
-	echo(t, endpoint.Netns, 7007)
+	labtest.Echo(t, endpoint.Netns, ":7007")
 	file := filepath.Join(t.TempDir(), "echo.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, echoManifest, endpoint.Address, endpoint.Node), 0o600); err != nil {
 		t.Fatal(err)

@@ -39,27 +39,10 @@ type connection struct {
 // dial connects to a server in another endpoint, which echoes until the test ends.
 func dial(t testing.TB, from, to lab.Endpoint) *connection {
 	t.Helper()
-	var l net.Listener
-	err := lab.InNetns(lab.NetnsPath(to.Netns), func() (err error) {
-		l, err = net.Listen("tcp", net.JoinHostPort(to.Address.String(), "0"))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { io.Copy(c, c); c.Close() }()
-		}
-	}()
+	address := labtest.Echo(t, to.Netns, net.JoinHostPort(to.Address.String(), "0"))
 	c := &connection{what: from.Name + " → " + to.Name}
-	err = lab.InNetns(lab.NetnsPath(from.Netns), func() (err error) {
-		c.Conn, err = net.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
+	err := lab.InNetns(lab.NetnsPath(from.Netns), func() (err error) {
+		c.Conn, err = net.DialTimeout("tcp", address, 10*time.Second)
 		return err
 	})
 	if err != nil {
