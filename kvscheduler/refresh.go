@@ -229,6 +229,11 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 					n.info = nil
 				}
 			}
+			if n.is(fromSB) && inTrouble(n) { // a revert gave it back, but in vain: it is as it was found
+				n.clear(broken)
+				n.info = nil
+				n.setState(pb.ValueState_OBTAINED)
+			}
 			if !before && n.available() {
 				r.gained = append(r.gained, n.key)
 			}

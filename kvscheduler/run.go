@@ -36,19 +36,32 @@ func (x *exec) run() {
 	x.settle()
 	if !x.abort {
 		x.commitAll()
+		x.readBack()
 	}
 	if x.abort {
 		x.revert()
 		x.commitAll()
+		x.readBack()
+		x.reportUndone(x.forward)
 	}
+	x.dropGone()
+}
+
+// readBack reads what failed, and does what that calls for, until nothing new fails, or a
+// failure has the transaction reverted.
+func (x *exec) readBack() {
 	rounds := 16 // what fails does not begin again
 	if x.reverting {
 		rounds = 2 // an undo that fails does
 	}
 	for range rounds {
 		x.readFailed(true)
-		x.settle()
-		if !x.commitAll() && len(x.failed) == 0 {
+		if x.settle(); x.abort {
+			return
+		}
+		if more := x.commitAll(); x.abort {
+			return
+		} else if !more && len(x.failed) == 0 {
 			break
 		}
 	}
@@ -60,12 +73,11 @@ func (x *exec) run() {
 		if round < 2 {
 			x.settle()
 		}
+		if x.abort {
+			return
+		}
 	}
 	x.commitAll()
-	if x.reverting {
-		x.reportUndone(x.forward)
-	}
-	x.dropGone()
 }
 
 // runFull makes the given values the whole intent of the northbound.
