@@ -92,8 +92,7 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 		return none, fmt.Errorf("address of interface %s: %w", v.GetName(), err)
 	}
 	err = p.onDevice(v, func(at *location) error {
-		// The other end of a TAP is a router, which has no address of its own there.
-		noDAD := v.GetType() == linux_interfaces.Interface_TAP_TO_VPP
+		noDAD := aloneOnItsLink(v)
 		add := func() error {
 			if err := at.ns.AddAddress(addressOn(at.index, prefix, noDAD)); !rtnl.Exists(err) {
 				return err
@@ -119,6 +118,17 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 		p.inventory.setAllocated(v.GetName(), prefix, true)
 	}
 	return none, nil
+}
+
+// aloneOnItsLink reports whether nobody else on the link can have an address of the
+// interface: a cable of ours leads to the vswitch, which routes. Looking for duplicates
+// would keep a pod from using its IPv6 address for a second or two after ADD.
+func aloneOnItsLink(v *linuxInterface) bool {
+	switch v.GetType() {
+	case linux_interfaces.Interface_TAP_TO_VPP, linux_interfaces.Interface_VETH:
+		return true
+	}
+	return false
 }
 
 // addressOn returns an address as the kernel takes it, marked as ours. noDAD: an IPv6

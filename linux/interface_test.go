@@ -151,6 +151,19 @@ func TestIPv6IsEnabledInThePod(t *testing.T) {
 	lacks(t, out, "fd00:1::2/128 scope global tentative")
 }
 
+// A pod uses its IPv6 address as soon as it has it, by a VETH pair too.
+func TestIPv6AddressOfAVETHIsUsableAtOnce(t *testing.T) {
+	n, netns := newNode(t), netNSName(t)
+	n.create(
+		&linux_interfaces.Interface{Name: "pod", Type: linux_interfaces.Interface_VETH, Enabled: true, HostIfName: "eth0", Namespace: byPath(netns),
+			IpAddresses: []string{"fd00:1::2/128"}, Link: &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: "host"}}},
+		&linux_interfaces.Interface{Name: "host", Type: linux_interfaces.Interface_VETH, Enabled: true, HostIfName: "host0",
+			Link: &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: "pod"}}})
+	out := ip(t, "-n", netns, "-6", "addr", "show", "eth0")
+	contains(t, out, "fd00:1::2/128")
+	lacks(t, out, "fd00:1::2/128 scope global tentative")
+}
+
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
