@@ -46,6 +46,8 @@ type (
 	noFilter     struct{ vswitch.Filter }
 )
 
+func (noVSwitch) Capabilities() vswitch.Capabilities { return vswitch.Capabilities{} }
+
 func (noVSwitch) Interfaces() vswitch.Interfaces { return noInterfaces{} }
 func (noVSwitch) Bridges() vswitch.Bridges       { return noBridges{} }
 func (noVSwitch) FIB() vswitch.FIB               { return noFIB{} }

@@ -1,32 +1,56 @@
 package interfaces
 
 import (
-	"strings"
+	"context"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/descriptor"
-	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// hasAddressDescriptor handles vpp/interface/{if}/has-IP-address: a value that
-// others depend on, available while any address of the interface is assigned.
-func hasAddressDescriptor() kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta] {
-	return kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta]{
+// hasAddressDescriptor handles vpp/interface/{if}/has-IP-address, derived from interfaces: a
+// value that borrowers depend on, available while any address of the interface is assigned
+// and it is in its VRF with all IP versions that it has addresses of. A borrower does not
+// follow its lender from one VRF into another.
+func hasAddressDescriptor() kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
+	return kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta]{
 		Name: vswitch.HasAddressDescriptor,
 		Keys: kvscheduler.KeySpace{
 			Prefix: derivedPrefix, Match: isHasAddressKey,
 			Example: models.VPPInterfaceHasAddressKey("if"),
 		},
-		Create: descriptor.Noop[*emptypb.Empty],
-		Delete: descriptor.NoopDelete[*emptypb.Empty],
-		Dependencies: func(key string, _ *emptypb.Empty) []kvscheduler.Dependency {
-			iface := strings.TrimSuffix(strings.TrimPrefix(key, derivedPrefix), "/has-IP-address")
-			return []kvscheduler.Dependency{{
+		Equivalent: func(_ string, old, new *vpp_interfaces.Interface) bool {
+			return old.GetVrf() == new.GetVrf() && versionsOf(old) == versionsOf(new)
+		},
+		Create: descriptor.Noop[*vpp_interfaces.Interface],
+		Update: func(context.Context, string, *vpp_interfaces.Interface, *vpp_interfaces.Interface, descriptor.NoMeta) (none descriptor.NoMeta, err error) {
+			return none, nil
+		},
+		Delete: descriptor.NoopDelete[*vpp_interfaces.Interface],
+		Dependencies: func(_ string, iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
+			deps := []kvscheduler.Dependency{{
 				Label: "interface-has-IP",
-				AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(iface)}},
+				AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceAddressPrefix(iface.GetName())}},
 			}}
+			if iface.GetUnnumbered() != nil {
+				return deps
+			}
+			for _, v := range versionsOf(iface).Each() {
+				deps = append(deps, kvscheduler.Dependency{Label: "interface-in-VRF-" + v.String(), Key: models.VPPInterfaceVRFKey(iface.GetName(), iface.GetVrf(), v.String())})
+			}
+			return deps
 		},
 	}
+}
+
+// versionsOf are those of the addresses of an interface.
+func versionsOf(iface *vpp_interfaces.Interface) (versions vswitch.IPVersions) {
+	for _, addr := range addressesOf(iface) {
+		versions.V4 = versions.V4 || addr.versions.V4
+		versions.V6 = versions.V6 || addr.versions.V6
+	}
+	versions.V4 = versions.V4 || iface.GetSetDhcpClient()
+	return versions
 }

@@ -18,7 +18,7 @@ import (
 //
 //	interface ─┬─ address/{source}/{addr}   needs vrf/…
 //	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
-//	           ├─ has-IP-address            needs any address
+//	           ├─ has-IP-address            needs any address, and vrf/… of all versions
 //	           ├─ dhcp-client/{name}        needs vrf/…; its lease is obtained, and derives an address
 //	           ├─ unnumbered/{name}         needs the lender's has-IP-address, and vrf/…
 //	           ├─ vpp/bond/{name}/interface/{if}/   needs the interface
@@ -121,17 +121,14 @@ func isTunnelInVRF(iface *vpp_interfaces.Interface) bool {
 
 func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
 	name := iface.GetName()
-	var versions vswitch.IPVersions
+	versions := versionsOf(iface)
 	for _, addr := range addressesOf(iface) {
 		derived = append(derived, kvscheduler.KeyValue{
 			Key: models.VPPInterfaceAddressKey(name, addr.source, addr.text), Value: descriptor.Empty(),
 		})
-		versions.V4 = versions.V4 || addr.versions.V4
-		versions.V6 = versions.V6 || addr.versions.V6
 	}
 	if iface.GetSetDhcpClient() {
 		derived = append(derived, kvscheduler.KeyValue{Key: models.DHCPClientKey(name), Value: descriptor.Empty()})
-		versions.V4 = true
 	}
 	hasAddress := len(derived) > 0
 	if !hasAddress && isTunnelInVRF(iface) {
@@ -155,7 +152,7 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 		}
 	}
 	if hasAddress {
-		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: descriptor.Empty()})
+		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: iface})
 	}
 	return append(derived, optionsOfInterface(iface)...)
 }

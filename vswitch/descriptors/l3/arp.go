@@ -1,6 +1,8 @@
 package l3
 
 import (
+	"strings"
+
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
@@ -10,7 +12,7 @@ import (
 )
 
 // arpDescriptor handles config/vpp/v2/arp/{if}/{addr}.
-func arpDescriptor(port vswitch.Neighbours, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_l3.ARPEntry, descriptor.NoMeta] {
+func arpDescriptor(port vswitch.Neighbours, caps vswitch.Capabilities, alloc *netalloc.Resolver) kvscheduler.Descriptor[*vpp_l3.ARPEntry, descriptor.NoMeta] {
 	entries := allocatedARPs(alloc)
 	return descriptor.InBulk(kvscheduler.Descriptor[*vpp_l3.ARPEntry, descriptor.NoMeta]{
 		Name: vswitch.ARPDescriptor,
@@ -38,6 +40,16 @@ func arpDescriptor(port vswitch.Neighbours, alloc *netalloc.Resolver) kvschedule
 		RetrieveAfter: []string{netalloc.Descriptor, vswitch.InterfaceDescriptor},
 		Dependencies: func(_ string, e *vpp_l3.ARPEntry) []kvscheduler.Dependency {
 			deps := []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}
+			if caps.MultipleVRFs {
+				// A neighbour is in the VRF of its interface, which is settled when that has an address.
+				// In another VRF, VPP would take it for the way to the address for a moment: what has
+				// followed the way to that address until then (cnat) never hears of another.
+				address, unnumbered := models.VPPInterfaceAddressPrefix(e.GetInterface()), models.UnnumberedInterfaceKey(e.GetInterface())
+				deps = append(deps, kvscheduler.Dependency{Label: "interface-has-IP", AnyOf: kvscheduler.AnyOf{
+					KeyPrefixes: []string{address, unnumbered},
+					KeySelector: func(key string) bool { return key == unnumbered || strings.HasPrefix(key, address) },
+				}})
+			}
 			return append(deps, netalloc.Dependency("ip_address", e.GetIpAddress(), "")...)
 		},
 	}, port, entries)

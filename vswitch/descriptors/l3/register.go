@@ -9,7 +9,7 @@ import (
 // Register registers the descriptors of routes, neighbours and VRFs.
 func Register(r *descriptor.Registrar, vs vswitch.VSwitch, alloc *netalloc.Resolver) {
 	descriptor.Register(r, routeDescriptor(vs.Routes(), alloc))
-	descriptor.Register(r, arpDescriptor(vs.Neighbours(), alloc))
+	descriptor.Register(r, arpDescriptor(vs.Neighbours(), vs.Capabilities(), alloc))
 	descriptor.Register(r, vrfTableDescriptor(vs.VRFs()))
 	descriptor.Register(r, proxyARPDescriptor(vs.ProxyARP()))
 	descriptor.Register(r, proxyARPInterfaceDescriptor(vs.ProxyARP()))
