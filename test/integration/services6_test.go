@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 const service6Manifest = `apiVersion: v1
@@ -40,7 +41,7 @@ endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
 // balancers learn of it there.
 func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 	t.Helper()
-	tellPeers(t, endpoint.Netns, 8090)
+	labtest.TellPeers(t, endpoint.Netns, 8090)
 	file := filepath.Join(t.TempDir(), "web6.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, service6Manifest, endpoint.Address, endpoint.Node), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,14 +49,14 @@ func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 	if _, err := l.Apply(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	node1 := nodeAddresses(t, l, "node1")[0]
+	node1 := labtest.NodeAddresses(t, l, "node1")[0]
 	for what, c := range map[string]struct{ client, to string }{
 		"a pod, the cluster IP":       {other.Netns, "[fd96::10]:80"},
 		"a pod, a node port":          {other.Netns, netip.AddrPortFrom(node1, 30086).String()},
 		"another node, the node port": {l.Name() + "-node2", netip.AddrPortFrom(node1, 30086).String()},
 	} {
 		await.That(t, "there is a way: "+what, func() error {
-			_, _, err := askPeer(c.client, "tcp", netip.MustParseAddrPort(c.to))
+			_, _, err := labtest.AskPeer(c.client, "tcp", netip.MustParseAddrPort(c.to))
 			return err
 		})
 	}
@@ -63,7 +64,7 @@ func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 		node, weight string
 		port, status int
 	}{{"node1", "1", 30096, 200}, {"node2", "0", 30096, 503}, {"node2", "", 10256, 200}} {
-		url := fmt.Sprintf("http://%s/healthz", netip.AddrPortFrom(nodeAddresses(t, l, n.node)[0], uint16(n.port)))
+		url := fmt.Sprintf("http://%s/healthz", netip.AddrPortFrom(labtest.NodeAddresses(t, l, n.node)[0], uint16(n.port)))
 		await.That(t, fmt.Sprintf("%s is answered %d", url, n.status), func() error {
 			response, err := clientIn(l.Name() + "-node2").Get(url)
 			if err != nil {

@@ -32,13 +32,21 @@ func up(t *testing.T, vswitches ...string) *lab.Lab {
 // upWith is up with a configuration of the agents.
 func upWith(t *testing.T, config string, vswitches ...string) *lab.Lab {
 	t.Helper()
+	opts := options(t, vswitches...)
+	opts.ContivConfig = config
+	return labtest.Up(t, opts)
+}
+
+// options of a lab, or the test is skipped.
+func options(t *testing.T, vswitches ...string) lab.Options {
+	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
-	return labtest.Up(t, lab.Options{Name: fmt.Sprintf("vp%d", os.Getpid()), BinDir: binaries, VSwitches: vswitches, ContivConfig: config})
+	return lab.Options{Name: fmt.Sprintf("vp%d", os.Getpid()), BinDir: binaries, VSwitches: vswitches}
 }
 
 func addPods(t *testing.T, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {

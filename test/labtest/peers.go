@@ -1,0 +1,102 @@
+package labtest
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/lab"
+)
+
+// TellPeers serves TCP and UDP in a namespace until the test ends: clients get the address
+// that they are seen with.
+func TellPeers(t testing.TB, netns string, port int) {
+	t.Helper()
+	var l *net.TCPListener
+	var packets *net.UDPConn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		if l, err = net.ListenTCP("tcp", &net.TCPAddr{Port: port}); err == nil {
+			packets, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{}, 2)
+	go func() {
+		defer func() { done <- struct{}{} }()
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			c.Write([]byte(c.RemoteAddr().String()))
+			c.Close()
+		}
+	}()
+	go func() {
+		defer func() { done <- struct{}{} }()
+		for {
+			_, peer, err := packets.ReadFromUDPAddrPort(make([]byte, 1))
+			if err != nil {
+				return
+			}
+			packets.WriteToUDPAddrPort([]byte(peer.String()), peer)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		packets.Close()
+		<-done
+		<-done
+	})
+}
+
+// AskPeer returns the client's own address, and the one that a server of TellPeers sees.
+func AskPeer(netns, network string, to netip.AddrPort) (own, seen netip.Addr, err error) {
+	var c net.Conn
+	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
+		return err
+	})
+	if err != nil {
+		return own, seen, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	if network == "udp" {
+		if _, err := c.Write([]byte{0}); err != nil {
+			return own, seen, err
+		}
+	}
+	data := make([]byte, 100)
+	n, err := c.Read(data)
+	if err != nil {
+		return own, seen, err
+	}
+	peer, err := netip.ParseAddrPort(string(bytes.TrimSpace(data[:n])))
+	return netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), peer.Addr().Unmap(), err
+}
+
+// NodeAddresses are those of the node, one of each IP version that it has.
+func NodeAddresses(t testing.TB, l *lab.Lab, node string) (list []netip.Addr) {
+	t.Helper()
+	var report ipnet.IPAMReport
+	if err := l.Agent(node).Get(t.Context(), ipnet.IPAMURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{report.NodeIP}
+	if report.Second != nil {
+		texts = append(texts, report.Second.NodeIP)
+	}
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p.Addr())
+		}
+	}
+	return list
+}

@@ -1,0 +1,289 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+const servicesConfig = bothVersions + "  serviceCIDR: 10.96.0.0/12,fd96::/108\nrouteServiceCIDRToVPP: true\n"
+
+const serviceManifest = `---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec:
+  type: NodePort
+  clusterIP: 10.96.0.%[2]d
+  clusterIPs: [10.96.0.%[2]d, "fd96::%[2]d"]
+  ipFamilies: [IPv4, IPv6]
+  externalTrafficPolicy: %[3]s
+  ports:
+  - {name: tcp, protocol: TCP, port: 80, targetPort: %[4]d, nodePort: 300%[2]d}
+  - {name: udp, protocol: UDP, port: 80, targetPort: %[4]d, nodePort: 300%[2]d}
+`
+
+const sliceManifest = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-%[6]s, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: %[2]s
+ports: [{name: tcp, protocol: TCP, port: %[3]d}, {name: udp, protocol: UDP, port: %[3]d}]
+endpoints: [{addresses: ["%[4]s"], nodeName: %[5]s, conditions: {ready: true}}]
+`
+
+// served is a service with one endpoint.
+type served struct {
+	name   string
+	number int // the last part of its cluster IPs, and of its node port
+	policy string
+	port   int
+	node   string
+	addrs  []netip.Addr // of the endpoint, by IP version
+}
+
+func (s served) manifest() string {
+	text := fmt.Sprintf(serviceManifest, s.name, s.number, s.policy, s.port)
+	for _, a := range s.addrs {
+		version := "IPv4"
+		if a.Is6() {
+			version = "IPv6"
+		}
+		text += fmt.Sprintf(sliceManifest, s.name, version, s.port, a, s.node, strings.ToLower(version))
+	}
+	return text
+}
+
+func (s served) clusterIP(ipv6 bool) netip.AddrPort {
+	text := fmt.Sprintf("10.96.0.%d", s.number)
+	if ipv6 {
+		text = fmt.Sprintf("fd96::%d", s.number)
+	}
+	return netip.AddrPortFrom(netip.MustParseAddr(text), 80)
+}
+
+func (s served) nodePort(node netip.Addr) netip.AddrPort {
+	return netip.AddrPortFrom(node, uint16(30000+s.number))
+}
+
+// Whose address an endpoint sees.
+const (
+	clients = "the client's" // address
+	hidden  = "the node's"   // last address but one of its pod subnet
+	anyones = ""
+)
+
+// Services of a node with VPP, translated by cnat: over IPv4 and IPv6, TCP and UDP, for each
+// kind of client, over restarts of the agent and of VPP. Node 2 has the kernel.
+func TestServices(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp", "kernel")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	a, b, c := pods[0], pods[1], pods[2]
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node1, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const port, hostPort = 8080, 8081
+	for _, p := range []lab.Pod{a, c} {
+		labtest.TellPeers(t, p.Netns, port)
+	}
+	labtest.TellPeers(t, node1.Netns, hostPort)
+	local := served{name: "local", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, a)}
+	far := served{name: "far", number: 11, policy: "Cluster", port: port, node: "node2", addrs: globalAddresses(t, c)}
+	keeps := local
+	keeps.name, keeps.number, keeps.policy = "keeps", 12, "Local"
+	onHost := served{name: "on-host", number: 13, policy: "Cluster", port: hostPort, node: "node1", addrs: []netip.Addr{node1.Address.Addr()}}
+	none := served{name: "none", number: 14, policy: "Cluster", port: port}
+	apply(t, l, local, far, keeps, onHost, none)
+
+	vppIP := labtest.NodeAddresses(t, l, "node1")
+	underlay := st.Underlay()
+	check := func(when string) {
+		t.Helper()
+		for _, way := range []struct {
+			who, netns string
+			to         served
+			nodePort   bool
+			seen       string
+		}{
+			{"a pod of the node", b.Netns, local, false, clients},
+			{"a pod of the node", b.Netns, local, true, clients},
+			{"a pod of the node", b.Netns, far, false, clients},
+			{"a pod of the node", b.Netns, far, true, clients},
+			{"a pod of the node", b.Netns, keeps, false, clients},
+			{"a pod of the node", b.Netns, keeps, true, clients},
+			{"a pod of the node", b.Netns, onHost, false, clients},
+			{"the endpoint itself", a.Netns, local, false, hidden},
+			{"a pod of another node", c.Netns, local, false, clients},
+			{"a pod of another node", c.Netns, local, true, anyones},
+			{"a pod of another node", c.Netns, onHost, false, anyones},
+			// Pods on the host network are such processes.
+			{"a process of the node", node1.Netns, local, false, clients},
+			{"a process of the node", node1.Netns, local, true, hidden}, // by eth0 of the host, from outside of VPP
+			{"a process of the node", node1.Netns, far, false, clients},
+			{"a process of another node", l.Name() + "-node2", local, false, anyones},
+			{"a process of another node", l.Name() + "-node2", local, true, hidden},
+			{"a process of another node", l.Name() + "-node2", keeps, true, clients},
+			{"outside", underlay, local, true, hidden},
+			{"outside", underlay, far, true, hidden},
+			{"outside", underlay, keeps, true, clients},
+		} {
+			for _, node := range vppIP {
+				if node.Is6() && (way.to.name == onHost.name || way.netns == node1.Netns && way.nodePort) {
+					continue // eth0 of the host has no IPv6 address
+				}
+				if node.Is4() && way.netns == l.Name()+"-node2" && way.to.name == keeps.name {
+					continue // answers to addresses of nodes leave through the overlay, untranslated: docs/services.md
+				}
+				to := way.to.clusterIP(node.Is6())
+				if way.nodePort {
+					to = way.to.nodePort(node)
+				}
+				for _, network := range []string{"tcp", "udp"} {
+					if network == "udp" && way.to.name == onHost.name {
+						continue // the host answers with its address towards VPP, as without a service
+					}
+					own, seen, err := labtest.AskPeer(way.netns, network, to)
+					want := own
+					if way.seen == hidden {
+						want = loopback(node.Is6())
+					}
+					switch {
+					case err != nil:
+						t.Errorf("%s: %s, %s to %s (%s): %v", when, way.who, network, way.to.name, to, err)
+					case way.seen != anyones && seen != want:
+						t.Errorf("%s: %s, %s to %s (%s): the endpoint sees %v, want %s: %v", when, way.who, network, way.to.name, to, seen, way.seen, want)
+					}
+				}
+			}
+		}
+		for who, netns := range map[string]string{"a pod": b.Netns, "a process": node1.Netns} {
+			for _, ipv6 := range []bool{false, true} {
+				for what, to := range map[string]netip.AddrPort{
+					"a service without endpoints": none.clusterIP(ipv6),
+					"what no service has":         served{number: 99}.clusterIP(ipv6),
+				} {
+					begun := time.Now()
+					_, _, err := labtest.AskPeer(netns, "tcp", to)
+					refused := errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ECONNREFUSED)
+					if took := time.Since(begun); !refused || took > 2*time.Second {
+						t.Errorf("%s: %s to %s (%v): %v after %v, want it refused at once", when, who, what, to, err, took)
+					}
+				}
+			}
+		}
+	}
+	await.That(t, "services are there", func() error {
+		_, _, err := labtest.AskPeer(b.Netns, "tcp", far.clusterIP(false))
+		return err
+	})
+	labtest.RequireQuiet(t, l)
+	check("at first")
+
+	begun := time.Now()
+	if err := l.RestartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	txns, err := l.Agent("node1").Transactions(t.Context(), begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range lab.Operations(txns...) {
+		t.Errorf("the restarted agent executed %v %s: %v → %v", op.Operation, op.Key, op.PrevValue, op.NewValue)
+	}
+	check("after a restart of the agent")
+
+	if err := l.KillVPP(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	labtest.RequireQuiet(t, l)
+	for _, netns := range []string{underlay, l.Name() + "-node2"} {
+		for _, node := range vppIP {
+			await.That(t, "neighbours learn the hardware address of the new VPP", func() error {
+				_, _, err := labtest.AskPeer(netns, "tcp", local.nodePort(node))
+				return err
+			})
+		}
+	}
+	check("after a restart of VPP")
+}
+
+// upServices is upWith with a configuration of services, too. The router has an address of IPv6.
+func upServices(t *testing.T, config, services string, vswitches ...string) *lab.Lab {
+	t.Helper()
+	opts := options(t, vswitches...)
+	opts.ContivConfig, opts.ServiceConfig = config, services
+	l := labtest.Up(t, opts)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("ip", "-n", st.Underlay(), "address", "add", "fd16::fe/112", "dev", "nodes", "nodad").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return l
+}
+
+// apply creates services.
+func apply(t *testing.T, l *lab.Lab, services ...served) {
+	t.Helper()
+	var text strings.Builder
+	for _, s := range services {
+		text.WriteString(s.manifest())
+	}
+	file := filepath.Join(t.TempDir(), "services.yaml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loopback is the address that clients outside of node 1 are hidden behind.
+func loopback(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return netip.MustParseAddr("fd10:1:0:1:ffff:ffff:ffff:fffe")
+	}
+	return netip.MustParseAddr("10.1.1.254")
+}
+
+// globalAddresses are those of a pod, IPv4 first.
+func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
+	t.Helper()
+	err := lab.InNetns(lab.NetnsPath(pod.Netns), func() error {
+		eth0, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		addrs, err := eth0.Addrs()
+		for _, a := range addrs {
+			if p := netip.MustParsePrefix(a.String()); p.Addr().IsGlobalUnicast() {
+				list = append(list, p.Addr())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return list
+}
