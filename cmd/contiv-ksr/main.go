@@ -45,6 +45,7 @@ type options struct {
 	nodeName                 string
 	logLevel                 slog.Level
 	credentialsDir           string
+	users                    bool
 	namespace                string
 }
 
@@ -79,6 +80,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory where nodes keep the certificates that this instance gives them; it gives some, and keeps etcd's users, if cert-file of --etcd-config is in it")
+	f.BoolVar(&o.users, "users", false, "keep etcd's users: each node may write its own keys; the certificate of --etcd-config is that of root (with --credentials-dir always)")
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	c.AddCommand(credentialsCommand(), revokeCommand())
 	return c
@@ -125,9 +127,11 @@ func run(ctx context.Context, o options) error {
 		reflectorOptions.Elector = elector
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	if certificates != nil || o.users {
+		reflectorOptions.Alongside = access.New(store, log).Run
+	}
 	if certificates != nil {
 		certificates.etcd.Store(store)
-		reflectorOptions.Alongside = access.New(store, log).Run
 		g.Go(func() error { return certificates.signer.Run(ctx) })
 	}
 	reflector := ksr.New(reflectorOptions)

@@ -26,6 +26,9 @@ With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel
 every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin. With
 --single-nic, VPP has no NIC of its own: contiv-stn lends it that of the host.
 
+With --tls, etcd speaks TLS only, knows each node by its certificate, and lets it write its own
+keys only, as in a cluster. The certificates are in the directory pki of the lab; root's may do all.
+
 With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in a
 block of Calico's IPAM, and contiv-calico-routes on each node, which makes the routes.
 
@@ -56,9 +59,10 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
 	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
 	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "a Calico cluster without BGP, whose routes are contiv-calico-routes'; 3 nodes unless --nodes says otherwise")
+	cmd.Flags().BoolVar(&c.opts.TLS, "tls", false, "etcd asks for certificates, and each node may write its own keys only, as in a cluster")
 	c.binDirFlag(cmd)
 	k.register(cmd)
-	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes")
+	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes", "tls") // a cluster has it anyway
 	return cmd
 }
 

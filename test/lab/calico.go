@@ -76,7 +76,7 @@ func (l *Lab) calicoArgs(n Node) []string {
 	return []string{
 		"--hostname", n.Name,
 		"--uplink", nodeNIC,
-		"--etcd-endpoints", etcdURL,
+		"--etcd-endpoints", "http://" + etcdAddress,
 		"--ttl", CalicoTTL.String(),
 		"--run-dir", l.RunDir(n.Name),
 		"--http", "127.0.0.1:9999",

@@ -3,29 +3,33 @@ package lab
 import (
 	"context"
 	"net"
-	"net/url"
 
+	"github.com/contiv/contiv/ksr/access"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
-// Etcd returns a client of the lab's etcd, which connects from the underlay. It is
-// for the caller to close.
-func (l *Lab) Etcd() (*clientv3.Client, error) {
+// Etcd returns a client of the lab's etcd, which connects from the underlay and, in a lab with TLS, may do
+// everything. It is for the caller to close.
+func (l *Lab) Etcd() (*clientv3.Client, error) { return l.EtcdAs(access.Root) }
+
+// EtcdAs is Etcd as another user of a lab with TLS, such as "node:node1".
+func (l *Lab) EtcdAs(user string) (*clientv3.Client, error) {
 	st, err := l.State()
 	if err != nil {
 		return nil, err
 	}
-	u, err := url.Parse(etcdURL)
+	config, err := l.tlsOf(st, user)
 	if err != nil {
 		return nil, err
 	}
 	return clientv3.New(clientv3.Config{
-		Endpoints: []string{u.Host},
+		Endpoints: []string{st.etcdURL()},
+		TLS:       config,
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dialIn(ctx, NetnsPath(st.Underlay()), "tcp", u.Host)
+			return dialIn(ctx, NetnsPath(st.Underlay()), "tcp", etcdAddress)
 		})},
 	})
 }

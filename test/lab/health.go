@@ -46,7 +46,7 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	case ksrRole:
 		return newREST(l.ksrSocket()).Ready
 	case etcdRole:
-		return etcdReady(st)
+		return l.etcdReady(st)
 	}
 	return func(context.Context) error { return nil } // a guest: that it runs is all we know
 }

@@ -36,6 +36,8 @@ type Options struct {
 	Bare bool
 	// Calico labs stand for a Calico cluster without BGP, with contiv-calico-routes on each node.
 	Calico bool
+	// TLS makes etcd ask for certificates and give each node a role of its own, as in a cluster.
+	TLS bool
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
 	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
@@ -82,6 +84,9 @@ var (
 func (o Options) check() error {
 	if !labName.MatchString(o.Name) {
 		return fmt.Errorf("%q cannot be the name of a lab: up to 12 lower-case letters and digits, a letter first", o.Name)
+	}
+	if o.TLS && (o.Calico || o.Bare) {
+		return errors.New("TLS is for labs with KSR, which tells etcd of its users")
 	}
 	if o.Nodes < 1 || o.Nodes > maxNodes {
 		return fmt.Errorf("a lab has 1 to %d nodes, not %d", maxNodes, o.Nodes)
@@ -214,7 +219,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, TLS: l.opts.TLS, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
@@ -222,6 +227,11 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	if err := l.writeManifest(namespaceManifest(DefaultNamespace)); err != nil {
 		return err
+	}
+	if st.TLS {
+		if err := l.makeAuthority(); err != nil {
+			return fmt.Errorf("certificates of the lab: %w", err)
+		}
 	}
 	if !l.opts.Bare {
 		if err := l.startEtcd(ctx, st); err != nil {

@@ -212,7 +212,6 @@ func (l *Lab) writeNodeFiles(n Node) error {
 func (l *Lab) startAgent(st *State, n Node) error {
 	program, args := "contiv-agent", []string{
 		"--node-name", n.Name,
-		"--etcd-endpoints", etcdURL,
 		"--run-dir", l.RunDir(n.Name),
 		"--bolt", l.nodePath(n.Name, "bolt.db"),
 		"--probe-interval", "3s",
@@ -223,6 +222,12 @@ func (l *Lab) startAgent(st *State, n Node) error {
 	}
 	if st.Calico {
 		program, args = "contiv-calico-routes", l.calicoArgs(n)
+	} else {
+		etcd, err := l.etcdFlags(st, n.Name)
+		if err != nil {
+			return err
+		}
+		args = append(args, etcd...)
 	}
 	args = append(args, st.AgentFlags...)
 	if n.OnVPP() {

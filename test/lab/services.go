@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/contiv/contiv/ksr/access"
 )
 
 const (
@@ -15,8 +17,8 @@ const (
 	ksrRole  = "ksr"
 )
 
-// etcdURL is where etcd listens, in the namespace of the underlay.
-var etcdURL = "http://" + net.JoinHostPort(RouterAddress.Addr().String(), "32379")
+// etcdAddress is where etcd listens, in the namespace of the underlay.
+var etcdAddress = net.JoinHostPort(RouterAddress.Addr().String(), "32379")
 
 // start runs one of our binaries as a process of the lab.
 func (l *Lab) start(st *State, role, netns, program string, args ...string) error {
@@ -42,38 +44,51 @@ func logName(role string) string {
 
 func (l *Lab) startEtcd(ctx context.Context, st *State) error {
 	l.progress("starting etcd")
-	err := l.start(st, etcdRole, st.Underlay(), "contiv-etcd",
-		"--data-dir", l.Path("etcd"),
-		"--listen-client", etcdURL, "--plain-text", // pods of a lab are ours
-		"--listen-peer", "http://127.0.0.1:32380")
-	if err != nil {
+	args := []string{"--data-dir", l.Path("etcd"), "--listen-client", st.etcdURL(), "--listen-peer", "http://127.0.0.1:32380"}
+	if st.TLS {
+		authority, _ := l.certificate(authorityName)
+		cert, key := l.certificate(serverName)
+		args = append(args, "--users", "--cert-file", cert, "--key-file", key, "--client-ca-file", authority)
+	} else {
+		args = append(args, "--plain-text") // pods of a lab are ours
+	}
+	if err := l.start(st, etcdRole, st.Underlay(), "contiv-etcd", args...); err != nil {
 		return err
 	}
-	return l.await(ctx, "etcd", st.Processes[etcdRole], etcdReady(st))
+	return l.await(ctx, "etcd", st.Processes[etcdRole], l.etcdReady(st))
 }
 
 // etcdReady returns a function that asks etcd, from the underlay, if it serves.
-func etcdReady(st *State) func(context.Context) error {
+func (l *Lab) etcdReady(st *State) func(context.Context) error {
+	config, err := l.tlsOf(st, access.Root)
+	if err != nil {
+		return func(context.Context) error { return err }
+	}
 	underlay := NetnsPath(st.Underlay())
 	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
+		DisableKeepAlives: true, TLSClientConfig: config,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dialIn(ctx, underlay, network, address)
 		},
 	}}
-	return func(ctx context.Context) error { return getOK(ctx, client, etcdURL+"/health") }
+	return func(ctx context.Context) error { return getOK(ctx, client, st.etcdURL()+"/health") }
 }
 
 func (l *Lab) ksrSocket() string { return l.Path("ksr.sock") }
 
 func (l *Lab) startKSR(ctx context.Context, st *State) error {
 	l.progress("starting KSR")
-	err := l.start(st, ksrRole, st.Underlay(), "contiv-ksr",
-		"--source", "dir",
-		"--manifests", l.Path("manifests"),
-		"--etcd-endpoints", etcdURL,
-		"--http", "unix://"+l.ksrSocket())
-	if err != nil {
+	args := []string{"--source", "dir", "--manifests", l.Path("manifests"), "--etcd-endpoints", st.etcdURL(), "--http", "unix://" + l.ksrSocket()}
+	if st.TLS {
+		authority, _ := l.certificate(authorityName)
+		cert, key := l.certificate(access.Root)
+		conf := fmt.Sprintf("ca-file: %s\ncert-file: %s\nkey-file: %s\n", authority, cert, key)
+		if err := os.WriteFile(l.Path("etcd.conf"), []byte(conf), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--etcd-config", l.Path("etcd.conf"), "--users")
+	}
+	if err := l.start(st, ksrRole, st.Underlay(), "contiv-ksr", args...); err != nil {
 		return err
 	}
 	return l.await(ctx, "KSR", st.Processes[ksrRole], newREST(l.ksrSocket()).Ready)

@@ -26,6 +26,8 @@ type State struct {
 	Bare bool `json:"bare,omitempty"`
 	// Calico: the routes between nodes are contiv-calico-routes'.
 	Calico bool `json:"calico,omitempty"`
+	// TLS: etcd knows its clients by their certificates.
+	TLS bool `json:"tls,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
 	VSwitches []string `json:"vswitches,omitempty"`
 	VPPBin    string   `json:"vppBin,omitempty"`
