@@ -1,6 +1,7 @@
 package stn
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
@@ -71,9 +72,12 @@ func newHost(t *testing.T) *host {
 
 func ip(t testing.TB, args string) string {
 	t.Helper()
-	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+	cmd := exec.Command("ip", strings.Fields(args)...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints // may be about the namespaces of other tests, which come and go
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("ip %s: %v: %s", args, err, out)
+		t.Fatalf("ip %s: %v: %s", args, err, complaints.String())
 	}
 	return string(out)
 }

@@ -81,7 +81,7 @@ func TestManifestsAreAdaptedToClustersWithoutKubeProxy(t *testing.T) {
 		var config corev1.ConfigMap
 		for _, document := range strings.Split(string(adapted), "\n---\n") {
 			var found corev1.ConfigMap
-			if yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---\n")), &found) == nil && found.Kind == "ConfigMap" {
+			if yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---\n")), &found) == nil && found.Kind == "ConfigMap" && found.Name == "contiv-config" {
 				config = found
 			}
 		}
