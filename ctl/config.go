@@ -16,15 +16,12 @@ import (
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/cobra"
 )
 
-const (
-	// defaultClient is the name under which the config commands keep values.
-	defaultClient = "contivctl"
-	// defaultEtcd is where each node finds the etcd of its cluster.
-	defaultEtcd = "http://127.0.0.1:32379"
-)
+// defaultClient is the name under which the config commands keep values.
+const defaultClient = "contivctl"
 
 // configuring is what the config commands share.
 type configuring struct {
@@ -179,7 +176,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	if len(reach.Endpoints) == 0 {
-		reach.Endpoints = []string{defaultEtcd}
+		reach.Endpoints = []string{etcd.LocalEndpoint}
 	}
 	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.caFile, reach.CAFile), cmp.Or(g.certFile, reach.CertFile), cmp.Or(g.keyFile, reach.KeyFile)
 	if err := errors.Join(reach.CheckFiles(), target.Refused(ctx, reach.Endpoints)); err != nil {

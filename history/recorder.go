@@ -398,8 +398,8 @@ func lines(i item) []journal.Line {
 	return list
 }
 
-// encoded are the texts of messages: the same one is in a transaction several times, as what was requested, what
-// an operation made and what there is.
+// encoded has the text of each message. A transaction holds the same message several times: as the requested value,
+// as the value that an operation made, and as the value that exists.
 type encoded map[proto.Message]*record.RawValue
 
 // once returns the text in the place of the message.

@@ -186,7 +186,7 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 // loadEtcdConfig says how to reach etcd: flag over file.
 func loadEtcdConfig(o options) (etcd.Config, error) {
 	given := etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey}
-	return etcd.LoadConfig(o.etcdConfig, given, "http://127.0.0.1:32379")
+	return etcd.LoadConfig(o.etcdConfig, given, etcd.LocalEndpoint)
 }
 
 func checkConfigCommand(o *options) *cobra.Command {

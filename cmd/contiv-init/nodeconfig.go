@@ -21,9 +21,6 @@ import (
 // nodeConfigTimeout bounds how long etcd may take to say what the NodeConfig is: VPP waits for it.
 const nodeConfigTimeout = 3 * time.Second
 
-// agentEtcd is where the agent looks for etcd unless it is told.
-const agentEtcd = "http://127.0.0.1:32379"
-
 // nodeConfig returns the NodeConfig of the node; nil: there is none, as far as is known. The agent
 // does not run yet:
 //
@@ -47,7 +44,7 @@ func (s agentSettings) nodeConfig(ctx context.Context, log *slog.Logger) *nodeco
 func (s agentSettings) fromEtcd(ctx context.Context, key string) (*nodeconfig.NodeConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeConfigTimeout)
 	defer cancel()
-	config, err := etcd.LoadConfig(s.etcdConfig, etcd.Config{Endpoints: s.etcdEndpoints, CAFile: s.etcdCA, CertFile: s.etcdCert, KeyFile: s.etcdKey}, agentEtcd)
+	config, err := etcd.LoadConfig(s.etcdConfig, etcd.Config{Endpoints: s.etcdEndpoints, CAFile: s.etcdCA, CertFile: s.etcdCert, KeyFile: s.etcdKey}, etcd.LocalEndpoint)
 	if err != nil {
 		return nil, err
 	}

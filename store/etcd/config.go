@@ -61,8 +61,9 @@ type Config struct {
 	Password string `json:"password"`
 }
 
-// setDefaults gives durations that are 0 their defaults, and refuses those that cannot
-// be.
+// LocalEndpoint is where each node finds the etcd of its cluster.
+const LocalEndpoint = "http://127.0.0.1:32379"
+
 // LoadConfig reads a file, unless its name is "", and puts over it what flags say: the endpoints,
 // files, user and password of given that are not empty. Endpoints that nobody names are
 // standard. There is no TLS where all endpoints are http.
@@ -86,6 +87,8 @@ func LoadConfig(file string, given Config, standard string) (c Config, err error
 	return c, nil
 }
 
+// setDefaults gives durations that are 0 their defaults, and refuses those that cannot
+// be.
 func (c *Config) setDefaults() error {
 	var errs []error
 	for _, d := range []struct {

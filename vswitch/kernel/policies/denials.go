@@ -20,8 +20,8 @@ import (
 //	isolated-in, isolated-out  no rule allowed it ────┤
 //	                                                  └─> flows: so many in a second ──> @flows4, @others4, …
 //
-// Their sizes bound memory, the limits of rates the work of those who read them. Nothing is asked of packets
-// that pass.
+// The sizes of the sets bound memory; the rate limits bound the work of their readers. Packets that pass
+// are not looked up in them.
 const (
 	// subjectsNoted bounds the subjects of a node, and subjectKept is how long one that nothing is denied
 	// to any more keeps its counter.
