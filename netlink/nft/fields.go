@@ -73,6 +73,8 @@ func ofCt(key expr.CtKey) func(uint32) []Word {
 const (
 	ctSourceIP  = 19 // NFT_CT_SRC_IP
 	ctSourceIP6 = 21 // NFT_CT_SRC_IP6
+	// ctSourcePort has a name, but the library cannot say of which direction.
+	ctSourcePort = unix.NFT_CT_PROTO_SRC
 )
 
 func ofTuple(key uint32, direction byte) func(uint32) []Word {
@@ -130,6 +132,7 @@ var fields = map[string]field{
 	"ct reply ip saddr":     {typ: nftables.TypeIPAddr, load: ofTuple(ctSourceIP, 1)},
 	"ct original ip6 saddr": {typ: nftables.TypeIP6Addr, load: ofTuple(ctSourceIP6, 0)},
 	"ct reply ip6 saddr":    {typ: nftables.TypeIP6Addr, load: ofTuple(ctSourceIP6, 1)},
+	"ct reply proto-src":    {typ: nftables.TypeInetService, load: ofTuple(ctSourcePort, 1)},
 }
 
 // maxWords is how many words the name of a field has at most.

@@ -75,6 +75,8 @@ var rulesByFamily = map[string][]string{
 		"ct original ip saddr { 10.0.0.0/8, 192.168.1.1/32 } accept", "ct reply ip6 saddr { fd00::/8, fe80::1 } jump other",
 		"ct original ip saddr { 0.0.0.0/1, 200.0.0.1 } accept", "ct original ip saddr { 192.0.0.0/2, 10.1.1.1 } accept",
 		"meta nfproto ipv4 ct direction original meta l4proto tcp th dport { 80, 443-445, 446, 65000-65535 } goto other",
+		"ct reply ip saddr @subjects4 meta l4proto tcp ct reply proto-src 80 goto other",
+		"meta l4proto udp ct reply proto-src 443-445 goto other",
 		"ct direction reply ct reply ip saddr . meta l4proto . th sport @e4 goto other",
 		"meta l4proto { tcp, udp, sctp } accept",
 		"oif 0 ct direction original ct mark & 0x4000000 != 0 accept", "oif != 0 jump other",

@@ -14,6 +14,7 @@ import (
 type compiled struct {
 	name  string
 	id    string
+	list  *contiv_filter.AccessList
 	lines []line
 	// sets that rules refer to, by name.
 	sets []string
@@ -37,13 +38,41 @@ var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
 // condition is a part of a rule; version "" fits both.
 type condition struct{ version, text string }
 
+// ipVersions are those of the addresses of subjects. No connection of another version meets
+// a list, so that there are neither rules nor sets for it.
+type ipVersions struct{ four, six bool }
+
+func (p ipVersions) with(addrs ...netip.Addr) ipVersions {
+	for _, addr := range addrs {
+		p.four, p.six = p.four || addr.Is4(), p.six || addr.Is6()
+	}
+	return p
+}
+
+func (p ipVersions) list() (list []ip) {
+	for i, present := range []bool{p.four, p.six} {
+		if present {
+			list = append(list, versions[i])
+		}
+	}
+	return list
+}
+
+// setsOf are the names of the sets of a kind, by IP version.
+func (p ipVersions) setsOf(kind, id string) (names []string) {
+	for _, v := range p.list() {
+		names = append(names, kind+v.number+"-"+id)
+	}
+	return names
+}
+
 // compile writes a list as rules: one for each sort of peer and port of each rule.
-func compile(list *contiv_filter.AccessList) *compiled {
-	c := &compiled{name: list.GetName(), id: listIdent(list.GetDirection(), list.GetName())}
+func compile(list *contiv_filter.AccessList, of ipVersions) *compiled {
+	c := &compiled{name: list.GetName(), id: listIdent(list.GetDirection(), list.GetName()), list: list}
 	for _, r := range list.GetRules() {
 		verdict := verdictOf(list.GetDirection(), r.GetAction())
-		for _, peer := range c.peers(list.GetDirection(), r) {
-			for _, port := range c.ports(r) {
+		for _, peer := range c.peers(list.GetDirection(), r, of) {
+			for _, port := range c.ports(r, of) {
 				if peer.version != "" && port.version != "" && peer.version != port.version {
 					continue
 				}
@@ -73,7 +102,7 @@ func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filte
 	return "goto pass"
 }
 
-func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule) (list []condition) {
+func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
 	side := "original"
 	if direction == contiv_filter.AccessList_EGRESS {
 		side = "reply"
@@ -86,7 +115,7 @@ func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv
 		}
 		networks[version] = append(networks[version], p.String())
 	}
-	for _, v := range versions {
+	for _, v := range of.list() {
 		peer := fmt.Sprintf("ct %s %s saddr", side, v.addr)
 		for _, set := range r.GetAddressSets() {
 			name := addressSet + v.number + "-" + ident(set)
@@ -127,10 +156,13 @@ var protocolNames = map[contiv_filter.Protocol]string{
 	contiv_filter.Protocol_TCP: "tcp", contiv_filter.Protocol_UDP: "udp", contiv_filter.Protocol_SCTP: "sctp",
 }
 
-// ends of a connection whose port is the destination's, by the direction of a packet.
+// serverPort is the port that a connection was translated to, in packets of both directions.
+const serverPort = "ct reply proto-src"
+
+// portEnds have it where nft (1.0) does not read serverPort: as a part of a key.
 var portEnds = []string{"ct direction original %s th dport %s", "ct direction reply %s th sport %s"}
 
-func (c *compiled) ports(r *contiv_filter.AccessList_Rule) (list []condition) {
+func (c *compiled) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
 	var whole []string
 	ranges := map[string][][2]uint32{}
 	for _, p := range r.GetPorts() {
@@ -149,12 +181,10 @@ func (c *compiled) ports(r *contiv_filter.AccessList_Rule) (list []condition) {
 		if len(ranges[name]) == 0 || slices.Contains(whole, name) {
 			continue
 		}
-		for _, end := range portEnds {
-			list = append(list, condition{text: fmt.Sprintf(end, "meta l4proto "+name, rangesText(ranges[name]))})
-		}
+		list = append(list, condition{text: fmt.Sprintf("meta l4proto %s %s %s", name, serverPort, rangesText(ranges[name]))})
 	}
 	for _, set := range r.GetEndpointSets() {
-		for _, v := range versions {
+		for _, v := range of.list() {
 			name := endpointSet + v.number + "-" + ident(set)
 			c.sets = append(c.sets, name)
 			for _, end := range portEnds {

@@ -11,6 +11,9 @@
 //
 //	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>
 //
+// There are rules and sets for the IP versions that subjects have, or once had: others never
+// meet a list. The first subject of another version brings them, in its own step.
+//
 // Rules that deny lead to denied-in and denied-out; see denials.go.
 //
 // Rules ask conntrack who opened a connection, and who answers: so both directions

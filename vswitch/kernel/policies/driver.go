@@ -76,6 +76,7 @@ func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
 		if len(set) > 0 {
 			e.base()
 		}
+		d.cover(e, set)
 		for _, m := range set {
 			d.set(e, m)
 		}
@@ -83,6 +84,31 @@ func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
 			d.remove(e, m)
 		}
 	})
+}
+
+// cover writes lists and sets for the IP versions of subjects that come, too.
+func (d *Driver) cover(e *edit, set []proto.Message) {
+	versions := d.want.versions
+	for _, m := range set {
+		if v, ok := m.(*contiv_filter.Subject); ok {
+			versions = versions.with(filter.ParseAddrs(v.GetAddresses())...)
+		}
+	}
+	if versions == d.want.versions {
+		return
+	}
+	d.want.widen(versions)
+	for id, v := range d.want.addresses {
+		e.addressSet(id, v)
+	}
+	for id, v := range d.want.endpoints {
+		e.endpointSet(id, v)
+	}
+	for id, c := range d.want.lists {
+		c = compile(c.list, d.want.versions)
+		d.want.setList(id, c)
+		e.list(c)
+	}
 }
 
 func (d *Driver) set(e *edit, m proto.Message) {
@@ -96,7 +122,7 @@ func (d *Driver) set(e *edit, m proto.Message) {
 	case *contiv_filter.Subject:
 		e.subject(v)
 	case *contiv_filter.AccessList:
-		c := compile(v)
+		c := compile(v, d.want.versions)
 		for _, direction := range directions {
 			if id := listIdent(direction, v.GetName()); id != c.id && d.want.lists[id] != nil {
 				d.want.setList(id, nil)
@@ -194,7 +220,7 @@ func (d *Driver) load() error {
 	}
 	d.have, d.generation, d.sweepAll = tableOf(found), generation, true
 	if first {
-		d.stale = d.have.objects()
+		d.stale, d.want.versions = d.have.objects(), d.have.versions()
 	}
 	return nil
 }
@@ -253,20 +279,20 @@ func (d *Driver) adopt(m proto.Message) bool {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
 		id := ident(v.GetName())
-		if !d.have.holds(addressElements(id, v)) {
+		if !d.have.holds(addressElements(id, v, d.want.versions)) {
 			return false
 		}
 		d.want.setAddresses(id, v)
 		d.known(setsOf(addressSet, id)...)
 	case *contiv_filter.EndpointSet:
 		id := ident(v.GetName())
-		if !d.have.holds(endpointElements(id, v)) {
+		if !d.have.holds(endpointElements(id, v, d.want.versions)) {
 			return false
 		}
 		d.want.setEndpoints(id, v)
 		d.known(setsOf(endpointSet, id)...)
 	case *contiv_filter.AccessList:
-		c := compile(v)
+		c := compile(v, d.want.versions)
 		if !d.have.isList(c) {
 			return false
 		}
@@ -274,7 +300,7 @@ func (d *Driver) adopt(m proto.Message) bool {
 		d.known(c.chain(), c.content())
 	case *contiv_filter.Subject:
 		s := newSubject(v)
-		if !d.have.isSubject(s, d.want) {
+		if d.want.versions.with(s.addrs...) != d.want.versions || !d.have.isSubject(s, d.want) {
 			return false
 		}
 		d.want.keep(s)
@@ -316,9 +342,9 @@ func (d *Driver) unexpected(expected []proto.Message) (found []proto.Message) {
 		}
 		var value proto.Message
 		switch {
-		case strings.HasPrefix(object, addressSet+"4-"):
+		case strings.HasPrefix(object, addressSet+"4-"), strings.HasPrefix(object, addressSet+"6-") && !d.stale[twin(object)]:
 			value = &contiv_filter.AddressSet{Name: unknown + object[len(addressSet)+2:]}
-		case strings.HasPrefix(object, endpointSet+"4-"):
+		case strings.HasPrefix(object, endpointSet+"4-"), strings.HasPrefix(object, endpointSet+"6-") && !d.stale[twin(object)]:
 			value = &contiv_filter.EndpointSet{Name: unknown + object[len(endpointSet)+2:]}
 		case strings.HasPrefix(object, listChain):
 			value = &contiv_filter.AccessList{Name: unknown + object[len(listChain):]}

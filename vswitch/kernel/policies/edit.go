@@ -153,11 +153,13 @@ func (e *edit) ensureSet(name string) {
 
 // addressSet gives a set its members; nil: none, if it exists.
 func (e *edit) addressSet(id string, v *contiv_filter.AddressSet) {
-	e.set(setsOf(addressSet, id), v != nil, addressElements(id, v))
+	versions := e.d.want.versions
+	e.set(versions.setsOf(addressSet, id), v != nil, addressElements(id, v, versions))
 }
 
 func (e *edit) endpointSet(id string, v *contiv_filter.EndpointSet) {
-	e.set(setsOf(endpointSet, id), v != nil, endpointElements(id, v))
+	versions := e.d.want.versions
+	e.set(versions.setsOf(endpointSet, id), v != nil, endpointElements(id, v, versions))
 }
 
 func (e *edit) set(names []string, wanted bool, members elements) {

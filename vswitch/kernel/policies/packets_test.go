@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
@@ -246,4 +247,64 @@ func TestConnectionsAreJudgedAgainInMemory(t *testing.T) {
 	want("it may not open connections", false)
 	s.set(t)
 	want("nothing is judged", true)
+}
+
+// Rules and sets are for the IP versions that subjects have, and for others with the first subject
+// that has one: nothing more passes meanwhile, nor after a restart.
+func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
+	s := newSite()
+	probe := func(src, dst string, port uint16) vswitchtest.FilterProbe {
+		return vswitchtest.FilterProbe{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), Network: "tcp", Port: port}
+	}
+	subject := func(addrs ...string) proto.Message {
+		return &contiv_filter.Subject{Name: "prod/right", Addresses: addrs, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"l"}, Deny: true}}}
+	}
+	clients := &contiv_filter.AddressSet{Name: "clients", Addresses: []string{"10.21.0.2", "fd21::2"}}
+	list := &contiv_filter.AccessList{Name: "l", Rules: []*contiv_filter.AccessList_Rule{
+		{AddressSets: []string{"clients"}, Ports: []*contiv_filter.AccessList_Ports{{Protocol: contiv_filter.Protocol_TCP, First: 80, Last: 80}}},
+	}}
+	of6 := func() (names []string) {
+		for name := range s.driver.have.sets {
+			if strings.HasPrefix(name, addressSet+"6-") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	want := func(when string, passes map[vswitchtest.FilterProbe]bool) {
+		t.Helper()
+		for p, want := range passes {
+			s.Forget()
+			if o := s.send(t, opening(p)); o.Passed != want {
+				t.Errorf("%s: from %v to %v, port %d: passed %v, want %v; by %q", when, p.Src, p.Dst, p.Port, o.Passed, want, o.By)
+			}
+		}
+	}
+	four := map[vswitchtest.FilterProbe]bool{
+		probe("10.21.0.2", "10.22.0.3", 80): true, probe("10.21.0.2", "10.22.0.3", 81): false, probe("10.21.0.9", "10.22.0.3", 80): false,
+	}
+	six := map[vswitchtest.FilterProbe]bool{
+		probe("fd21::2", "fd22::3", 80): true, probe("fd21::2", "fd22::3", 81): false, probe("fd21::9", "fd22::3", 80): false,
+	}
+
+	s.set(t, clients, list, subject("10.22.0.3"))
+	want("with IPv4", four)
+	if sets := of6(); len(sets) > 0 {
+		t.Errorf("no subject has IPv6, and there are the sets %q", sets)
+	}
+	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	if found, err := s.driver.List(t.Context(), s.values); err != nil || len(found) != len(s.values) {
+		t.Errorf("after a restart, %d of %d values are found, %v", len(found), len(s.values), err)
+	}
+	if err := s.driver.Set(t.Context(), subject("10.22.0.3", "fd22::3")); err != nil {
+		t.Fatal(err)
+	}
+	want("with both", four)
+	want("with both", six)
+	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.values = []proto.Message{clients, list, subject("10.22.0.3", "fd22::3")}
+	if found, err := s.driver.List(t.Context(), s.values); err != nil || len(found) != len(s.values) {
+		t.Errorf("after another restart, %d of %d values are found, %v", len(found), len(s.values), err)
+	}
+	want("after another restart", six)
 }

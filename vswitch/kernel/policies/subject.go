@@ -165,6 +165,6 @@ func (w values) clone() values {
 	}
 	return values{
 		addresses: maps.Clone(w.addresses), endpoints: maps.Clone(w.endpoints), lists: maps.Clone(w.lists),
-		subjects: maps.Clone(w.subjects), at: at, needed: maps.Clone(w.needed), idle: maps.Clone(w.idle),
+		subjects: maps.Clone(w.subjects), versions: w.versions, at: at, needed: maps.Clone(w.needed), idle: maps.Clone(w.idle),
 	}
 }

@@ -115,6 +115,11 @@ func (t *table) objects() map[string]bool {
 	return objects
 }
 
+// versions are those of the subjects that it has.
+func (t *table) versions() ipVersions {
+	return ipVersions{four: len(t.sets["subjects4"]) > 0, six: len(t.sets["subjects6"]) > 0}
+}
+
 // isBase reports whether a set is there as long as the table is.
 func isBase(set string) bool { return baseSets[set].Bytes > 0 || noteSets[set] != nil }
 
@@ -130,25 +135,31 @@ func twin(set string) string {
 // elements are what sets are to have, by the name of the set.
 type elements map[string]map[string]bool
 
-func addressElements(id string, v *contiv_filter.AddressSet) elements {
+func addressElements(id string, v *contiv_filter.AddressSet, of ipVersions) elements {
 	out := elements{}
-	for _, name := range setsOf(addressSet, id) {
+	for _, name := range of.setsOf(addressSet, id) {
 		out[name] = map[string]bool{}
 	}
 	for _, addr := range filter.ParseAddrs(v.GetAddresses()) {
-		out[addressSet+version(addr)+"-"+id][addressKey(addr)] = true
+		if members := out[addressSet+version(addr)+"-"+id]; members != nil {
+			members[addressKey(addr)] = true
+		}
 	}
 	return out
 }
 
-func endpointElements(id string, v *contiv_filter.EndpointSet) elements {
+func endpointElements(id string, v *contiv_filter.EndpointSet, of ipVersions) elements {
 	out := elements{}
-	for _, name := range setsOf(endpointSet, id) {
+	for _, name := range of.setsOf(endpointSet, id) {
 		out[name] = map[string]bool{}
 	}
 	for _, e := range v.GetEndpoints() {
-		if addr, err := netip.ParseAddr(e.GetAddress()); err == nil {
-			out[endpointSet+version(addr)+"-"+id][endpointKey(addr, e.GetProtocol(), e.GetPort())] = true
+		addr, err := netip.ParseAddr(e.GetAddress())
+		if err != nil {
+			continue
+		}
+		if members := out[endpointSet+version(addr)+"-"+id]; members != nil {
+			members[endpointKey(addr, e.GetProtocol(), e.GetPort())] = true
 		}
 	}
 	return out

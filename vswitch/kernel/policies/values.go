@@ -12,6 +12,8 @@ type values struct {
 	endpoints map[string]*contiv_filter.EndpointSet
 	lists     map[string]*compiled
 	subjects  map[string]*subject
+	// versions are those of all subjects that were ever set: lists and sets are for these.
+	versions ipVersions
 	// at are the subjects that have an address, the last one set last.
 	at map[netip.Addr][]*subject
 
@@ -40,13 +42,25 @@ func (w *values) need(n int, objects ...string) {
 	}
 }
 
+// widen makes sets be needed for further versions.
+func (w *values) widen(to ipVersions) {
+	added := ipVersions{four: to.four && !w.versions.four, six: to.six && !w.versions.six}
+	w.versions = to
+	for id := range w.addresses {
+		w.need(+1, added.setsOf(addressSet, id)...)
+	}
+	for id := range w.endpoints {
+		w.need(+1, added.setsOf(endpointSet, id)...)
+	}
+}
+
 // setAddresses sets a value; nil: it goes.
 func (w *values) setAddresses(id string, v *contiv_filter.AddressSet) {
-	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return setsOf(addressSet, id) })
+	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return w.versions.setsOf(addressSet, id) })
 }
 
 func (w *values) setEndpoints(id string, v *contiv_filter.EndpointSet) {
-	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return setsOf(endpointSet, id) })
+	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return w.versions.setsOf(endpointSet, id) })
 }
 
 func (w *values) setList(id string, c *compiled) {
