@@ -507,10 +507,34 @@ func TestFullQueueEndsInAResync(t *testing.T) {
 		r.put(r.remote, podKey, podValue("10.1.1.2")) // the loop does not know the pod: no change of it
 		r.want()
 		r.wantMirror(podKey)
-		time.Sleep(4 * time.Second)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
 		r.want("resync pod=k8s/pod/web/namespace/default")
 		r.delete(podKey)
 		r.want("delete pod=k8s/pod/web/namespace/default")
+	})
+}
+
+// Bursts that go on do not have the database read again and again.
+func TestBurstsThatGoOnEndInOneResyncEachInterval(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.want("resync")
+		burst := func(address string) {
+			r.setFull(true)
+			r.put(r.remote, podKey, podValue(address))
+			r.setFull(false)
+		}
+		burst("")
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		r.want("resync pod=k8s/pod/web/namespace/default")
+		burst("10.1.1.2")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.want()
+		time.Sleep(4 * time.Second)
+		r.want("resync pod=k8s/pod/web/namespace/default")
 	})
 }
 

@@ -28,6 +28,8 @@ type session struct {
 	// behind says that the event loop missed changes: it gets nothing but a
 	// resync.
 	behind bool
+	// fellBehind is when it last began to be behind.
+	fellBehind time.Time
 }
 
 // session watches the database until an error, and reports whether the watch could be
@@ -202,15 +204,25 @@ func (s *session) receiveChanges(batch store.WatchBatch) error {
 	return s.pushRequested()
 }
 
+// burstOver is how long after a full queue the rest of a burst has come.
+const burstOver = 100 * time.Millisecond
+
 // refused handles events that the loop did not take: when its queue is full, a
-// resync later makes up for them. Until then changes are only mirrored.
+// resync later makes up for them, and for those that wait. Until then changes are only
+// mirrored. The resync follows a burst closely; while bursts go on it is made once in
+// a probing interval, because it reads the whole database.
 func (s *session) refused(err error) error {
 	if !errors.Is(err, controller.ErrQueueFull) {
 		return fmt.Errorf("event loop refuses events: %w", err)
 	}
 	s.log.Warn("The event queue is full: a resync will make up for lost changes")
-	s.behind = true
-	s.resyncDue.Reset(s.Config.RemoteDBProbingInterval.Std())
+	interval := s.Config.RemoteDBProbingInterval.Std()
+	due := min(burstOver, interval)
+	if time.Since(s.fellBehind) < interval {
+		due = interval
+	}
+	s.behind, s.fellBehind = true, time.Now()
+	s.resyncDue.Reset(due)
 	return nil
 }
 
