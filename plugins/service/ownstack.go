@@ -14,8 +14,8 @@ import (
 
 // What differs with a vswitch that has a network stack of its own, and translates services.
 
-// ownStack reports whether it is one.
-func (s *Service) ownStack() bool { return !s.caps.HostStackShared && s.proxy != nil }
+// ownStack reports whether it is one, and translates services now.
+func (s *Service) ownStack() bool { return !s.caps.HostStackShared && s.translates() }
 
 // natOptions are those of all values.
 func (s *Service) natOptions() nat.Options {

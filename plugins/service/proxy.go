@@ -45,17 +45,24 @@ const labelZone = "topology.kubernetes.io/zone"
 // ByVSwitch makes the vswitch translate services, as Settings say. It must be called
 // before the first event.
 //
-// Pods of a vswitch with a stack of its own do not pass the host's: kube-proxy, which may
-// translate what the host's processes send, is no second translation.
+// Pods of a vswitch with a stack of its own do not pass the host's. If such a vswitch is
+// asked for, kube-proxy, which may translate what the host's processes send, is no second
+// translation; by default, services are left to kube-proxy there, too.
 func (s *Service) ByVSwitch(p Proxy) error {
-	if p.Settings.Services == config.KubeProxy || p.Settings.Services == config.Auto && !s.caps.HostStackShared {
+	if p.Settings.Services == config.KubeProxy {
 		return nil
 	}
 	if !s.caps.HostStackShared {
 		if main := s.config.Routing().MainVRFID; main != 0 {
+			if p.Settings.Services == config.Auto {
+				s.log.Warn("The vswitch translates no services: VPP does so in VRF 0 only. Leave mainVRFID out to have it do so", "mainVRFID", main)
+				return nil
+			}
 			return fmt.Errorf("service.conf: VPP translates services in VRF 0 only, but mainVRFID is %d: leave mainVRFID out, or set services: %s", main, config.KubeProxy)
 		}
-		p.Others = func() (string, error) { return "", nil }
+		if p.Settings.Services == config.VSwitch {
+			p.Others = func() (string, error) { return "", nil }
+		}
 	}
 	if p.Settings.ResetRemovedEndpoints && !s.caps.ClientScopes {
 		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: this vswitch ends no connection")

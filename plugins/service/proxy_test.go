@@ -191,7 +191,7 @@ func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error)
 		t.Fatal(err)
 	}
 	s := service.New(service.Capabilities{}, fake{ownStack: true, bvi: "vxlanBVI"}, fake{ownStack: true, bvi: "vxlanBVI"}, plugintest.Logger())
-	err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return "kube-proxy", nil },
+	err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
 		Healthy: func() bool { return true }})
 	if s.Proxies() {
 		t.Cleanup(s.Close)
@@ -202,7 +202,9 @@ func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error)
 // VPP has one mapping for all clients, is told by what address to hide those outside, and by
 // which interfaces they come.
 func TestServicesOnVPP(t *testing.T) {
-	s, err := newCluster().onVPP(t, "services: vswitch\nresetRemovedEndpoints: true\n")
+	beside := newCluster()
+	beside.others = "kube-proxy" // translates what the host sends, which is no second translation
+	s, err := beside.onVPP(t, "services: vswitch\nresetRemovedEndpoints: true\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +234,46 @@ func TestServicesOnVPP(t *testing.T) {
 	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "default/other, default/web") {
 		t.Errorf("warnings %q", w)
 	}
-	for _, settings := range []string{"", "services: kube-proxy"} {
-		if s, err := newCluster().onVPP(t, settings); err != nil || s.Proxies() {
-			t.Errorf("%q: %v, %v", settings, s.Proxies(), err)
+	if s, err := newCluster().onVPP(t, "services: kube-proxy"); err != nil || s.Proxies() {
+		t.Errorf("services: kube-proxy: %v, %v", s.Proxies(), err)
+	}
+}
+
+// By default VPP decides as the kernel does, and is asked again with each resync.
+func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
+	everything := state(webService(), webSlice("a", "10.1.1.2@node1"))
+	c := newCluster()
+	s, err := c.onVPP(t, "healthzBindAddress: \"\"")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, others := range []string{"", "nftables table kube-proxy", ""} {
+		c.others = others
+		got := plugintest.Render(resync(t, s, everything))
+		if ours := strings.Contains(got, "dnat44/default/web"); ours != (others == "") {
+			t.Errorf("beside %q: translated: %v\n%s", others, ours, got)
+		}
+		if others != "" && got != "" {
+			t.Errorf("beside %q:\n%s", others, got)
+		}
+		if told := s.Translator(); told.VSwitch != (others == "") || told.Others != others {
+			t.Errorf("beside %q: %+v", others, told)
+		}
+	}
+}
+
+// Only somebody who asks for VPP to translate in another VRF than 0 is refused.
+func TestServicesOnVPPNeedVRF0(t *testing.T) {
+	for settings, refused := range map[string]bool{"": false, "services: auto": false, "services: kube-proxy": false, "services: vswitch": true} {
+		cfg, err := config.Load([]byte(settings))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inVRF3 := fake{ownStack: true, nat: true}
+		s := service.New(service.Capabilities{}, inVRF3, inVRF3, plugintest.Logger())
+		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1"})
+		if (err != nil) != refused || s.Proxies() {
+			t.Errorf("%q: %v, translates: %v", settings, err, s.Proxies())
 		}
 	}
 }

@@ -225,6 +225,55 @@ func TestServices(t *testing.T) {
 	check("after a restart of VPP")
 }
 
+// By default VPP translates services while kube-proxy does not: it leaves them to it when it comes,
+// and takes them over when it has gone. Pods reach each other in any case.
+func TestServicesAreLeftToKubeProxy(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: auto\n", "vpp", "kernel")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"})
+	a, b := pods[0], pods[1]
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node1, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const port = 8080
+	labtest.TellPeers(t, a.Netns, port)
+	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, a)}
+	apply(t, l, web)
+	nft := func(command string) {
+		t.Helper()
+		if out, err := exec.Command("ip", "netns", "exec", node1.Netns, "nft", command).CombinedOutput(); err != nil {
+			t.Fatalf("nft %s: %v: %s", command, err, out)
+		}
+	}
+	requireTranslated := func(when string, want bool) {
+		t.Helper()
+		for _, ipv6 := range []bool{false, true} {
+			await.That(t, fmt.Sprintf("%s, VPP translates %s: %v", when, web.clusterIP(ipv6), want), func() error {
+				_, _, err := labtest.AskPeer(b.Netns, "tcp", web.clusterIP(ipv6))
+				if (err == nil) != want {
+					return fmt.Errorf("a pod that asks the service: %v", err)
+				}
+				return nil
+			})
+		}
+		for _, addr := range web.addrs {
+			if _, _, err := labtest.AskPeer(b.Netns, "tcp", netip.AddrPortFrom(addr, port)); err != nil {
+				t.Errorf("%s, from pod to pod: %v", when, err)
+			}
+		}
+		labtest.RequireQuiet(t, l)
+	}
+	requireTranslated("without kube-proxy", true)
+	nft("add table ip kube-proxy")
+	requireTranslated("beside kube-proxy", false)
+	nft("delete table ip kube-proxy")
+	requireTranslated("after kube-proxy", true)
+}
+
 // upServices is upWith with a configuration of services, too. The router has an address of IPv6.
 func upServices(t *testing.T, config, services string, vswitches ...string) *lab.Lab {
 	t.Helper()
