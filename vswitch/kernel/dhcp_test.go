@@ -289,25 +289,25 @@ func TestDHCPLeaseComesBackWhenDamaged(t *testing.T) {
 	a := n.start()
 	n.resync(a, dhcpNIC)
 	n.await(a, "10.9.0.7/24")
-	whole := func() string {
-		routes := n.Exec(t, "ip -4 route show proto 123")
-		if strings.Contains(n.Exec(t, "ip -4 -o addr show dev "+nic), "10.9.0.7/24") &&
+	whole := func() error {
+		addresses, routes := n.Exec(t, "ip -4 -o addr show dev "+nic), n.Exec(t, "ip -4 route show proto 123")
+		if strings.Contains(addresses, "10.9.0.7/24") &&
 			strings.Contains(routes, "default via 10.9.0.1 ") && strings.Contains(routes, "10.77.0.0/16 via 10.10.0.1 ") {
-			return ""
+			return nil
 		}
-		return routes
+		return fmt.Errorf("addresses %q, leased routes %q", addresses, routes)
 	}
-	if out := whole(); out != "" {
-		t.Fatalf("classless routes: %s", out)
+	if err := whole(); err != nil {
+		t.Fatalf("classless routes: %v", err)
 	}
 	for _, damage := range []string{
 		"ip addr del 10.9.0.7/24 dev " + nic, "ip route del 10.77.0.0/16 proto 123", "ip link set dev " + nic + " down",
 	} {
 		n.Exec(t, damage)
 		deadline := time.Now().Add(10 * time.Second)
-		for out := whole(); out != ""; out = whole() {
+		for err := whole(); err != nil; err = whole() {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: not repaired: %s", damage, out)
+				t.Fatalf("%s: not repaired: %v", damage, err)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
