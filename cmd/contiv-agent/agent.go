@@ -233,13 +233,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	mtu := podMTU(ipNet.GetNodeIP, contivConf.PodMTU)
-	mux.Handle(path.URL, explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu).Handler())
+	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu, contivConf.TransportOverhead)
+	mux.Handle(path.URL, paths.Handler())
 	probes := probePeers(o, nodeSync, addresses, mtu, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
-	asked.monitor(o, sb, probes, past, registry)
+	asked.monitor(o, sb, probes, paths.Network(), past, registry)
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/health/ping"
 	"github.com/contiv/contiv/history"
@@ -20,12 +21,12 @@ import (
 )
 
 // monitor looks at everything that may be wrong with the node. What is asked for readiness
-// counts as well; probes are left out if nil.
+// counts as well; probes, network and past are left out if nil.
 //
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
-//	probes of peers ────────────────────┘
-func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, past *history.Recorder, registry prometheus.Registerer) {
+//	probes of peers, the node's network ┘
+func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer) {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
@@ -45,6 +46,9 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, past *
 	if probes != nil {
 		list = append(list, health.Check{Name: "peers", Look: probes.Problems})
 		registry.MustRegister(probes)
+	}
+	if network != nil {
+		list = append(list, health.Check{Name: "network", Look: network.Problems})
 	}
 	c.health = health.NewMonitor(c.ready, list...)
 	registry.MustRegister(c.health, health.NewStates(sb.scheduler))

@@ -17,7 +17,7 @@ import (
 )
 
 // explainPaths answers contivctl why for this node.
-func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32) *path.Explainer {
+func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, overhead func(netip.Addr) int) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
 		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
@@ -25,9 +25,9 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
 		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return sb.Warnings(ctx) },
-		HostStack: hostStack,
-		OurRoute:  func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
-		OurTable:  func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
+		HostStack: hostStack, Overhead: overhead,
+		OurRoute: func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
+		OurTable: func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
 			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
 			func(_ context.Context, q path.Question) (v path.Verdict) {

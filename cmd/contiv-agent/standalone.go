@@ -88,7 +88,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}
-	asked.monitor(o, sb, nil, past, registry)
+	asked.monitor(o, sb, nil, nil, past, registry)
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

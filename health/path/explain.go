@@ -33,6 +33,9 @@ type Options struct {
 	Nodes func() []Node
 	// MTU of pods.
 	MTU func() int
+	// Overhead is what the tunnel to a node with the address adds to packets of pods; 0: there
+	// are no tunnels.
+	Overhead func(netip.Addr) int
 	// Warnings are of the vswitch: settings of the host that keep packets from passing.
 	Warnings func(context.Context) []string
 	// HostStack: the vswitch is the kernel, so that its routes and filters count.

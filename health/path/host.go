@@ -78,7 +78,7 @@ func (e *Explainer) hooks(from, to end) map[foreign.Hook]string {
 }
 
 func (e *Explainer) foreign() (*foreign.Ruleset, error) {
-	ns, err := namespace.Open("")
+	ns, err := namespace.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, err
 	}
@@ -133,27 +133,10 @@ func network(route netlink.Route) string {
 // underlay looks at the way to another node: the device, the neighbour, filters of tunnels.
 func (e *Explainer) underlay(r *Report, peer Node, drops func(string, foreign.Packet)) {
 	where := "node " + e.o.Node
-	var own []netip.Addr
-	for _, n := range e.o.Nodes() {
-		if n.Name == e.o.Node {
-			own = n.Addresses
-		}
-	}
-	links, _ := netlink.LinkList()
-	for _, link := range links {
-		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			addr, _ := netip.AddrFromSlice(a.IP)
-			if addr = addr.Unmap(); !slices.Contains(own, addr) {
-				continue
-			}
-			r.Links = append(r.Links, Link{addr.String(), link.Attrs().Name, link.Attrs().HardwareAddr.String()})
-			switch {
-			case link.Attrs().Flags&net.FlagUp == 0:
-				r.find(where, fmt.Sprintf("its device %s is down", link.Attrs().Name))
-			case !carrier(link):
-				r.find(where, fmt.Sprintf("its device %s has no carrier: the cable, or the port of the switch", link.Attrs().Name))
-			}
+	for _, own := range e.ownLinks() {
+		r.Links = append(r.Links, Link{own.addr.String(), own.link.Attrs().Name, own.link.Attrs().HardwareAddr.String()})
+		if text := trouble(own.link); text != "" {
+			r.find(where, text)
 		}
 	}
 	for _, addr := range peer.Addresses {
@@ -167,18 +150,8 @@ func (e *Explainer) underlay(r *Report, peer Node, drops func(string, foreign.Pa
 			next = gw.Unmap()
 		}
 		r.neighbour(where, routes[0].LinkIndex, next)
-		link, err := netlink.LinkByIndex(routes[0].LinkIndex)
-		if err != nil || !slices.ContainsFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
-			continue
-		}
-		self := own[slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })]
-		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + 50}
-		sent, received := tunnel, tunnel
-		sent.Hook, sent.Out, sent.Src, sent.Dst = foreign.Output, link.Attrs().Name, self, addr
-		drops("tunnel packets to node "+peer.Name, sent)
-		received.Hook, received.In, received.Src, received.Dst = foreign.Input, link.Attrs().Name, addr, self
-		drops("tunnel packets from node "+peer.Name, received)
 	}
+	e.tunnels(peer, func(what string, p foreign.Packet) { drops(what+" node "+peer.Name, p) })
 }
 
 // neighbour looks at what the kernel knows of the next hop.

@@ -75,11 +75,17 @@ func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
 	if mtu == 0 {
 		mtu = defaultMTU
 	}
+	return uint32(max(mtu-c.TransportOverhead(nodeIP), 0))
+}
+
+// TransportOverhead returns how many bytes the transport between nodes adds to a packet of a pod, to a
+// node with the given address.
+func (c *ContivConf) TransportOverhead(nodeIP netip.Addr) int {
 	switch {
 	case c.config.NodeToNodeTransport != VXLANTransport:
-		return uint32(mtu)
+		return 0
 	case nodeIP.Is6():
-		return uint32(max(mtu-vxlanOverheadIPv6, 0))
+		return vxlanOverheadIPv6
 	}
-	return uint32(max(mtu-vxlanOverheadIPv4, 0))
+	return vxlanOverheadIPv4
 }

@@ -93,3 +93,39 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 		})
 	}
 }
+
+// A node says what is wrong with its own part of the network.
+func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod(t, l, "status-web", "node2")
+	node2, err := st.Endpoint("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, l, "node2", "healthy", "", "")
+	for _, c := range []struct{ netns, fault, undo, want string }{
+		{node2.Netns, "nft add table ip somebody; nft 'add chain ip somebody FORWARD { type filter hook forward priority 0; policy drop; }'",
+			"nft delete table ip somebody", "packets of pods to those of node node1 are dropped: the policy of chain FORWARD in table ip somebody is drop"},
+		{st.Underlay(), "ip link set port2 down", "ip link set port2 up", "its device eth0 has no carrier"},
+		{node2.Netns, "ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500", "device eth0 has the MTU 1400, and the packets of pods (1450 bytes, such as default/status-web) take 1500 on it"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			undone := false
+			undo := func() {
+				if !undone {
+					undone = true
+					sh(t, c.netns, c.undo)
+				}
+			}
+			t.Cleanup(undo)
+			sh(t, c.netns, c.fault)
+			awaitStatus(t, l, "node2", "degraded", "network", c.want)
+			undo()
+			awaitStatus(t, l, "node2", "healthy", "", "")
+		})
+	}
+}

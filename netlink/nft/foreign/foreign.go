@@ -74,13 +74,40 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 		}
 		if c.Hooknum != nil && c.Type != nftables.ChainTypeNAT {
 			r.bases = append(r.bases, c)
-		}
-		if r.rules[key(c.Table, c.Name)], err = conn.GetRules(c.Table, c); err != nil {
-			return nil, fmt.Errorf("listing chain %s of table %s: %w", c.Name, c.Table.Name, err)
+			if err := r.read(conn, c); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return r, nil
 }
+
+// read reads a chain, and those that its rules jump to: of the thousands that a kube-proxy has, few
+// filter.
+func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
+	at := key(c.Table, c.Name)
+	if _, done := r.rules[at]; done {
+		return nil
+	}
+	rules, err := conn.GetRules(c.Table, c)
+	if err != nil {
+		return fmt.Errorf("listing chain %s of table %s: %w", c.Name, c.Table.Name, err)
+	}
+	r.rules[at] = rules
+	for _, rule := range rules {
+		for _, e := range rule.Exprs {
+			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" {
+				if err := r.read(conn, &nftables.Chain{Table: c.Table, Name: v.Chain}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Empty reports whether there is nothing that could drop a packet.
+func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 
 // Drops names what drops a packet.
 func (r *Ruleset) Drops(p Packet) (found []string) {

@@ -1,0 +1,239 @@
+package path
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Network looks at the node's own part of the network, whoever sends to whom: the devices with its
+// addresses, default routes, what fits into its packets, filters of others.
+type Network struct {
+	*Explainer
+	mu       sync.Mutex
+	defaults map[int]string // by IP version: the device of the default route seen last
+	rules    *foreign.Ruleset
+	again    time.Time // when the rules are read again
+}
+
+// Rulesets of others can be large: the pause after reading them is that much longer than reading
+// them took, but not longer than maxPause.
+const (
+	pauseFactor = 100
+	maxPause    = 30 * time.Second
+)
+
+// Network returns what looks at the network of the node. A vswitch of its own has the devices and
+// routes of the node, so that there is nothing to see in the kernel's.
+func (e *Explainer) Network() *Network { return &Network{Explainer: e, defaults: map[int]string{}} }
+
+// Problems says what is wrong, a sentence each.
+func (n *Network) Problems(context.Context) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.o.HostStack {
+		return nil
+	}
+	pods, err := n.o.Pods()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return slices.Concat(n.devices(pods), n.routes(), n.filters(pods))
+}
+
+// others returns the rules of others, as they were lately.
+func (n *Network) others() (*foreign.Ruleset, error) {
+	begin := time.Now()
+	if n.rules != nil && begin.Before(n.again) {
+		return n.rules, nil
+	}
+	rules, err := n.foreign()
+	if err != nil {
+		return nil, err
+	}
+	n.rules, n.again = rules, time.Now().Add(min(pauseFactor*time.Since(begin), maxPause))
+	return rules, nil
+}
+
+// devices looks at those with addresses of the node.
+func (n *Network) devices(pods []Pod) (problems []string) {
+	size, largest := 0, ""
+	for _, pod := range pods {
+		if pod.MTU > size {
+			size, largest = pod.MTU, pod.Name
+		}
+	}
+	for _, own := range n.ownLinks() {
+		if text := trouble(own.link); text != "" {
+			problems = append(problems, text)
+		}
+		if mtu, needed := own.link.Attrs().MTU, size+n.o.Overhead(own.addr); size > 0 && mtu < needed {
+			problems = append(problems, fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes, such as %s) take %d on it: raise it, or set mtuSize and start the pods anew",
+				own.link.Attrs().Name, mtu, size, largest, needed))
+		}
+	}
+	return slices.Compact(problems)
+}
+
+// routes looks whether a default route that the node had is gone.
+func (n *Network) routes() (problems []string) {
+	for version, family := range map[int]int{4: unix.AF_INET, 6: unix.AF_INET6} {
+		list, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			continue // an interrupted dump; the next look reads it
+		}
+		i := slices.IndexFunc(list, func(r netlink.Route) bool { return network(r) == "" && r.Type == unix.RTN_UNICAST })
+		if i < 0 {
+			if device, had := n.defaults[version]; had {
+				problems = append(problems, fmt.Sprintf("the node's default route of IPv%d, by %s, is gone: nothing outside of the networks that it has routes to is reached", version, device))
+			}
+			continue
+		}
+		n.defaults[version] = "several devices"
+		if link, err := netlink.LinkByIndex(list[i].LinkIndex); err == nil {
+			n.defaults[version] = link.Attrs().Name
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// filters looks for rules of others that drop packets between pods of nodes, or tunnels.
+func (n *Network) filters(pods []Pod) (problems []string) {
+	rules, err := n.others()
+	if err != nil {
+		return []string{fmt.Sprintf("filters of others cannot be read: %v", err)}
+	}
+	if rules.Empty() {
+		return nil
+	}
+	dropped := map[string][]string{} // by what, the nodes concerned
+	for _, peer := range n.o.Nodes() {
+		if peer.Name == n.o.Node {
+			continue
+		}
+		drops := func(what string, p foreign.Packet) {
+			for _, by := range rules.Drops(p) {
+				by = what + " %s are dropped: " + by
+				if !slices.Contains(dropped[by], peer.Name) {
+					dropped[by] = append(dropped[by], peer.Name)
+				}
+			}
+		}
+		n.tunnels(peer, drops)
+		n.betweenPods(pods, peer, drops)
+	}
+	for _, by := range slices.Sorted(maps.Keys(dropped)) {
+		nodes := dropped[by]
+		slices.Sort(nodes)
+		names := "node " + nodes[0]
+		if more := len(nodes) - 1; more > 0 {
+			names = fmt.Sprintf("%s and %d more", names, more)
+		}
+		problems = append(problems, fmt.Sprintf(by, names))
+	}
+	return problems
+}
+
+// betweenPods asks what becomes of packets between a pod of this node and one of the other.
+func (n *Network) betweenPods(pods []Pod, peer Node, drops func(string, foreign.Packet)) {
+	for _, subnet := range peer.Pods {
+		there := subnet.Masked().Addr().Next().Next() // the first one is the gateway
+		out := ""
+		if routes, err := netlink.RouteGet(there.AsSlice()); err == nil && len(routes) > 0 {
+			if link, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
+				out = link.Attrs().Name
+			}
+		}
+		for _, pod := range pods {
+			i := slices.IndexFunc(pod.Addresses, func(a netip.Addr) bool { return a.Is4() == there.Is4() })
+			if i < 0 || pod.Device == "" || out == "" {
+				continue
+			}
+			to := foreign.Packet{In: pod.Device, Out: out, Src: pod.Addresses[i], Dst: there}
+			from := foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: pod.Addresses[i]}
+			for _, hook := range []foreign.Hook{foreign.Prerouting, foreign.Forward, foreign.Postrouting} {
+				to.Hook, from.Hook = hook, hook
+				drops("packets of pods to those of", to)
+				drops("packets to pods from those of", from)
+			}
+			break // one pod stands for all
+		}
+	}
+}
+
+// tunnels asks what becomes of the packets between this node and another.
+func (e *Explainer) tunnels(peer Node, drops func(string, foreign.Packet)) {
+	own := e.ownAddresses()
+	for _, addr := range peer.Addresses {
+		i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })
+		if i < 0 || e.o.Overhead(addr) == 0 {
+			continue
+		}
+		routes, err := netlink.RouteGet(addr.AsSlice())
+		if err != nil || len(routes) == 0 {
+			continue
+		}
+		link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+		if err != nil {
+			continue
+		}
+		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
+		sent, received := tunnel, tunnel
+		sent.Hook, sent.Out, sent.Src, sent.Dst = foreign.Output, link.Attrs().Name, own[i], addr
+		drops("tunnel packets to", sent)
+		received.Hook, received.In, received.Src, received.Dst = foreign.Input, link.Attrs().Name, addr, own[i]
+		drops("tunnel packets from", received)
+	}
+}
+
+// ownLink is a device with an address of this node.
+type ownLink struct {
+	addr netip.Addr
+	link netlink.Link
+}
+
+func (e *Explainer) ownLinks() (list []ownLink) {
+	own := e.ownAddresses()
+	links, _ := netlink.LinkList()
+	for _, link := range links {
+		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			addr, _ := netip.AddrFromSlice(a.IP)
+			if addr = addr.Unmap(); slices.Contains(own, addr) {
+				list = append(list, ownLink{addr, link})
+			}
+		}
+	}
+	return list
+}
+
+// ownAddresses of this node.
+func (e *Explainer) ownAddresses() []netip.Addr {
+	for _, n := range e.o.Nodes() {
+		if n.Name == e.o.Node {
+			return n.Addresses
+		}
+	}
+	return nil
+}
+
+// trouble says why a device of the node passes nothing; "": it does.
+func trouble(link netlink.Link) string {
+	switch {
+	case link.Attrs().Flags&net.FlagUp == 0:
+		return fmt.Sprintf("its device %s is down", link.Attrs().Name)
+	case !carrier(link):
+		return fmt.Sprintf("its device %s has no carrier: the cable, or the port of the switch", link.Attrs().Name)
+	}
+	return ""
+}

@@ -1,0 +1,90 @@
+package path
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+// inNetNS runs the test in a network namespace of its own.
+func inNetNS(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	runtime.LockOSThread() // and the thread ends with the test
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+}
+
+func shell(t *testing.T, line string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", line).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+// What is wrong with the network of a node is named, whoever sends to whom, and only while it is.
+func TestNetworkOfTheNode(t *testing.T) {
+	for name, c := range map[string]struct{ fault, undo, want string }{
+		"nothing":    {"true", "true", ""},
+		"down":       {"ip link set eth0 down", "ip link set eth0 up; ip route add default via 10.9.0.9", "its device eth0 is down"},
+		"no carrier": {"ip link set far down", "ip link set far up", "its device eth0 has no carrier"},
+		"MTU": {"ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500",
+			"device eth0 has the MTU 1400, and the packets of pods (1450 bytes, such as default/web) take 1500 on it"},
+		"default route": {"ip route del default", "ip route add default via 10.9.0.9", "the node's default route of IPv4, by eth0, is gone"},
+		"pods' packets": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add rule inet some f ip saddr 10.1.1.0/24 drop", "nft delete table inet some",
+			"packets of pods to those of node other and 1 more are dropped: a rule of chain f in table inet some drops the packet"},
+		"tunnels": {"nft add table inet some; nft 'add chain inet some i { type filter hook input priority 0; }'; nft add rule inet some i ip saddr 10.9.0.2 udp dport 4789 drop", "nft delete table inet some",
+			"tunnel packets from node other are dropped: a rule of chain i"},
+		"too large": {"nft add table inet some; nft 'add chain inet some o { type filter hook output priority 0; }'; nft add rule inet some o udp dport 4789 meta length 1401-65535 drop", "nft delete table inet some",
+			"tunnel packets to node other and 1 more are dropped"},
+		"ours":                                 {"nft add table inet contiv; nft 'add chain inet contiv f { type filter hook forward priority 0; policy drop; }'", "nft delete table inet contiv", ""},
+		"others' chains that nothing jumps to": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add chain inet some unused; nft add rule inet some unused drop", "nft delete table inet some", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetNS(t)
+			shell(t, `ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0
+				ip link add pod type veth peer name podfar; ip link set podfar up; ip link set pod up; ip route add 10.1.1.2/32 dev pod
+				ip route add 10.1.0.0/16 via 10.9.0.9; ip route add default via 10.9.0.9`)
+			n := New(Options{
+				Node: "this", HostStack: true, MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
+				OurTable: func(name string) bool { return name == "contiv" },
+				Pods: func() ([]Pod, error) {
+					return []Pod{{Name: "default/web", Device: "pod", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}, MTU: 1450}}, nil
+				},
+				Nodes: func() (list []Node) {
+					for i, name := range []string{"this", "other", "third"} {
+						list = append(list, Node{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.9.0.%d", i+1))},
+							Pods: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.1.%d.0/24", i+1))}})
+					}
+					return list
+				},
+			}).Network()
+			look := func() string {
+				n.rules = nil
+				return strings.Join(n.Problems(t.Context()), "\n")
+			}
+			if text := look(); text != "" {
+				t.Fatalf("at first: %s", text)
+			}
+			shell(t, c.fault)
+			if text := look(); !strings.Contains(text, c.want) || c.want == "" && text != "" {
+				t.Errorf("got %q, want %q", text, c.want)
+			}
+			shell(t, c.undo)
+			if text := look(); text != "" {
+				t.Errorf("mended: %s", text)
+			}
+		})
+	}
+}
