@@ -77,7 +77,7 @@ func (n *Network) devices(pods []Pod) (problems []string) {
 			problems = append(problems, text)
 		}
 		if mtu, needed := own.link.Attrs().MTU, size+n.o.Overhead(own.addr); size > 0 && mtu < needed {
-			problems = append(problems, fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes, such as %s) take %d on it: raise it, or set mtuSize and start the pods anew",
+			problems = append(problems, fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes, such as %s) take %d on it: raise it, or lower mtuSize",
 				own.link.Attrs().Name, mtu, size, largest, needed))
 		}
 	}
