@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,6 +32,7 @@ type child struct {
 	all         *processes
 	restart     chan struct{} // it is to end, and to be started again
 	prepare     func()        // before each start; may be nil
+	life        atomic.Int64  // changes when it starts, and when it ends
 }
 
 // start runs the child, again and again. stop ends it, and returns an error if that
@@ -111,10 +113,12 @@ func (c *child) once(ctx context.Context) (ending, error) {
 	if err := c.all.start(cmd); err != nil {
 		return byItself, err
 	}
+	c.life.Add(1)
 	c.log.Info("Process started", "process", c.name, "pid", cmd.Process.Pid)
 	exited := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
+		c.life.Add(1)
 		c.all.forget(cmd)
 		exited <- err
 	}()

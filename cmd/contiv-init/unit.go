@@ -62,7 +62,7 @@ func (u *unit) run(ctx context.Context) error {
 	stopVPP := vpp.start(context.WithoutCancel(ctx))
 	stopAgent := agent.start(context.WithoutCancel(ctx))
 	if u.vppWatchdog > 0 {
-		go watchdog(ctx, u.socket, u.vppWatchdog, func() {
+		go watchdog(ctx, u.socket, u.vppWatchdog, vpp.life.Load, func() {
 			log.Error("VPP does not answer, starting it again", "for", u.vppWatchdog)
 			vpp.askForRestart()
 		})

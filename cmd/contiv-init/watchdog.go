@@ -10,8 +10,10 @@ import (
 )
 
 // watchdog calls hung when the VPP at the socket has not answered for so long, until ctx
-// ends. A VPP that is not there, or goes, is nobody's concern here.
-func watchdog(ctx context.Context, socket string, limit time.Duration, hung func()) {
+// ends. life tells one run of VPP from the next one, and from the time between them: a VPP
+// that is not there is nobody's concern here, nor is one that has not answered since it
+// began. One that has, and has no socket any more, hangs on its way out.
+func watchdog(ctx context.Context, socket string, limit time.Duration, life func() int64, hung func()) {
 	pause := min(limit/4, time.Second)
 	var conn *vppapi.Conn
 	defer func() {
@@ -19,9 +21,19 @@ func watchdog(ctx context.Context, socket string, limit time.Duration, hung func
 			conn.Close()
 		}
 	}()
+	var answered struct {
+		in int64
+		at time.Time
+	}
 	for ctx.Err() == nil {
+		now := life()
 		err := ask(ctx, &conn, socket, limit)
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			answered.in, answered.at = now, time.Now()
+		case errors.Is(err, context.DeadlineExceeded), !answered.at.IsZero() && answered.in == life() && time.Since(answered.at) >= limit:
+			answered.at = time.Time{} // not again, while it ends
 			hung()
 		}
 		if err != nil && conn != nil {

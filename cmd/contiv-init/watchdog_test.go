@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,9 +17,10 @@ func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {
 	vpp := vpptest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	hung, ended := make(chan struct{}), make(chan struct{})
+	var life atomic.Int64
 	go func() {
 		defer close(ended)
-		watchdog(ctx, vpp.Socket(), 100*time.Millisecond, func() {
+		watchdog(ctx, vpp.Socket(), 100*time.Millisecond, life.Load, func() {
 			select {
 			case hung <- struct{}{}:
 			case <-ctx.Done():
@@ -29,13 +31,41 @@ func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {
 		cancel()
 		<-ended
 	}()
-	vpp.Stop() // is not to hang
+	life.Add(1)
+	vpp.Stop() // is not to hang: the process ended
 	vpp.Start()
 	for range 2 {
 		vpp.Silence(true)
 		<-hung
 		vpp.Silence(false)
 	}
+}
+
+// Seen with VPP 25.10: on SIGTERM it removes its socket, and stays.
+func TestWatchdogTellsOfAVPPThatDoesNotEnd(t *testing.T) {
+	vpp := vpptest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	hung, ended := make(chan struct{}, 1), make(chan struct{})
+	answered := make(chan struct{}, 100)
+	go func() {
+		defer close(ended)
+		watchdog(ctx, vpp.Socket(), 100*time.Millisecond, func() int64 {
+			select {
+			case answered <- struct{}{}: // or the one before
+			default:
+			}
+			return 1
+		}, func() { hung <- struct{}{} })
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	for range 3 { // the third look begins after an answer to the first
+		<-answered
+	}
+	vpp.Stop()
+	<-hung
 }
 
 func TestHungVPPIsStartedAgain(t *testing.T) {
