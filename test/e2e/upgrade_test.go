@@ -16,14 +16,17 @@ import (
 
 // oldVersion is the commit that clusters are upgraded from and go back to: the last one whose etcd
 // ran as root, and whose agents knew no roles of clients.
-const oldVersion = "610fbac19555ba6bed919ad1f7a0e94263604762"
+const oldVersion = "64e284d92c1dee114005fcc74b0db6dcc078a816"
 
 // buildOld makes the programs of oldVersion, with the repository's history only. What it did not have yet is of this version, and
 // not used.
 func buildOld(t *testing.T) (bin string) {
 	t.Helper()
-	if out, err := exec.Command("git", "cat-file", "-e", oldVersion+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("this clone lacks the commit %s, of which the older version is built: git fetch --unshallow (%s)", oldVersion, strings.TrimSpace(string(out)))
+	if err := exec.Command("git", "cat-file", "-e", oldVersion+"^{commit}").Run(); err != nil {
+		if out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output(); err == nil && strings.TrimSpace(string(out)) == "true" {
+			t.Skipf("this clone is shallow and lacks the commit %s, of which the older version is built: git fetch --unshallow", oldVersion)
+		}
+		t.Fatalf("the repository lacks the commit %s, of which the older version is built: name another one", oldVersion)
 	}
 	dir := t.TempDir()
 	bin = filepath.Join(dir, "bin")
