@@ -35,6 +35,8 @@ type Options struct {
 	Manifests []string
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
+	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
+	SingleNIC bool
 	// WithoutProxy makes a cluster without kube-proxy: Contiv translates services.
 	WithoutProxy bool
 	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
@@ -114,7 +116,7 @@ func (c *Cluster) make(ctx context.Context) error {
 	}
 	var err error
 	c.lab, err = lab.Up(ctx, lab.Options{
-		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true, VSwitches: c.opts.VSwitches, VPPBin: c.opts.VPPBin,
+		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true, VSwitches: c.opts.VSwitches, SingleNIC: c.opts.SingleNIC, VPPBin: c.opts.VPPBin,
 		StartTimeout: startTimeout, Progress: c.opts.Progress,
 	})
 	if err == nil {

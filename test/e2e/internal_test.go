@@ -146,6 +146,35 @@ func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	}
 }
 
+// Where nodes have a single NIC, the configuration says that VPP borrows it.
+func TestManifestsAreAdaptedToNodesWithASingleNIC(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(Options{Name: "x"})
+	c.nodes = []lab.Node{
+		{Name: "node1", VSwitch: lab.KernelVSwitch},
+		{Name: "node2", VSwitch: lab.VPPVSwitch, SingleNIC: true, VPPAddress: netip.MustParsePrefix("192.168.16.2/24")},
+	}
+	adapted, err := c.adapt(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conf contivconf.Config
+	for _, document := range strings.Split(string(adapted), "\n---\n") {
+		var found corev1.ConfigMap
+		if yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---\n")), &found) == nil && found.Kind == "ConfigMap" && found.Name == "contiv-config" {
+			if err := config.Load([]byte(found.Data["contiv.conf"]), &conf); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if conf.StealInterface != "eth0" || len(conf.NodeConfig) != 0 {
+		t.Errorf("stealInterface: %q, nodeConfig: %+v", conf.StealInterface, conf.NodeConfig)
+	}
+}
+
 func TestImageLayersHoldEachFileOnceAfterItsDirectories(t *testing.T) {
 	layer, err := image{files: []imageFile{
 		{path: "usr/bin/a", mode: 0o755, data: []byte("a")},

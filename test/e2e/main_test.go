@@ -23,7 +23,7 @@ const (
 	binVariable     = "CONTIV_E2E_BIN"     // directory of Contiv's programs, default bin
 	imageVariable   = "CONTIV_E2E_IMAGE"   // archive with Contiv's image, default one made of the programs
 	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
-	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel
+	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
 	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
 	adaptVariable   = "CONTIV_E2E_ADAPT"   // the cluster that this process adapts manifests to, from its input to its output
@@ -97,7 +97,11 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		return 1
 	}
 	if vswitches := os.Getenv(vswitchVariable); vswitches != "" {
-		options.VSwitches = strings.Split(vswitches, ",")
+		options.VSwitches, options.SingleNIC, err = parseVSwitches(vswitches)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", vswitchVariable, err)
+			return 1
+		}
 	}
 	code := 1
 	if err := start(ctx, options, keep); err != nil {

@@ -19,8 +19,8 @@ func proxyRole(node string) string      { return "kube-proxy-" + node }
 // stopGrace is how long kubelet and containerd may take to end by themselves.
 const stopGrace = 10 * time.Second
 
-// startNode makes the directory of a node and starts its containerd, kubelet and, unless
-// the cluster is without, kube-proxy.
+// startNode makes the directory of a node and starts its contiv-stn, if it has a single NIC
+// and VPP, its containerd, kubelet and, unless the cluster is without, kube-proxy.
 func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/run/contiv", "var/bolt", "run/vpp", "kubelet", "containerd", "logs"} {
 		if err := os.MkdirAll(c.nodePath(n.Name, dir), 0o755); err != nil {
@@ -31,6 +31,9 @@ func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 		return err
 	}
 	if err := os.WriteFile(c.nodePath(n.Name, "resolv.conf"), []byte("search .\n"), 0o644); err != nil {
+		return err
+	}
+	if err := c.startSTN(ctx, n); err != nil {
 		return err
 	}
 	if err := makeCgroup(c.cgroup(n.Name)); err != nil {

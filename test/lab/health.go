@@ -40,7 +40,7 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 		return l.Agent(node).Ready
 	}
 	if node, ok := strings.CutPrefix(role, stnRole("")); ok {
-		return l.stnReady(node)
+		return STNReady(l.STNSocket(node))
 	}
 	switch role {
 	case ksrRole:

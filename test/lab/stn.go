@@ -23,9 +23,9 @@ func stnRole(node string) string { return "stn/" + node }
 // STNSocket is the path of the socket of a node's contiv-stn.
 func (l *Lab) STNSocket(node string) string { return l.nodePath(node, "run/stn.sock") }
 
-// stnConfig is what contiv.conf must say of a node with a single NIC.
+// stnConfig is what contiv.conf must say, beside VPPConfig, of a node with a single NIC.
 func (l *Lab) stnConfig(n Node) string {
-	return fmt.Sprintf("stealInterface: %s\nstnSocketFile: %s\n", nodeNIC, l.STNSocket(n.Name))
+	return fmt.Sprintf("stnSocketFile: %s\n", l.STNSocket(n.Name))
 }
 
 // startSTN starts a node's contiv-stn, if the node needs it.
@@ -42,13 +42,13 @@ func (l *Lab) startSTN(ctx context.Context, st *State, n Node) error {
 	if err != nil {
 		return err
 	}
-	return l.await(ctx, "contiv-stn of "+n.Name, st.Processes[stnRole(n.Name)], l.stnReady(n.Name))
+	return l.await(ctx, "contiv-stn of "+n.Name, st.Processes[stnRole(n.Name)], STNReady(l.STNSocket(n.Name)))
 }
 
-// stnReady asks a node's contiv-stn something.
-func (l *Lab) stnReady(node string) func(context.Context) error {
+// STNReady returns a function that reports whether a contiv-stn serves a socket.
+func STNReady(socket string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		c, err := client.New(l.STNSocket(node))
+		c, err := client.New(socket)
 		if err != nil {
 			return err
 		}

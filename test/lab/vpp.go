@@ -110,9 +110,11 @@ func (l *Lab) vppDir(node string) string { return l.nodePath(node, "vpp") }
 
 // VPPConfig is what contiv.conf must say of those of the nodes that have VPP.
 func VPPConfig(nodes ...Node) string {
-	text := ""
+	text, steal := "", ""
 	for _, n := range nodes {
-		if n.OnVPP() && !n.SingleNIC {
+		if n.SingleNIC {
+			steal = fmt.Sprintf("stealInterface: %s\n", nodeNIC)
+		} else if n.OnVPP() {
 			text += fmt.Sprintf("- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
 				n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
 		}
@@ -120,7 +122,7 @@ func VPPConfig(nodes ...Node) string {
 	if text != "" {
 		text = "nodeConfig:\n" + text
 	}
-	return text
+	return steal + text
 }
 
 // VPPOptions make a VPP that has the machine to share with many. The rings of TAPs need
