@@ -31,7 +31,8 @@ func buildOld(t *testing.T) (bin string) {
 	dir := t.TempDir()
 	bin = filepath.Join(dir, "bin")
 	script := `git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2" && cd "$2" && mkdir bin &&
-		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/contiv/contiv/version.Version=$1" -o bin/ ./cmd/... && cp -n "$3"/* bin/`
+		find "$3" -maxdepth 1 -type f -exec cp -t bin {} + &&
+		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/contiv/contiv/version.Version=$1" -o bin/ ./cmd/...`
 	if out, err := exec.CommandContext(t.Context(), "bash", "-ec", script, "bash", oldVersion, dir, options.BinDir).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v: %s", oldVersion, err, out)
 	}
