@@ -19,29 +19,35 @@ import (
 // a restoration. Who may open it could read and write the data themselves, too.
 const controlSocket = "contiv-etcd.sock"
 
+var errStarting = errors.New("etcd is starting, try again when it is ready")
+
 // Serve runs a Server until ctx ends, and replaces its data when that is asked for at the
 // control socket of the data directory (AskSnapshot, AskRestore). ready is called once, when
 // clients can read and write.
 func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
 	opts = opts.withDefaults()
-	server, err := Start(ctx, opts)
-	if err != nil {
-		return err
-	}
-	h := &host{ctx: ctx, server: server, opts: opts.with(server), changed: make(chan struct{}, 1)}
+	h := &host{ctx: ctx, opts: opts, changed: make(chan struct{}, 1)}
 	defer h.close()
-	listener, err := listenControl(opts.DataDir)
-	if err != nil {
-		return fmt.Errorf("listen for orders in the data directory: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /snapshot", h.snapshot)
 	mux.HandleFunc("PUT /restore", h.restore)
 	control := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
-	serving.Go(func() { control.Serve(listener) })
 	defer serving.Wait()
 	defer control.Close()
+	// A member may wait for others for a long time: whoever asks meanwhile learns that.
+	server, err := startLocked(ctx, opts, func() error {
+		listener, err := listenControl(opts.DataDir)
+		if err != nil {
+			return fmt.Errorf("listen for orders in the data directory: %w", err)
+		}
+		serving.Go(func() { control.Serve(listener) })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.started(server)
 	ready(server)
 	return h.wait()
 }
@@ -61,15 +67,35 @@ type host struct {
 	opts Options
 
 	mu      sync.Mutex
-	server  *Server // nil: it could not be started again
+	server  *Server // nil: it is starting, or could not be started again
 	changed chan struct{}
 	failed  error
+}
+
+// started takes the first server.
+func (h *host) started(s *Server) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.server, h.opts = s, h.opts.with(s)
 }
 
 func (h *host) current() (*Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.server, h.failed
+}
+
+// serves returns the server if it can be asked.
+func (h *host) serves() (*Server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.server != nil || h.failed != nil:
+		return h.server, h.failed
+	case len(h.opts.Members) > 0:
+		return nil, fmt.Errorf("%w; it may be waiting for other members", errStarting)
+	}
+	return nil, errStarting
 }
 
 // wait returns why the last server has ended.
@@ -104,7 +130,7 @@ func (h *host) close() {
 }
 
 func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
-	server, err := h.current()
+	server, err := h.serves()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -119,6 +145,10 @@ func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
 func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	if len(h.opts.Members) > 0 {
 		http.Error(w, "this is one of several members, which have to be restored together: stop all of them, and call contiv-etcd restore with --name and --member on each of their nodes", http.StatusConflict)
+		return
+	}
+	if _, err := h.serves(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	file := filepath.Join(h.opts.DataDir, "restore.db")

@@ -30,6 +30,7 @@ type Server struct {
 	endpoints []string
 	urls      endpoints
 	grpc      grpcServers
+	member    bool // of several
 	closing   atomic.Bool
 	// stop ends the maintenance, background are its goroutines.
 	stop       context.CancelFunc
@@ -41,6 +42,11 @@ type Server struct {
 // Start serves the data directory and returns when clients can read and write.
 // When ctx ends before that, the member is stopped again.
 func Start(ctx context.Context, opts Options) (*Server, error) {
+	return startLocked(ctx, opts, func() error { return nil })
+}
+
+// startLocked is Start, and calls locked between locking the data directory and starting etcd.
+func startLocked(ctx context.Context, opts Options, locked func() error) (*Server, error) {
 	opts = opts.withDefaults()
 	urls, err := opts.resolve()
 	if err != nil {
@@ -54,7 +60,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{lock: lock, log: opts.Logger, urls: urls, done: make(chan error, 1), grpc: grpcServers{secure: opts.CertFile != ""}}
+	if err := locked(); err != nil {
+		lock.release()
+		return nil, err
+	}
+	s := &Server{lock: lock, log: opts.Logger, urls: urls, done: make(chan error, 1), member: len(opts.Members) > 1, grpc: grpcServers{secure: opts.CertFile != ""}}
 	maintenance, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.etcd, err = embed.StartEtcd(s.config(opts, urls, commonName))
@@ -251,10 +261,24 @@ func (s *Server) Close() {
 		s.stop()
 		s.background.Wait()
 		s.grpc.stop(closeGrace)
+		if s.member {
+			s.stopWaiting()
+		}
 		s.etcd.Close()
 		s.lock.release()
 		s.log.Info("etcd stopped", "endpoints", strings.Join(s.endpoints, ","))
 	})
+}
+
+// stopWaiting stops a member that waits for others. embed.Etcd.Close would wait for listeners that
+// begin to serve when the member is ready, or give up when it is stopped, and stop it only after
+// that. An etcd alone is ready soon; if it was stopped before, it would never be ready again.
+func (s *Server) stopWaiting() {
+	select {
+	case <-s.etcd.Server.ReadyNotify():
+	default:
+		s.etcd.Server.Stop()
+	}
 }
 
 // grpcServers are the gRPC servers of the client URLs. We stop them ourselves:
