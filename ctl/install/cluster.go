@@ -121,6 +121,25 @@ func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructur
 	return errors.Join(errs...)
 }
 
+// present are the names of the objects that the cluster has, in the order in which they are deleted.
+func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructured) (names []string, err error) {
+	resources, err := c.resources(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range slices.Backward(objects) {
+		if isDefinition(o) {
+			continue
+		}
+		if _, err := resources[i].Get(ctx, o.GetName(), metav1.GetOptions{}); err == nil {
+			names = append(names, name(o))
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("look for %s: %w", name(o), err)
+		}
+	}
+	return names, nil
+}
+
 // resources are where the API server has each of the objects.
 func (c *Cluster) resources(_ context.Context, objects []*unstructured.Unstructured) ([]dynamic.ResourceInterface, error) {
 	groups, err := restmapper.GetAPIGroupResources(c.client.Discovery())

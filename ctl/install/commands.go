@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -189,17 +191,31 @@ func upgradeCommand(out io.Writer) *cobra.Command {
 
 func uninstallCommand(out io.Writer) *cobra.Command {
 	var o options
-	var keepState, yes bool
+	var keepState, yes, dryRun bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Contiv from a cluster and its nodes",
 		Long: "Ends Contiv, removes its CNI plugin, its network and its files from each node by a pod there, then\n" +
-			"deletes its objects. Pods that still run lose their network, and the nodes become not ready.",
-		Example: "  contivctl uninstall --yes",
-		Args:    cobra.NoArgs,
+			"deletes its objects. Pods that still run lose their network, and the nodes become not ready.\n" +
+			"At a terminal it shows what it is about to do, and asks.",
+		Example: "  contivctl uninstall --dry-run\n" +
+			"  contivctl uninstall --yes",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !yes {
-				return errors.New("pods that still run lose their network: give --yes if that is what you want")
+			ask := !yes && !dryRun
+			if ask && !isTerminal(c.InOrStdin()) {
+				return errors.New("pods that still run lose their network (--dry-run shows which): give --yes if that is what you want")
+			}
+			if dryRun || ask {
+				err := o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+					return cluster.PrintRemoval(ctx, out, o.Manifests, keepState)
+				})
+				if err != nil || dryRun {
+					return err
+				}
+				if !confirmed(c.InOrStdin(), out) {
+					return errors.New("nothing was removed")
+				}
 			}
 			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
 				return cluster.Uninstall(ctx, o.Manifests, keepState)
@@ -208,8 +224,27 @@ func uninstallCommand(out io.Writer) *cobra.Command {
 	}
 	o.register(c, patience)
 	c.Flags().BoolVar(&keepState, "keep-state", false, "leave the data of etcd and the agents on the nodes: the next installation finds them")
-	c.Flags().BoolVar(&yes, "yes", false, "do it")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
+	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
+}
+
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// confirmed asks, and takes nothing but a yes for one.
+func confirmed(in io.Reader, out io.Writer) bool {
+	fmt.Fprint(out, "Remove Contiv? [y/N] ")
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }
 
 func preflightCommand(out io.Writer) *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -23,36 +24,18 @@ var secrets = []string{"contiv-etcd-ca", "contiv-etcd-server"}
 // objects of m, the network, the CNI plugin, and, unless keepState, what etcd and the agents
 // have on disk. Pods that still run lose their network.
 func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) error {
-	if err := c.reachable(ctx); err != nil {
-		return err
-	}
-	m.VPP, m.PostRenderer = true, "" // what is not there is not deleted
-	if m.Files == nil {
-		var err error
-		if m.Values, err = c.chosenValues(ctx); err != nil {
-			return err
-		}
-	}
-	objects, err := m.objects(ctx)
-	if err != nil {
-		return err
-	}
-	clean, filtered, err := c.cleaners(ctx, objects, keepState)
+	r, err := c.removal(ctx, m, keepState)
 	if err != nil {
 		return err
 	}
 	if err := c.stop(ctx); err != nil {
 		return err
 	}
-	nodes, err := c.nodeNames(ctx)
-	if err != nil {
-		return err
-	}
-	c.say("removing Contiv from %d nodes", len(nodes))
-	if _, err := c.onNodes(ctx, "contiv-uninstall", nodes, filtered, clean); err != nil {
+	c.say("removing Contiv from %d nodes", len(r.nodes))
+	if _, err := c.onNodes(ctx, "contiv-uninstall", r.nodes, r.filtered, r.clean); err != nil {
 		return fmt.Errorf("repeat contivctl uninstall, which has deleted no objects yet: %w", err)
 	}
-	if err := c.delete(ctx, objects); err != nil {
+	if err := c.delete(ctx, r.objects); err != nil {
 		return err
 	}
 	for _, name := range secrets {
@@ -61,6 +44,78 @@ func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) er
 		} else if !apierrors.IsNotFound(err) {
 			return err
 		}
+	}
+	return nil
+}
+
+// removal is what Uninstall is to remove.
+type removal struct {
+	objects  []*unstructured.Unstructured // some of which the cluster may not have
+	nodes    []string
+	clean    func(node string) *corev1.PodSpec // the pod that cleans a node
+	filtered bool                              // its objects have passed a post-renderer
+}
+
+func (c *Cluster) removal(ctx context.Context, m Manifests, keepState bool) (r removal, err error) {
+	if err := c.reachable(ctx); err != nil {
+		return r, err
+	}
+	m.VPP, m.PostRenderer = true, "" // what is not there is not deleted
+	if m.Files == nil {
+		if m.Values, err = c.chosenValues(ctx); err != nil {
+			return r, err
+		}
+	}
+	if r.objects, err = m.objects(ctx); err != nil {
+		return r, err
+	}
+	if r.clean, r.filtered, err = c.cleaners(ctx, r.objects, keepState); err != nil {
+		return r, err
+	}
+	r.nodes, err = c.nodeNames(ctx)
+	return r, err
+}
+
+// PrintRemoval writes what Uninstall would do, and does nothing.
+func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, keepState bool) error {
+	r, err := c.removal(ctx, m, keepState)
+	if err != nil {
+		return err
+	}
+	for _, node := range r.nodes {
+		what := []string{"the CNI plugin", "the network"}
+		if !keepState {
+			what = append(what, "/var/bolt", "/var/run/contiv")
+		}
+		for _, container := range r.clean(node).InitContainers {
+			if len(container.Command) > 0 && container.Command[0] == "rm" {
+				what = append(what, container.Command[len(container.Command)-1])
+			}
+		}
+		fmt.Fprintf(out, "node %s loses %s\n", node, strings.Join(what, ", "))
+	}
+	pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		if !pod.Spec.HostNetwork && pod.Status.Phase == corev1.PodRunning {
+			fmt.Fprintf(out, "Pod %s/%s on node %s loses its network\n", pod.Namespace, pod.Name, pod.Spec.NodeName)
+		}
+	}
+	present, err := c.present(ctx, r.objects)
+	if err != nil {
+		return err
+	}
+	for _, name := range secrets {
+		if _, err := c.client.CoreV1().Secrets(Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			present = append(present, "Secret "+Namespace+"/"+name)
+		} else if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	for _, name := range present {
+		fmt.Fprintf(out, "%s is deleted\n", name)
 	}
 	return nil
 }

@@ -256,10 +256,29 @@ func TestContivctlInstalls(t *testing.T) {
 		t.Errorf("contiv.conf is %q", text)
 	}
 
+	announced := s.run(contivctl, "uninstall", "--dry-run")
+	for _, want := range []string{"loses the CNI plugin, the network, /var/bolt, /var/run/contiv, /var/etcd/contiv-data\n", "Pod default/web on node ", "Pod default/later on node "} {
+		if !strings.Contains(announced, want) {
+			t.Errorf("uninstall --dry-run does not say %q:\n%s", want, announced)
+		}
+	}
 	s.kubectl("delete", "pod", "web", "later", "--force", "--grace-period=0", "--wait=true")
 	s.refused("--yes", contivctl, "uninstall")
-	s.run(contivctl, "uninstall", "--yes")
+	done := s.run(contivctl, "uninstall", "--yes")
+	if diff := cmp.Diff(named(announced, " is deleted"), named(done, " deleted")); diff != "" {
+		t.Errorf("deleted objects (-announced +deleted):\n%s", diff)
+	}
 	s.gone(before)
+}
+
+// named returns what stands before the ending, in lines that have it.
+func named(text, ending string) (names []string) {
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutSuffix(strings.TrimSpace(line), ending); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // helm builds Helm, and returns where it and the chart are.
