@@ -240,7 +240,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
-	asked.monitor(o, sb, probes, paths.Network(), past, registry)
+	asked.monitor(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected))
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)

@@ -26,7 +26,7 @@ import (
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
 //	probes of peers, the node's network ┘
-func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer) {
+func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
@@ -50,7 +50,7 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, networ
 	if network != nil {
 		list = append(list, health.Check{Name: "network", Look: network.Problems})
 	}
-	c.health = health.NewMonitor(c.ready, list...)
+	c.health = health.NewMonitor(c.ready, append(list, more...)...)
 	registry.MustRegister(c.health, health.NewStates(sb.scheduler))
 }
 

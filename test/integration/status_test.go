@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -127,4 +128,24 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 			awaitStatus(t, l, "node2", "healthy", "", "")
 		})
 	}
+}
+
+// A pod that another network plugin has wired, before Contiv was there, is named.
+func TestStatusTellsOfPodsThatContivDidNotWire(t *testing.T) {
+	l := require(t)
+	awaitStatus(t, l, "node2", "healthy", "", "")
+	const object = `{apiVersion: v1, kind: Pod, metadata: {name: stranger, namespace: default, uid: 5d0b9f6a-55b1-4a0e-8a0c-2f1f6f0a4f11},
+spec: {nodeName: node2, containers: [{name: c, image: i}]},
+status: {phase: Running, hostIP: 192.168.16.2, podIP: 10.9.9.9, podIPs: [{ip: 10.9.9.9}]}}
+`
+	file := l.Path("manifests", "pod_default_stranger.yaml")
+	if err := os.WriteFile(file, []byte(object), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(file) })
+	awaitStatus(t, l, "node2", "degraded", "pods", "pod default/stranger has the address 10.9.9.9 in Kubernetes, and Contiv did not wire it")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, l, "node2", "healthy", "", "")
 }

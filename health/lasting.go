@@ -1,0 +1,31 @@
+package health
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Lasting tells of what c finds when that has lasted for d: what will be right in a moment is no
+// problem.
+func Lasting(d time.Duration, c Check) Check {
+	var mu sync.Mutex
+	since := map[string]time.Time{}
+	return Check{c.Name, func(ctx context.Context) (lasting []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		before, now := since, time.Now()
+		since = map[string]time.Time{}
+		for _, text := range c.Look(ctx) {
+			begin, known := before[text]
+			if !known {
+				begin = now
+			}
+			since[text] = begin
+			if now.Sub(begin) >= d {
+				lasting = append(lasting, text)
+			}
+		}
+		return lasting
+	}}
+}
