@@ -131,7 +131,10 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		is     error
 		text   string
 	}{
-		{"client port taken", func(o *Options) { o.ClientURLs = []string{"http://" + taken.Addr().String()} }, ErrAddressTaken, "give another client URL"},
+		{"client port taken", func(o *Options) {
+			// Else that of the peer would be the next port, which somebody may have.
+			o.ClientURLs, o.PeerURL = []string{"http://" + taken.Addr().String()}, "http://127.0.0.1:0"
+		}, ErrAddressTaken, "give another client URL"},
 		{"peer port taken", func(o *Options) { o.PeerURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another peer URL"},
 		{"health port taken", func(o *Options) { o.HealthURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another health URL"},
 		{"health with TLS", func(o *Options) { o.HealthURL = "https://127.0.0.1:0" }, nil, "must be http"},
