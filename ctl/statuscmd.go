@@ -42,7 +42,7 @@ func (c *cli) statusCommand() *cobra.Command {
 
 // showStatus prints the verdicts; the error is the exit code.
 func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
-	status.Compare(probes)
+	status.Compare(probes, c.from == "")
 	err := show(c, probes, func(printer, []answer[status.Probe]) {})
 	if c.format == asTable {
 		status.Write(c.printer(), probes, c.now())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -132,6 +133,26 @@ func TestStatusComparesVersions(t *testing.T) {
 		if ExitCode(err) != 1 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("%q is missing in %q, %v", want, out, err)
 		}
+	}
+}
+
+// A node whose clock differs is told so, those that are a moment apart are not.
+func TestStatusComparesClocks(t *testing.T) {
+	args := []string{"status"}
+	for name, ahead := range map[string]time.Duration{"a": 0, "b": -time.Hour, "c": time.Second, "d": 0} {
+		socket := filepath.Join(t.TempDir(), "agent.sock")
+		mux := noValues()
+		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy", "last_update": time.Now().Add(ahead).Unix()})
+		})
+		serve(t, socket, mux)
+		args = append(args, "--agent", name+"=unix://"+socket)
+	}
+	out, _, err := run(t, args...)
+	out = regexp.MustCompile(`(1h0m[01]s|59m59s) behind that of node [acd]`).ReplaceAllString(strings.Join(strings.Fields(out), " "), "SO MUCH behind")
+	want := "a healthy ready 1 b degraded ready 1 its clock is SO MUCH behind: have it set, by NTP for instance c healthy ready 1 d healthy"
+	if ExitCode(err) != 1 || !strings.Contains(out, want) {
+		t.Errorf("%q is missing in %q, %v", want, out, err)
 	}
 }
 

@@ -39,6 +39,22 @@ type Probe struct {
 	Problems []health.Problem `json:"problems,omitempty"`
 	// ConfigDir are the mistakes in the agent's directory of configuration.
 	ConfigDir []string `json:"configDir,omitempty"`
+
+	clock clock
+}
+
+// clock is how far a node's clock is ahead of ours, give or take precision; the zero value: it is
+// not known.
+type clock struct{ ahead, precision time.Duration }
+
+// clockOf a node that said, in whole seconds, what time it was between begin and end.
+func clockOf(seconds int64, begin, end time.Time) clock {
+	if seconds == 0 {
+		return clock{}
+	}
+	const half = time.Second / 2
+	wait := end.Sub(begin) / 2
+	return clock{time.Unix(seconds, 0).Add(half).Sub(begin.Add(wait)), half + wait}
 }
 
 func (p Probe) verdict() string {
@@ -57,6 +73,7 @@ type answer struct {
 	Warnings                             []string
 	Verdict                              string
 	Problems                             []health.Problem
+	Time                                 int64 `json:"last_update"` // Unix seconds
 }
 
 // Ask asks an agent how its node is; the error is for an agent that does not answer.
@@ -78,7 +95,9 @@ func AskReady(ctx context.Context, a *target.Agent) (Probe, error) { return read
 
 func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, error) {
 	var h answer
+	begin := time.Now()
 	err := a.Get(ctx, "/readiness", query, &h)
+	end := time.Now()
 	var refused *target.StatusError
 	if err != nil && !errors.As(err, &refused) {
 		return Probe{}, err
@@ -89,6 +108,7 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 		_ = json.Unmarshal(refused.Body, &h) // what it does not say is left out
 	}
 	p.Version, p.Database, p.NodeConfig, p.Problems = h.Version, h.Database, h.NodeConfig, h.Problems
+	p.clock = clockOf(h.Time, begin, end)
 	if h.Verdict == "" { // an agent that has no checks: what it says is all that there is
 		p.Problems = h.told()
 	}

@@ -12,8 +12,47 @@ import (
 	"github.com/contiv/contiv/health"
 )
 
-// Compare adds what shows only when nodes are compared: versions that are not those of most.
-func Compare(probes []target.Answer[Probe]) {
+// Compare adds what shows only when nodes are compared: versions that are not those of most, and
+// clocks, if the nodes answered just now.
+func Compare(probes []target.Answer[Probe], live bool) {
+	compareVersions(probes)
+	if live {
+		compareClocks(probes)
+	}
+}
+
+// clocksDiffer is what clocks that somebody sets do not differ by.
+const clocksDiffer = 2 * time.Second
+
+// compareClocks compares with the node whose clock is in the middle.
+func compareClocks(probes []target.Answer[Probe]) {
+	var known []int
+	for i, a := range probes {
+		if a.Err == nil && a.Value.clock != (clock{}) {
+			known = append(known, i)
+		}
+	}
+	if len(known) < 2 {
+		return
+	}
+	slices.SortStableFunc(known, func(a, b int) int { return cmp.Compare(probes[a].Value.clock.ahead, probes[b].Value.clock.ahead) })
+	middle := probes[known[(len(known)-1)/2]]
+	for _, i := range known {
+		p := &probes[i].Value
+		ahead := p.clock.ahead - middle.Value.clock.ahead
+		if ahead.Abs() <= clocksDiffer+p.clock.precision+middle.Value.clock.precision {
+			continue
+		}
+		where := "ahead of"
+		if ahead < 0 {
+			where = "behind"
+		}
+		p.Problems = append(p.Problems, health.Problem{Check: "clock", Text: fmt.Sprintf("its clock is %s %s that of node %s: have it set, by NTP for instance", ahead.Abs().Round(time.Second), where, middle.Agent.Name)})
+		p.Verdict = p.verdict()
+	}
+}
+
+func compareVersions(probes []target.Answer[Probe]) {
 	count := map[string]int{}
 	for _, a := range probes {
 		if a.Err == nil && a.Value.Version != "" {
