@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,39 @@ func TestPacketsByXDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	ping(t, peer, "10.3.0.1")
+	in := inVPP(t, v, "eth0")
+	if link := s.host.Exec(t, "ip -o link show eth0"); in == nil || !strings.Contains(link, in.L2Address.String()) {
+		t.Errorf("VPP has %+v, want the MAC of the device: %s", in, link)
+	}
 	if queues, err := session.Dump[interfaces_api.SwInterfaceRxPlacementDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ownership.NoIndex}); err != nil || len(queues) != 1 || queues[0].Mode != interface_types.RX_MODE_API_INTERRUPT {
 		t.Errorf("queues %v, %v: want one with interrupts", queues, err)
+	}
+}
+
+// inVPP returns an interface by the name that VPP has for it; nil: there is none.
+func inVPP(t testing.TB, v *VSwitch, name string) *interfaces_api.SwInterfaceDetails {
+	t.Helper()
+	all, err := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ownership.NoIndex})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if d.InterfaceName == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// By AF_XDP, the host would not hear what keeps its addresses.
+func TestDeviceWithLeaseIsNotTakenOverByXDP(t *testing.T) {
+	s, v := newRealSite(t)
+	v.Close()
+	v = openXDP(t, s, "eth0")
+	s.addDevice(t, "eth0")
+	s.host.Exec(t, "ip addr add 10.3.0.9/24 dev eth0 valid_lft 3600 preferred_lft 3600")
+	create(t, v, nic("eth0"))
+	if inVPP(t, v, "host-eth0") == nil {
+		t.Errorf("VPP has it not by AF_PACKET, but as %+v", inVPP(t, v, "eth0"))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -105,6 +106,15 @@ func (h *Namespace) DeviceOfLinuxInterface(name string) (netlink.Link, error) {
 		}
 	}
 	return nil, nil
+}
+
+// Leased reports whether an address of a device runs out some time, unless the host renews it.
+func (h *Namespace) Leased(dev netlink.Link) (bool, error) {
+	addresses, err := h.AddrList(dev, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, fmt.Errorf("reading the addresses of device %s: %w", dev.Attrs().Name, err)
+	}
+	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_PERMANENT == 0 }), nil
 }
 
 // PacketSockets returns the indexes of the devices that packet sockets of the namespace

@@ -215,12 +215,8 @@ func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index
 	if err != nil {
 		return 0, err
 	}
-	// VPP leaves checksums to a network card. Veths leave them to the other end, which may be
-	// another VPP: see "Veths as wires" in docs/vpp.md.
-	if _, veth := dev.(*netlink.Veth); veth {
-		if err := h.CompleteChecksums(name); err != nil {
-			return 0, err
-		}
+	if err := completeChecksums(h, dev); err != nil {
+		return 0, err
 	}
 	mac := ethernet_types.NewMacAddress(hostdev.MacOf(dev))
 	i, err := v.attach(ctx, name, mac, hostdev.MacOf(dev) == nil)
@@ -231,4 +227,13 @@ func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index
 		return 0, errors.Join(err, v.removeIndex(ctx, i))
 	}
 	return i, nil
+}
+
+// completeChecksums: VPP leaves checksums to a network card. Veths leave them to the other end, which
+// may be another VPP: see "Veths as wires" in docs/vpp.md.
+func completeChecksums(h *hostdev.Namespace, dev netlink.Link) error {
+	if _, veth := dev.(*netlink.Veth); veth {
+		return h.CompleteChecksums(dev.Attrs().Name)
+	}
+	return nil
 }

@@ -2,7 +2,9 @@ package interfaces
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/contiv/contiv/vswitch/vpp/hostdev"
@@ -13,6 +15,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_xdp"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	interfaces_api "go.fd.io/govpp/binapi/interface"
 )
 
@@ -28,35 +31,54 @@ const allQueues = 0xffff
 func (v *Interfaces) isXDP(device string) bool { return slices.Contains(v.xdpDevices, device) }
 
 // takeOverXDP attaches to a device of the host by AF_XDP. What it receives does not come
-// to the host's stack any more, and it has the name of the device.
+// to the host's stack any more. It keeps its MAC, and VPP calls it as the host does.
 func (v *Interfaces) takeOverXDP(ctx context.Context, device string) (ownership.Index, error) {
-	if err := v.putUp(device); err != nil {
+	h, err := hostdev.Of(v.vpp)
+	if err != nil {
 		return 0, err
+	}
+	defer h.Close()
+	dev, err := h.Device(device)
+	if err != nil {
+		return 0, err
+	}
+	if dev != nil {
+		if leased, err := h.Leased(dev); err != nil {
+			return 0, err
+		} else if leased {
+			v.log.Warn("Device is taken over by AF_PACKET, not by AF_XDP: the host has to hear DHCP servers and routers to keep its addresses", "device", device)
+			return v.takeOver(ctx, device)
+		}
+		if err := completeChecksums(h, dev); err != nil {
+			return 0, err
+		}
+		if err := h.LinkSetUp(dev); err != nil { // VPP does not do that for AF_XDP
+			return 0, fmt.Errorf("putting device %q up: %w", device, err)
+		}
 	}
 	var reply af_xdp.AfXdpCreateV3Reply
 	if err := v.vpp.Call(ctx, afXDPModule, &af_xdp.AfXdpCreateV3{HostIf: device, Name: device, RxqNum: allQueues}, &reply); err != nil {
 		return 0, fmt.Errorf("taking over device %q by AF_XDP (VPP's log says more: vppctl show log): %w", device, err)
 	}
-	err := v.setInterrupts(ctx, reply.SwIfIndex) // with workers, VPP has to poll it
-	if err != nil && !vppapi.Refused(err, api.UNIMPLEMENTED, api.INVALID_VALUE) {
-		return 0, fmt.Errorf("setting the RX mode of %q: %w", device, err)
+	if err := v.setUpXDP(ctx, reply.SwIfIndex, hostdev.MacOf(dev)); err != nil {
+		err = fmt.Errorf("device %q: %w", device, err)
+		return 0, errors.Join(err, v.vpp.Call(ctx, afXDPModule, &af_xdp.AfXdpDelete{SwIfIndex: reply.SwIfIndex}, &af_xdp.AfXdpDeleteReply{}))
 	}
 	return reply.SwIfIndex, nil
 }
 
-// putUp puts a device of the host up, which VPP does not do for AF_XDP.
-func (v *Interfaces) putUp(device string) error {
-	h, err := hostdev.Of(v.vpp)
-	if err != nil {
-		return err
+// setUpXDP gives the interface the MAC of its device, for VPP has made one up, which a network card
+// does not listen to; nil: it cannot be seen. With workers, VPP has to poll it.
+func (v *Interfaces) setUpXDP(ctx context.Context, i ownership.Index, mac net.HardwareAddr) error {
+	if mac != nil {
+		set := &interfaces_api.SwInterfaceSetMacAddress{SwIfIndex: i, MacAddress: ethernet_types.NewMacAddress(mac)}
+		if err := v.vpp.Call(ctx, ifaceModule, set, &interfaces_api.SwInterfaceSetMacAddressReply{}); err != nil {
+			return fmt.Errorf("setting the MAC address: %w", err)
+		}
 	}
-	defer h.Close()
-	dev, err := h.Device(device)
-	if err != nil || dev == nil {
-		return err
-	}
-	if err := h.LinkSetUp(dev); err != nil {
-		return fmt.Errorf("putting device %q up: %w", device, err)
+	err := v.setInterrupts(ctx, i)
+	if err != nil && !vppapi.Refused(err, api.UNIMPLEMENTED, api.INVALID_VALUE) {
+		return fmt.Errorf("setting the RX mode: %w", err)
 	}
 	return nil
 }
