@@ -89,6 +89,8 @@ type card struct {
 	attempts int
 	timer    *time.Timer
 	problem  string // logged last
+	// program is VPP's XDP program while it is off the card.
+	program nic.Program
 }
 
 // New opens the journal. What an earlier daemon took and did not give back stays with the vswitch
@@ -143,6 +145,7 @@ func (k *Keeper) Close() error {
 		if c.Holder == journal.VSwitch {
 			err = errors.Join(err, k.give(c, "contiv-stn ends"))
 		}
+		c.forgetProgram()
 	}
 	k.closed = true
 	k.kernel.Close()
@@ -227,6 +230,9 @@ func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	}
 	e := &journal.Entry{Name: name, DHCP: dhcp || state.Temporary(), Holder: journal.Host, Reason: "the vswitch does not forward yet", Since: time.Now(),
 		State: state, ResolvConf: k.resolvConf()}
+	if e.XDP, err = k.kernel.XDP(name); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(k.KeepDriver, name) && !slices.Contains(k.KeepDriver, "*") {
 		if e.PCI, e.PCIDriver, err = k.pciDevice(name); err != nil {
 			return nil, err
@@ -280,6 +286,7 @@ func (k *Keeper) release(c *card) error {
 		return err
 	}
 	c.timer.Stop()
+	c.forgetProgram()
 	delete(k.cards, c.Name)
 	k.Log.Info("Network card is the host's again", "interface", c.Name)
 	return nil
@@ -337,6 +344,10 @@ func (k *Keeper) decide(c *card) {
 	if k.closed || k.cards[c.Name] != c {
 		return
 	}
+	if c.Holder == journal.VSwitch && c.Detached && c.giving == "" {
+		k.give(c, "an earlier contiv-stn was about to give it back")
+		return
+	}
 	if c.giving != "" || c.Holder == journal.VSwitch {
 		why, at := k.trouble(c)
 		switch wait := time.Until(at); {
@@ -351,9 +362,18 @@ func (k *Keeper) decide(c *card) {
 		}
 		return
 	}
-	if why, _ := k.trouble(c); why == "" && c.PCI == "" {
-		k.take(c)
+	if why, _ := k.trouble(c); why != "" || c.PCI != "" {
+		return
 	}
+	if err := k.lostProgram(c); err != nil {
+		if c.Reason != err.Error() {
+			c.Reason = err.Error()
+			k.complain(c, "Network card cannot be taken: "+c.Reason)
+			c.tell()
+		}
+		return
+	}
+	k.take(c)
 }
 
 // trouble returns why the vswitch does not forward, and when that has lasted for too long; ""
@@ -408,7 +428,64 @@ func (k *Keeper) tryTake(c *card) error {
 	if err := shield.On(k.NetNS, c.Name, shield.Passed{Configuration: true, IPv4: !c.served.ipv4, IPv6: !c.served.ipv6}); err != nil {
 		return fmt.Errorf("shielding the host's stack: %w", err)
 	}
+	if err := k.attach(c); err != nil {
+		return err
+	}
 	return k.kernel.RemoveRoutes(c.served.main(c.State.Routes))
+}
+
+// lostProgram returns an error if VPP would receive nothing from a card that it reads by AF_XDP.
+func (k *Keeper) lostProgram(c *card) error {
+	if !c.Detached || c.program.File != nil {
+		return nil
+	}
+	id, err := k.kernel.XDP(c.Name)
+	if err == nil && id == c.XDP {
+		err = errors.New("VPP has lost its XDP program, which an earlier contiv-stn took off the card: restart VPP")
+	}
+	return err
+}
+
+// attach puts VPP's XDP program back on a card, unless a new VPP has one there.
+func (k *Keeper) attach(c *card) error {
+	if !c.Detached {
+		return nil
+	}
+	if err := k.lostProgram(c); err != nil {
+		return err
+	}
+	id, err := k.kernel.XDP(c.Name)
+	if err == nil && id == c.XDP {
+		err = k.kernel.Attach(c.Name, c.program)
+	}
+	if err != nil {
+		return err
+	}
+	c.forgetProgram()
+	c.Detached = false
+	return k.save()
+}
+
+// detach takes VPP's XDP program off a card, which keeps all that the card receives from the host.
+func (k *Keeper) detach(c *card) error {
+	id, err := k.kernel.XDP(c.Name)
+	if err != nil || id == c.XDP {
+		return err
+	}
+	c.Detached = true
+	if err := k.save(); err != nil {
+		return err
+	}
+	c.forgetProgram()
+	c.program, err = k.kernel.Detach(c.Name)
+	return err
+}
+
+func (c *card) forgetProgram() {
+	if c.program.File != nil {
+		c.program.Close()
+	}
+	c.program = nic.Program{}
 }
 
 // served are the IP versions that the vswitch serves.
@@ -503,6 +580,9 @@ func (k *Keeper) tryGive(c *card) error {
 	k.before("unshield")
 	if err := shield.Off(k.NetNS, c.Name); err != nil {
 		return fmt.Errorf("giving the host's stack what the card receives: %w", err)
+	}
+	if err := k.detach(c); err != nil {
+		return err
 	}
 	if c.reporter == nil { // nobody keeps it from leading to nowhere
 		k.interconnectDown()

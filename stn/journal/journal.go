@@ -48,6 +48,10 @@ type Entry struct {
 	// PCI is the address of the card on the bus, "" if its driver stays; PCIDriver its driver.
 	PCI       string `json:"pci,omitempty"`
 	PCIDriver string `json:"pciDriver,omitempty"`
+	// XDP is the ID of the XDP program that the card had when it was claimed; 0: none. Another one
+	// is VPP's. Detached: that of VPP was taken off, and VPP receives nothing without it.
+	XDP      uint32 `json:"xdp,omitempty"`
+	Detached bool   `json:"detached,omitempty"`
 	// ResolvConf is the file resolv.conf of the host.
 	ResolvConf string     `json:"resolvConf,omitempty"`
 	State      *nic.State `json:"state"`

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"golang.org/x/sys/unix"
 )
 
 // singleNIC is a lab whose first node shares its only NIC with VPP; the other one is on the kernel.
@@ -64,7 +66,7 @@ func (c *connection) echo(t testing.TB, after string) {
 	}
 }
 
-func upSingleNIC(t *testing.T, config string) *singleNIC {
+func upSingleNIC(t *testing.T, config string, agentFlags ...string) *singleNIC {
 	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
@@ -73,7 +75,7 @@ func upSingleNIC(t *testing.T, config string) *singleNIC {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
 	s := &singleNIC{t: t, Lab: labtest.Up(t, lab.Options{
-		Name: fmt.Sprintf("st%d", os.Getpid()), BinDir: binaries, VSwitches: []string{lab.VPPVSwitch, lab.KernelVSwitch}, SingleNIC: true, ContivConfig: config})}
+		Name: fmt.Sprintf("st%d", os.Getpid()), BinDir: binaries, VSwitches: []string{lab.VPPVSwitch, lab.KernelVSwitch}, SingleNIC: true, ContivConfig: config, AgentFlags: agentFlags})}
 	st, err := s.State()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +195,13 @@ func (s *singleNIC) must(err error) {
 // A node with a single NIC can be reached at its address before, during and after the theft, its
 // TCP connections survive all of it, and the NIC is back soon whoever is killed.
 func TestSingleNIC(t *testing.T) {
-	s := upSingleNIC(t, "")
+	for by, flags := range map[string][]string{"AF_PACKET": nil, "AF_XDP": {"--vpp-xdp-device", "eth0"}} {
+		t.Run(by, func(t *testing.T) { testSingleNIC(t, flags...) })
+	}
+}
+
+func testSingleNIC(t *testing.T, agentFlags ...string) {
+	s := upSingleNIC(t, "", agentFlags...)
 	ctx := t.Context()
 	s.holder(journal.VSwitch)
 	if err := s.StopAgent(ctx, "node1"); err != nil {
@@ -218,6 +226,9 @@ func TestSingleNIC(t *testing.T) {
 		t.Errorf("the host has no default route through VPP: %s", routes)
 	}
 
+	if len(agentFlags) == 0 {
+		s.renewLease()
+	}
 	for name, restart := range map[string]func(context.Context, string) error{
 		"agent restart": s.RestartAgent,
 		"agent killed": func(ctx context.Context, node string) error {
@@ -258,6 +269,40 @@ func TestSingleNIC(t *testing.T) {
 	addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	requireConnected(t, s.Lab)
 	s.reachable("pods were added")
+}
+
+// renewLease is what a DHCP client of the host does, by its card, while VPP has that.
+func (s *singleNIC) renewLease() {
+	s.t.Helper()
+	st, err := s.State()
+	s.must(err)
+	listen := func(ns, device, port string) (c net.PacketConn) {
+		s.must(lab.InNetns(lab.NetnsPath(ns), func() (err error) {
+			toDevice := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+				return errors.Join(raw.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), device) }), err)
+			}}
+			c, err = toDevice.ListenPacket(s.t.Context(), "udp4", ":"+port)
+			return err
+		}))
+		c.SetDeadline(time.Now().Add(await.Patience))
+		s.t.Cleanup(func() { c.Close() })
+		return c
+	}
+	server, client := listen(st.Underlay(), "nodes", "67"), listen(s.node.Netns, "eth0", "68")
+	_, err = client.WriteTo([]byte("request"), &net.UDPAddr{IP: lab.RouterAddress.Addr().AsSlice(), Port: 67})
+	s.must(err)
+	buffer := make([]byte, 64)
+	_, from, err := server.ReadFrom(buffer)
+	s.must(err)
+	if want := net.JoinHostPort(s.node.Address.String(), "68"); from.String() != want {
+		s.t.Errorf("the DHCP server hears %s, not %s", from, want)
+	}
+	_, err = server.WriteTo([]byte("answer"), from)
+	s.must(err)
+	n, _, err := client.ReadFrom(buffer)
+	if err != nil || string(buffer[:n]) != "answer" {
+		s.t.Errorf("the DHCP client of the host hears %q, %v", buffer[:n], err)
+	}
 }
 
 // With pods of both IP versions, both of the host pass VPP, and what the host has of either is back

@@ -1,0 +1,127 @@
+package stn
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/stn/nic"
+	"golang.org/x/sys/unix"
+)
+
+// dropAll loads an XDP program that lets nothing pass, as that of a VPP that hangs does not.
+func dropAll(t *testing.T) nic.Program {
+	t.Helper()
+	code := []uint64{unix.BPF_ALU64 | unix.BPF_MOV | 1<<32, unix.BPF_JMP | unix.BPF_EXIT} // r0 = XDP_DROP; exit
+	license := []byte("GPL\x00")
+	request := struct {
+		kind, count   uint32
+		code, license uintptr
+		level, size   uint32
+		log           uint64
+	}{kind: unix.BPF_PROG_TYPE_XDP, count: uint32(len(code)), code: uintptr(unsafe.Pointer(&code[0])), license: uintptr(unsafe.Pointer(&license[0]))}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request))
+	runtime.KeepAlive(code)
+	runtime.KeepAlive(license)
+	if errno != 0 {
+		t.Fatalf("loading an XDP program: %v", errno)
+	}
+	p := nic.Program{File: os.NewFile(fd, "dropAll")}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// A VPP that reads the card by AF_XDP has a program there, which goes and comes back with the card.
+func TestXDPProgramOfVPP(t *testing.T) {
+	h := newHost(t)
+	before := h.has(t)
+	first := h.keeper(t)
+	mustSteal(t, first)
+	h.interconnect(t)
+	first.look()
+	program := func() uint32 {
+		id, err := first.kernel.XDP("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	start := func() uint32 { // VPP
+		if err := first.kernel.Attach("eth0", dropAll(t)); err != nil {
+			t.Fatal(err)
+		}
+		return program()
+	}
+	running := start()
+	r := first.Attend("eth0")
+	for range 2 {
+		r.Report(true, "")
+		first.holds(t, journal.VSwitch)
+		if got := program(); got != running {
+			t.Fatalf("taken, the card has the XDP program %d, not %d", got, running)
+		}
+		r.Report(false, "VPP does not answer")
+		first.holds(t, journal.Host)
+		wantSame(t, "given back", h.has(t), before)
+	}
+
+	// The next daemon does not have the program, and leaves the card with the host.
+	first.mu.Lock()
+	first.closed = true
+	first.mu.Unlock()
+	k := h.keeper(t)
+	defer k.Close()
+	k.look()
+	r = k.Attend("eth0")
+	r.Report(true, "")
+	k.holds(t, journal.Host)
+	if why := k.Claimed("eth0").Reason; !strings.Contains(why, "restart VPP") {
+		t.Errorf("the reason is %q", why)
+	}
+	wantSame(t, "left with the host", h.has(t), before)
+	restarted := start()
+	r.Report(true, "")
+	k.holds(t, journal.VSwitch)
+	if got := program(); got != restarted {
+		t.Errorf("taken by a new VPP, the card has the XDP program %d, not %d", got, restarted)
+	}
+
+	// A daemon that ended while it gave the card back goes on with that.
+	r.Report(false, "")
+	k.holds(t, journal.Host)
+	k.mu.Lock()
+	k.cards["eth0"].Holder = journal.VSwitch
+	err := k.save()
+	k.closed = true
+	k.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := h.keeper(t)
+	defer next.Close()
+	next.holds(t, journal.Host)
+	wantSame(t, "given back by the next daemon", h.has(t), before)
+}
+
+// A program that the host had on the card is left alone.
+func TestXDPProgramOfTheHost(t *testing.T) {
+	h := newHost(t)
+	k := h.keeper(t)
+	defer k.Close()
+	if err := k.kernel.Attach("eth0", dropAll(t)); err != nil {
+		t.Fatal(err)
+	}
+	before := h.has(t)
+	mustSteal(t, k)
+	h.interconnect(t)
+	k.look()
+	r := k.Attend("eth0")
+	r.Report(true, "")
+	k.holds(t, journal.VSwitch)
+	r.Report(false, "")
+	k.holds(t, journal.Host)
+	wantSame(t, "given back", h.has(t), before)
+}
