@@ -52,13 +52,8 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {
 	report, err := pods.PodsReport()
 	for _, p := range report.Pods {
-		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU)}
+		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p)}
 		pod.Device, _, _ = sb.Device(p.VPPInterface)
-		for _, text := range p.IPs {
-			if prefix, err := netip.ParsePrefix(text); err == nil {
-				pod.Addresses = append(pod.Addresses, prefix.Addr())
-			}
-		}
 		list = append(list, pod)
 	}
 	return list, err
