@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -159,6 +161,48 @@ func TestThreeMembers(t *testing.T) {
 		return err
 	})
 	put("after the restoration")
+}
+
+// Whichever member is asked, its snapshot has what any of them has acknowledged.
+func TestSnapshotsOfAllMembersHaveAllData(t *testing.T) {
+	m := newMembers(t, 3)
+	m.start()
+	root := m.root()
+	await.That(t, "write", func() error { return root.Put(t.Context(), "/k", []byte("first")) })
+	for i := range 30 {
+		value := fmt.Appendf(nil, "value number %d", i)
+		if err := root.Put(t.Context(), "/k", value); err != nil {
+			t.Fatal(err)
+		}
+		for j, s := range m.servers {
+			var snapshot bytes.Buffer
+			if err := s.Snapshot(&snapshot); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(snapshot.Bytes(), value) {
+				t.Fatalf("the snapshot of member %d lacks %q", j, value)
+			}
+		}
+	}
+}
+
+// One that is left alone saves what it has.
+func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
+	m := newMembers(t, 3)
+	m.start()
+	await.That(t, "write", func() error { return m.root().Put(t.Context(), "/k", []byte("the value")) })
+	if err := m.servers[2].Snapshot(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	m.servers[0].Close()
+	m.servers[1].Close()
+	var snapshot bytes.Buffer
+	if err := m.servers[2].Snapshot(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(snapshot.Bytes(), []byte("the value")) {
+		t.Error("the snapshot lacks what was written")
+	}
 }
 
 // The authority signs for nodes, too: they do not become members with that.
