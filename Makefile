@@ -7,6 +7,9 @@ SHELL := /bin/bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/contiv/contiv/version.Version=$(VERSION)
+# One way to compile for binaries, tests and lint, so that each package is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(GOFLAGS)
 GO_SOURCES = $(shell git ls-files -co --exclude-standard '*.go')
 
 .PHONY: help
@@ -20,7 +23,7 @@ packages: ## install the Debian packages that the lab and the tests need
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: demo
 demo: packages build ## show the main job: pods on two nodes talk, drift heals, an agent dies
