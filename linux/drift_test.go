@@ -225,15 +225,24 @@ func TestManyChangesAreOneReport(t *testing.T) {
 	expectSilence(t, n, reports)
 }
 
+// notifications collects what is pushed to a scheduler.
+type notifications chan kvscheduler.Notification
+
+func (c notifications) PushSBNotification(changes ...kvscheduler.Notification) error {
+	for _, change := range changes {
+		c <- change
+	}
+	return nil
+}
+
+func (c notifications) PushSBNotifications(changes func() []kvscheduler.Notification) error {
+	return c.PushSBNotification(changes()...)
+}
+
 func TestDevicesOfOthersAreObtained(t *testing.T) {
 	n := newNode(t)
-	pushed := make(chan kvscheduler.Notification, 100)
-	n.notify = func(changes ...kvscheduler.Notification) error {
-		for _, c := range changes {
-			pushed <- c
-		}
-		return nil
-	}
+	pushed := make(notifications, 100)
+	n.Plugin.scheduler = pushed
 	await := func(key string, exists bool) {
 		t.Helper()
 		deadline := time.After(5 * time.Second)

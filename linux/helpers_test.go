@@ -56,8 +56,9 @@ func ip(t testing.TB, args ...string) string {
 // node is an agent's network namespace with a plugin.
 type node struct {
 	*Plugin
-	t    testing.TB
-	name string
+	t         testing.TB
+	name      string
+	scheduler *kvscheduler.Scheduler
 }
 
 func newNode(t testing.TB) *node {
@@ -66,21 +67,27 @@ func newNode(t testing.TB) *node {
 	ip(t, "-n", name, "link", "set", "lo", "up")
 	n := &node{t: t, name: name}
 	n.restart()
-	t.Cleanup(func() { n.Plugin.Close() })
+	t.Cleanup(n.close)
 	return n
 }
 
-// restart replaces the plugin by a new one, which knows nothing.
+// restart replaces the scheduler and the plugin by new ones, which know nothing.
 func (n *node) restart() {
 	n.t.Helper()
 	if n.Plugin != nil {
-		n.Plugin.Close()
+		n.close()
 	}
-	p, err := New(Options{NetNS: pathOf(n.name), DriftDelay: 10 * time.Millisecond})
+	n.scheduler = kvscheduler.New(kvscheduler.Options{})
+	p, err := New(n.scheduler, Options{NetNS: pathOf(n.name), DriftDelay: 10 * time.Millisecond})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.Plugin = p
+}
+
+func (n *node) close() {
+	n.scheduler.Close()
+	n.Plugin.Close()
 }
 
 // ip runs the ip command in the node's namespace.

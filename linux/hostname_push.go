@@ -8,13 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// pushHostNames tells the scheduler how the devices of others differ from what it
-// was told last. What it retrieves itself makes no difference: notifications are
-// applied in the order in which things happened.
+// pushHostNames notifies the scheduler of changes of foreign devices since the last call. Values
+// that the scheduler retrieves meanwhile do not matter, because notifications are applied in the
+// order of the changes.
 func (w *watcher) pushHostNames() error {
-	if w.p.notify == nil {
-		return nil
-	}
 	now, err := w.p.hostNameKeys()
 	if err != nil {
 		return err
@@ -33,7 +30,7 @@ func (w *watcher) pushHostNames() error {
 	if len(changes) == 0 {
 		return nil
 	}
-	if err := w.p.notify(changes...); err != nil {
+	if err := w.p.scheduler.PushSBNotification(changes...); err != nil {
 		return err
 	}
 	w.pushed = now

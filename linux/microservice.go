@@ -22,14 +22,14 @@ type Microservice struct {
 	ID string
 }
 
-// microservices are those that the scheduler knows of. A change takes two transactions:
+// microservices are the microservices that the scheduler knows. A change takes two transactions:
 //
 //	SetMicroservices ──wanted──┐
-//	                           ├─> retire    values in what goes, or moves, are deleted: there
-//	                           └─> publish   then the others are known, and values are created
+//	                           ├─> retire    values in microservices that end or move are deleted there
+//	                           └─> publish   then the new ones become known, and values are created
 //
-// The scheduler begins them when their turn comes. In between, references to what goes still
-// lead to where it is, so that nothing stays behind in a namespace that goes on existing.
+// The scheduler starts them when their turn comes. In between, references to an ending microservice
+// still lead to its namespace, so that nothing is left behind if the namespace continues to exist.
 type microservices struct {
 	mu      sync.Mutex
 	wanted  map[string]Microservice // by label
@@ -56,17 +56,16 @@ func (p *Plugin) microserviceDescriptor() kvscheduler.Descriptor[*emptypb.Empty,
 	}
 }
 
-// SetMicroservices says which microservices run on this node, by label. What refers to one
-// that is missing waits for it. It does not wait for the scheduler, which must have been
-// registered.
+// SetMicroservices says which microservices run on this node, by label. Values that refer to
+// a missing one stay pending. It does not wait for the scheduler.
 func (p *Plugin) SetMicroservices(running map[string]Microservice) error {
 	if !p.namespaces.microservices.want(running) {
 		return nil
 	}
-	if err := p.notifyLater(p.namespaces.microservices.retire); err != nil {
+	if err := p.scheduler.PushSBNotifications(p.namespaces.microservices.retire); err != nil {
 		return fmt.Errorf("microservices: %w", err)
 	}
-	if err := p.notifyLater(p.namespaces.microservices.publish); err != nil {
+	if err := p.scheduler.PushSBNotifications(p.namespaces.microservices.publish); err != nil {
 		return fmt.Errorf("microservices: %w", err)
 	}
 	return nil
@@ -83,7 +82,7 @@ func (m *microservices) want(running map[string]Microservice) bool {
 	return true
 }
 
-// retire tells of the microservices that are no longer where they were.
+// retire returns notifications for the microservices that moved or ended.
 func (m *microservices) retire() (changes []kvscheduler.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +96,8 @@ func (m *microservices) retire() (changes []kvscheduler.Notification) {
 	return changes
 }
 
-// publish forgets the retired microservices, and tells of the new ones. What was wanted
-// only since retire is for the next call.
+// publish removes the retired microservices, and returns notifications for new ones. Changes since
+// retire are left to the next call.
 func (m *microservices) publish() (changes []kvscheduler.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

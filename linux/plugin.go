@@ -39,21 +39,27 @@ type Plugin struct {
 	// firewallMu is held while rule chains are changed or looked at by Watch.
 	firewallMu sync.Mutex
 
-	// alloc knows the allocated addresses; set by Register.
+	// alloc resolves references to allocated addresses.
 	alloc *netalloc.Resolver
+	// scheduler is notified of obtained values.
+	scheduler notifier
 
-	eventFault func() error // of tests
+	eventFault func() error // injected by tests
 
 	closeOnce sync.Once
-	// notify pushes obtained values; both are set by Register.
-	notify func(...kvscheduler.Notification) error
-	// notifyLater pushes what its argument returns when it is that transaction's turn.
-	notifyLater func(func() []kvscheduler.Notification) error
 }
 
-// New opens the agent's own network namespace. Close the plugin when its
-// scheduler is closed and Watch has returned.
-func New(opts Options) (*Plugin, error) {
+// notifier is the part of the scheduler that obtained values are pushed to.
+type notifier interface {
+	PushSBNotification(...kvscheduler.Notification) error
+	// PushSBNotifications calls its argument when the transaction's turn comes.
+	PushSBNotifications(changes func() []kvscheduler.Notification) error
+}
+
+// New opens the agent's own network namespace and registers the descriptors of the linux.*
+// models with the scheduler. It must be called before the scheduler's first transaction.
+// Close the plugin when the scheduler is closed and Watch has returned.
+func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 	if opts.NamedNetNSDir == "" {
 		opts.NamedNetNSDir = models.NetNSDir
 	}
@@ -67,13 +73,20 @@ func New(opts Options) (*Plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("linux: %w", err)
 	}
-	return &Plugin{
+	p := &Plugin{
 		log:        opts.Logger,
 		driftDelay: opts.DriftDelay,
 		namespaces: namespaces,
 		inventory:  newInventory(),
 		nsids:      newNSIDs(),
-	}, nil
+		alloc:      netalloc.NewResolver(s),
+		scheduler:  s,
+	}
+	if err := p.register(s); err != nil {
+		namespaces.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // Close releases the network namespaces. What is configured in them stays.
@@ -82,19 +95,16 @@ func (p *Plugin) Close() error {
 	return nil
 }
 
-// Register adds the descriptors of the linux.* models to the scheduler. Call it
-// once per plugin, before the first transaction and before Watch.
-func Register(s *kvscheduler.Scheduler, p *Plugin) error {
-	p.notify, p.notifyLater = s.PushSBNotification, s.PushSBNotifications
-	p.alloc = netalloc.NewResolver(s)
+// register adds the descriptors to the scheduler.
+func (p *Plugin) register(s *kvscheduler.Scheduler) error {
 	for _, register := range []func() error{
-		func() error { return register(s, p.hostNameDescriptor()) },
-		func() error { return register(s, p.microserviceDescriptor()) },
-		func() error { return register(s, p.interfaceDescriptor()) },
-		func() error { return register(s, p.addressDescriptor()) },
-		func() error { return register(s, p.arpDescriptor()) },
-		func() error { return register(s, p.routeDescriptor()) },
-		func() error { return register(s, p.ruleChainDescriptor()) },
+		func() error { return registerChecked(s, p.hostNameDescriptor()) },
+		func() error { return registerChecked(s, p.microserviceDescriptor()) },
+		func() error { return registerChecked(s, p.interfaceDescriptor()) },
+		func() error { return registerChecked(s, p.addressDescriptor()) },
+		func() error { return registerChecked(s, p.arpDescriptor()) },
+		func() error { return registerChecked(s, p.routeDescriptor()) },
+		func() error { return registerChecked(s, p.ruleChainDescriptor()) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register the linux descriptors: %w", err)
@@ -103,8 +113,9 @@ func Register(s *kvscheduler.Scheduler, p *Plugin) error {
 	return nil
 }
 
-// register registers a descriptor; what is wrong in any model is refused before its Validate.
-func register[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
+// registerChecked registers a descriptor whose northbound values must pass the checks common
+// to all models before its own Validate sees them.
+func registerChecked[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
 	if d.NB {
 		d.Validate = valid.Checked(d.Validate)
 	}

@@ -21,28 +21,22 @@ import (
 // agent is a node with a scheduler, whose vswitch knows only TAPs.
 type agent struct {
 	*node
-	scheduler *kvscheduler.Scheduler
-	unwatch   func()
+	unwatch func()
 }
 
 func newAgent(t testing.TB) *agent {
 	t.Helper()
 	a := &agent{node: newNode(t)}
 	a.start()
-	t.Cleanup(func() { a.scheduler.Close() })
 	return a
 }
 
 func (a *agent) start() {
 	a.t.Helper()
-	a.scheduler = kvscheduler.New(kvscheduler.Options{})
 	if err := kvscheduler.Register(a.scheduler, a.taps()); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := netalloc.Register(a.scheduler); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := Register(a.scheduler, a.Plugin); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -53,7 +47,6 @@ func (a *agent) restart() {
 	if a.unwatch != nil {
 		a.unwatch()
 	}
-	a.scheduler.Close()
 	a.node.restart()
 	a.start()
 }

@@ -105,14 +105,16 @@ func openSouthbound(o options, netns string, recorder *history.Recorder, metrics
 
 // openHost opens what there is beside a vswitch.
 func openHost(netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	lin, err := linux.New(linux.Options{NetNS: netns, Logger: component(log, "linux")})
+	scheduler := kvscheduler.New(kvscheduler.Options{
+		Logger: component(log, "kvscheduler"), Metrics: metrics, Recorder: recorder.Transaction,
+	})
+	lin, err := linux.New(scheduler, linux.Options{NetNS: netns, Logger: component(log, "linux")})
 	if err != nil {
+		scheduler.Close()
 		return nil, err
 	}
-	s := &southbound{lin: lin, log: log, scheduler: kvscheduler.New(kvscheduler.Options{
-		Logger: component(log, "kvscheduler"), Metrics: metrics, Recorder: recorder.Transaction,
-	})}
-	if err := errors.Join(netalloc.Register(s.scheduler), linux.Register(s.scheduler, lin)); err != nil {
+	s := &southbound{lin: lin, log: log, scheduler: scheduler}
+	if err := netalloc.Register(scheduler); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,19 +64,18 @@ func configure(t *testing.T, n netns, values plugintest.Txn) {
 		t.Fatal(err)
 	}
 	defer vs.Close()
-	lin, err := linux.New(linux.Options{NetNS: n.path(), Logger: plugintest.Logger()})
+	scheduler := kvscheduler.New(kvscheduler.Options{Logger: plugintest.Logger()})
+	lin, err := linux.New(scheduler, linux.Options{NetNS: n.path(), Logger: plugintest.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lin.Close()
-	scheduler := kvscheduler.New(kvscheduler.Options{Logger: plugintest.Logger()})
 	defer scheduler.Close()
 	txn := scheduler.NewTransaction()
 	for key, value := range values {
 		txn.Put(key, value)
 	}
-	err = errors.Join(descriptors.Register(scheduler, vs), linux.Register(scheduler, lin))
-	if err == nil {
+	if err = descriptors.Register(scheduler, vs); err == nil {
 		_, err = txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
 	}
 	if err != nil {

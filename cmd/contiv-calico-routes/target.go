@@ -85,18 +85,19 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 	} else if vs, err = kernel.New(kernel.Options{Logger: log}); err != nil {
 		return err
 	}
-	lin, err := linux.New(linux.Options{Logger: log})
+	s := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics})
+	lin, err := linux.New(s, linux.Options{Logger: log})
 	if err != nil {
+		s.Close()
 		vs.Close()
 		return err
 	}
-	s := kvscheduler.New(kvscheduler.Options{Logger: log, Metrics: metrics})
 	t.close = func() {
 		s.Close()
 		lin.Close()
 		vs.Close()
 	}
-	if err := errors.Join(netalloc.Register(s), linux.Register(s, lin), descriptors.Register(s, vs)); err != nil {
+	if err := errors.Join(netalloc.Register(s), descriptors.Register(s, vs)); err != nil {
 		t.close()
 		return err
 	}

@@ -77,12 +77,13 @@ func startAgent(t testing.TB, node netns) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lin, err := linux.New(linux.Options{NetNS: node.path()})
+	scheduler := kvscheduler.New(kvscheduler.Options{})
+	lin, err := linux.New(scheduler, linux.Options{NetNS: node.path()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{Scheduler: kvscheduler.New(kvscheduler.Options{}), t: t, node: node, vs: vs, lin: lin}
-	err = errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), descriptors.Register(a.Scheduler, vs))
+	a := &agent{Scheduler: scheduler, t: t, node: node, vs: vs, lin: lin}
+	err = errors.Join(netalloc.Register(a.Scheduler), descriptors.Register(a.Scheduler, vs))
 	if err != nil {
 		t.Fatal(err)
 	}

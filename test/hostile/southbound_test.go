@@ -60,12 +60,12 @@ type agent struct {
 func (a *agent) start() {
 	a.t.Helper()
 	a.Scheduler = kvscheduler.New(kvscheduler.Options{Logger: quiet, CallTimeout: 10 * time.Second})
-	lin, err := linux.New(linux.Options{NetNS: pathOf(a.netns), Logger: quiet})
+	lin, err := linux.New(a.Scheduler, linux.Options{NetNS: pathOf(a.netns), Logger: quiet})
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	vs := a.open()
-	if err := errors.Join(netalloc.Register(a.Scheduler), linux.Register(a.Scheduler, lin), descriptors.Register(a.Scheduler, vs)); err != nil {
+	if err := errors.Join(netalloc.Register(a.Scheduler), descriptors.Register(a.Scheduler, vs)); err != nil {
 		a.t.Fatal(err)
 	}
 	a.close = func() {
