@@ -163,16 +163,18 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	podManager := podmanager.New(local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), log)
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
-	services := service.New(forServices, contivConf, ipNet, log)
-	if err := services.ByVSwitch(service.Proxy{
-		Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
-		Healthy: func() bool { return loop.Ready() == nil },
-		Value:   func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
-	}); err != nil {
+	services, err := service.New(forServices, contivConf, ipNet, service.Roles{
+		Proxy: &service.Proxy{
+			Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
+			Healthy: func() bool { return loop.Ready() == nil },
+			Value:   func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
+		},
+		HostPorts: &service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler},
+	}, log)
+	if err != nil {
 		return err
 	}
 	defer services.Close()
-	services.ServeHostPorts(service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler})
 	if services.Proxies() {
 		registry.MustRegister(services)
 	}

@@ -116,8 +116,12 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.PodManager = podmanager.New(o.Disk, o.Namespaces, o.MissedDels, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
-	services := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, Logger())
-	services.ServeHostPorts(service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler})
+	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, service.Roles{
+		HostPorts: &service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler},
+	}, Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
 	policies := policy.New(policy.Capabilities{Filter: true}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, policies, n.visits)
 	n.Loop.Start()

@@ -42,13 +42,6 @@ type Verifier interface {
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
 
-// ServeHostPorts makes the vswitch translate host ports. It must be called before the first
-// event.
-func (s *Service) ServeHostPorts(h HostPorts) {
-	s.hostPorts = &h
-	s.self = self{h.NodeName, h.Nodes, h.Addresses}
-}
-
 // hostPortPrefix of labels is not the namespace of a service: those have no capitals.
 const hostPortPrefix = "hostPort/"
 

@@ -176,14 +176,17 @@ func (p onePod) LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool) {
 	return &p.pod, id == p.pod.ID
 }
 
+func (p onePod) served(c *cluster) *service.HostPorts {
+	return &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: p, Pods: p}
+}
+
 // What a pod and a service ask for is the service's, whoever came first.
 func TestHostPortsAndServices(t *testing.T) {
 	c := newCluster()
-	s := c.plugin(t, "services: vswitch")
 	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{
 		{Port: 30080, Protocol: "TCP", PodPort: 80}, {Port: 8080, Protocol: "TCP", PodPort: 80},
 	}}}
-	s.ServeHostPorts(service.HostPorts{NodeName: "node1", Nodes: c, Addresses: pod, Pods: pod})
+	s := c.pluginWith(t, "services: vswitch", pod.served(c))
 	const value = "config/vpp/nat/v2/dnat44/hostPort/default/pod"
 	ports := func(values plugintest.Txn) (list []uint32) {
 		for _, m := range values[value].(*vpp_nat.DNat44).GetStMappings() {
@@ -230,9 +233,11 @@ func TestHostPortsAndServices(t *testing.T) {
 // Host ports are open on the addresses that the node has now.
 func TestHostPortsFollowTheNode(t *testing.T) {
 	c := newCluster()
-	s := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, plugintest.Logger())
 	pod := onePod{c, podmanager.LocalPod{HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80}}}}
-	s.ServeHostPorts(service.HostPorts{NodeName: "node1", Nodes: c, Addresses: pod, Pods: pod})
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, service.Roles{HostPorts: pod.served(c)}, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := resync(t, s, state())
 	open := func() (list []string) {
 		for _, value := range config {

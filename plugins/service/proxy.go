@@ -42,13 +42,12 @@ type Proxy struct {
 // labelZone is where Kubernetes has the zone of a node.
 const labelZone = "topology.kubernetes.io/zone"
 
-// ByVSwitch makes the vswitch translate services, as Settings say. It must be called
-// before the first event.
+// translateServices makes the vswitch translate services, as Settings say.
 //
 // Pods of a vswitch with a stack of its own do not pass the host's. If such a vswitch is
 // asked for, kube-proxy, which may translate what the host's processes send, is no second
 // translation; by default, services are left to kube-proxy there, too.
-func (s *Service) ByVSwitch(p Proxy) error {
+func (s *Service) translateServices(p Proxy) error {
 	if p.Settings.Services == config.KubeProxy {
 		return nil
 	}

@@ -59,18 +59,28 @@ func (*cluster) GetPodIPs(podmanager.PodID) []netip.Addr { return nil }
 // plugin returns one that lets the vswitch translate services.
 func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
 	t.Helper()
-	s := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, plugintest.Logger())
+	return c.pluginWith(t, settings, nil)
+}
+
+// pluginWith also lets it translate host ports, if they are given.
+func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.HostPorts) *service.Service {
+	t.Helper()
 	cfg, err := config.Load([]byte(settings))
-	cfg.HealthzBindAddress = "" // the port is that of the machine
-	if err == nil {
-		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
-			Healthy: func() bool { return true }})
+	if err != nil {
+		t.Fatal(err)
 	}
+	cfg.HealthzBindAddress = "" // the port is that of the machine
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+func (c *cluster) proxy(cfg config.Config) *service.Proxy {
+	return &service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
+		Healthy: func() bool { return true }}
 }
 
 func resync(t *testing.T, s *service.Service, state controller.KubeState) plugintest.Txn {
@@ -190,10 +200,9 @@ func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(service.Capabilities{}, fake{ownStack: true, bvi: "vxlanBVI"}, fake{ownStack: true, bvi: "vxlanBVI"}, plugintest.Logger())
-	err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
-		Healthy: func() bool { return true }})
-	if s.Proxies() {
+	vpp := fake{ownStack: true, bvi: "vxlanBVI"}
+	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{Proxy: c.proxy(cfg)}, plugintest.Logger())
+	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)
 	}
 	return s, err
@@ -270,10 +279,9 @@ func TestServicesOnVPPNeedVRF0(t *testing.T) {
 			t.Fatal(err)
 		}
 		inVRF3 := fake{ownStack: true, nat: true}
-		s := service.New(service.Capabilities{}, inVRF3, inVRF3, plugintest.Logger())
-		err = s.ByVSwitch(service.Proxy{Settings: cfg, NodeName: "node1"})
-		if (err != nil) != refused || s.Proxies() {
-			t.Errorf("%q: %v, translates: %v", settings, err, s.Proxies())
+		s, err := service.New(service.Capabilities{}, inVRF3, inVRF3, service.Roles{Proxy: &service.Proxy{Settings: cfg, NodeName: "node1"}}, plugintest.Logger())
+		if (err != nil) != refused || err == nil && s.Proxies() {
+			t.Errorf("%q: %v, want refused: %v, and nothing translated", settings, err, refused)
 		}
 	}
 }

@@ -79,9 +79,25 @@ type Service struct {
 	mu         sync.Mutex // guards services and restricted against reports, which other goroutines call
 }
 
-// New returns the plugin.
-func New(caps Capabilities, config Config, network Network, log *slog.Logger) *Service {
-	return &Service{caps: caps, config: config, network: network, log: log}
+// Roles are optional tasks of the vswitch; nil: it does not have this one.
+type Roles struct {
+	Proxy     *Proxy
+	HostPorts *HostPorts
+}
+
+// New returns the plugin, or an error if the vswitch cannot do what the settings of the
+// proxy ask for.
+func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
+	s := &Service{caps: caps, config: config, network: network, log: log}
+	if roles.Proxy != nil {
+		if err := s.translateServices(*roles.Proxy); err != nil {
+			return nil, err
+		}
+	}
+	if h := roles.HostPorts; h != nil {
+		s.hostPorts, s.self = h, self{h.NodeName, h.Nodes, h.Addresses}
+	}
+	return s, nil
 }
 
 func (*Service) String() string { return "service" }

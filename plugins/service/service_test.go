@@ -98,7 +98,10 @@ func TestSNAT(t *testing.T) {
 		"no overlay, but another interface":    {fake{resolved: gateway("10.0.0.9"), nat: true, ip: "192.168.16.1/24"}, onEth1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service.New(service.Capabilities{HostStackShared: !test.node.ownStack, IPv6SourceNAT: !test.node.ownStack}, test.node, test.node, plugintest.Logger())
+			s, err := service.New(service.Capabilities{HostStackShared: !test.node.ownStack, IPv6SourceNAT: !test.node.ownStack}, test.node, test.node, service.Roles{}, plugintest.Logger())
+			if err != nil {
+				t.Fatal(err)
+			}
 			txn := plugintest.Txn{}
 			if err := s.Resync(context.Background(), &controller.DBResync{}, nil, 1, txn); err != nil {
 				t.Fatal(err)

@@ -110,8 +110,12 @@ func (m *machine) start() *agent {
 	a.pods = podmanager.New(a.local, namespaces, "", log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true, TAPs: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
+	services, err := service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, service.Roles{}, log)
+	if err != nil {
+		m.tb.Fatal(err)
+	}
 	policies := policy.New(policy.Capabilities{Filter: m.filter != nil}, nodeName(1), a.pods, addresses, ipNet, a.loop, log)
-	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, log), policies, a.changes)
+	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, services, policies, a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, podmanager.NodeView{}, log)
 	a.loop.Start()
 	a.watcher = dbwatcher.Start(dbwatcher.Options{Node: nodeName(1), Remote: m.cluster.db, Local: a.local, Loop: a.loop, Config: loopConfig, Log: log})
