@@ -403,10 +403,11 @@ func TestCheck(t *testing.T) {
 	if err != nil || reply.Result != 0 || !proto.Equal(reply.Interfaces[0], added.Interfaces[0]) {
 		t.Errorf("intact pod: %v, %v", reply, err)
 	}
-	keys, _ := n.IPNet.PodKeys(podmanager.PodID{Name: "web", Namespace: "default"})
-	if len(keys) != 9 {
-		t.Errorf("keys of the pod: %v", keys)
+	report, err := n.IPNet.PodsReport()
+	if err != nil || len(report.Pods) != 1 || len(report.Pods[0].Keys) != 9 {
+		t.Fatalf("pods: %+v, %v", report, err)
 	}
+	keys := report.Pods[0].Keys
 	n.Scheduler.SetDifferences(kvscheduler.Difference{Key: keys[0], State: pb.ValueState_CONFIGURED})
 	reply, err = n.Server.Check(ctx, request("web", "c1"))
 	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, keys[0]+" is missing") {

@@ -211,18 +211,3 @@ func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.
 	}
 	return fmt.Errorf("network of pod %v is not as configured: %s", pod.ID, strings.Join(texts, "; "))
 }
-
-// PodKeys returns the keys of the northbound values that wire a pod, sorted;
-// false if it is not wired on this node.
-func (n *IPNet) PodKeys(id podmanager.PodID) ([]string, bool) {
-	node := n.thisNode()
-	pod, wired := n.pods.LocalPod(id)
-	if node == nil || !wired {
-		return nil, false
-	}
-	w, err := n.wiring(node, pod)
-	if err != nil {
-		return nil, false
-	}
-	return w.keys(), true
-}

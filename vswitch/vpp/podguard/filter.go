@@ -56,9 +56,6 @@ var (
 // vector is how many bytes the classifier compares at once.
 const vector = 16
 
-// maxVectors of a table.
-const maxVectors = 5
-
 // table is one table of the classifier: a mask, and what is done with frames that are equal
 // under it to an entry.
 type table struct {
@@ -78,7 +75,7 @@ type verdict uint8
 
 const (
 	pass   verdict = iota // on to the node of the chain
-	ignore                // dropped, as nobody waits for it
+	ignore                // dropped, since it has no receiver
 	dropMAC
 	dropIPv4
 	dropIPv6
@@ -163,8 +160,8 @@ const (
 // peerTable is the first table of a filter. It alone depends on the tunnels of the node.
 const peerTable = 0
 
-// peersTable matches VXLAN to the other ends of tunnels, and to nobody: with an entry, the
-// table can be found again.
+// peersTable matches VXLAN to the remote ends of tunnels. Without tunnels it has an entry that
+// matches nothing, so that the table can be found again.
 func peersTable(peers []netip.Addr) *table {
 	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}}
 	for _, p := range append([]netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}, peers...) {
@@ -173,9 +170,8 @@ func peersTable(peers []netip.Addr) *table {
 	return t
 }
 
-// filter says in tables what may be received from somebody with the MAC address and the IP
-// addresses, chain by chain in the order in which frames meet them. What no entry matches is
-// dropped.
+// filter returns the classifier tables that permit frames with the source MAC and IP addresses,
+// chain by chain in the order of evaluation. Frames that match no entry are dropped.
 func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*table {
 	list := []*table{peersTable(peers)}
 	in := func(c chain, spans ...span) *table {
@@ -240,9 +236,9 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 		}
 		sources6.add(pass, mac, own)
 	}
-	// Nor does it have one when it joins groups, which nobody here keeps count of.
+	// Nor does it have one when it joins groups, whose membership VPP does not track.
 	transports.add(ignore, mac, one(hopByHop), unspecified)
-	// Nobody divides neighbour discovery into fragments (RFC 6980); VPP would put it together.
+	// Neighbour discovery must not be fragmented (RFC 6980); VPP would reassemble it.
 	for kind := byte(routerSolicitation); kind <= redirect; kind++ {
 		fragments.add(dropND, one(fragment), one(icmp6), one(0), one(kind))
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
+// maxVectors is the largest number of vectors that a table of VPP compares.
+const maxVectors = 5
+
 // verdictOf walks a frame through the tables as VPP does; false: no entry matches.
 func verdictOf(filter []*table, frame []byte) (verdict, bool) {
 	c := chainOther
