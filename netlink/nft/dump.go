@@ -36,7 +36,7 @@ const (
 	nftaDataVerdict     = 2
 )
 
-// dump calls each with every answer to a request for all there is of a table.
+// dump requests a dump and calls each with every answer.
 //
 // The kernel fills buffers as large as those that it saw the reader use, up to 32
 // KiB, and goes through a set from its start for each of them. So nothing is peeked
@@ -56,7 +56,7 @@ func (g *generations) dump(family byte, message uint16, each func([]byte), attrs
 	})
 }
 
-// listSet returns what read makes of the elements of a set; nothing if there is no such set.
+// listSet returns the decoded elements of a set; none if the set does not exist.
 //
 // While the kernel moves the elements of a set to a larger or smaller hash table,
 // which goes on for some time after it has grown or shrunk, it lists some twice and as
@@ -84,37 +84,33 @@ func listSet[T any](g *generations, family byte, table, set string, read func(el
 	return list, nil
 }
 
-// elements returns what is in a set, sorted.
+// elements returns the elements of a set, sorted.
 func (g *generations) elements(family byte, table, set string) ([]Element, error) {
-	return listSet(g, family, table, set, func(element []byte) Element { return elementOf(set, element) }, Sorted)
+	return listSet(g, family, table, set, func(element []byte) Element {
+		e, _ := elementOf(set, element)
+		return e
+	}, Sorted)
 }
 
 // packets returns the counters of elements.
 func (g *generations) packets(family byte, table, set string) (map[string]uint64, error) {
 	type counter struct {
-		key     string
+		Element
 		packets uint64
 	}
 	list, err := listSet(g, family, table, set, func(element []byte) (c counter) {
-		for attr, value := range nlattr.All(element) {
-			switch attr {
-			case nftaElementKey:
-				c.key = dataValue(value)
-			case nftaElementExpr:
-				c.packets = packetsOf(value)
-			}
-		}
+		c.Element, c.packets = elementOf(set, element)
 		return c
 	}, func(list []counter) []counter {
-		slices.SortFunc(list, func(a, b counter) int { return strings.Compare(a.key, b.key) })
-		return slices.CompactFunc(list, func(a, b counter) bool { return a.key == b.key })
+		slices.SortFunc(list, func(a, b counter) int { return strings.Compare(a.Key, b.Key) })
+		return slices.CompactFunc(list, func(a, b counter) bool { return a.Key == b.Key })
 	})
 	if list == nil {
 		return nil, err
 	}
 	counters := make(map[string]uint64, len(list))
 	for _, c := range list {
-		counters[c.key] = c.packets
+		counters[c.Key] = c.packets
 	}
 	return counters, nil
 }
@@ -147,9 +143,9 @@ func elementsIn(message []byte) (list [][]byte) {
 	return list
 }
 
-// elementOf reads the attributes of an element.
-func elementOf(set string, attrs []byte) Element {
-	e := Element{Set: set}
+// elementOf reads the attributes of an element, and its counter; 0 if it has none.
+func elementOf(set string, attrs []byte) (e Element, packets uint64) {
+	e.Set = set
 	for attr, value := range nlattr.All(attrs) {
 		switch attr {
 		case nftaElementKey:
@@ -162,9 +158,11 @@ func elementOf(set string, attrs []byte) Element {
 			e.closes = len(value) == 4 && binary.BigEndian.Uint32(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		case nftaElementUserData:
 			e.Comment, _ = userdata.GetString(value, userdata.NFTNL_UDATA_SET_ELEM_COMMENT)
+		case nftaElementExpr:
+			packets = packetsOf(value)
 		}
 	}
-	return e
+	return e, packets
 }
 
 func dataValue(data []byte) string {
@@ -203,18 +201,18 @@ func name(value []byte) string { return strings.TrimRight(string(value), "\x00")
 func (g *generations) rules(family byte, table string) (map[string][]string, error) {
 	found := map[string][]string{}
 	err := g.dump(family, nftMsgGetRule, func(m []byte) {
-		var in, chain, comment string
+		var owner, chain, comment string
 		for attr, value := range nlattr.All(m) {
 			switch attr {
 			case nftaRuleTable:
-				in = name(value)
+				owner = name(value)
 			case nftaRuleChain:
 				chain = name(value)
 			case nftaRuleUserData:
 				comment, _ = userdata.GetString(value, userdata.TypeComment)
 			}
 		}
-		if in == table {
+		if owner == table {
 			found[chain] = append(found[chain], comment)
 		}
 	}, nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
