@@ -299,7 +299,7 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			cfg := controller.DefaultConfig()
 			cfg.RecordEventHistory = false
-			c := controller.New(controller.Options{Config: cfg, Scheduler: nullScheduler{}, Log: quiet})
+			c := controller.New(controller.Options{Config: cfg, Scheduler: nullScheduler{}, Log: silentLog})
 			h := &benchHandler{last: fmt.Sprintf("%03d", n-1), done: make(chan struct{}, 1)}
 			c.Register(h)
 			c.Start()

@@ -11,7 +11,7 @@ import (
 // caches holds the input of the event loop and its last result. The loop is the
 // only writer; it reads without the lock.
 type caches struct {
-	// kubeState is the reflected Kubernetes state. Nobody but the loop reads it.
+	// kubeState is the reflected Kubernetes state. Only the loop reads it.
 	kubeState KubeState
 	// withClients are the sources that have clients.
 	withClients []string
@@ -23,9 +23,9 @@ type caches struct {
 	sources []string
 	// external is the configuration from outside, by source.
 	external map[string]ExternalConfig
-	// internal is what the handlers requested, as last committed.
+	// internal are the last committed values of the handlers.
 	internal map[string]proto.Message
-	// running is what the present transaction consists of; nil between events.
+	// running are the values of the present transaction; nil between events.
 	running *operations
 }
 

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// commit gives what the handlers requested for the events, merged with the
-// external configuration, to the scheduler, and remembers it. Usually this is one
-// event; several are updates of which none is to be reverted.
+// commit merges the handlers' requests for the events with the external configuration, commits them
+// to the scheduler, and stores them. Usually this is one event; several events are updates without
+// revert.
 func (c *Controller) commit(events []*processing) {
 	var remember func(internal map[string]proto.Message) map[string]proto.Message
 	defer func() { c.caches.end(remember) }()
@@ -40,7 +40,7 @@ func (c *Controller) commit(events []*processing) {
 	}
 }
 
-// transaction is what the scheduler is given for some events.
+// transaction is the scheduler transaction for one or more events.
 type transaction struct {
 	*Controller
 	events []*processing

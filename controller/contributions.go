@@ -12,7 +12,7 @@ import (
 // InternalSource stands for our own plugins among the sources of a value.
 const InternalSource = "internal"
 
-// Contributions are what all sources want for a key, and what comes of it.
+// Contributions are the values of all sources for a key, and the merged result.
 type Contributions struct {
 	Key string
 	// Sources in the order in which they are merged. One source may contribute merge
@@ -22,7 +22,7 @@ type Contributions struct {
 	Result kvscheduler.KeyValue
 }
 
-// Contribution is what one source wants.
+// Contribution is the value of one source.
 type Contribution struct {
 	// Source is InternalSource, DatabaseSource or the name of an ExternalConfigSource.
 	Source string

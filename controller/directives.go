@@ -26,8 +26,7 @@ func isDirectives(externalKey string) bool {
 	return strings.HasPrefix(externalKey, models.MergeDirectives.KeyPrefix())
 }
 
-// validateDirectives reports what in an external configuration no merge could
-// make sense of.
+// validateDirectives returns an error for parts of an external configuration that cannot be merged.
 func validateDirectives(config ExternalConfig) error {
 	var errs []error
 	for _, key := range sortedKeys(config) {
@@ -41,8 +40,8 @@ func validateDirectives(config ExternalConfig) error {
 	return errors.Join(errs...)
 }
 
-// ValidateDirectives tells what is wrong with external merge directives. Values that
-// are no directives are fine.
+// ValidateDirectives returns an error for invalid external merge directives, and nil for other
+// values.
 func ValidateDirectives(key string, value proto.Message) error {
 	return validateDirectives(ExternalConfig{key: value})
 }
@@ -62,8 +61,8 @@ func validateDirective(key string, value proto.Message) error {
 	return applyDirectives(model.New(), d)
 }
 
-// applyDirectives takes away from a value what the directives name. The value is
-// changed. It must not be for discarding.
+// applyDirectives removes the items named by the directives from a value. The value is changed. It
+// must not be for discarding.
 func applyDirectives(value proto.Message, d *mergepb.Directives) error {
 	m := value.ProtoReflect()
 	for _, path := range d.GetUnset() {

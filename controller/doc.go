@@ -1,7 +1,7 @@
-// Package controller is the event loop of a node: it turns everything that
-// happens into events, lets the plugins (event handlers) compute what each event
-// means for the network, and gives the result, merged with configuration from
-// outside, to the transaction engine, as one transaction per event.
+// Package controller is the event loop of a node: it turns everything that happens into events,
+// lets the plugins (event handlers) compute the effect of each event on the network, and commits
+// the result, merged with external configuration, to the transaction engine, as one transaction per
+// event.
 //
 //	dbwatcher   podmanager   external sources   healing
 //	    │           │              │               │

@@ -10,14 +10,14 @@ import (
 type EventMethod int
 
 const (
-	// FullResync: handlers compute the whole configuration anew; the southbound
-	// is read and made to match.
+	// FullResync: handlers compute the whole configuration again; the southbound is read and made
+	// to match.
 	FullResync EventMethod = iota
 	// DownstreamResync: no handler is called; the southbound is read and made
 	// to match the last computed configuration.
 	DownstreamResync
-	// UpstreamResync: handlers compute the whole configuration anew; the
-	// southbound is assumed to be as last seen.
+	// UpstreamResync: handlers compute the whole configuration again; the southbound is assumed to
+	// be as last seen.
 	UpstreamResync
 	// Update: handlers compute a change. The event is an UpdateEvent.
 	Update
@@ -148,7 +148,7 @@ type EventHandler interface {
 
 // ConfigRetriever reads the configuration that our plugins requested.
 type ConfigRetriever interface {
-	// GetConfig returns what the running transaction holds for the key, else
-	// what was last committed; nil if nothing. A copy.
+	// GetConfig returns a copy of the key's value in the running transaction, or else of the last
+	// committed one; nil if there is none.
 	GetConfig(key string) proto.Message
 }

@@ -131,8 +131,8 @@ func (e *ExternalConfigResync) String() string {
 	return fmt.Sprintf("External Config Resync from %s: %d values", e.Source, len(e.Config))
 }
 
-// ExternalRequest follows an event with external configuration: it can be taken back
-// as long as it waits, and tells what became of it. It belongs to one event.
+// ExternalRequest tracks an event with external configuration: it can withdraw the event while it
+// waits, and returns its outcome. It belongs to one event.
 type ExternalRequest struct {
 	// OnOutcome is called once: by the event loop, in the order in which the events
 	// were processed; or by Close, for events that were not. It must not wait.

@@ -181,7 +181,7 @@ func (r *rig) after(d time.Duration) {
 	synctest.Wait()
 }
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var silentLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // inBubble runs a test with fake time: time passes only when everything waits.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
@@ -198,7 +198,7 @@ func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.Exte
 		r.sched = &fakeScheduler{rig: r}
 		r.a, r.b, r.c = &handler{name: "a", rig: r}, &handler{name: "b", rig: r}, &handler{name: "c", rig: r}
 		r.Controller = controller.New(controller.Options{
-			Config: cfg, Scheduler: r.sched, Sources: sources, Log: quiet,
+			Config: cfg, Scheduler: r.sched, Sources: sources, Log: silentLog,
 		})
 		r.Register(r.a, r.b, r.c)
 		r.Start()

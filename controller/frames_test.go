@@ -17,7 +17,7 @@ func TestFramedEventLog(t *testing.T) {
 		r.sched = &fakeScheduler{rig: r}
 		r.a, r.b = &handler{name: "ipam", rig: r}, &handler{name: "ipnet", rig: r}
 		r.Controller = controller.New(controller.Options{
-			Config: controller.DefaultConfig(), Scheduler: r.sched, Log: quiet, EventLog: &log,
+			Config: controller.DefaultConfig(), Scheduler: r.sched, Log: silentLog, EventLog: &log,
 		})
 		r.Register(r.a, r.b)
 		r.Start()

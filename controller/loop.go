@@ -11,7 +11,7 @@ type timers struct {
 	healing  *time.Timer
 	periodic *time.Ticker
 	trim     *time.Ticker
-	// healingError is what the healing after an error shall heal.
+	// healingError is the error that the next healing resync is to repair.
 	healingError error
 }
 
@@ -80,9 +80,9 @@ func (c *Controller) pushInternal(event Event) {
 // delayAfterErrorHealing is longer.
 const longestHealingDelay = 5 * time.Minute
 
-// scheduleHealing makes sure that a healing resync follows; the first error of
-// several names it. What a healing cannot mend is left as it is: the agent goes on, is
-// not ready, and tries again, less and less often.
+// scheduleHealing makes sure that a healing resync follows; the first error of several names it. A
+// problem that a healing resync cannot repair is left as it is: the agent goes on, is not ready,
+// and tries again, less and less often.
 func (c *Controller) scheduleHealing(err error) {
 	if c.loop.healing {
 		return

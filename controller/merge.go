@@ -29,8 +29,8 @@ func merge(internal, external proto.Message) (proto.Message, error) {
 	return merged, nil
 }
 
-// removePresent removes from the lists of addition what those of value contain,
-// so that what is said twice is not there twice.
+// removePresent removes list items from addition that value contains, so that merging does not
+// duplicate them.
 func removePresent(addition, value protoreflect.Message) {
 	addition.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

@@ -28,8 +28,8 @@ type processing struct {
 	called   int
 
 	operations *operations
-	// externalKeys are the keys whose external value the event changes;
-	// undoExternal, if not nil, makes the values what they were.
+	// externalKeys are the keys whose external value the event changes; undoExternal, if not nil,
+	// restores the previous values.
 	externalKeys []string
 	undoExternal func()
 	internalData []string // before a verification
@@ -306,7 +306,7 @@ func (p *processing) tellProcessed() {
 	}
 }
 
-// tellGiven tells the observer what an event of external sources has changed.
+// tellGiven passes the changes of an external event to the observer.
 func (p *processing) tellGiven() {
 	if p.observer == nil {
 		return
@@ -334,8 +334,7 @@ func (p *processing) noteResync() {
 	p.health.resync(p.heal, ok && healing.Type == AfterError)
 }
 
-// followWithResyncs schedules what the result of the event calls for. An error
-// is fatal.
+// followWithResyncs schedules the resyncs that the result of the event requires. An error is fatal.
 func (p *processing) followWithResyncs() error {
 	for _, err := range p.errs {
 		if isFatal(err) {
@@ -361,7 +360,7 @@ func (p *processing) followWithResyncs() error {
 	return nil
 }
 
-// withRevert reports whether the event is to be done completely or not at all.
+// withRevert reports whether the event must be processed completely or not at all.
 func (p *processing) withRevert() bool {
 	return p.update != nil && p.update.TransactionType() == RevertOnFailure
 }

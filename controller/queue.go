@@ -29,10 +29,9 @@ type queued struct {
 // queue holds the events that wait to be processed. Senders may be many, the
 // event loop is the only one that takes.
 //
-// It has three lanes, each first in, first out: follow-ups, which go before
-// everything else; bulk, which are changes in the database that nobody waits
-// for, and resyncs that somebody requested after them; and all other events, which
-// overtake bulk. So a pod does not wait for its network until a thousand
+// It has three lanes, each first in, first out: follow-ups, which precede everything else; bulk,
+// which are database changes without a waiting caller, and resyncs requested after them; and all
+// other events, which overtake bulk. A pod therefore does not wait for its network until a thousand
 // Kubernetes changes have been processed.
 type queue struct {
 	mu        sync.Mutex

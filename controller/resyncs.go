@@ -13,7 +13,7 @@ type HealingType int
 const (
 	// Periodic healing compares the southbound with what was last computed.
 	Periodic HealingType = iota
-	// AfterError computes everything anew, some time after an error.
+	// AfterError is a resync some time after an error.
 	AfterError
 )
 
@@ -47,7 +47,7 @@ func (*VerificationResync) Name() string        { return "Verification Resync" }
 func (*VerificationResync) Method() EventMethod { return UpstreamResync }
 func (*VerificationResync) String() string      { return "Verification Resync" }
 
-// RequestedResync is a resync that somebody outside asked for.
+// RequestedResync is a resync that a user requested.
 type RequestedResync struct {
 	NonBlocking
 	// Type is UpstreamResync or DownstreamResync.

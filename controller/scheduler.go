@@ -27,7 +27,7 @@ type SchedulerTxn struct {
 	Description string
 }
 
-// TxnResult tells what a transaction did.
+// TxnResult is the result of a transaction.
 type TxnResult struct {
 	// SeqNum is kvscheduler.NoSeqNum if it was not executed.
 	SeqNum uint64

@@ -34,14 +34,14 @@ func (c *caches) readSource(s ExternalConfigSource, log *slog.Logger) error {
 	return nil
 }
 
-// accepts tells what is wrong with an event of an external source: it is then
-// refused as a whole.
+// accepts returns an error for an invalid event of an external source, which is then refused as a
+// whole.
 func (c *caches) accepts(source string, config ExternalConfig) error {
 	if !slices.Contains(c.sources, source) && c.sourceOfClient(source) == "" {
 		return fmt.Errorf("external source %q is not known: sources are %q", source, c.sources)
 	}
 	if source == DatabaseSource {
-		return nil // nobody could be told: what makes no sense is left out
+		return nil // the source cannot receive an error: invalid values are left out
 	}
 	return validateDirectives(config)
 }
@@ -64,8 +64,7 @@ func (c *caches) replaceExternal(source string, config ExternalConfig, log *slog
 	c.noteClient(source)
 }
 
-// changeExternal returns the keys that changed, and what makes the values what
-// they were.
+// changeExternal returns the keys that changed, and a function that restores their previous values.
 func (c *caches) changeExternal(e *ExternalConfigChange, log *slog.Logger) (changed []string, undo func()) {
 	additions := usable(e.Changes, e.Source, log)
 	c.mu.Lock()

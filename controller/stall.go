@@ -16,12 +16,12 @@ const (
 // pace is how the event loop gets along.
 type pace struct {
 	mu sync.Mutex
-	// doing is what it does since the given time, "" if it waits for events.
+	// doing is its present activity and since when; "" if it waits for events.
 	doing string
 	since time.Time
 }
 
-// at notes what the loop does from now on.
+// at records the loop's present activity.
 func (p *pace) at(doing string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

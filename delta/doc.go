@@ -1,4 +1,4 @@
-// Package delta compares what should exist with what does.
+// Package delta compares desired with actual state.
 //
 //	desired ─┐
 //	         ├─ Between ──> Plan: steps that make the actual side equal to the desired one

@@ -13,8 +13,8 @@ type Denials struct {
 	Flows []DeniedFlow
 }
 
-// DeniedSubject counts the packets denied in one direction because of a subject. A counter begins anew when
-// nothing was denied for long, or the vswitch has lost it.
+// DeniedSubject counts the packets denied in one direction because of a subject. A counter restarts
+// after a long time without denials, or when the vswitch has lost it.
 type DeniedSubject struct {
 	Address   netip.Addr
 	Direction contiv_filter.AccessList_Direction
@@ -23,7 +23,8 @@ type DeniedSubject struct {
 	Packets uint64
 }
 
-// DeniedFlow counts packets that wanted to open a connection: a part of them, when there are many.
+// DeniedFlow counts packets that tried to open a connection. If there are many, only some are
+// counted.
 type DeniedFlow struct {
 	// Src is the client, Dst the destination after services were translated.
 	Src, Dst netip.Addr

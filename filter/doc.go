@@ -1,4 +1,4 @@
-// Package filter is what the values of contiv.filter mean: which are valid, and what
-// they say about a connection. It is the reference that drivers are compared with,
-// and what explains a verdict to people; it programs nothing.
+// Package filter defines the semantics of the values of contiv.filter: which values are valid, and
+// which connections they permit. Drivers are tested against it, and it explains verdicts to users.
+// It configures nothing.
 package filter

@@ -9,7 +9,7 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// Explanation is what a subject says about a connection in one direction, and why.
+// Explanation is the verdict of a subject on a connection in one direction, with the reason.
 type Explanation struct {
 	Decision
 	// Asked are the lists that had a say, in their order, the one that decided included.
@@ -21,7 +21,8 @@ type Explanation struct {
 	Near []Near
 }
 
-// Near is a rule of a list with the name, and says for people what keeps it from allowing a connection.
+// Near is a rule of the named list, with the reason, for users, that it does not allow a
+// connection.
 type Near struct{ List, Text string }
 
 // Explain is Judge with reasons. Each end that is a subject says what it would, whatever the other
@@ -70,7 +71,7 @@ func (s *State) explain(subject *contiv_filter.Subject, direction contiv_filter.
 	return e
 }
 
-// near says of the rules of a list that would allow a connection what they lack.
+// near returns the allowing rules of a list with the conditions that the connection does not meet.
 func (s *State) near(list *contiv_filter.AccessList, c Connection) (found []Near) {
 	for _, r := range list.GetRules() {
 		isPeer, isPort := s.isPeer(r, peerOf(list.GetDirection(), c)), s.isPort(r, c)

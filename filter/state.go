@@ -125,7 +125,7 @@ func (s *State) removeSubject(name string) {
 	}
 }
 
-// ParseAddrs returns the addresses; what is none is left out.
+// ParseAddrs returns the addresses; invalid ones are left out.
 func ParseAddrs(texts []string) []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {

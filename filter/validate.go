@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FieldError says what is wrong with a value and what to change.
+// FieldError names the invalid field of a value and the remedy.
 type FieldError struct{ Field, Text string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Text }
@@ -125,8 +125,8 @@ func ValidateSubject(v *contiv_filter.Subject) *FieldError {
 	return first(validName(v.GetName()), validAddresses("addresses", v.GetAddresses()))
 }
 
-// Equivalent reports whether two values do the same: the order of members does not
-// matter, nor what is there for people only.
+// Equivalent reports whether two values have the same effect: the order of members and descriptive
+// fields do not matter.
 func Equivalent(a, b proto.Message) bool {
 	switch a := a.(type) {
 	case *contiv_filter.AddressSet:

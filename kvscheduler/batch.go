@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largestBatch bounds what is handed over at once.
+// largestBatch bounds the operations in one call.
 const largestBatch = 512
 
 // batch collects operations of one kind and one descriptor that do not depend
@@ -26,12 +26,12 @@ type batch struct {
 
 type batchItem struct {
 	n       *node
-	p       was
+	p       prior
 	derived []KeyValue
 }
 
-// makeRoom hands over what was collected if the key cannot be added to it. It is called before the
-// value of the key is prepared: what is executed then must not count on what it is to become.
+// makeRoom executes the collected operations if the key cannot be added to them. It must be called
+// before the key's value is prepared, because those operations must not rely on its future state.
 func (b *batch) makeRoom(key string) {
 	if len(b.items) == 0 {
 		return
@@ -42,9 +42,9 @@ func (b *batch) makeRoom(key string) {
 	}
 }
 
-// create adds the creation of a wanted value, or executes it, after what was
-// collected before.
-func (b *batch) create(n *node, p was) {
+// create adds the creation of a wanted value to the batch, or executes it after the collected
+// operations.
+func (b *batch) create(n *node, p prior) {
 	x := b.x
 	if n.desc == nil && n.base() == "" {
 		n.desc = x.reg.find(n.key)
@@ -103,9 +103,9 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	return derived, true
 }
 
-// delete adds the deletion of a value that nobody wants, or executes it, after
-// what was collected before.
-func (b *batch) delete(n *node, p was) {
+// delete adds the deletion of an unwanted value to the batch, or executes it after the collected
+// operations.
+func (b *batch) delete(n *node, p prior) {
 	x, h := b.x, n.desc
 	if h == nil || h.deleteBatch == nil || n.have == nil || n.is(unknown|fromSB) || len(n.derived()) > 0 ||
 		x.failedNow(n) || x.abort || x.g.HasNeeders(n.key) {
@@ -116,7 +116,7 @@ func (b *batch) delete(n *node, p was) {
 	b.append(n, p, nil)
 }
 
-func (b *batch) append(n *node, p was, derived []KeyValue) {
+func (b *batch) append(n *node, p prior, derived []KeyValue) {
 	if b.h != n.desc || len(b.items) >= largestBatch {
 		b.flush()
 	}
@@ -130,7 +130,7 @@ func (b *batch) add(n *node, err error) {
 	}
 }
 
-// flush hands over what was collected.
+// flush executes the collected operations.
 func (b *batch) flush() {
 	items := b.items
 	if len(items) == 0 {

@@ -72,9 +72,9 @@ func newCycle(x *exec, root *node) *cycle {
 	return &cycle{x: x, root: root, through: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
 }
 
-// founded reports whether a value that exists, and whose dependencies are met, would
-// have them met if it did not hold up what meets them. If nobody could depend on it
-// so far, the rest of its cycle is yet to come.
+// founded reports whether the dependencies of an existing value would be met even without the
+// values that depend on it in turn. If the value was not available so far, the rest of its cycle is
+// still to be created.
 func (x *exec) founded(n *node) bool {
 	if len(n.deps) == 0 {
 		return true
@@ -120,7 +120,7 @@ func (c *cycle) ready() bool {
 		}
 	}
 	if ready && !c.possible(c.root) {
-		return ready // if the root is: nobody else counts on that
+		return ready // if the root is: no other value relies on it
 	}
 	for key, m := range c.members {
 		if m.scc == root.scc {
@@ -130,8 +130,8 @@ func (c *cycle) ready() bool {
 	return ready
 }
 
-// withoutFailed begins anew without those outside of the cycle that failed before this
-// transaction: only as members are they tried again. False: there are none.
+// withoutFailed starts again without the non-members that failed before this transaction, since
+// values are retried only as members. It returns false if there are none.
 func (c *cycle) withoutFailed(root *member) bool {
 	found := false
 	for _, m := range c.members {
@@ -272,13 +272,13 @@ func (c *cycle) possible(n *node) bool {
 	return true
 }
 
-// addStages adds stages until the root is in one, or there are no more.
+// addStages adds stages until one contains the root, or none is left.
 func (c *cycle) addStages(root *member) {
 	for stage := 1; root.stage == 0 && c.addStage(stage); stage++ {
 	}
 }
 
-// addStage finds what can exist now that the stages before do. False: nothing.
+// addStage finds the members that can exist once those of the earlier stages do. False: nothing.
 func (c *cycle) addStage(stage int) bool {
 	var tried, out []*member
 	for _, m := range c.members {
@@ -324,8 +324,8 @@ func (c *cycle) addStage(stage int) bool {
 	return added
 }
 
-// connect finds the strongly connected components of what can exist and can be
-// reached from m.
+// connect finds the strongly connected components of the members that can exist and are reachable
+// from m.
 func (c *cycle) connect(m *member) {
 	c.enter(&m.vertex)
 	for _, d := range m.needs {

@@ -50,10 +50,9 @@ type KeySpace struct {
 	Example string
 }
 
-// Descriptor describes the values of one key space: what they depend on, what
-// they derive, and how they are created, changed, deleted and read back in the
-// southbound. All callbacks are optional, except that a descriptor of values
-// requested by the northbound has Create and Delete.
+// Descriptor describes the values of one key space: their dependencies, their derived values, and
+// how they are created, changed, deleted and read back in the southbound. All callbacks are
+// optional, except that a descriptor of values requested by the northbound has Create and Delete.
 //
 // Callbacks of one scheduler are never called concurrently. They must not
 // change the values that they are given. A callback that panics or exceeds its
@@ -98,10 +97,10 @@ type Descriptor[V proto.Message, M any] struct {
 	// for the whole transaction. nil: they take effect at once.
 	Stage *Stage
 
-	// Retrieve reads all values of the space that exist in the southbound;
-	// base values only, never derived ones. expected holds the values that
-	// should exist: to correlate what the southbound does not name. Without
-	// Retrieve, the scheduler assumes that what it did is still so.
+	// Retrieve reads all values of the space that exist in the southbound; base values only, never
+	// derived ones. expected holds the values that should exist: to identify objects that the
+	// southbound does not name. Without Retrieve, the scheduler assumes that its operations are
+	// still in effect.
 	Retrieve func(ctx context.Context, expected []Item[V, M]) ([]Item[V, M], error)
 	// RetrieveKeys reads only the expected values, of which those that exist
 	// are returned. Default: Retrieve, filtered.

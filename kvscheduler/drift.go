@@ -82,11 +82,11 @@ func (s *Scheduler) Restoring() (reason string) {
 	return cmp.Or(d.restoring, d.all)
 }
 
-// restores reports whether the job is there because everything may have changed.
+// restores reports whether the reason for the job is that everything may have changed.
 func (j *job) restores() bool { return j.drift != "" && j.opts.keys == nil }
 
-// take returns what was collected, and begins anew; what is being restored is so until
-// end is called. Keys do not count if all of them are meant.
+// take returns the collected reports and clears them. A restoration counts as in progress until end
+// is called. If all is set, keys are irrelevant.
 func (d *drift) take() (reason string, all bool, keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,15 +23,15 @@ var (
 	ErrEmptyKey = errors.New("empty key")
 	// ErrInvalidKey: a key is not valid UTF-8.
 	ErrInvalidKey = errors.New("key is not valid UTF-8")
-	// ErrNoDescriptor is the reason in the status of values that nobody describes. It
-	// fails no transaction: they are configured as soon as somebody does.
+	// ErrNoDescriptor is the reason in the status of values without a descriptor. It fails no
+	// transaction: the values are configured once a descriptor is registered.
 	ErrNoDescriptor = errors.New("nothing on this node configures such values: no descriptor is registered for the key")
 	// ErrUnimplementedCreate: the descriptor has no Create.
 	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
 	// ErrUnimplementedDelete: the descriptor has no Delete.
 	ErrUnimplementedDelete = errors.New("descriptor has no Delete callback")
-	// ErrUnsupported is wrapped by a driver for what its vswitch cannot do. The
-	// value becomes UNIMPLEMENTED with the error as its reason, with no retry.
+	// ErrUnsupported is wrapped by errors of a driver whose vswitch lacks a feature. The value
+	// becomes UNIMPLEMENTED with the error as its reason, with no retry.
 	ErrUnsupported = errors.New("not supported by this vswitch")
 )
 
@@ -47,10 +47,10 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 // TransactionError is what Commit returns when operations failed.
 type TransactionError struct {
-	// SeqNum is NoSeqNum for what was only planned or validated.
+	// SeqNum is NoSeqNum if the transaction was only planned or validated.
 	SeqNum uint64
 	Errors []*KeyError
-	// Reverted tells that what had been done was undone.
+	// Reverted: the transaction was undone.
 	Reverted bool
 }
 

@@ -13,12 +13,12 @@ import (
 
 // exec is the execution, or the dry run, of one transaction on a graph.
 //
-// What it does to a value is always the same question: what should exist
-// (want), what does exist (have), and are the dependencies met (ready)?
+// The operation on a value always follows from three questions: should it exist (want), does it
+// exist (have), and are its dependencies met (ready)?
 //
 //	want  have  ready
 //	 no    yes    -     DELETE                 dependents that lose a dependency first
-//	 yes   no    yes    CREATE                 then the dependents that it was missing for
+//	 yes   no    yes    CREATE                 then the dependents that waited for it
 //	 yes   no    no     PENDING
 //	 yes   yes   yes    UPDATE, or DELETE and CREATE, or nothing if equivalent
 //	 yes   yes   no     DELETE, then PENDING
@@ -81,8 +81,8 @@ func (c change) silent() bool {
 		proto.Equal(c.old.want, c.new.want) && message(c.old.err()) == message(c.new.err())
 }
 
-// was is what a record tells about a value before an operation.
-type was struct {
+// prior is the state of a value before an operation, for its record.
+type prior struct {
 	state pb.ValueState
 	value proto.Message
 	err   error
@@ -90,12 +90,12 @@ type was struct {
 	available bool
 }
 
-func wasOf(n *node) was {
+func priorOf(n *node) prior {
 	v := n.have
 	if v == nil {
 		v = n.want
 	}
-	return was{n.State(), v, n.err(), n.available()}
+	return prior{n.State(), v, n.err(), n.available()}
 }
 
 // get returns the node, or nil. It must not be changed: see mut.
@@ -147,26 +147,25 @@ func (x *exec) apply(key string, want proto.Message) error {
 	return x.reconcile(n, p)
 }
 
-// prepare notes what is requested in the node. It returns nil if there is
-// nothing to do.
-func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
+// prepare stores the requested value in the node. It returns nil if there is nothing to do.
+func (x *exec) prepare(key string, want proto.Message) (*node, prior, error) {
 	x.about[key] = applied
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}
 	n := x.get(key)
 	if n != nil && n.base() != "" {
-		return nil, was{}, x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
+		return nil, prior{}, x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
 			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base())))
 	}
 	if n == nil || want == nil && n.is(fromSB) {
 		if want == nil {
-			return nil, was{}, nil
+			return nil, prior{}, nil
 		}
 		n = x.add(key)
 		n.desc = x.reg.find(key)
 	}
-	p := wasOf(n)
+	p := priorOf(n)
 	n = x.mut(n)
 	if x.failedNow(n) && want != nil && !proto.Equal(n.want, want) {
 		n.info = &nodeInfo{err: n.info.err, seq: NoSeqNum} // that was another value
@@ -181,7 +180,7 @@ func (x *exec) prepare(key string, want proto.Message) (*node, was, error) {
 	return n, p, nil
 }
 
-// takeOver makes an obtained value, and what is derived from it, ours.
+// takeOver makes an obtained value, and its derived values, ours.
 func (x *exec) takeOver(n *node) {
 	n.clear(fromSB)
 	x.dependOnFound(n)
@@ -196,7 +195,7 @@ func (x *exec) takeOver(n *node) {
 	}
 }
 
-// dependOnFound has the value depend on what it needs as it exists.
+// dependOnFound sets the dependencies of the value as it exists.
 func (x *exec) dependOnFound(n *node) {
 	if deps, err := n.desc.dependencies(n.key, n.have); err == nil {
 		x.setDeps(n, deps)
@@ -216,7 +215,7 @@ func (x *exec) changesRetry() bool {
 }
 
 // reconcile makes a wanted value exist as wanted, if its dependencies allow it.
-func (x *exec) reconcile(n *node, p was) error {
+func (x *exec) reconcile(n *node, p prior) error {
 	if x.abort {
 		return errAborted
 	}
@@ -244,7 +243,7 @@ func (x *exec) failedNow(n *node) bool {
 }
 
 // create makes a value exist that does not.
-func (x *exec) create(n *node, p was, recreate bool) error {
+func (x *exec) create(n *node, p prior, recreate bool) error {
 	if n.desc == nil && n.base() == "" && !n.is(fromSB) {
 		if n.desc = x.reg.find(n.key); n.desc == nil {
 			return x.unimplemented(n, p)
@@ -273,7 +272,7 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 			return x.deleteExisting(n, p, postponing) // what a failed creation may have left
 		}
 		x.pending(n, p, pb.TxnOperation_CREATE, unmet, derivedKeys(derived))
-		// What was looked at because of that may have led to what n waits for.
+		// Re-evaluating those may have made available what n waits for.
 		if x.abort || n.State() != pb.ValueState_PENDING || x.lacks(n) {
 			return nil
 		}
@@ -293,15 +292,15 @@ func (x *exec) create(n *node, p was, recreate bool) error {
 	return x.follow(n, derived)
 }
 
-// follow has those looked at who may have waited for n, which came to exist or to need
-// something else, and then makes what it derives.
+// follow re-evaluates values that may have been waiting for n, which was created or has other
+// dependencies now, and then creates its derived values.
 func (x *exec) follow(n *node, derived []KeyValue) error {
 	x.branch[n.key] = following
 	err := x.updateDependents(n.key)
 	err = errors.Join(err, x.tryNeeded(n))
 	if !x.abort && n.have != nil && !n.is(leaving) && !x.failedNow(n) && x.lacks(n) && !x.mayStay(n) {
-		// What it needs went meanwhile, or did not come.
-		return errors.Join(err, x.deleteExisting(n, wasOf(n), postponing))
+		// Its dependencies went meanwhile, or were not created.
+		return errors.Join(err, x.deleteExisting(n, priorOf(n), postponing))
 	}
 	return errors.Join(err, x.applyDerived(n, derived))
 }
@@ -332,7 +331,7 @@ func (x *exec) tryNeeded(n *node) error {
 }
 
 // created takes over that a value was created.
-func (x *exec) created(n *node, p was, recreate bool) {
+func (x *exec) created(n *node, p prior, recreate bool) {
 	n.have = n.want
 	x.exists(n, pb.TxnOperation_CREATE)
 	x.storeMetadata(n)
@@ -340,7 +339,7 @@ func (x *exec) created(n *node, p was, recreate bool) {
 }
 
 // update makes a value that exists be as wanted.
-func (x *exec) update(n *node, p was) error {
+func (x *exec) update(n *node, p prior) error {
 	h := n.desc
 	if !n.is(fromSB) {
 		if err := x.validateWanted(n); err != nil {
@@ -369,7 +368,7 @@ func (x *exec) update(n *node, p was) error {
 			}
 			return err
 		}
-		return x.create(n, was{state: n.State()}, true)
+		return x.create(n, prior{state: n.State()}, true)
 	}
 	deps, derived, err := x.describe(n)
 	if err != nil {
@@ -402,7 +401,7 @@ func (x *exec) update(n *node, p was) error {
 			c.h, c.name, c.run, c.key, c.old, c.new, c.meta = h, "Update", callUpdate, n.key, n.have, n.want, n.meta()
 			if err := x.perform(n, c); err != nil {
 				if !sameNeeds(before, deps) {
-					x.setDepsWithPast(n, deps, before) // nobody knows which of them exists
+					x.setDepsWithPast(n, deps, before) // it is unknown which of them exists
 				}
 				return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 			}
@@ -442,8 +441,8 @@ func (x *exec) exists(n *node, op pb.TxnOperation) {
 	}
 }
 
-// foreign reports whether the value exists without us, or is being made so again:
-// neither what it needs nor whether it is valid is our business.
+// foreign reports whether the value exists without us, or is being made so again: neither its
+// dependencies nor its validity concern us.
 func (x *exec) foreign(n *node) bool {
 	return n.is(fromSB) || x.givingBack != "" && n.baseKey() == x.givingBack
 }
@@ -456,7 +455,7 @@ func (x *exec) validateWanted(n *node) error {
 	return n.desc.validate(n.key, n.want)
 }
 
-// describe asks the descriptor what the wanted value depends on and derives.
+// describe asks the descriptor for the dependencies and derived values of the wanted value.
 func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 	var deps []Dependency
 	if !x.foreign(n) {
@@ -472,8 +471,8 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 	return deps, x.onlyRestored(n, derived), err
 }
 
-// onlyRestored leaves out, when the last valid value of what was INVALID is restored, those
-// of its parts that were gone already.
+// onlyRestored leaves out the derived values that were already gone when the last valid version of
+// an INVALID value is restored.
 func (x *exec) onlyRestored(n *node, derived []KeyValue) []KeyValue {
 	if !x.reverting {
 		return derived
@@ -485,15 +484,16 @@ func (x *exec) onlyRestored(n *node, derived []KeyValue) []KeyValue {
 	return slices.DeleteFunc(derived, func(kv KeyValue) bool { return x.oldOf(kv.Key) == nil })
 }
 
-// needToReturn takes over what a value needs as it is wanted, although it is not so
-// yet: if it is broken, nobody counts on what exists, but on what may come to.
+// needToReturn sets the dependencies of the wanted value although it does not exist yet: if the
+// value is broken, dependents do not rely on the existing value but on the future one.
 func (x *exec) needToReturn(n *node, deps []Dependency) {
 	if n.is(broken) {
 		x.setDepsWithPast(n, deps, n.deps)
 	}
 }
 
-// setDepsWithPast has a value depend on what is to exist, and on what it needs as it still exists.
+// setDepsWithPast sets both the dependencies of the wanted value and those of the value that still
+// exists.
 func (x *exec) setDepsWithPast(n *node, deps, before []Dependency) {
 	x.replaceDeps(n, slices.Concat(deps, before), len(before))
 }

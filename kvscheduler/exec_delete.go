@@ -12,7 +12,7 @@ import (
 type purpose int
 
 const (
-	// removing: nobody wants the value any more.
+	// removing: the value is no longer wanted.
 	removing purpose = iota
 	// postponing: the value is wanted, but its dependencies are not met.
 	postponing
@@ -23,8 +23,8 @@ const (
 // errAborted unwinds the execution of a transaction that is to be reverted.
 var errAborted = errors.New("transaction is being reverted")
 
-// delete makes a value not exist that nobody wants.
-func (x *exec) delete(n *node, p was, why purpose) error {
+// delete removes a value that is not wanted.
+func (x *exec) delete(n *node, p prior, why purpose) error {
 	if x.abort {
 		return errAborted
 	}
@@ -54,9 +54,9 @@ func (x *exec) delete(n *node, p was, why purpose) error {
 	return x.deleteExisting(n, p, why)
 }
 
-// deleteExisting deletes a value that exists: first its derived values, then
-// those who depend on it are deleted and become pending, then itself.
-func (x *exec) deleteExisting(n *node, p was, why purpose) error {
+// deleteExisting deletes an existing value. First its derived values are deleted, then its
+// dependents, which become pending, then the value itself.
+func (x *exec) deleteExisting(n *node, p prior, why purpose) error {
 	n.set(leaving)
 	x.verdicts.lost()
 	if len(n.derived()) > 0 {
@@ -67,7 +67,7 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 			x.lookAt(keys, false)
 		}()
 	}
-	_ = x.deleteAllDerived(n) // whether it is in the way is what counts, and not what failed
+	_ = x.deleteAllDerived(n) // holder decides below; the error does not matter
 	if !x.abort {
 		_ = x.updateDependents(n.key)
 	}
@@ -101,9 +101,9 @@ func (x *exec) deleteExisting(n *node, p was, why purpose) error {
 	return nil
 }
 
-// postpone deletes a value that exists although its dependencies are not met.
-// derives are the keys that it would derive, if that is not what it did; may be nil.
-func (x *exec) postpone(n *node, p was, derives func() []string) error {
+// postpone deletes a value that exists although its dependencies are not met. derives returns the
+// keys that the value would derive now, if they changed; may be nil.
+func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 	gains := x.gains
 	err := x.deleteExisting(n, p, postponing)
 	if n.State() != pb.ValueState_PENDING {
@@ -112,19 +112,20 @@ func (x *exec) postpone(n *node, p was, derives func() []string) error {
 	if derives != nil {
 		n.info.derives = derives()
 	}
-	// What was looked at because of that may have led to what n waits for.
-	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.stands(n) {
+	// Re-evaluating dependents may have made available what n waits for.
+	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.staysReady(n) {
 		if x.gains > gains {
 			x.lookAgain(n.key) // or to what its cycle does, which was about to go
 		}
 		return err
 	}
-	return x.create(n, wasOf(n), false)
+	return x.create(n, priorOf(n), false)
 }
 
-// stands reports whether what a value needs, and is derived from, is available and stays: it does
-// not go together with a base value that is about to be deleted, nor because of what it needs itself.
-func (x *exec) stands(n *node) bool {
+// staysReady reports whether the dependencies and the base value of n are available and will remain
+// so: none of them belongs to a base value that is about to be deleted, or is about to lose its own
+// dependencies.
+func (x *exec) staysReady(n *node) bool {
 	lasts := func(n *node) bool { return n.base() == "" || x.isAvailable(n.base()) }
 	for i := range n.deps {
 		met := false
@@ -163,8 +164,8 @@ func (x *exec) holder(n *node) *node {
 	return nil
 }
 
-// staysWithout reports whether a value may go on to exist because another member of its cycle
-// is about to take the place of what it loses.
+// staysWithout reports whether a value may continue to exist because another member of its cycle is
+// about to replace the dependency that it loses.
 func (x *exec) staysWithout(d *node) bool {
 	return d.want != nil && !d.is(broken|unknown) && !inTrouble(d) && x.mayStay(d)
 }
@@ -203,7 +204,7 @@ func (x *exec) goBack(key string, outer turn) {
 }
 
 // deleted takes over that a value was deleted.
-func (x *exec) deleted(n *node, p was, why purpose) {
+func (x *exec) deleted(n *node, p prior, why purpose) {
 	if n.meta() != nil {
 		x.forgetMetadata(n)
 	}
@@ -241,7 +242,7 @@ func (x *exec) deleted(n *node, p was, why purpose) {
 }
 
 // stay restores a value whose deletion was stopped by the failure of another.
-func (x *exec) stay(n *node, p was, why purpose, holder *node) error {
+func (x *exec) stay(n *node, p prior, why purpose, holder *node) error {
 	n.clear(leaving)
 	x.verdicts.lost()
 	if x.abort {
@@ -263,8 +264,8 @@ func (x *exec) stay(n *node, p was, why purpose, holder *node) error {
 	return err
 }
 
-// mayBeLeft reports whether what a value that is still there needs is there as well, or comes
-// back with it. Nothing does with a value that nobody wants.
+// mayBeLeft reports whether the dependencies of a value that still exists also exist, or will be
+// created again with it. For an unwanted value, none will be.
 func (x *exec) mayBeLeft(n *node) bool {
 	if n.want == nil {
 		return !x.lacks(n)

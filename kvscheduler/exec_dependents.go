@@ -19,7 +19,7 @@ func (x *exec) updateDependents(key string) error {
 	for i := start; i < end; i++ {
 		dep := x.scratch[i]
 		if n := x.get(dep); n != nil && creates.takes(n) && !x.waits(n) {
-			p := wasOf(n)
+			p := priorOf(n)
 			creates.create(x.mut(n), p)
 			continue
 		}
@@ -52,20 +52,19 @@ func (x *exec) isAvailable(key string) bool {
 	return n != nil && n.available()
 }
 
-// updateDependent re-examines one value, one of whose dependencies has
-// changed; gained tells that it was not for the worse. It returns errors only of
-// values that this transaction is about.
+// updateDependent re-evaluates a value after a change of one of its dependencies. gained: the
+// dependency became available. It returns errors only of values that this transaction is about.
 func (x *exec) updateDependent(key string, gained bool) error {
 	n := x.get(key)
 	if n == nil || n.is(fromSB|leaving) {
 		return nil
 	}
 	if n.want == nil {
-		// Its deletion was stopped, or has yet to come: it goes before what it needs does.
+		// Its deletion was stopped, or has yet to come: it is deleted before its dependency.
 		if gained || n.have == nil || !x.lacks(n) {
 			return nil
 		}
-		p := wasOf(n)
+		p := priorOf(n)
 		return x.inherit(n, x.delete(x.mut(n), p, removing))
 	}
 	outer := x.branch[key]
@@ -95,7 +94,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		}
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
-		p := wasOf(n)
+		p := priorOf(n)
 		x.branch[key] = working
 		defer x.goBack(key, outer)
 		return x.inherit(n, x.postpone(x.mut(n), p, nil))
@@ -113,7 +112,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 			}
 			return nil
 		}
-		if !gained && !x.stands(n) {
+		if !gained && !x.staysReady(n) {
 			x.lookAgain(key) // something that it needs may be about to go
 			return nil
 		}
@@ -123,11 +122,11 @@ func (x *exec) updateDependent(key string, gained bool) error {
 			return nil
 		}
 	}
-	p := wasOf(n)
+	p := priorOf(n)
 	return x.inherit(n, x.reconcile(x.mut(n), p))
 }
 
-// inherit decides if the failure of n also stops what caused it: only if the
+// inherit decides whether the failure of n also stops the operation that caused it: only if the
 // transaction is about n.
 func (x *exec) inherit(n *node, err error) error {
 	if err == nil || x.abort {
@@ -139,8 +138,8 @@ func (x *exec) inherit(n *node, err error) error {
 	return err
 }
 
-// lookAgain has a value examined at the end of the transaction: whether what it needs is
-// available could not be decided, or acted upon, when it was asked.
+// lookAgain has a value examined at the end of the transaction: the availability of its
+// dependencies could not be decided, or acted upon, at the time.
 func (x *exec) lookAgain(key string) {
 	const enough = 4 // times: what still changes then, an operation that fails keeps changing
 	was := x.again[key]
@@ -157,7 +156,7 @@ type againTimes struct {
 	waits bool
 }
 
-// settle examines what was to be looked at again, until nothing changes any more.
+// settle re-evaluates the marked values until nothing changes any more.
 func (x *exec) settle() {
 	for progress := true; progress && !x.abort; {
 		progress = false
@@ -241,7 +240,7 @@ func (x *exec) forgive(n *node) {
 // resume repeats the operation of a value that nothing is in the way of any more.
 func (x *exec) resume(n *node) {
 	n = x.mut(n)
-	p := wasOf(n)
+	p := priorOf(n)
 	if n.info != nil {
 		x.forgive(n)
 	}

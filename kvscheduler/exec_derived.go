@@ -53,7 +53,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 			n.setBase(base.key)
 			n.desc = x.reg.find(kv.Key)
 		}
-		p := wasOf(n)
+		p := priorOf(n)
 		n = x.mut(n)
 		if x.about[base.key] == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
 			n.clear(invalid)
@@ -80,8 +80,8 @@ func derivedKeys(values []KeyValue) []string {
 	return keys
 }
 
-// removeObsolete deletes the derived values that are not among the given. Those that
-// do not exist go first: nobody shall count on them any more.
+// removeObsolete deletes the derived values that are not among the given ones. Those that do not
+// exist go first, so that no value relies on them.
 func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
 	var errs error
 	for _, all := range []bool{false, true} {
@@ -112,7 +112,7 @@ func (x *exec) deleteDerived(key string) error {
 	if x.abort {
 		return errAborted
 	}
-	p := wasOf(n)
+	p := priorOf(n)
 	n = x.mut(n)
 	n.want = nil
 	x.verdicts.lost()

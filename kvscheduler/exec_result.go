@@ -9,9 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deletedValue is what Delete gets for a value of which only a failed creation
-// is known.
-func (n *node) deletedValue(p was) proto.Message {
+// deletedValue is the argument of Delete for a value of which only a failed creation is known.
+func (n *node) deletedValue(p prior) proto.Message {
 	if n.want != nil {
 		return n.want
 	}
@@ -19,7 +18,7 @@ func (n *node) deletedValue(p was) proto.Message {
 }
 
 // pending marks a value whose dependencies are not met.
-func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []string) {
+func (x *exec) pending(n *node, p prior, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
 	n.info = &nodeInfo{details: unmet, derives: derives}
@@ -33,8 +32,8 @@ func (x *exec) pending(n *node, p was, op pb.TxnOperation, unmet, derives []stri
 	}
 }
 
-// notComing looks at those who exist because n was about to, as members of a
-// cycle. Failures are recorded with their values.
+// notComing re-evaluates the members of a cycle that exist because n was about to. Failures are
+// recorded with their values.
 func (x *exec) notComing(n *node) {
 	if !x.g.HasNeeders(n.key) {
 		return
@@ -57,7 +56,7 @@ func (x *exec) lookAt(keys []string, gained bool) {
 }
 
 // unimplemented marks a base value that has no descriptor.
-func (x *exec) unimplemented(n *node, p was) error {
+func (x *exec) unimplemented(n *node, p prior) error {
 	n.setState(pb.ValueState_UNIMPLEMENTED)
 	n.info = nil
 	if p.state != pb.ValueState_UNIMPLEMENTED {
@@ -68,7 +67,7 @@ func (x *exec) unimplemented(n *node, p was) error {
 
 // invalid marks a value that can never be configured. What exists, if
 // anything, stays as it is: the last valid value.
-func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
+func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	if pe := (*PanicError)(nil); errors.As(err, &pe) {
 		return x.fail(n, p, op, err, false) // a defect, which tells nothing about the value
 	}
@@ -120,8 +119,8 @@ func (x *exec) invalid(n *node, p was, op pb.TxnOperation, err error) error {
 	return nil
 }
 
-// restoreProperties has what exists of an INVALID value have its properties: a deletion that
-// was stopped may have taken them.
+// restoreProperties restores the properties of the existing version of an INVALID value: a deletion
+// that was stopped may have taken them.
 func (x *exec) restoreProperties(n *node) {
 	derived, err := x.deriveFrom(n.desc, n.key, n.have)
 	if err != nil {
@@ -161,9 +160,9 @@ func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
 	return true
 }
 
-// held marks a value whose operation was not begun, because of the failure of another
-// one that err tells of: the value is as it was, and its operation is to be repeated.
-func (x *exec) held(n *node, p was, op pb.TxnOperation, err error, by string, recreate bool) error {
+// held marks a value whose operation was not started because of the failure of another value,
+// described by err. The value is unchanged, and its operation will be repeated.
+func (x *exec) held(n *node, p prior, op pb.TxnOperation, err error, by string, recreate bool) error {
 	if x.abort {
 		return errAborted
 	}
@@ -175,13 +174,13 @@ func (x *exec) held(n *node, p was, op pb.TxnOperation, err error, by string, re
 	x.record(n, p, op, recordAs{recreate: recreate})
 	err = x.note(n.key, op, err)
 	if !p.available && n.available() && !x.abort {
-		_ = x.updateDependents(n.key) // it is there, and wanted again
+		_ = x.updateDependents(n.key) // it exists, and is wanted again
 	}
 	return err
 }
 
 // fail marks a value whose operation failed, and has it read back.
-func (x *exec) fail(n *node, p was, op pb.TxnOperation, err error, recreate bool) error {
+func (x *exec) fail(n *node, p prior, op pb.TxnOperation, err error, recreate bool) error {
 	x.verdicts.lost()
 	var state pb.ValueState
 	info := &nodeInfo{err: err, seq: x.seq}
@@ -313,8 +312,8 @@ func (h *handler) retriable(err error) bool {
 	return retriable
 }
 
-// note adds a failure to the result of the transaction and decides if it is
-// to be reverted: if the value belongs to it, or was fine before it.
+// note adds a failure to the result of the transaction. It also decides whether the transaction is
+// to be reverted: if the value belongs to the transaction, or had not failed before it.
 func (x *exec) note(key string, op pb.TxnOperation, err error) error {
 	x.errs = append(x.errs, &KeyError{Key: key, Operation: op, Err: err})
 	if x.before == nil || x.reverting {
@@ -344,7 +343,7 @@ type recordAs struct{ noop, recreate bool }
 
 // record adds an operation to the record of the transaction. Of several
 // operations that only tell the way to the last one, the last one remains.
-func (x *exec) record(n *node, p was, op pb.TxnOperation, as recordAs) {
+func (x *exec) record(n *node, p prior, op pb.TxnOperation, as recordAs) {
 	if !x.recording {
 		return
 	}

@@ -217,7 +217,7 @@ func wrapCalls[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func
 		h.retrieveKeys = h.retrieve
 	}
 	if h.retrieve == nil && h.retrieveKeys != nil {
-		// All that may exist is what is expected.
+		// Only the expected values may exist.
 		h.retrieve = h.retrieveKeys
 	}
 }
@@ -282,7 +282,7 @@ func (h *handler) dependencies(key string, v proto.Message) ([]Dependency, error
 	return deps, nil
 }
 
-// PanicError is what remains of a panic in a callback.
+// PanicError is the error of a callback that panicked.
 type PanicError struct {
 	Descriptor, Callback string
 	Value                any

@@ -14,10 +14,10 @@ type node struct {
 	key  string
 	desc *handler // nil: property, or base value without a descriptor
 
-	// want is what should exist: requested by the northbound or derived from
-	// what is. nil: nothing should.
+	// want is the value that should exist, requested by the northbound or derived from a requested
+	// value; nil: none.
 	want proto.Message
-	// have is what exists, as far as known. nil: nothing does.
+	// have is the existing value, as far as known; nil: none.
 	have proto.Message
 
 	deps  []Dependency
@@ -34,13 +34,14 @@ type node struct {
 	flags  flags
 }
 
-// rare is what many values have not. It is never changed, but replaced.
+// rare holds fields that most values lack. It is never changed, but replaced.
 type rare struct {
 	// base is the key of the value that this one is derived from.
 	base    string
 	derived []string // sorted keys of derived values
 	meta    any
-	// past is how many of the last dependencies are those of what exists, and not of what is to exist.
+	// past is the number of trailing dependencies that belong to the existing value and not to the
+	// wanted one.
 	past int
 }
 
@@ -72,7 +73,7 @@ func (n *node) meta() any {
 	return n.rare.meta
 }
 
-// current are the dependencies of what is to exist.
+// current are the dependencies of the wanted value.
 func (n *node) current() []Dependency {
 	if n.rare == nil {
 		return n.deps
@@ -80,7 +81,7 @@ func (n *node) current() []Dependency {
 	return n.deps[:len(n.deps)-n.rare.past]
 }
 
-// past are the dependencies of what exists, as far as they are no longer wanted.
+// past are the dependencies of the existing value that the wanted one no longer has.
 func (n *node) past() []Dependency { return n.deps[len(n.current()):] }
 
 func (n *node) setBase(key string) {
@@ -121,7 +122,7 @@ type flags uint8
 const (
 	// fromSB: the value exists without us.
 	fromSB flags = 1 << iota
-	// broken: its last creation or deletion failed. Nobody may depend on it.
+	// broken: its last creation or deletion failed. No value may depend on it.
 	broken
 	// unknown: the last operation failed and the southbound could not be read since.
 	unknown
@@ -129,12 +130,12 @@ const (
 	leaving
 	// drifted: have was read back and differs from what it was.
 	drifted
-	// invalid: what is wanted does not validate. What exists, if anything, is the last
-	// valid value, which stays until what it needs goes.
+	// invalid: the wanted value does not validate. The last valid value, if it exists, stays until
+	// its dependencies go.
 	invalid
 )
 
-// nodeInfo is what only values in trouble have.
+// nodeInfo holds fields that only values in trouble have.
 type nodeInfo struct {
 	err     error
 	details []string // labels of unmet dependencies, or invalid fields

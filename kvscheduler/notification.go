@@ -30,7 +30,7 @@ func (n *Notification) check() error {
 	return nil
 }
 
-// takeNotifications fetches what the job is about.
+// takeNotifications fetches the notifications of the job.
 func (j *job) takeNotifications(log *slog.Logger) {
 	for _, n := range j.take() {
 		if err := n.check(); err != nil {

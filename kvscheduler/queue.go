@@ -32,7 +32,7 @@ type job struct {
 
 	queued  time.Time
 	bounded bool
-	result  chan jobResult // buffered; nil if nobody waits
+	result  chan jobResult // buffered; nil without a waiting caller
 }
 
 type jobResult struct {

@@ -77,7 +77,7 @@ func (n *node) depLabel(i int) string {
 	return d.Label
 }
 
-// target describes what the dependency needs.
+// target describes the key or prefix that the dependency needs.
 func (d *Dependency) target() string {
 	if d.Key != "" {
 		return d.Key

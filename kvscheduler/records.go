@@ -4,7 +4,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// What transactions are given and what is told of them is plain data, of package record.
+// The inputs and records of transactions are plain data, of package record.
 type (
 	KeyValue         = record.KeyValue
 	Origin           = record.Origin

@@ -54,8 +54,8 @@ func (r *refresh) readKeys(keys []string) {
 	}
 }
 
-// expected is what helps the descriptor to name what it finds: values that
-// exist as far as known, and others that should. None of them is invalid.
+// expected returns the values by which the descriptor can name the objects that it finds: known and
+// wanted ones, but no invalid ones.
 func (r *refresh) expected(h *handler, nodes []*node) []item {
 	wanted := r.requested
 	if len(wanted) > 0 {
@@ -204,7 +204,7 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 			n = x.mut(n)
 			n.desc = h
 			n.clear(unknown)
-			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is to be done with it any more
+			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is left to do with it
 				n.clear(broken)
 				x.verdicts.gained()
 				x.lookAgain(n.key)
@@ -244,8 +244,8 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 	}
 }
 
-// originOf resolves the origin that the descriptor left open: what was ever
-// requested by the northbound is ours.
+// originOf resolves the origin that the descriptor left open: values that the northbound ever
+// requested are ours.
 func (r *refresh) originOf(it *item) Origin {
 	if it.Origin != UnknownOrigin {
 		return it.Origin
@@ -398,8 +398,8 @@ func (r *refresh) missingDerived(n *node) {
 	}
 }
 
-// cut deletes what depends on values that turned out not to exist, before
-// anything is repaired: they are created again together with what they need.
+// cut deletes the dependents of values that turned out not to exist, before anything is repaired.
+// They are created again together with their dependencies.
 func (r *refresh) cut() {
 	lost := distinct(r.lost)
 	r.lost = nil
@@ -424,7 +424,7 @@ func distinct(keys []string) []string {
 	})
 }
 
-// join creates what was waiting for values that turned out to exist.
+// join creates the values that waited for others which turned out to exist.
 func (r *refresh) join() {
 	gained := distinct(r.gained)
 	r.gained = nil
@@ -436,9 +436,8 @@ func (r *refresh) join() {
 	}
 }
 
-// readFailed reads the values back whose operations failed: their state cannot
-// be assumed. What is found out may call for more operations, now or, before a
-// revert, later.
+// readFailed reads the values back whose operations failed: their state cannot be assumed. The
+// result may require more operations, now or, before a revert, later.
 func (x *exec) readFailed(follow bool) {
 	const enough = 16 // rounds: each failure is of another value
 	for round := 0; round < enough; round++ {

@@ -16,8 +16,8 @@ type registry struct {
 	spaces  []*handler // sorted by key prefix
 }
 
-// Register adds a descriptor. Values that were requested before their
-// descriptor was there are configured now. Errors name both sides of a conflict.
+// Register adds a descriptor. Values that were requested before their descriptor was registered are
+// configured now. Errors name both sides of a conflict.
 func Register[V proto.Message, M any](s *Scheduler, d Descriptor[V, M]) error {
 	h, err := newHandler(d)
 	if err != nil {

@@ -47,8 +47,8 @@ func (x *exec) run() {
 	x.dropGone()
 }
 
-// readBack reads what failed, and does what that calls for, until nothing new fails, or a
-// failure has the transaction reverted.
+// readBack reads failed values from the southbound and acts on the result, until nothing new fails,
+// or a failure causes a revert.
 func (x *exec) readBack() {
 	rounds := 16 // what fails does not begin again
 	if x.reverting {
@@ -65,7 +65,7 @@ func (x *exec) readBack() {
 			break
 		}
 	}
-	// What keeps failing is left so in the end, but nobody counts on it.
+	// A value that keeps failing is left failed, and no value relies on it.
 	for round := 0; round < 4 && (x.commitAll() || len(x.failed) > 0); round++ {
 		x.readFailed(false)
 		x.foundOut.x = x
@@ -108,8 +108,8 @@ func (x *exec) runFull(read bool) {
 	r.join()
 }
 
-// runDownstream reads all values, or those with the given keys, and repairs
-// what differs from the intent.
+// runDownstream reads all values, or those with the given keys, and repairs differences from the
+// intent.
 func (x *exec) runDownstream() {
 	r := refresh{x: x}
 	var values []KeyValue
@@ -151,14 +151,14 @@ func (x *exec) baseKeys(keys []string) []string {
 
 // unchanged reports whether nothing needs to be done for the value to be as wanted.
 func (x *exec) unchanged(n *node, want proto.Message) bool {
-	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !quiet(n) {
+	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !stable(n) {
 		return false
 	}
 	if n.want != want && !proto.Equal(n.want, want) {
 		return false
 	}
 	for _, key := range n.derived() {
-		if d := x.get(key); d == nil || d.want == nil || d.is(drifted|unknown|broken) || !quiet(d) {
+		if d := x.get(key); d == nil || d.want == nil || d.is(drifted|unknown|broken) || !stable(d) {
 			return false
 		}
 	}
@@ -167,8 +167,8 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 		x.job.opts.retry != nil && n.retry != nil && *x.job.opts.retry == *n.retry
 }
 
-// quiet: no repetition of the same request leads to another state.
-func quiet(n *node) bool {
+// stable reports whether repeating the same request leads to no other state.
+func stable(n *node) bool {
 	switch n.State() {
 	case pb.ValueState_CONFIGURED:
 		return true
@@ -180,8 +180,8 @@ func quiet(n *node) bool {
 	return false
 }
 
-// applyAll applies the values, which are sorted by key: first deletes, then
-// what needs to be created anew, then creates, then updates.
+// applyAll applies the values, which are sorted by key: first deletions, then re-creations, then
+// creations, then updates.
 func (x *exec) applyAll(values []KeyValue) {
 	if len(values) == 1 {
 		if n := x.get(values[0].Key); n == nil || !x.unchanged(n, values[0].Value) {
@@ -262,7 +262,7 @@ func (x *exec) applyAll(values []KeyValue) {
 	}
 }
 
-// runNotification takes over what the southbound reports.
+// runNotification applies a notification of the southbound.
 func (x *exec) runNotification() {
 	if x.job.take != nil {
 		x.job.takeNotifications(x.log)
@@ -276,7 +276,7 @@ func (x *exec) runNotification() {
 		}
 		if nf.Value == nil {
 			if n != nil {
-				p := wasOf(n)
+				p := priorOf(n)
 				n = x.mut(n)
 				n.want = nil
 				_ = x.delete(n, p, removing)
@@ -292,7 +292,7 @@ func (x *exec) runNotification() {
 		if sameMetadata && n.have != nil && proto.Equal(n.have, nf.Value) {
 			continue
 		}
-		p := wasOf(n)
+		p := priorOf(n)
 		n = x.mut(n)
 		n.want = nf.Value
 		n.setMeta(nf.Metadata)
@@ -346,8 +346,8 @@ func (j *job) isRetryOf(baseKey string) bool {
 	return ok
 }
 
-// revert undoes what the transaction did: the failed values are read back, then
-// every value that was applied gets what it had, the last one first.
+// revert undoes the transaction: the failed values are read back, then every applied value gets its
+// previous contents, the last one first.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
 	for key, p := range x.about {
@@ -397,7 +397,7 @@ func (x *exec) revert() {
 		case n.have == nil:
 			_ = x.updateDependent(base, true)
 		case !x.unchanged(n, n.want):
-			_ = x.reconcile(x.mut(n), wasOf(n))
+			_ = x.reconcile(x.mut(n), priorOf(n))
 		}
 	}
 	for i := 0; i < len(x.changes); i++ {
@@ -424,8 +424,8 @@ func (x *exec) oldOf(key string) *node {
 	return old
 }
 
-// reviveValid has the last valid values of what was INVALID before the transaction come
-// back as others do.
+// reviveValid makes the last valid versions of values that were INVALID before the transaction come
+// back like others.
 func (x *exec) reviveValid() {
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
@@ -480,7 +480,7 @@ func (x *exec) restoreInvalid() {
 		n.want, n.retry = old.want, old.retry
 		n.set(invalid)
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
-			continue // it tells what went wrong
+			continue // it records the failure
 		}
 		n.info = old.info
 		n.setState(pb.ValueState_INVALID)
@@ -500,8 +500,8 @@ func (x *exec) deletePart(n, old *node) {
 	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
 }
 
-// restoreWaiting brings those derived values back that waited when the last valid value was
-// read, and so are not part of what is known of it.
+// restoreWaiting restores the derived values that were pending when the last valid version was
+// read, and are therefore not recorded with it.
 func (x *exec) restoreWaiting(n, old *node) {
 	for _, key := range old.derived() {
 		od := x.oldOf(key)
@@ -522,7 +522,8 @@ func (x *exec) restoreWaiting(n, old *node) {
 	}
 }
 
-// cutStopped deletes what exists although what it needs does not: the revert stopped its deletion.
+// cutStopped deletes values that exist without their dependencies, because the revert stopped their
+// deletion.
 func (x *exec) cutStopped() {
 	cut := func(key string) {
 		if n := x.get(key); n != nil && n.available() && x.lacks(n) {
@@ -562,7 +563,7 @@ func (x *exec) restoreObtained(old *node) {
 	})
 	if touched || n.have == nil || inTrouble(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived(), old.derived()) {
 		x.givingBack = n.key
-		_ = x.reconcile(n, wasOf(n))
+		_ = x.reconcile(n, priorOf(n))
 		x.givingBack = ""
 	}
 	if n.have == nil || inTrouble(n) {

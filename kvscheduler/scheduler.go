@@ -19,7 +19,7 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// CallTimeout is the deadline of each callback. Default 30 s.
 	CallTimeout time.Duration
-	// History bounds what is remembered of past transactions.
+	// History bounds the remembered transactions.
 	History HistoryLimits
 	// Recorder, if not nil, is told of every recorded transaction, in order. The worker calls
 	// it: it must not wait. With the history disabled it is not called.

@@ -65,7 +65,7 @@ func (v Snapshot) Keys(prefix string, visit func(key string) bool) {
 	v.x.g.Ascend(prefix, func(key string, _ *node) bool { return visit(key) })
 }
 
-// Neighbours returns the existing keys before and after the key; "" if there are none.
+// Neighbours returns the existing keys before and after the key; "" if there is none.
 func (v Snapshot) Neighbours(key string) (before, after string) {
 	before, _, _ = v.x.g.SeekBack(key)
 	after, _, _ = v.x.g.Seek(key)

@@ -76,13 +76,13 @@ type staged struct {
 	ops   map[string]stagedOp
 }
 
-// stagedOp is what the value was before the first of its prepared operations.
+// stagedOp is the state of the value before the first of its prepared operations.
 type stagedOp struct {
 	desc *handler
 	have proto.Message // nil: it did not exist
 	meta any
 	deps []Dependency
-	// broken: nobody could depend on it.
+	// broken: no value could depend on it.
 	broken bool
 }
 
@@ -106,7 +106,7 @@ func (x *exec) beforeStaged(n *node) stagedOp {
 	return stagedOp{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsBefore(n), broken: n.is(broken)}
 }
 
-// depsBefore are the dependencies of what exists.
+// depsBefore are the dependencies of the existing value.
 func (x *exec) depsBefore(n *node) []Dependency {
 	if n.desc.stage == nil || n.have == nil {
 		return nil
@@ -185,7 +185,7 @@ func (x *exec) commitAll() bool {
 	return true
 }
 
-// commit has what the stage has prepared take effect, and fails the values that do not.
+// commit applies the prepared operations of the stage, and fails the values that it cannot apply.
 func (x *exec) commit(st *stage) error {
 	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
 	if i < 0 {
@@ -224,7 +224,7 @@ func (x *exec) notInEffect(key string, before stagedOp, err error) {
 		n = x.add(key)
 		n.desc = before.desc
 	}
-	p := wasOf(n)
+	p := priorOf(n)
 	n = x.mut(n)
 	switch {
 	case before.have == nil && n.have == nil:

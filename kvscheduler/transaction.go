@@ -114,7 +114,7 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 		return NoSeqNum, nil
 	}
 	seq, err := t.s.await(ctx, j)
-	*j = job{result: j.result} // nobody else has it any more
+	*j = job{result: j.result} // no other reference is left
 	t.s.spareJobs.Put(j)
 	return seq, err
 }
@@ -155,13 +155,13 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 	return err
 }
 
-// PushSBNotifications is PushSBNotification of what take returns when it is the
-// transaction's turn, so that a source of many changes has one transaction for those
-// that came while others were executed: it calls this for the first of them only, and
-// begins anew when take was called. There is always a place in the queue for it.
+// PushSBNotifications is PushSBNotification of the notifications that take returns when the
+// transaction's turn comes. A source of many changes can thereby combine those that arrive while
+// other transactions are executed: it calls this for the first of them, and again only after take
+// was called. The queue always has room for it.
 //
-// take must not call the scheduler. What it returns belongs to the scheduler; a
-// notification with a wrong key is left out.
+// take must not call the scheduler. Its result belongs to the scheduler; a notification with a
+// wrong key is ignored.
 func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
 	if !s.queue.push(&job{typ: SBNotification, take: take}) {
 		s.metrics.dropped.Inc()
@@ -170,9 +170,9 @@ func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
 	return nil
 }
 
-// ValidateSemantically asks the descriptors if the values, and those that they
-// derive, are valid; nothing is scheduled. What is not is told by a *TransactionError.
-// Keys without a descriptor, and nil values, are valid.
+// ValidateSemantically asks the descriptors whether the values and their derived values are valid.
+// It schedules nothing. Invalid values are returned in a *TransactionError. Keys without a
+// descriptor, and nil values, are valid.
 func (s *Scheduler) ValidateSemantically(ctx context.Context, values ...KeyValue) error {
 	var errs []*KeyError
 	err := s.onWorker(ctx, func() {

@@ -18,8 +18,8 @@ import (
 //  3. Else halve the expected values until those are found that fail by themselves.
 //  4. Read once more without them: that is the result.
 //
-// Those that were found are unreadable for the rest of the transaction: their next
-// operation fails with the reason. What exceeds its deadline is not called again.
+// Those that were found are unreadable for the rest of the transaction: their next operation fails
+// with the reason. A callback that exceeded its deadline is not called again.
 
 // readWithout repeats a call that read the southbound and failed with err, without the
 // values that make it fail. It returns an error if that does not help.
@@ -111,7 +111,7 @@ func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
 }
 
 // failUnread fails an operation with a value that cannot be read back.
-func (x *exec) failUnread(n *node, p was, op pb.TxnOperation) (failed bool, err error) {
+func (x *exec) failUnread(n *node, p prior, op pb.TxnOperation) (failed bool, err error) {
 	if err := x.unread[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
 		return true, x.fail(n, p, op, err, false)
 	}

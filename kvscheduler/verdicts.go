@@ -1,8 +1,7 @@
 package kvscheduler
 
-// verdicts remembers what analyses of cycles decided. One analysis decides for all
-// values that it visits for the same reason, so that the next one of them need not
-// be analysed:
+// verdicts caches the results of analyses of cycles. One analysis decides for all values that it
+// visits for the same reason, so that the next one of them need not be analysed:
 //
 //   - That a value may exist, or is founded, holds until something is lost: a value is
 //     about to be deleted, was deleted, failed, or needs something else.
@@ -18,14 +17,14 @@ func (v *verdicts) forget() {
 	clear(v.negative)
 }
 
-// gained forgets what may have become false as something came to exist, or may now.
+// gained invalidates the results that may change when a value is created or may be created.
 func (v *verdicts) gained() {
 	if len(v.negative) > 0 {
 		clear(v.negative)
 	}
 }
 
-// lost forgets what may have become false as something went, or is not to come.
+// lost invalidates the results that may change when a value goes or will not be created.
 func (v *verdicts) lost() {
 	if len(v.founded)+len(v.positive)+len(v.negative) > 0 {
 		v.forget()
@@ -44,7 +43,7 @@ func (v *verdicts) setFounded(key string) {
 	v.founded[key] = struct{}{}
 }
 
-// ready returns what was decided about a value that waits.
+// ready returns the cached result for a pending value.
 func (v *verdicts) ready(key string) (ready, known bool) {
 	if _, ready = v.positive[key]; ready {
 		return true, true

@@ -10,15 +10,15 @@ import (
 // Difference is what Verify found for one key.
 type Difference struct {
 	Key string
-	// Want is nil for what should not exist, Have for what does not exist.
+	// Want is nil if the value should not exist, Have if it does not.
 	Want, Have proto.Message
 	// State of the value as the scheduler knows it.
 	State pb.ValueState
 }
 
-// Verify reads the given keys back from the southbound and compares them with
-// what was requested. Nothing is changed. Values that are not CONFIGURED
-// differ. Keys of derived values stand for their base values.
+// Verify reads the given keys back from the southbound and compares them with the requests. Nothing
+// is changed. Values that are not CONFIGURED differ. Keys of derived values stand for their base
+// values.
 func (s *Scheduler) Verify(ctx context.Context, keys ...string) ([]Difference, error) {
 	var diffs []Difference
 	var verifyErr error
@@ -73,7 +73,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	return diffs, nil
 }
 
-// compare reports whether the value is not as it was requested, with what was read.
+// compare returns the value as read, and whether it differs from the request.
 func (x *exec) compare(old *node) (Difference, bool) {
 	d := Difference{Key: old.key, Want: old.want, State: old.State()}
 	if old.is(fromSB) {

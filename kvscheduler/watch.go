@@ -12,9 +12,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
-// ErrLostPlace is returned to a watcher that was too slow, or that asks for
-// changes that are not remembered any more. It starts anew with Watch and
-// ValueStatuses.
+// ErrLostPlace is returned to a watcher that was too slow, or that asks for changes that are no
+// longer remembered. It must start again with Watch and ValueStatuses.
 var ErrLostPlace = errors.New("watcher lost its place: changes since its revision are not remembered any more")
 
 // StatusEvent is a change of the status of a base value or one of its derived
@@ -28,10 +27,10 @@ type StatusEvent struct {
 	Status *pb.BaseValueStatus
 }
 
-// rememberedEvents bounds what watchers may lag behind.
+// rememberedEvents bounds how far watchers may lag behind.
 const rememberedEvents = 1 << 14
 
-// statusLog holds the last status events. It is empty until somebody watches.
+// statusLog holds the last status events. It is empty until the first Watch.
 type statusLog struct {
 	active atomic.Bool
 
@@ -52,7 +51,7 @@ func (l *statusLog) activate() {
 	}
 }
 
-// publish makes the graph visible to readers, and tells watchers what changed.
+// publish makes the graph visible to readers, and the changes to watchers.
 func (s *Scheduler) publish(x *exec) {
 	g := s.graph.Copy()
 	l := &s.statuses
@@ -111,8 +110,8 @@ type Watcher struct {
 // Revision of the state that readers see.
 func (s *Scheduler) Revision() uint64 { return s.published.Load().revision }
 
-// Watch returns a watcher of base values with the key prefix, and their
-// statuses at this moment: what it tells later begins there.
+// Watch returns a watcher of base values with the key prefix, and their statuses at this moment:
+// later events start there.
 func (s *Scheduler) Watch(keyPrefix string) (*Watcher, []*pb.BaseValueStatus) {
 	s.statuses.activate()
 	view := s.published.Load()
@@ -177,10 +176,9 @@ func Settled(st *pb.ValueStatus) bool {
 	return true
 }
 
-// WaitSettled waits until all transactions queued before have been processed and the
-// values with the keys, with all of their derived values, are settled; then it
-// returns their statuses, which may tell of failures. When ctx ends before, it returns
-// the statuses as they are, with ctx's error.
+// WaitSettled waits until all transactions queued before have been processed and the values with
+// the keys, with all of their derived values, are settled; then it returns their statuses, which
+// may be failures. If ctx ends first, it returns the present statuses and ctx's error.
 func (s *Scheduler) WaitSettled(ctx context.Context, keys ...string) ([]*pb.BaseValueStatus, error) {
 	s.statuses.activate()
 	if err := s.Barrier(ctx); err != nil {

@@ -44,7 +44,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 	return &s.exec
 }
 
-// sets are what an exec keeps about keys. They are used again by the next one.
+// sets are the key sets of an exec. They are used again by the next one.
 type sets struct {
 	about   map[string]progress // base keys that this transaction is about
 	branch  map[string]turn     // keys that are being worked on, further up the stack

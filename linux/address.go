@@ -65,8 +65,8 @@ func parseAddressKey(key string) (iface, source, addr string, ok bool) {
 	return "", "", "", false
 }
 
-// addressDependencies: an address that others configure is there when the
-// watcher sees it, which it does in the agent's own namespace.
+// addressDependencies: an address that others configure exists once the watcher, which only watches
+// the agent's own namespace, has seen it.
 func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency {
 	iface, source, addr, _ := parseAddressKey(key)
 	own := v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED
@@ -120,9 +120,9 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 	return none, nil
 }
 
-// aloneOnItsLink reports whether nobody else on the link can have an address of the
-// interface: a cable of ours leads to the vswitch, which routes. Looking for duplicates
-// would keep a pod from using its IPv6 address for a second or two after ADD.
+// aloneOnItsLink reports whether no other host on the link can have an address of the interface,
+// because the link leads to the vswitch, which routes. Duplicate address detection would delay a
+// pod's use of its IPv6 address by a second or two after ADD.
 func aloneOnItsLink(v *linuxInterface) bool {
 	switch v.GetType() {
 	case linux_interfaces.Interface_TAP_TO_VPP, linux_interfaces.Interface_VETH:

@@ -33,14 +33,12 @@
 //
 // # Who makes a TAP
 //
-// A TAP interface of the vswitch has two ends. The vswitch makes both; the far
-// end waits under models.TapHostIfName until the linux interface of type
-// TAP_TO_VPP takes it over. Where it waits, the TAP says (tap.host_namespace): in
-// the pod's namespace, or, if it does not say, in the agent's own, from which the
-// linux interface moves it to the pod's. When the linux interface is deleted, the
-// far end waits again, where it did before: the device group 121 marks the one
-// that was not moved. When the pod's namespace is gone, the kernel has removed
-// both ends with it.
+// A TAP interface of the vswitch has two ends. The vswitch makes both; the far end waits under
+// models.TapHostIfName until the linux interface of type TAP_TO_VPP takes it over. It waits in the
+// pod's namespace if the TAP has tap.host_namespace. Otherwise it waits in the agent's own, from
+// which the linux interface moves it to the pod's. When the linux interface is deleted, the far end
+// waits again where it did before: device group 121 marks one that was not moved. When the pod's
+// namespace is gone, the kernel has removed both ends with it.
 //
 // # Network namespaces
 //

@@ -16,7 +16,7 @@ import (
 // maxReasons bounds how many changes a report lists.
 const maxReasons = 3
 
-// batch is what events told within a short time: of each object, the last.
+// batch collects the events of a short time: of each object, the last.
 type batch struct {
 	links map[deviceID]linkEvent
 	// gone are namespaces that have ceased to exist.
@@ -24,7 +24,7 @@ type batch struct {
 	addresses  map[addressID]bool // false: deleted
 	routes     map[routeID]rtnl.RouteEvent
 	neighbours map[neighbourID]rtnl.Neighbour
-	// hostNames: what is known of the devices of others is to be compared.
+	// hostNames: compare the obtained values of foreign devices.
 	hostNames bool
 	// lost: the kernel had to drop events.
 	lost bool
@@ -106,7 +106,7 @@ func (b *batch) addRoute(ns nsID, m syscall.NetlinkMessage) {
 	b.routes[routeID{ns, r.Destination, int(r.Metric)}] = r
 }
 
-// drift is a difference between what is configured and what events tell.
+// drift is a difference between configuration and events.
 type drift struct {
 	reasons []string
 	keys    map[string]bool
@@ -138,7 +138,7 @@ func (d *drift) reason() string {
 	return strings.Join(reasons, "; ")
 }
 
-// drift compares the events with what is configured now.
+// drift compares the events with the present configuration.
 func (b *batch) drift(i *inventory) *drift {
 	d := &drift{keys: map[string]bool{}}
 	if b.lost {
@@ -181,7 +181,7 @@ func (b *batch) drift(i *inventory) *drift {
 	return d
 }
 
-// change says how a device differs from what its interface is to be.
+// change describes how a device differs from its interface value.
 func (event linkEvent) change(e onDevice) string {
 	v, attrs := e.value, event.link.Attrs()
 	switch {
@@ -230,7 +230,7 @@ func (b *batch) routeDrift(i *inventory, d *drift) {
 	}
 }
 
-// routeChange says what an event tells of a route of a device.
+// routeChange describes an event about a route of a device.
 func routeChange(event rtnl.RouteEvent, index int, want *linux_l3.Route) string {
 	if event.Deleted {
 		if event.Device != 0 && event.Device != index {

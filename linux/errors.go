@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	// ErrNamespaceGone says that a network namespace does not exist. What was in
-	// it is gone too: Delete succeeds and Retrieve finds nothing.
+	// ErrNamespaceGone says that a network namespace does not exist. Its contents are gone, too:
+	// Delete succeeds and Retrieve finds nothing.
 	ErrNamespaceGone = errors.New("network namespace does not exist")
 	// ErrNameTaken says that another device has the name that an interface is
 	// to get.
 	ErrNameTaken = errors.New("device name is taken")
 	// ErrNoDevice says that the device of an interface does not exist.
 	ErrNoDevice = errors.New("device does not exist")
-	// ErrForeignRoute says that a route of somebody else is in the place of ours.
+	// ErrForeignRoute says that a foreign route occupies the place of ours.
 	ErrForeignRoute = errors.New("another route is in its place")
 	// ErrForeignChain says that a chain of iptables has the name of ours, but not
 	// our mark.

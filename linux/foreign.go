@@ -16,7 +16,7 @@ import (
 type foreignDevices struct {
 	// isOurs reports whether a device does not count.
 	isOurs func(name, alias string) bool
-	// ours tells of the devices that are known whether Contiv made them.
+	// ours are the known devices; true: created by Contiv.
 	ours map[int]bool
 	// touched are the devices with events since the last call of changed: whether
 	// they are ours now, and whether they are gone.
@@ -80,8 +80,8 @@ func deviceNames(data []byte) (name, alias string) {
 	return name, alias
 }
 
-// changed reports whether, since the last call, there was an event of a device that is, or
-// was then, somebody else's. A device that we made gets its alias after it was announced.
+// changed reports whether there was an event of a foreign device since the last call. A device of
+// ours counts as foreign until it has its alias, which it gets after it was announced.
 func (f *foreignDevices) changed() bool {
 	changed := false
 	for index, now := range f.touched {

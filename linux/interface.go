@@ -93,7 +93,7 @@ func deviceName(v *linuxInterface) string {
 // logicalName returns the name in the alias of a device of ours.
 func logicalName(alias string) (string, bool) { return strings.CutPrefix(alias, aliasPrefix) }
 
-// isExisting reports whether the device is somebody else's.
+// isExisting reports whether the device is a foreign one.
 func isExisting(v *linuxInterface) bool { return v.GetType() == linux_interfaces.Interface_EXISTING }
 
 // sameNamespace reports whether two references are equal; an undefined one is the
@@ -105,7 +105,7 @@ func sameNamespace(a, b *linux_namespace.NetNamespace) bool {
 	return proto.Equal(a, b)
 }
 
-// sameDevice reports whether old can become new without being made again.
+// sameDevice reports whether old can become new without re-creation.
 func sameDevice(old, new *linuxInterface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetLinkOnly() == new.GetLinkOnly() &&
@@ -119,10 +119,9 @@ func sameDevice(old, new *linuxInterface) bool {
 		old.GetVrfDev().GetRoutingTable() == new.GetVrfDev().GetRoutingTable()
 }
 
-// equivalentInterfaces reports whether nothing is to be done to turn old into new. What
-// new leaves open may be anything. Addresses are values of their own; those of EXISTING
-// interfaces count, since what is looked for on devices of others is what is known to be
-// requested.
+// equivalentInterfaces reports whether old satisfies new. Fields that new leaves unset may have any
+// value. Addresses are values of their own, so they do not count, except those of EXISTING
+// interfaces: only requested addresses are looked for on foreign devices.
 func equivalentInterfaces(old, new *linuxInterface) bool {
 	if !sameDevice(old, new) {
 		return false
@@ -195,7 +194,7 @@ func (p *Plugin) interfaceDependencies(v *linuxInterface) []kvscheduler.Dependen
 			Label: "veth-peer-exists", Key: models.LinuxInterfaceKey(v.GetVeth().GetPeerIfName()),
 		})
 	case linux_interfaces.Interface_EXISTING:
-		// Nobody watches for the devices of other namespaces.
+		// Devices in other namespaces are not watched.
 		if v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED {
 			deps = append(deps, kvscheduler.Dependency{
 				Label: "host-interface-exists", Key: models.LinuxHostNameKey(deviceName(v)),

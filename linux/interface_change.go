@@ -82,7 +82,7 @@ func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
 	}
 }
 
-// wanted is the change that makes a device what the interface is to be.
+// wanted is the change that makes a device match its interface value.
 func wanted(v *linuxInterface) rtnl.LinkChange {
 	c := rtnl.LinkChange{
 		Name: deviceName(v), Mtu: v.GetMtu(), Alias: aliasPrefix + v.GetName(), Up: v.GetEnabled(), Down: !v.GetEnabled(),
@@ -253,7 +253,7 @@ func createLoopback(ns *netNS, v *linuxInterface) (int, error) {
 	return link.Attrs().Index, reshape(ns, link, c)
 }
 
-// adoptExisting does to a device of somebody else what was explicitly asked for.
+// adoptExisting makes the explicitly requested changes to a foreign device.
 func (p *Plugin) adoptExisting(ns *netNS, v *linuxInterface) (int, error) {
 	link, err := ns.linkByName(deviceName(v))
 	if err != nil {

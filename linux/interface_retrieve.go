@@ -229,8 +229,8 @@ func (r *retrieval) interesting(ns *netNS, links []netlink.Link) map[string]netl
 	return names
 }
 
-// unknownPrefix starts the logical names of devices of others that nobody requests any
-// more, and that still have addresses of ours.
+// unknownPrefix starts the logical names of foreign devices that are no longer requested but still
+// have addresses of ours.
 const unknownPrefix = "UNKNOWN-"
 
 func isLeftover(name string, link netlink.Link) bool { return name == unknownPrefix+link.Attrs().Name }
@@ -328,9 +328,9 @@ func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link,
 	v.Link = &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: peer}}
 }
 
-// addressesOf returns those addresses of the device that are wanted or that we added,
-// unless another interface wants them on the same device. Where others configure the addresses, the wanted
-// ones are what is to be known.
+// addressesOf returns those addresses of the device that are wanted or that we added, unless
+// another interface wants them on the same device. Where others configure the addresses, it returns
+// the wanted ones.
 func (r *retrieval) addressesOf(index int, addresses []rtnl.Address, want *linuxInterface) []string {
 	if want.GetLinkOnly() {
 		return want.GetIpAddresses()

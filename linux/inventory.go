@@ -12,11 +12,10 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// inventory is what the descriptors know to be configured: it leads from the
-// logical name of an interface to its device, and from a device to the values
-// that lie on it. It is a cache of the kernel, filled anew by each Retrieve.
-// RetrieveKeys may be a mere look: it adds what was not known, but neither
-// changes nor forgets anything, so that Watch goes on missing what is not there.
+// inventory is the configuration that the descriptors know of: it maps the logical name of an
+// interface to its device, and a device to its values. It is a cache of the kernel's state, and
+// each Retrieve replaces it. RetrieveKeys may be part of a mere comparison: it adds unknown values,
+// but neither changes nor removes any, so that Watch keeps reporting missing ones.
 type inventory struct {
 	mu         sync.Mutex
 	interfaces map[string]*entry   // by logical name

@@ -52,8 +52,8 @@ func (t ipTable) put(v *ruleChain, old []string) (script, error) {
 	return s, t.setPolicy(&s, v, mark)
 }
 
-// mayTake reports whether a chain is ours: by its mark, by a name that nobody else gives,
-// or because it is empty, so that nothing of others is lost.
+// mayTake reports whether a chain may be treated as ours: it has our mark, a name that only we
+// give, or no rules that could be lost.
 func mayTake(v *ruleChain, c *ipChain) bool {
 	mark, marked := c.mark()
 	return marked && mark.name == v.GetName() || builtinChain(v) != "" || len(c.rules) == 0
@@ -154,7 +154,7 @@ func (t ipTable) policyOfOthers(builtin, but string) chainMark {
 	return chainMark{}
 }
 
-// seal returns what tells that the chain has its rules now.
+// seal returns the commands that mark the chain as complete.
 func (t ipTable) seal(v *ruleChain) (s script) {
 	name := chainName(v)
 	if c := t[name]; c != nil && len(c.rules) > 0 {
@@ -163,7 +163,7 @@ func (t ipTable) seal(v *ruleChain) (s script) {
 	return s
 }
 
-// remove returns what takes the chain away, if it is there and ours.
+// remove returns the commands that delete the chain if it exists and is ours.
 func (t ipTable) remove(v *ruleChain) (script, error) {
 	var s script
 	name := chainName(v)

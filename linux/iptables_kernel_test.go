@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// in runs a program in a network namespace and returns its output.
-func in(t testing.TB, netns, command string) string {
+// runIn runs a program in a network namespace and returns its output.
+func runIn(t testing.TB, netns, command string) string {
 	t.Helper()
 	out, err := tryIn(netns, command)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestRuleChainDropsAndAcceptsPackets(t *testing.T) {
 	accept.DefaultPolicy = linux_iptables.RuleChain_DROP
 	a.commit(a.put(accept))
 	pings(t, ns1, "10.3.0.2", true)
-	contains(t, in(t, ns2, "iptables -S"), "-P INPUT DROP")
+	contains(t, runIn(t, ns2, "iptables -S"), "-P INPUT DROP")
 
 	six := proto.Clone(chain).(*ruleChain)
 	six.Name, six.Protocol, six.Rules = "six", linux_iptables.RuleChain_IPV6, []string{"-p ipv6-icmp --icmpv6-type echo-request -j DROP"}
@@ -95,7 +95,7 @@ func TestRuleChainDropsAndAcceptsPackets(t *testing.T) {
 	a.commit(a.delete(accept, six))
 	pings(t, ns1, "10.3.0.2", true)
 	pings(t, ns1, "fd00:3::2", true)
-	out := in(t, ns2, "iptables-save") + in(t, ns2, "ip6tables-save")
+	out := runIn(t, ns2, "iptables-save") + runIn(t, ns2, "ip6tables-save")
 	contains(t, out, ":INPUT ACCEPT")
 	lacks(t, out, "CONTIV", "contiv")
 }
@@ -103,8 +103,8 @@ func TestRuleChainDropsAndAcceptsPackets(t *testing.T) {
 func TestRuleChainsSurviveARestartAndLeaveOthersAlone(t *testing.T) {
 	needsIPTables(t)
 	a, netns := newAgent(t), netNSName(t)
-	in(t, netns, "iptables -A INPUT -s 192.0.2.1 -j ACCEPT")
-	in(t, netns, "iptables -N theirs")
+	runIn(t, netns, "iptables -A INPUT -s 192.0.2.1 -j ACCEPT")
+	runIn(t, netns, "iptables -N theirs")
 	custom := &ruleChain{
 		Name: "the web", Namespace: byPath(netns), ChainName: "web",
 		Rules: []string{`-p tcp --destination-port 80 -m comment --comment "port 80, and it's \"quoted\"" -j ACCEPT`, "-s 10.0.0.1 -j REJECT"},
@@ -121,7 +121,7 @@ func TestRuleChainsSurviveARestartAndLeaveOthersAlone(t *testing.T) {
 	values := []proto.Message{custom, first, nat, own, last}
 	a.commit(a.put(append(values, gone)...), kvscheduler.WithRevert())
 	a.inState(pb.ValueState_CONFIGURED, append(values, gone)...)
-	input := func() string { return in(t, netns, "iptables -S INPUT") }
+	input := func() string { return runIn(t, netns, "iptables -S INPUT") }
 	jumps := strings.Join([]string{"-P INPUT DROP", "-A INPUT -j " + chainName(first), "-A INPUT -j " + chainName(last),
 		"-A INPUT -j " + chainName(gone), "-A INPUT -s 192.0.2.1/32 -j ACCEPT\n"}, "\n")
 	if got := input(); got != jumps {
@@ -137,10 +137,10 @@ func TestRuleChainsSurviveARestartAndLeaveOthersAlone(t *testing.T) {
 
 	a.commit(a.delete(values...))
 	want := "-P INPUT ACCEPT\n-P FORWARD ACCEPT\n-P OUTPUT ACCEPT\n-N theirs\n-A INPUT -s 192.0.2.1/32 -j ACCEPT\n"
-	if got := in(t, netns, "iptables -S"); got != want {
+	if got := runIn(t, netns, "iptables -S"); got != want {
 		t.Errorf("left over:\n%s", got)
 	}
-	lacks(t, in(t, netns, "iptables-save")+in(t, a.name, "iptables-save"), "CONTIV", "contiv", "MASQUERADE")
+	lacks(t, runIn(t, netns, "iptables-save")+runIn(t, a.name, "iptables-save"), "CONTIV", "contiv", "MASQUERADE")
 }
 
 func TestRuleChainUpdateKeepsCounters(t *testing.T) {
@@ -153,7 +153,7 @@ func TestRuleChainUpdateKeepsCounters(t *testing.T) {
 	next := proto.Clone(chain).(*ruleChain)
 	next.Rules = []string{"-p icmp", "-s 192.0.2.7 -j DROP", "-s 192.0.2.8 -j DROP", "-p icmp -j ACCEPT"}
 	a.commit(a.put(next))
-	out := in(t, ns2, "iptables-save -c -t filter")
+	out := runIn(t, ns2, "iptables-save -c -t filter")
 	name := chainName(chain)
 	contains(t, out, "[1:84] -A "+name+" -p icmp\n", "[0:0] -A "+name+" -s 192.0.2.7/32 -j DROP\n[0:0] -A "+name+
 		" -s 192.0.2.8/32 -j DROP\n[1:84] -A "+name+" -p icmp -j ACCEPT")
@@ -184,8 +184,8 @@ func TestRuleChainWaitsForChainAndInterface(t *testing.T) {
 func TestRuleChainErrors(t *testing.T) {
 	needsIPTables(t)
 	a, netns := newAgent(t), netNSName(t)
-	in(t, netns, "iptables -N theirs")
-	in(t, netns, "iptables -A theirs -j ACCEPT")
+	runIn(t, netns, "iptables -N theirs")
+	runIn(t, netns, "iptables -A theirs -j ACCEPT")
 	foreign := &ruleChain{Name: "mine", Namespace: byPath(netns), ChainName: "theirs", Rules: []string{"-j DROP"}}
 	drop, accept := inputChain("drop", netns), inputChain("accept", netns)
 	drop.DefaultPolicy, accept.DefaultPolicy = linux_iptables.RuleChain_DROP, linux_iptables.RuleChain_ACCEPT
@@ -206,7 +206,7 @@ func TestRuleChainErrors(t *testing.T) {
 			contains(t, err.Error(), test.want)
 		}
 	}
-	lacks(t, in(t, netns, "iptables-save"), "CONTIV", "contiv", "DROP")
+	lacks(t, runIn(t, netns, "iptables-save"), "CONTIV", "contiv", "DROP")
 
 	chain := inputChain("late", netns, "-j ACCEPT")
 	a.commit(a.put(chain))
@@ -238,7 +238,7 @@ func TestDriftOfRuleChainsIsRepaired(t *testing.T) {
 	own := inputChain("own", "", "-s 10.0.0.1 -j DROP")
 	own.Namespace = nil
 	a.commit(a.put(chain, own))
-	before := in(t, netns, "iptables-save -t filter")
+	before := runIn(t, netns, "iptables-save -t filter")
 	for _, change := range []string{
 		"iptables -D " + chainName(chain) + " -s 10.0.0.1 -j DROP",
 		"iptables -A " + chainName(chain) + " -j ACCEPT",
@@ -249,20 +249,20 @@ func TestDriftOfRuleChainsIsRepaired(t *testing.T) {
 		"nft delete table ip filter",
 	} {
 		repairs := len(a.drifts())
-		in(t, netns, change)
+		runIn(t, netns, change)
 		waitFor(t, func() bool { return len(a.drifts()) > repairs }, "drift is noticed after "+change)
 		contains(t, a.drifts()[repairs], "rule chain of iptables was changed")
 		a.inState(pb.ValueState_CONFIGURED, chain)
-		if after := in(t, netns, "iptables-save -t filter"); !sameRules(before, after) {
+		if after := runIn(t, netns, "iptables-save -t filter"); !sameRules(before, after) {
 			t.Errorf("after %s:\n%s", change, after)
 		}
 	}
 	repairs := len(a.drifts())
-	in(t, a.name, "iptables -F "+chainName(own))
+	runIn(t, a.name, "iptables -F "+chainName(own))
 	waitFor(t, func() bool { return len(a.drifts()) > repairs }, "drift in the agent's own namespace is noticed")
 	a.inState(pb.ValueState_CONFIGURED, own)
 	repairs = len(a.drifts())
-	in(t, netns, "iptables -A INPUT -s 192.0.2.1 -j ACCEPT")
+	runIn(t, netns, "iptables -A INPUT -s 192.0.2.1 -j ACCEPT")
 	a.commit(a.delete(chain, own))
 	a.awaitEvents()
 	if got := a.drifts(); len(got) != repairs {

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// A rule may have the options that say what it matches and what becomes of it, and no
-// others. iptables takes more of them in a rule than rules have: with -M it executes a
-// program, with -t it leaves the table, and it understands "--modpr" for --modprobe and
-// "-fM" for -f -M. So options are allowed by their full names.
+// A rule may only have options for matches and targets. iptables accepts others in a rule, too: -M
+// executes a program, -t changes the table, and it accepts "--modpr" for --modprobe and "-fM" for
+// -f -M. Options are therefore allowed by their full names only.
 
 // shortOptions are those of one letter, and whether a value follows.
 var shortOptions = map[string]bool{

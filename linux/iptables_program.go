@@ -49,7 +49,7 @@ func (f *firewall) run(ctx context.Context, stdin, suffix string, args ...string
 	return stdout.String(), nil
 }
 
-// complaint shortens what a program says to what is wrong.
+// complaint extracts the error from a program's output.
 func complaint(text string) string {
 	var lines []string
 	for _, line := range strings.Split(text, "\n") {
@@ -135,7 +135,7 @@ func nftTables(family uint8) (names []string, err error) {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: unix.NFNETLINK_V0})
 	answers, err := req.Execute(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE)
-	if unsupportedByKernel(err) || errors.Is(err, unix.EINVAL) { // without nftables there are none
+	if unsupportedByKernel(err) || errors.Is(err, unix.EINVAL) { // a kernel without nftables has none
 		return nil, nil
 	}
 	for _, answer := range answers {

@@ -132,8 +132,8 @@ func (p *Plugin) readFirewalls(ctx context.Context, ref *linux_namespace.NetName
 	return nil
 }
 
-// describeRuleChain returns the chain as it is, in the words of the wanted one if
-// that is what became of it; nil if packets do not come to a wanted chain.
+// describeRuleChain returns the present chain, with the text of the wanted one if it results from
+// that; nil if packets do not come to a wanted chain.
 func describeRuleChain(v *ruleChain, t ipTable, want *ruleChain) *ruleChain {
 	if want == nil || !samePlace(v, want) {
 		return v

@@ -127,9 +127,9 @@ func parseMark(rule string) (chainMark, bool) {
 	}, ok1 && ok2
 }
 
-// sealOf is equal for equal requested rules that the program prints alike.
-// iptables rewrites rules (10.0.0.1 becomes 10.0.0.1/32): only a seal tells,
-// without memory, if what is there is what was asked for.
+// sealOf is equal for equal requested rules that the program prints alike. iptables rewrites rules
+// (10.0.0.1 becomes 10.0.0.1/32), so only a seal in the kernel shows, without memory, whether the
+// present rules are the requested ones.
 func sealOf(requested, printed []string) string {
 	h := sha256.New()
 	for _, rules := range [][]string{normalRules(requested), printed} {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruleWatcher notices when others change the tables of iptables. It belongs to one
-// goroutine. The programs that have no nftables below tell nobody of a change:
-// then the next resync finds it.
+// ruleWatcher notices changes of iptables tables by others. It belongs to one goroutine.
+// iptables-legacy sends no notifications; the next resync finds its changes.
 type ruleWatcher struct {
 	p       *Plugin
 	report  func(reason string, keys ...string)

@@ -157,7 +157,7 @@ func TestRuleChainsInMicroservices(t *testing.T) {
 	a.waits(chain)
 	a.runs(netns)
 	a.inState(pb.ValueState_CONFIGURED, chain)
-	contains(t, in(t, netns, "iptables-save"), "-p icmp -j DROP")
+	contains(t, runIn(t, netns, "iptables-save"), "-p icmp -j DROP")
 	a.runs("")
 	a.waits(chain)
 	if out, err := exec.Command("ip", "netns", "exec", netns, "iptables-save").CombinedOutput(); err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network namespaces with names (NSID) are made when something is to be put into them and
-// nobody has made them, as `ip netns add` makes them:
+// Network namespaces with names (NSID) are created when the first value in them is configured,
+// unless they exist, in the way of `ip netns add`:
 //
 //	/var/run/netns/<name>   where the namespace is mounted
 //	lo in it                is in the device group netNSGroup, which marks it as ours
@@ -37,8 +37,8 @@ func (n *namespaces) acquireOrMake(ref *linux_namespace.NetNamespace) (*netNS, e
 	return n.acquire(ref)
 }
 
-// makeNamed makes a namespace. Somebody else may do the same at the same time: then
-// there is one of theirs, or none of ours.
+// makeNamed creates a namespace. If another process creates the same one at the same time, theirs
+// is left in place.
 func (n *namespaces) makeNamed(name string) error {
 	if err := shareMounts(n.namedDir); err != nil {
 		return err

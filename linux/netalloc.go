@@ -17,8 +17,7 @@ import (
 // the kernel and the inventory have the addresses, under the keys of the values
 // with the references.
 
-// ifAllocated passes over the lack of an allocation: without it nothing was made
-// that is to be deleted.
+// ifAllocated ignores a missing allocation: without one nothing was created that could be deleted.
 func ifAllocated(err error) error {
 	if errors.Is(err, netalloc.ErrNotAllocated) {
 		return nil
@@ -41,8 +40,8 @@ func (p *Plugin) resolveRoute(v *linux_l3.Route) (_ *linux_l3.Route, err error) 
 	return v, validateRoute(v)
 }
 
-// restoreRoute returns a route that was found in the words of the wanted one, as
-// far as it is what that resolved to.
+// restoreRoute returns a found route with the references of the wanted one where they resolve to
+// the found addresses.
 func restoreRoute(found, resolved, wanted *linux_l3.Route) *linux_l3.Route {
 	if resolved == wanted { // no references
 		return found

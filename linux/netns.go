@@ -147,8 +147,7 @@ func (ns *netNS) use() {
 	}
 }
 
-// release ends the use of a namespace. It is closed when nobody used it for
-// idleTime.
+// release ends the use of a namespace, which is closed after idleTime without use.
 func (n *namespaces) release(ns *netNS) {
 	if ns == n.own {
 		return
@@ -185,7 +184,7 @@ func (n *namespaces) identify(ref *linux_namespace.NetNamespace) (nsID, error) {
 	return id, nil
 }
 
-// closeIdle closes the namespaces that nobody uses now.
+// closeIdle closes the unused namespaces.
 func (n *namespaces) closeIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

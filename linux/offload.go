@@ -72,8 +72,8 @@ func describeOffloading(ns *netNS, device string, veth, want *linux_interfaces.V
 	}
 }
 
-// DisableChecksumOffloading makes a device of the calling thread's network namespace
-// compute the checksums of what it sends, and check those of what it receives.
+// DisableChecksumOffloading makes a device of the calling thread's network namespace compute the
+// checksums of packets that it sends, and verify those of packets that it receives.
 func DisableChecksumOffloading(device string) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -33,9 +33,9 @@ var eventGroups = []uint{
 	unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NSID,
 }
 
-// Watch reports what others change of what is ours, until ctx ends; and it keeps
-// the scheduler informed about the devices of others. It returns nil when ctx
-// ended, and an error if it cannot listen (any more). report must not block.
+// Watch reports changes by others to our objects until ctx ends. It also keeps the scheduler
+// informed about foreign devices. It returns nil when ctx ended, and an error if it cannot listen
+// (any more). report must not block.
 //
 //	                       one socket in the agent's namespace
 //	pod's namespace ─nsid─┐  (NETLINK_LISTEN_ALL_NSID)
@@ -43,12 +43,11 @@ var eventGroups = []uint{
 //	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
 //	                                                                 └─> PushSBNotification(host names)
 //
-// A second socket like this one tells of nftables, below iptables.
+// A second socket like this one receives events of nftables, on which iptables is based.
 //
-// Changes are compared with what is to be there when they are collected, so that
-// what we do ourselves is not reported. Removed devices and lost addresses take
-// routes and neighbours with them without the kernel telling so: then all keys
-// on the device are reported.
+// Collected events are compared with the inventory, so that our own changes are not reported. When
+// a device or an address is removed, routes and neighbours go without events of their own; then all
+// keys on the device are reported.
 func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	socket, err := p.listen(unix.NETLINK_ROUTE, eventGroups...)
 	if err != nil {
@@ -66,7 +65,7 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	w := &watcher{p: p, report: report, socket: socket, batch: newBatch(), foreign: foreign}
-	w.batch.hostNames = true // push all that there is
+	w.batch.hostNames = true // push all
 	w.updateOwnNSID()
 	ruleErr := make(chan error, 1)
 	go func() {
@@ -97,8 +96,7 @@ type watcher struct {
 	p      *Plugin
 	report func(reason string, keys ...string)
 	socket *events.Subscription
-	// ownNSID is the number of the agent's namespace in its own eyes, which it
-	// has only if somebody gave it one.
+	// ownNSID is the number of the agent's namespace in itself, if one was assigned.
 	ownNSID int
 	batch   *batch
 	foreign *foreignDevices // of the agent's namespace
@@ -192,8 +190,8 @@ func (w *watcher) drift() *drift {
 	return w.batch.drift(w.p.inventory)
 }
 
-// readQueued adds the events to the batch that are waiting; false if there were
-// none. What is wrong with the socket is left for Receive to find.
+// readQueued adds the waiting events to the batch, and reports whether there were any. It leaves
+// errors of the socket to Receive.
 func (w *watcher) readQueued() (any bool) {
 	for {
 		d, some, err := w.socket.Queued()

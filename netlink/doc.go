@@ -1,12 +1,11 @@
-// Package netlink is empty: the packages below it are the ways in which everything
-// that configures Linux speaks to the kernel.
+// Package netlink is empty. The packages below it are the transports to the kernel for all code
+// that configures Linux:
 //
 //	rtnl       rtnetlink: links, addresses, neighbours, routes, rules
 //	nft        nftables: one transaction, one dump, generations
-//	events     what the kernel tells of changes: sockets, namespaces, lost events
+//	events     notifications of the kernel: sockets, namespaces, lost events
 //	namespace  a network namespace: sockets in it, sysctls, processes
-//	nlattr     the attributes that messages of both consist of
+//	nlattr     the attributes in messages of both
 //
-// They know nothing of Contiv: which objects are ours, and what they are for, is for
-// the callers to say.
+// They are independent of Contiv: ownership and purpose of objects are up to the callers.
 package netlink

@@ -153,7 +153,7 @@ func ipVersions(ip *vpp_acl.ACL_Rule_IpRule) ([]bool, error) {
 	return []bool{false, true}, nil
 }
 
-// setTransport takes what the rule says about protocols and what they carry.
+// setTransport takes over the rule's protocols, ports and ICMP types.
 func (rule *ACLRule) setTransport(ip *vpp_acl.ACL_Rule_IpRule) (err error) {
 	given := ip.GetIp().GetProtocol()
 	if given > 255 {

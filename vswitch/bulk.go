@@ -6,9 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Bulk is what Routes, Neighbours and FIB of a driver may also be: many values of one
-// model at once, without waiting for one after the other. Each fares as if it were
-// alone.
+// Bulk is an optional interface of a driver's Routes, Neighbours and FIB: many values of one model
+// at once, without waiting for one after the other. Each fares as if it were alone.
 type Bulk[V proto.Message] interface {
 	// CreateAll and DeleteAll return an error for each of the values; nil: it went well.
 	CreateAll(ctx context.Context, values []V) []error

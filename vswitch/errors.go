@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// Unsupported returns an error for what a vswitch cannot do; the text says what,
-// and what to do instead if there is something.
+// Unsupported returns an error for a request that a vswitch cannot satisfy. The text names the
+// request, and the alternative if there is one.
 func Unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kvscheduler.ErrUnsupported, fmt.Sprintf(format, args...))
 }

@@ -6,9 +6,9 @@ import (
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 )
 
-// Extras are ports that a vswitch may be without: it returns nil then. Values that need
-// one are validated all the same, so that mistakes show whatever the vswitch, and are
-// UNIMPLEMENTED with what Lacks says: at once, without waiting for what they would need.
+// Extras are optional ports: a vswitch returns nil for those that it lacks. Values that need a
+// missing port are still validated, so that mistakes show on every vswitch. They become
+// UNIMPLEMENTED with the text of Lacks at once, without waiting for their dependencies.
 //
 // A vswitch that embeds NoExtras has none but those that it has methods for.
 type Extras interface {

@@ -12,17 +12,17 @@ import (
 
 // Features are the parts of a vswitch that not every one has.
 type Features interface {
-	// XConnects are the cross-connects, by receiving interface: every frame that it
-	// receives is sent out of the other one, and nobody else gets it. Both exist.
+	// XConnects are the cross-connects, by receiving interface: every frame that it receives is
+	// sent out of the other one, and nowhere else. Both interfaces exist.
 	XConnects() Values[*vpp_l2.XConnectPair]
 	// Spans are the mirrored interfaces: the other one sends a copy of every frame
 	// that the first one receives, sends, or both. Both exist.
 	Spans() Values[*vpp_interfaces.Span]
 	ProxyARP() ProxyARP
-	// L3XConnects forward what interfaces receive by paths of their own, whatever its
-	// destination, but that a vswitch may keep what is for itself; paths of the lowest
-	// preference that work share it by weight. If no path works, it is dropped. Create also
-	// changes the paths.
+	// L3XConnects forward packets that an interface receives by paths of its own, whatever their
+	// destination; a vswitch may keep packets for its own addresses. The usable paths of the lowest
+	// preference share the packets by weight. Without a usable path, packets are dropped. Create
+	// also changes the paths.
 	L3XConnects() Values[*vpp_l3.L3XConnect]
 
 	// WireGuardPeers are the peers of WireGuard interfaces, by interface and endpoint. A
@@ -30,8 +30,8 @@ type Features interface {
 	WireGuardPeers() Values[*vpp_wireguard.Peer]
 
 	Extras
-	// Lacks says, for people, what of the values of a descriptor that has no port the
-	// vswitch does not do, and what to use instead.
+	// Lacks describes, for users, what is missing for the values of a descriptor without a port,
+	// and what to use instead.
 	Lacks(descriptor string) string
 }
 

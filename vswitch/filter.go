@@ -6,16 +6,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Filter judges connections by the values of contiv.filter, as filter.State does:
-// those that the vswitch forwards, by the addresses of their ends, whichever way
-// services and NAT changed them. Connections of the node itself, and to it, pass; so
-// do answers, ICMP errors of connections that pass, and neighbour discovery.
+// Filter permits or denies the connections that the vswitch forwards by the values of
+// contiv.filter, as filter.State does. The addresses are those of the two ends, however services
+// and NAT translate them. Connections from and to the node itself pass; so do replies, ICMP errors
+// of permitted connections, and neighbour discovery.
 //
-// Values come and go in any order: a list that does not exist has no rules, a set no
-// members, and what a value that is gone was needed for works as before without it.
-// Each call is one step: a packet meets what was before or what is after. That of Change is what
-// makes deny rules safe, because without a set that they refer to more would pass. Connections
-// that exist are judged anew: they go on if they may still be opened, else they stop.
+// Values may be added and removed in any order: a missing list has no rules, and a missing set no
+// members. Each call is atomic: a packet is evaluated against the state before or after it. Change
+// needs this for deny rules, which would let more packets pass while a set that they refer to is
+// missing. Existing connections are evaluated again: they continue if they could still be opened,
+// else they stop.
 type Filter interface {
 	// Set makes or changes values of any of the models, all of them or none.
 	Set(ctx context.Context, values ...proto.Message) error
@@ -23,7 +23,7 @@ type Filter interface {
 	Remove(ctx context.Context, values ...proto.Message) error
 	// Change makes or changes some values and removes others: all of that, or nothing.
 	Change(ctx context.Context, set, remove []proto.Message) error
-	// List returns the values of all models. What is missing or damaged differs
-	// from what is expected.
+	// List returns the values of all models. Missing or damaged objects show as differences from
+	// the expected values.
 	List(ctx context.Context, expected []proto.Message) ([]proto.Message, error)
 }

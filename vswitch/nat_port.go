@@ -41,7 +41,8 @@ type DNAT66 interface {
 	Set(ctx context.Context, values ...*contiv_nat.DNat66) error
 	// Remove removes the mappings of values, by their labels.
 	Remove(ctx context.Context, values ...*contiv_nat.DNat66) error
-	// List returns all values; what is missing or damaged differs from what is expected.
+	// List returns all values; missing or damaged objects show as differences from the expected
+	// values.
 	List(ctx context.Context, expected []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error)
 }
 
@@ -129,8 +130,8 @@ type DNAT interface {
 	SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
 	// RemoveDNAT removes the mappings of values, by their labels.
 	RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
-	// ListDNAT returns all values; what is missing or damaged differs from what is
-	// expected.
+	// ListDNAT returns all values; missing or damaged objects show as differences from the expected
+	// values.
 	ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error)
 }
 

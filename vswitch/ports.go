@@ -97,10 +97,10 @@ type Interfaces interface {
 	// and not put down.
 	Delete(ctx context.Context, iface *vpp_interfaces.Interface) error
 
-	// List returns all interfaces, with their addresses, VRF and unnumbered
-	// mode as found. Parameters that the vswitch cannot read back, and names
-	// that it does not store, are completed from the expected values. What
-	// nobody can name has a name that no northbound value has.
+	// List returns all interfaces, with their addresses, VRF and unnumbered mode as found.
+	// Parameters that the vswitch cannot read back, and names that it does not store, are completed
+	// from the expected values. An interface whose logical name is unknown gets a name that no
+	// northbound value has.
 	List(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error)
 	// Find returns those of the expected interfaces that exist, like List.
 	Find(ctx context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error)
@@ -122,7 +122,7 @@ type Interfaces interface {
 	SetDHCPClient(ctx context.Context, iface string) error
 	// UnsetDHCPClient ends that: the lease is given back.
 	UnsetDHCPClient(ctx context.Context, iface string) error
-	// Leases returns the leases that there are.
+	// Leases returns the present leases.
 	Leases(ctx context.Context) ([]*vpp_interfaces.DHCPLease, error)
 
 	// SetUnnumbered makes the interface use the addresses and VRFs of the
@@ -201,8 +201,8 @@ type FIB interface {
 // Routes with the same VRF, destination and preference are paths of one
 // multipath route, with their weights (0 and 1 are the same).
 type Routes interface {
-	// Create adds the route atomically. A route of somebody else to the same
-	// destination is not replaced; the error names it.
+	// Create adds the route atomically. A foreign route to the same destination is not replaced;
+	// the error names it.
 	Create(ctx context.Context, route *vpp_l3.Route) error
 	Delete(ctx context.Context, route *vpp_l3.Route) error
 	List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv/contiv/api/contiv/guard"
 )
 
-// SourceGuards restrict what interfaces may receive, by interface. Create also changes
-// a guard, at once: no packet meets half of it. The interface need not exist. Once it
-// does, it is guarded from its first packet on; and when it is made anew.
+// SourceGuards restrict the packets that interfaces may receive, by interface. Create also changes
+// a guard, atomically. The interface need not exist: once it does, and whenever it is created
+// again, it is guarded from its first packet on.
 type SourceGuards interface {
 	Values[*guard.SourceGuard]
 	// Drops returns what has been dropped, by interface and reason, since the guard
@@ -39,7 +39,7 @@ const (
 	DropARP         DropReason = "arp"         // ARP with a foreign sender
 	DropND          DropReason = "nd"          // neighbour discovery that claims what is foreign
 	DropConnections DropReason = "connections" // one connection too many
-	DropVXLAN       DropReason = "vxlan"       // VXLAN from somebody who is no peer, or from a pod
+	DropVXLAN       DropReason = "vxlan"       // VXLAN from an unknown peer, or from a pod
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

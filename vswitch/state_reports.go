@@ -54,7 +54,7 @@ func (r *StateReports) Tell(states ...*vpp_interfaces.InterfaceState) {
 	}
 }
 
-// Gone tells of interfaces that are not there any more.
+// Gone reports interfaces that no longer exist.
 func (r *StateReports) Gone(names ...string) {
 	var gone []*vpp_interfaces.InterfaceState
 	for _, name := range names {
@@ -65,7 +65,7 @@ func (r *StateReports) Gone(names ...string) {
 	r.Tell(gone...)
 }
 
-// Replace tells of all states there are: interfaces without one are gone.
+// Replace reports all states: interfaces without one are gone.
 func (r *StateReports) Replace(all []*vpp_interfaces.InterfaceState) {
 	there := map[string]bool{}
 	for _, s := range all {

@@ -34,11 +34,10 @@ type Options struct {
 	Local store.Broker
 	// Loop gets the events.
 	Loop controller.EventLoop
-	// Standalone says that there is no Kubernetes: only the node's configuration is
-	// read, and where neither the database nor a mirror of it is to be had, the node
-	// starts without.
+	// Standalone: without Kubernetes. Only the node's configuration is read, and if neither the
+	// database nor its mirror is available, the node starts without.
 	Standalone bool
-	// Feedback is told what the database holds for the node; nil: nobody is.
+	// Feedback is told the node's values in the database; may be nil.
 	Feedback Feedback
 	// Config: DelayLocalResync, RemoteDBProbingInterval and LostDatabaseTimeout.
 	Config controller.Config

@@ -5,18 +5,18 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// Feedback is told what others put into the database for the node, to answer them.
-// Its methods, and the functions that they return, must not wait.
+// Feedback receives the node's values that others put into the database, to answer them. Its
+// methods, and the functions that they return, must not wait.
 type Feedback interface {
-	// Replaced tells that these are all the values of the node in the database, by northbound
-	// key, and the names of all requests for a resync. The returned function is
-	// called when the event loop has processed them.
+	// Replaced passes all values of the node in the database, by northbound key, and the names of
+	// all requests for a resync. The returned function is called when the event loop has processed
+	// them.
 	Replaced(values map[string]Value, requests []string) (processed func(*controller.EventRecord))
 	// Changed tells which values were written or deleted. The returned function is called when
 	// the event loop has processed them; when it is not called, Replaced follows.
 	// Values that mean the same as those before are not processed.
 	Changed(values map[string]Value) (processed func(*controller.EventRecord))
-	// Requested tells that a request for a resync was put or deleted.
+	// Requested reports that a request for a resync was put or deleted.
 	Requested(name string, deleted bool)
 	// Answer is the outcome of a request for a resync.
 	Answer(name string, outcome *feedbackpb.ResyncStatus)
@@ -31,7 +31,7 @@ type Value struct {
 	Err error
 	// Kept says that an earlier value stays in force because of Err.
 	Kept bool
-	// Warnings tell what is wrong with a value that can be decoded all the same.
+	// Warnings are the problems of a value that could be decoded nevertheless.
 	Warnings []string
 	// Same says that the event loop need not be told: the value means the same as the
 	// one before.

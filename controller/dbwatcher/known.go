@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// known is what was last read of the database: the values that the event loop was,
-// or will be, told.
+// known is the last state read from the database: the values that the event loop was, or will be,
+// told.
 type known struct {
 	nodePrefix string
 	// standalone says that there is no state of Kubernetes.
@@ -25,8 +25,8 @@ type known struct {
 	log      *slog.Logger
 	// values by full key.
 	values map[string]proto.Message
-	// encoded are hashes of what the values were decoded from: a snapshot of a large
-	// database differs little from the one before, and decoding is what takes time.
+	// encoded are hashes of the values' encoded forms. Snapshots of a large database differ little,
+	// and decoding dominates their cost.
 	encoded map[string]uint64
 	// warnings about what the values were decoded from, of few.
 	warnings map[string][]string
@@ -73,7 +73,7 @@ type item struct {
 	resource *dbresources.Resource
 }
 
-// item tells what a full key stands for; ok is false if it is nothing for us.
+// item parses a full key; ok is false if the key does not concern this node.
 func (k *known) item(fullKey string) (i item, ok bool) {
 	if key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix); isKSR {
 		resource, ok := dbresources.ForKey(key)
@@ -103,7 +103,7 @@ func (i item) unmarshal(data []byte) (value proto.Message, warnings []string, er
 	return value, warnings, err
 }
 
-// snapshot is what a list of the database, or of the mirror, contains.
+// snapshot is the content of the database, or of the mirror.
 type snapshot struct {
 	resync *controller.DBResync
 	// valid are the pairs that were decoded.
@@ -201,14 +201,14 @@ func (k *known) reportUndecoded(fullKey string, err error) {
 	k.log.Warn("Value in the database is ignored", "key", fullKey, "error", err)
 }
 
-// news is what changes amount to.
+// news is the effect of changes.
 type news struct {
 	// kube are the changes of the Kubernetes state.
 	kube []*controller.KubeStateChange
 	// external are the changes of the node's configuration. All of those that were made
 	// in one transaction of the database are in one news.
 	external controller.ExternalConfig
-	// given tells of all values of the node that were written or deleted.
+	// given are all values of the node that were written or deleted.
 	given map[string]Value
 	// mirrored are the changes to be mirrored.
 	mirrored []store.Change

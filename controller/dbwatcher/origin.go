@@ -7,12 +7,12 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// originKey is where the mirror says what it is a copy of; outside of the prefixes that
+// originKey is the key under which the mirror identifies its original; outside of the prefixes that
 // are mirrored.
 const originKey = "/mirror/origin"
 
-// origin is what a restarted agent must know of the database that the mirror is a
-// copy of, to recognise that it lost its data meanwhile.
+// origin identifies the state of the database that the mirror is a copy of, so that a restarted
+// agent recognises a database that lost its data meanwhile.
 type origin struct {
 	// Identity of the database (store.Identified); "": unknown.
 	Identity string `json:"identity,omitempty"`
@@ -22,7 +22,7 @@ type origin struct {
 	Reflected bool `json:"reflected,omitempty"`
 }
 
-// recall makes the mirror what is known, until the database tells.
+// recall takes the known state from the mirror until the database can be read.
 func (w *Watcher) recall(ctx context.Context) {
 	kvs, err := w.mirror.load(ctx, w.known.prefixes())
 	if err == nil {

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A database that comes back empty, or as it was some time ago, says that there are
-// no pods and no other nodes: believing it would cut all connections until it is
-// filled again. So the node goes on with what it knows, at its start with the mirror,
-// and puts back what it had written itself. It believes the database again
+// A database that comes back empty, or with an old state, lacks pods and other nodes. Following it
+// would cut all connections until it is filled again. The node therefore keeps its present state
+// (at startup, the mirror) and restores the entries that it had written itself. It follows the
+// database again
 //
-//  1. when nothing is missing of what the node knows; or
-//  2. recoveryPeriod after KSR has filled it, so that other agents and users can put
-//     back what is theirs: what is still missing then is really gone. KSR has filled
+//  1. when the database has everything that the node knows; or
+//  2. recoveryPeriod after KSR has filled it, so that other agents and users can restore
+//     their entries: those still missing then were deleted. KSR has filled
 //     it when dbresources.ReflectedKey exists, which KSR writes after it has written
-//     everything else; a database in which this key never was need not wait for KSR; or
+//     everything else; if the database never had this key, KSR is not waited for; or
 //  3. when LostDatabaseTimeout has passed, if that is set.
 const (
 	recoveryPeriod = 30 * time.Second
@@ -50,8 +50,8 @@ type recovery struct {
 	interval time.Duration
 }
 
-// lost tells in which way the database is not the one that is known, or lacks what it
-// had; "" if it does not.
+// lost describes how the database differs from the known one, or which data it lacks; "" if it does
+// not.
 func (s *session) lost(snapshot []store.KV, revision int64) string {
 	identity := s.identityOfRemote()
 	switch {
@@ -137,8 +137,8 @@ func (s *session) beginRecovery(reason string) {
 	}
 }
 
-// goesOn reports whether what is missing is still to be awaited. filled: KSR has filled the
-// database, or need not.
+// goesOn reports whether to keep waiting for missing entries. filled: KSR has filled the database,
+// or need not.
 func (r *recovery) goesOn(filled bool) bool {
 	now := time.Now()
 	switch {
@@ -174,7 +174,7 @@ func (s *session) isOwn(fullKey string, value proto.Message) bool {
 	return isKSR && ok && resource.WrittenBy(s.Node, value)
 }
 
-// restore writes back what this agent had written.
+// restore writes the entries of this agent again.
 func (s *session) restore(missing map[string]proto.Message) {
 	for fullKey, value := range missing {
 		if !s.isOwn(fullKey, value) {

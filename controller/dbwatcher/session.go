@@ -18,8 +18,8 @@ const maxGathered = 500
 type session struct {
 	*Watcher
 	ctx context.Context
-	// snapshots are the revisions of the last snapshot, by prefix: changes up to
-	// there are contained in it.
+	// snapshots are the revisions of the last snapshots, by prefix: each contains the changes up to
+	// its revision.
 	snapshots map[string]int64
 	// resyncDue fires when a resync must be made (again).
 	resyncDue *time.Timer

@@ -1,15 +1,14 @@
-// Package feedback answers those who configure a node from outside: it publishes in etcd
-// the state of each value that they gave, and the outcome of each resync that they
-// requested.
+// Package feedback informs external users of a node's configuration: it publishes in etcd the state
+// of each value that they configured, and the outcome of each resync that they requested.
 //
 //	            gRPC, files ──ExternalConfigChange─┐
 //	etcd ──> dbwatcher ─────ExternalConfigChange───┴> event loop ───> KVScheduler
-//	  ↑          │ what there is,                        │ what was       │ states
-//	  │          ↓ and what is no good                   ↓ processed      ↓
+//	  ↑          │ values,                               │ processed      │ states
+//	  │          ↓ errors                                ↓ events         ↓
 //	  └──────────────────────────── Publisher ──────────────────────────────
 //	     /vnf-agent/<node>/status/<key>      ValueStatus
 //	     /vnf-agent/<node>/status/resync/…   ResyncStatus
-//	     /vnf-agent/<node>/status/policy/…   what other parts Tell
+//	     /vnf-agent/<node>/status/policy/…   reports of other parts (Tell)
 //
 // Promises:
 //
@@ -19,6 +18,6 @@
 //     that does not change is not written again.
 //   - Statuses of values that are gone are removed, those of a former run of
 //     the agent included.
-//   - Nobody waits for etcd: what cannot be written now is written later.
-//   - What is written here is no configuration: dbwatcher ignores the prefix.
+//   - Callers never wait for etcd: failed writes are repeated later.
+//   - Statuses are no configuration: dbwatcher ignores the prefix.
 package feedback

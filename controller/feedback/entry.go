@@ -23,7 +23,7 @@ import (
 // than 1.5 MB.
 const maxStatus = 256 << 10
 
-// entry is what is known of a value, or of a request for a resync, and of its status.
+// entry is the known state of a value, or of a request for a resync, and of its status.
 type entry struct {
 	// revision in etcd; deleted: it is not, or not any more, in etcd.
 	revision int64
@@ -48,7 +48,7 @@ type entry struct {
 	// told is what Tell was given.
 	told proto.Message
 
-	// content is a hash of what is to be stored, without the time; since is that time.
+	// content is a hash of the status to be stored, without its time; since is that time.
 	content uint64
 	since   time.Time
 	// stored is a hash of the bytes that etcd holds; 0: none, or not known.
@@ -66,7 +66,7 @@ func (e *entry) update(v dbwatcher.Value) {
 	}
 }
 
-// gone reports whether nobody gives the value any more.
+// gone reports whether the value has no source any more.
 func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 && e.told == nil }
 
 // sawTxn notes a transaction; they may be noted in another order than they were made.
@@ -112,7 +112,7 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	return status
 }
 
-// Dependencies tells what a value waits for: the scheduler does.
+// Dependencies returns the dependencies that a value waits for. The scheduler implements it.
 type Dependencies interface {
 	Unmet(key string) []kvscheduler.Need
 }
@@ -147,7 +147,7 @@ func (e *entry) keptText() string {
 // isRequest reports whether the key is that of a request for a resync.
 func isRequest(key string) bool { return strings.HasPrefix(key, models.ResyncPrefix) }
 
-// mayBeTold reports whether what etcd should hold is known already.
+// mayBeTold reports whether the intended content of etcd is known.
 func (e *entry) mayBeTold(key string) bool {
 	switch {
 	case isRequest(key):

@@ -164,7 +164,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 	return changes, len(p.dirty) > 0
 }
 
-// sweep finds out what etcd holds under the prefix, and queues what must be different.
+// sweep reads the prefix in etcd, and queues the keys that must change.
 func (p *Publisher) sweep(ctx context.Context) error {
 	p.mu.Lock()
 	p.unsure = false // whatever makes it so from now on calls for another sweep

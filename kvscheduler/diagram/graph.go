@@ -1,5 +1,5 @@
-// Package diagram draws what package record holds: transactions as sequences, values with what they
-// need as graphs; in the languages of Mermaid and Graphviz, and as SVG. It executes no program.
+// Package diagram draws the contents of package record: transactions as sequence diagrams, values
+// and their dependencies as graphs. It writes Mermaid, Graphviz and SVG, and executes no program.
 package diagram
 
 import (
@@ -22,9 +22,9 @@ var stateColours = map[pb.ValueState]string{
 	pb.ValueState_FAILED: "orangered", pb.ValueState_RETRYING: "deeppink",
 }
 
-// WriteDOT draws values in the language of Graphviz: coloured by state, grouped by
-// descriptor, with edges to what they need (solid), to what is one of several that
-// they need any of (dotted), and to what they derive (dashed). Values changed by the transaction with the sequence number get a gold border.
+// WriteDOT draws values in the language of Graphviz: coloured by state, grouped by descriptor, with
+// edges to dependencies (solid), to candidates for any-of dependencies (dotted), and to derived
+// values (dashed). Values changed by the transaction with the sequence number get a gold border.
 func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	var b strings.Builder
 	b.WriteString("digraph kvscheduler {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n")
@@ -87,8 +87,8 @@ func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	return err
 }
 
-// WriteSVG draws values as WriteDOT does, without Graphviz: in columns, what is needed to
-// the left of what needs it. Members of a cycle are where the rest of what they need puts them.
+// WriteSVG draws values as WriteDOT does, but without Graphviz: in columns, dependencies to the
+// left of their dependents. Members of a cycle are placed by their other dependencies.
 func WriteSVG(w io.Writer, values []*record.Value, txn uint64) error {
 	const (
 		rowHeight = 30

@@ -40,7 +40,7 @@ const (
 	laneSB        = "Southbound"
 )
 
-// SequenceOf tells what happened in a transaction.
+// SequenceOf returns the sequence of operations in a transaction.
 func SequenceOf(t *record.Txn) *Sequence {
 	source := laneNB
 	switch t.Type {
@@ -99,7 +99,7 @@ func (s *Sequence) note(text string) {
 	s.steps = append(s.steps, step{from: laneScheduler, text: text})
 }
 
-// lane adds the lane of a descriptor, unless it is there.
+// lane adds the lane of a descriptor, unless it exists.
 func (s *Sequence) lane(descriptor string) {
 	if !slices.Contains(s.lanes, descriptor) {
 		s.lanes = append(s.lanes, descriptor)
@@ -140,8 +140,8 @@ func (s *Sequence) Shorten(short func(string) string) {
 	}
 }
 
-// WriteMermaid writes the sequence in the language of Mermaid. What depends on the speed of
-// the machine is left out.
+// WriteMermaid writes the sequence in the language of Mermaid. It leaves out anything that depends
+// on the speed of the machine.
 func (s *Sequence) WriteMermaid(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("sequenceDiagram\n")

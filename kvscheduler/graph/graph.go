@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Node is what a graph holds. Its key never changes.
+// Node is an element of a graph. Its key never changes.
 type Node interface{ Key() string }
 
 // Graph holds nodes of type N and the edges between their keys. An edge may
@@ -21,7 +21,7 @@ type Graph[N Node] struct {
 	shared bool
 }
 
-// order is what changes only when keys and edges come and go.
+// order is the part that changes only when keys and edges are added or removed.
 type order struct {
 	// copying: a B-tree changes, in what only copying looks at, when it is copied.
 	copying  sync.Mutex
@@ -153,9 +153,8 @@ func (g *Graph[N]) UnneedPrefix(prefix, source string) {
 	g.change().prefixes.Delete(edge{prefix, source})
 }
 
-// Needers appends to dst the keys of those who need the key, directly or by a
-// prefix, sorted and without duplicates, and returns the result. Its cost is
-// proportional to the result.
+// Needers appends to dst the keys of the nodes that need the key, directly or by a prefix, sorted
+// and without duplicates, and returns the result. Its cost is proportional to the result.
 func (g *Graph[N]) Needers(dst []string, key string) []string {
 	start := len(dst)
 	dst = needers(g.exact, dst, key)
@@ -195,8 +194,8 @@ func (g *Graph[N]) HasNeeders(key string) bool {
 	return has
 }
 
-// needingPrefixes calls visit for every prefix of key that somebody needs, from the
-// longest to the shortest, until visit returns false.
+// needingPrefixes calls visit for every prefix of key that a node needs, from the longest to the
+// shortest, until visit returns false.
 func (g *Graph[N]) needingPrefixes(key string, visit func(target string) bool) {
 	// The greatest target that is not greater than q is either a prefix of key, or
 	// tells how long such a prefix can be at most.

@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// trie holds nodes by the hashes of their keys, as a hash array mapped trie:
-// each branch decides by four more bits of the hash. A hundred nodes are two
-// branches deep, a hundred thousand five, and the branches are small: that is
-// what a look-up reads and what a change copies.
+// trie holds nodes by the hashes of their keys, as a hash array mapped trie: each branch decides by
+// four more bits of the hash. A hundred nodes are two branches deep, a hundred thousand five, and
+// the branches are small, so that look-ups read little and changes copy little.
 //
 // A branch belongs to the trie that made it, by a number that no other trie
 // has. Its owner changes it in place; others change a copy.
@@ -53,8 +52,8 @@ func (t *trie[N]) copy() trie[N] {
 	return c
 }
 
-// position is the bit that the hash has at this depth, and where below it are
-// in an array that holds only those whose bits are set.
+// position is the bit that the hash has at this depth, and where below it are in an array that only
+// has entries for set bits.
 func position(hash uint64, shift uint) uint16 { return 1 << (hash >> shift & (1<<stride - 1)) }
 func index(set, bit uint16) int               { return bits.OnesCount16(set & (bit - 1)) }
 
@@ -141,7 +140,7 @@ func (t *trie[N]) delete(key string) bool {
 	return true
 }
 
-// take removes the node with the key, which is there.
+// take removes the node with the key, which must exist.
 func (t *trie[N]) take(b *branch[N], shift uint, hash uint64, key string) *branch[N] {
 	b = t.own(b)
 	if shift > lastShift {

@@ -32,7 +32,7 @@ type Explanation struct {
 	Similar []string
 }
 
-// ExplainedNeed is a dependency with what satisfies it, or what might.
+// ExplainedNeed is a dependency with the values that satisfy it or could.
 type ExplainedNeed struct {
 	record.Need
 	Met bool
@@ -65,8 +65,8 @@ func (k *KeyState) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// Explain says why a value is in its state: what it waits for, what failed,
-// when that is repeated. Never waits for a transaction.
+// Explain returns the reasons for a value's state: missing dependencies, failures, and the time of
+// the next retry. It never waits for a transaction.
 func Explain(s *kvscheduler.Scheduler, key string) *Explanation {
 	seen := s.Snapshot()
 	e := &Explanation{Key: key, Value: seen.Get(key)}

@@ -17,9 +17,9 @@ type waitingFor struct {
 	through bool
 }
 
-// deadlock returns the shortest cycle in which the pending value waits for
-// itself because of derived values, which come after their base value: the value, what
-// it needs, what that is derived from or needs, ..., the value. nil: there is none.
+// deadlock returns the shortest cycle in which the pending value waits for itself because derived
+// values come after their base value. The cycle starts and ends with the value, and each element
+// needs, or is derived from, the next. It returns nil if there is none.
 //
 // Cycles of dependencies alone are no deadlock: their members become ready together.
 func deadlock(seen kvscheduler.Snapshot, key string) []*waitingFor {

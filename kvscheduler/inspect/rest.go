@@ -1,6 +1,6 @@
-// Package inspect presents what a KVScheduler did and holds: the REST API below /scheduler/,
-// explanations and differences between two moments. It reads records and snapshots,
-// and never waits for a transaction unless a request says so.
+// Package inspect presents the state and history of a KVScheduler: the REST API below /scheduler/,
+// explanations and differences between two moments. It reads records and snapshots, and never waits
+// for a transaction unless a request says so.
 //
 //	kvscheduler ── records, snapshots ──> inspect ──> REST
 //	                                          └─────> package diagram
@@ -24,7 +24,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// server answers from what a scheduler tells.
+// server answers from a scheduler's snapshots and records.
 type server struct{ *kvscheduler.Scheduler }
 
 // Handler serves the REST API below /scheduler/:

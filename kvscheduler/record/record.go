@@ -1,6 +1,6 @@
-// Package record holds what a KVScheduler tells about itself, as plain data: transactions
-// with their operations, values at a moment, revisions and differences; with the
-// JSON in which REST serves them and the text that people read.
+// Package record holds the records of a KVScheduler, as plain data: transactions with their
+// operations, values at a moment, revisions and differences; with the JSON in which REST serves
+// them and the text that people read.
 //
 // It knows nothing of how transactions are executed: package kvscheduler makes
 // records, package inspect presents them, clients decode them.
@@ -42,7 +42,7 @@ type Txn struct {
 	// Planned is set for WithSimulation: what would be executed if nothing failed.
 	Planned  []Op
 	Executed []Op
-	// Retrieved tells what was read from the southbound, in order.
+	// Retrieved are the reads from the southbound, in order.
 	Retrieved []Retrieve
 	// SouthboundTime is the time spent in callbacks of descriptors.
 	SouthboundTime time.Duration

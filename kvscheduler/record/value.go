@@ -15,7 +15,7 @@ type Value struct {
 	Key        string
 	Descriptor string // empty for properties
 	Base       string // for derived values
-	// Want is what should exist, Have what does, as far as known; either may be nil.
+	// Want is the requested value, Have the existing one as far as known; either may be nil.
 	Want, Have    proto.Message
 	Metadata      any
 	State         pb.ValueState
@@ -63,7 +63,7 @@ type Revision struct {
 // Diff is a value that differs between two moments.
 type Diff struct {
 	Key string
-	// From is nil for what did not exist, To for what does not any more.
+	// From is nil if the value did not exist, To if it no longer does.
 	From, To *Value
 }
 

@@ -1,5 +1,5 @@
-// Package events receives what the kernel tells about changes in a network namespace, and
-// in those that the namespace has numbers for:
+// Package events receives the kernel's notifications about changes in a network namespace, and in
+// other namespaces that it has numbers for:
 //
 //	rtnetlink, nftables ──groups──> socket ──Receive──> Datagram: messages, and where they come from
 //	                                   └── full ──────> ErrLost: read again what you depend on
@@ -74,9 +74,9 @@ const pace = 5 * time.Millisecond
 // Datagram is what the kernel tells at once.
 type Datagram struct {
 	Messages []syscall.NetlinkMessage
-	// Namespace is the number of the network namespace that the events are from,
-	// in the subscriber's: OwnNamespace or, if somebody has given the subscriber's own a
-	// number in itself, that one.
+	// Namespace is the number of the network namespace that the events are from, in the
+	// subscriber's: OwnNamespace or, if the subscriber's own namespace was assigned a number in
+	// itself, that one.
 	Namespace int
 }
 
@@ -142,7 +142,7 @@ func (s *Subscription) Close() {
 	if s.closed.Swap(true) {
 		return
 	}
-	_, _ = unix.Write(s.ended, binary.NativeEndian.AppendUint64(nil, 1)) // cannot fail: nobody reads it
+	_, _ = unix.Write(s.ended, binary.NativeEndian.AppendUint64(nil, 1)) // cannot fail: it is never read
 	s.use.Lock()
 	defer s.use.Unlock()
 	unix.Close(s.socket)
@@ -204,8 +204,8 @@ func (s *Subscription) poll(timeout time.Duration, descriptors ...int) (some boo
 	return n > 0, err
 }
 
-// Queued returns events that have been received but not yet read, and does not wait: false
-// if there are none.
+// Queued returns events that have been received but not yet read, without waiting; false if there
+// are none.
 func (s *Subscription) Queued() (d Datagram, some bool, err error) {
 	s.use.Lock()
 	defer s.use.Unlock()

@@ -1,5 +1,5 @@
-// Package kubeproxy finds what kube-proxy leaves in the kernel, whichever of its modes it
-// is in. Looking costs the same however many services there are.
+// Package kubeproxy detects kube-proxy by its objects in the kernel, in any of its modes. The cost
+// does not depend on the number of services.
 package kubeproxy
 
 import (
@@ -29,7 +29,8 @@ const (
 	nftaChainName      = 3
 )
 
-// Found says what there is of kube-proxy in the present network namespace; "" if nothing.
+// Found describes the objects of kube-proxy in the calling thread's network namespace; "" if there
+// are none.
 func Found() (string, error) {
 	for _, look := range []func() (string, error){inNFTables, inLegacyTables, amongLinks} {
 		if found, err := look(); found != "" || err != nil {

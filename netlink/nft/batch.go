@@ -86,7 +86,7 @@ func (b *Batch) DeleteChain(name string) {
 		netlink.Attribute{Type: unix.NFTA_CHAIN_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_CHAIN_NAME, Data: text(name)})
 }
 
-// Empty reports whether nothing is to be done.
+// Empty reports whether the batch has no changes.
 func (b *Batch) Empty() bool { return len(b.messages) == 0 && b.err == nil }
 
 func (b *Batch) FlushChain(name string) {

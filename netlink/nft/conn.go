@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection to the nftables of a network namespace. Its lock is held by whoever
-// changes our tables, so that what one has read is still true when it writes.
+// Conn is a connection to the nftables of a network namespace. Whoever changes our tables holds its
+// lock from reading to writing, so that the contents it read are still current.
 type Conn struct {
 	mu     sync.Mutex
 	kernel Kernel
@@ -112,7 +112,7 @@ func (d *Conn) Layout(family byte, table string) (t *Table, err error) {
 	return t, err
 }
 
-// elements returns what is in a set, sorted; nothing if there is no such set.
+// elements returns the elements of a set, sorted; nothing if there is no such set.
 func (d *Conn) Elements(family byte, table, set string) ([]Element, error) {
 	return d.gen.elements(family, table, set)
 }
@@ -122,8 +122,8 @@ func (d *Conn) Packets(family byte, table, set string) (map[string]uint64, error
 	return d.gen.packets(family, table, set)
 }
 
-// ReadTable returns what a table holds, nil if there is no such table, with the generation
-// that it was read at, 0 if it changed meanwhile.
+// ReadTable returns the contents of a table, nil if it does not exist, and their generation, 0 if
+// it changed meanwhile.
 func (d *Conn) ReadTable(family byte, table string) (*Table, uint32, error) {
 	for try := 1; ; try++ {
 		before, known := d.gen.current()

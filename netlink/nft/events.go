@@ -23,11 +23,11 @@ var nftFamilies = map[byte]string{
 	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
 }
 
-// nftEvents follows the transactions of nftables: what they change comes first, then
-// the generation that they make.
+// nftEvents follows the transactions of nftables: first their changes, then the resulting
+// generation.
 type Events struct{ touched []string }
 
-// Next returns what changed, once the message that ends a transaction has come.
+// Next returns the changes of a transaction once its final message has arrived.
 func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 	if m.Header.Type>>8 != nfnlSubsysNFTables || len(m.Data) < sizeofNfgenmsg {
 		return nil
@@ -54,8 +54,8 @@ func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 	return changes
 }
 
-// Foreign reports whether one of the tables was changed by somebody else. A change of
-// our own that is under way is waited for: whose it is is noted when it is done.
+// Foreign reports whether others changed one of the tables. It waits for a transaction of ours in
+// progress, because a change can be attributed only after that has ended.
 func (d *Conn) Foreign(changes []Change, tables ...string) bool {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !slices.Contains(tables, c.Table) })
 	if len(changes) == 0 {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is what a table holds.
+// Table is the contents of a table.
 type Table struct {
 	// Chains by name.
 	Chains map[string]Chain

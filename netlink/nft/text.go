@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons
-// of fields with values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set,
-// update and delete of elements, limits of packets per second, counter, snat and verdicts. What it cannot read is an
-// error of the whole batch.
+// AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons of fields
+// with values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set, update
+// and delete of elements, limits of packets per second, counter, snat and verdicts. Text that it
+// cannot parse is an error of the whole batch.
 func (b *Batch) AddText(chain, comment, text string) {
 	p := &parser{batch: b, tokens: tokens(text)}
 	if err := p.rule(); err != nil {

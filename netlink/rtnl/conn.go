@@ -22,9 +22,9 @@ const (
 	AttrProtocol = 12 // NDA_PROTOCOL, Linux 5.0
 )
 
-// Conn is a connection to the rtnetlink of a network namespace. It sends what the
-// netlink package has no functions for, several changes of a link in one request and
-// objects marked with a protocol number, and by Handle the rest.
+// Conn is a connection to the rtnetlink of a network namespace. It implements requests that the
+// netlink package lacks (several changes of a link at once, objects marked with a protocol number),
+// and uses Handle for the rest.
 type Conn struct {
 	*netlink.Handle
 	remover *remover
@@ -82,9 +82,8 @@ func (r *Conn) Execute(req *nl.NetlinkRequest, answers uint16) ([][]byte, error)
 	return ask(r, "Execute", func() ([][]byte, error) { return r.socket.ask(req, answers) })
 }
 
-// Dump repeats a dump that was disturbed by changes, until it is consistent. It
-// gives up after some attempts: under constant change, what was read last has
-// to do.
+// Dump repeats a dump that was disturbed by changes, until it is consistent. It gives up after some
+// attempts: under constant change, it returns the last reading.
 func Dump[T any](read func() ([]T, error)) ([]T, error) {
 	for attempt := 0; ; attempt++ {
 		list, err := read()
@@ -204,7 +203,7 @@ func (r *Conn) AddAddress(a Address) error {
 	return r.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a)
 }
 
-// ReplaceAddress adds the address, or gives the one that is there a new lifetime.
+// ReplaceAddress adds the address, or gives the existing one a new lifetime.
 func (r *Conn) ReplaceAddress(a Address) error {
 	return r.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, a)
 }

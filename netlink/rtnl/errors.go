@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDevice: what a value refers to has no device.
+// ErrNoDevice: the interface that a value refers to has no device.
 var ErrNoDevice = errors.New("no such device")
 
 // IsGone reports whether an error says that the object or its device does not exist.
@@ -18,7 +18,7 @@ func IsGone(err error) bool {
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-// IgnoreGone makes deleting what is not there a success.
+// IgnoreGone makes the deletion of a missing object succeed.
 func IgnoreGone(err error) error {
 	if IsGone(err) {
 		return nil

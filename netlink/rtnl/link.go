@@ -100,8 +100,7 @@ func (r *Conn) linkRequest(index int, c LinkChange) *nl.NetlinkRequest {
 	return req
 }
 
-// Links returns all devices, without their counters, which are most of what the kernel
-// tells of one.
+// Links returns all devices without their counters, which would make up most of the dump.
 func (r *Conn) Links() ([]netlink.Link, error) {
 	return Dump(func() ([]netlink.Link, error) { return r.listLinks("Execute", skipStatistics) })
 }

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remover deletes devices. RTM_DELLINK takes tens of milliseconds, nearly all of
-// them after the device has ceased to exist: the kernel waits until no CPU can be
-// using its memory any more. Nobody else has to wait for that:
+// remover deletes devices. RTM_DELLINK takes tens of milliseconds, nearly all of them after the
+// device has ceased to exist: the kernel waits until no CPU can be using its memory any more. The
+// caller need not wait for that:
 //
 //	remove ──RTM_DELLINK──> kernel: device is gone ──RTM_DELLINK (echo)──> remove returns
 //	                                memory is free ──acknowledgement─────> the socket is free
 //
-// The echo (NLM_F_ECHO) tells that the device, and its peer, are unlinked and what
-// they had is flushed; the names are free. Kernels before 6.2 send none: then
-// remove returns with the acknowledgement.
+// The echo (NLM_F_ECHO) confirms that the device and its peer are unlinked and flushed; their names
+// are free. Kernels before 6.2 send none: then remove returns with the acknowledgement.
 type remover struct {
 	NS netns.NsHandle
 	// slots bounds the removals under way. Each has a socket of its own, nil until

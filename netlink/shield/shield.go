@@ -1,6 +1,6 @@
-// Package shield keeps what a device receives from the host's own stack, for a program that
-// reads the device by packet sockets. The stack would answer for addresses that it has, and
-// refuse connections to those it does not.
+// Package shield hides a device's received packets from the host's own stack, for a program that
+// reads the device by packet sockets. The stack would answer for addresses that it has, and refuse
+// connections to those it does not.
 //
 //	device ──> packet sockets ──> chain of nftables, named like the device ──> (nothing)
 package shield
@@ -17,7 +17,7 @@ import (
 // Table is the table, of the family netdev, that holds the chains.
 const Table = "contiv-vpp"
 
-// Passed is what the host still receives. The zero value is nothing.
+// Passed selects the packets that the host still receives. The zero value is nothing.
 type Passed struct {
 	// Configuration is what keeps the device's addresses valid, which are router
 	// advertisements and DHCP.
@@ -71,7 +71,7 @@ func Is(ns netns.NsHandle, device string) (bool, error) {
 	return false, err
 }
 
-// change removes the chain of a device and has what comes next done in the same transaction.
+// change removes the chain of a device, and lets next add changes to the same transaction.
 func change(ns netns.NsHandle, device string, next func(c *nftables.Conn, others int)) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
@@ -96,17 +96,17 @@ func change(ns netns.NsHandle, device string, next func(c *nftables.Conn, others
 	return c.Flush()
 }
 
-// is matches what an expression has loaded into register 1.
-func is(load expr.Any, value []byte) []expr.Any {
+// equals compares the value that an expression loads into register 1.
+func equals(load expr.Any, value []byte) []expr.Any {
 	return []expr.Any{load, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value}}
 }
 
 func field(base expr.PayloadBase, offset uint32, value []byte) []expr.Any {
-	return is(&expr.Payload{DestRegister: 1, Base: base, Offset: offset, Len: uint32(len(value))}, value)
+	return equals(&expr.Payload{DestRegister: 1, Base: base, Offset: offset, Len: uint32(len(value))}, value)
 }
 
 func ofType(etherType uint16) []expr.Any {
-	return is(&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, binary.BigEndian.AppendUint16(nil, etherType))
+	return equals(&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, binary.BigEndian.AppendUint16(nil, etherType))
 }
 
 // protocol matches a protocol of IP, whose number is at an offset of the header.

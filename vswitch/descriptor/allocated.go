@@ -14,8 +14,8 @@ type Allocated[V proto.Message] struct {
 	// Resolve returns the value with addresses; the value itself if it has no
 	// references.
 	Resolve func(V) (V, error)
-	// Restore writes what was found, and is what a wanted value resolved to, in
-	// the words of the wanted one.
+	// Restore writes resolved addresses in a found value back as the references of the wanted
+	// value.
 	Restore func(found, resolved, wanted V)
 }
 

@@ -29,7 +29,7 @@ func RegisterValues[V proto.Message](r *Registrar, f vswitch.Features, port vswi
 	RegisterIf(r, f, port != nil, d)
 }
 
-// Unimplemented is the descriptor for a vswitch that does not do what it is about.
+// Unimplemented is the descriptor of a model that the vswitch does not support.
 func Unimplemented[V proto.Message](f vswitch.Features, d kvscheduler.Descriptor[V, NoMeta]) kvscheduler.Descriptor[V, NoMeta] {
 	return kvscheduler.Descriptor[V, NoMeta]{
 		Name: d.Name, Keys: d.Keys, NB: d.NB, Validate: d.Validate,

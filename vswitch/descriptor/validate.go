@@ -19,7 +19,7 @@ func ValidName(field, name string) error {
 	return nil
 }
 
-// Required checks that a text is there; what it is for follows.
+// Required returns an error if a field is empty; what completes the error text.
 func Required(field, value, what string) error {
 	if value == "" {
 		return Invalid(field, "%s is missing: %s", field, what)

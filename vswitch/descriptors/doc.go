@@ -1,5 +1,5 @@
-// Package descriptors registers the descriptors of the vpp.* models, which make a
-// vswitch what northbound values say.
+// Package descriptors registers the descriptors of the vpp.* models, which make a vswitch match
+// northbound values.
 //
 //	KVScheduler ──callbacks──> descriptors/{interfaces, l2, l3, srv6, nat, acl, punt, unimplemented}
 //	                               │ made with package descriptor; none imports another

@@ -47,7 +47,7 @@ type accessLists struct {
 	lists    map[string]*vpp_acl.ACL // without interfaces
 	bound    map[vswitch.ACLBinding]bool
 	sessions map[session]bool
-	// seen are the connections, by packets of those who opened them.
+	// seen are the connections, by the packets that opened them.
 	seen map[Packet]bool
 }
 

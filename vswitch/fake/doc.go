@@ -1,5 +1,5 @@
-// Package fake is a vswitch in memory. It keeps what the port of package vswitch
-// asks for, refuses what a vswitch would refuse, and walks packets through it, so
+// Package fake is a vswitch in memory. It stores what is requested through the ports of package
+// vswitch, refuses invalid requests as a real one does, and traces packets through the result, so
 // that a test can say "the pod reaches the other pod" instead of listing routes.
 //
 //	scheduler ──port──> VSwitch ─┐
@@ -7,10 +7,8 @@
 //	agent restarted ──> VSwitch ─┘    │ VXLAN, next hops
 //	                                  └── Network ── other Nodes
 //
-// A Node is the place where a vswitch lives: it survives the VSwitch that an agent
-// holds, as a kernel survives a process. Break acts the stranger who removes
-// something.
+// A Node is the state of a vswitch. It outlives the VSwitch that an agent holds, as a kernel
+// outlives a process. Break removes objects behind the agent's back.
 //
-// What others may rely on: verdicts of traces. What they may not: the texts of
-// hops and reasons.
+// Tests may rely on the verdicts of traces, but not on the texts of hops and reasons.
 package fake

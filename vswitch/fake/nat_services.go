@@ -63,8 +63,8 @@ func (n *Node) isInside(client netip.Addr) bool {
 	return false
 }
 
-// isFor reports whether a mapping is for clients inside, or outside. What is refused or
-// dropped is so for both.
+// isFor reports whether a mapping applies to clients inside, or outside. A mapping that refuses or
+// drops applies to both.
 func isFor(m *staticMapping, inside bool) bool {
 	switch m.GetClients() {
 	case vpp_nat.DNat44_StaticMapping_INSIDE:
@@ -91,7 +91,7 @@ func (t *tracer) mayUse(n *Node, m *staticMapping) bool {
 	return false
 }
 
-// isNoClusterIP ends the trace of a packet to a cluster IP that nobody has.
+// isNoClusterIP ends the trace of a packet to an unassigned cluster IP.
 func (t *tracer) isNoClusterIP(n *Node) bool {
 	for _, s := range n.network {
 		if within(t.dst, s.GetServiceSubnets()) {

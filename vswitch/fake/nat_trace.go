@@ -139,8 +139,7 @@ func (n *Node) dnatFor(addr netip.Addr) (values []*vpp_nat.DNat44) {
 	return values
 }
 
-// pick returns the backend in the slot that the packet asks for, or that which the
-// client had before.
+// pick returns the backend in the slot that the packet asks for, or the client's previous backend.
 func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
 	var backends []netip.AddrPort
 	var probabilities []uint32

@@ -73,11 +73,11 @@ type watcher struct {
 // iface is an interface with what was assigned to it.
 type iface struct {
 	value *vpp_interfaces.Interface // without addresses, VRF, lender, DHCP
-	// addrs tells of each address if we assigned it.
+	// addrs are the addresses; true: assigned by us.
 	addrs  map[netip.Prefix]bool
 	v4, v6 uint32 // VRFs
 	lender string
-	// dhcp: an address is obtained by DHCP; lease is what there is.
+	// dhcp: an address is obtained by DHCP; lease is the present one.
 	dhcp  bool
 	lease *vpp_interfaces.DHCPLease
 	// unplugged: the link is down, however enabled.

@@ -87,7 +87,7 @@ func (p bridges) Unbind(ctx context.Context, bd string, iface *vpp_l2.BridgeDoma
 type table[V proto.Message] struct {
 	v      *VSwitch
 	values func(*Node) map[string]V
-	check  func(*Node, V) error // that what the value needs is there
+	check  func(*Node, V) error // of the objects that the value needs
 }
 
 func (t table[V]) Create(ctx context.Context, value V) error {

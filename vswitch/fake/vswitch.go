@@ -143,8 +143,8 @@ func drop[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(
 	})
 }
 
-// iface returns an interface by name. A device that exists is one from its first
-// use on: List may have told of it, so that nobody creates it.
+// iface returns an interface by name. An existing device becomes one at its first use: List may
+// have returned it, so that it is never created.
 func (n *Node) iface(name string) (*iface, error) {
 	if i := n.ifaces[name]; i != nil {
 		return i, nil

@@ -37,10 +37,10 @@
 //	NAT                 nftables tables "ip contiv" and "ip6 contiv"
 //	access list         nftables tables "inet contiv-acl" and "bridge contiv-acl"
 //
-// A device that we made and did not get to mark is known by its device group.
-// Device names tell people what is what and make look-ups cheap; they carry no
-// meaning of their own (package own).
+// A device that an interrupted process created but did not mark yet is recognised by its device
+// group. Device names are for readers and for cheap look-ups; nothing depends on them (package
+// own).
 //
-// This package is the wiring only: New shows which subsystem gets what, and Watch how
-// events of the kernel get to them.
+// This package is the wiring only: New shows what each subsystem is given, and Watch how kernel
+// events reach the subsystems.
 package kernel

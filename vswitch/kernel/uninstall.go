@@ -8,11 +8,10 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// Uninstall removes what no northbound value stands for and what therefore stays
-// when the last value is gone: our nftables tables, and policy rules that were left
-// behind. What is left by then of
-// devices, addresses, routes and neighbours with our marks is an error that names
-// it. Sysctls stay as they are: others may have come to rely on them.
+// Uninstall removes objects that no northbound value represents and that therefore outlive the last
+// value: our nftables tables, and stray policy rules. If devices, addresses, routes or neighbours
+// with our marks remain, it returns an error that names them. Sysctls stay as they are, since
+// others may depend on them.
 func (v *VSwitch) Uninstall(ctx context.Context) error {
 	return errors.Join(v.nat.Drop(), v.acl.Drop(ctx), v.guards.Uninstall(), v.policies.Drop(ctx), v.segments.Sweep(), v.vrf.Drop(), v.leftovers())
 }

@@ -79,8 +79,9 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 //	          │        └────────────────────┘
 //	          └─> nat, acl, policies, redirect, hostnet
 //
-// Below a subsystem is what it may call. What the kernel takes away together with a
-// device or an address, links has made again by those whose it is.
+// Arrows lead to the subsystems that are given the one before them. After the kernel has removed
+// dependent objects together with a device or an address, links asks their subsystems to create
+// them again.
 func New(opts Options) (*VSwitch, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -61,7 +61,7 @@ func (s *processSite) Self() *vswitchtest.Host { return s.node }
 
 func (s *processSite) Open(t testing.TB) vswitch.VSwitch {
 	t.Helper()
-	v, err := New(t.Context(), Options{Socket: s.Socket(), StatsSocket: s.StatsSocket(), Logger: quiet})
+	v, err := New(t.Context(), Options{Socket: s.Socket(), StatsSocket: s.StatsSocket(), Logger: silentLog})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 
 const nicDevice = "eth0"
 
-var quiet = slog.New(slog.DiscardHandler)
+var silentLog = slog.New(slog.DiscardHandler)
 
 // serverSite is the simulated VPP with a device.
 type serverSite struct{ *vpptest.Server }
@@ -47,7 +47,7 @@ func (s *serverSite) NIC() string { return nicDevice }
 
 func (s *serverSite) Open(t testing.TB) vswitch.VSwitch {
 	t.Helper()
-	v, err := New(t.Context(), Options{Socket: s.Socket(), Logger: quiet})
+	v, err := New(t.Context(), Options{Socket: s.Socket(), Logger: silentLog})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package vpp is FD.io VPP as a vswitch, over its binary API (release 25.10). It is the wiring
-// only: Open makes the subsystems, one package each, and connects them; ports.go says which of
-// them implements which port of vswitch.
+// Package vpp implements a vswitch with FD.io VPP, over its binary API (release 25.10). It is the
+// wiring only: Open creates the subsystems, one package each, and connects them; ports.go maps the
+// ports of package vswitch to them.
 //
 //	                       vswitch.go, ports.go
 //	                               │
@@ -14,12 +14,12 @@
 //	     session   (the way to VPP)
 //	     vppapi    (one connection) ──socket──> VPP, or vpptest
 //
-// What VPP lacks, because a plugin is not loaded or its messages are of another release, is
-// UNIMPLEMENTED with that reason. When the connection ends, calls return an error that may go
-// away; when it is there again, Watch reports that everything may have changed. See
+// Values that VPP does not support, because a plugin is not loaded or its messages are of another
+// release, are UNIMPLEMENTED with that reason. While the connection is down, calls return a
+// retriable error; once it is up again, Watch reports that everything may have changed. See
 // docs/vpp.md.
 //
-// Where does new code go? What speaks a plugin's messages goes into that plugin's package. If
-// it needs something of another package, it says so by an interface of its own, and Open hands
-// it in. What several subsystems need, and what knows no plugin, goes below them.
+// Where does new code go? Code that uses a plugin's messages goes into that plugin's package. If it
+// needs another subsystem, it declares a narrow interface, which Open passes in. Code that several
+// subsystems need, and that uses no plugin, goes into a package below them.
 package vpp

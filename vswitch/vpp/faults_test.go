@@ -63,7 +63,7 @@ func TestFaultsAtEveryRequest(t *testing.T) {
 			t.Parallel()
 			s := newServerSite(t)
 			v := s.Open(t).(*VSwitch)
-			k := kvscheduler.New(kvscheduler.Options{Logger: quiet})
+			k := kvscheduler.New(kvscheduler.Options{Logger: silentLog})
 			t.Cleanup(func() { k.Close(); v.Close() })
 			must(t, descriptors.Register(k, v))
 			var requests []string
@@ -128,7 +128,7 @@ func TestReadersChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServerSite(t)
 			v := s.Open(t).(*VSwitch)
-			k := kvscheduler.New(kvscheduler.Options{Logger: quiet})
+			k := kvscheduler.New(kvscheduler.Options{Logger: silentLog})
 			t.Cleanup(func() { k.Close(); v.Close() })
 			must(t, descriptors.Register(k, v))
 			fullResync(t, k, values)

@@ -162,7 +162,7 @@ func (v *VSwitch) CLI(ctx context.Context, command string) (string, error) {
 	return v.vpp.CLI(ctx, command)
 }
 
-// Metrics tells what has passed between the agent and VPP, in the form of the vpp-agent.
+// Metrics returns counters of the requests to VPP, in the form of the vpp-agent.
 func (v *VSwitch) Metrics() *govppmux.Metrics {
 	t := vppapi.Count()
 	return &govppmux.Metrics{

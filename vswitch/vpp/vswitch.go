@@ -116,8 +116,8 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 	return v, nil
 }
 
-// Open is New without waiting for VPP. That VPP is there for the first time is no
-// change that Watch reports. Close the VSwitch.
+// Open is New without waiting for VPP. Watch does not report the first connection as a change.
+// Close the VSwitch.
 func Open(opts Options) *VSwitch {
 	opts.setDefaults()
 	log := opts.Logger
@@ -127,7 +127,7 @@ func Open(opts Options) *VSwitch {
 	hub := subsystem.NewHub()
 	v := &VSwitch{vpp: vpp, ifs: ifs, hub: hub}
 
-	// What others need stands above them.
+	// Subsystems precede those that need them.
 	v.stats = stats.New(vpp, opts.StatsSocket, log)
 	v.routes = routes.New(vpp, ifs, srv6.IsQuestion)
 	v.acls = acl.New(vpp, ifs)
@@ -159,7 +159,8 @@ func Open(opts Options) *VSwitch {
 		OnTunnels: v.guards.TunnelsChanged,
 	})
 
-	// Interfaces come first: with a new connection, nobody knows what was known of them.
+	// Interfaces come first, because others depend on their indexes, which a new connection makes
+	// unknown.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
 		v.acls, v.policies, v.abfs, v.nat, v.services, v.srv6, v.stn, v.punts, v.peers, v.guards)
 	if opts.TracePackets {
@@ -187,8 +188,8 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Watch reports what somebody else has changed, and, without keys, that everything may have
-// changed when VPP is connected to again.
+// Watch reports values that others changed. After a reconnection it reports, without keys, that
+// everything may have changed.
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	v.hub.Watch(ctx, v.vpp.Ended, report)
 	return nil

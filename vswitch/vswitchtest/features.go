@@ -376,7 +376,7 @@ func (p pingCounter) want(what string, requests, replies int) {
 
 func (p pingCounter) requests() int { return p.reset("echo-request") }
 
-// reset returns how many packets were counted, and begins anew.
+// reset returns the number of packets counted since the last call.
 func (p pingCounter) reset(typ string) (packets int) {
 	p.t.Helper()
 	if _, rest, ok := strings.Cut(p.h.Exec(p.t, "nft reset counter netdev count "+typ), "packets "); ok {

@@ -100,8 +100,9 @@ func filterSubject(name string, addrs, in, out []string) *contiv_filter.Subject 
 	return s
 }
 
-// filterValues: values come in any order, twice, are found by a restarted driver, and
-// go in any order, twice; what nobody expects any more is found, too, and can be removed.
+// filterValues: values can be added in any order and twice, are found by a restarted driver, and
+// can be removed in any order and twice. Values that are no longer expected are also found, and can
+// be removed.
 func filterValues(t *testing.T, site Site) {
 	ctx, values := t.Context(), someFilter()
 	vs := site.Open(t)
@@ -374,8 +375,8 @@ func (lab *filterLab) running(t *testing.T) {
 	works("nothing is judged any more", true)
 }
 
-// replacement: while lists, sets and subjects are replaced, what old and new ones allow
-// passes and what both deny does not.
+// replacement: while lists, sets and subjects are replaced, packets pass if both old and new ones
+// allow them, and are dropped if both deny them.
 func (lab *filterLab) replacement(t *testing.T) {
 	values := func(round int) []proto.Message {
 		var ports []*filterPorts

@@ -259,7 +259,7 @@ func (c caller) wantAnswer(t testing.TB, pod string) {
 	}
 }
 
-// wantSilence checks that nobody answers.
+// wantSilence fails the test if there is an answer.
 func (c caller) wantSilence(t testing.TB) {
 	t.Helper()
 	if who, _, err := c.ask(shortWait); err == nil {

@@ -47,7 +47,7 @@ func runPackets(t *testing.T, c Config) {
 		reach("node to its pod", one.Self(), n1.pods[0], n1.topo.PodIP(1))
 		reach("node to a pod of another node", one.Self(), n2.pods[0], n2.topo.PodIP(1))
 	} else {
-		// Nobody but the vswitch itself has the address.
+		// Only the vswitch itself has the address.
 		wantPing(t, "pod to its gateway", n1.pods[0], n1.topo.Gateway())
 	}
 

@@ -77,9 +77,9 @@ func (h *Host) Echo(t testing.TB, network, addr string, port int) {
 	})
 }
 
-// Probe sends a packet (tcp, udp, ping) to an Echo, or to a host, and says if there
-// was an answer. It waits long if it expects one; a packet without an answer is sent
-// again in the meantime.
+// Probe sends a packet (tcp, udp, ping) to an Echo, or to a host, and returns an error unless the
+// outcome is as expected. If it expects an answer it waits long, and repeats unanswered packets
+// meanwhile.
 func (h *Host) Probe(network, addr string, port int, answered bool) error {
 	wait := shortWait
 	if answered {
@@ -107,7 +107,7 @@ func (h *Host) Probe(network, addr string, port int, answered bool) error {
 	}
 }
 
-// dial connects; the connection is to be closed.
+// dial connects; the caller closes the connection.
 func (h *Host) dial(network, addr string, port int, wait time.Duration) (c net.Conn, err error) {
 	err = h.in(func() (err error) {
 		c, err = net.DialTimeout(network, net.JoinHostPort(addr, fmt.Sprint(port)), wait)

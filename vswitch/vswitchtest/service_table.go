@@ -32,7 +32,7 @@ type ServiceProbe struct {
 	Answers string
 	// Seen are the addresses that the client may be seen with.
 	Seen []netip.Addr
-	// Refused: the client is told that nobody answers; without, it waits in vain.
+	// Refused: the client gets an ICMP error or a reset; otherwise its packets are dropped.
 	Refused bool
 }
 

@@ -74,7 +74,7 @@ type Config struct {
 	ClientsOfDNAT66Move bool
 	// FlowsOfDNAT66Stay: what goes to a local address goes on when it is none any more.
 	FlowsOfDNAT66Stay bool
-	// SilentDrops: nobody is told that there is no route for what it has sent.
+	// SilentDrops: the vswitch sends no ICMP error for packets without a route.
 	SilentDrops bool
 	// PeersOfGroups: a VXLAN tunnel to a group only sends. What is sent to the group is taken
 	// from those to whom there is a tunnel of the same VNI, too.

@@ -1,13 +1,13 @@
-// Package nfttest is nftables without a kernel: what subsystems write to it, packets can be
-// walked through.
+// Package nfttest is nftables without a kernel: it traces packets through the tables that
+// subsystems write.
 //
 //	subsystem ─> nft.Conn ──messages of netlink, as for the kernel──> Kernel: tables, chains, sets, rules
 //	test ──Packet──> Host: prerouting ─> input │ forward ─> postrouting ──> Outcome: where it ends, as what, by which rule
 //
-// A [Kernel] takes the very messages that are sent to Linux, and gives the dumps that Linux gives;
-// it refuses what Linux refuses: sets, chains and elements that do not exist, chains that
-// are in use. A [Host] tracks connections, with their states, marks, and NAT in both directions.
+// A [Kernel] accepts the messages that are sent to Linux, and returns the same dumps. It returns
+// the errors that Linux returns for missing sets, chains and elements, and for chains in use. A
+// [Host] tracks connections, with their states, marks, and NAT in both directions.
 //
-// What it does not know, such as limits, is an error of the packet, so that nothing passes
-// for tested which is not. Timeouts of elements never end.
+// An expression that it does not implement, such as a limit, is an error of the packet, so that no
+// test passes by accident. Timeouts of elements never end.
 package nfttest

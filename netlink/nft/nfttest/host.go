@@ -110,8 +110,8 @@ const priorityConntrack = -200
 // Forget ends all connections.
 func (h *Host) Forget() { clear(h.connections) }
 
-// Send walks a packet through the tables. An error says what the package does not know, or
-// what is wrong with the tables.
+// Send traces a packet through the tables. It returns an error for an unsupported expression, or if
+// the tables are inconsistent.
 func (h *Host) Send(sent Packet) (Outcome, error) {
 	h.Kernel.mu.Lock()
 	defer h.Kernel.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// Register registers the descriptors of what decides on packets and connections.
+// Register registers the descriptors of this package.
 func Register(r *descriptor.Registrar, vs vswitch.VSwitch) {
 	descriptor.Register(r, aclDescriptor(vs.ACLs()))
 	descriptor.Register(r, aclInterfaceDescriptor(vs.ACLs()))

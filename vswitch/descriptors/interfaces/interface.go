@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. The interface
-// itself is made here; what is assigned to it is derived:
+// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. This descriptor creates the
+// interface itself; its assignments are derived values:
 //
 //	interface ─┬─ address/{source}/{addr}   needs vrf/…
 //	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
@@ -24,7 +24,7 @@ import (
 //	           ├─ vpp/bond/{name}/interface/{if}/   needs the interface
 //	           └─ ip6nd/{name}, rx-modes, rx-placement/…
 //
-// What state its link is in is obtained: link-state/UP or link-state/DOWN.
+// The state of its link is an obtained value: link-state/UP or link-state/DOWN.
 func interfaceDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver, ms microservices) kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
 	interfaces := allocatedInterfaces(alloc, ms)
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta]{

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// Register registers the descriptors of interfaces and of what is assigned to them.
+// Register registers the descriptors of interfaces and of their assignments.
 func Register(r *descriptor.Registrar, vs vswitch.VSwitch, alloc *netalloc.Resolver) {
 	port, ms := vs.Interfaces(), microservices{r.Scheduler()}
 	descriptor.Register(r, interfaceDescriptor(port, alloc, ms))

@@ -90,7 +90,7 @@ func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 	}
 }
 
-// take returns what the scheduler is to be told.
+// take returns the pending notifications for the scheduler.
 func (l *linkStates) take() (list []kvscheduler.Notification) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

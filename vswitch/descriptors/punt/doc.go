@@ -1,3 +1,3 @@
-// Package punt has the descriptors of packets that the vswitch hands to somebody else:
-// processes, the host's stack, a neighbour.
+// Package punt has the descriptors for packets that the vswitch passes on: to processes, to the
+// host's stack or to a neighbour.
 package punt

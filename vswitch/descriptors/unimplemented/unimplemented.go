@@ -22,7 +22,7 @@ func Register(r *descriptor.Registrar, f vswitch.Features) {
 	lacking(r, f, vswitch.FlowProbeFeatureDescriptor, models.FlowProbeFeature, validateFlowProbeFeature)
 }
 
-// lacking registers a model whose values nobody configures, see Extras.
+// lacking registers a model that the vswitch has no port for, see Extras.
 func lacking[V proto.Message](r *descriptor.Registrar, f vswitch.Features, name string, model *models.Model, validate func(V) error) {
 	descriptor.Register(r, descriptor.Unimplemented(f, kvscheduler.Descriptor[V, descriptor.NoMeta]{
 		Name:     name,

@@ -3,6 +3,6 @@
 //
 //	rules ──compile──> layers of verdict maps ──> chain of the list <── chains of interfaces
 //
-// A chain is known by the comments of its rules, hashes of their text among them: so a
-// list that somebody changed is recognised without parsing what nft prints.
+// A chain is recognised by the comments of its rules, which contain hashes of their text. A changed
+// list is therefore detected without parsing the output of nft.
 package acl

@@ -276,8 +276,8 @@ func (e *aclEdit) direct(name, device, chain string) {
 	}
 }
 
-// changeACLs makes the changes that edit asks for: in one transaction all that
-// packets can notice, in others what prepares it and what cleans up.
+// changeACLs makes the changes that edit asks for. One transaction makes all changes that packets
+// can notice; others prepare it and clean up after it.
 func (v *Driver) changeACLs(edit func(*aclEdit) error) error {
 	return v.NFT.Locked(func() error {
 		state, err := v.aclState()

@@ -68,7 +68,7 @@ func hashed(text string) aclLine {
 	return aclLine{text, hex.EncodeToString(sum[:8])}
 }
 
-// aclChain is a chain that is there as long as there are lists.
+// aclChain is a chain that exists as long as there are lists.
 type aclChain struct {
 	name string
 	// hook of base chains.

@@ -13,7 +13,7 @@ import (
 // Notice: no event of rtnetlink concerns access lists.
 func (v *Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// checkACLs reports the access lists if somebody else changed their tables.
+// Check reports the access lists if others changed their tables.
 func (v *Driver) Check(b *drift.Batch) {
 	var tables []string
 	for _, family := range aclFamilies {

@@ -81,8 +81,7 @@ func (s *l2State) describeBD(name string, p own.BridgeParameters, bridge netlink
 			continue
 		}
 		for _, iface := range s.interfacesOfPort(port, wanted, expected != nil) {
-			// What does not work as it should is as good as not bound: binding it
-			// again repairs it.
+			// A port that is not fully configured counts as not bound: binding it again repairs it.
 			if port.Flags == portFlags(p, isolated(iface)) && s.finished(port, iface) {
 				bd.Interfaces = append(bd.Interfaces, iface)
 			}

@@ -15,7 +15,7 @@ import (
 type Device interface {
 	// Ready returns why packets cannot be sent now, such as a missing carrier.
 	Ready() error
-	// Served reports whether somebody else gave the device an IPv4 address.
+	// Served reports whether the device has an IPv4 address from another source.
 	Served() (bool, error)
 	// Leased returns the lease of an earlier process, as far as the device shows
 	// it; nil if there is none.
@@ -232,8 +232,7 @@ func (c *Client) acquire(ctx context.Context) *Lease {
 	return nil
 }
 
-// hold keeps a lease and returns nil when it is lost, or what there is when ctx
-// ends.
+// hold keeps a lease. It returns nil when the lease is lost, and the current lease when ctx ends.
 func (c *Client) hold(ctx context.Context, lease *Lease) *Lease {
 	for {
 		retry := c.apply(lease)

@@ -1,6 +1,6 @@
-// Package dhcp is a DHCP client for IPv4 (RFC 2131): it obtains an address for
-// one device, keeps it as long as the server lets it, and gives it back. Messages
-// are those of a library; what is here is when to send which one.
+// Package dhcp is a DHCP client for IPv4 (RFC 2131): it obtains an address for one device, keeps it
+// as long as the server lets it, and gives it back. A library encodes the messages; this package
+// decides when to send which one.
 //
 //	        address of an earlier process             no address
 //	                   │ REQUEST                          │ DISCOVER, REQUEST
@@ -13,8 +13,7 @@
 //	│      └─────────────────────────────────────────────────────┘ expired  │
 //	└───────────────────────────────────────────────────────────────────────┘
 //
-// The lease is kept where it matters: as an address of the device that has a
-// mark and expires by itself, with marked routes. A process that starts anew
-// finds it there (Device.Leased) and asks the server for the same one, while the
-// address stays in use.
+// The lease is kept where it matters: as an address of the device that has a mark and expires by
+// itself, with marked routes. A restarted process finds it there (Device.Leased) and asks the
+// server for the same address, which stays in use meanwhile.
 package dhcp

@@ -13,7 +13,7 @@ type Subsystem interface {
 	// Notice is called with each message of rtnetlink, by one goroutine. It sends what
 	// the message says about values of the subsystem: most concern none.
 	Notice(m syscall.NetlinkMessage, send func(Notice))
-	// Check asks the kernel about suspicions of the batch and reports what is wrong.
+	// Check verifies the suspicions of the batch with the kernel and reports the differences.
 	Check(b *Batch)
 }
 
@@ -22,8 +22,8 @@ type Notice struct {
 	// Reason, for people, why the values with the Keys are wrong.
 	Reason string
 	Keys   []string
-	// Suspect is something to be looked at when things are quiet, comparable and of
-	// a type that tells subsystems whose it is.
+	// Suspect is an object to check once events have stopped. It is comparable, and its type
+	// identifies the subsystem that it belongs to.
 	Suspect any
 }
 

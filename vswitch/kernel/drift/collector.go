@@ -77,8 +77,8 @@ func (c *Collector) collect(ctx context.Context) (b *Batch, ok bool) {
 	}
 }
 
-// damper slows down reports about keys that are reported again and again: what
-// cannot be repaired, or what two repair in different ways.
+// damper slows down reports about keys that are reported repeatedly: a repair that fails each time,
+// or two parties that undo each other's changes.
 type damper map[string][]time.Time
 
 // Reports of the same keys, and the pause after so many within the period.

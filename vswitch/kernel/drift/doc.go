@@ -5,11 +5,10 @@
 //	           ├────────> Collector ──quiet for a moment──> Check ──> report(reason, keys)
 //	nftables ──┘
 //
-// Each subsystem of the driver implements [Subsystem]. An event that may also be an
-// echo of what the driver did itself is only a suspicion: the subsystem asks the
-// kernel when things are quiet, and reports what is wrong then. When events are lost,
-// everything is reported.
+// Each subsystem of the driver implements [Subsystem]. An event that may be an echo of the driver's
+// own change is only a suspicion: the subsystem asks the kernel once events have stopped, and
+// reports the differences that remain. When events are lost, everything is reported.
 //
-// Nothing in here, and no implementation of Subsystem, changes the kernel or what is
-// known of it: a repair is a transaction that the report leads to.
+// Neither this package nor an implementation of Subsystem changes the kernel or the driver's
+// records of it. A report leads to a transaction, and that makes the repair.
 package drift

@@ -18,7 +18,7 @@ import (
 // defaultRoutes are those of the main table that others have made.
 type defaultRoutes struct {
 	mu sync.Mutex
-	// known are there; lost have gone with their device, and nobody has made them again.
+	// known are the present default routes; lost went with their device and have not come back.
 	known, lost map[origin]netip.Addr // next hops; the zero Addr: none
 }
 

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// concernsForwarding reports whether a message is about all devices, or about the device of
-// an interface that somebody has switched forwarding off for. Each device that comes is told
-// of as well.
+// concernsForwarding reports whether a message is about all devices, or about the device of one of
+// our interfaces on which forwarding was switched off. The kernel sends such messages for new
+// devices, too.
 func (v *Driver) concernsForwarding(m []byte) bool {
 	c, ok := rtnl.ParseNetconf(m)
 	if !ok {

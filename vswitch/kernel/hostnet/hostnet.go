@@ -24,7 +24,7 @@ func New(host *own.Host) (*Driver, error) {
 	return v, v.rememberDefaults()
 }
 
-// Warnings says what is wrong, and what to do about it.
+// Warnings returns the present problems, each with its remedy.
 func (v *Driver) Warnings(context.Context) ([]string, error) {
 	forwarding, err := v.notForwarding()
 	routes, routesErr := v.lostDefaults()
@@ -50,8 +50,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// Check logs warnings that were not there before. No value is reported: none stands for
-// what is wrong.
+// Check logs new warnings. It reports no value, because no value represents these settings.
 func (v *Driver) Check(b *drift.Batch) {
 	if len(drift.Suspects[suspicion](b)) == 0 {
 		return

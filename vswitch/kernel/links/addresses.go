@@ -200,8 +200,8 @@ func (v *Driver) ownAddresses(iface string) (lent []netip.Addr, err error) {
 	return lent, err
 }
 
-// isOf reports whether the address is to be seen as one of an interface: we assigned it,
-// or somebody else did and the interface is wanted with it.
+// isOf reports whether the address counts as one of the interface: we assigned it, or it is foreign
+// but requested.
 func isOf(a rtnl.Address, wanted map[netip.Prefix]bool) bool {
 	return a.Proto == own.ProtoOurs || a.Proto != own.ProtoBorrowed && a.Proto != own.ProtoLeased && wanted[a.Prefix]
 }

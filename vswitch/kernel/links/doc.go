@@ -6,7 +6,7 @@
 //	VXLAN                one device for all tunnels of a source and VNI (vxlan.go)
 //	DPDK, AF_PACKET      devices that exist, taken into use
 //
-// The kernel takes things away together: the routes of a device that goes down, the
-// neighbours of one whose MAC changes. After the driver has done such a thing itself,
-// restore.go has what is still configured made again, by those whose it is.
+// The kernel removes dependent objects on its own: the routes of a device that goes down, the
+// neighbours of one whose MAC address changes. After a change by the driver that has such an
+// effect, restore.go asks the subsystems that own these objects to create them again.
 package links

@@ -7,13 +7,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// How Find reads values without reading those of others: it asks the kernel for
-// what is expected by name, device and destination. The answer counts if it is
-// there for all of them. Else, nothing is concluded: devices may have been
-// renamed, routes may hide each other; List sees that.
+// Find avoids a full dump: it asks the kernel for the expected objects by name, device and
+// destination. Its answer counts only if all of them exist. Otherwise it concludes nothing, since
+// devices may have been renamed and routes may hide each other; List detects both.
 
-// inventoryByName has the expected interfaces only; nil if there are other ones
-// among them than TAPs and loopbacks, or any is not found.
+// inventoryByName returns an inventory of the expected interfaces only. It returns nil if any of
+// them is neither a TAP nor a loopback, or is not found.
 func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inventory {
 	inv := v.newInventory(&own.Devices{ByIndex: map[int]netlink.Link{}, ByLogical: map[string]netlink.Link{}}, expected)
 	var lenders []int

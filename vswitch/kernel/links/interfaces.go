@@ -205,9 +205,9 @@ func (v interfaces) adopt(iface *vpp_interfaces.Interface) error {
 	return nil
 }
 
-// EnableDevice enables the device of an interface that should be enabled, and reports
-// whether it could. Somebody else must have disabled it, and its routes may be repaired
-// before itself.
+// EnableDevice enables the device of an interface that should be enabled, and reports whether it
+// could. It is for devices that others disabled: their routes may be repaired before the interface
+// is.
 func (v *Driver) EnableDevice(iface string) bool {
 	value := v.Reg.Iface(iface)
 	link, err := v.Link(iface)

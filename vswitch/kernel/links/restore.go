@@ -13,7 +13,7 @@ import (
 //	the last IPv4 address removed takes the IPv4 routes and neighbours along
 //	a MAC that changes            takes the neighbours along
 //
-// After we have done one of these, what is still configured is put back.
+// After a change of ours of this kind, objects that are still configured are restored.
 
 // restore puts back routes, neighbours and addresses of an interface, as far as
 // they exist according to the registry.
@@ -39,7 +39,7 @@ func (v *Driver) restoreAddresses(iface string, index int) error {
 	return errors.Join(errs...)
 }
 
-// afterAddressRemoval restores what went with the last IPv4 address.
+// afterAddressRemoval restores objects that went with the last IPv4 address.
 func (v *Driver) afterAddressRemoval(iface string, index int, removed netip.Addr) error {
 	if !removed.Is4() || len(v.Reg.KeysOf(iface)) <= 1 {
 		return nil // nothing but the interface

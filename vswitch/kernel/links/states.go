@@ -152,7 +152,7 @@ func (v *Driver) tellOf(links ...netlink.Link) {
 	v.reports.Tell(found...)
 }
 
-// ReportAll tells of all interfaces whose states the observers do not know.
+// ReportAll sends the observers all interface states that they do not know.
 func (v *Driver) ReportAll(ctx context.Context) {
 	if !v.reports.Wanted() {
 		return
@@ -168,7 +168,7 @@ func (v *Driver) ReportAll(ctx context.Context) {
 	v.reports.Tell(found...)
 }
 
-// reportInterface tells of an interface that was made or changed.
+// reportInterface sends the observers the state of an interface that was created or changed.
 func (v *Driver) reportInterface(iface *vpp_interfaces.Interface) {
 	if !v.reports.Wanted() {
 		return

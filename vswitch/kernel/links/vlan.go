@@ -8,8 +8,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 )
 
-// A sub-interface is a VLAN device: it takes the tag sub_id off what its parent
-// receives, and puts it on what it sends. A sub-interface of a sub-interface has two.
+// A sub-interface is a VLAN device: it strips the tag sub_id from frames that its parent receives,
+// and adds it to frames that it sends. A sub-interface of a sub-interface has two tags.
 
 func supportedVLAN(sub *vpp_interfaces.SubInterface) error {
 	switch {

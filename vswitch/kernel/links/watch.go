@@ -36,8 +36,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// checkLinks looks at devices and their addresses, and tells those who follow the states
-// of interfaces.
+// Check compares devices and their addresses, and sends observers the changed interface states.
 func (v *Driver) Check(b *drift.Batch) {
 	var changed []int
 	for _, index := range drift.Suspects[suspectLink](b) {

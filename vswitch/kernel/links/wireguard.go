@@ -22,9 +22,9 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// WireGuard: the device is made by rtnetlink, keys and peers are set by a protocol of
-// its own, which tells nobody of changes: those of others are found by resyncs. Packets
-// are sent from the address that their route says, wireguard.src_addr or not.
+// WireGuard: rtnetlink creates the device; a generic netlink protocol of its own sets keys and
+// peers. That protocol has no notifications, so only a resync finds changes by others. The route
+// determines the source address of packets, whatever wireguard.src_addr is.
 
 // withWireGuard calls fn with the protocol, in the namespace.
 func (v *Driver) withWireGuard(fn func(*wgctrl.Client) error) error {

@@ -181,8 +181,7 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 // works: without its rules nothing of IPv6 works; those of IPv4 are what is global.
 func works(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
 
-// adopt counts what has lost the claim that it belongs to as part of the expected
-// value that is to have that claim.
+// adopt assigns orphaned elements to the expected value that owns their claim.
 func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
 	d := v.state
 	strays := d.known[strayLabel]
@@ -215,9 +214,9 @@ func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
 	return nil
 }
 
-// learn takes note of what was read of a value. One that is exactly as expected need
-// not be remembered, but for one that depends on the addresses of interfaces; of one
-// that is not there, it counts that nothing is, whatever the registry says.
+// learn records the elements read for a value. One that is exactly as expected need not be
+// remembered, but for one that depends on the addresses of interfaces; of one that is not there, it
+// counts that nothing is, whatever the registry says.
 func (v dnat) learn(want, found *vpp_nat.DNat44) {
 	known := v.state.known
 	if _, exists := known[want.GetLabel()]; found == want && len(own.ExternalInterfaces(want)) == 0 {
@@ -268,7 +267,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	return found, nil
 }
 
-// strange describes claims that nobody expects.
+// strange describes claims of no expected value.
 func (f *natFamily) strange(elements []nft.Element) (list []*vpp_nat.DNat44_StaticMapping) {
 	for _, e := range elements {
 		if _, ok := claimOf(e); ok {

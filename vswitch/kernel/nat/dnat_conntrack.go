@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staleFlows are connections, of TCP only where setReset says so, that a changed mapping would handle in
-// another way, by what clients send to and where it went: to backends that are gone,
-// and what was not translated when there was no mapping. Clients that keep their
-// source port would otherwise never meet the mapping. Connections to backends that
-// stay go on.
+// staleFlows are connections that a changed mapping would handle differently, by the address that
+// clients send to and the backend that it was translated to: connections to removed backends, and
+// those that began untranslated before there was a mapping. TCP is among them only where setReset
+// asks for it. Clients that keep their source port would otherwise never use the mapping.
+// Connections to backends that stay go on.
 type staleFlows map[flowKey][]netip.AddrPort
 
-// flowKey is what a mapping translates; no protocol: any but TCP; no port: any. What
-// remains of a TCP connection that was forgotten is seen as a new one by the next packet of
-// the client, translated anew, and reset by whoever gets it.
+// flowKey identifies the packets that a mapping translates. Without a protocol: all but TCP;
+// without a port: all ports. Once a TCP connection has been forgotten, the client's next packet
+// counts as a new connection, is translated again, and is answered with a reset by its new
+// receiver.
 type flowKey struct {
 	external netip.Addr
 	protocol uint8

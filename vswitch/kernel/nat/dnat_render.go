@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is what one static or identity mapping is in the kernel.
+// mapping is the kernel form of one static or identity mapping.
 type mapping struct {
 	// claims are the elements that carry the label: what is translated. Each is of
 	// one value only.
@@ -210,7 +210,7 @@ func content(mappings []mapping) (list []nft.Element) {
 	return nft.Sorted(list)
 }
 
-// translatable says what of a value the kernel cannot do.
+// translatable returns an error for the parts of a value that the kernel does not support.
 func (v dnat) translatable(value *vpp_nat.DNat44) error {
 	if len(value.GetLabel()) > 127 {
 		return vswitch.Unsupported("%s labels of more than 127 characters: nftables cannot store them", v.family.model)

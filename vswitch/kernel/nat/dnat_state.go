@@ -13,9 +13,9 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
-// dnatState is what we know of the elements of DNAT in the kernel: enough to change
-// a value without reading any. Whether it is still true shows when a change fails;
-// then everything is read again. The lock of the natDriver guards it.
+// dnatState is the known state of the DNAT elements in the kernel: enough to change a value without
+// reading any. Whether it is still true shows when a change fails; then everything is read again.
+// The lock of the natDriver guards it.
 type dnatState struct {
 	// based: chains and rules are there; only asked for with IPv6.
 	based bool
@@ -23,11 +23,11 @@ type dnatState struct {
 	loaded bool
 	// owners are the labels of claims.
 	owners map[[2]string]string
-	// known is what there is of values that is not simply what the registered value
-	// asks for, by label: of values that were damaged, that nobody registered, or
-	// that depend on the addresses of interfaces.
+	// known holds, by label, the elements of values whose elements differ from what the registered
+	// value asks for: values that were damaged, that are not registered, or that depend on the
+	// addresses of interfaces.
 	known map[string][]nft.Element
-	// classes counts the services of each; those of which there are sets are in it.
+	// classes counts the services of each class that has sets.
 	classes map[natClass]int
 }
 
@@ -44,7 +44,7 @@ func claimOf(e nft.Element) ([2]string, bool) {
 	return [2]string{kind, e.Key}, ok
 }
 
-// strayLabel is the label of what belongs to no value.
+// strayLabel is the label of elements that belong to no value.
 const strayLabel = "UNTAGGED-DNAT"
 
 // loadDNAT reads all elements.
@@ -104,7 +104,7 @@ func (v dnat) loadDNAT() error {
 	return nil
 }
 
-// current returns what there is of a value in the kernel.
+// current returns the elements of a value that are in the kernel.
 func (v dnat) current(label string) []nft.Element {
 	if list, ok := v.state.known[label]; ok {
 		return list
@@ -125,14 +125,14 @@ func (f *natFamily) isFirstSlot(e nft.Element) bool {
 	return e.Key[f.serviceLength:] == string(native32(0))
 }
 
-// natChange is a value with what it is to be in the kernel; without mappings it goes.
+// natChange is a value and its requested state in the kernel. A value without mappings is removed.
 type natChange struct {
 	label    string
 	value    *vpp_nat.DNat44 // nil: it goes
 	mappings []mapping
 }
 
-// leftBehind is what a change makes wrong.
+// leftBehind are the conntrack entries that a change invalidates.
 type leftBehind struct {
 	flows   staleFlows
 	clients backendSets
@@ -166,8 +166,8 @@ func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 	return v.tryApply(changes)
 }
 
-// loadFor reads all elements, and notes of which values that change there are none, whatever was
-// registered: a transaction whose answer was lost may have removed them.
+// loadFor reads all elements. It notes which of the changing values have none, regardless of the
+// registry: a transaction whose answer was lost may have removed them.
 func (v dnat) loadFor(changes []natChange) error {
 	if err := v.loadDNAT(); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 	return stale, nil
 }
 
-// settleDNAT notes what has been done.
+// settleDNAT records a committed change.
 func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[natClass]int) {
 	d := v.state
 	for class, n := range classes {
@@ -271,8 +271,8 @@ func (f *natFamily) withClasses(list []nft.Element, classes map[natClass]int, n 
 	return list
 }
 
-// makeClasses adds the sets of classes that there are none of, and all rules anew
-// that pick from them, if that changes.
+// makeClasses adds the missing sets of classes. If it adds any, it replaces all rules that choose
+// from them.
 func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]int) {
 	changed := false
 	after := maps.Clone(d.classes)

@@ -26,8 +26,8 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// checkNAT reports NAT if somebody else changed one of its tables, and values that stand
-// for other addresses of an interface than it has.
+// Check reports NAT if others changed one of its tables, and values that were rendered for
+// interface addresses which have changed since.
 func (v *Driver) Check(b *drift.Batch) {
 	if v.NFT.Foreign(drift.Suspects[nft.Change](b), "ip "+natTable, "ip6 "+natTable) {
 		b.Report(fmt.Sprintf("nftables table %q was changed", natTable), slices.Concat(

@@ -7,6 +7,5 @@
 //	                      ^
 //	known (read once) ────┘ elements and rules carry what they stand for as a comment
 //
-// rules.go and sets.go describe the tables. What a restarted agent needs to know is in
-// them.
+// rules.go and sets.go describe the tables. They contain everything that a restarted agent needs.
 package nat

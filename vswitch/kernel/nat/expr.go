@@ -36,10 +36,10 @@ func loadPort(offset, r uint32) expr.Any {
 // UDP and SCTP are nonsense then; no key in a set has both.
 func loadProtocol(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(r)} }
 
-// in matches what is in a set.
-func in(set string, r uint32) expr.Any { return &expr.Lookup{SourceRegister: reg(r), SetName: set} }
+// inSet matches keys that are in a set.
+func inSet(set string, r uint32) expr.Any { return &expr.Lookup{SourceRegister: reg(r), SetName: set} }
 
-// mapped puts into registers what a map says, if it knows the key.
+// mapped loads the map's data for the key into registers, if the map has the key.
 func mapped(name string, from, to uint32) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(from), DestRegister: reg(to), IsDestRegSet: true, SetName: name}
 }
@@ -49,17 +49,17 @@ func equal(r uint32, data []byte) expr.Any {
 }
 
 func device(key expr.MetaKey, set string) []nft.Word {
-	return words(&expr.Meta{Key: key, Register: reg(0)}, in(set, 0))
+	return words(&expr.Meta{Key: key, Register: reg(0)}, inSet(set, 0))
 }
 
 func verdict(kind expr.VerdictKind, chain string) expr.Any {
 	return &expr.Verdict{Kind: kind, Chain: chain}
 }
 
-// has matches when a bit of what is in the register is set; hasNot, when it is not.
-func has(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpNeq) }
+// bitSet matches if a bit of the register is set, bitClear if it is not.
+func bitSet(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpNeq) }
 
-func hasNot(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpEq) }
+func bitClear(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpEq) }
 
 func bits(r, bit uint32, op expr.CmpOp) []nft.Word {
 	return words(
@@ -72,7 +72,7 @@ func draw(slots, r uint32) expr.Any {
 	return &expr.Numgen{Register: reg(r), Modulus: slots, Type: unix.NFT_NG_RANDOM}
 }
 
-// remember notes a value in a map; what the map says already it goes on saying.
+// remember stores a value in a map unless the map already has the key.
 func remember(set string, key, data uint32, timeout time.Duration) expr.Any {
 	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout}
 }

@@ -47,7 +47,7 @@ func parseSource66(comment string) (s source66, ok bool) {
 	return source66{addr: addr, device: fields[2], name: fields[3]}, err == nil
 }
 
-// rules66 returns what sources ask for, in order. Nobody asks for a chain without.
+// rules66 returns the rules for sources, in order. A chain is only needed if there are any.
 func rules66(sources []source66) []rule66 {
 	if len(sources) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]
 		for _, s := range sources {
 			value := &contiv_nat.SourceNAT66{Interface: s.name, Address: s.addr.String()}
 			wanted := slices.ContainsFunc(expected, func(e *contiv_nat.SourceNAT66) bool { return e.GetInterface() == s.name })
-			if intact || !wanted { // what is wanted is made anew, what is not wanted is to be removed
+			if intact || !wanted { // replaced if wanted, else to be removed
 				list = append(list, value)
 			}
 		}

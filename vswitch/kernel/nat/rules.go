@@ -105,12 +105,12 @@ func (s *natState) rules() (list []natRule) {
 	add(chainOutput, "packets of the node itself", to(chainServices))
 
 	stay := words(verdict(expr.VerdictReturn, ""))
-	add(chainServices, "identity", f.toService(), words(in(setIdentity, 0)), stay)
-	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), in(setIdentityProto, 0)), stay)
-	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), in(setIdentityAddr, 0)), stay)
+	add(chainServices, "identity", f.toService(), words(inSet(setIdentity, 0)), stay)
+	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), inSet(setIdentityProto, 0)), stay)
+	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), inSet(setIdentityAddr, 0)), stay)
 	add(chainServices, restrictedRule, f.restricted())
 	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
-	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	add(chainServices, "several backends", f.toService(), words(inSet(setBalanced, 0)), to(chainBalance))
 	s.scoped(add)
 	add(chainServices, "protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
 	add(chainServices, "address", words(f.loadAddress(f.destination, 0), mapped(mapAddress, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
@@ -118,11 +118,11 @@ func (s *natState) rules() (list []natRule) {
 
 	s.balance(add)
 
-	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), has(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
+	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
 	source := func(set string, load ...expr.Any) []nft.Word {
-		return words(append(load, in(set, 0), verdict(expr.VerdictAccept, ""))...)
+		return words(append(load, inSet(set, 0), verdict(expr.VerdictAccept, ""))...)
 	}
-	add(chainPostrouting, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(in(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
+	add(chainPostrouting, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(inSet(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
 	add(chainPostrouting, "identity of a protocol", source(setIdentityProto, f.loadAddress(f.source, 0), loadProtocol(1)))
 	add(chainPostrouting, "identity of an address", source(setIdentityAddr, f.loadAddress(f.source, 0)))
 	add(chainPostrouting, "packets of the node itself", words(
@@ -136,10 +136,10 @@ func (s *natState) rules() (list []natRule) {
 	opened := f.opened()
 	s.nodeSources(add)
 	add(chainTwice, "from an address", opened, words(mapped(mapTwiceIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
-	add(chainTwice, "always", opened, words(in(setTwice, 0)), to(chainTwiceSource))
+	add(chainTwice, "always", opened, words(inSet(setTwice, 0)), to(chainTwiceSource))
 	itself := slices.Concat(opened, words(f.loadAddress(f.source, f.clientReg()), f.loadAddress(f.destination, f.backendReg())))
 	add(chainTwice, "to itself, from an address", itself, words(mapped(mapSelfIP, 0, 0), f.translate(expr.NATTypeSourceNAT, 0, false)))
-	add(chainTwice, "to itself", itself, words(in(setSelf, 0)), to(chainTwiceSource))
+	add(chainTwice, "to itself", itself, words(inSet(setSelf, 0)), to(chainTwiceSource))
 	s.masquerade(add)
 
 	for _, chain := range []string{chainSource, chainTwiceSource} {
@@ -155,8 +155,8 @@ func (s *natState) rules() (list []natRule) {
 	if s.enabled && !s.forwarding {
 		for _, set := range []string{setOutside, setOutput} {
 			add(chainForward, "not translated, from "+set, device(expr.MetaKeyIIFNAME, set),
-				words(&expr.Ct{Key: expr.CtKeySTATE, Register: reg(0)}), has(0, expr.CtStateBitNEW),
-				words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), hasNot(0, ctDestinationNAT),
+				words(&expr.Ct{Key: expr.CtKeySTATE, Register: reg(0)}), bitSet(0, expr.CtStateBitNEW),
+				words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitClear(0, ctDestinationNAT),
 				words(verdict(expr.VerdictDrop, "")))
 		}
 	}
@@ -172,11 +172,11 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 	add(chainOutput, "packets of the node itself", to(chainServices))
 	add(chainServices, restrictedRule, f.restricted())
 	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
-	add(chainServices, "several backends", f.toService(), words(in(setBalanced, 0)), to(chainBalance))
+	add(chainServices, "several backends", f.toService(), words(inSet(setBalanced, 0)), to(chainBalance))
 	s.scoped(add)
 	s.clusterIPs(add)
 	s.balance(add)
-	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), has(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
+	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
 	source := words(f.translate(expr.NATTypeSourceNAT, 0, false))
 	s.nodeSources(add)
 	add(chainTwice, "from an address", f.opened(), words(mapped(mapTwiceIP, 0, 0)), source)
@@ -201,9 +201,8 @@ func (s *natState) balanceScope(scope natScope, add func(comment string, parts .
 	slot, backend := f.clientReg(), f.backendReg()
 	client, there := words(f.loadAddress(f.source, f.clientReg())), words(f.translate(expr.NATTypeDestNAT, backend, true))
 	sticky := false
-	// nft 1.0 cannot print that what a map says goes into another map: it aborts. So it
-	// is to believe that the destination does, which in a way is true: the map
-	// overwrites it, as the data of its elements begin with registers of nothing.
+	// nft 1.0 aborts when listing a rule that feeds one map's result into another. The rule therefore
+	// loads the destination first, so that the listing parses. The map then overwrites it.
 	destination := words(f.loadAddress(f.destination, backend), loadPort(offsetDstPort, backend+f.regs))
 	classes := s.classesOf(scope)
 	for _, c := range classes {
@@ -214,7 +213,7 @@ func (s *natState) balanceScope(scope natScope, add func(comment string, parts .
 		}
 	}
 	if sticky {
-		add("clients", f.toService(), words(in(setSticky, 0)), client, words(mapped(mapAffinity, 0, backend)), there)
+		add("clients", f.toService(), words(inSet(setSticky, 0)), client, words(mapped(mapAffinity, 0, backend)), there)
 	}
 	for _, c := range classes {
 		if c.timeout != 0 { // clients for which there is no more room

@@ -189,10 +189,10 @@ func (n *natNetwork) read(chain, comment string) {
 
 type adder func(chain, comment string, parts ...[]nft.Word)
 
-// restricted drops those who may not use a service.
+// restricted drops packets of clients that may not use a service.
 func (f *natFamily) restricted() []nft.Word {
 	return slices.Concat(f.toService(), words(
-		in(setRestricted, 0), f.loadAddress(f.source, f.clientReg()),
+		inSet(setRestricted, 0), f.loadAddress(f.source, f.clientReg()),
 		&expr.Lookup{SourceRegister: reg(0), SetName: setAllowed, Invert: true}, verdict(expr.VerdictDrop, ""),
 	))
 }
@@ -225,10 +225,10 @@ func (s *natState) scoped(add adder) {
 	for _, p := range s.network.inside {
 		add(chainServices, commentInside+p.String(), f.within(f.source, p), words(verdict(expr.VerdictJump, chainInside)))
 	}
-	add(chainInside, "backends for clients inside", f.toService(), words(in(setBalancedIn, 0), verdict(expr.VerdictGoto, chainBalanceIn)))
-	add(chainServices, "backends for clients outside", f.toService(), words(in(setBalancedOut, 0), verdict(expr.VerdictGoto, chainBalanceOut)))
-	add(chainServices, "dropped", f.toService(), words(in(setDropped, 0), verdict(expr.VerdictDrop, "")))
-	add(chainServices, "refused", f.toService(), words(in(setRefused, 0), verdict(expr.VerdictGoto, chainRefuse)))
+	add(chainInside, "backends for clients inside", f.toService(), words(inSet(setBalancedIn, 0), verdict(expr.VerdictGoto, chainBalanceIn)))
+	add(chainServices, "backends for clients outside", f.toService(), words(inSet(setBalancedOut, 0), verdict(expr.VerdictGoto, chainBalanceOut)))
+	add(chainServices, "dropped", f.toService(), words(inSet(setDropped, 0), verdict(expr.VerdictDrop, "")))
+	add(chainServices, "refused", f.toService(), words(inSet(setRefused, 0), verdict(expr.VerdictGoto, chainRefuse)))
 	add(chainRefuse, "TCP", words(loadProtocol(0), equal(0, []byte{unix.IPPROTO_TCP}), &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}))
 	add(chainRefuse, "others", words(&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable()}))
 }
@@ -256,7 +256,7 @@ func (s *natState) nodeSources(add adder) {
 // masquerade hides clients outside.
 func (s *natState) masquerade(add adder) {
 	f := s.family
-	add(chainTwice, "clients outside", f.opened(), words(in(setMasquerade, 0), verdict(expr.VerdictGoto, chainMasquerade)))
+	add(chainTwice, "clients outside", f.opened(), words(inSet(setMasquerade, 0), verdict(expr.VerdictGoto, chainMasquerade)))
 	for _, p := range s.network.inside {
 		add(chainMasquerade, commentInside+p.String(), f.within(f.source, p), words(verdict(expr.VerdictReturn, "")))
 	}

@@ -62,8 +62,8 @@ func (f *natFamily) sets() []*nftables.Set {
 // deviceSets are those of interfaces, which only IPv4 has.
 var deviceSets = []string{setInside, setOutside, setOutput}
 
-// affinitySize bounds how many clients are remembered; those beyond are balanced
-// anew with each connection.
+// affinitySize bounds the number of remembered clients. For clients beyond it, each connection is
+// balanced on its own.
 const affinitySize = 1 << 20
 
 // natClass is what services have in common that share a map of backends and the

@@ -23,7 +23,7 @@ import (
 // comment.
 const natTable = "contiv"
 
-// natState is what the table says but for DNAT.
+// natState is the content of the table except DNAT.
 type natState struct {
 	family  *natFamily
 	enabled bool
@@ -152,7 +152,7 @@ type natDriver struct {
 	dnat, dnat6 dnatState
 }
 
-// readNAT returns what the table says.
+// readNAT returns the content of the table.
 func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	s := &natState{family: f, classes: map[natClass]bool{}}
 	table, err := d.Layout(f.proto, natTable)
@@ -212,8 +212,7 @@ func (s *natState) readRules(table *nft.Table) {
 	}
 }
 
-// write makes the table what the state asks for. Elements of sets but those of
-// devices stay.
+// write makes the table match the state. Elements of sets but those of devices stay.
 func (s *natState) write(b *nft.Batch) {
 	b.AddTable()
 	for _, set := range s.family.sets() {
@@ -276,7 +275,7 @@ func sortInterfaces(list []natInterface) {
 	slices.SortFunc(list, func(a, b natInterface) int { return nft.Compare(a.element(), b.element()) })
 }
 
-// read returns what the table says.
+// read returns the content of the table.
 func (d *natDriver) read() (s *natState, err error) {
 	d.Lock()
 	defer d.Unlock()
@@ -316,7 +315,7 @@ var commentText = regexp.MustCompile(`^[A-Za-z0-9_./:-]*$`)
 // and nft knows no way to quote quotes.
 func fitsComment(name string) bool { return len(name) <= 63 && commentText.MatchString(name) }
 
-// dropNAT removes the tables, if there are any.
+// Drop removes the tables, if they exist.
 func (v *Driver) Drop() error {
 	err := v.nat.DropTables(natTable, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {

@@ -71,7 +71,7 @@ func (v proxyARP) Create(_ context.Context, p *vpp_l3.ProxyARP) error {
 	return nil
 }
 
-// Delete also removes what is on interfaces that nobody knows.
+// Delete also removes entries on unknown interfaces.
 func (v proxyARP) Delete(_ context.Context, p *vpp_l3.ProxyARP) error {
 	err := v.Reg.During(p, func() error {
 		have, err := v.proxied()

@@ -56,8 +56,8 @@ func (c *DeviceCache) Forget(logical string) {
 	delete(c.indexes, logical)
 }
 
-// WithDevice calls fn with the index of the device behind a logical name. An
-// index from the cache that turns out to be stale is looked up anew, once.
+// WithDevice calls fn with the index of the device behind a logical name. An index from the cache
+// that turns out to be stale is looked up again, once.
 func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 	index, cached, err := v.cachedDevice(logical)
 	if err != nil {

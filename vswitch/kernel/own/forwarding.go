@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// EnableForwarding makes the node a router: of IPv4, and of IPv6 if something of ours
-// is there to be reached over it (from an agent before this one).
+// EnableForwarding makes the node a router: of IPv4, and of IPv6 if an earlier agent left IPv6
+// objects of ours.
 func (v *Host) EnableForwarding() error {
 	if err := v.NS.Run(func() error { return namespace.EnsureSysctl("ipv4/ip_forward", "1") }); err != nil {
 		return fmt.Errorf("enabling IP forwarding: %w", err)

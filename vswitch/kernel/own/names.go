@@ -18,8 +18,8 @@ const (
 	aliasVXLAN     = "contiv:vpp-vxlan/"
 )
 
-// DeviceGroup is the group (IFLA_GROUP) of the devices that we make: the mark
-// of those whose making was interrupted before they got an alias.
+// DeviceGroup is the group (IFLA_GROUP) of the devices that we make: the mark of devices whose
+// creation was interrupted before they got an alias.
 const DeviceGroup = 121
 
 // Prefixes of device names.
@@ -62,12 +62,11 @@ func ParseBridgeAlias(alias string) (name string, p BridgeParameters, ok bool) {
 	return name, parseBDParameters(text), true
 }
 
-// UnknownPrefix starts the names of objects that are ours, but that nobody can
-// name. Behind it is the name of the device, or what identifies the tunnel.
+// UnknownPrefix starts the names of objects that are ours but whose logical name is unknown. The
+// name of the device, or the identity of the tunnel, follows it.
 const UnknownPrefix = "UNKNOWN-"
 
-// UnknownDevice returns the device behind a name that stands for what nobody can
-// name.
+// UnknownDevice returns the device of a name that starts with UnknownPrefix.
 func UnknownDevice(name string) (device string, ok bool) {
 	return strings.CutPrefix(name, UnknownPrefix)
 }

@@ -74,8 +74,8 @@ func (r *Registry) Remove(v proto.Message) {
 	r.removeLocked(models.Key(v))
 }
 
-// During takes the value out while it is being deleted, so that what the kernel
-// then reports is no news; it is put back if that fails.
+// During removes the value while it is being deleted, so that the resulting kernel events are not
+// taken for drift; it is put back if that fails.
 func (r *Registry) During(v proto.Message, remove func() error) error {
 	key := models.Key(v)
 	r.mu.Lock()
@@ -200,9 +200,9 @@ func (r *Registry) KeysOf(iface string) []string {
 	return slices.Sorted(maps.Keys(r.byIface[iface]))
 }
 
-// KeysAfterLoss returns the keys of what may be gone when an interface has lost its
-// device, its state or an address: what touches it, and routes whose device is for
-// the kernel to find.
+// KeysAfterLoss returns the keys of values that may be gone once an interface has lost its device,
+// its state or an address: values that refer to the interface, and routes whose device the kernel
+// chooses.
 func (r *Registry) KeysAfterLoss(iface string) []string {
 	return append(r.KeysOf(iface), r.KeysOf("")...)
 }

@@ -1,4 +1,4 @@
-// Package podguard keeps what is attached to the node from fooling it, with nftables:
+// Package podguard keeps pods and other attached interfaces from spoofing packets, with nftables:
 //
 //	packet from a pod ──> guard-arp: sources     ARP: sender's MAC and IP address
 //	                  └─> guard: sources         MAC and IP address, neighbour discovery; before
@@ -9,11 +9,10 @@
 //	                        └─> guard: forwarded VXLAN of pods for other nodes, which would take it
 //	                                             for the node's own once its source is translated
 //
-// What a pod may send is one element of a set for each of its addresses, with the name of
-// its device as part of the key: a packet costs the same however many pods there are, and
-// elements are there before the device is, so that there is no moment without them.
-// Whatever is dropped is counted in a set by device and reason.
+// Each address of a pod is one set element, keyed by the name of its device as well. The cost of a
+// packet is therefore independent of the number of pods, and the elements exist before the device
+// does, so that it is never unguarded. Dropped packets are counted in a set by device and reason.
 //
-// Rules are known by comments that contain a hash of what they say, elements by the
-// name of their device; everything is read back from the kernel.
+// Rules are recognised by comments that contain a hash of their text, elements by the name of their
+// device. Everything is read back from the kernel.
 package podguard

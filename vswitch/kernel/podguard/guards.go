@@ -50,7 +50,7 @@ func device(iface string) string { return own.DeviceName(own.DevInterface, iface
 // Notice: no event of rtnetlink concerns guards.
 func (*Guards) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// Check reports guards and tunnels if somebody else changed the tables.
+// Check reports guards and tunnels if others changed the tables.
 func (g *Guards) Check(b *drift.Batch) {
 	if !g.host.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+TableName, "arp "+TableName) {
 		return
@@ -141,9 +141,9 @@ func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 	return nil
 }
 
-// change makes a transaction of what fn adds, and calls done if that succeeds. When fn is
-// called, it is known what is there; if that turns out to be wrong, it is read anew. build:
-// the ruleset must be there.
+// change commits the changes that fn adds as one transaction, and calls done if it succeeds. fn is
+// called with the contents of the tables known; if they turn out to be stale, they are read again.
+// If build is set, the ruleset is created as needed.
 func (g *Guards) change(build bool, fn func(transaction) error, done func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +241,8 @@ func (g *Guards) uncount(t transaction, dev string) error {
 	return nil
 }
 
-// ensure learns what is there; build: it makes the ruleset unless that is in order.
+// ensure reads the tables unless they are known. If build is set, it also creates or repairs the
+// ruleset.
 func (g *Guards) ensure(build bool) error {
 	if (!build || g.loaded) && g.known != nil && g.tunnels != nil {
 		return nil
@@ -323,8 +324,8 @@ func elementsIn(tables map[*nftables.Table]*nft.Table) (found map[string]map[ele
 	return found, names
 }
 
-// List returns what the elements say. What is incomplete lacks its MAC address; in a
-// ruleset that is not in order nothing that is wanted is there.
+// List returns the guards that the elements describe. An incomplete guard lacks its MAC address. If
+// the ruleset is damaged, no expected guard is returned.
 func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guard.SourceGuard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

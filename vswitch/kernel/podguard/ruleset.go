@@ -139,75 +139,75 @@ const (
 // inetRules are the rules of the table inet. timeouts: the kernel knows time-outs of
 // its own for some connections.
 func inetRules(timeouts bool) []rule {
-	from4 := say(fromDevice(), senderMAC(), network(12, 4, afterMAC), in(own4))
-	from6 := say(fromDevice(), senderMAC(), network(8, 16, afterMAC), in(own6))
-	type6 := func(t byte) words { return say(transport(0, 1, scratch), equals(t)) }
-	length6 := func(n uint16) words { return say(network(4, 2, scratch), equals(big16(n)...)) }
-	option := func(at uint32, kind byte) words { return say(transport(at, 2, scratch), equals(kind, 1)) }
-	unspecified := say(network(8, 16, scratch-4), words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}})
-	ownTarget := say(fromDevice(), senderMAC(), transport(8, 16, afterMAC), in(own6))
+	from4 := join(fromDevice(), senderMAC(), network(12, 4, afterMAC), inSet(own4))
+	from6 := join(fromDevice(), senderMAC(), network(8, 16, afterMAC), inSet(own6))
+	type6 := func(t byte) words { return join(transport(0, 1, scratch), equals(t)) }
+	length6 := func(n uint16) words { return join(network(4, 2, scratch), equals(big16(n)...)) }
+	option := func(at uint32, kind byte) words { return join(transport(at, 2, scratch), equals(kind, 1)) }
+	unspecified := join(network(8, 16, scratch-4), words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}})
+	ownTarget := join(fromDevice(), senderMAC(), transport(8, 16, afterMAC), inSet(own6))
 
 	list := []rule{
-		{chainSources, "IPv4 of its own", say(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
-		{chainSources, "IPv6 of its own", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), from6, goTo(chainSent6))},
-		{chainSources, "anything else", say(fromDevice(), in(guarded), goTo(chainForeign))},
+		{chainSources, "IPv4 of its own", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
+		{chainSources, "IPv6 of its own", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), from6, goTo(chainSent6))},
+		{chainSources, "anything else", join(fromDevice(), inSet(guarded), goTo(chainForeign))},
 
-		{chainSent6, "other than ICMPv6", say(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
-		{chainSent6, "neighbour discovery", say(transport(0, 1, scratch),
+		{chainSent6, "other than ICMPv6", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
+		{chainSent6, "neighbour discovery", join(transport(0, 1, scratch),
 			words{&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}}, goTo(chainDiscovery))},
 
-		// Nobody who is no router sends advertisements of routers, and redirects.
-		{chainDiscovery, "asks for routers", say(type6(routerSolicitation), length6(8), accept())},
-		{chainDiscovery, "asks for routers, with its MAC address", say(type6(routerSolicitation), length6(16), option(8, optionSourceLink),
-			fromDevice(), transport(10, 6, afterDevice), in(macs), accept())},
-		{chainDiscovery, "asks for a neighbour", say(type6(neighborSolicitation), length6(24), accept())},
-		{chainDiscovery, "asks for a neighbour, with its MAC address", say(type6(neighborSolicitation), length6(32), option(24, optionSourceLink),
-			fromDevice(), transport(26, 6, afterDevice), in(macs), accept())},
-		{chainDiscovery, "says where it is", say(type6(neighborAdvertisement), length6(24), ownTarget, accept())},
-		{chainDiscovery, "says where it is, with its MAC address", say(type6(neighborAdvertisement), length6(32), option(24, optionTargetLink),
-			fromDevice(), transport(26, 6, afterDevice), transport(8, 16, afterMAC), in(own6), accept())},
+		// Only routers send router advertisements and redirects.
+		{chainDiscovery, "asks for routers", join(type6(routerSolicitation), length6(8), accept())},
+		{chainDiscovery, "asks for routers, with its MAC address", join(type6(routerSolicitation), length6(16), option(8, optionSourceLink),
+			fromDevice(), transport(10, 6, afterDevice), inSet(macs), accept())},
+		{chainDiscovery, "asks for a neighbour", join(type6(neighborSolicitation), length6(24), accept())},
+		{chainDiscovery, "asks for a neighbour, with its MAC address", join(type6(neighborSolicitation), length6(32), option(24, optionSourceLink),
+			fromDevice(), transport(26, 6, afterDevice), inSet(macs), accept())},
+		{chainDiscovery, "says where it is", join(type6(neighborAdvertisement), length6(24), ownTarget, accept())},
+		{chainDiscovery, "says where it is, with its MAC address", join(type6(neighborAdvertisement), length6(32), option(24, optionTargetLink),
+			fromDevice(), transport(26, 6, afterDevice), transport(8, 16, afterMAC), inSet(own6), accept())},
 		{chainDiscovery, "claims something else", counted(dropped[vswitch.DropND])},
 
 		// Before it uses an address, a host without one asks whether anybody has it, and
 		// joins groups.
-		{chainForeign, "looks for duplicates of its address", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
+		{chainForeign, "looks for duplicates of its address", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
 			type6(neighborSolicitation), ownTarget, accept())},
-		{chainForeign, "joins groups", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
-			type6(143), fromDevice(), senderMAC(), in(macs), accept())},
-		{chainForeign, "IPv4 with its MAC address", say(ofFamily(unix.NFPROTO_IPV4), onEthernet(), fromDevice(), senderMAC(), in(macs), counted(dropped[vswitch.DropIPv4]))},
-		{chainForeign, "IPv6 with its MAC address", say(ofFamily(unix.NFPROTO_IPV6), onEthernet(), fromDevice(), senderMAC(), in(macs), counted(dropped[vswitch.DropIPv6]))},
+		{chainForeign, "joins groups", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
+			type6(143), fromDevice(), senderMAC(), inSet(macs), accept())},
+		{chainForeign, "IPv4 with its MAC address", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), fromDevice(), senderMAC(), inSet(macs), counted(dropped[vswitch.DropIPv4]))},
+		{chainForeign, "IPv6 with its MAC address", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), fromDevice(), senderMAC(), inSet(macs), counted(dropped[vswitch.DropIPv6]))},
 		{chainForeign, "foreign MAC address", counted(dropped[vswitch.DropMAC])},
 
-		{chainOpening, "opens a connection", say(words{
+		{chainOpening, "opens a connection", join(words{
 			&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
 			&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(statusConfirmed), Xor: make([]byte, 4)},
-		}, equals(0, 0, 0, 0), fromDevice(), in(guarded), goTo(chainNew))},
-		{chainNew, "limit", say(fromDevice(), as(limits))},
+		}, equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
+		{chainNew, "limit", join(fromDevice(), verdictOf(limits))},
 	}
 	if timeouts {
 		list = append(list,
-			rule{chainNew, "time-outs of TCP", say(ofProtocol(unix.IPPROTO_TCP), transport(13, 1, scratch),
+			rule{chainNew, "time-outs of TCP", join(ofProtocol(unix.IPPROTO_TCP), transport(13, 1, scratch),
 				words{&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}},
 				equals(syn), withTimeouts(timeoutsTCP), accept())},
-			rule{chainNew, "time-outs of TCP without a handshake", say(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeoutsMidstream))})
+			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeoutsMidstream))})
 	}
 
-	toVXLAN := say(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni(), in(networks))
+	toVXLAN := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni(), inSet(networks))
 	return append(list,
-		rule{chainLocal, "VXLAN", say(toVXLAN, goTo(chainVXLAN))},
-		rule{chainVXLAN, "from an IPv4 peer", say(ofFamily(unix.NFPROTO_IPV4), vni(), network(12, 8, first+1), in(tunnels4), accept())},
-		rule{chainVXLAN, "from an IPv6 peer", say(ofFamily(unix.NFPROTO_IPV6), vni(), network(8, 32, first+1), in(tunnels6), accept())},
+		rule{chainLocal, "VXLAN", join(toVXLAN, goTo(chainVXLAN))},
+		rule{chainVXLAN, "from an IPv4 peer", join(ofFamily(unix.NFPROTO_IPV4), vni(), network(12, 8, first+1), inSet(tunnels4), accept())},
+		rule{chainVXLAN, "from an IPv6 peer", join(ofFamily(unix.NFPROTO_IPV6), vni(), network(8, 32, first+1), inSet(tunnels6), accept())},
 		rule{chainVXLAN, "from somebody else", counted(dropped[vswitch.DropVXLAN])},
-		rule{chainForwarded, "VXLAN of pods for an IPv4 peer", say(ofFamily(unix.NFPROTO_IPV4), toVXLAN, vni(), network(16, 4, first+1), in(peers4),
-			fromDevice(), in(guarded), counted(dropped[vswitch.DropVXLAN]))},
-		rule{chainForwarded, "VXLAN of pods for an IPv6 peer", say(ofFamily(unix.NFPROTO_IPV6), toVXLAN, vni(), network(24, 16, first+1), in(peers6),
-			fromDevice(), in(guarded), counted(dropped[vswitch.DropVXLAN]))})
+		rule{chainForwarded, "VXLAN of pods for an IPv4 peer", join(ofFamily(unix.NFPROTO_IPV4), toVXLAN, vni(), network(16, 4, first+1), inSet(peers4),
+			fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))},
+		rule{chainForwarded, "VXLAN of pods for an IPv6 peer", join(ofFamily(unix.NFPROTO_IPV6), toVXLAN, vni(), network(24, 16, first+1), inSet(peers6),
+			fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))})
 }
 
 func arpRules() []rule {
 	return []rule{
-		{chainSources, "its own addresses", say(fromDevice(), network(8, 6, afterDevice), network(14, 4, afterMAC), in(arpOwn), accept())},
-		{chainSources, "foreign addresses", say(fromDevice(), in(arpGuard), counted(dropped[vswitch.DropARP]))},
+		{chainSources, "its own addresses", join(fromDevice(), network(8, 6, afterDevice), network(14, 4, afterMAC), inSet(arpOwn), accept())},
+		{chainSources, "foreign addresses", join(fromDevice(), inSet(arpGuard), counted(dropped[vswitch.DropARP]))},
 	}
 }
 
@@ -232,9 +232,9 @@ const (
 	timeoutsMidstream = "tcp-midstream"
 )
 
-// tcpTimeouts are seconds. An established connection may be silent for a day, as
-// kube-proxy has it; one whose handshake nobody saw, and that may never have been one, for
-// five minutes. Closed ones are forgotten soon: they do not count for the limit.
+// tcpTimeouts are seconds. An established connection may be silent for a day, as kube-proxy has it;
+// one whose handshake was not seen, and which may not be a connection at all, for five minutes.
+// Closed ones are forgotten soon: they do not count for the limit.
 func tcpTimeouts(established uint32) *expr.CtTimeout {
 	return &expr.CtTimeout{L3Proto: unix.NFPROTO_IPV4, L4Proto: unix.IPPROTO_TCP, Policy: expr.CtStatePolicyTimeout{
 		expr.CtStateTCPSYNSENT: 60, expr.CtStateTCPSYNRECV: 30, expr.CtStateTCPESTABLISHED: established, expr.CtStateTCPFINWAIT: 60,
@@ -262,7 +262,7 @@ func (t transaction) addTimeouts() {
 func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
 	name := limitPrefix + strconv.FormatUint(uint64(limit), 10)
 	set := &nftables.Set{Table: inet, Name: "opened-" + name, KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
-	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", say(fromDevice(), words{&expr.Dynset{
+	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", join(fromDevice(), words{&expr.Dynset{
 		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD),
 		Exprs: []expr.Any{&expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}},
 	}}, counted(dropped[vswitch.DropConnections]))}}

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// VXLAN packets of a network that has a tunnel are accepted between the ends of its
-// tunnels; those of other networks are somebody else's.
+// VXLAN packets of a network that has a tunnel are accepted between the ends of its tunnels.
+// Packets of other networks are not ours to filter.
 
 // networkOf is the VNI as it is in packets, in a register of 4 bytes.
 func networkOf(t own.Tunnel) string {

@@ -19,7 +19,7 @@ const (
 
 type words []expr.Any
 
-func say(parts ...words) (list words) {
+func join(parts ...words) (list words) {
 	for _, p := range parts {
 		list = append(list, p...)
 	}
@@ -58,26 +58,26 @@ func differs(data ...byte) words {
 	return words{&expr.Cmp{Op: expr.CmpOpNeq, Register: scratch, Data: data}}
 }
 
-func ofFamily(family byte) words { return say(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
+func ofFamily(family byte) words { return join(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
 
 func ofProtocol(protocol byte) words {
-	return say(meta(expr.MetaKeyL4PROTO, scratch), equals(protocol))
+	return join(meta(expr.MetaKeyL4PROTO, scratch), equals(protocol))
 }
 
 // onEthernet makes sure that there is a MAC address to load.
 func onEthernet() words {
-	return say(meta(expr.MetaKeyIIFTYPE, scratch), equals(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)...))
+	return join(meta(expr.MetaKeyIIFTYPE, scratch), equals(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)...))
 }
 
 func senderMAC() words { return link(6, 6, afterDevice) }
 
-// in goes on if what was loaded is in the set.
-func in(set *nftables.Set) words {
+// inSet continues if the loaded key is in the set.
+func inSet(set *nftables.Set) words {
 	return words{&expr.Lookup{SourceRegister: first, SetName: set.Name}}
 }
 
-// as does what the map says.
-func as(verdicts *nftables.Set) words {
+// verdictOf executes the verdict that the map holds for the loaded key.
+func verdictOf(verdicts *nftables.Set) words {
 	return words{&expr.Lookup{SourceRegister: first, SetName: verdicts.Name, IsDestRegSet: true}}
 }
 
@@ -88,7 +88,7 @@ func goTo(chain string) words { return words{&expr.Verdict{Kind: expr.VerdictGot
 
 // counted counts the packet for its device, and drops it.
 func counted(set *nftables.Set) words {
-	return say(fromDevice(), words{&expr.Dynset{
+	return join(fromDevice(), words{&expr.Dynset{
 		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Exprs: []expr.Any{&expr.Counter{}},
 	}}, drop())
 }

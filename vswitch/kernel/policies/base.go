@@ -66,7 +66,7 @@ func baseLines(chain string, generation int) []line {
 		list := lines(
 			fmt.Sprintf("ct state established ct mark & %#08x == %s accept", markMask, judged),
 			"meta l4proto { icmp, icmpv6 } ct state related accept",
-			// Without conntrack nobody knows who opened it.
+			// Without conntrack, the opener of the connection is unknown.
 			"ct state invalid,untracked goto stray",
 			"ct original ip saddr . ct reply ip saddr @self4 goto pass",
 			"ct original ip6 saddr . ct reply ip6 saddr @self6 goto pass",

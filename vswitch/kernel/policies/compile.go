@@ -38,8 +38,8 @@ var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
 // condition is a part of a rule; version "" fits both.
 type condition struct{ version, text string }
 
-// ipVersions are those of the addresses of subjects. No connection of another version meets
-// a list, so that there are neither rules nor sets for it.
+// ipVersions are those of the addresses of subjects. No connection of another version reaches a
+// list, so other versions have neither rules nor sets.
 type ipVersions struct{ four, six bool }
 
 func (p ipVersions) with(addrs ...netip.Addr) ipVersions {

@@ -11,22 +11,22 @@
 //
 //	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>
 //
-// There are rules and sets for the IP versions that subjects have, or once had: others never
-// meet a list. The first subject of another version brings them, in its own step.
+// Rules and sets exist for the IP versions that subjects have or once had, since packets of other
+// versions never reach a list. The first subject of another version adds them in a step of its own.
 //
 // Rules that deny lead to denied-in and denied-out; see denials.go.
 //
-// Rules ask conntrack who opened a connection, and who answers: so both directions
-// are judged alike, and services and NAT do not matter, nor where they are done. What was
-// judged is remembered in the mark of the connection, as the generation of the values
-// at that time: a change is a new generation, and each connection is judged once more
-// when its next packet comes, in whichever direction.
+// Rules match the original and reply addresses of conntrack. Both directions of a connection
+// therefore get the same verdict, and it does not matter whether or where services and NAT
+// translate it. The connection mark stores the generation of the values for which the connection
+// was allowed. A change starts a new generation, so each connection is evaluated again at its next
+// packet, in either direction.
 //
-// Changes come in up to three transactions. The first makes rules that nothing leads
-// to yet, because the kernel (6.18) fills sets of ranges a moment after the rules that
-// use them count. The second is all that packets notice. The third removes what
-// nothing leads to any more.
+// A change takes up to three transactions. The first creates rules that no packet reaches yet,
+// because the kernel (6.18) fills interval sets a moment after the rules that use them become
+// active. The second makes everything visible to packets. The third removes unreachable rules and
+// sets.
 //
-// A restarted agent recognises objects by their names, rules by the comments that
-// hold hashes of their text.
+// A restarted agent recognises objects by their names, and rules by comments that contain hashes of
+// their text.
 package policies

@@ -22,7 +22,7 @@ import (
 
 // NFT is the nftables of a network namespace; *nft.Conn is one.
 type NFT interface {
-	// Locked calls fn while nobody else of this process changes the ruleset.
+	// Locked calls fn while no other part of this process changes the ruleset.
 	Locked(fn func() error) error
 	// Commit makes a transaction happen, all or nothing.
 	Commit(...*nft.Batch) error
@@ -32,7 +32,7 @@ type NFT interface {
 	Packets(family byte, table, set string) (map[string]uint64, error)
 	// Unchanged reports whether a table is as it was at a generation; now is the present one.
 	Unchanged(table string, since uint32) (now uint32, ok bool)
-	// Foreign reports whether one of the tables was changed by somebody else.
+	// Foreign reports whether others changed one of the tables.
 	Foreign(changes []nft.Change, tables ...string) bool
 }
 
@@ -48,7 +48,7 @@ type Driver struct {
 	generation uint32
 	// stale are objects that were found, and that no value has asked for or disowned yet.
 	stale map[string]bool
-	// sweepAll: the table may hold what no value needs, and nobody knows what.
+	// sweepAll: the table may contain unknown objects that no value needs.
 	sweepAll bool
 }
 
@@ -57,7 +57,7 @@ func New(nft NFT, log *slog.Logger) *Driver {
 	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}}
 }
 
-// unknown starts the names of values that stand for objects which nobody expected.
+// unknown starts the names of values that represent unexpected objects.
 const unknown = "?"
 
 // Set implements vswitch.Filter.
@@ -207,7 +207,7 @@ func (d *Driver) Keys() (keys []string) {
 	return keys
 }
 
-// load reads the table, unless nobody else has changed it since it was known.
+// load reads the table unless it is known and unchanged by others since.
 func (d *Driver) load() error {
 	if now, ok := d.nft.Unchanged(qualifiedName, d.generation); ok && d.have != nil {
 		d.generation = now
@@ -267,7 +267,7 @@ func supported(err error) error {
 // Notice: no event of rtnetlink concerns policies.
 func (*Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// Check reports the values if somebody else changed the table.
+// Check reports the values if others changed the table.
 func (d *Driver) Check(b *drift.Batch) {
 	if d.nft.Foreign(drift.Suspects[nft.Change](b), qualifiedName) {
 		b.Report(fmt.Sprintf("nftables table %q was changed", tableName), d.Keys()...)
@@ -312,7 +312,7 @@ func (d *Driver) adopt(m proto.Message) bool {
 	return true
 }
 
-// known takes objects off the list of those nobody asked for.
+// known removes objects from the list of unclaimed ones.
 func (d *Driver) known(objects ...string) {
 	for _, object := range objects {
 		delete(d.stale, object)

@@ -291,8 +291,9 @@ func (e *edit) address(addr netip.Addr) {
 	}
 }
 
-// sweep removes what no value asks for, the table with the last value. While there are
-// lists that no value has asked for or disowned yet, nobody knows which sets they need.
+// sweep removes the objects that no value needs, and the table with the last value. It keeps all
+// sets while there are lists that are neither claimed nor disowned, since those may need any of
+// them.
 func (e *edit) sweep() {
 	if !e.have.exists {
 		return
@@ -356,7 +357,7 @@ func (e *edit) unneeded() (list []string) {
 	return list
 }
 
-// disown gives up what was found and only served what is known, or gone, by now.
+// disown releases found objects whose users have been claimed or removed since.
 func (e *edit) disown() {
 	addresses := false
 	for name := range e.d.stale {

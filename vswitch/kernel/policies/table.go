@@ -120,7 +120,7 @@ func (t *table) versions() ipVersions {
 	return ipVersions{four: len(t.sets["subjects4"]) > 0, six: len(t.sets["subjects6"]) > 0}
 }
 
-// isBase reports whether a set is there as long as the table is.
+// isBase reports whether a set exists as long as the table does.
 func isBase(set string) bool { return baseSets[set].Bytes > 0 || noteSets[set] != nil }
 
 // twin is the set of the other IP version.

@@ -94,8 +94,8 @@ func (v *Driver) addFilter(f filter) error {
 	return nil
 }
 
-// delFilter removes the filter, and what nobody needs any more: what holds filters
-// of its priority, and the queueing discipline.
+// delFilter removes the filter. It also removes the container of filters of that priority, and the
+// queueing discipline, once they are unused.
 func (v *Driver) delFilter(f filter) error {
 	err := v.Net.FilterDel(&netlink.U32{FilterAttrs: f.attrs()})
 	if rest, restErr := v.filtersOf(f.index, f.purpose); err == nil && restErr == nil && len(rest) == 0 {

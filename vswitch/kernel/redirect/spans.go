@@ -15,7 +15,7 @@ type spans struct{ *Driver }
 
 func (v *Driver) SpanPort() vswitch.Values[*vpp_interfaces.Span] { return spans{v} }
 
-// copies tells what a span copies.
+// copies returns the directions that a span copies.
 func copies(s *vpp_interfaces.Span) map[purpose]bool {
 	d := s.GetDirection()
 	return map[purpose]bool{

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// errInTheWay: somebody else has a route to the same destination.
+// errInTheWay: a foreign route to the same destination exists.
 var errInTheWay = errors.New("there is a route that is not ours")
 
 // blocked remembers the values that could not be made because of routes of others, so

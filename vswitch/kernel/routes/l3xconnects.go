@@ -295,8 +295,8 @@ func (v l3xconnects) List(_ context.Context, expected []*vpp_l3.L3XConnect) ([]*
 	return list, nil
 }
 
-// describeTable reads the paths of a cross-connect. One whose last route is missing
-// has none: it is to be made anew.
+// describeTable reads the paths of a cross-connect. If its last route is missing it returns none,
+// so that the cross-connect is created again.
 func (v l3xconnects) describeTable(rule netlink.Rule, x *vpp_l3.L3XConnect, devs *own.Devices) (hops, error) {
 	routes, err := v.routesOfTable(rule.Family, rule.Table)
 	have, complete := hops{}, false

@@ -223,8 +223,8 @@ func setPaths(r *netlink.Route, paths []path) {
 	}
 }
 
-// addPath handles a destination that has a route already: the same, another path
-// of ours to join, or somebody else's.
+// addPath handles a destination that already has a route: the same route, a route of ours to extend
+// by a path, or a foreign one.
 func (v routes) addPath(route *vpp_l3.Route, index int) error {
 	want := kernelRoute(route, index)
 	have, err := v.sameDestination(want)

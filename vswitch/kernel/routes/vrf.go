@@ -16,7 +16,7 @@ func interRouteOf(route *vpp_l3.Route) vrfs.InterRoute {
 	return vrfs.InterRoute{Vrf: route.GetVrfId(), Dst: netip.MustParsePrefix(route.GetDstNetwork()).Masked()}
 }
 
-// routeTableExists tells what a route would be useless without.
+// routeTableExists returns an error if the tables that a route needs do not exist.
 func (v routes) routeTableExists(route *vpp_l3.Route) error {
 	vrfs := []uint32{route.GetVrfId()}
 	if route.GetType() == vpp_l3.Route_INTER_VRF {

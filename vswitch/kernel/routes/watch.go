@@ -62,8 +62,8 @@ func (v *Driver) noticeRoute(m syscall.NetlinkMessage, send func(drift.Notice)) 
 	send(drift.Notice{Reason: fmt.Sprintf("route %s was %s", r.Destination, what), Keys: keysOfValues(vrf, v.Reg.RoutesTo(r.Destination))})
 }
 
-// Check compares routes that were replaced with what they are to be, and looks if what
-// is in the way of others is still there.
+// Check compares replaced routes with the requested ones, and checks whether foreign routes still
+// block others of ours.
 func (v *Driver) Check(b *drift.Batch) {
 	for _, s := range drift.Suspects[suspectRoute](b) {
 		for _, value := range v.Reg.RoutesTo(s.destination) {

@@ -10,10 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A nexthop needs a device, though none of its packets leaves through it. From one
-// segment to another of the same node packets do not get with the loopback device: so
-// there is a veth pair, while there are nexthops. Its MTU less the headers is that
-// of the node's own packets.
+// A nexthop needs a device, although none of its packets leaves through it. With the loopback
+// device, packets would not get from one segment of the node to another. A veth pair exists instead
+// while there are nexthops. Its MTU, less the headers, limits the node's own packets.
 const (
 	srDevice, srDeviceFar = "contiv-sr0", "contiv-sr1"
 	srAlias               = "contiv:segments"

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// srGlobals is the source of encapsulated packets (`ip sr tunsrc`), of which there
-// is one. That it is ours says a route to it, in a table that nobody looks up.
+// srGlobals is the source of encapsulated packets (`ip sr tunsrc`), of which there is one. A route
+// to it marks it as ours, in a table that no rule refers to.
 type srGlobals srv6
 
 const srMarkTable = 124000

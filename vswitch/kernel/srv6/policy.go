@@ -129,8 +129,8 @@ func (v srPolicies) setGroup(state *srState, group uint32, ways []srWay) error {
 	return nil
 }
 
-// memberFor returns the ID of the member of a group that does the same, or one that
-// is free. There are twice as many as a policy may have.
+// memberFor returns the ID of the group member with the same function, or a free ID. A group has
+// twice as many IDs as a policy may have members.
 func (s *srState) memberFor(group uint32, way srWay) (free uint32) {
 	for id := group + maxWays; id > group; id-- {
 		n, ok := s.nexthops[id]

@@ -38,7 +38,7 @@ func New(host *own.Host) *Driver { return &Driver{Host: host} }
 //	                                group: the same, for traffic that is steered
 //	steering   route <network> ────────^
 //
-// So a policy exists without traffic, changes under it at once, and is read back
+// A policy therefore exists without traffic, changes atomically under traffic, and is read back
 // from its two groups.
 type srv6 struct{ *Driver }
 
@@ -60,7 +60,7 @@ const (
 	maxWays, slotShift = 127, 8
 )
 
-// srState is what there is of ours.
+// srState holds our routes and nexthops as read from the kernel.
 type srState struct {
 	routes   []srRoute
 	nexthops map[uint32]srNexthop
@@ -106,7 +106,7 @@ func slot(addr netip.Addr, slots uint32, taken func(uint32) bool) uint32 {
 	return n
 }
 
-// setSRRoute adds the route, or changes ours. One of somebody else is in the way.
+// setSRRoute adds the route, or changes ours. A foreign route to the same destination is an error.
 func (v *Driver) setSRRoute(s *srState, r srRoute) error {
 	if have, ok := s.route(r.dst); ok {
 		switch {
@@ -159,7 +159,7 @@ func kindOf(id uint32) uint32 {
 	return id & tagMask
 }
 
-// srError tells what the kernel lacks from what went wrong.
+// srError distinguishes missing kernel features from failures.
 func srError(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return vswitch.Unsupported("segment routing: this Linux kernel refuses it (%v): "+
@@ -213,8 +213,8 @@ func (v *Driver) srKeys(dst netip.Prefix) (keys []string) {
 	return keys
 }
 
-// sweepSegments removes nexthop objects that no route leads to: what is left of
-// calls that were interrupted; and the device that nobody needs any more.
+// Sweep removes nexthop objects that no route uses, as interrupted calls leave them, and the device
+// once it is unused.
 func (v *Driver) Sweep() error {
 	v.srMu.Lock()
 	defer v.srMu.Unlock()
@@ -262,7 +262,8 @@ func objectOf(id uint32) uint32 {
 	return id
 }
 
-// ignoreNoSegments: where the kernel knows nothing of it, nothing is there.
+// ignoreNoSegments ignores the error of a kernel without segment routing, which has no objects of
+// ours.
 func ignoreNoSegments(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return nil

@@ -28,13 +28,13 @@ func New(host *own.Host) (*Driver, error) {
 	return v, v.openVRFs()
 }
 
-// vrfDriver changes the rules of VRFs: it reads what there is, edits that, and
-// writes what differs. What was left half-done is completed on the way.
+// vrfDriver changes the rules of VRFs: it reads them, edits the result, and writes the difference.
+// Doing so, it completes changes that were interrupted.
 type vrfDriver struct {
 	mu sync.Mutex
 	// marks is held while marks are written.
 	marks sync.Mutex
-	// used: there are or were rules; if not, nothing needs to be read.
+	// used: rules exist or existed; if not, nothing needs to be read.
 	used bool
 	// last is the state by IP version as we left it.
 	last map[int]*State
@@ -80,7 +80,7 @@ func (v *Driver) ReadVRFs(family int) (*State, ruleSet, error) {
 	return parseVRFs(family, ours), newRuleSet(rules), nil
 }
 
-// ruleSet is what rules there are.
+// ruleSet is the set of existing rules.
 type ruleSet map[rtnl.Rule]bool
 
 func newRuleSet(rules []rtnl.Rule) ruleSet {
@@ -132,8 +132,8 @@ func (v *Driver) editVRFsLocked(family int, edit func(*State) error) error {
 	return err
 }
 
-// writeRules adds what is missing, that which leads to others last, and then deletes
-// what is too much, that which leads to others first.
+// writeRules adds the missing rules, referring rules after the rules they refer to, and then
+// deletes surplus rules in the opposite order.
 func (v *Driver) writeRules(family int, want []rtnl.Rule, have ruleSet) error {
 	if err := checkLocal(want, have); err != nil {
 		return err
@@ -159,12 +159,11 @@ func (v *Driver) writeRules(family int, want []rtnl.Rule, have ruleSet) error {
 	return nil
 }
 
-// The rule of the table local is the first one, and nothing can be put before it:
-// so there is another one further on before it goes, and it comes back before that
-// other one goes. Nobody misses it meanwhile.
+// The rule of the table local is the first one, and none can be placed before it. So a copy further
+// down is added before the first one is removed, and the first one is restored before the copy is
+// removed. The table is looked up at all times.
 
-// checkLocal refuses to go on if somebody else has already moved it to where it is in
-// the way.
+// checkLocal returns an error if others moved the rule to a place where it conflicts with ours.
 func checkLocal(want []rtnl.Rule, have ruleSet) error {
 	if len(want) == 0 {
 		return nil

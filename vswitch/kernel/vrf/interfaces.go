@@ -138,9 +138,8 @@ func (v *Driver) DeviceOf(iface string) string {
 	return own.DeviceName(own.DevInterface, iface)
 }
 
-// IsolateAs keeps VRF 0 from getting packets of an interface that is meant for another
-// one: before the interface is there, without an address, and for an IP version that
-// it has no address of.
+// IsolateAs keeps packets of an interface that belongs to another VRF out of VRF 0: before the
+// interface exists, while it has no address, and for IP versions of which it has none.
 func (v *Driver) IsolateAs(iface string) error {
 	if vrf := v.Reg.Iface(iface).GetVrf(); vrf != 0 {
 		return v.isolate(v.DeviceOf(iface), vrf)
@@ -271,8 +270,8 @@ func (v *Driver) SettleAddresses(index, family int) error {
 	return err
 }
 
-// flagAddress assigns an address again that is there from another VRF, if one of the
-// two is VRF 0: whether the kernel makes routes of it cannot be changed.
+// flagAddress assigns an address again that was assigned for another VRF, if one of the two is VRF
+// 0: the flag by which the kernel creates no routes for it cannot be changed afterwards.
 func (v *Driver) flagAddress(a rtnl.Address, vrf uint32) error {
 	if (vrf != 0) == (a.Flags&unix.IFA_F_NOPREFIXROUTE != 0) {
 		return nil
@@ -320,9 +319,9 @@ func (v *Driver) confine(index, family int) (removed []placedRoute, err error) {
 	return removed, nil
 }
 
-// ConfineNew removes what the kernel adds for a new address. For one of IPv6 it does
-// so a moment later, if the device is up and nobody is asked for duplicates before;
-// else Watch sees it.
+// ConfineNew removes the routes that the kernel adds for a new address. For an IPv6 address the
+// kernel adds them a moment later if the device is up and duplicate address detection is off;
+// otherwise Watch notices them.
 func (v *Driver) ConfineNew(a rtnl.Address) error {
 	own := func(r placedRoute) bool { return r.typ == unix.RTN_LOCAL && r.dst.Addr() == a.Prefix.Addr() }
 	link, err := v.Net.LinkByIndex(a.Index)
@@ -339,8 +338,8 @@ func (v *Driver) ConfineNew(a rtnl.Address) error {
 	}
 }
 
-// RestoreVRF puts back what went when a device was down, and takes away again what
-// the kernel has put back.
+// RestoreVRF restores the routes that were lost while a device was down, and removes those that the
+// kernel added again.
 func (v *Driver) RestoreVRF(index int) error {
 	return errors.Join(v.SettleAddresses(index, unix.AF_INET), v.SettleAddresses(index, unix.AF_INET6))
 }

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What comes in on a device in a VRF is marked with the VRF. Rules need no marks for
-// that packet, but for those that the kernel answers it with: echo replies, ICMP
-// errors, TCP. And where the source of a packet is checked, an address of VRF 0 may
-// be one of somebody else in another VRF (src_valid_mark).
+// Packets that arrive on a device in a VRF are marked with the VRF. The rules need the mark not for
+// the packet itself but for the kernel's replies to it: echo replies, ICMP errors, TCP. Source
+// validation needs it, too, because an address of VRF 0 may belong to another host in another VRF
+// (src_valid_mark).
 //
 //	table inet contiv-vrf   map IPv4 { "c-tap1" : 0x79000005 }, map IPv6, chain in
 //	table arp contiv-vrf    map IPv4, chain in
@@ -136,7 +136,8 @@ func (s markState) has(family int, device string, vrf uint32) bool {
 	return true
 }
 
-// readMarks returns nil if there are none. A table that somebody has changed has none.
+// readMarks returns nil if there are no marks. A table that others changed counts as one without
+// marks.
 func (v *Driver) readMarks() (state markState, err error) {
 	for _, t := range markTables {
 		table, _, err := v.NFT.ReadTable(t.family, vrfTableName)

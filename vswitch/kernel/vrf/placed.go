@@ -54,7 +54,7 @@ func lastOf(network netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(last)
 }
 
-// madeFor reports whether a route of the table local is there because of the address.
+// madeFor reports whether a route of the table local exists because of the address.
 func (r placedRoute) madeFor(a rtnl.Address) bool {
 	switch r.typ {
 	case unix.RTN_LOCAL:

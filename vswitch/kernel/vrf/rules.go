@@ -123,8 +123,8 @@ func isLocal(r rtnl.Rule) bool {
 		r.Iif == "" && r.Oif == "" && r.Mark == 0 && !r.Dst.IsValid()
 }
 
-// parseVRFs reads what rules of ours are for. Whatever is left of an object tells
-// that it is there: to write it completes it.
+// parseVRFs derives the VRFs and their interfaces from our rules. An object counts as present if
+// any rule of it is left; writing it then completes it.
 func parseVRFs(family int, rules []rtnl.Rule) *State {
 	s := newVRFState(family)
 	for _, r := range rules {

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View is what is known of VRFs when interfaces are listed. The zero value: all are
-// in VRF 0.
+// View is the state of VRFs when interfaces are listed. The zero value: all are in VRF 0.
 type View struct {
 	used   bool
 	states map[int]*State

@@ -67,8 +67,8 @@ func (v *Driver) Check(b *drift.Batch) {
 	}
 }
 
-// noticeRule: rules of ours, and that of the table local, which somebody may have put
-// first again.
+// noticeRule handles events of our rules, and of the rule of the table local, which others may have
+// moved back to the first place.
 func (v *Driver) noticeRule(data []byte, send func(drift.Notice)) {
 	if r, ok := rtnl.ParseRule(data); ok && v.UsesVRFs() && (isVRFRule(r) || isLocal(r)) {
 		send(drift.Notice{Suspect: suspectRules{}})

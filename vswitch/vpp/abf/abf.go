@@ -26,9 +26,9 @@ var module = session.NewModule("abf_plugin.so", "forwarding by access lists",
 	&abf.AbfItfAttachAddDel{}, &abf.AbfItfAttachAddDelReply{}, &abf.AbfItfAttachDump{}, &abf.AbfItfAttachDetails{},
 )
 
-// ABFs are VPP's ABF policies, of the same index. One is ours if its access list is.
-// VPP believes what it is told of attachments: of a policy that is not there, or of the
-// wrong IP version, it crashes. So what is there is read first, and mu is held.
+// ABFs are VPP's ABF policies, of the same index. One is ours if its access list is. VPP does not
+// validate attachments: it crashes on a policy that does not exist or is of the wrong IP version.
+// The policies are therefore read first, with mu held.
 type ABFs struct {
 	subsystem.Base
 	vpp  *session.Session
@@ -212,7 +212,7 @@ func attachRequest(a abf.AbfItfAttach, add bool) api.Message {
 	return &abf.AbfItfAttachAddDel{IsAdd: add, Attach: a}
 }
 
-// replace makes the policy anew, and attaches it as it was.
+// replace deletes and creates the policy, and restores its attachments.
 func (v *ABFs) replace(ctx context.Context, want, now abf.AbfPolicy, attached []abf.AbfItfAttach) error {
 	if err := v.remove(ctx, now, attached); err != nil {
 		return err

@@ -1,8 +1,8 @@
 // Package acl is access lists by VPP's plugin acl: the port vswitch.ACLs.
 //
 //	acl.go       create, replace, delete, bind
-//	ids.go       VPP's indexes of lists, by tag; what the package abf asks for
+//	ids.go       VPP's indexes of lists, by tag; also for package abf
 //	rules.go     IP rules there and back; macip.go the same for MAC-IP rules, whose order VPP does not keep
 //	sequence.go  the lists of an interface, which VPP sets as a whole: ours by name, after a helper
-//	list.go      what there is
+//	list.go      reading back
 package acl

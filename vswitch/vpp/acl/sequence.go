@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// neighbourTag is that of a list of ours without a name, which is before all others
-// where there are any: it lets neighbour discovery pass.
+// neighbourTag marks a nameless list of ours that permits neighbour discovery. It comes first on
+// every interface that has lists.
 const neighbourTag = "contiv:neighbour-discovery"
 
 // Solicitations and advertisements of routers and neighbours.

@@ -24,14 +24,13 @@ var featureModule = session.NewModule("", "features of interfaces",
 	&feature.FeatureEnableDisable{}, &feature.FeatureEnableDisableReply{},
 )
 
-// The plugin cnat translates either what the FIB of VRF 0 finds for an address, both ways,
-// which misses answers between pods in another VRF; or what interfaces have these features
-// for: the first one translates packets that enter, the second one those that leave, which
-// are answers. So all interfaces of ours have them, but those by which clients outside come
-// (ServiceNetwork): what enters there is translated by the FIB, which can hide clients. Their
-// connections, and those of others, are told apart by that, and NAT44 on such an interface
-// sees its answers first. Access lists are between the two features: they see what services
-// stand for.
+// The plugin cnat has two ways to translate. The FIB of VRF 0 translates both directions, but
+// misses replies between pods in another VRF. These features of interfaces translate packets that
+// enter (the first one) and replies that leave (the second one). All our interfaces have the
+// features, except those of external clients (ServiceNetwork): their packets are translated by the
+// FIB, which can hide client addresses. This also separates their connections from others, and
+// NAT44 on such an interface sees its replies first. Access lists run between the two features, so
+// they see backend addresses.
 var cnatFeatures = [...][]struct{ arc, name string }{
 	v4: {{"ip4-unicast", "cnat-input-ip4"}, {"ip4-output", "cnat-output-ip4"}},
 	v6: {{"ip6-unicast", "cnat-input-ip6"}, {"ip6-output", "cnat-output-ip6"}},
@@ -59,7 +58,7 @@ func (v *Translations) families() (list []family) {
 	return list
 }
 
-// InterfaceCreated gives a new interface the features, if there are translations.
+// InterfaceCreated enables the features on a new interface if there are translations.
 func (v *Translations) InterfaceCreated(ctx context.Context, i ownership.Index) error {
 	families := v.families()
 	if len(families) == 0 {

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ServiceNetworks keeps a ServiceNetwork as routes of VRF 0 that refuse, by ICMP, what is
-// sent to them and has no translation: those of cluster IPs, and of the addresses that stand
-// for no backend. Interfaces by which clients outside come lack the features.
+// ServiceNetworks keeps a ServiceNetwork as routes of VRF 0 that answer untranslated packets with
+// an ICMP error: routes of cluster IPs, and of the addresses that represent services without
+// backends. Interfaces of external clients lack the features.
 //
-// The routes are also what says that there is one: nobody else in this driver makes routes
-// of that kind.
+// The routes also record that the value exists: no other part of this driver creates routes of that
+// kind.
 type ServiceNetworks struct{ *Translations }
 
 var _ vswitch.Values[*contiv_nat.ServiceNetwork] = ServiceNetworks{}
@@ -50,7 +50,7 @@ func (v ServiceNetworks) Delete(ctx context.Context, _ *contiv_nat.ServiceNetwor
 	return session.Wrap("removing the service network", err)
 }
 
-// List: a network is found if there are its routes, and the interfaces are as it says.
+// List returns a network if its routes exist and the interfaces match it.
 func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
 	refused, err := v.routes.Refused(ctx)
 	if errors.Is(err, kvscheduler.ErrUnsupported) || err == nil && len(refused) == 0 {

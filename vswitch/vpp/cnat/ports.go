@@ -59,7 +59,7 @@ func (d Services44) Remove(ctx context.Context, values ...*vpp_nat.DNat44) error
 	return d.remove(ctx, v4, list)
 }
 
-// List returns all values; what is missing or damaged differs from what is expected.
+// List returns all values; missing or damaged objects show as differences from the expected values.
 func (d Services44) List(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
 	var list []*value
 	asked := map[string]*vpp_nat.DNat44{}

@@ -39,8 +39,8 @@ func familyOf(a netip.Addr) family {
 	return v4
 }
 
-// refuser are addresses that nobody has. What is sent to them is refused, by ICMP, as long
-// as there is a ServiceNetwork.
+// refuser are unassigned addresses. Packets to them are answered with an ICMP error as long as a
+// ServiceNetwork exists.
 var refuser = [...]netip.Addr{v4: fibpath.Refuser(false), v6: fibpath.Refuser(true)}
 
 // natKey is what a translation is for.
@@ -61,11 +61,11 @@ var protocols = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 
 // translation is a translation of cnat.
 //
-// VPP has no tags for them. So there are paths beside those to backends which VPP keeps
-// and tells, but never uses: their backend is an address of the interface local0, which
-// has none, and port markPort. Their sources, 16 bytes each, are the mark: seconds of
-// affinity (4 bytes), mode of twice-NAT (1), plus refuseMark if what is sent there is
-// refused, and, if the mode is not DISABLED, its address (16), then the label.
+// VPP has no tags for them. A translation therefore has additional paths that VPP stores and
+// returns but never uses: their backend is an address of the interface local0, which has none, and
+// port markPort. Their sources, 16 bytes each, are the mark: seconds of affinity (4 bytes), mode of
+// twice-NAT (1), plus refuseMark if what is sent there is refused, and, if the mode is not
+// DISABLED, its address (16), then the label.
 type translation struct {
 	id       uint32 // as VPP gave it; it is no part of what is wanted
 	ours     bool   // it has a mark
@@ -260,7 +260,7 @@ func (t *translation) readMark(data []byte) {
 	t.ours, t.label = true, string(bytes.TrimRight(data, "\x00"))
 }
 
-// readTranslation reads what VPP tells of a translation.
+// readTranslation decodes a translation from VPP.
 func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
 	key = natKey{netip.AddrPortFrom(convert.Addr(d.Vip.Addr), d.Vip.Port), d.IPProto}
 	t = &translation{id: d.ID, maglev: d.LbType == cnat.CNAT_LB_TYPE_MAGLEV}

@@ -30,9 +30,8 @@ const maxHostName = 63
 var dhcpModule = session.NewModule("dhcp_plugin.so", "DHCP clients",
 	&dhcp.DHCPClientConfig{}, &dhcp.DHCPClientConfigReply{}, &dhcp.DHCPClientDump{}, &dhcp.DHCPClientDetails{}, &dhcp.DHCPComplEvent{})
 
-// leaseInterval is how often leases are read while there are clients: VPP tells of those
-// that are obtained, but not of those that run out, and tells only the connection over
-// which the client was set.
+// leaseInterval is how often leases are read while there are clients. VPP sends events for obtained
+// leases but not for expired ones, and only on the connection that configured the client.
 const leaseInterval = 2 * time.Second
 
 // Clients are VPP's DHCP clients, and who is told of their leases.
@@ -111,7 +110,7 @@ func (v *Clients) Watch(report func(iface string, lease *vpp_interfaces.DHCPLeas
 	}
 }
 
-// Opened makes VPP's events wake up Follow, which reads what there is at first.
+// Opened makes VPP's events wake Follow, which first reads the present leases.
 func (v *Clients) Opened(_ context.Context, l *session.Link) error {
 	if l.Lacking(dhcpModule) != nil {
 		return nil

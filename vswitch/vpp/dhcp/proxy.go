@@ -21,8 +21,8 @@ var dhcpProxyModule = session.NewModule("dhcp_plugin.so", "DHCP proxies",
 	&dhcp.DHCPProxyConfig{}, &dhcp.DHCPProxyConfigReply{}, &dhcp.DHCPProxyDump{}, &dhcp.DHCPProxyDetails{},
 )
 
-// Proxies are VPP's, one for an IP version and a VRF, all of which are ours: nobody
-// else configures them in this VPP.
+// Proxies are VPP's DHCP proxies, one per IP version and VRF. All of them are ours: this VPP has no
+// other user that configures them.
 type Proxies struct {
 	subsystem.Base
 	vpp *session.Session

@@ -98,8 +98,8 @@ func DecodeAll(list []fib_types.FibPath) []Path {
 	return paths
 }
 
-// Refuser is an address that nobody has: VPP is made to refuse what is sent to it, and to
-// send there what else it is to refuse.
+// Refuser is an unassigned address. VPP is configured to answer packets to it with an ICMP error;
+// other packets to be refused are routed to it.
 func Refuser(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.AddrFrom16([16]byte{0: 1, 15: 1}) // 100::1: of the prefix that discards

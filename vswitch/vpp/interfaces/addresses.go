@@ -77,8 +77,8 @@ func (v *Interfaces) hasAddress(ctx context.Context, i ownership.Index, addr net
 	return false, err
 }
 
-// DeleteAddress leaves link-local addresses: VPP refuses to delete those that there are,
-// and crashes (25.10) at those of interfaces that have no other IPv6 address any more.
+// DeleteAddress leaves link-local addresses alone. VPP refuses to delete them, and VPP 25.10
+// crashes if the interface has no other IPv6 address left.
 func (v *Interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.Prefix) error {
 	if isLinkLocal(addr.Addr()) {
 		return nil

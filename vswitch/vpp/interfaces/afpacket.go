@@ -54,10 +54,9 @@ func (v *Interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Int
 	return v.attach(ctx, name, mac, err != nil)
 }
 
-// txFrames is how many frames VPP can hand to the kernel at once, out of an AF_PACKET
-// interface. As each may be of 64 KiB, and is memory that nobody else can use, what VPP
-// takes by itself (1024) would be 66 MiB for each pod. The kernel sends them while VPP
-// hands them over, so that the ring is as long as bursts are.
+// txFrames is the number of frames in the transmit ring of an AF_PACKET interface. Each frame takes
+// up to 64 KiB of pinned memory, so VPP's default of 1024 would cost 66 MiB for each pod. The
+// kernel sends frames while VPP adds them, so the ring only needs to hold a burst.
 const txFrames = 128
 
 // attach makes an AF_PACKET interface; one that exists is taken.

@@ -27,7 +27,7 @@ const classAFXDP = "AF_XDP interface"
 // allQueues asks for all that the device has.
 const allQueues = 0xffff
 
-// isXDP reports whether a device of the host is to be taken over by AF_XDP.
+// isXDP reports whether AF_XDP is to take over a device of the host.
 func (v *Interfaces) isXDP(device string) bool { return slices.Contains(v.xdpDevices, device) }
 
 // takeOverXDP attaches to a device of the host by AF_XDP. What it receives does not come
@@ -83,8 +83,8 @@ func (v *Interfaces) setUpXDP(ctx context.Context, i ownership.Index, mac net.Ha
 	return nil
 }
 
-// removeNative lets a device go that is there whether we use it or not: one that VPP had
-// by itself loses its tag, one that was taken over is the host's again.
+// removeNative releases a device that exists independently of us: a device of VPP's own loses its
+// tag, and one taken over from the host is returned to it.
 func (v *Interfaces) removeNative(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
 	if d.InterfaceDevType == classAFXDP && v.isXDP(d.InterfaceName) {
 		return v.vpp.Call(ctx, afXDPModule, &af_xdp.AfXdpDelete{SwIfIndex: d.SwIfIndex}, &af_xdp.AfXdpDeleteReply{})

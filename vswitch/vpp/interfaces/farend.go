@@ -11,10 +11,9 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/hostdev"
 )
 
-// How to tell if the far end of a TAP is still there: it may have any name in any
-// namespace by now, and VPP does not notice when it goes. But VPP's file of it then names
-// no device any more (/proc/PID/fdinfo), and VPP's command line tells which file is which
-// TAP's.
+// Detecting that the far end of a TAP is gone: it may have any name in any namespace by now, and
+// VPP does not notice its removal. But VPP's file descriptor then refers to no device
+// (/proc/PID/fdinfo), and VPP's command line maps file descriptors to TAPs.
 
 // deadTaps returns the TAPs, by VPP's names, whose far ends are gone; none if that cannot
 // be found out.

@@ -338,7 +338,7 @@ func (v *Interfaces) existing(ctx context.Context, name string) (*interfaces_api
 	if err != nil || d != nil && ownership.LogicalName(d) == name {
 		return d, err
 	}
-	// Somebody else has deleted it, and may have made another one.
+	// Others have deleted the interface, and may have created another one.
 	if err := v.ifs.Learn(ctx); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func reading[D any, M interface {
 	}
 }
 
-// takeInventory reads everything in rounds: what there is, and then what belongs to each
+// takeInventory reads everything in two rounds: the interfaces, and then the details of each
 // interface of ours.
 func (v *Interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
 	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[ownership.Index]string{}, locals: map[ownership.Index]ip_types.IP6Address{}, queues: map[ownership.Index][]*rxQueue{}}
@@ -93,7 +93,7 @@ func (v *Interfaces) takeInventory(ctx context.Context, expected []*vpp_interfac
 	return inv, nil
 }
 
-// readKinds reads all interfaces, and what there is of each kind.
+// readKinds reads all interfaces, and the parameters that each kind has.
 func (inv *inventory) readKinds(ctx context.Context) (err error) {
 	v := inv.v
 	interfaces := v.ifs.Start(ctx)

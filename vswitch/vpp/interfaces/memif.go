@@ -93,11 +93,11 @@ func (v *Interfaces) makeMemif(ctx context.Context, iface *vpp_interfaces.Interf
 	return 0, fmt.Errorf("making %s: the memifs of a socket are all masters or all slaves", what)
 }
 
-// memifSocket returns the number of a socket, which it makes known to VPP. A number that no memif
-// uses is not used again: when VPP 25.10 cannot listen at a socket, it counts one user less than
-// there are. It would make the next memif of that number without listening, another one of
-// the same identity beside that, and end because both have one name. It never forgets the
-// number 0, so that is not used either.
+// memifSocket registers a socket with VPP and returns its number. It never reuses the number of an
+// unused socket: when VPP 25.10 fails to listen on a socket, its reference count ends up one too
+// low. VPP would then create the next memif on that number without listening, accept a second one
+// of the same identity, and abort because both have the same name. VPP never releases the number 0,
+// so it is not used either.
 func (v *Interfaces) memifSocket(ctx context.Context, file string) (uint32, error) {
 	known, err := session.Dump[memif.MemifSocketFilenameDetails](ctx, v.vpp, memifModule, &memif.MemifSocketFilenameDump{})
 	if err != nil {

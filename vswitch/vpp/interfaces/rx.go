@@ -76,9 +76,8 @@ func (v *Interfaces) setInterrupts(ctx context.Context, i ownership.Index) error
 	return v.vpp.Call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: i, Mode: interface_types.RX_MODE_API_INTERRUPT}, &interfaces_api.SwInterfaceSetRxModeReply{})
 }
 
-// defaultMode returns the mode of a device for which no other one is requested. VPP would
-// poll all of them; but what has its other end in the kernel tells when there are packets, so
-// that VPP may sleep.
+// defaultMode returns the mode of a device for which none is requested. VPP would poll all devices;
+// but a device whose other end is in the kernel can signal new packets, so that VPP may sleep.
 func (v rxQueues) defaultMode(ctx context.Context, i ownership.Index) (interface_types.RxMode, error) {
 	d, err := v.ifs.Details(ctx, i)
 	if d != nil && (d.InterfaceDevType == classTap || d.InterfaceDevType == classAFPacket) {

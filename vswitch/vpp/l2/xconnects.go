@@ -74,7 +74,7 @@ func (v xconnects) List(ctx context.Context, _ []*vpp_l2.XConnectPair) ([]*vpp_l
 	for _, d := range all {
 		rx, ours := names.Of(d.RxSwIfIndex)
 		if !ours || names[d.RxSwIfIndex] == "" {
-			continue // VPP forgets what an interface was when it is made anew
+			continue // VPP forgets the mode of an interface that is deleted and created
 		}
 		tx, ours := names.Of(d.TxSwIfIndex)
 		if !ours {

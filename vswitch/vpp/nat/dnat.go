@@ -92,7 +92,7 @@ func (v *NAT) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted 
 			steps = append(steps, removeMapping(step.Key, step.Old)...)
 		}
 	}
-	// What goes is gone before what comes: two mappings may have the same identity for VPP.
+	// Deletions precede additions, because two mappings may have the same identity for VPP.
 	slices.SortStableFunc(steps, func(a, b natStep) int { return a.phase - b.phase })
 	if err := v.run(ctx, steps); err != nil {
 		return err

@@ -65,7 +65,7 @@ func New(vpp *session.Session, ifs *ownership.Registry) *NAT {
 	return &NAT{Base: subsystem.Base{Uses: []*session.Module{module, reassemblyModule, natAddressModule}}, vpp: vpp, ifs: ifs, notes: newNotes()}
 }
 
-// notes are what the driver has to remember of what it was asked for.
+// notes are the parts of requests that VPP cannot return.
 type notes struct {
 	// changing is held while mappings change: whether an address is free is asked first.
 	changing sync.Mutex

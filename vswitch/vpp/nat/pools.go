@@ -18,8 +18,8 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// VPP has addresses, not pools: of each kind (for twice-NAT, and for what leaves) an
-// address is there once.
+// VPP has addresses, not pools. An address exists at most once of each kind (twice-NAT, and source
+// NAT of departing packets).
 type poolAddress struct {
 	addr  netip.Addr
 	vrf   uint32

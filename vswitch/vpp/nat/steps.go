@@ -85,9 +85,10 @@ func removeMapping(key natKey, m *natMapping) []natStep {
 	return mappingSteps(phaseRemove, false, key, m)
 }
 
-// changeMapping changes what load-balanced mappings distribute to; others are made anew.
-// With an affinity, clients of a local address that goes would be sent to it further on
-// (VPP remembers its number): all clients are forgotten then, with the mapping.
+// changeMapping changes the backends of load-balanced mappings in place; other mappings are deleted
+// and created. With session affinity, VPP would keep sending clients of a removed backend to it,
+// since it remembers the backend's number. The mapping is then created again, which forgets all
+// clients.
 func changeMapping(key natKey, now, wanted *natMapping) []natStep {
 	var gone, come []natLocal
 	for _, l := range now.locals {

@@ -46,8 +46,8 @@ func (v *NAT) AddVRFRoute(ctx context.Context, r *vpp_nat.Nat44VrfRoute) error {
 	return v.addVRFRoute(ctx, r.GetSrcVrfId(), r.GetDestVrfId())
 }
 
-// RemoveVRFRoute makes the table anew: VPP 25.10 lists a table from which a route was
-// removed with arbitrary numbers in it.
+// RemoveVRFRoute deletes and creates the table: VPP 25.10 returns arbitrary numbers for a table
+// from which a route was removed.
 func (v *NAT) RemoveVRFRoute(ctx context.Context, r *vpp_nat.Nat44VrfRoute) error {
 	tables, err := v.vrfTables(ctx)
 	if err != nil || !slices.Contains(tables[r.GetSrcVrfId()], r.GetDestVrfId()) {
@@ -79,7 +79,7 @@ func (v *NAT) vrfTables(ctx context.Context) (map[uint32][]uint32, error) {
 	return tables, nil
 }
 
-// ListVRFTables: what a table has beyond what is expected of it are routes.
+// ListVRFTables returns surplus entries of a table as routes.
 func (v *NAT) ListVRFTables(ctx context.Context, expected []*vpp_nat.Nat44VrfTable) (found []*vpp_nat.Nat44VrfTable, err error) {
 	tables, err := v.vrfTables(ctx)
 	wanted := map[uint32][]uint32{}

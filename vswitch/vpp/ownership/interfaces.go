@@ -17,12 +17,11 @@ import (
 
 const NoIndex = ^Index(0)
 
-// Names are the logical names of all interfaces at one moment; "": somebody else's.
+// Names are the logical names of all interfaces at one moment; "": not ours.
 type Names map[Index]string
 
-// Of returns the name of the interface that something lies on, and whether that is ours.
-// What lies on an interface that is gone is ours, under a name that nobody else has:
-// nobody but us would remove it.
+// Of returns the name of an object's interface, and whether the object is ours. An object on a
+// deleted interface is ours, under a name that no interface has, because only we would remove it.
 func (n Names) Of(i Index) (name string, ours bool) {
 	name, exists := n[i]
 	if !exists {

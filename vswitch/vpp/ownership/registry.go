@@ -97,8 +97,8 @@ func (x *Registry) Index(ctx context.Context, name string) (Index, error) {
 	return i, nil
 }
 
-// Known is like Index, but what is not known is asked for only once after the connection
-// was made: it does not find what others have tagged since then.
+// Known is like Index, but asks VPP about unknown names only once per connection: it does not find
+// interfaces that others have tagged since then.
 func (x *Registry) Known(ctx context.Context, name string) (i Index, ok bool, err error) {
 	x.mu.Lock()
 	i, ok = x.byName[name]

@@ -37,8 +37,8 @@ func IsLongTag(text string) bool { return len(text) > MaxTag-4 && strings.HasPre
 // IsOwnTag reports whether what has the tag is ours.
 func IsOwnTag(tag string) bool { return strings.HasPrefix(tag, ownTag) || IsLongTag(tag) }
 
-// TagNames knows the names behind tags: those that fit, and those that are expected. What
-// nobody can name has its tag as its name.
+// TagNames maps tags to names: names that fit into a tag, and names of expected values. An unknown
+// tag is its own name.
 type TagNames map[string]string
 
 func NamesOf[V any](expected []V, name func(V) string) TagNames {

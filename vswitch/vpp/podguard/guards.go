@@ -29,7 +29,7 @@ type Guards struct {
 
 	// mu is held while anything changes.
 	mu sync.Mutex
-	// learned: what follows is what VPP has. It is read again with a new connection.
+	// learned: the fields below match VPP. They are read again after a reconnection.
 	learned bool
 	records map[string]*record // by interface
 	ports   map[ownership.Index]*port
@@ -55,7 +55,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, errors Errors, log *slog
 	return g
 }
 
-// Opened forgets what another VPP had.
+// Opened discards the state of the previous VPP.
 func (g *Guards) Opened(context.Context, *session.Link) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +67,7 @@ func (g *Guards) forget() {
 	g.learned, g.records, g.ports, g.stale, g.arpNext = false, nil, nil, nil, 0
 }
 
-// learn reads what VPP has, unless that is known.
+// learn reads VPP's state unless it is known.
 func (g *Guards) learn(ctx context.Context) error {
 	if g.learned {
 		return nil
@@ -181,8 +181,8 @@ func (g *Guards) InterfaceCreated(ctx context.Context, i ownership.Index) error 
 	return nil
 }
 
-// Bridged goes on guarding an interface that somebody has made a port of a bridge domain, or
-// cross-connected: what it lets pass stays on layer 2.
+// Bridged keeps guarding an interface that became a port of a bridge domain or was cross-connected:
+// permitted frames stay on layer 2.
 func (g *Guards) Bridged(ctx context.Context, i ownership.Index) error {
 	return g.InterfaceCreated(ctx, i)
 }
@@ -213,7 +213,7 @@ func (g *Guards) InterfaceLeaving(ctx context.Context, i ownership.Index) error 
 	return g.detach(ctx, i, g.ifs.Seen(i))
 }
 
-// attachAs attaches an interface as what it is.
+// attachAs attaches an interface in its present role.
 func (g *Guards) attachAs(ctx context.Context, i ownership.Index, iface string, r *record) error {
 	roles, err := g.roles(ctx)
 	if err != nil {

@@ -144,7 +144,7 @@ func (g *Guards) findRecords(ctx context.Context, known map[string]string) (map[
 		}
 		r := readRecord(d)
 		if r == nil {
-			r = &record{id: d.ACLIndex} // without a MAC address it is what nobody wants
+			r = &record{id: d.ACLIndex} // without a MAC address it matches no request
 		}
 		records[iface] = r
 	}

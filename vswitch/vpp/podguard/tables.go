@@ -277,7 +277,7 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 		}
 		switch {
 		case vppapi.Refused(err, api.CLASSIFY_TABLE_NOT_FOUND, api.NO_SUCH_TABLE):
-			continue // somebody else's, which is gone
+			continue // not ours, and gone
 		case err != nil:
 			return nil, fmt.Errorf("reading table %d of the classifier: %w", id, err)
 		case len(entries) == 0:

@@ -1,5 +1,5 @@
-// Package policies makes VPP judge connections by the values of contiv.filter, with access lists
-// of the plugin acl on the interfaces of subjects.
+// Package policies enforces the values of contiv.filter in VPP, with access lists of the plugin acl
+// on the interfaces of subjects.
 //
 //	AddressSet, EndpointSet, AccessList, Subject ──expand──> rules of each subject and direction
 //
@@ -7,17 +7,16 @@
 //	                        │       └ what its stages say, for its addresses; all of it is decided
 //	                        └ neighbour discovery and ICMP errors pass
 //
-// VPP's lists know no sets and no stages: both are written out, and a change replaces the lists of
-// the subjects concerned, each at once. A rule that passes a connection on is followed by the
-// next stage, as far as it is about what the rule matches.
+// VPP's lists have neither sets nor stages: both are expanded, and a change replaces the lists of
+// the affected subjects, each atomically. A rule that passes a connection to the next stage is
+// expanded to that stage's rules, restricted to connections that the rule matches.
 //
-// Lists are stateful: who permits a connection permits its answers. Both directions of an interface
-// always have lists, because answers leave where the connection entered. When a list changes,
-// VPP looks at the connections that it had permitted once more, when a packet comes the way that the
-// first one came. Were it not for them, an answer that comes first would open the connection anew,
-// from its other end: TCP that answers, from or to ports that servers have, opens nothing in a
-// direction in which nobody is isolated.
+// Lists are stateful: permitting a connection permits its replies. Both directions of an interface
+// always have lists, because replies leave where the connection entered. After a list has changed,
+// VPP evaluates existing connections again at their next packet in the original direction. A reply
+// that came first would otherwise open the connection in the opposite direction. In a direction
+// without isolation, TCP replies from or to server ports therefore open nothing.
 //
-// What VPP has says which subjects there are, by the tags of lists. Sets and lists are known
-// from the values that are expected, which are read before subjects are.
+// The subjects that VPP has are found by the tags of lists. Sets and lists come from the expected
+// values, which are read before subjects are.
 package policies

@@ -53,7 +53,7 @@ func New(acls Lists, ifs *ownership.Registry) *Driver {
 	return &Driver{acls: acls, ifs: ifs, want: newValues(), have: map[string][]acl_types.ACLRule{}}
 }
 
-// Opened forgets what another VPP had.
+// Opened discards the state of the previous VPP.
 func (d *Driver) Opened(context.Context, *session.Link) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

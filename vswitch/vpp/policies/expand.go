@@ -182,7 +182,7 @@ func (x *expansion) peers(r *contiv_filter.AccessList_Rule, limit cube) (list []
 	return list
 }
 
-// emit adds a rule, unless it is there: the first one decides.
+// emit adds a rule unless an earlier one covers it, since the first match decides.
 func (x *expansion) emit(c cube, action acl_types.ACLAction) {
 	if x.seen[c] {
 		return
@@ -233,8 +233,8 @@ func (x *expansion) open(all cube) {
 	x.add(all, reflect, portRange{0, lastPort}, 0, 0)
 }
 
-// head lets neighbour discovery pass, and ICMP errors, which belong to connections that nobody looks
-// up: unreachable, too big, time exceeded, parameter problem.
+// head permits neighbour discovery and ICMP errors, which VPP does not associate with their
+// connections: unreachable, too big, time exceeded, parameter problem.
 func head() (rules []acl_types.ACLRule) {
 	for _, types := range []struct {
 		v6          bool
@@ -251,7 +251,7 @@ func head() (rules []acl_types.ACLRule) {
 	return rules
 }
 
-// rest permits what is about nobody.
+// rest permits packets that concern no subject.
 func rest() (rules []acl_types.ACLRule) {
 	for _, v6 := range []bool{false, true} {
 		any := convert.Prefix(vswitch.AnyNetwork(v6))

@@ -57,8 +57,8 @@ func puntException(reason uint32) punt.Punt {
 	return punt.Punt{Type: punt.PUNT_API_TYPE_EXCEPTION, Punt: punt.PuntUnionException(punt.PuntException{ID: reason})}
 }
 
-// puntSockets returns the sockets that packets of a kind are handed to, all of which are
-// ours: nobody else registers sockets with this VPP.
+// puntSockets returns the sockets that receive packets of a kind. All of them are ours: this VPP
+// has no other user that registers sockets.
 func (v *Punts) puntSockets(ctx context.Context, kind punt.PuntType) ([]*punt.PuntSocketDetails, error) {
 	return session.Dump[punt.PuntSocketDetails](ctx, v.vpp, module, &punt.PuntSocketDump{Type: kind})
 }

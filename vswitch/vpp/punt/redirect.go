@@ -169,7 +169,7 @@ func (v ipRedirects) Delete(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	return nil
 }
 
-// unset leaves punting as it is while there are other redirections, or STN rules.
+// unset leaves punting enabled while there are other redirections or STN rules.
 func (v ipRedirects) unset(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	want, now, err := v.wantedAndNow(ctx, p)
 	if err != nil {

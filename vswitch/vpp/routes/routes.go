@@ -30,8 +30,8 @@ var module = session.NewModule("", "routes",
 	&fib.FibSourceDump{}, &fib.FibSourceDetails{},
 )
 
-// Routes are ours if the source of VPP's entry is "API", and they do not lead out of an
-// interface that is somebody else's.
+// Routes are ours if the source of VPP's entry is "API" and their outgoing interface is not
+// foreign.
 type Routes struct {
 	subsystem.Base
 	vpp     *session.Session
@@ -97,7 +97,7 @@ func (v *Routes) Create(ctx context.Context, r *vpp_l3.Route) error {
 	return v.CreateAll(ctx, []*vpp_l3.Route{r})[0]
 }
 
-// CreateAll looks at what there is to each destination, and then adds paths to it.
+// CreateAll reads the existing route to each destination, and then adds paths to it.
 func (v *Routes) CreateAll(ctx context.Context, all []*vpp_l3.Route) []error {
 	errs := make([]error, len(all))
 	w := make([]newRoute, 0, len(all))

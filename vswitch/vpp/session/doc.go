@@ -1,5 +1,5 @@
-// Package session is the driver's way to VPP: one connection at a time, made again whenever
-// it ends, and requests that say which part of VPP's API they need.
+// Package session is the driver's connection to VPP. It reconnects whenever the connection ends,
+// and requests declare which part of VPP's API they need.
 //
 //	subsystem ──Call, Dump, StartDump, CallAll, Batch──> Session ──Use(module)──> Link ──> vppapi.Conn ──socket──> VPP
 //	                                                       │  └ dials again, for ever, when the connection ends
@@ -9,7 +9,7 @@
 //
 //   - A request is sent once. If the connection ends before its reply, the caller gets an
 //     error that matches vppapi.ErrClosed at once and does not know whether VPP has handled
-//     the request; it reads back what there is.
+//     the request; it must read back.
 //   - VPP handles the requests of one session in the order in which they were started,
 //     whatever became of those before.
 //   - A reply that refuses a request is a *vppapi.ReplyError with VPP's code.

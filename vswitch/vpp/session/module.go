@@ -9,7 +9,8 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// Module is a part of VPP's API that is there as a whole, as we know it, or not used.
+// Module is a part of VPP's API that is used only if all of it is available in the expected
+// version.
 type Module struct {
 	name string // for people
 	// plugin of VPP that has it; "": VPP itself, without which nothing works.

@@ -19,20 +19,20 @@ const (
 	// firstRetry and lastRetry bound how long after a failed attempt to connect the
 	// next one follows.
 	firstRetry, lastRetry = 50 * time.Millisecond, 250 * time.Millisecond
-	// A VPP that does not answer for so long is given up, and connected to anew.
+	// A connection on which VPP does not answer for Timeout is closed and replaced.
 	pingInterval, Timeout = time.Second, 10 * time.Second
 )
 
-// Core is what every VPP has.
+// Core is the part that every VPP has.
 var Core = NewModule("", "connection", &memclnt.ControlPing{}, &memclnt.ControlPingReply{}, &vpe.ShowVersion{}, &vpe.ShowVersionReply{})
 
 // Hooks are who uses a session.
 type Hooks struct {
 	// Modules are the parts of VPP's API that are used, besides what every VPP has.
 	Modules []*Module
-	// Opened prepares what is new with a connection, before anybody can use it; nil: nothing.
+	// Opened prepares a new connection before others can use it; nil: nothing.
 	Opened func(context.Context, *Link) error
-	// Changed is called after a connection was lost and found again; nil: nobody has to know.
+	// Changed is called after a reconnection; may be nil.
 	Changed func(reason string)
 	// Beside run as long as the session.
 	Beside []func(context.Context)

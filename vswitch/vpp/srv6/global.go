@@ -11,8 +11,8 @@ import (
 	"go.fd.io/govpp/binapi/sr"
 )
 
-// srGlobals is the source of encapsulated packets. VPP gives it to segment lists when
-// they are made: those of policies that exist are made again.
+// srGlobals is the source of encapsulated packets. VPP copies it into segment lists when they are
+// created, so a change replaces the lists of existing policies.
 type srGlobals struct{ *SRv6 }
 
 func (v srGlobals) Create(ctx context.Context, g *vpp_srv6.SRv6Global) error {

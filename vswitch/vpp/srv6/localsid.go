@@ -41,7 +41,7 @@ func (v localSIDs) Create(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	return nil
 }
 
-// set tries to make the SID before it looks if there is one: mostly, there is none.
+// set tries to create the SID before it looks for an existing one: usually there is none.
 func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID, want function) (err error) {
 	add := &sr.SrLocalsidAddDel{
 		Localsid: address6(s.GetSid()), Behavior: want.behavior, EndPsp: want.psp, FibTable: want.table,

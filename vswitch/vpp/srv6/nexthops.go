@@ -136,7 +136,7 @@ func (v *SRv6) Follow(ctx context.Context) {
 // askedFor counts how often VPP asked for each neighbour that has not answered.
 type askedFor map[nextHop]int
 
-// note takes those that VPP asks for now, and returns those that people are to be told of.
+// note records the neighbours that VPP asks for now, and returns those to be reported to users.
 func (a askedFor) note(unknown []nextHop) (silent []nextHop) {
 	maps.DeleteFunc(a, func(h nextHop, _ int) bool { return !slices.Contains(unknown, h) })
 	for _, h := range unknown {
@@ -210,6 +210,6 @@ func dummyFor(neighbour netip.Addr) netip.Prefix {
 	return dummy6
 }
 
-// IsQuestion reports whether a path in VRF 0 is that of a route by which VPP asks for a
-// neighbour, which is there for a moment and no value of anybody.
+// IsQuestion reports whether a path in VRF 0 is that of a temporary route by which VPP asks for a
+// neighbour. No value represents it.
 func IsQuestion(dst netip.Prefix, gw netip.Addr) bool { return gw.IsValid() && dst == dummyFor(gw) }

@@ -114,7 +114,7 @@ func (v srPolicies) make(ctx context.Context, p *vpp_srv6.Policy, want []way) er
 	return v.modify(ctx, addWays(bsid, want[1:]))
 }
 
-// replace makes the policy anew, with the steering into it.
+// replace deletes and creates the policy and the steering into it.
 func (v srPolicies) replace(ctx context.Context, p *vpp_srv6.Policy, want []way, now *srPolicy, state *srState) error {
 	if err := v.remove(ctx, now, state); err != nil {
 		return err

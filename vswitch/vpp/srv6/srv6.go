@@ -29,9 +29,9 @@ var module = session.NewModule("", "segment routing",
 	&sr.SrSetEncapSource{}, &sr.SrSetEncapSourceReply{},
 )
 
-// SRv6 is VPP's segment routing, all of which is ours: nobody else uses this VPP for it.
-// What VPP cannot change it removes and makes again, by requests that are sent together:
-// without worker threads VPP handles no packet between them.
+// SRv6 is VPP's segment routing. All of it is ours: this VPP has no other user of it. Objects that
+// VPP cannot change are deleted and created by requests that are sent together: without worker
+// threads, VPP handles no packet between them.
 type SRv6 struct {
 	subsystem.Base
 	vpp      *session.Session
@@ -68,7 +68,7 @@ func (v *SRv6) Concerns(e subsystem.Event) []string {
 	return nil
 }
 
-// srState is what VPP has of policies, and what belongs to them.
+// srState holds VPP's policies and the objects that belong to them.
 type srState struct {
 	source    netip.Addr // of encapsulated packets
 	policies  map[netip.Addr]*srPolicy

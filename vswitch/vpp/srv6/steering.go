@@ -114,7 +114,7 @@ func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	return nil
 }
 
-// note remembers who steers the traffic; "": nobody.
+// note remembers the name of the steering for the traffic; "": none.
 func (v srSteerings) note(t traffic, name string) {
 	if v.sr.names == nil {
 		v.sr.names = map[traffic]string{}

@@ -17,7 +17,7 @@ var (
 	pluginName = regexp.MustCompile(`^[a-z0-9_]+$`)
 )
 
-// Check says what is wrong with the configuration, for a machine, and what to change.
+// Check returns an error that names what to change if the configuration does not suit the machine.
 func (c Config) Check(m Machine) error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {

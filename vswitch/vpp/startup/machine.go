@@ -11,8 +11,8 @@ import (
 
 // Machine is what VPP's memory is sized to.
 type Machine struct {
-	// MemoryMiB is what there is for VPP and all others: the machine's memory, or the
-	// limit of the container.
+	// MemoryMiB is the memory for VPP and all other processes: the machine's, or the limit of the
+	// container.
 	MemoryMiB int
 	CPUs      int
 	// TAPs: VPP can make TAPs here.
@@ -34,7 +34,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// memoryMiB returns the memory by /proc/meminfo, or the least of the limits that there are.
+// memoryMiB returns the memory by /proc/meminfo, or the lowest of the limits if any is lower.
 func memoryMiB(meminfo string, limits ...string) int {
 	mib := 4096
 	if kib, err := memTotal(meminfo); err == nil {

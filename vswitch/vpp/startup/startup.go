@@ -1,5 +1,5 @@
-// Package startup writes VPP's start-up configuration, and reads where the sockets are
-// in one that somebody else wrote.
+// Package startup writes VPP's start-up configuration, and reads the paths of sockets from an
+// existing one.
 package startup
 
 import (
@@ -25,8 +25,7 @@ type Config struct {
 	// Hugepages is the size of the pages of heap and buffers: "2M" or "1G", which must
 	// be reserved on the machine; "": ordinary pages.
 	Hugepages string `json:"hugepages,omitempty"`
-	// Workers is how many threads forward packets beside the main one, which does it if
-	// there are none.
+	// Workers is the number of threads that forward packets. With none, the main thread does.
 	Workers int `json:"workers,omitempty"`
 	// PollSleepMicros is how long VPP sleeps between two looks at its interfaces, in
 	// microseconds. 0: until there is something to do, or never if it has to look, as
@@ -38,8 +37,8 @@ type Config struct {
 	// DPDKOptions are further lines of VPP's section dpdk, such as
 	// "dev default { num-rx-queues 2 }".
 	DPDKOptions []string `json:"dpdkOptions,omitempty"`
-	// Plugins are to be loaded (true) or not, by their names (acl, nat44_ei). VPP decides on
-	// those that are not named.
+	// Plugins says by name (acl, nat44_ei) which plugins to load (true) or not. VPP decides on
+	// others.
 	Plugins map[string]bool `json:"plugins,omitempty"`
 	// APITrace is how many messages of the API VPP remembers; 0: none.
 	APITrace int `json:"apiTrace,omitempty"`

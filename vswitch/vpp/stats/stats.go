@@ -167,7 +167,7 @@ func sum(stat adapter.Stat) (total []adapter.CombinedCounter) {
 	return total
 }
 
-// What VPP tells of itself, beside its interfaces.
+// Counters of VPP itself, besides its interfaces.
 var (
 	errorsDesc  = prometheus.NewDesc("vpp_errors_total", "Packets counted by a node of VPP's graph for a reason, most often as dropped.", []string{"node", "reason"}, nil)
 	nodeDesc    = prometheus.NewDesc("vpp_node_total", "What a node of VPP's graph has done: calls, vectors (packets), suspends, clocks.", []string{"node", "what"}, nil)
@@ -187,8 +187,8 @@ func (v *Segment) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector: what VPP counts beside the interfaces. Counts
-// of zero, thousands, are left out. When VPP cannot be read, only vpp_up is there.
+// Collect implements prometheus.Collector for counters other than those of interfaces. The
+// thousands of zero counters are left out. If VPP cannot be read, it returns only vpp_up.
 func (v *Segment) Collect(out chan<- prometheus.Metric) {
 	l, err := v.vpp.Link()
 	if err != nil {

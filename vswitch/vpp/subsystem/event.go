@@ -14,7 +14,7 @@ type Kind int
 
 // The kinds of events, and which fields of Event they fill in besides the interface.
 const (
-	InterfaceDeleted Kind = iota + 1 // by somebody else or by us
+	InterfaceDeleted Kind = iota + 1 // by others or by us
 	InterfaceState                   // Up: its administrative state was read
 	AddressesChanged                 // of an interface, by us or by a lease
 	NeighbourRemoved                 // IP

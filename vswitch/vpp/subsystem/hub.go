@@ -22,8 +22,8 @@ func NewHub() *Hub { return &Hub{watchers: map[*mailbox]struct{}{}} }
 // Add adds subsystems. It must not be called once the session has started.
 func (h *Hub) Add(all ...Subsystem) { h.subsystems = append(h.subsystems, all...) }
 
-// Hooks is what the session needs of the subsystems. Opened are called in the order in
-// which the subsystems were added; the first error gives the connection up.
+// Hooks are the calls of the session to the subsystems. Opened are called in the order in which the
+// subsystems were added; the first error gives the connection up.
 func (h *Hub) Hooks() session.Hooks {
 	hooks := session.Hooks{
 		Changed: func(reason string) { h.report(reason) },

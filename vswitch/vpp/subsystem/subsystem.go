@@ -11,8 +11,8 @@
 //	                                                                                           │
 //	      the scheduler reads the keys again with Find of the port, and repairs <──────────────┘
 //
-// No subsystem imports another one. What one needs of another is a narrow interface in its
-// own package, which the wiring in vswitch/vpp satisfies.
+// No subsystem imports another one. A subsystem that needs another declares a narrow interface in
+// its own package, which the wiring in vswitch/vpp satisfies.
 package subsystem
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 )
 
-// Subsystem is the part of the driver that is about one plugin of VPP. What there is now, the
-// ports that it implements (vswitch.NAT, vswitch.ACLs, …) return from List and Find, which
-// change nothing in VPP.
+// Subsystem is the part of the driver for one plugin of VPP. The ports that it implements
+// (vswitch.NAT, vswitch.ACLs, …) return the present state from List and Find, which change nothing
+// in VPP.
 type Subsystem interface {
 	// Modules are the parts of VPP's API that the subsystem uses.
 	Modules() []*session.Module
 
-	// Opened prepares a new connection before anybody can use it: what was known of the VPP
-	// before is forgotten, and events are subscribed to. An error gives the connection up.
+	// Opened prepares a new connection before anybody can use it: knowledge of the previous VPP is
+	// discarded, and events are subscribed to. An error gives the connection up.
 	Opened(ctx context.Context, l *session.Link) error
 
 	// Concerns returns the keys of the northbound values that an event concerns, whose state
@@ -37,8 +37,8 @@ type Subsystem interface {
 	// events arrive on the goroutine that reads the connection.
 	Concerns(e Event) (keys []string)
 
-	// Follow looks at what events were about when that takes questions to VPP, or at what
-	// VPP has no events for. It returns when ctx ends; at once if there is no such thing.
+	// Follow handles events that require requests to VPP, and polls objects that VPP sends no
+	// events for. It returns when ctx ends, or at once if it has nothing to follow.
 	Follow(ctx context.Context)
 }
 

@@ -234,7 +234,7 @@ func (c *Conn) remove(request uint32) bool {
 	return pending
 }
 
-// write writes what is to be sent, and flushes when there is nothing more.
+// write sends queued messages, and flushes when the queue is empty.
 func (c *Conn) write() {
 	w := bufio.NewWriterSize(c.nc, 1<<16)
 	for {
@@ -259,7 +259,7 @@ func (c *Conn) write() {
 	}
 }
 
-// read gives what VPP sends to those who wait for it.
+// read delivers messages from VPP to their receivers.
 func (c *Conn) read(r *bufio.Reader) {
 	for {
 		data, err := ReadFrame(r)

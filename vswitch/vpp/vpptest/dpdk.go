@@ -12,8 +12,8 @@ import (
 // DPDKName is VPP's name of the NIC that is DPDKTap: by its speed, as a network card's.
 const DPDKName = "TenGigabitEthernet0"
 
-// DPDKTap is a NIC that DPDK makes without hardware: a TAP in VPP's network namespace. It is
-// there as long as VPP runs.
+// DPDKTap is a NIC that DPDK emulates: a TAP in VPP's network namespace. It exists as long as VPP
+// runs.
 func DPDKTap(device string) DPDKDevice {
 	return DPDKDevice{Name: DPDKName, vdev: "net_tap0,iface=" + device}
 }

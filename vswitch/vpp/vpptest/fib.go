@@ -57,7 +57,7 @@ type tableID struct {
 // ipTable is a VRF table of one IP version.
 type ipTable struct {
 	name     string
-	locked   bool // somebody made it by the API
+	locked   bool // created through the API
 	flowHash ip.IPFlowHashConfigV2
 	entries  map[netip.Prefix]map[uint8][]fib_types.FibPath // by source
 }
@@ -288,7 +288,7 @@ func init() {
 	tableExists = func(c *call, id uint32, v6 bool) bool { return c.tables[tableID{id, v6}] != nil }
 }
 
-// freeTables removes tables that nobody uses any more.
+// freeTables removes unused tables.
 func (c *call) freeTables() {
 	used := map[tableID]bool{}
 	c.ifs.all(func(i *swInterface) { used[tableID{i.tables[0], false}], used[tableID{i.tables[1], true}] = true, true })

@@ -56,7 +56,7 @@ var interfaceDeleted []func(c *call, i index)
 // interfaceDown are called when an interface is put down.
 var interfaceDown []func(c *call, i index)
 
-// tableExists reports whether there is an IP table; nil: there are all.
+// tableExists reports whether an IP table exists; nil: all do.
 var tableExists func(c *call, id uint32, v6 bool) bool
 
 // add gives an interface an index and defaults.

@@ -176,7 +176,7 @@ func initPorts() {
 			return 0
 		}
 		b := c.l2.bridges[req.BdID]
-		if b == nil { // VPP makes it; nobody here asks for that
+		if b == nil { // VPP creates it; the driver never asks for that
 			return api.NO_SUCH_ENTRY
 		}
 		c.l2.setL3(i.SwIfIndex)
