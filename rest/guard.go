@@ -34,13 +34,13 @@ func (s *Server) guard(handler http.Handler) http.Handler {
 		changes := r.Method != http.MethodGet && r.Method != http.MethodHead && !slices.Contains(harmless, what)
 		client := clientOf(r)
 		if err := s.admit(r, client, changes); err != nil {
-			if changes && s.Log != nil && certified(r) { // others could fill the log
-				s.Log.Warn("Request refused", "who", client.Name, "what", what)
+			if changes && s.log != nil && certified(r) { // others could fill the log
+				s.log.Warn("Request refused", "who", client.Name, "what", what)
 			}
 			Error(w, http.StatusForbidden, err)
 			return
 		}
-		if s.Log == nil || !changes {
+		if s.log == nil || !changes {
 			handler.ServeHTTP(w, r)
 			return
 		}
@@ -50,7 +50,7 @@ func (s *Server) guard(handler http.Handler) http.Handler {
 		if txn := w.Header().Get(TxnHeader); txn != "" {
 			fields = append(fields, "transaction", txn)
 		}
-		s.Log.Info("Request to change something", fields...)
+		s.log.Info("Request to change something", fields...)
 	})
 }
 

@@ -46,12 +46,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"everybody", listener.Options{AllowUnauthenticated: true}, "127.0.0.1:0", nil, listener.Configure, "127.0.0.1:"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server, err := rest.Listen(test.options, test.address)
+			var log bytes.Buffer
+			server, err := rest.Listen(test.options, slog.New(slog.NewTextHandler(&log, nil)), test.address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var log bytes.Buffer
-			server.Log = slog.New(slog.NewTextHandler(&log, nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServeOnSocketAndPort(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "new", "agent.sock")
-	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, "unix://"+socket, "127.0.0.1:0")
+	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, nil, "unix://"+socket, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

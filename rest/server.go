@@ -22,21 +22,19 @@ type timeouts struct{ header, request, idle time.Duration }
 
 // Server serves one handler on several addresses.
 type Server struct {
-	// Log is told of each request that may change something: who, what, and the status of
-	// the answer. nil: nobody is. It must be set before Serve.
-	Log *slog.Logger
-
+	log       *slog.Logger
 	listeners []net.Listener
 	timeouts  timeouts
 	// options say who clients are.
 	options listener.Options
 }
 
-// Listen opens the addresses, each as listener.Options.Listen does. Over TCP, clients without
-// a role get what kubelet and Prometheus ask for only, loopback addresses included,
-// unless o.AllowUnauthenticated.
-func Listen(o listener.Options, addresses ...string) (*Server, error) {
-	s := &Server{options: o, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
+// Listen opens the addresses, each as listener.Options.Listen does. Over TCP, including loopback
+// addresses, clients without a role may only make the requests of kubelet and Prometheus, unless
+// o.AllowUnauthenticated. The log, if not nil, gets a line for each request that may change
+// something: the client, the request, and the status of the answer.
+func Listen(o listener.Options, log *slog.Logger, addresses ...string) (*Server, error) {
+	s := &Server{log: log, options: o, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
 	for _, address := range addresses {
 		l, err := o.Listen(address)
 		if err != nil {

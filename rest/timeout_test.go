@@ -16,7 +16,7 @@ import (
 
 // Clients that send nothing more, or too much, do not keep a connection.
 func TestConnectionsThatSendNothing(t *testing.T) {
-	server, err := Listen(listener.Options{AllowUnauthenticated: true}, "127.0.0.1:0")
+	server, err := Listen(listener.Options{AllowUnauthenticated: true}, nil, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

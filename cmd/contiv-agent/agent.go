@@ -206,12 +206,11 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			return sb.Device(logical)
 		},
 	}, log)
-	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	restServer, err := rest.Listen(o.listener, log, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		cniListener.Close()
 		return err
 	}
-	restServer.Log = log
 
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", inspect.Handler(scheduler))

@@ -34,7 +34,7 @@ func (s *metricsServer) run(ctx context.Context, retry time.Duration) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
 	for {
-		server, err := rest.Listen(s.options, s.addresses...)
+		server, err := rest.Listen(s.options, nil, s.addresses...)
 		if err == nil {
 			s.log.Info("Metrics are served", "addresses", server.Addrs())
 			err = server.Serve(ctx, mux)

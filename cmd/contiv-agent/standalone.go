@@ -66,11 +66,10 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), noPods{}, log)
 	registry.MustRegister(drops)
-	restServer, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+	restServer, err := rest.Listen(o.listener, log, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		return err
 	}
-	restServer.Log = log
 	mux := http.NewServeMux()
 	mux.Handle("/scheduler/", inspect.Handler(sb.scheduler))
 	mux.Handle("/controller/", loop.Handler(db.resync))

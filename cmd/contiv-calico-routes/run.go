@@ -82,11 +82,10 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	if !o.dryRun {
-		server, err := rest.Listen(o.listener, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
+		server, err := rest.Listen(o.listener, log, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 		if err != nil {
 			return err
 		}
-		server.Log = log
 		group.Go(func() error { return server.Serve(ctx, mux) })
 		group.Go(func() error { d.publisher.Run(ctx); return nil })
 	}
@@ -108,7 +107,7 @@ func (o *options) runCentre(ctx context.Context, d *data, registry *prometheus.R
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, Health{Version: version.Version}) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	server, err := rest.Listen(o.listener, o.http...)
+	server, err := rest.Listen(o.listener, nil, o.http...)
 	if err != nil {
 		return err
 	}

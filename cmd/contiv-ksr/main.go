@@ -113,7 +113,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer store.Close()
-	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, o.http...) // it can only be looked at
+	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, nil, o.http...) // it can only be looked at
 	if err != nil {
 		return err
 	}
