@@ -31,19 +31,10 @@ func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
 		os.Exit(m.Run()) // each test skips itself and says why
 	}
-	dir, err := os.MkdirTemp("", "contiv-bin")
-	if err == nil {
+	labtest.Main(func(dir string) (int, error) {
 		binaries = dir
-		err = labtest.Build("-o", dir+"/", "./cmd/contiv-calico-routes", "./cmd/contiv-etcd", "./cmd/contiv-agent", "./cmd/contiv-lab", "./cmd/contivctl")
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
+		return m.Run(), nil
+	})
 }
 
 // site is a number of nodes on a common link, and an etcd.
