@@ -246,20 +246,6 @@ func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	return e, nil
 }
 
-// pciDevice returns the address and the driver of a card; "" if it is no PCI device.
-func (k *Keeper) pciDevice(name string) (address, driver string, err error) {
-	_, address, err = k.busOf(name)
-	if err != nil || address == "" {
-		return "", "", err
-	}
-	is, err := k.Bus.Has(address)
-	if err != nil || !is {
-		return "", "", err
-	}
-	driver, err = k.Bus.DriverOf(address)
-	return address, driver, err
-}
-
 // Release gives a card back for good; "": all. One that is not claimed is no error.
 func (k *Keeper) Release(name string) error {
 	k.mu.Lock()
@@ -434,60 +420,6 @@ func (k *Keeper) tryTake(c *card) error {
 	return k.kernel.RemoveRoutes(c.served.main(c.State.Routes))
 }
 
-// lostProgram returns an error if VPP would receive nothing from a card that it reads by AF_XDP.
-func (k *Keeper) lostProgram(c *card) error {
-	if !c.Detached || c.program.File != nil {
-		return nil
-	}
-	id, err := k.kernel.XDP(c.Name)
-	if err == nil && id == c.XDP {
-		err = errors.New("VPP has lost its XDP program, which an earlier contiv-stn took off the card: restart VPP")
-	}
-	return err
-}
-
-// attach puts VPP's XDP program back on a card, unless a new VPP has one there.
-func (k *Keeper) attach(c *card) error {
-	if !c.Detached {
-		return nil
-	}
-	if err := k.lostProgram(c); err != nil {
-		return err
-	}
-	id, err := k.kernel.XDP(c.Name)
-	if err == nil && id == c.XDP {
-		err = k.kernel.Attach(c.Name, c.program)
-	}
-	if err != nil {
-		return err
-	}
-	c.forgetProgram()
-	c.Detached = false
-	return k.save()
-}
-
-// detach takes VPP's XDP program off a card, which keeps all that the card receives from the host.
-func (k *Keeper) detach(c *card) error {
-	id, err := k.kernel.XDP(c.Name)
-	if err != nil || id == c.XDP {
-		return err
-	}
-	c.Detached = true
-	if err := k.save(); err != nil {
-		return err
-	}
-	c.forgetProgram()
-	c.program, err = k.kernel.Detach(c.Name)
-	return err
-}
-
-func (c *card) forgetProgram() {
-	if c.program.File != nil {
-		c.program.Close()
-	}
-	c.program = nic.Program{}
-}
-
 // served are the IP versions that the vswitch serves.
 type served struct{ ipv4, ipv6 bool }
 
@@ -513,38 +445,6 @@ func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 	}
 	c.Holder, c.Reason, c.Since = holder, reason, time.Now()
 	return k.save()
-}
-
-// takePCI gives a PCI device to the driver that VPP works with.
-func (k *Keeper) takePCI(c *card) error {
-	c.State.ReadSettings()
-	settings := c.State.Settings
-	if err := k.note(c, journal.VSwitch, "the vswitch starts"); err != nil {
-		return err
-	}
-	if c.State.Settings == nil { // it was read anew
-		c.State.Settings = settings
-		if err := k.save(); err != nil {
-			return err
-		}
-	}
-	c.giving, c.starting, c.absentSince = "", true, time.Now()
-	link, err := k.kernel.Device(c.Name)
-	if err != nil {
-		return err
-	}
-	k.before("link down")
-	if err := k.kernel.SetLink(link.Attrs().Index, rtnl.LinkChange{Down: true}); err != nil {
-		return err
-	}
-	k.before("bind")
-	if err := k.Bus.Bind(c.PCI, k.PCIDriver); err != nil {
-		return err
-	}
-	k.Log.Info("Network card is VPP's", "interface", c.Name, "pci", c.PCI, "driver", k.PCIDriver)
-	c.tell()
-	c.timer.Reset(k.Limits.Start)
-	return nil
 }
 
 // give brings a card back to the host. What fails is tried again until it succeeds or the
@@ -596,30 +496,6 @@ func (k *Keeper) tryGive(c *card) error {
 		err = fmt.Errorf("it lacks %s", lacks)
 	}
 	return err
-}
-
-// returnPCI gives the device to its driver, and its network device its name.
-func (k *Keeper) returnPCI(c *card) error {
-	k.before("return")
-	if err := k.Bus.Return(c.PCI, c.PCIDriver); err != nil {
-		return err
-	}
-	names, err := k.Bus.NetDevices(c.PCI)
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("PCI device %s has no network device yet", c.PCI)
-	}
-	if slices.Contains(names, c.Name) {
-		return nil
-	}
-	link, err := k.kernel.Device(names[0])
-	if err != nil {
-		return err
-	}
-	k.before("rename")
-	return errors.Join(k.kernel.LinkSetDown(link), k.kernel.LinkSetName(link, c.Name))
 }
 
 // complain logs a problem once.
