@@ -2,8 +2,11 @@ package stn
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os/exec"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -31,8 +34,7 @@ type fakePCI struct {
 	mu       sync.Mutex
 	driver   string
 	override string
-	device   string // "": none
-	refuse   bool   // vfio-pci does not take it
+	refuse   bool // vfio-pci does not take it
 	log      []string
 }
 
@@ -62,12 +64,19 @@ func (f *fakePCI) List(name string) ([]string, error) {
 		}
 		return []string{"vendor"}, nil
 	case "bus/pci/devices/" + address + "/virtio0/net":
-		return []string{f.device}, nil
+		for name := range strings.FieldsSeq("ens8 eth0") { // it may have been renamed
+			if exec.Command("ip", "-n", f.host.name, "link", "show", name).Run() == nil {
+				return []string{name}, nil
+			}
+		}
 	}
 	return nil, fs.ErrNotExist
 }
 
 func (f *fakePCI) Write(name, text string) error {
+	if f.host.step != nil {
+		f.host.step("write " + path.Base(name))
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.log = append(f.log, path.Base(name)+"="+strings.TrimSpace(text))
@@ -78,13 +87,13 @@ func (f *fakePCI) Write(name, text string) error {
 		if f.driver == "virtio-pci" { // however its device is called by now
 			ip(f.t, "-n "+f.host.network+" link del card")
 		}
-		f.driver, f.device = "", ""
+		f.driver = ""
 	case "bus/pci/drivers_probe":
 		switch {
 		case f.override == "vfio-pci" && !f.refuse:
 			f.driver = "vfio-pci"
 		case f.override != "vfio-pci":
-			f.driver, f.device = "virtio-pci", "ens8"
+			f.driver = "virtio-pci"
 			f.host.ip(f.t, "link add ens8 type veth peer name card netns "+f.host.network)
 			ip(f.t, "-n "+f.host.network+" link set card up")
 		}
@@ -98,7 +107,7 @@ func onBus(string) (driver, bus string, err error) { return "virtio_net", addres
 
 func TestPCIDevice(t *testing.T) {
 	h := newHost(t)
-	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}
+	bus := &fakePCI{t: t, host: h, driver: "virtio-pci"}
 	h.bus = pci.Bus{Sysfs: bus}
 	before := withoutNumbers(h.has(t))
 	k := h.keeper(t)
@@ -143,6 +152,80 @@ func TestPCIDevice(t *testing.T) {
 	wantSame(t, "given back by the next daemon", withoutNumbers(h.has(t)), before)
 }
 
+// Ended before any step of taking a PCI device and of giving it back, in the middle of what the bus is
+// asked for, too, the next daemon gives back all that the card had.
+func TestPCIDeviceKilledAtEachStep(t *testing.T) {
+	h := newHost(t)
+	bus := &fakePCI{t: t, host: h, driver: "virtio-pci"}
+	h.bus = pci.Bus{Sysfs: bus}
+	before := withoutNumbers(h.has(t))
+	for last := 1; ; last++ {
+		h.ip(t, "addr flush dev vpp1")
+		h.interconnect(t)
+		h.limits = Limits{Absent: time.Hour, Silent: time.Hour, Down: time.Hour, Start: time.Hour} // it is ended, and does nothing more
+		begun, steps, killedAt := false, 0, ""
+		h.step = func(what string) {
+			if !begun {
+				return
+			}
+			if steps++; steps == last {
+				killedAt = what
+				runtime.Goexit()
+			}
+		}
+		k := h.keeper(t)
+		k.busOf = onBus
+		k.look()
+		begun = true
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if _, err := k.Steal("eth0", false); err != nil {
+				t.Error(err)
+			}
+			r := k.Attend("eth0")
+			r.Report(true, "")
+			r.Report(false, "VPP is gone")
+			if err := k.Release(""); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-ended
+		k.mu.Lock()
+		k.closed = true
+		k.mu.Unlock()
+		k.kernel.Close()
+		h.step = nil
+		if killedAt == "" {
+			if last < 15 {
+				t.Errorf("there were %d steps only", last-1)
+			}
+			t.Logf("%d steps", last-1)
+			return
+		}
+		h.limits = quick
+		h.limits.Start = 0
+		next := h.keeper(t)
+		if next.Claimed("") != nil {
+			next.holds(t, journal.Host)
+		}
+		when := fmt.Sprintf("ended before step %d (%s)", last, killedAt)
+		wantSame(t, when, withoutNumbers(h.has(t)), before)
+		if bus.driver != "virtio-pci" || bus.override != "" {
+			t.Errorf("%s: the device has the driver %s, and is to have %q", when, bus.driver, bus.override)
+		}
+		if err := next.Release(""); err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // withoutNumbers leaves out the indexes of devices, and the link-local address that the kernel
 // makes of the MAC.
 func withoutNumbers(text string) string {
@@ -163,7 +246,7 @@ func withoutNumbers(text string) string {
 // A device that VPP's driver does not take stays the host's, with all it had.
 func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
 	h := newHost(t)
-	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0", refuse: true}
+	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", refuse: true}
 	h.bus = pci.Bus{Sysfs: bus}
 	before := withoutNumbers(h.has(t))
 	k := h.keeper(t)
@@ -179,7 +262,7 @@ func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
 // VPP that does not start with its PCI device in time loses it.
 func TestVPPDoesNotStart(t *testing.T) {
 	h := newHost(t)
-	h.bus, h.limits.Start = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}}, time.Millisecond
+	h.bus, h.limits.Start = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci"}}, time.Millisecond
 	before := withoutNumbers(h.has(t))
 	k := h.keeper(t)
 	k.busOf = onBus
@@ -194,7 +277,7 @@ func TestVPPDoesNotStart(t *testing.T) {
 
 func TestCardThatKeepsItsDriver(t *testing.T) {
 	h := newHost(t)
-	h.bus = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci", device: "eth0"}}
+	h.bus = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci"}}
 	h.keepDriver = []string{"eth0"}
 	k := h.keeper(t)
 	k.busOf = onBus
