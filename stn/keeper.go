@@ -91,6 +91,8 @@ type card struct {
 	problem  string // logged last
 	// program is VPP's XDP program while it is off the card.
 	program nic.Program
+	// coveredSince is since when the card has had VPP's XDP program although it is the host's; zero: it has not.
+	coveredSince time.Time
 }
 
 // New opens the journal. What an earlier daemon took and did not give back stays with the vswitch
@@ -349,6 +351,7 @@ func (k *Keeper) decide(c *card) {
 		return
 	}
 	if why, _ := k.trouble(c); why != "" || c.PCI != "" {
+		k.uncover(c, why)
 		return
 	}
 	if err := k.lostProgram(c); err != nil {
@@ -417,6 +420,7 @@ func (k *Keeper) tryTake(c *card) error {
 	if err := k.attach(c); err != nil {
 		return err
 	}
+	c.coveredSince = time.Time{}
 	return k.kernel.RemoveRoutes(c.served.main(c.State.Routes))
 }
 

@@ -2,6 +2,8 @@ package stn
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/contiv/contiv/stn/nic"
 )
@@ -53,6 +55,33 @@ func (k *Keeper) detach(c *card) error {
 	c.forgetProgram()
 	c.program, err = k.kernel.Detach(c.Name)
 	return err
+}
+
+// uncover takes VPP's XDP program off a card of the host that has had it for too long: VPP took
+// the card, and hangs, or nobody configures it.
+func (k *Keeper) uncover(c *card, why string) {
+	id, err := k.kernel.XDP(c.Name)
+	if err != nil || id == c.XDP {
+		c.coveredSince = time.Time{}
+		return
+	}
+	if c.coveredSince.IsZero() {
+		if c.reporter == nil { // no agent has had VPP take the card: it is the host's program
+			return
+		}
+		c.coveredSince = time.Now()
+	}
+	if wait := time.Until(c.coveredSince.Add(k.Limits.Silent)); wait > 0 {
+		c.timer.Reset(wait)
+		return
+	}
+	if err := k.detach(c); err != nil {
+		k.complain(c, fmt.Sprintf("VPP's XDP program keeps from the host what its network card receives: %v", err))
+		c.timer.Reset(k.Limits.Silent)
+		return
+	}
+	c.coveredSince = time.Time{}
+	k.Log.Warn("VPP's XDP program is taken off the host's network card", "interface", c.Name, "because", why)
 }
 
 func (c *card) forgetProgram() {

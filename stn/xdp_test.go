@@ -1,6 +1,7 @@
 package stn
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -106,14 +107,75 @@ func TestXDPProgramOfVPP(t *testing.T) {
 	wantSame(t, "given back by the next daemon", h.has(t), before)
 }
 
+// A VPP that has attached to the card and does not forward keeps nothing from the host for long, whether
+// the agent is there or not; it has the card as soon as it forwards.
+func TestXDPProgramOfVPPThatDoesNotForward(t *testing.T) {
+	h := newHost(t)
+	before := h.has(t)
+	k := h.keeper(t)
+	defer k.Close()
+	mustSteal(t, k)
+	h.interconnect(t)
+	program := func() uint32 {
+		id, err := k.kernel.XDP("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	r := k.Attend("eth0")
+	for when, report := range map[string]func(){
+		"the agent does not configure it": func() { r.Report(false, "it is not configured") },
+		"the agent is gone":               func() { r.Report(false, "it is not configured"); r.Leave() },
+	} {
+		if err := k.kernel.Attach("eth0", dropAll(t)); err != nil {
+			t.Fatal(err)
+		}
+		running := program()
+		report()
+		if got := program(); got != running {
+			t.Errorf("%s: VPP had no time to become ready", when)
+		}
+		k.mu.Lock()
+		since := &k.cards["eth0"].coveredSince
+		*since = since.Add(-k.Limits.Silent)
+		k.mu.Unlock()
+		k.look()
+		if got := program(); got != 0 {
+			t.Fatalf("%s: the host's card still has the XDP program %d", when, got)
+		}
+		wantSame(t, when, h.has(t), before)
+
+		r = k.Attend("eth0")
+		h.ip(t, "link set vpp1 up")
+		k.look()
+		r.Report(true, "")
+		k.holds(t, journal.VSwitch)
+		if got := program(); got != running {
+			t.Errorf("taken, the card has the XDP program %d, not %d", got, running)
+		}
+		r.Report(false, "VPP is gone")
+		k.holds(t, journal.Host)
+	}
+}
+
 // A program that the host had on the card is left alone.
 func TestXDPProgramOfTheHost(t *testing.T) {
 	h := newHost(t)
-	k := h.keeper(t)
-	defer k.Close()
-	if err := k.kernel.Attach("eth0", dropAll(t)); err != nil {
+	unattended := h.keeper(t)
+	mustSteal(t, unattended)
+	if err := unattended.kernel.Attach("eth0", dropAll(t)); err != nil {
 		t.Fatal(err)
 	}
+	unattended.look()
+	if since := unattended.cards["eth0"].coveredSince; !since.IsZero() {
+		t.Error("without an agent, the program is taken for VPP's")
+	}
+	if err := errors.Join(unattended.Release(""), unattended.Close()); err != nil {
+		t.Fatal(err)
+	}
+	k := h.keeper(t)
+	defer k.Close()
 	before := h.has(t)
 	mustSteal(t, k)
 	h.interconnect(t)
