@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,71 +193,120 @@ func (a always) Lead(ctx context.Context, _ func(), work func(context.Context, s
 }
 func (always) Others(context.Context) (bool, error) { return false, nil }
 
-// BenchmarkLoad counts what nodes, with one block each, ask of the database and are told by it: at
-// the start, and when 50 pods start and one block changes hands.
-func BenchmarkLoad(b *testing.B) {
-	for _, nodes := range []int{10, 100, 1000} {
-		b.Run(fmt.Sprint("direct/", nodes), func(b *testing.B) { load(b, nodes, false) })
-		b.Run(fmt.Sprint("central/", nodes), func(b *testing.B) { load(b, nodes, true) })
-	}
-}
-
-// pods that start, which changes their block but no route.
+// pods that start on a node, which changes its block but no route.
 const pods = 50
 
 // observed nodes stand for all: they are alike.
 const observed = 5
 
-func load(b *testing.B, nodes int, central bool) {
-	for b.Loop() {
-		db := memory.New()
-		for n := range nodes {
-			put(b, db, datastore.PeerKey(fmt.Sprint("w", n), 4), fmt.Sprintf("172.16.%d.%d", n>>8, n&255))
-			putBlock(b, db, n, fmt.Sprint("w", n))
+// asked is what a node asks of the database and is told by it, and what the centre writes.
+type asked struct {
+	lists, watches, keys, bytes int64 // at the start
+	events, eventBytes          int64 // when pods start on one node and one block changes hands
+	writes, writesPerChange     int64 // of the centre
+}
+
+// What a node reads at its start are two prefixes with the centre, three without. Pods that start are
+// told to all nodes, but with the centre.
+func TestWhatNodesAsk(t *testing.T) {
+	for _, nodes := range []int64{10, 100} {
+		direct, central := measure(t, int(nodes), false), measure(t, int(nodes), true)
+		for _, a := range []*asked{&direct, &central} {
+			a.bytes, a.eventBytes = 0, 0
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		centre := &Centre{Elector: always{db}, Log: quiet, NewSource: func() agent.Source { return direct(b, db, nil) }}
-		c := &follow.Counters{}
-		tables := make(chan routes.Table, 1_000_000)
-		if central {
-			put(b, db, datastore.CentrePrefix+"/1", "centre")
-			running.Go(func() { centre.Run(ctx) })
-			for int(centre.Writes.Load()) < nodes*nodes { // routes and marks of all
-				time.Sleep(time.Millisecond)
-			}
-			waitFor(b, db, datastore.CompleteKey(fmt.Sprint("w", nodes-1)))
+		if want := (asked{lists: 3, watches: 3, keys: 2 * nodes, events: pods + 1}); direct != want {
+			t.Errorf("%d nodes, each by itself: %+v, want %+v", nodes, direct, want)
 		}
-		for n := range observed {
-			h := routes.Host{Name: fmt.Sprint("w", n)}
-			var t agent.Tables = agent.Direct{Source: direct(b, db, c), Host: h}
-			if central {
-				t = &Reader{Host: h, Given: given(b, db, h.Name, c), Log: quiet, NewDirect: func() agent.Tables { b.Error("no centre"); return t }}
-			}
-			running.Go(func() { t.Run(ctx, func(c routes.Calculation) { tables <- c.Table }) })
+		if want := (asked{lists: 2, watches: 2, keys: nodes + 2, events: 1, writes: nodes*nodes + nodes, writesPerChange: nodes}); central != want {
+			t.Errorf("%d nodes with a centre: %+v, want %+v", nodes, central, want)
 		}
-		await(tables, func(t routes.Table) bool { return len(t) == nodes })
-		lists, keys, watches, writes := c.Lists.Load(), c.Keys.Load(), c.Watches.Load(), centre.Writes.Load()
-		for range pods { // start on one node
-			put(b, db, blockKey(0), fmt.Sprintf(`{"cidr":"10.0.0.0/26","affinity":"host:w0","allocations":[0],"attributes":[{"secondary":{"node":"w0","pod":"p%d"}}]}`, c.Events.Load()))
-		}
-		putBlock(b, db, nodes-1, fmt.Sprint("w", nodes-2))
-		last := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((nodes - 1) >> 8), byte((nodes - 1) & 255), 0}), 26)
-		await(tables, func(t routes.Table) bool { return t[last].Host == fmt.Sprint("w", nodes-2) })
-		b.ReportMetric(float64(lists)/observed, "lists/node")
-		b.ReportMetric(float64(watches)/observed, "watches/node")
-		b.ReportMetric(float64(keys)/observed, "keys-read/node")
-		b.ReportMetric(float64(c.Events.Load())/observed, "events/node")
-		b.ReportMetric(float64(writes), "centre-writes")
-		b.ReportMetric(float64(centre.Writes.Load()-writes), "centre-writes-per-change")
-		cancel()
-		running.Wait()
 	}
 }
 
-func waitFor(b *testing.B, db store.Broker, key string) {
+// BenchmarkLoad measures the same for more nodes.
+func BenchmarkLoad(b *testing.B) {
+	for _, nodes := range []int{10, 100, 1000} {
+		for mode, central := range map[string]bool{"direct": false, "central": true} {
+			b.Run(fmt.Sprint(mode, "/", nodes), func(b *testing.B) {
+				var a asked
+				for b.Loop() {
+					a = measure(b, nodes, central)
+				}
+				for unit, n := range map[string]int64{
+					"lists/node": a.lists, "watches/node": a.watches, "keys-read/node": a.keys, "bytes-read/node": a.bytes,
+					"events/node": a.events, "event-bytes/node": a.eventBytes,
+					"centre-writes": a.writes, "centre-writes-per-change": a.writesPerChange,
+				} {
+					b.ReportMetric(float64(n), unit)
+				}
+			})
+		}
+	}
+}
+
+// putUsedBlock writes a block of which an address is in use, as large as Calico's.
+func putUsedBlock(t testing.TB, db store.Broker, n int, host, pod string) {
+	cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 0}), 26)
+	unallocated := "1"
+	for ordinal := 2; ordinal < 64; ordinal++ {
+		unallocated += fmt.Sprint(",", ordinal)
+	}
+	put(t, db, blockKey(n), fmt.Sprintf(`{"cidr":%q,"affinity":"host:%s","allocations":[0%s],"unallocated":[%s],"attributes":[{"handle_id":"k8s-pod-network.%s","secondary":{"namespace":"default","node":%q,"pod":%q}}],"deleted":false}`,
+		cidr, host, strings.Repeat(",null", 63), unallocated, pod, host, pod))
+}
+
+// measure runs some of many nodes with one block each.
+func measure(t testing.TB, nodes int, central bool) (a asked) {
+	db := memory.New()
+	for n := range nodes {
+		put(t, db, datastore.PeerKey(fmt.Sprint("w", n), 4), fmt.Sprintf("172.16.%d.%d", n>>8, n&255))
+		putUsedBlock(t, db, n, fmt.Sprint("w", n), "p")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	centre := &Centre{Elector: always{db}, Log: quiet, NewSource: func() agent.Source { return direct(t, db, nil) }}
+	if central {
+		put(t, db, datastore.CentrePrefix+"/1", "centre")
+		running.Go(func() { centre.Run(ctx) })
+		awaitKey(t, db, datastore.CompleteKey(lastOf(nodes))) // it comes last
+	}
+	c := &follow.Counters{}
+	tables := make(chan routes.Table, 1_000_000)
+	for n := range observed {
+		h := routes.Host{Name: fmt.Sprint("w", n)}
+		var source agent.Tables = agent.Direct{Source: direct(t, db, c), Host: h}
+		if central {
+			source = &Reader{Host: h, Given: given(t, db, h.Name, c), Log: quiet, Patience: time.Hour}
+		}
+		running.Go(func() { source.Run(ctx, func(c routes.Calculation) { tables <- c.Table }) })
+	}
+	await(tables, func(t routes.Table) bool { return len(t) == nodes })
+	each := func(counter *atomic.Int64) int64 { return counter.Load() / observed }
+	a = asked{lists: each(&c.Lists), watches: each(&c.Watches), keys: each(&c.Keys), bytes: each(&c.Bytes), writes: centre.Writes.Load()}
+	for pod := range pods {
+		putUsedBlock(t, db, 0, "w0", fmt.Sprint("p", pod+1))
+	}
+	putUsedBlock(t, db, nodes-1, fmt.Sprint("w", nodes-2), "p")
+	moved := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte((nodes - 1) >> 8), byte(nodes - 1), 0}), 26)
+	await(tables, func(t routes.Table) bool { return t[moved].Host == fmt.Sprint("w", nodes-2) })
+	a.events, a.eventBytes, a.writesPerChange = each(&c.Events), each(&c.Bytes)-a.bytes, centre.Writes.Load()-a.writes
+	return a
+}
+
+// lastOf is the host for which the centre writes last.
+func lastOf(nodes int) string {
+	var names []string
+	for n := range nodes {
+		names = append(names, fmt.Sprint("w", n))
+	}
+	return slices.Max(names)
+}
+
+func awaitKey(t testing.TB, db store.Broker, key string) {
 	for {
-		if _, there, err := db.Get(b.Context(), key); there || err != nil {
+		if _, there, err := db.Get(t.Context(), key); there || err != nil {
 			return
 		}
 		time.Sleep(time.Millisecond)

@@ -40,6 +40,8 @@ type Options struct {
 // Counters count what a Follower asks of etcd, and what it is told.
 type Counters struct {
 	Lists, Watches, Keys, Events, Updates atomic.Int64
+	// Bytes of keys and values, in lists and in changes.
+	Bytes atomic.Int64
 }
 
 // Follower follows etcd. Run may be called once.
@@ -229,6 +231,7 @@ func (f *Follower) apply(batch store.WatchBatch, since map[string]int64) (change
 	f.revision = max(f.revision, batch.Revision)
 	for _, c := range batch.Changes {
 		f.Counters.Events.Add(1)
+		f.Counters.Bytes.Add(int64(len(c.Key) + len(c.Value)))
 		if c.Revision != 0 && c.Revision <= revisionOf(c.Key, since) {
 			continue
 		}
@@ -264,6 +267,7 @@ func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
 		f.Counters.Lists.Add(1)
 		f.Counters.Keys.Add(int64(len(kvs)))
 		for _, kv := range kvs {
+			f.Counters.Bytes.Add(int64(len(kv.Key) + len(kv.Value)))
 			f.Apply(state, kv.Key, kv.Value)
 		}
 		if since[prefix] = revision; first == 0 {

@@ -208,6 +208,7 @@ func registerMetrics(r prometheus.Registerer, worker *agent.Agent, c *follow.Cou
 	counter("etcd_keys_total", "Keys read from etcd that way.", c.Keys.Load)
 	counter("etcd_watches_total", "Watches opened in etcd.", c.Watches.Load)
 	counter("etcd_events_total", "Changes that etcd told of.", c.Events.Load)
+	counter("etcd_bytes_total", "Bytes of the keys and values that were read, or told of.", c.Bytes.Load)
 	counter("updates_total", "Calculations of all routes.", c.Updates.Load)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_calico_routes", Help: "Routes that this node should have."},
 		func() float64 { return float64(len(worker.Status().Table)) }))
