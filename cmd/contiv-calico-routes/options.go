@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,7 +73,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.configFile, "config", "", "YAML file with flags: their names without dashes in front, and their values")
 	f.StringVar(&o.hostname, "hostname", hostname, "name of this node in Calico's data")
 	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "where Calico keeps its blocks in etcd")
-	f.StringVar(&o.uplink, "uplink", "", "interface that leads to other nodes: its name, or its index")
+	f.StringVar(&o.uplink, "uplink", "", "interface that leads to other nodes: its name, or its index of \"ip link\"; with --vswitch vpp and --uplink-type DPDK, that of \"vppctl show interface\"")
 	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch has the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
 	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family (default: those that the uplink has)")
 	f.BoolVar(&o.configure, "configure-uplink", true, "give the uplink its addresses and enable it; otherwise it must have them")
@@ -247,7 +248,10 @@ func (o *options) check() (err error) {
 // useUplinkAddresses takes the addresses that the uplink has, the first one of each family.
 func (o *options) useUplinkAddresses() error {
 	const instead = "give --address, or the arguments TREE UPLINK ADDRESS LENGTH"
-	name, err := o.uplinkName()
+	if o.uplinkIsVPPs() {
+		return fmt.Errorf("no address is given, and --uplink %s is VPP's: %s", o.uplink, instead)
+	}
+	name, err := o.hostUplink()
 	if err != nil {
 		return err
 	}
@@ -273,14 +277,39 @@ func (o *options) useUplinkAddresses() error {
 	return nil
 }
 
-// uplinkName is the name of the uplink, which may have been given as its index.
-func (o *options) uplinkName() (string, error) {
+// uplinkIsVPPs reports whether the uplink is a network card that the host does not have.
+func (o *options) uplinkIsVPPs() bool {
+	return o.vswitch == vppVSwitch && o.interfaceType() == vpp_interfaces.Interface_DPDK && o.agent == ""
+}
+
+// uplinkName is the name of the uplink, which may have been given as its index. That of a card of
+// VPP's own is asked of VPP, which is awaited until ctx ends.
+func (o *options) uplinkName(ctx context.Context, log *slog.Logger) (string, error) {
+	index, err := strconv.ParseUint(o.uplink, 10, 32)
+	if err != nil || !o.uplinkIsVPPs() {
+		return o.hostUplink()
+	}
+	log.Info("VPP is asked for the name of the uplink", "index", index, "socket", o.vppSocket)
+	v, err := vpp.New(ctx, vpp.Options{Socket: o.vppSocket, Logger: log})
+	if err != nil {
+		return "", err
+	}
+	defer v.Close()
+	name, err := v.NIC(ctx, uint32(index))
+	if err != nil {
+		return "", fmt.Errorf("--uplink %d: %w", index, err)
+	}
+	return name, nil
+}
+
+// hostUplink is the name of an uplink that the host has, or an agent knows.
+func (o *options) hostUplink() (string, error) {
 	index, err := strconv.Atoi(o.uplink)
 	if err != nil {
 		return o.uplink, nil
 	}
-	if o.agent != "" || o.vswitch == vppVSwitch {
-		return "", fmt.Errorf("--uplink %d: with --agent and --vswitch vpp, give the interface's name: VPP numbers its interfaces anew when it starts", index)
+	if o.agent != "" {
+		return "", fmt.Errorf("--uplink %d: with --agent, give the name that the interface has there: see contivctl interfaces", index)
 	}
 	link, err := net.InterfaceByIndex(index)
 	if err != nil {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/spf13/pflag"
 )
 
@@ -83,6 +86,7 @@ func TestMistakes(t *testing.T) {
 		"calico/ipam/v2/assignment 1 10.0.0 8":         `--address "10.0.0/8" is not like`,
 		"calico/ipam/v2/assignment 1 127.0.0.1 8":      "cannot lead to a host",
 		"--uplink e --address 10.0.0.1/8,10.0.0.2/8":   "one of each",
+		"--vswitch vpp --uplink 1":                     "no address is given, and --uplink 1 is VPP's",
 		"--uplink none":                                "no address is given, and the interface --uplink none cannot be asked",
 		"--uplink lo":                                  "no address is given, and --uplink lo has none",
 		"--uplink e --address 10.0.0.1/8 --ttl 1s":     "whole seconds",
@@ -98,11 +102,41 @@ func TestMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.uplinkName(); err == nil || !strings.Contains(err.Error(), "no interface has this index") {
+	if _, err := o.uplinkName(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "no interface has this index") {
 		t.Errorf("got %v", err)
 	}
-	o.vswitch = vppVSwitch
-	if _, err := o.uplinkName(); err == nil || !strings.Contains(err.Error(), "give the interface's name") {
+	o.agent = "unix:///agent.sock"
+	if _, err := o.uplinkName(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "give the name that the interface has there") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The index of the uplink, as documented: that of the host's interface, or with VPP, of VPP's.
+func TestUplinkByIndex(t *testing.T) {
+	server := vpptest.New(t)
+	server.AddNIC("GigabitEthernet0/8/0")
+	documented := []string{"calico/ipam/v2/assignment/ipv4/block", "1", "192.168.1.10", "24"}
+	onVPP := slices.Clip(append(documented, "--vswitch", "vpp", "--vpp-socket", server.Socket()))
+	for _, c := range []struct {
+		arguments []string
+		want      string
+	}{
+		{documented, "lo"},
+		{onVPP, "GigabitEthernet0/8/0"},
+		{append(onVPP, "--uplink-type", "AF_PACKET"), "lo"},
+		{append(onVPP, "--uplink", "7"), "--uplink 7: no network card of VPP has the index 7; those that it drives by DPDK: 1 (GigabitEthernet0/8/0)"},
+		{append(onVPP, "--uplink", "GigabitEthernet0/8/0"), "GigabitEthernet0/8/0"},
+	} {
+		o, err := parse(c.arguments...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.uplinkName(t.Context(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q: uplink %s, want %s", c.arguments, got, c.want)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer t.close()
-	uplink, err := o.uplinkName()
+	uplink, err := o.uplinkName(ctx, log)
 	if err != nil {
 		return err
 	}

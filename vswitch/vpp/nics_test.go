@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -35,6 +36,16 @@ func TestNICsAreInTheOrderOfVPP(t *testing.T) {
 	wantNICs()
 	create(t, v, nic(want[1]), loopback("lo"))
 	wantNICs()
+	for index, name := range want {
+		if got, err := v.NIC(t.Context(), uint32(index)+1); err != nil || got != name {
+			t.Errorf("network card %d is %s, %v; want %s", index+1, got, err, name)
+		}
+	}
+	for _, index := range []uint32{0, 3, 7} { // local0, a loopback, none
+		if got, err := v.NIC(t.Context(), index); err == nil || !strings.Contains(err.Error(), "1 (GigabitEthernet0/9/0), 2 (GigabitEthernet0/8/0)") {
+			t.Errorf("network card %d is %s, %v", index, got, err)
+		}
+	}
 }
 
 // A VPP without DPDK has none, whatever else it has.

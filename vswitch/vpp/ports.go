@@ -153,6 +153,11 @@ func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return 
 // names are those.
 func (v *VSwitch) NICs(ctx context.Context) ([]string, error) { return v.interfaces.NICs(ctx) }
 
+// NIC returns VPP's name of the network card that it drives by DPDK and gave an index.
+func (v *VSwitch) NIC(ctx context.Context, index uint32) (string, error) {
+	return v.interfaces.NIC(ctx, index)
+}
+
 // Warnings say what may keep this VPP from working some day.
 func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.interfaces.Warnings(ctx) }
 

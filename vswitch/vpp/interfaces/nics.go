@@ -29,6 +29,26 @@ func (v *Interfaces) NICs(ctx context.Context) (names []string, err error) {
 	return nicNames(all), nil
 }
 
+// NIC returns VPP's name of the network card that it drives by DPDK and gave an index.
+func (v *Interfaces) NIC(ctx context.Context, index uint32) (string, error) {
+	all, err := v.ifs.All(ctx)
+	if err != nil {
+		return "", fmt.Errorf("looking for the network card %d of VPP: %w", index, err)
+	}
+	names := nicNames(all)
+	var others []string
+	for _, d := range all {
+		switch {
+		case !slices.Contains(names, d.InterfaceName):
+		case uint32(d.SwIfIndex) == index:
+			return d.InterfaceName, nil
+		default:
+			others = append(others, fmt.Sprintf("%d (%s)", d.SwIfIndex, d.InterfaceName))
+		}
+	}
+	return "", fmt.Errorf("no network card of VPP has the index %d; those that it drives by DPDK: %s", index, cmp.Or(strings.Join(others, ", "), "none"))
+}
+
 // nicNames picks them from all interfaces.
 func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
 	slices.SortFunc(all, func(a, b *interfaces_api.SwInterfaceDetails) int { return cmp.Compare(a.SwIfIndex, b.SwIfIndex) })
