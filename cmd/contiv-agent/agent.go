@@ -86,7 +86,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	registry := prometheus.NewRegistry()
 	past := openHistory(o, log)
 	defer past.Close()
-	sb, err := openSouthbound(o, "", past, registry, log)
+	cards := &lentCards{}
+	sb, err := openSouthbound(o, "", cards, past, registry, log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	// Its handlers.
 	forNetwork, forServices, forPolicies := capabilities(sb.vs)
 	links := hostLinks{}
-	thief, err := newThief(contivConfig, forNetwork.HostStackShared, component(log, "stn"))
+	thief, err := newThief(contivConfig, forNetwork.HostStackShared, cards, component(log, "stn"))
 	if err != nil {
 		return err
 	}

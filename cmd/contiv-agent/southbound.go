@@ -73,17 +73,17 @@ type (
 func component(log *slog.Logger, name string) *slog.Logger { return log.With(loglevel.Component, name) }
 
 // openVSwitch does not wait for a vswitch that is not there yet.
-func openVSwitch(o options, netns string, log *slog.Logger) (vswitch.VSwitch, error) {
+func openVSwitch(o options, netns string, cards *lentCards, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
-		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, TracePackets: o.tracePackets, Logger: log}), nil
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: cards.has, TracePackets: o.tracePackets, Logger: log}), nil
 	}
 	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
 }
 
 // openSouthbound opens the network namespace given; "": that of the process.
-// The recorder, which may be nil, is told of transactions.
-func openSouthbound(o options, netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	vs, err := openVSwitch(o, netns, component(log, "vswitch"))
+// The recorder, which may be nil, is told of transactions. cards may be nil.
+func openSouthbound(o options, netns string, cards *lentCards, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+	vs, err := openVSwitch(o, netns, cards, component(log, "vswitch"))
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	registry := prometheus.NewRegistry()
 	past := openHistory(o, log)
 	defer past.Close()
-	sb, err := openSouthbound(o, "", past, registry, log)
+	sb, err := openSouthbound(o, "", nil, past, registry, log)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ const (
 //	event loop, status <── holder <────────── who has the card ────┘
 type thief struct {
 	client *client.Client
+	cards  *lentCards
 	log    *slog.Logger
 
 	mu sync.Mutex
@@ -44,8 +45,34 @@ type thief struct {
 	away error
 }
 
+// lentCards are the network cards that contiv-stn lends to the vswitch. It shields the host's stack
+// from them once the vswitch forwards: if the driver did so before, and all were killed then, nobody
+// would know that the host is cut off.
+type lentCards struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (l *lentCards) add(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.names == nil {
+		l.names = map[string]bool{}
+	}
+	l.names[name] = true
+}
+
+func (l *lentCards) has(name string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names[name]
+}
+
 // newThief returns nil on a vswitch that needs none.
-func newThief(config contivconf.Config, shared bool, log *slog.Logger) (*thief, error) {
+func newThief(config contivconf.Config, shared bool, cards *lentCards, log *slog.Logger) (*thief, error) {
 	if shared {
 		return nil, nil
 	}
@@ -53,7 +80,7 @@ func newThief(config contivconf.Config, shared bool, log *slog.Logger) (*thief, 
 	if err != nil {
 		return nil, err
 	}
-	return &thief{client: c, log: log}, nil
+	return &thief{client: c, cards: cards, log: log}, nil
 }
 
 func (t *thief) Close() {
@@ -77,6 +104,7 @@ func (t *thief) steal() func(string, bool) (*contivconf.Stolen, error) {
 		if err != nil {
 			return nil, err
 		}
+		t.cards.add(r.GetInterfaceName())
 		return stolen(r)
 	}
 }

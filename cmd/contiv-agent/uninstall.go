@@ -66,7 +66,7 @@ const vswitchTimeout = 5 * time.Second
 //  2. A resync that wants nothing removes the rest.
 //  3. What no value stands for.
 func uninstall(ctx context.Context, o options, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
-	sb, err := openSouthbound(o, netns, nil, prometheus.NewRegistry(), log)
+	sb, err := openSouthbound(o, netns, nil, nil, prometheus.NewRegistry(), log)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,11 @@ func (s *singleNIC) back(after string, since time.Time) {
 	s.t.Helper()
 	e := s.holder(journal.Host)
 	took := e.Since.Sub(since)
-	s.t.Logf("%s: the card was back after %v: %s", after, took.Round(time.Millisecond), e.Reason)
+	if took < 0 {
+		s.t.Logf("%s: VPP did not have the card yet", after)
+	} else {
+		s.t.Logf("%s: the card was back after %v: %s", after, took.Round(time.Millisecond), e.Reason)
+	}
 	if took > 5*time.Second {
 		s.t.Errorf("%s: it took %v to give the card back", after, took)
 	}
@@ -254,10 +258,13 @@ func testSingleNIC(t *testing.T, agentFlags ...string) {
 	began = time.Now()
 	s.must(s.KillUnit(ctx, "node1"))
 	s.back("contiv-init, VPP and agent killed", began)
+
+	for _, step := range s.steps() {
+		s.killedAfter(step)
+	}
+
 	s.must(s.StartAgent(ctx, "node1"))
 	s.holder(journal.VSwitch)
-	s.reachable("another theft")
-
 	s.must(errors.Join(s.KillSTN(ctx, "node1"), s.KillUnit(ctx, "node1")))
 	began = time.Now()
 	s.must(s.StartSTN(ctx, "node1"))
@@ -269,6 +276,68 @@ func testSingleNIC(t *testing.T, agentFlags ...string) {
 	addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	requireConnected(t, s.Lab)
 	s.reachable("pods were added")
+}
+
+// step is one of a theft; reached returns nil when it has been made.
+type step struct {
+	name    string
+	reached func() error
+}
+
+// steps of a theft, in their order.
+func (s *singleNIC) steps() []step {
+	runs := func(program string) func() error {
+		return func() error {
+			if len(lab.ProcessesIn(s.node.Netns, program)) == 0 {
+				return errors.New("it does not run")
+			}
+			return nil
+		}
+	}
+	return []step{
+		{"contiv-init runs", runs("contiv-init")},
+		{"VPP runs", runs("vpp_main")},
+		{"the agent runs", runs("contiv-agent")},
+		{"VPP has attached to the card", func() error {
+			out, err := s.VPPCommand(s.t.Context(), "node1", "show", "interface")
+			if err == nil && !strings.Contains(out, "eth0") {
+				err = errors.New(out)
+			}
+			return err
+		}},
+		{"the interconnect is there", func() error {
+			out, err := s.Exec(s.t.Context(), "node1", "ip", "link", "show", "vpp1", "up")
+			if err == nil && out == "" {
+				err = errors.New("it is down")
+			}
+			return err
+		}},
+		{"VPP has the card", func() error {
+			j, err := journal.File(s.Path("nodes", "node1", "stn", "journal.json")).Load()
+			if err == nil && (len(j.NICs) != 1 || j.NICs[0].Holder != journal.VSwitch) {
+				err = errors.New("it has not")
+			}
+			return err
+		}},
+	}
+}
+
+// killedAfter has all that runs for VPP, contiv-stn too, killed as soon as a step of a theft is made.
+func (s *singleNIC) killedAfter(step step) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		s.StartAgent(ctx, "node1") // returns an error, because of cancel
+	}()
+	await.That(s.t, step.name, step.reached)
+	cancel()
+	<-started
+	s.must(errors.Join(s.KillSTN(s.t.Context(), "node1"), s.KillUnit(s.t.Context(), "node1")))
+	began := time.Now()
+	s.must(s.StartSTN(s.t.Context(), "node1"))
+	s.back("all killed as soon as "+step.name, began)
 }
 
 // renewLease is what a DHCP client of the host does, by its card, while VPP has that.

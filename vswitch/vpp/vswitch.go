@@ -47,6 +47,9 @@ type Options struct {
 	// XDPDevices are the devices of VPP's network namespace that it takes over by AF_XDP
 	// when they are asked for as existing network cards; others by AF_PACKET.
 	XDPDevices []string
+	// Lent reports whether somebody else lends VPP a device of its network namespace, and keeps
+	// what it receives from the host's stack for as long as VPP forwards; nil: none.
+	Lent func(device string) bool
 	// TracePackets makes VPP trace the first packets that it receives, for debugging.
 	TracePackets bool
 	// Logger; nil: slog.Default().
@@ -151,7 +154,7 @@ func Open(opts Options) *VSwitch {
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
-		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Counters: v.stats, Clients: v.clients,
+		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Lent: opts.Lent, Counters: v.stats, Clients: v.clients,
 		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,

@@ -202,8 +202,8 @@ func (v *Interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interfac
 	return i, err
 }
 
-// takeOver attaches to a device of the host and makes it VPP's alone. It keeps its MAC,
-// which the network knows.
+// takeOver attaches to a device of the host and makes it VPP's alone, unless it is lent. It keeps
+// its MAC, which the network knows.
 func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index, error) {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
@@ -219,7 +219,7 @@ func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index
 	}
 	mac := ethernet_types.NewMacAddress(hostdev.MacOf(dev))
 	i, err := v.attach(ctx, name, mac, hostdev.MacOf(dev) == nil)
-	if err != nil || dev == nil {
+	if err != nil || dev == nil || v.lent != nil && v.lent(name) {
 		return i, err
 	}
 	if err := h.Shield(name); err != nil {

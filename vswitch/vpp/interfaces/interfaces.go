@@ -36,6 +36,7 @@ type Interfaces struct {
 	hub        *subsystem.Hub
 	log        *slog.Logger
 	xdpDevices []string
+	lent       func(string) bool
 	counters   Counters
 	clients    DHCPClients
 	onCreate   []func(context.Context, ownership.Index) error
@@ -55,6 +56,8 @@ type Options struct {
 
 	// XDPDevices are those of VPP's namespace that it takes over by AF_XDP; others by AF_PACKET.
 	XDPDevices []string
+	// Lent reports whether somebody else keeps what a device receives from the host's stack; nil: nobody does.
+	Lent func(device string) bool
 
 	Counters Counters
 	Clients  DHCPClients
@@ -88,7 +91,7 @@ func New(o Options) *Interfaces {
 		loopbackModule, memifModule, subModule, tapModule, greModule, ipipModule, vxlanModule, wireGuardModule,
 	}
 	return &Interfaces{
-		Base: subsystem.Base{Uses: uses}, vpp: o.Session, ifs: o.Registry, hub: o.Hub, log: o.Log, xdpDevices: o.XDPDevices,
+		Base: subsystem.Base{Uses: uses}, vpp: o.Session, ifs: o.Registry, hub: o.Hub, log: o.Log, xdpDevices: o.XDPDevices, lent: o.Lent,
 		counters: o.Counters, clients: o.Clients, onCreate: o.OnCreate, onDelete: o.OnDelete, onTunnels: o.OnTunnels, events: newIfEvents(),
 	}
 }
