@@ -21,9 +21,14 @@ func statusCommand(o *options) *cobra.Command {
 		Short: "show who holds the network cards, by the journal",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			j, err := journal.File(filepath.Join(o.stateDir, "journal.json")).Load()
+			path := filepath.Join(o.stateDir, "journal.json")
+			j, err := journal.File(path).Load()
 			if err != nil {
 				return err
+			}
+			if len(j.NICs) == 0 {
+				fmt.Fprintf(c.OutOrStdout(), "No network card is claimed for VPP, as %s says.\n", path)
+				return nil
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "INTERFACE\tHOLDER\tFOR\tADDRESSES\tBECAUSE")

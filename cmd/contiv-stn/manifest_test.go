@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/stn/nic"
 	"github.com/contiv/contiv/test/manifests"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -74,6 +76,32 @@ func TestService(t *testing.T) {
 		}
 	}
 	t.Error("it starts nothing")
+}
+
+// The status is who has which card, by the journal, whether the daemon runs or not.
+func TestStatus(t *testing.T) {
+	dir := t.TempDir()
+	status := func() string {
+		t.Helper()
+		var out strings.Builder
+		cmd := command()
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"status", "--state-dir", dir})
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := status(); got != "No network card is claimed for VPP, as "+dir+"/journal.json says.\n" {
+		t.Errorf("without journal: %s", got)
+	}
+	entry := &journal.Entry{Name: "eth0", Holder: journal.Host, Reason: "VPP does not answer", State: &nic.State{}}
+	if err := journal.File(filepath.Join(dir, "journal.json")).Save(&journal.Journal{NICs: []*journal.Entry{entry}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(); !strings.Contains(got, "eth0       host ") || !strings.Contains(got, "VPP does not answer") {
+		t.Errorf("the status is\n%s", got)
+	}
 }
 
 func TestOptions(t *testing.T) {
