@@ -63,6 +63,15 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
+// complaint is what an answer says is wrong, in a line.
+func complaint(body []byte) string {
+	var answer struct{ Error string }
+	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
+		return answer.Error
+	}
+	return strings.TrimSpace(string(bytes.ToValidUTF8(body, nil)))
+}
+
 func request(ctx context.Context, client *http.Client, method, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -78,7 +87,7 @@ func request(ctx context.Context, client *http.Client, method, url string) ([]by
 		return nil, err
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("status %s: %s", resp.Status, strings.TrimSpace(string(bytes.ToValidUTF8(body, nil))))
+		return nil, fmt.Errorf("status %s: %s", resp.Status, complaint(body))
 	}
 	return body, nil
 }
