@@ -53,12 +53,15 @@ func (c *cli) upCalico(ctx context.Context, nodesGiven bool) error {
 	}
 	for i, n := range nodes {
 		fmt.Printf("  %s  %s  block %s  %s %s\n", n.Name, n.Address.Addr(), n.CalicoBlock(), pods[i].Name, pods[i].Address)
+		if n.Address6.IsValid() {
+			fmt.Printf("  %*s  %s  block %s  %*s %s\n", len(n.Name), "", n.Address6.Addr(), n.CalicoBlock6(), len(pods[i].Name), "", pods[i].Address6)
+		}
 	}
 	fmt.Print("\nAll pods reach each other, by routes of contiv-calico-routes alone. Next:\n\n")
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	for _, try := range [][2]string{
 		{"matrix", "who reaches whom, measured"},
-		{"exec node1 -- ip route", "blackhole: the node's own block; via: blocks of others"},
+		{"exec node1 -- ip route", "blackhole: the node's own block; via: blocks of others; ip -6 route for IPv6"},
 		{"ctl txns", "what was done, when and why"},
 		{"exec node1 -- ip route del " + nodes[len(nodes)-1].CalicoBlock().String(), "the route comes back at once"},
 		{"node add node4", "the others have a route to its block"},

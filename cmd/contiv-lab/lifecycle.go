@@ -29,8 +29,8 @@ every second one. VPP's program is named by VPP_BIN in the environment, or --vpp
 With --tls, etcd speaks TLS only, knows each node by its certificate, and lets it write its own
 keys only, as in a cluster. The certificates are in the directory pki of the lab; root's may do all.
 
-With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in a
-block of Calico's IPAM, and contiv-calico-routes on each node, which makes the routes.
+With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in
+blocks of Calico's IPAM, of IPv4 and IPv6, and contiv-calico-routes on each node, which makes the routes.
 
 With --kubernetes, the nodes run a real kubelet and container runtime, with a control
 plane beside them. The programs are built at the first time, which takes minutes.`,
@@ -181,11 +181,19 @@ func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
 		if n.OnVPP() {
 			vswitch = "vpp " + n.VPPAddress.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t\n", n.Name, n.Address, vswitch, n.Netns, len(st.PodsOf(n.Name)))
+		address := n.Address.String()
+		if n.Address6.IsValid() {
+			address += " " + n.Address6.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t\n", n.Name, address, vswitch, n.Netns, len(st.PodsOf(n.Name)))
 	}
 	fmt.Fprintln(w, "\nPOD\tADDRESS\tNODE\tNETNS\t")
 	for _, p := range slices.Clone(st.Pods) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", p.ID(), p.Address, p.Node, p.Netns)
+		address := p.Address.String()
+		if p.Address6.IsValid() {
+			address += " " + p.Address6.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", p.ID(), address, p.Node, p.Netns)
 	}
 	if err := w.Flush(); err != nil {
 		return err

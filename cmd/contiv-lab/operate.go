@@ -206,14 +206,29 @@ func (c *cli) matrixCommand() *cobra.Command {
 		Use:   "matrix [POD|NODE|outside]...",
 		Short: "measure with real packets who reaches whom; fails if someone does not",
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
-			m, err := l.Matrix(ctx, args...)
+			st, err := l.State()
 			if err != nil {
 				return err
 			}
-			if err := m.Write(os.Stdout); err != nil {
-				return err
+			measure := []func(context.Context, ...string) (*lab.Matrix, error){l.Matrix}
+			if st.DualStack {
+				measure = append(measure, l.MatrixIPv6)
 			}
-			if m.Err() != nil {
+			works := true
+			for i, matrix := range measure {
+				m, err := matrix(ctx, args...)
+				if err != nil {
+					return err
+				}
+				if i > 0 {
+					fmt.Print("\nOver IPv6:\n\n")
+				}
+				if err := m.Write(os.Stdout); err != nil {
+					return err
+				}
+				works = works && m.Err() == nil
+			}
+			if !works {
 				return errors.New("not all paths work")
 			}
 			return nil

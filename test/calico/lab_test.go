@@ -50,16 +50,19 @@ func TestLab(t *testing.T) {
 		}
 	})
 	said := must("up", "--calico")
-	for _, want := range []string{"node3", "10.244.0.128/26", "contiv-lab --name " + opts.Name + " matrix"} {
+	for _, want := range []string{"node3", "10.244.0.128/26", "fd00:10:244::80/122", "contiv-lab --name " + opts.Name + " matrix"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("up does not say %q: %s", want, said)
 		}
 	}
-	if got := must("matrix"); !strings.Contains(got, "pod → pod, across nodes   6 of 6") {
+	// Of both IP versions, pods of all nodes, nodes and what is outside.
+	if got := must("matrix"); strings.Count(got, "pod → pod, across nodes   6 of 6") != 2 || strings.Count(got, "pod → outside             3 of 3") != 2 {
 		t.Errorf("the matrix is\n%s", got)
 	}
-	must("status")
-	if got := must("ctl", "values"); !strings.Contains(got, "10.244.0.64/26") {
+	if got := must("status"); !strings.Contains(got, "fd00:10:244::41") {
+		t.Errorf("the status is\n%s", got)
+	}
+	if got := must("ctl", "values"); !strings.Contains(got, "10.244.0.64/26") || !strings.Contains(got, "fd00:10:244::40/122") {
 		t.Errorf("contivctl shows\n%s", got)
 	}
 
@@ -73,7 +76,11 @@ func TestLab(t *testing.T) {
 	route := func(to, want string) {
 		t.Helper()
 		await.That(t, fmt.Sprintf("node1 has the route %q to %s", want, to), func() error {
-			got, err := l.Exec(t.Context(), "node1", "ip", "route", "show", to)
+			family := "-4"
+			if strings.Contains(to, ":") {
+				family = "-6"
+			}
+			got, err := l.Exec(t.Context(), "node1", "ip", family, "route", "show", to)
 			if err == nil && (want == "" && got != "" || !strings.Contains(got, want)) {
 				err = errors.New(got)
 			}
@@ -90,8 +97,10 @@ func TestLab(t *testing.T) {
 		t.Errorf("the address of x is not given to z: %s", got)
 	}
 	must("matrix", "y", "z", "pod1")
+	route("fd00:10:244::c0/122", "via 2001:db8:16::4")
 	must("node", "del", "edge")
 	route("10.244.0.192/26", "")
+	route("fd00:10:244::c0/122", "")
 
 	// Without etcd, packets flow; what needs it says so at once, and changes nothing.
 	must("etcd", "stop")

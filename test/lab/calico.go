@@ -27,21 +27,28 @@ import (
 //
 // There is no KSR and no contiv-cni.
 
-// CalicoPool has the blocks of all nodes.
-var CalicoPool = netip.MustParsePrefix("10.244.0.0/16")
+// CalicoPool has the blocks of all nodes, and CalicoPool6 those of IPv6.
+var (
+	CalicoPool  = netip.MustParsePrefix("10.244.0.0/16")
+	CalicoPool6 = netip.MustParsePrefix("fd00:10:244::/112")
+)
 
 // CalicoTTL is how long nodes believe in one whose program has ended; short, for people who wait.
 const CalicoTTL = 10 * time.Second
 
 const (
-	// calicoBlockBits is the length of the prefix of a block.
-	calicoBlockBits = 26
+	// calicoBlockBits and calicoBlockBits6 are the lengths of the prefixes of blocks.
+	calicoBlockBits, calicoBlockBits6 = 26, 122
 	// calicoMAC is that of all nodes, for their pods: what Calico's CNI plugin sets.
 	calicoMAC = "ee:ee:ee:ee:ee:ee"
 )
 
-// calicoGateway is the default gateway of pods; no node has the address.
-var calicoGateway = netip.MustParseAddr("169.254.1.1")
+// calicoGateway is the default gateway of pods; no node has the address. That of IPv6 is what the
+// node's end of a pod's link has because of its MAC.
+var (
+	calicoGateway  = netip.MustParseAddr("169.254.1.1")
+	calicoGateway6 = netip.MustParseAddr("fe80::ecee:eeff:feee:eeee")
+)
 
 // calicoPrograms are what a lab with Calico runs.
 var calicoPrograms = []string{"contiv-etcd", "contiv-calico-routes", "contivctl"}
@@ -71,6 +78,23 @@ func (n Node) CalicoBlock() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), calicoBlockBits)
 }
 
+// CalicoBlock6 is the IPv6 block of the node, in a dual-stack lab.
+func (n Node) CalicoBlock6() netip.Prefix {
+	a := CalicoPool6.Addr().As16()
+	size := 1 << (128 - calicoBlockBits6)
+	offset := (n.Index - 1) * size
+	a[14], a[15] = a[14]+byte(offset>>8), byte(offset)
+	return netip.PrefixFrom(netip.AddrFrom16(a), calicoBlockBits6)
+}
+
+// calicoBlocks are the blocks of the node.
+func (n Node) calicoBlocks() []netip.Prefix {
+	if n.Address6.IsValid() {
+		return []netip.Prefix{n.CalicoBlock(), n.CalicoBlock6()}
+	}
+	return []netip.Prefix{n.CalicoBlock()}
+}
+
 // calicoArgs are the arguments of the program of a node.
 func (l *Lab) calicoArgs(n Node) []string {
 	return []string{
@@ -89,20 +113,28 @@ func (l *Lab) joinCalico(ctx context.Context, st *State, n Node) error {
 	if err := l.writeCalico(ctx, st, n.Name); err != nil {
 		return err
 	}
-	// What Felix does for a pool with natOutgoing.
-	rules := fmt.Sprintf("add table ip calico-lab; add chain ip calico-lab out { type nat hook postrouting priority srcnat; }; "+
-		"add rule ip calico-lab out oifname %s ip saddr %s ip daddr != %s masquerade", nodeNIC, CalicoPool, CalicoPool)
-	if _, err := execIn(ctx, n.Netns, "nft", rules); err != nil {
-		return fmt.Errorf("hiding the pods of node %s from the outside: %w", n.Name, err)
+	// What Felix does for pools with natOutgoing.
+	for _, pool := range st.families(CalicoPool, CalicoPool6) {
+		family := "ip"
+		if pool.Addr().Is6() {
+			family = "ip6"
+		}
+		rules := fmt.Sprintf("add table %[1]s calico-lab; add chain %[1]s calico-lab out { type nat hook postrouting priority srcnat; }; "+
+			"add rule %[1]s calico-lab out oifname %[2]s %[1]s saddr %[3]s %[1]s daddr != %[3]s masquerade", family, nodeNIC, pool)
+		if _, err := execIn(ctx, n.Netns, "nft", rules); err != nil {
+			return fmt.Errorf("hiding the pods of node %s from the outside: %w", n.Name, err)
+		}
 	}
 	return nil
 }
 
-// leaveCalico takes the block of a node away, as Calico's controller does when a node is deleted.
+// leaveCalico takes the blocks of a node away, as Calico's controller does when a node is deleted.
 func (l *Lab) leaveCalico(ctx context.Context, st *State, n Node) error {
-	return l.doInEtcd(ctx, st,
-		clientv3.OpDelete(ipamdata.BlockKey(n.CalicoBlock())),
-		clientv3.OpDelete(ipamdata.AffinityKey(n.Name, n.CalicoBlock())))
+	var ops []clientv3.Op
+	for _, cidr := range n.calicoBlocks() {
+		ops = append(ops, clientv3.OpDelete(ipamdata.BlockKey(cidr)), clientv3.OpDelete(ipamdata.AffinityKey(n.Name, cidr)))
+	}
+	return l.doInEtcd(ctx, st, ops...)
 }
 
 // writeCalico writes the blocks of nodes, in which the addresses of the pods in the state are in use.
@@ -116,15 +148,17 @@ func (l *Lab) writeCalico(ctx context.Context, st *State, nodes ...string) error
 		if err != nil {
 			return err
 		}
-		block := ipamdata.Block{CIDR: n.CalicoBlock(), Host: name, Used: map[int]ipamdata.Use{}}
-		for _, p := range st.PodsOf(name) {
-			block.Used[ipamdata.Ordinal(block.CIDR, p.Address)] = ipamdata.Use{
-				Handle: "k8s-pod-network." + p.ContainerID, Node: name, Namespace: p.Namespace, Pod: p.Name,
+		for _, cidr := range n.calicoBlocks() {
+			block := ipamdata.Block{CIDR: cidr, Host: name, Used: map[int]ipamdata.Use{}}
+			for _, p := range st.PodsOf(name) {
+				block.Used[ipamdata.Ordinal(cidr, p.addressIn(cidr))] = ipamdata.Use{
+					Handle: "k8s-pod-network." + p.ContainerID, Node: name, Namespace: p.Namespace, Pod: p.Name,
+				}
 			}
+			ops = append(ops,
+				clientv3.OpPut(ipamdata.AffinityKey(name, cidr), string(ipamdata.Affinity(ipamdata.Confirmed))),
+				clientv3.OpPut(ipamdata.BlockKey(cidr), string(block.JSON())))
 		}
-		ops = append(ops,
-			clientv3.OpPut(ipamdata.AffinityKey(name, block.CIDR), string(ipamdata.Affinity(ipamdata.Confirmed))),
-			clientv3.OpPut(ipamdata.BlockKey(block.CIDR), string(block.JSON())))
 	}
 	return l.doInEtcd(ctx, st, ops...)
 }
@@ -159,17 +193,40 @@ func (l *Lab) doInEtcd(ctx context.Context, st *State, ops ...clientv3.Op) error
 	return nil
 }
 
-// reserveCalicoAddress is what Calico's IPAM would give a new pod of the node.
-func (s *State) reserveCalicoAddress(n Node) (netip.Addr, error) {
-	var used []netip.Addr
-	for _, p := range s.PodsOf(n.Name) {
-		used = append(used, p.Address)
+// addressIn is the address of the pod that is of a block's family.
+func (p Pod) addressIn(block netip.Prefix) netip.Addr {
+	if block.Addr().Is6() {
+		return p.Address6
 	}
-	a, ok := ipamdata.Free(n.CalicoBlock(), used)
-	if !ok {
-		return a, fmt.Errorf("node %s has no address left: all of its block %s are in use, and this lab gives a node one block", n.Name, n.CalicoBlock())
+	return p.Address
+}
+
+// addresses are all that the pod has.
+func (p Pod) addresses() []netip.Addr {
+	if p.Address6.IsValid() {
+		return []netip.Addr{p.Address, p.Address6}
 	}
-	return a, nil
+	return []netip.Addr{p.Address}
+}
+
+// reserveCalicoAddresses gives a new pod of the node what Calico's IPAM would.
+func (s *State) reserveCalicoAddresses(p *Pod, n Node) error {
+	for _, cidr := range n.calicoBlocks() {
+		var used []netip.Addr
+		for _, other := range s.PodsOf(n.Name) {
+			used = append(used, other.addressIn(cidr))
+		}
+		a, ok := ipamdata.Free(cidr, used)
+		if !ok {
+			return fmt.Errorf("node %s has no address left: all of its block %s are in use, and this lab gives a node one block of each family", n.Name, cidr)
+		}
+		if a.Is6() {
+			p.Address6 = a
+		} else {
+			p.Address = a
+		}
+	}
+	return nil
 }
 
 // calicoPod attaches a pod as Calico's CNI plugin does.
@@ -189,8 +246,15 @@ func (c calicoPod) add(context.Context) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	address := netip.PrefixFrom(c.pod.Address, c.pod.Address.BitLen())
-	gateway := netip.PrefixFrom(calicoGateway, calicoGateway.BitLen())
+	var addresses []netip.Prefix
+	for _, a := range c.pod.addresses() {
+		addresses = append(addresses, netip.PrefixFrom(a, a.BitLen()))
+	}
+	if c.pod.Address6.IsValid() {
+		if err := InNetns(NetnsPath(c.pod.Netns), useIPv6AtOnce); err != nil {
+			return netip.Addr{}, err
+		}
+	}
 	err = withHandle(c.node.Netns, func(h *netlink.Handle) error {
 		if err := addVeth(h, c.device(), c.pod.Netns, "eth0"); err != nil {
 			return err
@@ -199,22 +263,30 @@ func (c calicoPod) add(context.Context) (netip.Addr, error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(h.LinkSetHardwareAddr(link, mac), configure(h, c.device()), linkRoute(h, link, address))
+		err = errors.Join(h.LinkSetHardwareAddr(link, mac), configure(h, c.device()))
+		for _, a := range addresses {
+			err = errors.Join(err, linkRoute(h, link, a))
+		}
+		return err
 	})
 	if err == nil {
 		err = withHandle(c.pod.Netns, func(h *netlink.Handle) error {
-			if err := errors.Join(configure(h, "lo"), configure(h, "eth0", address)); err != nil {
+			if err := errors.Join(configure(h, "lo"), configure(h, "eth0", addresses...)); err != nil {
 				return err
 			}
 			link, err := h.LinkByName("eth0")
 			if err != nil {
 				return err
 			}
-			return errors.Join(
-				h.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: calicoGateway.AsSlice(), HardwareAddr: mac}),
-				linkRoute(h, link, gateway),
-				addRoute(h, netip.MustParsePrefix("0.0.0.0/0"), calicoGateway),
+			err = errors.Join(
+				gatewayOf(h, link, calicoGateway, mac),
+				linkRoute(h, link, netip.PrefixFrom(calicoGateway, calicoGateway.BitLen())),
+				defaultRoute(h, link, calicoGateway),
 			)
+			if c.pod.Address6.IsValid() {
+				err = errors.Join(err, gatewayOf(h, link, calicoGateway6, mac), defaultRoute(h, link, calicoGateway6))
+			}
+			return err
 		})
 	}
 	if err == nil {
@@ -251,6 +323,23 @@ func linkRoute(h *netlink.Handle, link netlink.Link, dst netip.Prefix) error {
 	return nil
 }
 
+// gatewayOf tells a pod the MAC of its gateway.
+func gatewayOf(h *netlink.Handle, link netlink.Link, gateway netip.Addr, mac net.HardwareAddr) error {
+	return h.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: gateway.AsSlice(), HardwareAddr: mac})
+}
+
+// defaultRoute adds a default route through a gateway on a link.
+func defaultRoute(h *netlink.Handle, link netlink.Link, gateway netip.Addr) error {
+	all := anyIPv4
+	if gateway.Is6() {
+		all = anyIPv6
+	}
+	if err := h.RouteAdd(&netlink.Route{Dst: ipNet(all), Gw: gateway.AsSlice(), LinkIndex: link.Attrs().Index}); err != nil {
+		return fmt.Errorf("adding the default route via %s: %w", gateway, err)
+	}
+	return nil
+}
+
 // awaitCalicoRoutes returns when the nodes whose program runs have routes to each other's blocks.
 func (l *Lab) awaitCalicoRoutes(ctx context.Context, st *State) error {
 	if !st.Calico {
@@ -275,13 +364,16 @@ func (n Node) hasCalicoRoutes(others []Node) error {
 			if o.Name == n.Name {
 				continue
 			}
-			to := &netlink.Route{Dst: ipNet(o.CalicoBlock()), Gw: o.Address.Addr().AsSlice()}
-			found, err := h.RouteListFiltered(netlink.FAMILY_V4, to, netlink.RT_FILTER_DST|netlink.RT_FILTER_GW)
-			if err != nil {
-				return err
-			}
-			if len(found) == 0 {
-				return fmt.Errorf("there is no route to the block %s of %s", o.CalicoBlock(), o.Name)
+			for i, cidr := range o.calicoBlocks() {
+				family := []int{netlink.FAMILY_V4, netlink.FAMILY_V6}[i]
+				to := &netlink.Route{Dst: ipNet(cidr), Gw: o.addresses()[i].Addr().AsSlice()}
+				found, err := h.RouteListFiltered(family, to, netlink.RT_FILTER_DST|netlink.RT_FILTER_GW)
+				if err != nil {
+					return err
+				}
+				if len(found) == 0 {
+					return fmt.Errorf("there is no route to the block %s of %s", cidr, o.Name)
+				}
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -33,10 +34,12 @@ func TestCalicoLabRefusesOptions(t *testing.T) {
 func TestBlocksOfCalicoNodes(t *testing.T) {
 	seen := map[string]bool{}
 	for index := 1; index <= 253; index++ {
-		block := lab.Node{Index: index}.CalicoBlock()
-		if block != block.Masked() || !lab.CalicoPool.Contains(block.Addr()) || seen[fmt.Sprint(block)] {
-			t.Fatalf("node %d has the block %s", index, block)
+		n := lab.Node{Index: index}
+		for block, pool := range map[netip.Prefix]netip.Prefix{n.CalicoBlock(): lab.CalicoPool, n.CalicoBlock6(): lab.CalicoPool6} {
+			if block != block.Masked() || !pool.Contains(block.Addr()) || seen[fmt.Sprint(block)] {
+				t.Fatalf("node %d has the block %s", index, block)
+			}
+			seen[fmt.Sprint(block)] = true
 		}
-		seen[fmt.Sprint(block)] = true
 	}
 }

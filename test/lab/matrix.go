@@ -68,18 +68,48 @@ func (l *Lab) Matrix(ctx context.Context, names ...string) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	endpoints := st.Endpoints()
+	endpoints, err := st.named(names)
+	if err != nil {
+		return nil, err
+	}
+	return measure(ctx, st, endpoints)
+}
+
+// MatrixIPv6 is Matrix over IPv6, in a dual-stack lab.
+func (l *Lab) MatrixIPv6(ctx context.Context, names ...string) (*Matrix, error) {
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	if !st.DualStack {
+		return nil, fmt.Errorf("lab %s has IPv4 only", st.Name)
+	}
+	endpoints, err := st.named(names)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range endpoints {
+		if endpoints[i], err = st.overIPv6(e); err != nil {
+			return nil, err
+		}
+	}
+	return measure(ctx, st, endpoints)
+}
+
+// named returns the endpoints with these names; all, if there are none.
+func (s *State) named(names []string) ([]Endpoint, error) {
+	endpoints := s.Endpoints()
 	if len(names) > 0 {
 		endpoints = nil
 		for _, name := range names {
-			e, err := st.Endpoint(name)
+			e, err := s.Endpoint(name)
 			if err != nil {
 				return nil, err
 			}
 			endpoints = append(endpoints, e)
 		}
 	}
-	return measure(ctx, st, endpoints)
+	return endpoints, nil
 }
 
 func measure(ctx context.Context, st *State, endpoints []Endpoint) (*Matrix, error) {
@@ -131,7 +161,11 @@ func (c *Cell) checkSource(st *State) error {
 		allowed = append(allowed, c.From.Address)
 	}
 	if c.To.Node != c.From.Node && c.To.Kind != PodEndpoint {
-		allowed = append(allowed, node.Address.Addr())
+		hidden := node.Address
+		if c.From.Address.Is6() {
+			hidden = node.Address6
+		}
+		allowed = append(allowed, hidden.Addr())
 		if node.OnVPP() {
 			allowed = append(allowed, node.VPPAddress.Addr())
 		}

@@ -107,6 +107,9 @@ func reserveNode(st *State, name string) (Node, error) {
 		return Node{}, fmt.Errorf("lab %s has %d nodes already, more have no address", st.Name, maxNodes)
 	}
 	node := Node{Name: name, Index: index, Address: nodeAddress(index), Netns: st.Name + "-" + name}
+	if st.DualStack {
+		node.Address6 = nodeAddress6(index)
+	}
 	if err := checkUnused(node.Netns); err != nil {
 		return Node{}, err
 	}

@@ -163,7 +163,7 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 		return Pod{}, Node{}, err
 	}
 	if st.Calico {
-		if pod.Address, err = st.reserveCalicoAddress(node); err != nil {
+		if err := st.reserveCalicoAddresses(&pod, node); err != nil {
 			return Pod{}, Node{}, err
 		}
 	}

@@ -58,6 +58,27 @@ func (n Node) Endpoint() Endpoint {
 // Endpoint of the pod.
 func (p Pod) Endpoint() Endpoint { return Endpoint{p.ID(), PodEndpoint, p.Node, p.Netns, p.Address} }
 
+// overIPv6 returns the endpoint at its IPv6 address.
+func (s *State) overIPv6(e Endpoint) (Endpoint, error) {
+	switch e.Kind {
+	case OutsideEndpoint:
+		e.Address = outsideAddress6.Addr()
+	case NodeEndpoint:
+		n, err := s.Node(e.Node)
+		if err != nil {
+			return e, err
+		}
+		e.Address = n.Address6.Addr()
+	case PodEndpoint:
+		p, err := s.Pod(e.Name)
+		if err != nil {
+			return e, err
+		}
+		e.Address = p.Address6
+	}
+	return e, nil
+}
+
 // Endpoint returns the pod, the node or the outside host with the name.
 func (s *State) Endpoint(name string) (Endpoint, error) {
 	if pod, err := s.Pod(name); err == nil {

@@ -26,6 +26,8 @@ type State struct {
 	Bare bool `json:"bare,omitempty"`
 	// Calico: the routes between nodes are contiv-calico-routes'.
 	Calico bool `json:"calico,omitempty"`
+	// DualStack: nodes and pods have IPv6 addresses, too.
+	DualStack bool `json:"dualStack,omitempty"`
 	// TLS: etcd knows its clients by their certificates.
 	TLS bool `json:"tls,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
@@ -61,6 +63,8 @@ type Node struct {
 	Index int `json:"index"`
 	// Address on the underlay, e.g. 192.168.16.1/24.
 	Address netip.Prefix `json:"address"`
+	// Address6 is that of IPv6, in a dual-stack lab.
+	Address6 netip.Prefix `json:"address6,omitzero"`
 	// Netns is the name of the network namespace.
 	Netns string `json:"netns"`
 	// VSwitch is "vpp" if it is not the kernel, and VPPAddress VPP's on the underlay.
@@ -82,6 +86,8 @@ type Pod struct {
 	Netns string `json:"netns"`
 	// Address is invalid until CNI ADD has succeeded; with Calico, it is chosen before.
 	Address netip.Addr `json:"address,omitzero"`
+	// Address6 is that of IPv6, in a dual-stack lab.
+	Address6 netip.Addr `json:"address6,omitzero"`
 }
 
 // ID is "<namespace>/<name>", or the name alone in the namespace "default".

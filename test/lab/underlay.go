@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Addresses of a lab. Each lab has them for itself, in its own namespaces.
@@ -19,6 +20,19 @@ var (
 	// OutsideAddress is the host outside of the cluster.
 	OutsideAddress = netip.MustParsePrefix("203.0.113.10/24")
 	routerOutside  = netip.MustParsePrefix("203.0.113.1/24")
+)
+
+// The same for IPv6, in a dual-stack lab.
+var (
+	routerAddress6  = netip.MustParsePrefix("2001:db8:16::fe/64")
+	outsideAddress6 = netip.MustParsePrefix("2001:db8:113::10/64")
+	routerOutside6  = netip.MustParsePrefix("2001:db8:113::1/64")
+)
+
+// Default routes.
+var (
+	anyIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	anyIPv6 = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 )
 
 // maxNodes is how many addresses the underlay has for nodes.
@@ -36,12 +50,43 @@ func nodeAddress(index int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), RouterAddress.Bits())
 }
 
+func nodeAddress6(index int) netip.Prefix {
+	a := routerAddress6.Addr().As16()
+	a[15] = byte(index)
+	return netip.PrefixFrom(netip.AddrFrom16(a), routerAddress6.Bits())
+}
+
+// addresses are those of the node's NIC.
+func (n Node) addresses() []netip.Prefix {
+	if n.Address6.IsValid() {
+		return []netip.Prefix{n.Address, n.Address6}
+	}
+	return []netip.Prefix{n.Address}
+}
+
+// families returns what the lab has: IPv4 alone, or both.
+func (s *State) families(ipv4, ipv6 netip.Prefix) []netip.Prefix {
+	if s.DualStack {
+		return []netip.Prefix{ipv4, ipv6}
+	}
+	return []netip.Prefix{ipv4}
+}
+
+// hasIPv6 reports whether the kernel has IPv6.
+func hasIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
+}
+
 // makeUnderlay makes the router, the switch of the nodes and the outside host.
 func (l *Lab) makeUnderlay(st *State) error {
 	for _, name := range []string{st.Underlay(), st.Outside()} {
 		if err := l.addNetns(st, name); err != nil {
 			return err
 		}
+	}
+	if err := setForwarding(st.Underlay(), st.DualStack); err != nil {
+		return err
 	}
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
 		// With an address of its own, for else it gets that of a port, and another one
@@ -52,25 +97,26 @@ func (l *Lab) makeUnderlay(st *State) error {
 		}
 		return errors.Join(
 			configure(h, "lo"),
-			configure(h, nodeBridge, RouterAddress),
+			configure(h, nodeBridge, st.families(RouterAddress, routerAddress6)...),
 			addVeth(h, "outside", st.Outside(), nodeNIC),
-			configure(h, "outside", routerOutside),
+			configure(h, "outside", st.families(routerOutside, routerOutside6)...),
 		)
 	})
 	if err != nil {
 		return fmt.Errorf("making the underlay: %w", err)
 	}
-	if err := setForwarding(st.Underlay()); err != nil {
-		return err
-	}
 	// The way back to the nodes, but none to pods: only what SNAT hides behind a
 	// node's address is answered.
 	err = withHandle(st.Outside(), func(h *netlink.Handle) error {
-		return errors.Join(
+		err := errors.Join(
 			configure(h, "lo"),
-			configure(h, nodeNIC, OutsideAddress),
+			configure(h, nodeNIC, st.families(OutsideAddress, outsideAddress6)...),
 			addRoute(h, RouterAddress.Masked(), routerOutside.Addr()),
 		)
+		if st.DualStack {
+			err = errors.Join(err, addRoute(h, routerAddress6.Masked(), routerOutside6.Addr()))
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("making the outside host: %w", err)
@@ -103,19 +149,26 @@ func unplugNode(st *State, n Node) error {
 
 // plugNode gives the node's namespace a NIC on the underlay.
 func (l *Lab) plugNode(st *State, n Node) error {
-	if err := l.plug(st, n, nodePort(n), nodeNIC, n.Address); err != nil {
+	if err := setForwarding(n.Netns, st.DualStack); err != nil {
+		return err
+	}
+	if err := l.plug(st, n, nodePort(n), nodeNIC, n.addresses()...); err != nil {
 		return err
 	}
 	err := withHandle(n.Netns, func(h *netlink.Handle) error {
-		return errors.Join(
+		err := errors.Join(
 			configure(h, "lo"),
-			addRoute(h, netip.MustParsePrefix("0.0.0.0/0"), RouterAddress.Addr()),
+			addRoute(h, anyIPv4, RouterAddress.Addr()),
 		)
+		if st.DualStack {
+			err = errors.Join(err, addRoute(h, anyIPv6, routerAddress6.Addr()))
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("configuring node %s: %w", n.Name, err)
 	}
-	return setForwarding(n.Netns)
+	return nil
 }
 
 // plug gives the node a NIC, with addresses, that is connected with a port of the switch.
@@ -175,11 +228,24 @@ func awaitUp(ns, name string) error {
 }
 
 // setForwarding turns IPv4 forwarding on, which Kubernetes demands of every
-// node before a network plugin is installed.
-func setForwarding(ns string) error {
+// node before a network plugin is installed; and that of IPv6, in a dual-stack lab.
+func setForwarding(ns string, ipv6 bool) error {
 	return InNetns(NetnsPath(ns), func() error {
-		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+		err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+		if err == nil && ipv6 {
+			err = os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0)
+		}
+		if err == nil && ipv6 {
+			err = useIPv6AtOnce()
+		}
+		return err
 	})
+}
+
+// useIPv6AtOnce makes addresses of devices that are made from now on usable without a search for
+// others that have them.
+func useIPv6AtOnce() error {
+	return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0)
 }
 
 // withHandle runs fn with a netlink handle of the named namespace.
@@ -222,7 +288,11 @@ func configure(h *netlink.Handle, name string, addresses ...netip.Prefix) error 
 		return fmt.Errorf("link %s: %w", name, err)
 	}
 	for _, a := range addresses {
-		if err := h.AddrAdd(link, &netlink.Addr{IPNet: ipNet(a)}); err != nil {
+		addr := &netlink.Addr{IPNet: ipNet(a)}
+		if a.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		if err := h.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("adding address %s to %s: %w", a, name, err)
 		}
 	}
