@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/pki"
-	"github.com/contiv/contiv/store/etcd"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // delayed passes on what comes through a socket, in either direction that much later, until the
@@ -94,6 +94,88 @@ func TestSlowEtcd(t *testing.T) {
 	}
 }
 
+// listening starts an etcd of its own in a directory, which listens at a URL of the scheme, on loopback,
+// and without credentials at a socket.
+func listening(t *testing.T, dir, scheme string, flags ...string) (endpoint string, db *clientv3.Client) {
+	t.Helper()
+	socket := "unix://" + filepath.Join(dir, "etcd.sock")
+	cmd := exec.Command(filepath.Join(binaries, "contiv-etcd"), append([]string{
+		"--data-dir", filepath.Join(dir, "data"), "--listen-client", scheme + "://127.0.0.1:0", "--listen-client", socket}, flags...)...)
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("etcd does not start: %v", err)
+	}
+	go io.Copy(io.Discard, stdout)
+	for _, field := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,[]\n\"=", r) }) {
+		if strings.HasPrefix(field, scheme+"://") {
+			endpoint = field
+		}
+	}
+	if endpoint == "" {
+		t.Fatalf("etcd says %q", line)
+	}
+	if db, err = clientv3.New(clientv3.Config{Endpoints: []string{socket}, DialTimeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	for key, value := range map[string]string{blockKey(block2): block(block2, "w2", nil), "/vpp-calico/hosts/w2/peerip/ipv4/1": "172.30.0.2"} {
+		if _, err := db.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return endpoint, db
+}
+
+// once runs the program once, in a directory.
+func once(dir string, arguments ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(binaries, "contiv-calico-routes"), append([]string{"--once", "--once-timeout", "3s", "--hostname", "w1", "--run-dir", dir}, arguments...)...).CombinedOutput()
+	return string(out), err
+}
+
+// etcd asks for a user and a password, which the documented command line has last.
+func TestEtcdWithPassword(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the programs are built for tests that run as root")
+	}
+	dir := t.TempDir()
+	endpoint, db := listening(t, dir, "http")
+	ctx := t.Context()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, user := range []string{"root", "routes"} {
+		must(db.RoleAdd(ctx, user))
+		must(db.UserAdd(ctx, user, "secret"))
+		must(db.UserGrantRole(ctx, user, user))
+	}
+	for _, tree := range []string{"/calico/", "/vpp-calico/"} { // no more than is needed
+		must(db.RoleGrantPermission(ctx, "routes", tree, clientv3.GetPrefixRangeEnd(tree), clientv3.PermissionType(clientv3.PermReadWrite)))
+	}
+	must(db.AuthEnable(ctx))
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(endpoint, "http://"))
+	must(nil, err)
+	documented := []string{"calico/ipam/v2/assignment/ipv4/block", "1", "172.30.0.1", "24", "http", host, port}
+	if out, err := once(dir, append(documented, "routes", "secret", "--once-timeout", "1m")...); err != nil || !strings.Contains(out, block2) {
+		t.Errorf("with the password: %v: %s", err, out)
+	}
+	for _, credentials := range [][]string{nil, {"routes", "wrong"}} {
+		if out, err := once(dir, append(documented, credentials...)...); err == nil || strings.Contains(out, block2) || !strings.Contains(out, "etcd") {
+			t.Errorf("with %q: %v: %s", credentials, err, out)
+		}
+	}
+}
+
 // etcd asks for a certificate.
 func TestEtcdWithTLS(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -133,44 +215,9 @@ func TestEtcdWithTLS(t *testing.T) {
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 
-	cmd := exec.Command(filepath.Join(binaries, "contiv-etcd"), "--data-dir", in("data"), "--listen-client", "https://127.0.0.1:0", "--listen-client", "unix://"+in("etcd.sock"),
-		"--cert-file", in("server.crt"), "--key-file", in("server.key"), "--client-ca-file", in("ours.crt"))
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("etcd does not start: %v", err)
-	}
-	go io.Copy(io.Discard, stdout)
-	endpoint := ""
-	for _, field := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,[]\n\"=", r) }) {
-		if strings.HasPrefix(field, "https://") {
-			endpoint = field
-		}
-	}
-	if endpoint == "" {
-		t.Fatalf("etcd says %q", line)
-	}
-	db, err := etcd.New(etcd.Config{Endpoints: []string{"unix://" + in("etcd.sock")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for key, value := range map[string]string{blockKey(block2): block(block2, "w2", nil), "/vpp-calico/hosts/w2/peerip/ipv4/1": "172.30.0.2"} {
-		if err := db.Put(t.Context(), key, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	endpoint, _ := listening(t, dir, "https", "--cert-file", in("server.crt"), "--key-file", in("server.key"), "--client-ca-file", in("ours.crt"))
 	once := func(flags ...string) (string, error) {
-		out, err := exec.Command(filepath.Join(binaries, "contiv-calico-routes"), append([]string{"--once", "--once-timeout", "3s", "--hostname", "w1", "--uplink", "lo", "--address", "172.30.0.1/24",
-			"--etcd-endpoints", endpoint, "--run-dir", dir}, flags...)...).CombinedOutput()
-		return string(out), err
+		return once(dir, append([]string{"--uplink", "lo", "--address", "172.30.0.1/24", "--etcd-endpoints", endpoint}, flags...)...)
 	}
 	if out, err := once("--once-timeout", "1m", "--etcd-ca-file", in("ours.crt"), "--etcd-cert-file", in("client.crt"), "--etcd-key-file", in("client.key")); err != nil || !strings.Contains(out, block2) {
 		t.Errorf("with a certificate: %v: %s", err, out)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/test/await"
 )
 
@@ -88,7 +90,28 @@ func TestThroughRunningAgent(t *testing.T) {
 	s.putBlock("10.66.2.0/26", "w2", nil)
 	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.2")
 
-	// What changes while the agent is away is made up for.
+	// Another client of the agent has a route, too, which stays.
+	other, err := client.DialGRPC(w1.flags[1], client.GRPC{Name: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	const others = "10.88.0.0/16"
+	if _, err := other.Txn().Put(&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: others}).Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// What changes while the program is away is made up for; so is it while the agent is.
+	w1.stop()
+	s.delete(blockKey("10.66.2.0/26"))
+	s.putBlock("10.66.3.0/26", "w2", nil)
+	w1.start()
+	w1.awaitRoute("10.66.3.0/26", "via 172.30.0.2")
+	w1.awaitRoute("10.66.2.0/26", "")
+	w1.awaitRoute(others, "blackhole")
+	s.putBlock("10.66.2.0/26", "w2", nil)
+	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.2")
+
 	agent.Process.Kill()
 	agent.Wait()
 	s.delete(blockKey("10.66.2.0/26"))
@@ -102,5 +125,6 @@ func TestThroughRunningAgent(t *testing.T) {
 	start()
 	w1.awaitRoute(block3, "via 172.30.0.2")
 	w1.awaitRoute("10.66.2.0/26", "")
+	w1.awaitRoute(others, "blackhole")
 	w1.awaitReady()
 }
