@@ -11,12 +11,12 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Blocks of w1, w2 and w3, in which their pods are; and the last block of each, IPv6.
+// Blocks of w1, w2 and w3, in which their pods are, of both families.
 const (
-	block1, block2, block3 = "10.66.0.0/26", "10.66.0.64/26", "10.66.0.128/26"
-	pod1, pod2, pod3       = "10.66.0.2", "10.66.0.66", "10.66.0.130"
-	block61, block62       = "fd66::/122", "fd66::40/122"
-	pod61, pod62           = "fd66::2", "fd66::42"
+	block1, block2, block3    = "10.66.0.0/26", "10.66.0.64/26", "10.66.0.128/26"
+	pod1, pod2, pod3          = "10.66.0.2", "10.66.0.66", "10.66.0.130"
+	block61, block62, block63 = "fd66::/122", "fd66::40/122", "fd66::80/122"
+	pod61, pod62, pod63       = "fd66::2", "fd66::42", "fd66::82"
 )
 
 // newCluster makes nodes, each with a pod: a1 on w1 and so on. The programs do not run yet, and nobody
