@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
 const manyBlocks = 10_000
@@ -19,12 +21,52 @@ func manyBlock(n, host int) (cidr string, c store.Change) {
 	return cidr, store.Change{KV: store.KV{Key: blockKey(cidr), Value: []byte(block(cidr, fmt.Sprint("h", host%100), map[int]string{1: fmt.Sprint("h", host%100)}))}}
 }
 
+// forwarder is what has the routes of a node.
+type forwarder struct {
+	flags []string
+	// count returns how many blocks have a route, and route the route to one.
+	count func() int
+	route func(cidr string) string
+}
+
+func kernelOf(_ testing.TB, w *node) forwarder {
+	return forwarder{
+		count: func() int { return strings.Count(w.ip("route", "show", "proto", "121"), "\n") },
+		route: func(cidr string) string { return w.ip("route", "show", cidr) },
+	}
+}
+
+func vppOf(t testing.TB, w *node) forwarder {
+	vpptest.Need(t)
+	w.ip("link", "set", "eth1", "up")
+	vpp := vpptest.NewProcess(t, "/var/run/netns/"+w.netns(w.name))
+	return forwarder{
+		flags: []string{"--vswitch", "vpp", "--vpp-socket", vpp.Socket(), "--uplink-type", "AF_PACKET"},
+		count: func() (n int) {
+			for line := range strings.Lines(vpp.CLI("show ip fib summary")) { // the first table: prefix length, number
+				if f := strings.Fields(line); len(f) == 2 && f[0] == "26" {
+					n, _ = strconv.Atoi(f[1])
+					break
+				}
+			}
+			return n
+		},
+		route: func(cidr string) string { return vpp.CLI("show ip fib " + cidr) },
+	}
+}
+
 // BenchmarkManyBlocks measures, with 10 000 blocks of 100 hosts, the time to the last route of the
-// kernel after a start, after a restart, and of single changes while 100 blocks per second change.
+// kernel and of VPP after a start, after a restart, and of single changes while 100 blocks per second
+// change.
 func BenchmarkManyBlocks(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("network namespaces need root")
 	}
+	b.Run("kernel", func(b *testing.B) { measureManyBlocks(b, kernelOf) })
+	b.Run("vpp", func(b *testing.B) { measureManyBlocks(b, vppOf) })
+}
+
+func measureManyBlocks(b *testing.B, forwarderOf func(testing.TB, *node) forwarder) {
 	for b.Loop() {
 		s := newSite(b)
 		var changes []store.Change
@@ -41,11 +83,13 @@ func BenchmarkManyBlocks(b *testing.B) {
 			}
 		}
 		w := s.addNode(1)
+		f := forwarderOf(b, w)
+		w.flags = f.flags
 		start := func() float64 {
 			begin := time.Now()
 			w.start()
 			w.awaitReady()
-			for strings.Count(w.ip("route", "show", "proto", "121"), "\n") < manyBlocks {
+			for f.count() < manyBlocks {
 				time.Sleep(20 * time.Millisecond)
 			}
 			return time.Since(begin).Seconds()
@@ -62,7 +106,7 @@ func BenchmarkManyBlocks(b *testing.B) {
 				b.Fatal(err)
 			}
 			if n%50 == 0 {
-				for want := fmt.Sprintf("via 172.30.0.%d ", 100+(n+1)%100); !strings.Contains(w.ip("route", "show", cidr), want); {
+				for want := fmt.Sprintf("172.30.0.%d ", 100+(n+1)%100); !strings.Contains(f.route(cidr), want); {
 					time.Sleep(5 * time.Millisecond)
 				}
 				latencies = append(latencies, time.Since(begin))
