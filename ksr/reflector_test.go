@@ -68,7 +68,7 @@ func reflect(t *testing.T, s store.Watchable) *reflecting {
 	return r
 }
 
-// await waits until the keys of the store, without the statistics and the common prefix, are the given
+// await waits until the keys of the store, without the statistics, the format and the common prefix, are the given
 // ones. It follows the store's changes, beginning anew after outages.
 func await(t *testing.T, s store.Watchable, want ...string) {
 	t.Helper()
@@ -99,7 +99,7 @@ func await(t *testing.T, s store.Watchable, want ...string) {
 
 func keysIn(kvs []store.KV) (out []string) {
 	for _, kv := range kvs {
-		if kv.Key != GaugesKey {
+		if kv.Key != GaugesKey && kv.Key != formatKey {
 			out = append(out, strings.TrimPrefix(kv.Key, "/vnf-agent/"))
 		}
 	}

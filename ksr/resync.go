@@ -13,6 +13,10 @@ func (w *writer) resync(ctx context.Context) error {
 	if !w.wanted.hasReport() {
 		return nil
 	}
+	if err := w.claimFormat(ctx); err != nil {
+		w.countResErrors()
+		return err
+	}
 	todo := w.wanted.takeAll()
 	w.watchdog.reset()
 	before := w.Stats()
@@ -60,15 +64,20 @@ func (w *writer) writeAll(ctx context.Context, todo work) error {
 		}
 	}
 	if err := w.write(ctx, todo); err != nil {
-		for _, k := range kinds {
-			w.count(k.kind, func(s *Stats) { s.ResErrors++ })
-		}
+		w.countResErrors()
 		return err
 	}
 	for _, k := range kinds {
 		w.count(k.kind, func(s *Stats) { s.Resyncs++ })
 	}
 	return nil
+}
+
+// countResErrors counts a resync that failed for all kinds.
+func (w *writer) countResErrors() {
+	for _, k := range kinds {
+		w.count(k.kind, func(s *Stats) { s.ResErrors++ })
+	}
 }
 
 func (w *writer) logResync(before map[Kind]Stats, objects int, complete bool) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/store"
 )
 
@@ -196,6 +197,8 @@ func (w *Watcher) setConnected(err error) {
 	switch {
 	case err == nil && before != nil:
 		w.log.Info("Connected to the database")
+	case errors.Is(err, dbresources.ErrNewer) && !errors.Is(before, dbresources.ErrNewer):
+		w.log.Error("The database cannot be read, the node goes on with what it knows", "error", err)
 	case err != nil && before == nil:
 		w.log.Warn("Lost the database, the node goes on with what it knows", "error", err)
 	case err != nil:

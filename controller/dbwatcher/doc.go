@@ -14,7 +14,8 @@
 // watch wants is compacted, or the revision went backwards because etcd lost its
 // data. A new session then begins with a new snapshot. Between sessions the node
 // works with what it knows; so it does with an etcd that lost its data, at a start as
-// well, until it is filled again (recovery.go).
+// well, until it is filled again (recovery.go), and with one that a newer version has
+// filled in a form that this one cannot read (dbresources.FormatKey).
 //
 // What cannot be decoded is reported and skipped; the last value that could be
 // decoded stays in force, if need be the mirrored one.

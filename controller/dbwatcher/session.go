@@ -7,12 +7,17 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 )
 
 // maxGathered is how many changes are enough for one write of the mirror; a batch
 // that has more is not split.
 const maxGathered = 500
+
+// formatKey is the full key of dbresources.FormatKey.
+const formatKey = models.KSRPrefix + dbresources.FormatKey
 
 // session is the time from one watch to its end.
 type session struct {
@@ -133,7 +138,8 @@ func (s *session) resync() error {
 	return nil
 }
 
-// list reads the database; revisions are those of the snapshots of each prefix.
+// list reads the database; revisions are those of the snapshots of each prefix. It fails
+// with dbresources.ErrNewer if this version cannot read it.
 func (s *session) list() (all []store.KV, revisions map[string]int64, err error) {
 	revisions = make(map[string]int64)
 	for _, prefix := range s.known.prefixes() {
@@ -143,6 +149,11 @@ func (s *session) list() (all []store.KV, revisions map[string]int64, err error)
 		}
 		revisions[prefix] = revision
 		all = append(all, kvs...)
+	}
+	for _, kv := range all {
+		if kv.Key == formatKey {
+			return all, revisions, dbresources.CheckFormat(kv.Value)
+		}
 	}
 	return all, revisions, nil
 }
@@ -177,6 +188,11 @@ func (s *session) receive(batch store.WatchBatch) error {
 func (s *session) receiveChanges(batch store.WatchBatch) error {
 	var fresh []store.Change
 	for _, change := range batch.Changes {
+		if change.Key == formatKey && !change.Deleted {
+			if err := dbresources.CheckFormat(change.Value); err != nil {
+				return err
+			}
+		}
 		if revision, ok := s.snapshots[s.known.prefixOf(change.Key)]; ok && change.Revision > revision {
 			fresh = append(fresh, change)
 			s.origin.Revision = max(s.origin.Revision, change.Revision)

@@ -1,0 +1,36 @@
+package ksr
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+)
+
+// formatKey is the full key of dbresources.FormatKey.
+const formatKey = models.KSRPrefix + dbresources.FormatKey
+
+// claimFormat makes the store say in which form we write. It returns dbresources.ErrNewer, and nothing may be
+// written, if a newer version has written in a form that we do not know.
+func (w *writer) claimFormat(ctx context.Context) error {
+	ctx, cancel := w.call(ctx)
+	defer cancel()
+	kv, found, err := w.store.Get(ctx, formatKey)
+	if err != nil {
+		return fmt.Errorf("read the format of the store: %w", err)
+	}
+	if found {
+		if err := dbresources.CheckFormat(kv.Value); err != nil {
+			return err
+		}
+		if bytes.Equal(kv.Value, dbresources.FormatValue()) {
+			return nil
+		}
+	}
+	if err := w.store.Put(ctx, formatKey, dbresources.FormatValue()); err != nil {
+		return fmt.Errorf("write %s: %w", formatKey, err)
+	}
+	return nil
+}
