@@ -31,7 +31,9 @@ type Options struct {
 	// unix:///path/of/socket. Port 0: any free port.
 	ClientURLs []string
 	// PeerURL, http://IP:PORT; no other member ever connects to it. Default:
-	// loopback, the port after that of the first TCP client URL.
+	// loopback, the port after that of the first TCP client URL. If clients need certificates, the
+	// peer URL becomes https and admits only the server's own certificate: anybody who can speak
+	// the peer protocol can write.
 	PeerURL string
 	// Name of this member, and Members: the peer URLs, https://IP:PORT, of all members by their names, this
 	// one's included. Members know each other by certificates that name the same common name as
@@ -105,6 +107,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// knowsClients reports whether clients need certificates.
+func (o Options) knowsClients() bool { return o.CertFile != "" && o.ClientCAFile != "" }
+
 // endpoints are the URLs to listen on, ports filled in.
 type endpoints struct {
 	clients []url.URL
@@ -161,8 +166,14 @@ func (o Options) resolve() (endpoints, error) {
 	if err != nil {
 		return e, err
 	}
-	if len(o.Members) == 0 && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
-		return e, fmt.Errorf("peer URL %q: this etcd has no other member: use http with a loopback address", peer)
+	if len(o.Members) == 0 {
+		if u.Scheme == "unix" || !isLoopback(u.Hostname()) {
+			return e, fmt.Errorf("peer URL %q: this etcd has no other member: use http with a loopback address", peer)
+		}
+		u.Scheme = "http"
+		if o.knowsClients() {
+			u.Scheme = "https"
+		}
 	}
 	if err := fillPort(&u); err != nil {
 		return e, fmt.Errorf("peer URL %q: %w", peer, err)

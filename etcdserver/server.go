@@ -98,12 +98,12 @@ func startLocked(ctx context.Context, opts Options, locked func() error) (*Serve
 	return s, nil
 }
 
-// commonName is that of the certificate, which members have in common.
+// commonName is that of the certificate, which members have in common; "" without certificates.
 func (o Options) commonName() (string, error) {
-	if len(o.Members) == 0 {
-		return "", nil
-	}
-	if o.ClientCAFile == "" || o.CertFile == "" {
+	if !o.knowsClients() {
+		if len(o.Members) == 0 {
+			return "", nil
+		}
 		return "", errors.New("members know each other by their certificates: give certificate, key and the CA of the clients")
 	}
 	pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
@@ -134,6 +134,8 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	if len(opts.Members) > 0 {
 		c.InitialCluster = initialCluster(opts.Members)
+	}
+	if urls.peer.Scheme == "https" {
 		c.PeerTLSInfo = transport.TLSInfo{
 			CertFile: opts.CertFile, KeyFile: opts.KeyFile, TrustedCAFile: opts.ClientCAFile, ClientCertAuth: true,
 			// The authority signs for nodes as well. Addresses of members may be others' tomorrow.

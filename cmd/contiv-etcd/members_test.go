@@ -205,31 +205,63 @@ func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
 	}
 }
 
-// The authority signs for nodes, too: they do not become members with that.
+// The authority signs for nodes, too, but their certificates do not make them members, and nobody is a member without one. This holds
+// for an etcd without other members as well: whoever speaks to it as a member can write.
 func TestNodesAreNoMembers(t *testing.T) {
-	m := newMembers(t, 1)
-	m.start()
-	for user, accepted := range map[string]bool{"contiv-etcd": true, "node:node1": false, "root": false} {
-		pair, err := m.authority.IssueClient(user, time.Now(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := tls.Dial("tcp", m.options[0].Members["m0"][len("https://"):], &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}})
-		if err == nil {
-			_, err = fmt.Fprintf(conn, "GET /members HTTP/1.1\r\nHost: etcd\r\n\r\n")
-			if err == nil {
-				_, err = conn.Read(make([]byte, 1))
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("alone: %v", alone), func(t *testing.T) {
+			m := newMembers(t, 1)
+			address := m.options[0].Members["m0"][len("https://"):]
+			if alone {
+				m.options[0].Name, m.options[0].Members, m.options[0].PeerURL = "", nil, "http://"+address
 			}
-			conn.Close()
-		}
-		if (err == nil) != accepted {
-			t.Errorf("%s asks another member: %v", user, err)
-		}
+			m.start()
+			for user, accepted := range map[string]bool{"contiv-etcd": true, "node:node1": false, "root": false, "": false} {
+				var certs []tls.Certificate
+				if user != "" {
+					pair, err := m.authority.IssueClient(user, time.Now(), time.Hour)
+					if err != nil {
+						t.Fatal(err)
+					}
+					cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+					if err != nil {
+						t.Fatal(err)
+					}
+					certs = append(certs, cert)
+				}
+				conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, Certificates: certs})
+				if err == nil {
+					err = askForMembers(conn)
+				}
+				if (err == nil) != accepted {
+					t.Errorf("%q asks as a member: %v", user, err)
+				}
+			}
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				err = askForMembers(conn)
+			}
+			if err == nil {
+				t.Error("a member answers without TLS")
+			}
+		})
 	}
+}
+
+// askForMembers closes the connection.
+func askForMembers(conn net.Conn) error {
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET /members HTTP/1.1\r\nHost: etcd\r\n\r\n"); err != nil {
+		return err
+	}
+	answer := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return err
+	}
+	if string(answer) != "HTTP/1.1 200" {
+		return fmt.Errorf("%s", answer)
+	}
+	return nil
 }
 
 func TestMembersThatCannotBe(t *testing.T) {

@@ -34,8 +34,6 @@ imagePullPolicy: {{ .pullPolicy }}
 {{- if eq (mod (len .Values.etcd.members) 2) 0 }}{{ fail "etcd.members: name an odd number of them, three or five: an even one bears no more failures than one less" }}{{ end -}}
 --name=$NODE_NAME
 {{- range .Values.etcd.members }} --member={{ .node }}=https://{{ if contains ":" .ip }}[{{ .ip }}]{{ else }}{{ .ip }}{{ end }}:12380{{ end }}
-{{- else -}}
---listen-peer=http://127.0.0.1:12380
 {{- end }}
 {{- end }}
 
