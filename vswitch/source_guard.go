@@ -40,6 +40,7 @@ const (
 	DropND          DropReason = "nd"          // neighbour discovery that claims what is foreign
 	DropConnections DropReason = "connections" // one connection too many
 	DropVXLAN       DropReason = "vxlan"       // VXLAN from an unknown peer, or from a pod
+	DropLoopback    DropReason = "loopback"    // to an address of the node's loopback
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

@@ -266,6 +266,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("foreign sources", l.testForeignSources)
 	t.Run("ARP and neighbour discovery", l.testNeighbours)
 	t.Run("VXLAN", l.testVXLAN)
+	t.Run("loopback of the node", l.testLoopback)
 	t.Run("time-outs of connections", l.testTimeouts)
 	t.Run("spoofed handshakes", l.testHandshakes)
 	t.Run("pods with further addresses", l.testAllowedSources)

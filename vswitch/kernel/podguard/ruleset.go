@@ -69,7 +69,7 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropMAC: counting(inet, vswitch.DropMAC), vswitch.DropIPv4: counting(inet, vswitch.DropIPv4),
 	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
 	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
-	vswitch.DropARP: counting(arp, vswitch.DropARP),
+	vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropARP: counting(arp, vswitch.DropARP),
 }
 
 // Names of chains.
@@ -182,6 +182,9 @@ func inetRules(timeouts bool) []rule {
 			&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
 			&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(statusConfirmed), Xor: make([]byte, 4)},
 		}, equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
+		// With route_localnet, which portmap sets on devices of pods with host ports, the kernel delivers packets of pods to
+		// programs that listen on loopback only. It never does so for ::1.
+		{chainNew, "to the loopback of the node", join(ofFamily(unix.NFPROTO_IPV4), network(16, 1, scratch), equals(127), counted(dropped[vswitch.DropLoopback]))},
 		{chainNew, "limit", join(fromDevice(), verdictOf(limits))},
 	}
 	if timeouts {
@@ -313,7 +316,7 @@ type state struct {
 
 // stateOf finds out what of the ruleset there is; tables that do not exist are empty.
 func stateOf(found map[*nftables.Table]*nft.Table) state {
-	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > 1}
+	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > len(commentsOf(inetRules(false), chainNew))}
 	for name, chain := range found[inet].Chains {
 		if limit, ok := limitOf(name); ok {
 			_, _, rules := limitChain(limit)

@@ -1,0 +1,57 @@
+package integration
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+)
+
+// Pods do not reach programs that listen on loopback only, such as agents, KSR and members of etcd, even where the kernel
+// routes loopback addresses (route_localnet), as portmap has it do for pods with host ports.
+func (l *attackLab) testLoopback(t *testing.T) {
+	in(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 1 >$f; done")
+	t.Cleanup(func() { in(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 0 >$f; done") })
+	var listener *net.UDPConn
+	err := lab.InNetns(lab.NetnsPath(l.node1.Netns), func() (err error) {
+		listener, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 4001}) // of frames.Datagram
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+
+	before := l.drops(t, "node1")
+	targets := []string{"127.0.0.1", "127.0.0.2", "127.255.255.254"}
+	for _, target := range targets {
+		for _, fragment := range []bool{false, true} {
+			l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), netip.MustParseAddr(target), "to "+target, fragment))
+		}
+	}
+	// A packet that is allowed marks the end.
+	const last = "to the gateway"
+	l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), netip.MustParseAddr("10.1.1.1"), last, false))
+	if err := listener.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	for data := make([]byte, 2000); ; {
+		n, from, err := listener.ReadFromUDPAddrPort(data)
+		if err != nil {
+			t.Fatalf("the pod's packet to the gateway does not arrive: %v", err)
+		}
+		text := string(data[:n])
+		if strings.HasPrefix(text, last) {
+			break
+		}
+		t.Errorf("%q arrived from %s", text, from)
+	}
+	// The fragments lack their rest and are never put together, hence not counted.
+	l.wantCounted(t, before, "evil", vswitch.DropLoopback, len(targets))
+}
