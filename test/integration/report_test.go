@@ -117,6 +117,21 @@ func tell(t *testing.T, args ...string) told {
 // of a value, and any in PEM.
 func packedFiles(t *testing.T, name string) string {
 	t.Helper()
+	var names strings.Builder
+	unpackReport(t, name, func(name string, content []byte) {
+		names.WriteString(name + "\n")
+		for _, secret := range []string{privateKey, "PRIVATE KEY-----"} {
+			if bytes.Contains(content, []byte(secret)) {
+				t.Errorf("%s of the report has a secret", name)
+			}
+		}
+	})
+	return names.String()
+}
+
+// unpackReport calls visit with each file of a report.
+func unpackReport(t *testing.T, name string, visit func(name string, content []byte)) {
+	t.Helper()
 	file, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -126,16 +141,14 @@ func packedFiles(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names strings.Builder
 	for archive := tar.NewReader(plain); ; {
 		header, err := archive.Next()
 		if err == io.EOF {
-			return names.String()
+			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		names.WriteString(header.Name + "\n")
 		var content io.Reader = archive
 		if strings.HasSuffix(header.Name, ".gz") {
 			if content, err = gzip.NewReader(archive); err != nil {
@@ -146,10 +159,6 @@ func packedFiles(t *testing.T, name string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range []string{privateKey, "PRIVATE KEY-----"} {
-			if bytes.Contains(data, []byte(secret)) {
-				t.Errorf("%s of the report has a secret", header.Name)
-			}
-		}
+		visit(header.Name, data)
 	}
 }
