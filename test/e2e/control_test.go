@@ -127,6 +127,7 @@ func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
 // What runs on the host's network is confined as the manifests say.
 func TestOurContainersAreConfined(t *testing.T) {
 	needCluster(t)
+	const writeBack = "value=$(cat /proc/sys/kernel/panic_on_oops); echo $value >/proc/sys/kernel/panic_on_oops"
 	var pods corev1.PodList
 	if err := cluster.Get(t.Context(), &pods, "pods", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-etcd, contiv-ksr)"); err != nil {
 		t.Fatal(err)
@@ -137,11 +138,17 @@ func TestOurContainersAreConfined(t *testing.T) {
 	for _, pod := range pods.Items {
 		for _, c := range pod.Spec.Containers {
 			status := kubectl(t, "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "cat", "/proc/self/status")
-			if !strings.Contains(status, "Seccomp:\t2") {
-				t.Errorf("%s, container %s: no filter of system calls", pod.Name, c.Name)
+			for what, line := range map[string]string{"no filter of system calls": "Seccomp:\t2", "it can gain privileges": "NoNewPrivs:\t1"} {
+				if !strings.Contains(status, line) {
+					t.Errorf("%s, container %s: %s", pod.Name, c.Name, what)
+				}
 			}
 			if out, err := cluster.Kubectl(t.Context(), "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "touch", "/etc/e2e"); err == nil {
 				t.Errorf("%s, container %s: its root file system can be written to: %s", pod.Name, c.Name, out)
+			}
+			// The agent writes below /proc/sys/net; nobody writes elsewhere in /proc/sys.
+			if out, err := cluster.Kubectl(t.Context(), "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "sh", "-c", writeBack); err == nil {
+				t.Errorf("%s, container %s: it can write /proc/sys/kernel: %s", pod.Name, c.Name, out)
 			}
 		}
 	}

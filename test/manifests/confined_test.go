@@ -1,0 +1,110 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// hostPaths lists the directories of the node that our pods see. Anybody who breaks into the container can read a path that is
+// added here and, unless it is mounted read-only, write to it.
+var hostPaths = map[string][]string{
+	"StatefulSet contiv-etcd": {"/var/etcd"},
+	"DaemonSet contiv-ksr":    nil,
+	"DaemonSet contiv-agent":  {"/etc/cni/net.d", "/opt/cni/bin", "/var/bolt", "/var/run/contiv", "/var/run/netns"},
+	"DaemonSet contiv-vpp":    {"/dev", "/etc/cni/net.d", "/opt/cni/bin", "/run/vpp", "/var/bolt", "/var/run/contiv", "/var/run/netns"},
+}
+
+func TestHostPathsAreThoseThatAreNeeded(t *testing.T) {
+	for name, o := range Objects(t) {
+		template, ok := Pod(o)
+		if !ok {
+			continue
+		}
+		want, known := hostPaths[name]
+		if !known {
+			t.Errorf("%s is not in the list of this test", name)
+		}
+		var got []string
+		for _, v := range template.Spec.Volumes {
+			if v.HostPath != nil {
+				got = append(got, v.HostPath.Path)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the paths %v of its node, not %v", name, got, want)
+		}
+	}
+}
+
+// Containers have only the capabilities that the manifest gives reasons for, cannot gain more, and cannot change their image.
+// Exceptions are listed.
+func TestContainersAreConfined(t *testing.T) {
+	capabilities := map[string][]corev1.Capability{
+		"DaemonSet contiv-agent agent":    {"NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE", "NET_BROADCAST", "SYS_ADMIN"},
+		"StatefulSet contiv-etcd prepare": {"CHOWN", "DAC_READ_SEARCH"},
+	}
+	const privileged = "DaemonSet contiv-vpp agent"
+	for name, o := range Objects(t) {
+		template, ok := Pod(o)
+		if !ok {
+			continue
+		}
+		if p := template.Spec.SecurityContext; p == nil || p.SeccompProfile == nil || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: no filter of system calls", name)
+		}
+		for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+			what, s := name+" "+c.Name, c.SecurityContext
+			if s == nil {
+				t.Errorf("%s: no securityContext", what)
+				continue
+			}
+			if what == privileged {
+				continue // docs/install.md says why
+			}
+			var wrong []string
+			if s.Privileged != nil && *s.Privileged {
+				wrong = append(wrong, "it is privileged")
+			}
+			if s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+				wrong = append(wrong, "it can change its image")
+			}
+			if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+				wrong = append(wrong, "it can get more privileges")
+			}
+			if s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(s.Capabilities.Add, capabilities[what]) {
+				wrong = append(wrong, fmt.Sprintf("its capabilities are %+v", s.Capabilities))
+			}
+			if len(wrong) > 0 {
+				t.Errorf("%s: %s", what, strings.Join(wrong, ", "))
+			}
+		}
+	}
+}
+
+// Containers make only the network part of /proc/sys writable.
+func TestSettingsOfTheKernelStayReadOnly(t *testing.T) {
+	mounts := regexp.MustCompile(`mount [^;]*`)
+	found := map[string]bool{}
+	for name, o := range Objects(t) {
+		template, _ := Pod(o)
+		for _, c := range template.Spec.Containers {
+			for _, command := range mounts.FindAllString(strings.Join(append(slices.Clone(c.Command), c.Args...), " "), -1) {
+				target := path.Clean(command[strings.LastIndex(command, " ")+1:])
+				if found[name] = true; target != "/proc/sys/net" {
+					t.Errorf("%s: %s", name, command)
+				}
+			}
+		}
+	}
+	if names := slices.Collect(maps.Keys(found)); !slices.Equal(names, []string{"DaemonSet contiv-agent"}) {
+		t.Errorf("%v have a script that mounts: is the test right?", names)
+	}
+}
