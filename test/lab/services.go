@@ -113,6 +113,24 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 	})
 }
 
+// StopKSR ends KSR.
+func (l *Lab) StopKSR(ctx context.Context) error {
+	return l.change(ctx, func(st *State) error {
+		l.progress("stopping KSR")
+		return st.Processes[ksrRole].stop(stopGrace)
+	})
+}
+
+// StartKSR starts KSR, if it does not run, and returns when etcd has what it reflects.
+func (l *Lab) StartKSR(ctx context.Context) error {
+	return l.change(ctx, func(st *State) error {
+		if st.Processes[ksrRole].Alive() {
+			return nil
+		}
+		return l.startKSR(ctx, st)
+	})
+}
+
 // await returns when ready returns nil. It fails when the process ends, and
 // when StartTimeout has passed.
 func (l *Lab) await(ctx context.Context, what string, p Process, ready func(context.Context) error) error {

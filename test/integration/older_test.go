@@ -1,0 +1,260 @@
+package integration
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Files of testdata/older are named after versions: snapshots of the etcd of a lab with the objects below, filled by the
+// KSR and the agents of that version, and by a user. They are kept: this version reads what all of those have written.
+var keepEtcd = flag.String("keep-etcd", "", "a directory with programs: write what they leave in etcd to testdata/older/VERSION.db.gz")
+
+const (
+	olderDir     = "testdata/older"
+	olderObjects = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed}
+spec: {podSelector: {matchLabels: {app: closed}}, policyTypes: [Ingress]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: open}
+spec: {clusterIP: 10.96.0.77, clusterIPs: [10.96.0.77], ports: [{name: web, protocol: TCP, port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: open-1, labels: {kubernetes.io/service-name: open}}
+addressType: IPv4
+ports: [{name: web, protocol: TCP, port: 8080}]
+endpoints: [{addresses: [10.1.1.200], nodeName: node1, conditions: {ready: true}}]
+`
+	// What a user has put for node1.
+	olderLoopback = "config/vpp/v2/interfaces/old-loop"
+	olderRoute    = "config/vpp/v2/route/if/old-loop/vrf/0/dst/10.62.0.0/16/gw/10.60.0.2"
+)
+
+// olderPods have labels that olderObjects select.
+func olderPods() (specs []lab.PodSpec) {
+	for _, p := range [][2]string{{"open", "node1"}, {"closed", "node1"}, {"client", "node2"}} {
+		specs = append(specs, lab.PodSpec{Name: p[0], Node: p[1], Template: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": p[0]}}}})
+	}
+	return specs
+}
+
+func olderLab(t *testing.T, programs string) *lab.Lab {
+	t.Helper()
+	opts := options("ol")
+	opts.BinDir = programs
+	opts.ServiceConfig = "services: vswitch\n"
+	return labtest.Up(t, opts)
+}
+
+// Agents and KSR read what older versions have left in etcd: the agents realise it before a KSR runs, and KSR brings it up
+// to date.
+func TestEtcdOfOlderVersions(t *testing.T) {
+	require(t)
+	if *keepEtcd != "" {
+		t.Run("keep", func(t *testing.T) { keepContent(t, *keepEtcd) })
+	}
+	files, err := filepath.Glob(olderDir + "/*.db.gz")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no content of older versions: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".db.gz"), func(t *testing.T) {
+			l := olderLab(t, binaries)
+			replaceContent(t, l, file)
+			// Nodes keep the IDs that the older version gave them, whichever agent starts first.
+			for _, node := range []string{"node2", "node1"} {
+				if err := l.StartAgent(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st, err := l.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			node1, err := st.Node("node1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			await.That(t, "node1 has what a user had put", func() error {
+				addresses, err1 := l.Exec(t.Context(), "node1", "ip", "-br", "address")
+				routes, err2 := l.Exec(t.Context(), "node1", "ip", "route")
+				if !strings.Contains(addresses, "10.60.0.1/24") || !strings.Contains(routes, "10.62.0.0/16 via 10.60.0.2") {
+					return fmt.Errorf("%v: %s%s", errors.Join(err1, err2), addresses, routes)
+				}
+				return nil
+			})
+			translated := in(t, node1.Netns, "nft list ruleset")
+			for _, part := range []string{"10.96.0.77", "10.1.1.200"} {
+				if !strings.Contains(translated, part) {
+					t.Errorf("node1 does not translate the service: there is no %s in\n%s", part, translated)
+				}
+			}
+			pods := labtest.AddPods(t, l, olderPods()...)
+			open, closed, client := pods[0], pods[1], pods[2]
+			for pod, subnet := range map[*lab.Pod]string{&open: "10.1.1.", &client: "10.1.2."} {
+				if !strings.HasPrefix(pod.Address.String(), subnet) {
+					t.Errorf("%s has the address %s, and its node the wrong ID", pod.Name, pod.Address)
+				}
+			}
+			olderTraffic(t, client, open, closed)
+
+			if err := l.StartKSR(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			etcd, err := l.Etcd()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer etcd.Close()
+			if r, err := etcd.Get(t.Context(), models.KSRPrefix+dbresources.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(dbresources.FormatValue()) {
+				t.Errorf("format of the content: %v, %v", r, err)
+			}
+			// There is no such object any more.
+			await.That(t, "the older policy is gone", func() error { return ping(t, client, closed) })
+			requireConnected(t, l, open, closed, client)
+			awaitStatus(t, l, "node1", "healthy", "", "")
+		})
+	}
+}
+
+// A node that is too old for what etcd holds says so, and goes on.
+func TestEtcdOfANewerVersion(t *testing.T) {
+	l := require(t)
+	a, b := pod(t, l, "old-a", "node1"), pod(t, l, "old-b", "node2")
+	awaitStatus(t, l, "node1", "healthy", "", "")
+	etcd, err := l.Etcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { etcd.Close() })
+	format := func(value string) {
+		t.Helper()
+		if _, err := etcd.Put(context.WithoutCancel(t.Context()), models.KSRPrefix+dbresources.FormatKey, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	format(`{"number":99}`)
+	t.Cleanup(func() { awaitStatus(t, l, "node1", "healthy", "", "") })
+	t.Cleanup(func() { format(string(dbresources.FormatValue())) })
+	awaitStatus(t, l, "node1", "degraded", "etcd", "was written by a newer version of Contiv")
+	if err := ping(t, a, b); err != nil {
+		t.Error(err)
+	}
+}
+
+func olderTraffic(t *testing.T, client, open, closed lab.Pod) {
+	t.Helper()
+	await.That(t, "the policy is in force", func() error {
+		if err := ping(t, client, open); err != nil {
+			return err
+		}
+		if _, err := lab.Ping(t.Context(), client.Endpoint(), closed.Endpoint()); err == nil {
+			return errors.New("the pod that is closed answers")
+		}
+		return nil
+	})
+}
+
+// replaceContent ends KSR and agents and makes the content of the snapshot that of etcd. The agents have no memory then.
+func replaceContent(t *testing.T, l *lab.Lab, file string) {
+	t.Helper()
+	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
+	unpack(t, file, snapshot)
+	errs := []error{l.StopKSR(t.Context())}
+	for _, node := range []string{"node1", "node2"} {
+		errs = append(errs, l.StopAgent(t.Context(), node), os.Remove(l.Path("nodes", node, "bolt.db")))
+	}
+	errs = append(errs, l.StopEtcd(t.Context()), os.RemoveAll(l.Path("etcd")))
+	out, err := exec.CommandContext(t.Context(), l.Program("contiv-etcd"), "restore", snapshot, "--data-dir", l.Path("etcd")).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	if err := errors.Join(append(errs, err, l.StartEtcd(t.Context()))...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepContent makes the file of the version that the programs have.
+func keepContent(t *testing.T, programs string) {
+	version, err := exec.CommandContext(t.Context(), filepath.Join(programs, "contiv-agent"), "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(string(version))
+	file := filepath.Join(olderDir, words[len(words)-1]+".db.gz")
+	l := olderLab(t, programs)
+	objects := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(objects, []byte(olderObjects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	pods := labtest.AddPods(t, l, olderPods()...)
+	o := newOperator(t, l, "node1")
+	o.put(olderLoopback, `{"name": "old-loop", "type": "SOFTWARE_LOOPBACK", "enabled": true, "ip_addresses": ["10.60.0.1/24"]}`)
+	o.await(olderRoute, o.put(olderRoute, `{"dst_network": "10.62.0.0/16", "next_hop_addr": "10.60.0.2", "outgoing_interface": "old-loop"}`), "CONFIGURED")
+	olderTraffic(t, pods[2], pods[0], pods[1])
+	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
+	if out, err := exec.CommandContext(t.Context(), l.Program("contiv-etcd"), "snapshot", snapshot, "--data-dir", l.Path("etcd")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := gzip.NewWriter(f)
+	_, err = w.Write(data)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	f, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
