@@ -3,6 +3,7 @@
 //
 //	rtnl       rtnetlink: links, addresses, neighbours, routes, rules
 //	nft        nftables: one transaction, one dump, generations
+//	xtables    the tables of iptables-legacy, to be read
 //	events     notifications of the kernel: sockets, namespaces, lost events
 //	namespace  a network namespace: sockets in it, sysctls, processes
 //	nlattr     the attributes in messages of both

@@ -1,12 +1,12 @@
-// Package foreign finds rules of others that drop a packet: in nftables, and in iptables where
-// that is written in nftables.
+// Package foreign finds rules of others that drop a packet: in nftables, and in iptables, which is
+// written in nftables or, by iptables-legacy, in tables of its own.
 //
 //	chains and rules of the kernel ──Read──> Ruleset ──Drops(packet)──> the rules and policies that drop it
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and nothing is reported. Not seen are iptables-legacy, and matches that the library for
-// netlink leaves out (socket, osf, rt, xfrm): such a rule counts as if it had none.
+// uncertain, and nothing is reported. Not seen are matches that the library for netlink leaves out
+// (socket, osf, rt, xfrm): such a rule counts as if it had none.
 package foreign
 
 import (
@@ -79,7 +79,7 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 			}
 		}
 	}
-	return r, nil
+	return r, ns.Run(r.legacy)
 }
 
 // read reads a chain, and those that its rules jump to: of the thousands that a kube-proxy has, few
@@ -198,6 +198,13 @@ func comment(rule *nftables.Rule) string {
 	if data := rule.UserData; len(data) > 2 && data[0] == 0 && int(data[1])+2 <= len(data) {
 		return fmt.Sprintf(" (comment %q)", strings.TrimRight(string(data[2:2+int(data[1])]), "\x00"))
 	}
+	for _, e := range rule.Exprs {
+		if match, is := e.(*expr.Match); is {
+			if text, is := match.Info.(*xt.Comment); is {
+				return fmt.Sprintf(" (comment %q)", string(*text))
+			}
+		}
+	}
 	return ""
 }
 
@@ -251,7 +258,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		case *expr.Reject:
 			end = &expr.Verdict{Kind: expr.VerdictDrop}
 		case *expr.Match:
-			result = xtables(e)
+			result = w.extension(e)
 		case *expr.Target: // of iptables, such as LOG or REJECT
 			if e.Name != "REJECT" {
 				return unknown, nil
@@ -377,8 +384,8 @@ func within(e *expr.Range, registers map[uint32][]byte) match {
 	return no
 }
 
-// xtables evaluates the matches that iptables-nft leaves as they were.
-func xtables(m *expr.Match) match {
+// extension evaluates the matches of iptables, which iptables-nft leaves as they were as well.
+func (w *walk) extension(m *expr.Match) match {
 	const newConnection = 1 << (2 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_NEW)
 	switch info := m.Info.(type) {
 	case *xt.Comment:
@@ -387,8 +394,29 @@ func xtables(m *expr.Match) match {
 		return ofState(uint16(info.StateMask), info.MatchFlags, info.InvertFlags, newConnection)
 	case *xt.ConntrackMtinfo2:
 		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, newConnection)
+	case *xt.Tcp:
+		if info.Option != 0 || info.FlagsMask != 0 {
+			return unknown
+		}
+		return w.ports(info.SrcPorts, info.DstPorts, info.InvFlags&xt.TcpInvSrcPorts != 0, info.InvFlags&xt.TcpInvDestPorts != 0)
+	case *xt.Udp:
+		return w.ports(info.SrcPorts, info.DstPorts, info.InvFlags&xt.UdpInvSrcPorts != 0, info.InvFlags&xt.UdpInvDestPorts != 0)
 	}
 	return unknown
+}
+
+// ports are ranges; that of the sender is not known of a packet.
+func (w *walk) ports(src, dst [2]uint16, notSrc, notDst bool) match {
+	all := [2]uint16{0, 1<<16 - 1}
+	switch port := w.packet.DstPort; {
+	case dst != all && port != 0 && (dst[0] <= port && port <= dst[1]) == notDst:
+		return no
+	case dst == all && notDst, src == all && notSrc:
+		return no
+	case dst != all && port == 0, src != all:
+		return unknown
+	}
+	return yes
 }
 
 func ofState(mask, flags, inverted, state uint16) match {

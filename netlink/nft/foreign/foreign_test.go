@@ -51,30 +51,104 @@ func TestDrops(t *testing.T) {
 		"ours":                  {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := fmt.Sprintf("foreign%d", os.Getpid())
-			run := func(args ...string) {
-				t.Helper()
-				if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
+			ns := namespaceFor(t)
+			command(t, "ip", "netns", "exec", ns, "nft", strings.NewReplacer("; };", "\n}\n", "; }", "\n}\n", " }", "\n}\n").Replace(c.ruleset))
+			requireDrops(t, ns, c.ruleset, c.want)
+		})
+	}
+}
+
+func namespaceFor(t *testing.T) string {
+	t.Helper()
+	ns := fmt.Sprintf("foreign%d", os.Getpid())
+	command(t, "ip", "netns", "add", ns)
+	t.Cleanup(func() { command(t, "ip", "netns", "del", ns) })
+	return ns
+}
+
+func command(t *testing.T, words ...string) {
+	t.Helper()
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// requireDrops asks what drops the packet; want "": nothing does.
+func requireDrops(t *testing.T, ns, ruleset, want string) {
+	t.Helper()
+	handle, err := namespace.Open("/var/run/netns/" + ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handle.Close()
+	rules, err := foreign.Read(handle, func(table string) bool { return table == "contiv" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rules.Drops(foreign.Packet{Hook: foreign.Forward, In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, DstPort: 80, Size: 1450,
+		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2")})
+	if (len(got) > 0) != (want != "") || len(got) > 0 && !strings.Contains(got[0], want) {
+		t.Errorf("%s\ngot %q, want %q", ruleset, got, want)
+	}
+}
+
+// The same, as iptables-legacy writes it into tables of its own.
+func TestDropsOfIptablesLegacy(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	for name, c := range map[string]struct{ rules, want string }{
+		"nothing":               {"-P FORWARD ACCEPT", ""},
+		"drops all":             {"-A FORWARD -j DROP", "a rule of chain FORWARD in table ip filter of iptables-legacy drops the packet"},
+		"with a comment":        {`-A FORWARD -m comment --comment nopods -j DROP`, `(comment "nopods")`},
+		"rejects":               {"-A FORWARD -j REJECT", "drops the packet"},
+		"logs only":             {"-A FORWARD -j NFLOG", ""},
+		"network of the pod":    {"-A FORWARD -s 10.1.0.0/16 -j DROP", "drops"},
+		"another network":       {"-A FORWARD -s 10.2.0.0/16 -j DROP", ""},
+		"not the network":       {"-A FORWARD ! -d 10.1.2.0/23 -j DROP", ""},
+		"not another network":   {"-A FORWARD ! -d 10.1.4.0/23 -j DROP", "drops"},
+		"device":                {"-A FORWARD -i c-pod -o c-vxlan+ -j DROP", "drops"},
+		"another device":        {"-A FORWARD -i c-po -j DROP", ""},
+		"not the device":        {"-A FORWARD ! -i c-pod -j DROP", ""},
+		"port":                  {"-A FORWARD -p tcp --dport 80:90 -j DROP", "drops"},
+		"another port":          {"-A FORWARD -p tcp --dport 81 -j DROP", ""},
+		"not the port":          {"-A FORWARD -p tcp ! --dport 80 -j DROP", ""},
+		"not another port":      {"-A FORWARD -p tcp ! --dport 81 -j DROP", "drops"},
+		"another protocol":      {"-A FORWARD -p udp --dport 80 -j DROP", ""},
+		"port of the sender":    {"-A FORWARD -p tcp --sport 99 -j DROP", ""},
+		"only flags":            {"-A FORWARD -p tcp --tcp-flags SYN,ACK ACK -j DROP", ""},
+		"invalid connections":   {"-A FORWARD -m conntrack --ctstate INVALID -j DROP", ""},
+		"new connections":       {"-A FORWARD -m conntrack --ctstate NEW -j DROP", "drops"},
+		"fragments":             {"-A FORWARD -f -j DROP", ""},
+		"maybe":                 {"-A FORWARD -m ttl --ttl-eq 3 -j DROP", ""},
+		"accepted before":       {"-A FORWARD -s 10.1.1.2 -j ACCEPT\n-A FORWARD -j DROP", ""},
+		"maybe accepted before": {"-A FORWARD -m ttl --ttl-eq 3 -j ACCEPT\n-A FORWARD -j DROP", ""},
+		"policy":                {"-P FORWARD DROP", "the policy of chain FORWARD in table ip filter of iptables-legacy is drop, and none of its rules accepts the packet"},
+		"policy but accepted":   {"-P FORWARD DROP\n-A FORWARD -s 10.1.0.0/16 -j ACCEPT", ""},
+		"as docker": {"-P FORWARD DROP\n-N DOCKER\n-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -o docker0 -j DOCKER\n-A DOCKER -j ACCEPT",
+			"the policy of chain FORWARD"},
+		"in a chain":                {"-N user\n-A user -s 10.1.1.2 -j DROP\n-A FORWARD -j user", "a rule of chain user in table ip filter of iptables-legacy drops"},
+		"returned":                  {"-N user\n-A user -s 10.1.1.2 -j RETURN\n-A user -j DROP\n-A FORWARD -j user", ""},
+		"goto":                      {"-P FORWARD DROP\n-N user\n-A FORWARD -g user\n-A FORWARD -j ACCEPT", "the policy of chain FORWARD"},
+		"unused":                    {"-N user\n-A user -j DROP", ""},
+		"another table":             {"-t mangle -A FORWARD -j DROP", "in table ip mangle of iptables-legacy"},
+		"another hook":              {"-A INPUT -j DROP", ""},
+		"addresses only":            {"-t nat -A POSTROUTING -j RETURN", ""},
+		"IPv6, which is no concern": {"6 -A FORWARD -j DROP", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespaceFor(t)
+			for line := range strings.SplitSeq(c.rules, "\n") {
+				program := "iptables-legacy"
+				if after, is := strings.CutPrefix(line, "6 "); is {
+					program, line = "ip6tables-legacy", after
+				}
+				words := append([]string{"netns", "exec", ns, program}, strings.Fields(line)...)
+				if out, err := exec.Command("ip", words...).CombinedOutput(); err != nil {
+					t.Skipf("this kernel cannot do so: %s: %s", line, out)
 				}
 			}
-			run("netns", "add", ns)
-			defer run("netns", "del", ns)
-			run("netns", "exec", ns, "nft", strings.NewReplacer("; };", "\n}\n", "; }", "\n}\n", " }", "\n}\n").Replace(c.ruleset))
-			handle, err := namespace.Open("/var/run/netns/" + ns)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer handle.Close()
-			rules, err := foreign.Read(handle, func(table string) bool { return table == "contiv" })
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := rules.Drops(foreign.Packet{Hook: foreign.Forward, In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, DstPort: 80, Size: 1450,
-				Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2")})
-			if (len(got) > 0) != (c.want != "") || len(got) > 0 && !strings.Contains(got[0], c.want) {
-				t.Errorf("%s\ngot %q, want %q", c.ruleset, got, c.want)
-			}
+			requireDrops(t, ns, c.rules, c.want)
 		})
 	}
 }

@@ -1,0 +1,114 @@
+package foreign
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/contiv/contiv/netlink/xtables"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/xt"
+)
+
+// legacy adds the filters of iptables-legacy, as nftables would have them. The kernel has both, one
+// after the other: a packet must pass all.
+func (r *Ruleset) legacy() error {
+	for _, f := range []struct {
+		xtables.Family
+		nft nftables.TableFamily
+	}{{xtables.IPv4, nftables.TableFamilyIPv4}, {xtables.IPv6, nftables.TableFamilyIPv6}} {
+		names, err := xtables.InUse(f.Family)
+		if err != nil {
+			return fmt.Errorf("listing the tables of iptables-legacy: %w", err)
+		}
+		for _, name := range names {
+			if name == "nat" {
+				continue
+			}
+			read, err := xtables.Read(f.Family, name)
+			if err != nil {
+				return fmt.Errorf("iptables-legacy: %w", err)
+			}
+			table := &nftables.Table{Family: f.nft, Name: name + " of iptables-legacy"}
+			for _, c := range read.Chains {
+				chain := &nftables.Chain{Table: table, Name: c.Name}
+				for _, rule := range c.Rules {
+					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], translated(f.nft, rule))
+				}
+				if c.Base {
+					hook, policy := nftables.ChainHook(c.Hook), nftables.ChainPolicyAccept
+					if c.Drop {
+						policy = nftables.ChainPolicyDrop
+					}
+					chain.Hooknum, chain.Policy = &hook, &policy
+					r.bases = append(r.bases, chain)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// translated is a rule of iptables-legacy as one of nftables.
+func translated(family nftables.TableFamily, r *xtables.Rule) *nftables.Rule {
+	const register = 1
+	var exprs []expr.Any
+	compare := func(inverted uint8, data []byte) {
+		op := expr.CmpOpEq
+		if r.Inverted&inverted != 0 {
+			op = expr.CmpOpNeq
+		}
+		exprs = append(exprs, &expr.Cmp{Op: op, Register: register, Data: data})
+	}
+	src, dst := uint32(12), uint32(16)
+	if family == nftables.TableFamilyIPv6 {
+		src, dst = 8, 24
+	}
+	for _, a := range []struct {
+		offset     uint32
+		addr, mask []byte
+		inverted   uint8
+	}{{src, r.Src, r.SrcMask, xtables.InvertedSrc}, {dst, r.Dst, r.DstMask, xtables.InvertedDst}} {
+		zero := make([]byte, len(a.mask))
+		if bytes.Equal(a.mask, zero) && r.Inverted&a.inverted == 0 {
+			continue
+		}
+		exprs = append(exprs,
+			&expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: a.offset, Len: uint32(len(a.addr))},
+			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(len(a.addr)), Mask: a.mask, Xor: zero})
+		compare(a.inverted, a.addr)
+	}
+	for _, d := range []struct {
+		key      expr.MetaKey
+		name     string
+		inverted uint8
+	}{{expr.MetaKeyIIFNAME, r.In, xtables.InvertedIn}, {expr.MetaKeyOIFNAME, r.Out, xtables.InvertedOut}} {
+		if d.name != "" || r.Inverted&d.inverted != 0 {
+			exprs = append(exprs, &expr.Meta{Key: d.key, Register: register})
+			compare(d.inverted, []byte(d.name))
+		}
+	}
+	if r.Protocol != 0 {
+		exprs = append(exprs, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register})
+		compare(xtables.InvertedProtocol, []byte{r.Protocol})
+	}
+	if r.Fragments {
+		exprs = append(exprs, &expr.Match{Name: "frag", Info: &xt.Unknown{}})
+	}
+	for _, m := range r.Matches {
+		info, err := xt.Unmarshal(m.Name, xt.TableFamily(family), uint32(m.Revision), m.Data)
+		if err != nil {
+			info = &xt.Unknown{}
+		}
+		exprs = append(exprs, &expr.Match{Name: m.Name, Rev: uint32(m.Revision), Info: info})
+	}
+	if r.Target.Name != "" {
+		return &nftables.Rule{Exprs: append(exprs, &expr.Target{Name: r.Target.Name})}
+	}
+	kind := map[xtables.Verdict]expr.VerdictKind{
+		xtables.Drop: expr.VerdictDrop, xtables.Accept: expr.VerdictAccept, xtables.Return: expr.VerdictReturn,
+		xtables.Jump: expr.VerdictJump, xtables.Goto: expr.VerdictGoto,
+	}[r.Verdict]
+	return &nftables.Rule{Exprs: append(exprs, &expr.Verdict{Kind: kind, Chain: r.Chain})}
+}
