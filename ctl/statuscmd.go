@@ -20,8 +20,9 @@ func (c *cli) statusCommand() *cobra.Command {
 		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
 			"broken (its agent does not answer, or is not ready), and why: values that failed, cannot be, or wait for\n" +
 			"long; other nodes that do not answer over the overlay, or not to large packets; what others change again and\n" +
-			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ.\n\n" +
-			"The exit code is 0 if all nodes are healthy, 1 if one is degraded, 2 if one is broken.",
+			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
+			"brings the objects of Kubernetes, is said once for the cluster.\n\n" +
+			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

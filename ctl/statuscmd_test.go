@@ -192,3 +192,30 @@ func TestStatusIsFollowed(t *testing.T) {
 	}
 	outW.Close()
 }
+
+// What nodes say of the cluster is told once, and no node is worse for it.
+func TestStatusTellsOfTheClusterOnce(t *testing.T) {
+	var args []string
+	for _, name := range []string{"n1", "n2"} {
+		socket := filepath.Join(t.TempDir(), name+".sock")
+		mux := noValues()
+		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy", "Problems": []health.Problem{
+				{Check: "ksr", Text: "KSR: pods cannot be read", Since: time.Now().Add(-5 * time.Minute), Cluster: true},
+				{Check: "ksr", Text: "KSR: " + map[string]string{"n1": "3", "n2": "4"}[name] + " more problems", Since: time.Now(), Cluster: true},
+			}})
+		})
+		serve(t, socket, mux)
+		args = append(args, "--agent", name+"=unix://"+socket)
+	}
+	out, _, err := run(t, append(args, "status")...)
+	want := `NODE       VERDICT   AGENT  VERSION  REMARK
+(cluster)  degraded  -      -        KSR: pods cannot be read (for 5m)
+                                     KSR: 3 more problems
+n1         healthy   ready  1        -
+n2         healthy   ready  1        -
+`
+	if ExitCode(err) != 1 || out != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}

@@ -116,6 +116,9 @@ func Marshal(msg proto.Message) ([]byte, error) {
 // Kubernetes state: KSR writes it after everything else. Its value are KSR's statistics.
 const ReflectedKey = "status/gauges"
 
+// KSRStatusKey, without models.KSRPrefix, holds how KSR is; see package health/published.
+const KSRStatusKey = "status/ksr"
+
 // VppNodePrefix starts the keys, without models.KSRPrefix, of nodes' IDs; the ID follows.
 const VppNodePrefix = "allocatedIDs/"
 

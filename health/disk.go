@@ -15,7 +15,7 @@ const (
 
 // Disk looks at the space that is left where the agent writes, by directory.
 func Disk(directories ...string) Check {
-	return Check{"disk", func(context.Context) (problems []string) {
+	return Check{Name: "disk", Look: func(context.Context) (problems []string) {
 		for _, directory := range directories {
 			var stat unix.Statfs_t
 			if err := unix.Statfs(directory, &stat); err != nil {

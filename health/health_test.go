@@ -19,7 +19,7 @@ import (
 func TestSinceWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var texts []string
-		m := NewMonitor(func() error { return nil }, Check{"some", func(context.Context) []string { return texts }})
+		m := NewMonitor(func() error { return nil }, Check{Name: "some", Look: func(context.Context) []string { return texts }})
 		if p := m.Look(t.Context()); len(p) != 0 || m.Verdict(p) != Healthy {
 			t.Errorf("%v", p)
 		}

@@ -11,7 +11,7 @@ import (
 func Lasting(d time.Duration, c Check) Check {
 	var mu sync.Mutex
 	since := map[string]time.Time{}
-	return Check{c.Name, func(ctx context.Context) (lasting []string) {
+	return Check{Name: c.Name, Look: func(ctx context.Context) (lasting []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		before, now := since, time.Now()

@@ -2,18 +2,19 @@ package health
 
 import (
 	"context"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/contiv/contiv/health/published"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Verdicts on nodes.
 const (
-	Healthy  = "healthy"
-	Degraded = "degraded" // the node works, but something is not as it should be
-	Broken   = "broken"   // it cannot be relied on
+	Healthy  = published.Healthy
+	Degraded = published.Degraded
+	Broken   = published.Broken
 )
 
 // Check looks at one thing.
@@ -22,15 +23,12 @@ type Check struct {
 	Name string
 	// Look says what is wrong, a sentence each. It returns soon when ctx ends.
 	Look func(ctx context.Context) []string
+	// Cluster: what it finds is not about the node, see published.Problem.
+	Cluster bool
 }
 
 // Problem is something that is wrong.
-type Problem struct {
-	Check string `json:"check"`
-	Text  string `json:"text"`
-	// Since is when it was seen first without interruption.
-	Since time.Time `json:"since,omitzero"`
-}
+type Problem = published.Problem
 
 // period is how often a Monitor looks by itself.
 const period = 15 * time.Second
@@ -68,17 +66,17 @@ func (m *Monitor) Look(ctx context.Context) []Problem {
 	defer m.looking.Unlock()
 	known := map[string]time.Time{}
 	for _, p := range m.Last() {
-		known[p.Check+identity(p.Text)] = p.Since
+		known[p.Check+published.Identity(p.Text)] = p.Since
 	}
 	now := time.Now()
 	found := []Problem{}
 	for _, c := range m.checks {
 		for _, text := range c.Look(ctx) {
-			since, old := known[c.Name+identity(text)]
+			since, old := known[c.Name+published.Identity(text)]
 			if !old {
 				since = now
 			}
-			found = append(found, Problem{c.Name, text, since})
+			found = append(found, Problem{Check: c.Name, Text: text, Since: since, Cluster: c.Cluster})
 		}
 	}
 	m.mu.Lock()
@@ -99,20 +97,10 @@ func (m *Monitor) Verdict(problems []Problem) string {
 	switch {
 	case m.broken() != nil:
 		return Broken
-	case len(problems) > 0:
+	case slices.ContainsFunc(problems, func(p Problem) bool { return !p.Cluster }):
 		return Degraded
 	}
 	return Healthy
-}
-
-// identity is what remains of a text while its problem does: numbers change.
-func identity(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
 }
 
 var (

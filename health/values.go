@@ -25,7 +25,7 @@ const pendingFor = time.Minute
 // PENDING for longer than a minute.
 func Values(s *kvscheduler.Scheduler) Check {
 	w := &waiting{since: map[string]time.Time{}}
-	return Check{"values", func(context.Context) []string { return w.look(s, time.Now()) }}
+	return Check{Name: "values", Look: func(context.Context) []string { return w.look(s, time.Now()) }}
 }
 
 // waiting remembers since when values are PENDING.
@@ -89,7 +89,7 @@ const (
 
 // Drift looks for values that were repaired again and again.
 func Drift(s *kvscheduler.Scheduler) Check {
-	return Check{"drift", func(context.Context) []string {
+	return Check{Name: "drift", Look: func(context.Context) []string {
 		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}))
 	}}
 }

@@ -20,7 +20,8 @@ type Report struct {
 	// Objects that the source reported; SourceComplete as in Changes.
 	Objects        int  `json:"objects"`
 	SourceComplete bool `json:"sourceComplete"`
-	// SourceProblems are what the source could not make sense of.
+	// SourceProblems are what the source could not read or make sense of, and objects that
+	// cannot be reflected.
 	SourceProblems []string `json:"sourceProblems,omitempty"`
 }
 
@@ -31,18 +32,14 @@ type Report struct {
 //	/readiness  503 until the store has held what the source reported, or
 //	            another instance sees to that and this one stands by, then 200
 //
-// A store that cannot be reached makes neither of them fail. problems, if not
-// nil, tells what is wrong with the source.
-func (r *Reflector) Handler(node, version string, problems func() []string) http.Handler {
+// A store that cannot be reached makes neither of them fail.
+func (r *Reflector) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(node, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(newCollector(r.opts.Instance, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	report := func() Report {
-		out := Report{State: "OK", Version: version, StartTime: r.started, Store: r.Status()}
+		out := Report{State: "OK", Version: r.opts.Version, StartTime: r.started, Store: r.Status(), SourceProblems: r.problems()}
 		out.Objects, out.SourceComplete = r.wanted.count()
-		if problems != nil {
-			out.SourceProblems = problems()
-		}
 		return out
 	}
 	mux := http.NewServeMux()

@@ -23,6 +23,10 @@ type Options struct {
 	// Alongside is what else the instance that writes has to do, until ctx ends; nil:
 	// nothing. The store is that of its term, see Elector.
 	Alongside func(ctx context.Context, s store.Broker) error
+	// Instance is the name of this one, and Version that of the program: for people.
+	Instance, Version string
+	// Problems says what is wrong with the source; nil: nothing ever is.
+	Problems func() []string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 	// RetryMin is the wait after the first failed resync; it doubles up to
@@ -70,6 +74,8 @@ type Reflector struct {
 	stats   map[Kind]*Stats
 	status  StoreStatus
 	started time.Time
+	// refused are the objects that cannot be reflected, with the reasons.
+	refused map[Ref]string
 }
 
 // StoreStatus tells how the store relates to the source.
@@ -92,7 +98,7 @@ type StoreStatus struct {
 func New(opts Options) *Reflector {
 	r := &Reflector{
 		opts: opts.withDefaults(), wanted: newWanted(), synced: make(chan struct{}),
-		stats: make(map[Kind]*Stats), started: time.Now(),
+		stats: make(map[Kind]*Stats), started: time.Now(), refused: make(map[Ref]string),
 	}
 	r.log = r.opts.Logger
 	for _, k := range kinds {
@@ -161,6 +167,7 @@ func (r *Reflector) report(c Changes) {
 			continue
 		}
 		value, err := convert(o)
+		r.refuse(ref, err)
 		switch {
 		case err != nil:
 			r.count(ref.Kind, func(s *Stats) { s.ArgErrors++ })
@@ -172,6 +179,7 @@ func (r *Reflector) report(c Changes) {
 		}
 	}
 	for _, ref := range c.Deleted {
+		r.refuse(ref, nil)
 		deleted = append(deleted, ref.Key())
 	}
 	r.wanted.change(set, deleted, c.Complete)

@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/health/published"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
@@ -47,13 +49,17 @@ type reflecting struct {
 	t      *testing.T
 	store  store.Watchable
 	source script
+	wrong  atomic.Value // []string: what is wrong with the source
 }
+
+func (r *reflecting) sourceProblems() []string { return r.wrong.Load().([]string) }
 
 func reflect(t *testing.T, s store.Watchable) *reflecting {
 	t.Helper()
 	r := &reflecting{t: t, store: s, source: make(script)}
+	r.wrong.Store([]string{"a.yaml: is empty"})
 	r.Reflector = New(Options{
-		Source: r.source, Store: s, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Source: r.source, Store: s, Instance: "host1", Version: "v1", Problems: r.sourceProblems, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, CheckInterval: 10 * time.Millisecond, CallTimeout: time.Second,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +105,7 @@ func await(t *testing.T, s store.Watchable, want ...string) {
 
 func keysIn(kvs []store.KV) (out []string) {
 	for _, kv := range kvs {
-		if kv.Key != GaugesKey && kv.Key != formatKey {
+		if kv.Key != GaugesKey && kv.Key != formatKey && kv.Key != published.KSRKey {
 			out = append(out, strings.TrimPrefix(kv.Key, "/vnf-agent/"))
 		}
 	}
@@ -391,7 +397,7 @@ func TestWithRealEtcd(t *testing.T) {
 func get(t *testing.T, r *reflecting, path string, status int) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	r.Handler("host1", "v1", func() []string { return []string{"a.yaml: is empty"} }).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	r.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if w.Code != status {
 		t.Errorf("GET %s: status %d, want %d:\n%s", path, w.Code, status, w.Body)
 	}

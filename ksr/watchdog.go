@@ -74,8 +74,8 @@ func (w *writer) checkStore(ctx context.Context) error {
 	if err := w.watchdog.check(kv, found, revision); err != nil {
 		return err
 	}
-	if !w.complete {
-		return nil
+	if err := w.publishStatus(ctx); err != nil || !w.complete {
+		return err
 	}
 	return w.publishStats(ctx)
 }

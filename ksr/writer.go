@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/health/published"
 	"github.com/contiv/contiv/store"
 )
 
@@ -23,6 +24,8 @@ type writer struct {
 	complete bool
 	backoff  time.Duration
 	watchdog watchdog
+	// told is the status that was published last.
+	told published.KSR
 }
 
 func newWriter(r *Reflector, s store.Broker) *writer {
@@ -80,7 +83,7 @@ func (w *writer) run(ctx context.Context) error {
 
 // unknown says that it is not known what the store holds.
 func (w *writer) unknown() {
-	w.stored = nil
+	w.stored, w.told = nil, published.KSR{}
 	w.wanted.forget()
 }
 

@@ -28,6 +28,11 @@ const (
 	LigatoStatusPrefix = "config-status/"
 	// ResyncPrefix starts the keys of requests for a resync.
 	ResyncPrefix = "resync/"
+	// CheckPrefix starts the keys in which the agent says how it is, to those who are no clients
+	// of its values.
+	CheckPrefix = "check/"
+	// AgentKey is there as long as the agent lives, and says which one it is.
+	AgentKey = CheckPrefix + "agent"
 )
 
 // Address sources, a part of the keys of interface addresses.

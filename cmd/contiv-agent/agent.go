@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/history"
@@ -242,7 +243,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
-	asked.monitor(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected))
+	asked.monitor(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
+		health.KSR(remote, watcher.Connected))
 	asked.handle(mux, registry)
 
 	serve, cancel := context.WithCancel(ctx)
@@ -261,6 +263,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error { asked.health.Run(serve); return nil })
+	group.Go(func() error {
+		health.Publisher{Monitor: asked.health, Etcd: remote, Node: o.nodeName, Version: version.Version, Mine: claim.Err, Log: log}.Run(serve)
+		return nil
+	})
 	if probes != nil {
 		group.Go(func() error { probes.Run(serve); return nil })
 	}

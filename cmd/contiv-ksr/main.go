@@ -118,7 +118,10 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	reflectorOptions := ksr.Options{Source: source.Source, Store: election.Alone(store), ResignAfter: o.resignAfter, Logger: log}
+	reflectorOptions := ksr.Options{
+		Source: source.Source, Problems: source.problems, Store: election.Alone(store), ResignAfter: o.resignAfter,
+		Instance: o.nodeName, Version: version.Version, Logger: log,
+	}
 	if o.elect {
 		elector, err := election.New(election.Options{Store: store, Name: o.nodeName, TTL: o.electionTTL, Logger: log})
 		if err != nil {
@@ -137,7 +140,7 @@ func run(ctx context.Context, o options) error {
 	reflector := ksr.New(reflectorOptions)
 	g.Go(func() error { return reflector.Run(ctx) })
 	g.Go(func() error {
-		return server.Serve(ctx, reflector.Handler(o.nodeName, version.Version, source.problems))
+		return server.Serve(ctx, reflector.Handler())
 	})
 	g.Go(func() error {
 		select {

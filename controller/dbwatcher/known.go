@@ -82,7 +82,7 @@ func (k *known) item(fullKey string) (i item, ok bool) {
 	key, isNode := strings.CutPrefix(fullKey, k.nodePrefix)
 	if !isNode || strings.HasPrefix(key, models.StatusPrefix) || strings.HasPrefix(key, models.InterfaceStatePrefix) ||
 		strings.HasPrefix(key, models.LigatoStatusPrefix) ||
-		strings.HasPrefix(key, models.ResyncPrefix) || strings.HasPrefix(key, "check/") {
+		strings.HasPrefix(key, models.ResyncPrefix) || strings.HasPrefix(key, models.CheckPrefix) {
 		return item{}, false
 	}
 	return item{key: key}, true

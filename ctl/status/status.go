@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (p Probe) verdict() string {
 	switch {
 	case p.State != Ready:
 		return health.Broken
-	case len(p.Problems)+len(p.ConfigDir) > 0:
+	case len(p.ConfigDir) > 0 || slices.ContainsFunc(p.Problems, func(problem health.Problem) bool { return !problem.Cluster }):
 		return health.Degraded
 	}
 	return health.Healthy

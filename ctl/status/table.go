@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/health/published"
 )
 
 // Compare adds what shows only when nodes are compared: versions that are not those of most, and
@@ -73,14 +74,14 @@ func compareVersions(probes []target.Answer[Probe]) {
 	}
 }
 
-// Worst is the worst verdict on all nodes.
+// Worst is the worst verdict on all nodes, and on what they share.
 func Worst(probes []target.Answer[Probe]) string {
 	worst := health.Healthy
 	for _, a := range probes {
 		switch {
 		case a.Err != nil || a.Value.Verdict == health.Broken:
 			return health.Broken
-		case a.Value.Verdict == health.Degraded:
+		case a.Value.Verdict == health.Degraded, len(a.Value.Problems) > 0:
 			worst = health.Degraded
 		}
 	}
@@ -93,6 +94,13 @@ const maxMistakes = 3
 // Write shows a line for each node and each of its problems, as of a time.
 func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
+	for i, remark := range shared(probes, now) {
+		if i == 0 {
+			t.Add("(cluster)", health.Degraded, "-", "-", remark)
+		} else {
+			t.Add(" ", " ", " ", " ", remark)
+		}
+	}
 	for _, a := range probes {
 		verdict, state := a.Value.Verdict, a.Value.State
 		if a.Err != nil {
@@ -110,11 +118,42 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t.Print()
 }
 
+// shared are the problems that are not of a node, once each, however many nodes tell of them.
+func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
+	type told struct {
+		text  string
+		since time.Time
+	}
+	var all []*told
+	known := map[string]*told{}
+	for _, a := range probes {
+		for _, problem := range a.Value.Problems {
+			if !problem.Cluster {
+				continue
+			}
+			id := published.Identity(problem.Text)
+			if before := known[id]; before == nil {
+				known[id] = &told{problem.Text, problem.Since}
+				all = append(all, known[id])
+			} else if problem.Since.Before(before.since) {
+				before.since = problem.Since
+			}
+		}
+	}
+	for _, problem := range all {
+		list = append(list, problem.text+since(problem.since, now))
+	}
+	return list
+}
+
 func remarks(p Probe, now time.Time) (list []string) {
 	if p.Problem != "" {
 		list = append(list, p.Problem)
 	}
 	for _, problem := range p.Problems {
+		if problem.Cluster {
+			continue
+		}
 		text := problem.Text
 		if problem.Check == "etcd" && p.State != Ready { // it may be waiting for it
 			text = "without etcd: " + p.Database

@@ -250,6 +250,6 @@ func TestWipedEtcdIsWrittenAnew(t *testing.T) {
 
 func readiness(i *instance) int {
 	w := httptest.NewRecorder()
-	i.Handler("host", "v", nil).ServeHTTP(w, httptest.NewRequest("GET", "/readiness", nil))
+	i.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/readiness", nil))
 	return w.Code
 }

@@ -27,7 +27,7 @@ type Holder struct {
 }
 
 // ClaimKey is the key in etcd that says which agent has the name of a node.
-func ClaimKey(nodeName string) string { return models.NodePrefix(nodeName) + "check/agent" }
+func ClaimKey(nodeName string) string { return models.NodePrefix(nodeName) + models.AgentKey }
 
 // thisAgent describes the agent of this process.
 func thisAgent() (Holder, error) {

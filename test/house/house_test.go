@@ -66,7 +66,8 @@ var rooms = map[string][]string{
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
-	"ksr":                  {"pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"ksr":                  {"health/published", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},
 	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
 	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                        // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
@@ -76,7 +77,8 @@ var rooms = map[string][]string{
 	"ctl/status":           {"ctl/target", "ctl/text", "health", "plugins"},
 	"history":              {"api", "controller", "kvscheduler", "rest"},
 	"history/journal":      {},
-	"health":               {"api", "kvscheduler", "rest"},
+	"health":               {"health/published", "api", "kvscheduler", "rest", "store"},
+	"health/published":     {"dbresources", "models"},
 	"health/peers":         {"health", "rest"},
 	"health/path":          {"health/ping", "netlink", "rest"},
 	"ctl/why":              {"ctl/target", "ctl/text", "health", "plugins"},

@@ -1,0 +1,72 @@
+package ksr
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/health/published"
+	"github.com/contiv/contiv/store/memory"
+)
+
+// awaitKSR waits until what is published of KSR is as it should be.
+func awaitKSR(t *testing.T, s *memory.Store, ok func(published.KSR) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	watch, err := s.Watch(ctx, 0, published.KSRKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for {
+		kv, found, err := s.Get(ctx, published.KSRKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var status published.KSR
+		if text = kv.Value; found && json.Unmarshal(kv.Value, &status) == nil && ok(status) {
+			return
+		}
+		if _, more := <-watch; !more {
+			t.Fatalf("published is %s", text)
+		}
+	}
+}
+
+func TestStatusIsPublished(t *testing.T) {
+	s := memory.New()
+	r := reflect(t, s)
+	r.source <- Changes{Set: []Object{newPod("a")}}
+	awaitKSR(t, s, func(p published.KSR) bool {
+		return p.Instance == "host1" && p.Version == "v1" && !p.Complete && slices.Equal(p.Problems, []string{"a.yaml: is empty"})
+	})
+	r.source.report()
+	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
+
+	// An object that is too large to be reflected, until it is changed.
+	large := newPod("large")
+	large.Annotations = map[string]string{"contivpp.io/x": strings.Repeat("x", maxValue)}
+	r.source.report(large)
+	awaitKSR(t, s, func(p published.KSR) bool {
+		return len(p.Problems) == 2 && strings.HasPrefix(p.Problems[1], "pod default/large cannot be reflected, its former state is kept: it has ")
+	})
+	r.source.report(newPod("large"))
+	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
+
+	// The first ones stand for many.
+	var many []string
+	for i := range published.MaxProblems + 3 {
+		many = append(many, fmt.Sprintf("%d.yaml: is empty", i))
+	}
+	r.wrong.Store(many)
+	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == published.MaxProblems && p.More == 3 })
+
+	// A store that lost it gets it again.
+	s.Wipe()
+	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
+}
