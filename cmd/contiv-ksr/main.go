@@ -14,10 +14,12 @@ import (
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ksr"
 	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/ksr/conditions"
 	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/logline"
 	"github.com/contiv/contiv/rest"
+	storage "github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
@@ -46,6 +48,7 @@ type options struct {
 	logLevel                 slog.Level
 	credentialsDir           string
 	users                    bool
+	nodeConditions           bool
 	namespace                string
 }
 
@@ -81,6 +84,7 @@ func command() *cobra.Command {
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory where nodes keep the certificates that this instance gives them; it gives some, and keeps etcd's users, if cert-file of --etcd-config is in it")
 	f.BoolVar(&o.users, "users", false, "keep etcd's users: each node may write its own keys; the certificate of --etcd-config is that of root (with --credentials-dir always)")
+	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: keep the condition ContivReady of Nodes, and tell in Events what changes")
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	c.AddCommand(credentialsCommand(), revokeCommand())
 	return c
@@ -130,9 +134,20 @@ func run(ctx context.Context, o options) error {
 		reflectorOptions.Elector = elector
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	var beside []alongside
 	if certificates != nil || o.users {
-		reflectorOptions.Alongside = access.New(store, log).Run
+		beside = append(beside, access.New(store, log).Run)
 	}
+	if o.nodeConditions && o.source == sourceKubernetes {
+		client, err := o.api.client("contiv-ksr-conditions")
+		if err != nil {
+			return err
+		}
+		keeper := conditions.New(conditions.Options{Client: client, Logger: log})
+		beside = append(beside, keeper.Run)
+		reflectorOptions.Problems = func() []string { return append(source.problems(), keeper.Problems()...) }
+	}
+	reflectorOptions.Alongside = all(beside)
 	if certificates != nil {
 		certificates.etcd.Store(store)
 		g.Go(func() error { return certificates.signer.Run(ctx) })
@@ -151,6 +166,23 @@ func run(ctx context.Context, o options) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// alongside is what the instance that writes does beside that.
+type alongside = func(context.Context, storage.Broker) error
+
+// all does everything in the list.
+func all(list []alongside) alongside {
+	if len(list) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, s storage.Broker) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, do := range list {
+			g.Go(func() error { return do(ctx, s) })
+		}
+		return g.Wait()
+	}
 }
 
 func (o options) loadEtcdConfig() (etcd.Config, error) {

@@ -1,0 +1,249 @@
+package conditions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/health/published"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/store"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+)
+
+// Options of a Keeper.
+type Options struct {
+	Client kubernetes.Interface
+	// Period is how often etcd is read. Default 10 s.
+	Period time.Duration
+	// Grace is how long a change that is not for the better must last. Default 45 s.
+	Grace time.Duration
+	// Pause is the time between two changes of a condition's message. Default 1 min.
+	Pause time.Duration
+	// Refresh is after how long a condition that did not change is written again, and all are
+	// read, in case others changed them. Default 10 min.
+	Refresh time.Duration
+	Logger  *slog.Logger
+}
+
+// Keeper keeps the conditions.
+type Keeper struct {
+	o   Options
+	log *slog.Logger
+
+	nodes map[string]*node
+	read  time.Time // when conditions were read
+
+	mu      sync.Mutex
+	problem string
+}
+
+// node is what is known of one.
+type node struct {
+	told       state
+	transition metav1.Time
+	written    time.Time
+	// next is the kind of state that it has had since a time, if it is another one.
+	next  string
+	since time.Time
+}
+
+// New returns a keeper.
+func New(o Options) *Keeper {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.Period, 10 * time.Second}, {&o.Grace, 45 * time.Second}, {&o.Pause, time.Minute}, {&o.Refresh, 10 * time.Minute}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return &Keeper{o: o, log: o.Logger}
+}
+
+// Problems says why conditions cannot be written.
+func (k *Keeper) Problems() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.problem == "" {
+		return nil
+	}
+	return []string{k.problem}
+}
+
+// note keeps why the last round failed, and logs what is new.
+func (k *Keeper) note(err error) {
+	text := ""
+	switch {
+	case apierrors.IsForbidden(err):
+		text = fmt.Sprintf("Node conditions cannot be written: %v: give the service account of KSR the permissions of deploy/contiv-ksr-rbac.yaml", err)
+	case err != nil:
+		text = fmt.Sprintf("Node conditions cannot be written: %v", err)
+	}
+	k.mu.Lock()
+	before := k.problem
+	k.problem = text
+	k.mu.Unlock()
+	if text != "" && published.Identity(text) != published.Identity(before) {
+		k.log.Warn("The nodes' condition is as it was", "error", err)
+	}
+}
+
+// Run keeps the conditions until ctx ends, and then returns nil. Failures of etcd and of the API
+// server are survived.
+func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
+	events, end := k.recorder()
+	defer end()
+	k.nodes = nil
+	for {
+		err := k.round(ctx, etcd, events)
+		if ctx.Err() != nil {
+			return nil
+		}
+		k.note(err)
+		select {
+		case <-time.After(k.o.Period):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// round looks at all nodes. One that cannot be written keeps no other from being written.
+func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.EventRecorder) error {
+	const prefix = models.KSRPrefix + "k8s/" + dbresources.Node + "/"
+	if k.nodes == nil || time.Since(k.read) >= k.o.Refresh {
+		if err := k.readConditions(ctx); err != nil {
+			return err
+		}
+	}
+	reflected, _, err := etcd.List(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	var failed error
+	present := make(map[string]bool)
+	for _, kv := range reflected {
+		name := strings.TrimPrefix(kv.Key, prefix)
+		present[name] = true
+		now, err := k.look(ctx, etcd, name)
+		if err == nil {
+			err = k.tell(ctx, name, now, events)
+		}
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("node %s: %w", name, err)
+		}
+	}
+	for name := range k.nodes {
+		if !present[name] {
+			delete(k.nodes, name)
+		}
+	}
+	return failed
+}
+
+// readConditions takes over what conditions are now.
+func (k *Keeper) readConditions(ctx context.Context) error {
+	list, err := k.o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	before := k.nodes
+	k.nodes, k.read = make(map[string]*node), time.Now()
+	for _, n := range list.Items {
+		known := &node{}
+		if old := before[n.Name]; old != nil {
+			known.next, known.since, known.told.problems = old.next, old.since, old.told.problems
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == Type {
+				known.told.status, known.told.reason, known.told.message = c.Status, c.Reason, c.Message
+				known.transition, known.written = c.LastTransitionTime, c.LastHeartbeatTime.Time
+			}
+		}
+		k.nodes[n.Name] = known
+	}
+	return nil
+}
+
+// look reads what etcd has of a node.
+func (k *Keeper) look(ctx context.Context, etcd store.Broker, name string) (state, error) {
+	health, agent := published.NodeKey(name), models.NodePrefix(name)+models.AgentKey
+	kvs, _, err := etcd.List(ctx, models.NodePrefix(name)+models.CheckPrefix)
+	lives, written := false, []byte(nil)
+	for _, kv := range kvs {
+		switch kv.Key {
+		case agent:
+			lives = true
+		case health:
+			written = kv.Value
+		}
+	}
+	return stateOf(lives, written), err
+}
+
+// tell writes the condition if there is something to tell.
+func (k *Keeper) tell(ctx context.Context, name string, now state, events record.EventRecorder) error {
+	n := k.nodes[name]
+	if n == nil {
+		n = &node{}
+		k.nodes[name] = n
+	}
+	if !n.due(now, k.o, time.Now()) {
+		return nil
+	}
+	before, transition := n.told, n.transition
+	if before.status != now.status {
+		transition = metav1.Now()
+	}
+	err := k.write(ctx, name, now, transition)
+	if apierrors.IsNotFound(err) {
+		delete(k.nodes, name) // it has just left
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	*n = node{told: now, transition: transition, written: time.Now()}
+	announce(events, name, before, now)
+	return nil
+}
+
+// due reports whether a state is to be written.
+func (n *node) due(now state, o Options, at time.Time) bool {
+	if now.kind() == n.told.kind() {
+		n.next = ""
+		if now.same(n.told) {
+			return at.Sub(n.written) >= o.Refresh
+		}
+		return at.Sub(n.written) >= o.Pause
+	}
+	if now.reason == Healthy {
+		return true
+	}
+	if n.next != now.kind() {
+		n.next, n.since = now.kind(), at
+	}
+	return at.Sub(n.since) >= o.Grace
+}
+
+func (k *Keeper) write(ctx context.Context, name string, s state, transition metav1.Time) error {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: Type, Status: s.status, Reason: s.reason, Message: s.message, LastHeartbeatTime: metav1.Now(), LastTransitionTime: transition,
+	}}}})
+	if err != nil {
+		return err
+	}
+	_, err = k.o.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
