@@ -236,7 +236,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	mtu := podMTU(ipNet.GetNodeIP, contivConf.PodMTU)
-	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu, contivConf.TransportOverhead)
+	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu, contivConf)
 	mux.Handle(path.URL, paths.Handler())
 	probes := probePeers(o, nodeSync, addresses, mtu, log)
 	if probes != nil {

@@ -1,23 +1,28 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
 	"strings"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/policy/verdict"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/vishvananda/netlink"
 )
 
 // explainPaths answers contivctl why for this node.
-func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, overhead func(netip.Addr) int) *path.Explainer {
+func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
 		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
@@ -25,7 +30,10 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
 		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return sb.Warnings(ctx) },
-		HostStack: hostStack, Overhead: overhead,
+		HostStack: hostStack, Overhead: conf.TransportOverhead,
+		Devices: func(ctx context.Context) ([]path.Device, error) {
+			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])
+		},
 		OurRoute: func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
 		OurTable: func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
@@ -36,6 +44,39 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			},
 		},
 	})
+}
+
+// vswitchDevices are the devices of a vswitch of its own that lead to other nodes. One that reads a
+// device of the kernel passes no more than that.
+func vswitchDevices(ctx context.Context, states vswitch.States, resolved contivconf.Resolved, this *nodesync.Node) (list []path.Device, err error) {
+	all, err := states.List(ctx)
+	if err != nil || this == nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.GetName() != resolved.Main.Name {
+			continue
+		}
+		for _, ip := range this.VPPIPs {
+			d := path.Device{Name: s.GetName(), Address: ip.Addr(), MAC: s.GetPhysAddress(), MTU: int(s.GetMtu()),
+				Up: s.GetAdminStatus() == vpp_interfaces.InterfaceState_UP, Carrier: s.GetOperStatus() == vpp_interfaces.InterfaceState_UP}
+			if read, is := kernelDevice(s.GetInternalName(), ip.Addr()); is {
+				d.Up, d.Carrier, d.MTU = d.Up && read.Up, d.Carrier && read.Carrier, min(cmp.Or(d.MTU, read.MTU), read.MTU)
+			}
+			list = append(list, d)
+		}
+	}
+	return list, nil
+}
+
+// kernelDevice is the one that an interface of VPP reads, by AF_PACKET ("host-eth0") or AF_XDP
+// ("eth0"), if it does.
+func kernelDevice(internalName string, addr netip.Addr) (d path.Device, is bool) {
+	link, err := netlink.LinkByName(strings.TrimPrefix(internalName, "host-"))
+	if err != nil {
+		return d, false
+	}
+	return path.DeviceOf(link, addr), true
 }
 
 // policyVerdict is what policies say. The kernel judges what it forwards: not what is sent by the

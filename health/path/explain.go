@@ -26,7 +26,7 @@ type Node struct {
 	Gateways  []netip.Addr   // of its pods: its vswitch answers there
 }
 
-// Options of an Explainer. All must be set, but for Verdicts.
+// Options of an Explainer. All must be set, but for Verdicts, and Devices with HostStack.
 type Options struct {
 	Node  string
 	Pods  func() ([]Pod, error)
@@ -40,6 +40,8 @@ type Options struct {
 	Warnings func(context.Context) []string
 	// HostStack: the vswitch is the kernel, so that its routes and filters count.
 	HostStack bool
+	// Devices are those of a vswitch of its own with addresses of the node; unused with HostStack.
+	Devices func(context.Context) ([]Device, error)
 	// OurRoute reports whether a route with the protocol number is one of ours.
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
@@ -120,7 +122,9 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	}
 	e.verdicts(ctx, r, q)
 	if e.o.HostStack {
-		e.host(r, q, from, to)
+		e.host(ctx, r, q, from, to)
+	} else {
+		e.ownStack(ctx, r, q, from, to)
 	}
 	if from.here {
 		e.probe(ctx, r, q, from, to)

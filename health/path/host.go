@@ -2,6 +2,7 @@ package path
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,7 +18,7 @@ import (
 const vxlanPort = 4789
 
 // host looks at what the kernel of the node would do.
-func (e *Explainer) host(r *Report, q Question, from, to end) {
+func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	in, out := e.route(r, from), e.route(r, to) // the way back, and the way there
 	rules, err := e.foreign()
@@ -37,7 +38,7 @@ func (e *Explainer) host(r *Report, q Question, from, to end) {
 	}
 	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
 		if x.this.here && x.peer.node != nil && !x.peer.here {
-			e.underlay(r, *x.peer.node, drops)
+			e.underlay(ctx, r, *x.peer.node, drops)
 		}
 	}
 }
@@ -131,11 +132,12 @@ func network(route netlink.Route) string {
 }
 
 // underlay looks at the way to another node: the device, the neighbour, filters of tunnels.
-func (e *Explainer) underlay(r *Report, peer Node, drops func(string, foreign.Packet)) {
+func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops func(string, foreign.Packet)) {
 	where := "node " + e.o.Node
-	for _, own := range e.ownLinks() {
-		r.Links = append(r.Links, Link{own.addr.String(), own.link.Attrs().Name, own.link.Attrs().HardwareAddr.String()})
-		if text := trouble(own.link); text != "" {
+	own, _ := e.ownDevices(ctx)
+	for _, d := range own {
+		r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
+		if text := d.trouble(); text != "" {
 			r.find(where, text)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -32,22 +31,18 @@ const (
 	maxPause    = 30 * time.Second
 )
 
-// Network returns what looks at the network of the node. A vswitch of its own has the devices and
-// routes of the node, so that there is nothing to see in the kernel's.
+// Network returns what looks at the network of the node.
 func (e *Explainer) Network() *Network { return &Network{Explainer: e, defaults: map[int]string{}} }
 
 // Problems says what is wrong, a sentence each.
-func (n *Network) Problems(context.Context) []string {
+func (n *Network) Problems(ctx context.Context) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.o.HostStack {
-		return nil
-	}
 	pods, err := n.o.Pods()
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(pods), n.routes(), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(), n.filters(pods))
 }
 
 // others returns the rules of others, as they were lately.
@@ -65,20 +60,24 @@ func (n *Network) others() (*foreign.Ruleset, error) {
 }
 
 // devices looks at those with addresses of the node.
-func (n *Network) devices(pods []Pod) (problems []string) {
+func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	size, largest := 0, ""
 	for _, pod := range pods {
 		if pod.MTU > size {
 			size, largest = pod.MTU, pod.Name
 		}
 	}
-	for _, own := range n.ownLinks() {
-		if text := trouble(own.link); text != "" {
+	own, err := n.ownDevices(ctx)
+	if err != nil {
+		return nil // of a vswitch that cannot be asked; that it cannot is said elsewhere
+	}
+	for _, d := range own {
+		if text := d.trouble(); text != "" {
 			problems = append(problems, text)
 		}
-		if mtu, needed := own.link.Attrs().MTU, size+n.o.Overhead(own.addr); size > 0 && mtu < needed {
+		if needed := size + n.o.Overhead(d.Address); size > 0 && d.MTU > 0 && d.MTU < needed {
 			problems = append(problems, fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes, such as %s) take %d on it: raise it, or lower mtuSize",
-				own.link.Attrs().Name, mtu, size, largest, needed))
+				d.Name, d.MTU, size, largest, needed))
 		}
 	}
 	return slices.Compact(problems)
@@ -115,6 +114,9 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 	}
 	if rules.Empty() {
 		return nil
+	}
+	if !n.o.HostStack {
+		return n.betweenHostAndPods(rules, pods)
 	}
 	dropped := map[string][]string{} // by what, the nodes concerned
 	for _, peer := range n.o.Nodes() {
@@ -196,27 +198,6 @@ func (e *Explainer) tunnels(peer Node, drops func(string, foreign.Packet)) {
 	}
 }
 
-// ownLink is a device with an address of this node.
-type ownLink struct {
-	addr netip.Addr
-	link netlink.Link
-}
-
-func (e *Explainer) ownLinks() (list []ownLink) {
-	own := e.ownAddresses()
-	links, _ := netlink.LinkList()
-	for _, link := range links {
-		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			addr, _ := netip.AddrFromSlice(a.IP)
-			if addr = addr.Unmap(); slices.Contains(own, addr) {
-				list = append(list, ownLink{addr, link})
-			}
-		}
-	}
-	return list
-}
-
 // ownAddresses of this node.
 func (e *Explainer) ownAddresses() []netip.Addr {
 	for _, n := range e.o.Nodes() {
@@ -225,15 +206,4 @@ func (e *Explainer) ownAddresses() []netip.Addr {
 		}
 	}
 	return nil
-}
-
-// trouble says why a device of the node passes nothing; "": it does.
-func trouble(link netlink.Link) string {
-	switch {
-	case link.Attrs().Flags&net.FlagUp == 0:
-		return fmt.Sprintf("its device %s is down", link.Attrs().Name)
-	case !carrier(link):
-		return fmt.Sprintf("its device %s has no carrier: the cable, or the port of the switch", link.Attrs().Name)
-	}
-	return ""
 }

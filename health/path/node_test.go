@@ -1,6 +1,7 @@
 package path
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -48,6 +49,8 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"tunnel packets from node other are dropped: a rule of chain i"},
 		"too large": {"nft add table inet some; nft 'add chain inet some o { type filter hook output priority 0; }'; nft add rule inet some o udp dport 4789 meta length 1401-65535 drop", "nft delete table inet some",
 			"tunnel packets to node other and 1 more are dropped"},
+		"iptables-legacy": {"iptables-legacy -A FORWARD -s 10.1.1.0/24 -j DROP", "iptables-legacy -F",
+			"packets of pods to those of node other and 1 more are dropped: a rule of chain FORWARD in table ip filter of iptables-legacy"},
 		"ours":                                 {"nft add table inet contiv; nft 'add chain inet contiv f { type filter hook forward priority 0; policy drop; }'", "nft delete table inet contiv", ""},
 		"others' chains that nothing jumps to": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add chain inet some unused; nft add rule inet some unused drop", "nft delete table inet some", ""},
 	} {
@@ -81,6 +84,61 @@ func TestNetworkOfTheNode(t *testing.T) {
 			if text := look(); !strings.Contains(text, c.want) || c.want == "" && text != "" {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
+			shell(t, c.undo)
+			if text := look(); text != "" {
+				t.Errorf("mended: %s", text)
+			}
+		})
+	}
+}
+
+// A vswitch of its own has the devices that lead to others; the kernel's filters see what the host and
+// its pods send each other.
+func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {
+	good := Device{Name: "eth0", Address: netip.MustParseAddr("10.9.0.1"), Up: true, Carrier: true, MTU: 1500}
+	for name, c := range map[string]struct {
+		device            func(*Device)
+		fault, undo, want string
+	}{
+		"nothing":       {func(*Device) {}, "true", "true", ""},
+		"down":          {func(d *Device) { d.Up = false }, "true", "true", "its device eth0 is down"},
+		"no carrier":    {func(d *Device) { d.Carrier = false }, "true", "true", "its device eth0 has no carrier"},
+		"MTU":           {func(d *Device) { d.MTU = 1400 }, "true", "true", "device eth0 has the MTU 1400, and the packets of pods (1450 bytes, such as default/web) take 1500 on it"},
+		"default route": {func(*Device) {}, "ip route del default", "ip route add default via 172.30.1.1", "the node's default route of IPv4, by vpp1, is gone"},
+		"to pods": {func(*Device) {}, "nft add table inet some; nft 'add chain inet some o { type filter hook output priority 0; }'; nft add rule inet some o oifname vpp1 ip daddr 10.1.0.0/16 drop", "nft delete table inet some",
+			"packets of the host to pods are dropped: a rule of chain o in table inet some drops the packet: the kubelet's probes"},
+		"from pods": {func(*Device) {}, "nft add table inet some; nft 'add chain inet some i { type filter hook input priority 0; policy drop; }'; nft add rule inet some i ct state established accept", "nft delete table inet some",
+			"packets of pods to the host are dropped: the policy of chain i"},
+		"forwarded, which is no concern":                 {func(*Device) {}, "nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; policy drop; }'", "nft delete table inet some", ""},
+		"the tunnels' packets, of which VPP gets copies": {func(*Device) {}, "nft add table inet some; nft 'add chain inet some i { type filter hook input priority 0; }'; nft add rule inet some i udp dport 4789 drop", "nft delete table inet some", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetNS(t)
+			shell(t, `ip link add vpp1 type veth peer name far; ip link set far up; ip link set vpp1 up; ip addr add 172.30.1.2/24 dev vpp1
+				ip route add 10.1.0.0/16 via 172.30.1.1; ip route add default via 172.30.1.1`)
+			device := good
+			n := New(Options{
+				Node: "this", MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
+				OurTable: func(name string) bool { return name == "contiv" },
+				Pods: func() ([]Pod, error) {
+					return []Pod{{Name: "default/web", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}, MTU: 1450}}, nil
+				},
+				Nodes:   func() []Node { return nil },
+				Devices: func(context.Context) ([]Device, error) { return []Device{device}, nil },
+			}).Network()
+			look := func() string {
+				n.rules = nil
+				return strings.Join(n.Problems(t.Context()), "\n")
+			}
+			if text := look(); text != "" {
+				t.Fatalf("at first: %s", text)
+			}
+			c.device(&device)
+			shell(t, c.fault)
+			if text := look(); !strings.Contains(text, c.want) || c.want == "" && text != "" {
+				t.Errorf("got %q, want %q", text, c.want)
+			}
+			device = good
 			shell(t, c.undo)
 			if text := look(); text != "" {
 				t.Errorf("mended: %s", text)

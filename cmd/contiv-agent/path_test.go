@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	vnetns "github.com/vishvananda/netns"
+)
+
+// someStates are the states of a vswitch of its own.
+type someStates []*vpp_interfaces.InterfaceState
+
+func (s someStates) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return s, nil }
+
+func (s someStates) Watch(func(...*vpp_interfaces.InterfaceState)) {}
+
+// The device that leads to other nodes is the vswitch's; if that reads one of the kernel, both count.
+func TestDevicesOfAVSwitchOfItsOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	runtime.LockOSThread() // and the thread ends with the test
+	ns, err := vnetns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for _, line := range []string{
+		"ip link add eth0 mtu 1400 type veth peer name far", "ip link set far up", "ip link set eth0 up",
+		"ip link add eth1 mtu 1500 type veth peer name far1", "ip link set eth1 up",
+	} {
+		if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %s", line, out)
+		}
+	}
+	const up, down = vpp_interfaces.InterfaceState_UP, vpp_interfaces.InterfaceState_DOWN
+	addr := netip.MustParsePrefix("192.168.16.1/24")
+	for name, c := range map[string]struct {
+		internal    string
+		admin, link vpp_interfaces.InterfaceState_Status
+		mtu         uint32
+		want        path.Device
+	}{
+		"of VPP":               {"GigabitEthernet0/8/0", up, up, 9000, path.Device{Up: true, Carrier: true, MTU: 9000}},
+		"without carrier":      {"GigabitEthernet0/8/0", up, down, 9000, path.Device{Up: true, MTU: 9000}},
+		"AF_PACKET":            {"host-eth0", up, up, 9000, path.Device{Up: true, Carrier: true, MTU: 1400}},
+		"AF_XDP":               {"eth0", up, up, 1300, path.Device{Up: true, Carrier: true, MTU: 1300}},
+		"of unknown MTU":       {"host-eth0", up, up, 0, path.Device{Up: true, Carrier: true, MTU: 1400}},
+		"the kernel's is dead": {"host-eth1", up, up, 9000, path.Device{Up: true, MTU: 1500}},
+		"down":                 {"host-eth0", down, down, 9000, path.Device{MTU: 1400}},
+	} {
+		// Not with t.Run, whose goroutines are on threads in other namespaces.
+		states := someStates{
+			{Name: "vpp-tap-1", InternalName: "tap0", AdminStatus: up, OperStatus: up},
+			{Name: "main", InternalName: c.internal, AdminStatus: c.admin, OperStatus: c.link, Mtu: c.mtu},
+		}
+		got, err := vswitchDevices(t.Context(), states, contivconf.Resolved{Main: contivconf.Interface{Name: "main"}}, &nodesync.Node{VPPIPs: []netip.Prefix{addr}})
+		c.want.Name, c.want.Address = "main", addr.Addr()
+		if diff := cmp.Diff([]path.Device{c.want}, got, cmpopts.EquateComparable(netip.Addr{})); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package path
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/vishvananda/netlink"
+)
+
+// What a vswitch of its own forwards, filters of the kernel do not see. They see what the host and
+// pods send each other, on its way to and from the vswitch:
+//
+//	kubelet ── output ──> vpp1 ══ vswitch ── pod
+//	         <── input ──
+
+// betweenHostAndPods looks for rules of others that drop packets between the host and its pods.
+func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (problems []string) {
+	for _, pod := range pods { // one stands for all
+		for _, addr := range pod.Addresses {
+			for _, text := range interconnectDrops(rules, addr, foreign.Packet{}) {
+				problems = append(problems, text+": the kubelet's probes of pods fail, for one")
+			}
+		}
+		if len(pod.Addresses) > 0 {
+			break
+		}
+	}
+	return slices.Compact(problems)
+}
+
+// interconnectDrops names what drops packets of the host to an address behind the vswitch, and
+// back. What else is known of them is in the packet.
+func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.Packet) (texts []string) {
+	routes, err := netlink.RouteGet(addr.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return nil
+	}
+	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	host, known := netip.AddrFromSlice(routes[0].Src)
+	if err != nil || !known {
+		return nil
+	}
+	there, back := packet, packet
+	there.Out, there.Src, there.Dst = link.Attrs().Name, host.Unmap(), addr
+	back.In, back.Src, back.Dst, back.DstPort = link.Attrs().Name, addr, host.Unmap(), 0
+	for _, look := range []struct {
+		what  string
+		p     foreign.Packet
+		hooks []foreign.Hook
+	}{
+		{"packets of the host to pods", there, []foreign.Hook{foreign.Output, foreign.Postrouting}},
+		{"packets of pods to the host", back, []foreign.Hook{foreign.Prerouting, foreign.Input}},
+	} {
+		for _, look.p.Hook = range look.hooks {
+			for _, by := range rules.Drops(look.p) {
+				texts = append(texts, fmt.Sprintf("%s are dropped: %s", look.what, by))
+			}
+		}
+	}
+	return texts
+}
+
+// ownStack looks at what the kernel, and the devices of a vswitch of its own, do to packets.
+func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, to end) {
+	where := "node " + e.o.Node
+	if from.here != to.here {
+		devices, err := e.ownDevices(ctx)
+		if err != nil {
+			r.find(where, fmt.Sprintf("the vswitch does not tell its devices: %v", err))
+		}
+		for _, d := range devices {
+			r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
+			if text := d.trouble(); text != "" {
+				r.find(where, text)
+			}
+		}
+	}
+	// Only a node sends by way of its own kernel.
+	host, other := from, to
+	if !host.here || host.pod != nil {
+		host, other = to, from
+	}
+	if !host.here || host.pod != nil || host.node == nil || other.here && other.pod == nil {
+		return
+	}
+	rules, err := e.foreign()
+	if err != nil {
+		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
+		return
+	}
+	packet := foreign.Packet{Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}
+	for _, text := range interconnectDrops(rules, other.addr, packet) {
+		r.find(where, text)
+	}
+}
