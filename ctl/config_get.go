@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 
@@ -23,42 +24,88 @@ type ConfigValue struct {
 
 func (g *configuring) getCommand() *cobra.Command {
 	var all, own, secrets bool
+	var namespace string
 	cmd := &cobra.Command{
-		Use:   "get [KEY|MODEL]...",
+		Use:   "get [KEY|MODEL|THING]...",
 		Short: "What others than Contiv want of a node; -o yaml is what apply reads",
 		Long: "Shows the values that all external sources want, merged: gRPC clients, etcd, files. With --own,\n" +
 			"those of the client; with --all, all that the node is to have, Contiv's own values included.\n" +
 			"Over etcd, the values in etcd. KEY is a key or any part of keys, MODEL as in `contivctl config\n" +
-			"schema`. What -o yaml prints can be edited and applied.",
+			"schema`. What -o yaml prints can be edited and applied.\n\n" +
+			"Values of a THING are Contiv's own: it takes --all. " + thingHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
 			if all && own {
 				return errors.New("--all and --own exclude each other: drop one of them")
 			}
-			values, err := g.wanted(ctx, all, own)
+			words, agent, err := g.keysOfThings(ctx, namespace, args, all)
+			if err != nil {
+				return err
+			}
+			values, err := g.wanted(ctx, agent, all, own)
 			if err := g.tolerate(err); err != nil {
 				return err
 			}
-			if values, err = meantBy(args, values); err != nil {
+			if values, err = meantBy(words, values); err != nil {
 				return err
 			}
 			return g.showConfig(values, secrets)
 		},
 	}
+	namespaceFlag(cmd, &namespace)
 	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "show keys and passwords, which are left out otherwise: needed to apply the output elsewhere")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "all that the node is to have, Contiv's own values included")
 	cmd.Flags().BoolVar(&own, "own", false, "only what the client wants that --client names")
 	return cmd
 }
 
-// wanted returns values, sorted by key. Those that came with an error are good.
-func (g *configuring) wanted(ctx context.Context, all, own bool) ([]client.Value, error) {
+// keysOfThings replaces the words that name things by the keys of their values; the agent is the one
+// that has those, nil if no word names one.
+func (g *configuring) keysOfThings(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
+	if len(words) == 0 || g.via == "etcd" {
+		return words, nil, nil
+	}
+	agents, err := g.targets.Selected(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, word := range words {
+		t, found, err := thingNamed(ctx, agents, namespace, word)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found {
+			keys = append(keys, word)
+			continue
+		}
+		if !all {
+			return nil, nil, fmt.Errorf("the values of %s are Contiv's own: add --all", t.name)
+		}
+		a, err := t.oneAgent()
+		if err != nil {
+			return nil, nil, err
+		}
+		if one != nil && one != a {
+			return nil, nil, fmt.Errorf("%s and %s are on different nodes: ask for one of them", word, words[0])
+		}
+		own, err := t.requestedKeys(ctx, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, one = append(keys, own...), a
+	}
+	return keys, one, nil
+}
+
+// wanted returns values, sorted by key; all are those of the agent, if it is known. Those that came
+// with an error are good.
+func (g *configuring) wanted(ctx context.Context, agent *Agent, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
 			return nil, errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all")
 		}
-		return g.requested(ctx)
+		return g.requested(ctx, agent)
 	}
 	c, err := g.dial(ctx)
 	if err != nil {
@@ -72,10 +119,11 @@ func (g *configuring) wanted(ctx context.Context, all, own bool) ([]client.Value
 }
 
 // requested returns what was requested of the scheduler.
-func (g *configuring) requested(ctx context.Context) (values []client.Value, err error) {
-	agent, err := g.node(ctx)
-	if err != nil {
-		return nil, err
+func (g *configuring) requested(ctx context.Context, agent *Agent) (values []client.Value, err error) {
+	if agent == nil {
+		if agent, err = g.node(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var dumped []kvscheduler.DumpedValue
 	if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {

@@ -77,8 +77,12 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 	}
 	keys := presentKeys(ctx, agents)
 	found := matching(keys, prefix)
-	if id, ok := containerOf(ctx, agents, prefix); ok && len(found) == 0 {
-		found = matching(keys, id)
+	if len(found) == 0 {
+		pod, _, err := podNamed(ctx, agents, "", prefix)
+		if err != nil {
+			return err
+		}
+		found = slices.DeleteFunc(slices.Clone(pod.Keys), func(key string) bool { return !slices.Contains(keys, key) })
 	}
 	if len(found) == 0 {
 		return hintPrefix(prefix)

@@ -31,6 +31,8 @@ type Explained struct {
 	Result  *kvscheduler.KeyValue     `json:",omitempty"`
 	// InEtcd is the status of what others give for the key, as it is published in etcd.
 	InEtcd *feedback.Status `json:",omitempty"`
+	// Reason is why the last transaction that changed it was; empty if that is not remembered.
+	Reason string `json:",omitempty"`
 }
 
 func (e *Explained) known() bool { return e.Value != nil || len(e.Sources) > 0 || e.InEtcd != nil }
@@ -66,6 +68,10 @@ func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error)
 	if a.Get(ctx, contributionsKey, query, &contributions) == nil && len(contributions.Sources) > 0 {
 		e.Sources, e.Result = contributions.Sources, &contributions.Result
 	}
+	if e.Value != nil && e.Value.LastOperation != pb.TxnOperation_UNDEFINED {
+		last := seq{number: e.Value.Txn}
+		e.Reason = reasonsOf(ctx, a, []seq{last})[last]
+	}
 	return e, nil
 }
 
@@ -80,13 +86,17 @@ func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
 }
 
 // keyHelp says how KEY may be written.
-const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end. POD, as NAME or\n" +
-	"NAMESPACE/NAME, stands for all values of that pod, svc/NAMESPACE/NAME for those of a service."
+const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end.\n\n" + thingHelp
+
+// thingHelp says what THING may be.
+const thingHelp = "THING stands for all values that belong to it: a pod, as NAME or NAMESPACE/NAME; a service, as\n" +
+	"svc/NAMESPACE/NAME; a node, as NAME: those by which other nodes reach it. pod/NAME and node/NAME leave no\n" +
+	"doubt where names are also parts of keys."
 
 func (c *cli) explainCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
-		Use:   "explain KEY|POD|svc/NAMESPACE/NAME",
+		Use:   "explain KEY|THING",
 		Short: "Why a value is in its state: who wants it, what it needs, what failed, what needs it",
 		Long: "Explains why a value is in its state, on every node that has it. What several sources want is shown\n" +
 			"in the order in which it is merged: \"internal\" are Contiv's own plugins, \"db\" is what others put into etcd.\n\n" + keyHelp,
@@ -98,22 +108,16 @@ func (c *cli) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if id, is, err := serviceNamed(namespace, args[0]); is {
+			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.explainService(ctx, agents, id)
-			}
-			if pod, found, err := podNamed(ctx, agents, namespace, args[0]); err != nil || found {
-				if err != nil {
-					return err
-				}
-				return c.explainPod(ctx, pod)
+				return c.explainThing(ctx, t)
 			}
 			return showKey(ctx, c, agents, args[0], askExplained, (*Explained).known, writeExplanations, presentKeys, keysInEtcd)
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod or service that is named without one")
+	namespaceFlag(cmd, &namespace)
 	return cmd
 }
 
@@ -152,7 +156,7 @@ func writeExplanation(p printer, node string, e *Explained) {
 		section("descriptor")(v.Descriptor)
 	}
 	if v.LastOperation != pb.TxnOperation_UNDEFINED {
-		section("operation")(fmt.Sprintf("%v in transaction #%d", v.LastOperation, v.Txn))
+		section("operation")(fmt.Sprintf("%v in transaction #%d%s", v.LastOperation, v.Txn, prefixed(", because of ", e.Reason)))
 	}
 	if v.Base != "" {
 		section("derived from")(v.Base)

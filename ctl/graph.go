@@ -20,13 +20,14 @@ import (
 const graphSnapshot = "/scheduler/graph-snapshot"
 
 func (c *cli) graphCommand() *cobra.Command {
-	var file, at string
+	var file, at, namespace string
 	cmd := &cobra.Command{
-		Use:   "graph [KEY]",
+		Use:   "graph [KEY|THING]",
 		Short: "The values of a node and what they need, as a drawing",
 		Long: "Draws the values of a node, with solid lines to what they need and dashed ones to what is\n" +
 			"derived from them. With KEY, which may be a part of keys, only those values are drawn, and what\n" +
 			"they need. With --at, as they were then; the changes of a transaction have a golden border.\n\n" +
+			thingHelp + "\n\n" +
 			"-o dot is the language of Graphviz; -o svg is drawn by its program dot, or in plain\n" +
 			"columns if that is not installed here.\n" +
 			"A moment is " + momentForms + ".",
@@ -43,6 +44,19 @@ func (c *cli) graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var t thing
+			if len(args) == 1 {
+				if t, _, err = thingNamed(ctx, agents, namespace, args[0]); err != nil {
+					return err
+				}
+			}
+			if t.name != "" {
+				a, err := t.oneAgent()
+				if err != nil {
+					return err
+				}
+				agents = []*Agent{a}
+			}
 			if len(agents) > 1 {
 				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", "))
 			}
@@ -53,7 +67,7 @@ func (c *cli) graphCommand() *cobra.Command {
 			}
 			c.noteStart(ctx, agents[0], m)
 			if len(args) == 1 {
-				if values, err = neighbourhood(values, args[0]); err != nil {
+				if values, err = drawn(ctx, agents[0], values, t, args[0]); err != nil {
 					return err
 				}
 			}
@@ -68,6 +82,7 @@ func (c *cli) graphCommand() *cobra.Command {
 			return err
 		},
 	}
+	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&file, "file", "", "write to this file instead of the standard output")
 	cmd.Flags().StringVar(&at, "at", "", "draw the values of this moment")
 	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML)
@@ -90,18 +105,31 @@ func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.Va
 	return values, err
 }
 
-// neighbourhood returns the values that a word means, with what is derived from
-// them and what they need, and so on.
-func neighbourhood(values []*kvscheduler.ValueSnapshot, word string) ([]*kvscheduler.ValueSnapshot, error) {
-	byKey := make(map[string]*kvscheduler.ValueSnapshot)
+// drawn returns the values of a thing, or those that a word means if there is none, and what they need.
+func drawn(ctx context.Context, a *Agent, values []*kvscheduler.ValueSnapshot, t thing, word string) ([]*kvscheduler.ValueSnapshot, error) {
 	var keys []string
 	for _, v := range values {
-		byKey[v.Key] = v
 		keys = append(keys, v.Key)
 	}
-	next := matching(keys, word)
-	if len(next) == 0 {
-		return nil, hintedKey(word, keys)
+	if t.name == "" {
+		found := matching(keys, word)
+		if len(found) == 0 {
+			return nil, hintedKey(word, keys)
+		}
+		return neighbourhood(values, found), nil
+	}
+	own, err := t.requestedKeys(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return neighbourhood(values, own), nil
+}
+
+// neighbourhood returns values with what is derived from them and what they need, and so on.
+func neighbourhood(values []*kvscheduler.ValueSnapshot, next []string) []*kvscheduler.ValueSnapshot {
+	byKey := make(map[string]*kvscheduler.ValueSnapshot)
+	for _, v := range values {
+		byKey[v.Key] = v
 	}
 	chosen := make(map[string]bool)
 	for len(next) > 0 {
@@ -129,7 +157,7 @@ func neighbourhood(values []*kvscheduler.ValueSnapshot, word string) ([]*kvsched
 			out = append(out, v)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // draw renders values in the format of the output.

@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/ipnet"
 )
 
 // matching returns the keys that a word means: the key that equals it, or else
@@ -71,20 +70,6 @@ func meant(p printer, keys []string, word string) (string, error) {
 		word, len(found), p.Text(strings.Join(list, "\n  ")), more)
 }
 
-// containerOf returns the beginning of the container ID of the pod that a word
-// names, as NAME or NAMESPACE/NAME. The keys of a pod's values contain that, but
-// not always all of the ID.
-func containerOf(ctx context.Context, agents []*Agent, word string) (id string, ok bool) {
-	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
-		for _, pod := range a.Value.Pods {
-			if word == pod.Name || word == pod.Namespace+"/"+pod.Name {
-				return pod.ContainerID[:min(16, len(pod.ContainerID))], true
-			}
-		}
-	}
-	return "", false
-}
-
 // hintedKey is the error for a word that no key contains. What may have been
 // meant is a whole key or, for a word without slashes, a part between them.
 func hintedKey(word string, keys []string) error {
@@ -108,6 +93,14 @@ func hintedKey(word string, keys []string) error {
 func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
 	if len(matching(pastKeys(ctx, agents), word)) > 0 {
 		return fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word)
+	}
+	pods := podNames(ctx, agents)
+	for _, pod := range pods {
+		_, name, _ := strings.Cut(pod, "/")
+		pods = append(pods, name)
+	}
+	if pod, ok := config.Nearest(word, pods); ok {
+		return fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod)
 	}
 	return hintedKey(word, keys)
 }
@@ -178,11 +171,6 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	if len(matching(keys, word)) == 0 {
-		if id, ok := containerOf(ctx, agents, word); ok {
-			word = id
-		}
-	}
 	if len(matching(keys, word)) == 0 {
 		_ = reportErrors(c, answers)
 		return c.unknown(ctx, agents, word, keys)

@@ -235,6 +235,8 @@ type timeline struct {
 // runRevision is a revision with its run, which is 0 if it is not known.
 type runRevision struct {
 	Run int `json:",omitempty"`
+	// Reason is why the transaction was; empty if it is not known.
+	Reason string `json:",omitempty"`
 	kvscheduler.Revision
 }
 
@@ -252,19 +254,58 @@ func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline
 		if err == nil {
 			line.runs = kept.Runs
 			for _, r := range kept.Revisions {
-				line.revisions = append(line.revisions, runRevision{r.Run, r.Revision})
+				line.revisions = append(line.revisions, runRevision{Run: r.Run, Revision: r.Revision})
 			}
 		} else if unkept(err) {
 			var revisions []kvscheduler.Revision
 			if revisions, err = byKey[[]kvscheduler.Revision](keyTimeline)(ctx, a, key); err == nil {
 				for _, r := range revisions {
 					if r.Until.IsZero() || r.Until.After(since) {
-						line.revisions = append(line.revisions, runRevision{0, r})
+						line.revisions = append(line.revisions, runRevision{Revision: r})
 					}
 				}
 			}
 		}
 		return line, err
+	}
+}
+
+// maxReasons is how many transactions are asked why they were, the last ones.
+const maxReasons = 30
+
+// reasonsOf returns why transactions were, as far as the agent remembers.
+func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
+	reasons := make(map[seq]string)
+	for _, one := range txns[max(0, len(txns)-maxReasons):] {
+		if _, known := reasons[one]; known {
+			continue
+		}
+		if txn, err := txnOf(ctx, a, one); err == nil {
+			reasons[one] = reasonText(txn)
+		}
+	}
+	return reasons
+}
+
+// reasonText says why a transaction was: the event that led to it, or what it was for.
+func reasonText(t causedTxn) string {
+	text := txnText(t.RecordedTxn)
+	if len(t.events) > 0 {
+		text = "event " + seq{t.run, t.events[0].SeqNum}.String() + ", " + eventText(t.events[0])
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+// explain adds to revisions why they came to be.
+func (t *timeline) explain(ctx context.Context, a *Agent) {
+	txns := make([]seq, len(t.revisions))
+	for i, r := range t.revisions {
+		txns[i] = seq{t.runs.earlier(r.Run), r.Txn}
+	}
+	reasons := reasonsOf(ctx, a, txns)
+	for i := range t.revisions {
+		t.revisions[i].Reason = reasons[txns[i]]
 	}
 }
 

@@ -5,15 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/ctl/podpath"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/service"
 )
 
 // wired is a pod with the agent of its node.
@@ -67,24 +71,62 @@ type ExplainedPod struct {
 	Pod ipnet.PodReport `json:"pod"`
 	// State is the worst of its values'.
 	State string `json:"state"`
+	// Path is how its packets go through the node, a drawing.
+	Path podpath.Drawing `json:"path"`
+	// Policies are about it, Services have it as an endpoint.
+	Policies []policy.PolicyReport   `json:"policies"`
+	Services []service.ServiceReport `json:"services"`
 	// Values of the pod, the worst first.
 	Values []*Explained `json:"values"`
 }
 
 func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
-	explained := ExplainedPod{Pod: pod.PodReport, State: pb.ValueState_CONFIGURED.String()}
-	for _, key := range pod.Keys {
-		e, err := askExplained(ctx, pod.agent, key)
-		if err != nil {
-			return explained, err
-		}
-		explained.Values = append(explained.Values, e)
+	explained := ExplainedPod{Pod: pod.PodReport, Policies: []policy.PolicyReport{}, Services: []service.ServiceReport{}}
+	var err error
+	if explained.Values, err = explainAll(ctx, pod.agent, pod.Keys); err != nil {
+		return explained, err
 	}
-	slices.SortStableFunc(explained.Values, func(a, b *Explained) int { return badness(a) - badness(b) })
-	if len(explained.Values) > 0 {
-		explained.State = valueState(explained.Values[0]).String()
+	explained.State = worstState(explained.Values)
+	explained.Path = podpath.Draw(ctx, pod.agent, pod.PodReport)
+	// Agents that are older, or have no Kubernetes, know none.
+	var policies policy.Report
+	if pod.agent.Get(ctx, policy.URL, nil, &policies) == nil {
+		for _, p := range policies.Policies {
+			if slices.Contains(p.Pods, pod.Namespace+"/"+pod.Name) {
+				explained.Policies = append(explained.Policies, p)
+			}
+		}
+	}
+	for _, ip := range pod.IPs {
+		var services service.Report
+		addr, _, _ := strings.Cut(ip, "/")
+		if pod.agent.Get(ctx, service.URL, url.Values{"endpoint": {addr}}, &services) == nil {
+			explained.Services = append(explained.Services, services.Services...)
+		}
 	}
 	return explained, nil
+}
+
+// explainAll explains values, the worst first.
+func explainAll(ctx context.Context, a *Agent, keys []string) ([]*Explained, error) {
+	list := []*Explained{}
+	for _, key := range keys {
+		e, err := askExplained(ctx, a, key)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, e)
+	}
+	slices.SortStableFunc(list, func(a, b *Explained) int { return badness(a) - badness(b) })
+	return list, nil
+}
+
+// worstState is that of the first one of explainAll.
+func worstState(values []*Explained) string {
+	if len(values) == 0 {
+		return pb.ValueState_CONFIGURED.String()
+	}
+	return valueState(values[0]).String()
 }
 
 func valueState(e *Explained) pb.ValueState {
@@ -92,12 +134,6 @@ func valueState(e *Explained) pb.ValueState {
 		return pb.ValueState_MISSING
 	}
 	return e.Value.State
-}
-
-// explainPod shows a pod: what it is, its values, and why those that are not as they should be are so.
-func (c *cli) explainPod(ctx context.Context, pod wired) error {
-	value, err := askExplainedPod(ctx, pod)
-	return show(c, []answer[ExplainedPod]{{Agent: pod.agent, Value: value, Err: err}}, writePod)
 }
 
 func writePod(p printer, good []answer[ExplainedPod]) {
@@ -109,22 +145,70 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 		t.Add(" ", "addresses", hosts(pod.IPs)+"  gateway "+pod.Gateway+"  MTU "+strconv.FormatUint(uint64(pod.MTU), 10))
 		t.Add(" ", "interface", pod.Interface+" ("+pod.MAC+") in "+pod.NetNS+"  "+pod.VPPInterface+" of the vswitch")
 		t.Add(" ", "container", pod.ContainerID)
-		t.Print()
-		p.Printf("\n")
-		t = p.Table("STATE", "LAST", "KEY")
-		for _, e := range a.Value.Values {
-			last := ""
-			if e.Value != nil {
-				last = e.Value.LastOperation.String()
-			}
-			t.Add(valueState(e).String(), last, e.Key)
+		label := "policies"
+		for _, policy := range a.Value.Policies {
+			t.Add(" ", label, policyText(policy))
+			label = " "
+		}
+		label = "services"
+		for _, service := range a.Value.Services {
+			t.Add(" ", label, serviceText(service))
+			label = " "
 		}
 		t.Print()
-		for _, e := range a.Value.Values {
-			if badness(e) < len(worstFirst) {
+		for i, line := range a.Value.Path.Lines(p.Text) {
+			if i == 0 {
 				p.Printf("\n")
-				writeExplanation(p, a.Agent.Name, e)
 			}
+			p.Printf("  %s\n", line)
+		}
+		p.Printf("\n")
+		writeWorstFirst(p, a.Agent.Name, a.Value.Values)
+	}
+}
+
+// policyText is a policy of a pod in a line.
+func policyText(policy policy.PolicyReport) string {
+	text := policy.ID()
+	if policy.Tier != "NetworkPolicy" {
+		text += " (" + policy.Tier + ")"
+	}
+	if !policy.Realised {
+		text += "  not realised: " + strings.Join(policy.Reasons, "; ")
+	}
+	return text
+}
+
+// serviceText is a service of a pod in a line, and why the pod's node does not use the pod.
+func serviceText(s service.ServiceReport) string {
+	text := s.Namespace + "/" + s.Name
+	if len(s.Frontends) > 0 {
+		text += "  " + s.Frontends[0].Address + " " + string(s.Frontends[0].Protocol)
+	}
+	for _, e := range s.Details {
+		if !e.Inside && !e.Outside {
+			text += "  its endpoint " + e.Address + " is not used: " + e.Why
+		}
+	}
+	return text
+}
+
+// writeWorstFirst shows values with their states, and below why those that are not as they should be
+// are so.
+func writeWorstFirst(p printer, node string, values []*Explained) {
+	t := p.Table("STATE", "LAST", "KEY")
+	for _, e := range values {
+		last := ""
+		if e.Value != nil {
+			last = e.Value.LastOperation.String()
+		}
+		t.Add(valueState(e).String(), last, e.Key)
+	}
+	t.Print()
+	for _, e := range values {
+		if badness(e) < len(worstFirst) {
+			p.Printf("\n")
+			writeExplanation(p, node, e)
 		}
 	}
 }
@@ -161,19 +245,22 @@ func timelinesOf(ctx context.Context, a *Agent, keys []string, since time.Time) 
 		}
 	}
 	slices.SortStableFunc(t.revisions, func(a, b KeyRevision) int { return a.Since.Compare(b.Since) })
+	txns := make([]seq, len(t.revisions))
+	for i, r := range t.revisions {
+		txns[i] = seq{t.runs.earlier(r.Run), r.Txn}
+	}
+	reasons := reasonsOf(ctx, a, txns)
+	for i := range t.revisions {
+		t.revisions[i].Reason = reasons[txns[i]]
+	}
 	return t, nil
-}
-
-// timelineOfPod shows the changes of all values of a pod since a time.
-func (c *cli) timelineOfPod(ctx context.Context, pod wired, since time.Time) error {
-	all, err := timelinesOf(ctx, pod.agent, pod.Keys, since)
-	return show(c, []answer[keyTimelines]{{Agent: pod.agent, Value: all, Err: err}}, writeKeyTimelines)
 }
 
 func writeKeyTimelines(p printer, good []answer[keyTimelines]) {
 	t := p.Table("NODE", "SINCE", "TXN", "STATE", "KEY AND CHANGE")
 	for _, a := range good {
 		run, known := 0, a.Value.runs
+		var last seq
 		for _, r := range a.Value.revisions {
 			if r.Run != run {
 				if at, text := known.started(r.Run); text != "" && run > 0 {
@@ -189,6 +276,10 @@ func writeKeyTimelines(p printer, good []answer[keyTimelines]) {
 			if change := changeText(r.before, r.Value); change != "" {
 				t.Add(" ", " ", " ", " ", "  "+change)
 			}
+			if r.Reason != "" && (r.Run != last.run || r.Txn != last.number) { // once for all values of a transaction
+				t.Add(" ", " ", " ", " ", "  because of "+r.Reason)
+			}
+			last = seq{r.Run, r.Txn}
 		}
 	}
 	t.Print()

@@ -212,8 +212,8 @@ func TestStatusTellsOfTheClusterOnce(t *testing.T) {
 	want := `NODE       VERDICT   AGENT  VERSION  REMARK
 (cluster)  degraded  -      -        KSR: pods cannot be read (for 5m)
                                      KSR: 3 more problems
-n1         healthy   ready  1        -
-n2         healthy   ready  1        -
+n1         healthy   ready  1
+n2         healthy   ready  1
 `
 	if ExitCode(err) != 1 || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)

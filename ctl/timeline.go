@@ -24,7 +24,7 @@ const (
 func (c *cli) timelineCommand() *cobra.Command {
 	var namespace, since string
 	cmd := &cobra.Command{
-		Use:   "timeline KEY|POD|svc/NAMESPACE/NAME",
+		Use:   "timeline KEY|THING",
 		Short: "What a value was and when, as far as the history reaches back",
 		Long: "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp + "\n\n" +
 			"T is " + timeForms + ".",
@@ -43,23 +43,22 @@ func (c *cli) timelineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if id, is, err := serviceNamed(namespace, args[0]); is {
+			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.timelineOfService(ctx, agents, id, begin)
-			}
-			if pod, found, err := podNamed(ctx, agents, namespace, args[0]); err != nil || found {
-				if err != nil {
-					return err
-				}
-				return c.timelineOfPod(ctx, pod, begin)
+				return c.timelineOfThing(ctx, t, begin)
 			}
 			known := func(t timeline) bool { return len(t.revisions) > 0 }
-			return showKey(ctx, c, agents, args[0], timelineOf(begin), known, writeTimelines, presentKeys, pastKeys)
+			question := func(ctx context.Context, a *Agent, key string) (timeline, error) {
+				line, err := timelineOf(begin)(ctx, a, key)
+				line.explain(ctx, a)
+				return line, err
+			}
+			return showKey(ctx, c, agents, args[0], question, known, writeTimelines, presentKeys, pastKeys)
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of a pod or service that is named without one")
+	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&since, "since", "", "only since T")
 	return cmd
 }
@@ -90,6 +89,9 @@ func writeTimelines(p printer, good []answer[timeline]) {
 				state = r.Value.State.String()
 			}
 			t.Add(a.Agent.Name, stamp(r.Since), lasted, known.seq(r.Run, r.Txn), state, changeText(before, r.Value))
+			if r.Reason != "" {
+				t.Add(" ", " ", " ", " ", " ", "because of "+r.Reason)
+			}
 			before = r.Value
 		}
 	}

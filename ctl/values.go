@@ -19,12 +19,13 @@ import (
 const valueStatus = "/scheduler/status"
 
 func (c *cli) valuesCommand() *cobra.Command {
+	var namespace string
 	var states []string
 	cmd := &cobra.Command{
-		Use:   "values [KEY]",
+		Use:   "values [KEY|THING]",
 		Short: "The states of the values that nodes should have",
 		Long: "Lists values with their states; what is derived from a value is below it. KEY is a key or any\n" +
-			"part of keys; what tables show of a long key, with its …, will do, and so will the name of a pod.",
+			"part of keys; what tables show of a long key, with its …, will do.\n\n" + thingHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -40,9 +41,16 @@ func (c *cli) valuesCommand() *cobra.Command {
 			if len(args) == 0 {
 				return show(c, askValues(ctx, agents, query), writeValues)
 			}
+			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
+				if err != nil {
+					return err
+				}
+				return c.showValuesOfThing(ctx, t, query)
+			}
 			return c.showValuesOf(ctx, agents, query, args[0])
 		},
 	}
+	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringArrayVar(&states, "state", nil, "only values in this state, e.g. PENDING; repeatable")
 	return cmd
 }
@@ -107,11 +115,6 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	found := matching(keys, word)
-	if len(found) == 0 {
-		if id, ok := containerOf(ctx, agents, word); ok {
-			found = matching(keys, id)
-		}
-	}
 	if len(found) == 0 {
 		_ = reportErrors(c, answers)
 		return c.unknown(ctx, agents, word, keys)

@@ -47,6 +47,9 @@ func numberedMAC(first, second byte, nodeID uint32) string {
 func bviMAC(nodeID uint32) string              { return numberedMAC(0x12, 0x2b, nodeID) }
 func hostInterconnectMAC(nodeID uint32) string { return numberedMAC(0x34, 0x3c, nodeID) }
 
+// OverlayMAC returns the hardware address that a node has for the others, behind its tunnel.
+func OverlayMAC(nodeID uint32) string { return bviMAC(nodeID) }
+
 // podMACs returns the hardware addresses of both ends of a pod's interface;
 // customIf is "" for its main one.
 func podMACs(containerID, customIf string) (inPod, inVPP string) {

@@ -307,6 +307,16 @@ func TestReportTellsOfAllServicesOrAllOfOne(t *testing.T) {
 		t.Errorf("one: %+v", one)
 	}
 	get("?service=default/other", http.StatusNotFound)
+	for _, addr := range []string{"10.1.2.2", "fd10:0:0:2::2"} {
+		of := get("?endpoint="+addr, http.StatusOK)
+		if len(of.Services) != 1 || len(of.Services[0].Details) != 1 || !strings.Contains(of.Services[0].Details[0].Address, addr) {
+			t.Errorf("of %s: %+v", addr, of)
+		}
+	}
+	if of := get("?endpoint=10.1.2.3", http.StatusOK); len(of.Services) != 0 {
+		t.Errorf("of another address: %+v", of)
+	}
+	get("?endpoint=web", http.StatusBadRequest)
 }
 
 func TestMetricsTellHowLongChangesTake(t *testing.T) {

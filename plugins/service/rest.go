@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // URL is where the agent says what it knows of services. With ?service=<namespace>/<name>,
-// it tells all of that one.
+// it tells all of that one; with ?endpoint=<address>, of those that have it as an endpoint.
 const URL = "/contiv/v1/services"
 
 // Report is the answer at URL.
@@ -79,6 +80,15 @@ type ValueReport struct {
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("service")
+		if text := r.URL.Query().Get("endpoint"); text != "" {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				rest.Error(w, http.StatusBadRequest, fmt.Errorf("endpoint must be an IP address: %w", err))
+				return
+			}
+			rest.JSON(w, s.reportOfEndpoint(addr))
+			return
+		}
 		report := s.report(name)
 		if name != "" && len(report.Services) == 0 {
 			rest.Error(w, http.StatusNotFound, fmt.Errorf("service %q is not one that this node translates: it is written NAMESPACE/NAME, and headless services are not", name))
@@ -105,6 +115,29 @@ func (s *Service) report(only string) Report {
 		if r := s.reportOf(id, only != ""); len(r.Frontends) > 0 {
 			report.Services = append(report.Services, r)
 		}
+	}
+	return report
+}
+
+// reportOfEndpoint tells of the services that have an endpoint with the address, and of these
+// endpoints alone.
+func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
+	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
+	if s.proxy == nil {
+		return report
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.services.IDs() {
+		if !slices.ContainsFunc(s.services.Explain(id, addr.Is6()), func(e processor.EndpointUse) bool { return e.Addr.Addr() == addr }) {
+			continue
+		}
+		r := s.reportOf(id, true)
+		r.Details = slices.DeleteFunc(r.Details, func(e EndpointReport) bool {
+			endpoint, err := netip.ParseAddrPort(e.Address)
+			return err != nil || endpoint.Addr() != addr
+		})
+		report.Services = append(report.Services, r)
 	}
 	return report
 }

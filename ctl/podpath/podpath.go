@@ -1,0 +1,142 @@
+// Package podpath draws how the packets of a pod go through its node.
+//
+//	web eth0 10.1.1.2 ── vpp-tap-1234 c-9f2 (UP) ── vswitch of node1 ─┬─ vxlanBVI (UP) ── pods of node2, node3
+//	                                                                   └─ eth0 (UP) ── outside
+package podpath
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/northbound/ifstate"
+	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+const (
+	// overlay is the interface of the vswitch through which packets to pods of other nodes go, if they
+	// go by tunnels.
+	overlay = "vxlanBVI"
+	// namedNodes is how many nodes a drawing names.
+	namedNodes = 3
+)
+
+// node is what is drawn of a pod's node.
+type node struct {
+	name   string
+	nic    string // main interface; "": there is none, or it is not known
+	others []string
+	states map[string]*vpp_interfaces.InterfaceState
+}
+
+// Drawing is a line that ends at one or two places.
+type Drawing struct {
+	start string
+	ends  []string
+}
+
+// Draw asks the agent of a pod's node; nothing is drawn if that does not tell the states of interfaces.
+func Draw(ctx context.Context, a *target.Agent, pod ipnet.PodReport) (d Drawing) {
+	var report ifstate.Report
+	if a.Get(ctx, ifstate.URL, nil, &report) != nil {
+		return d
+	}
+	// Of what else is not told, nothing is drawn.
+	var conf contivconf.Report
+	_ = a.Get(ctx, contivconf.URL, nil, &conf)
+	var nodes nodesync.NodesReport
+	_ = a.Get(ctx, nodesync.NodesURL, nil, &nodes)
+	n := node{name: cmp.Or(nodes.ThisNode, a.Name), nic: conf.MainInterface.Name, states: statesOf(report.Interfaces)}
+	for _, other := range nodes.Nodes {
+		if other.Name != nodes.ThisNode && other.ID > 0 {
+			n.others = append(n.others, other.Name)
+		}
+	}
+	return n.draw(pod)
+}
+
+func statesOf(list []json.RawMessage) map[string]*vpp_interfaces.InterfaceState {
+	states := map[string]*vpp_interfaces.InterfaceState{}
+	for _, data := range list {
+		var s vpp_interfaces.InterfaceState
+		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &s) == nil {
+			states[s.GetName()] = &s
+		}
+	}
+	return states
+}
+
+func (n node) draw(pod ipnet.PodReport) (d Drawing) {
+	var ips []string
+	for _, ip := range pod.IPs {
+		host, _, _ := strings.Cut(ip, "/")
+		ips = append(ips, host)
+	}
+	const line = " ── "
+	d.start = strings.Join([]string{pod.Name + " " + pod.Interface + " " + strings.Join(ips, ","), n.link(pod.VPPInterface), "vswitch of " + n.name}, line)
+	pods, outside := n.podsOfOthers(), "outside"
+	switch {
+	case pods == "":
+	case n.states[overlay] != nil:
+		d.ends = append(d.ends, n.link(overlay)+line+pods)
+	default:
+		outside = pods + ", outside"
+	}
+	if n.nic != "" {
+		d.ends = append(d.ends, n.link(n.nic)+line+outside)
+	}
+	return d
+}
+
+// Lines are the drawing, with identifiers shortened by a function.
+func (d Drawing) Lines(shorten func(string) string) []string {
+	if d.start == "" {
+		return []string{}
+	}
+	start := shorten(d.start)
+	switch len(d.ends) {
+	case 0:
+		return []string{start}
+	case 1:
+		return []string{start + " ── " + d.ends[0]}
+	}
+	return []string{start + " ─┬─ " + d.ends[0], strings.Repeat(" ", len([]rune(start))) + "  └─ " + d.ends[1]}
+}
+
+// MarshalJSON writes the lines.
+func (d Drawing) MarshalJSON() ([]byte, error) {
+	return json.Marshal(d.Lines(func(text string) string { return text }))
+}
+
+func (n node) podsOfOthers() string {
+	if len(n.others) == 0 {
+		return ""
+	}
+	text := "pods of " + strings.Join(n.others[:min(namedNodes, len(n.others))], ", ")
+	if len(n.others) > namedNodes {
+		text += ", …"
+	}
+	return text
+}
+
+// link is an interface of the vswitch, its device if that has another name, and its state.
+func (n node) link(name string) string {
+	s := n.states[name]
+	if s == nil {
+		return name + " (missing)"
+	}
+	text := name
+	if device := s.GetInternalName(); device != "" && device != name {
+		text += " " + device
+	}
+	if s.GetAdminStatus() == vpp_interfaces.InterfaceState_DOWN {
+		return text + " (disabled)"
+	}
+	return text + " (" + s.GetOperStatus().String() + ")"
+}

@@ -1,0 +1,315 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/ctl/status"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/spf13/cobra"
+)
+
+// Beginnings of words that name nodes and pods.
+const (
+	nodeWord = "node/"
+	podWord  = "pod/"
+)
+
+// thing is a pod, service or node that a word names: it stands for values. Those of a pod are on its
+// node, those of a service on all nodes, and those of a node are on the others and lead to it.
+type thing struct {
+	name    string // such as "pod shop/web"
+	pod     *wired
+	service *processor.ID
+	node    *Node
+	// agents that have values of it.
+	agents []*Agent
+	// self is the agent of the node; nil: it does not answer.
+	self *Agent
+}
+
+func namespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of a pod or service that is named without one")
+}
+
+// thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME,
+// pod/NAMESPACE/NAME, or without the first part what is a pod or node. Keys have more parts, or other
+// beginnings.
+func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
+	if id, is, err := serviceNamed(namespace, word); is {
+		return thing{name: "service " + id.String(), service: &id, agents: agents}, true, err
+	}
+	if name, is := strings.CutPrefix(word, nodeWord); is {
+		nodes, reports := knownNodes(ctx, agents)
+		if nodes[name] == nil {
+			return t, true, text.Hinted(fmt.Errorf("there is no node %q", name), name, slices.Sorted(maps.Keys(nodes)))
+		}
+		return nodeThing(ctx, agents, nodes[name], reports), true, nil
+	}
+	name, mustBePod := strings.CutPrefix(word, podWord)
+	if strings.Count(name, "/") > 1 || name == "" {
+		if mustBePod {
+			err = fmt.Errorf("pod %q: write it pod/NAMESPACE/NAME, such as pod/default/web", word)
+		}
+		return t, mustBePod, err
+	}
+	pod, found, err := podNamed(ctx, agents, namespace, name)
+	switch {
+	case found:
+		return thing{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
+	case err == nil && mustBePod:
+		err = text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents))
+	case err == nil && !strings.Contains(name, "/"):
+		if nodes, reports := knownNodes(ctx, agents); nodes[name] != nil {
+			return nodeThing(ctx, agents, nodes[name], reports), true, nil
+		}
+	}
+	return t, err != nil, err
+}
+
+func knownNodes(ctx context.Context, agents []*Agent) (map[string]*Node, []answer[nodesync.NodesReport]) {
+	reports := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
+	return mergeNodes(reports), reports
+}
+
+// nodeThing is a node, with what its own agent tells of its addresses.
+func nodeThing(ctx context.Context, agents []*Agent, node *Node, reports []answer[nodesync.NodesReport]) thing {
+	t := thing{name: "node " + node.Name, node: node}
+	for _, r := range reports {
+		if r.Err != nil {
+			continue
+		}
+		if r.Value.ThisNode != node.Name {
+			t.agents = append(t.agents, r.Agent)
+			continue
+		}
+		t.self = r.Agent
+		var own ipnet.IPAMReport
+		if r.Agent.Get(ctx, ipnet.IPAMURL, nil, &own) != nil {
+			continue
+		}
+		node.PodCIDRs, node.VPPIPs = append(node.PodCIDRs, own.PodSubnetThisNode), append(node.VPPIPs, own.VxlanIP)
+		if second := own.Second; second != nil {
+			node.PodCIDRs, node.VPPIPs = append(node.PodCIDRs, second.PodSubnetThisNode), append(node.VPPIPs, second.VxlanIP)
+		}
+	}
+	for _, list := range []*[]string{&node.PodCIDRs, &node.VPPIPs} {
+		slices.Sort(*list)
+		*list = slices.DeleteFunc(slices.Compact(*list), func(text string) bool { return text == "" })
+	}
+	return t
+}
+
+// keys returns the keys of the thing's values on an agent, sorted.
+func (t thing) keys(ctx context.Context, a *Agent) ([]string, error) {
+	switch {
+	case t.pod != nil:
+		return t.pod.Keys, nil
+	case t.service != nil:
+		return natKeys(*t.service), nil
+	}
+	var values []record.Status
+	if err := a.Get(ctx, valueStatus, nil, &values); err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, v := range values {
+		if key := v.GetValue().GetKey(); t.node.ledToBy(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// requestedKeys are those of the values of the thing that an agent has.
+func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
+	keys, err := t.keys(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	present := presentKeys(ctx, []*Agent{a})
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, there := slices.BinarySearch(present, key); return !there })
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("node %s has no value of %s", a.Name, t.name)
+	}
+	return keys, nil
+}
+
+// ledToBy reports whether the value with the key leads to the node: its tunnel and what is behind that,
+// neighbours with its addresses, routes to it and to its pods.
+func (n *Node) ledToBy(key string) bool {
+	if _, ok := models.ForKey(key); !ok {
+		return false
+	}
+	parts := strings.Split(key, "/")
+	if n.ID > 0 && slices.ContainsFunc(parts, func(part string) bool {
+		return part == ipnet.OverlayMAC(n.ID) || strings.HasPrefix(part, "vxlan-") && strings.HasSuffix(part, fmt.Sprintf("-%d", n.ID))
+	}) {
+		return true
+	}
+	for i, part := range parts {
+		addr, err := netip.ParseAddr(part)
+		if err != nil {
+			continue
+		}
+		if i+1 < len(parts) { // a network, if its length follows
+			if network, err := netip.ParsePrefix(part + "/" + parts[i+1]); err == nil && inPrefixes(network, n.PodCIDRs) {
+				return true
+			}
+		}
+		for _, ip := range slices.Concat(n.VPPIPs, n.MgmtIPs) {
+			if own, _, _ := strings.Cut(ip, "/"); own == addr.String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inPrefixes reports whether a network is one of those, or in one of them.
+func inPrefixes(network netip.Prefix, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Bits() <= network.Bits() && p.Contains(network.Addr())
+	})
+}
+
+// showValuesOfThing shows the states of a thing's values.
+func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) error {
+	all := 0
+	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) ([]record.Status, error) {
+		keys, err := t.keys(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		values, err := valuesOf(ctx, a, url.Values{})
+		return slices.DeleteFunc(values, func(s record.Status) bool {
+			return !slices.Contains(keys, s.GetValue().GetKey())
+		}), err
+	})
+	for i := range answers {
+		all += len(answers[i].Value)
+		answers[i].Value = slices.DeleteFunc(answers[i].Value, func(s record.Status) bool { return !inState(s, query["state"]) })
+	}
+	if !anyValue(answers) && !anyError(answers) {
+		if all > 0 {
+			return fmt.Errorf("%s has %s, but none in that state", t.name, count(all, "value"))
+		}
+		return fmt.Errorf("no node has a value of %s", t.name)
+	}
+	return show(c, answers, writeValues)
+}
+
+// explainThing shows a thing: what it is, its values, and why those that are not as they should be are so.
+func (c *cli) explainThing(ctx context.Context, t thing) error {
+	switch {
+	case t.pod != nil:
+		value, err := askExplainedPod(ctx, *t.pod)
+		return show(c, []answer[ExplainedPod]{{Agent: t.pod.agent, Value: value, Err: err}}, writePod)
+	case t.service != nil:
+		return c.explainService(ctx, t.agents, *t.service)
+	}
+	return c.explainNode(ctx, t)
+}
+
+// explainNode shows how a node is, and how other nodes reach it.
+func (c *cli) explainNode(ctx context.Context, t thing) error {
+	verdict := "its agent does not answer"
+	if t.self != nil {
+		probe, err := status.Ask(ctx, t.self)
+		if verdict = probe.Verdict; err != nil {
+			verdict = err.Error()
+		}
+	}
+	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (ExplainedNode, error) {
+		explained := ExplainedNode{Node: *t.node, Verdict: verdict}
+		keys, err := t.keys(ctx, a)
+		if err == nil {
+			explained.Values, err = explainAll(ctx, a, keys)
+		}
+		explained.State = worstState(explained.Values)
+		return explained, err
+	})
+	if len(answers) == 0 { // there is no other
+		answers = []answer[ExplainedNode]{{Agent: t.self, Value: ExplainedNode{Node: *t.node, Verdict: verdict, Values: []*Explained{}}}}
+	}
+	return show(c, answers, writeNode)
+}
+
+func writeNode(p printer, good []answer[ExplainedNode]) {
+	for i, a := range good {
+		node := a.Value.Node
+		if i == 0 {
+			p.Printf("node %s: %s\n", node.Name, a.Value.Verdict)
+			t := p.Table("", "", "")
+			t.Add(" ", "ID", strconv.FormatUint(uint64(node.ID), 10))
+			t.Add(" ", "addresses", hosts(node.VPPIPs))
+			t.Add(" ", "pods", strings.Join(node.PodCIDRs, ", "))
+			t.Print()
+		}
+		if a.Value.State == "" {
+			p.Printf("\nno other node leads to it\n")
+			continue
+		}
+		p.Printf("\n%s: what leads to node %s is %s\n", a.Agent.Name, node.Name, a.Value.State)
+		writeWorstFirst(p, a.Agent.Name, a.Value.Values)
+	}
+}
+
+// ExplainedNode is what "explain" tells of a node on another one.
+type ExplainedNode struct {
+	Node Node `json:"node"`
+	// Verdict on the node, as its own agent tells it.
+	Verdict string `json:"verdict"`
+	// State is the worst of the values'; empty: there is no other node.
+	State string `json:"state,omitempty"`
+	// Values lead to the node, the worst first.
+	Values []*Explained `json:"values"`
+}
+
+// timelineOfThing shows the changes of a thing's values since a time.
+func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) error {
+	return show(c, target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (keyTimelines, error) {
+		keys, err := t.keys(ctx, a)
+		if err != nil {
+			return keyTimelines{}, err
+		}
+		if t.node != nil { // those that are gone as well
+			for _, key := range pastKeys(ctx, []*Agent{a}) {
+				if t.node.ledToBy(key) && !slices.Contains(keys, key) {
+					keys = append(keys, key)
+				}
+			}
+		}
+		all, err := timelinesOf(ctx, a, keys, since)
+		if err == nil && len(all.revisions) == 0 && t.pod == nil {
+			err = fmt.Errorf("its history has no values of %s", t.name)
+		}
+		return all, err
+	}), writeKeyTimelines)
+}
+
+// oneAgent is the one whose values are drawn; the nodes of others are named.
+func (t thing) oneAgent() (*Agent, error) {
+	switch len(t.agents) {
+	case 0:
+		return nil, errors.New("no other node answers")
+	case 1:
+		return t.agents[0], nil
+	}
+	return nil, fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(t.agents), ", "))
+}
