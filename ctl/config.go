@@ -182,6 +182,9 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	if err := errors.Join(reach.CheckFiles(), target.Refused(ctx, reach.Endpoints)); err != nil {
 		return nil, err
 	}
+	if err := c.CheckNode(ctx, reach, node); err != nil {
+		return nil, err
+	}
 	return client.NewEtcd(node, reach)
 }
 

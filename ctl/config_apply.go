@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/client"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
@@ -77,6 +77,9 @@ func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error
 	if o.dryRun {
 		return g.plan(ctx, want, removed)
 	}
+	if err := g.refuseInvalid(ctx, want); err != nil {
+		return err
+	}
 	return g.commit(ctx, c, txn, o, done(before, want, removed))
 }
 
@@ -86,14 +89,38 @@ func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) 
 	if err != nil {
 		return err
 	}
-	var request inspect.PlanRequest
-	for _, v := range want.values {
-		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
+	return g.showPlan(ctx, agent, planFor(want, removed))
+}
+
+// refusedError is for values that can never be.
+type refusedError struct{ mistakes error }
+
+func (e *refusedError) Error() string { return "nothing is stored: " + e.mistakes.Error() }
+
+// refuseInvalid asks the node whether it would take the values, so that none is stored which can never
+// be. A node that cannot be asked says so afterwards, by the values' states.
+func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
+	if g.address != "" || len(want.values) == 0 { // another agent may be meant by --grpc
+		return nil
 	}
-	for _, key := range removed {
-		request.Values = append(request.Values, kvscheduler.KeyValue{Key: key})
+	agents, err := g.targets.Selected(ctx, nil)
+	if err != nil || len(agents) != 1 {
+		return nil
 	}
-	return g.showPlan(ctx, agent, request)
+	var reply inspect.PlanReply
+	if agents[0].Post(ctx, planPath, nil, planFor(want, nil), &reply) != nil {
+		return nil
+	}
+	var mistakes []error
+	for _, op := range reply.Planned {
+		if place, ours := want.origin[op.Key]; ours && op.NewState == pb.ValueState_INVALID && op.NewErr != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s %s: %w", place, op.Key, op.NewErr))
+		}
+	}
+	if len(mistakes) > 0 {
+		return &refusedError{errors.Join(mistakes...)}
+	}
+	return nil
 }
 
 // Applied is an element of the output of commands that change values, in JSON and YAML.

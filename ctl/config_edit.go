@@ -68,7 +68,8 @@ func (g *configuring) edit(cmd *cobra.Command, words []string, o applying) error
 		}
 		var impossible *client.RequestError
 		reverted, failed := errors.AsType[*client.TransactionError](err)
-		if e.invalid = err; e.invalid == nil || !errors.As(err, &impossible) && !e.unreadable && !(failed && reverted.Reverted) {
+		_, refused := errors.AsType[*refusedError](err)
+		if e.invalid = err; e.invalid == nil || !refused && !errors.As(err, &impossible) && !e.unreadable && !(failed && reverted.Reverted) {
 			os.RemoveAll(dir)
 			return err
 		}
@@ -90,6 +91,9 @@ func (g *configuring) applyEdited(cmd *cobra.Command, c *client.Client, before [
 		if !contains(before, v) {
 			changed.values = append(changed.values, v)
 		}
+	}
+	if err := g.refuseInvalid(ctx, changed); err != nil {
+		return err
 	}
 	txn := c.Txn().Put(changed.messages()...).DeleteKeys(removed...)
 	return g.commit(ctx, c, txn, o, done(before, changed, removed))

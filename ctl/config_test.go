@@ -3,17 +3,23 @@ package ctl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/client/clienttest"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/listener/listenertest"
+	"github.com/contiv/contiv/models"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 )
@@ -70,6 +76,47 @@ func TestConfigWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	}
 	if err := <-applied; err != nil {
 		t.Error(err)
+	}
+}
+
+// What can never be is not stored; the node knows.
+func TestInvalidValuesAreRefused(t *testing.T) {
+	s := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { s.Close() })
+	err := kvscheduler.Register(s, kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
+		Name: "vpp-interface", NB: true, Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		Validate: func(_ string, v *vpp_interfaces.Interface) error {
+			if v.GetName() == "bad" {
+				return kvscheduler.NewInvalidValueError(errors.New("no such type"), "type")
+			}
+			return nil
+		},
+		Create: func(context.Context, string, *vpp_interfaces.Interface) (m kvscheduler.NoMetadata, err error) {
+			return m, nil
+		},
+		Delete: func(context.Context, string, *vpp_interfaces.Interface, kvscheduler.NoMetadata) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, inspect.Handler(s))
+	g := &configuring{cli: &cli{targets: target.Options{Agents: []string{"n=unix://" + socket}, Timeout: time.Minute}}}
+	for text, want := range map[string]string{
+		"{model: vpp.interfaces, value: {name: good}}":                                                   "",
+		"{model: vpp.interfaces, value: {name: good}}\n---\n{model: vpp.interfaces, value: {name: bad}}": "line 3, config/vpp/v2/interfaces/bad: no such type",
+	} {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		values, err := files{file}.read(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.refuseInvalid(t.Context(), values); (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), "nothing is stored: ") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }
 

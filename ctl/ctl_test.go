@@ -132,6 +132,13 @@ func TestNodesAreFoundThroughEtcd(t *testing.T) {
 		t.Errorf("errors: %s", errOut)
 	}
 
+	for node, want := range map[string]string{"node1": "", "node3": `node "node3" is not known: did you mean "node1"?`} {
+		_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--node", node, "config", "get", "--via", "etcd")
+		if (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("values of %s in etcd: %v", node, err)
+		}
+	}
+
 	server.Stop()
 	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--timeout", "1h", "nodes")
 	if err == nil || !strings.Contains(err.Error(), "nodes cannot be read from etcd: "+server.Endpoint()+": nobody listens there") {
@@ -203,10 +210,16 @@ func TestWithRealScheduler(t *testing.T) {
 	if err := os.WriteFile(plan, []byte("config/vpp/v2/interfaces/tap2: {name: tap2}\nconfig/vpp/v2/interfaces/tap1: null\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	applied := filepath.Join(t.TempDir(), "values.yaml") // as config apply reads it
+	if err := os.WriteFile(applied, []byte("model: vpp.interfaces\nvalue: {name: tap2}\n---\nkey: config/vpp/v2/interfaces/tap3\nvalue: {name: tap3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		want []string
 	}{
+		{"plan -f " + applied, []string{"CREATE     CONFIGURED  config/vpp/v2/interfaces/tap2", "CREATE     CONFIGURED  config/vpp/v2/interfaces/tap3"}},
+		{"plan -f " + filepath.Dir(applied), []string{"tap2", "tap3"}},
 		{"txns", []string{"two interfaces", "OPS", "FAILED"}},
 		{"txns 0", []string{"n: transaction #0 ", "two interfaces", "CREATE", "error: no such device"}},
 		{"values", []string{"CONFIGURED  CREATE  config/vpp/v2/interfaces/tap1", "error: no such device"}},

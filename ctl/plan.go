@@ -30,7 +30,8 @@ func (c *cli) planCommand() *cobra.Command {
 		Use:   "plan -f FILE [NODE]",
 		Short: "What a change of values would do, without doing it",
 		Long: "Asks a node which operations it would execute if the values in the file were requested.\n" +
-			"Nothing is changed. The file maps keys to values, null stands for the removal of a value:\n\n" +
+			"Nothing is changed. Files are as \"config apply\" reads them; or a file maps keys to values, where\n" +
+			"null stands for the removal of a value:\n\n" +
 			"  config/vpp/v2/interfaces/loop1:\n" +
 			"    name: loop1\n" +
 			"    type: SOFTWARE_LOOPBACK\n" +
@@ -61,7 +62,7 @@ func (c *cli) planCommand() *cobra.Command {
 			return c.showPlan(ctx, agents[0], request)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "file with values in YAML or JSON, - for the standard input")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file with values in YAML or JSON, or directory with such files, - for the standard input")
 	cmd.Flags().BoolVar(&whole, "whole", false, "the file holds all values of the node: what is not in it is removed")
 	return cmd
 }
@@ -101,6 +102,9 @@ func writePlan(p printer, good []answer[inspect.PlanReply]) {
 // agent.
 func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	name, data := file, []byte(nil)
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return planOf(files{file}, stdin)
+	}
 	if file == "-" {
 		name = "standard input"
 		data, err = io.ReadAll(stdin)
@@ -109,6 +113,9 @@ func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err er
 	}
 	if err != nil {
 		return request, fmt.Errorf("values cannot be read: %w", err)
+	}
+	if isManifest(data) {
+		return planOf(files{file}, bytes.NewReader(data))
 	}
 	text, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -137,6 +144,40 @@ func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err er
 		}
 	}
 	return request, nil
+}
+
+// isManifest reports whether data are as "config apply" reads them: documents with a value and its key
+// or model.
+func isManifest(data []byte) bool {
+	first, _, _ := bytes.Cut(bytes.TrimPrefix(bytes.TrimSpace(data), []byte("---\n")), []byte("\n---"))
+	var document map[string]any
+	if yaml.Unmarshal(first, &document) != nil {
+		return false
+	}
+	_, value := document["value"]
+	_, key := document["key"]
+	_, model := document["model"]
+	return value && (key || model)
+}
+
+// planOf requests the values of files that "config apply" reads.
+func planOf(f files, stdin io.Reader) (request inspect.PlanRequest, err error) {
+	want, err := f.read(stdin)
+	if err == nil {
+		request = planFor(want, nil)
+	}
+	return request, err
+}
+
+// planFor requests values, and the removal of others.
+func planFor(want *parsed, removed []string) (request inspect.PlanRequest) {
+	for _, v := range want.values {
+		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
+	}
+	for _, key := range removed {
+		request.Values = append(request.Values, kvscheduler.KeyValue{Key: key})
+	}
+	return request
 }
 
 // nodePrefix is what precedes keys in etcd.

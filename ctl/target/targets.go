@@ -205,6 +205,24 @@ func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
 	return agents, nil
 }
 
+// CheckNode returns an error for a node that the cluster, whose etcd is reached so, does not have. Where
+// etcd knows no nodes, since there is no Kubernetes, only a name that looks like a mistyped one is refused.
+func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) error {
+	names := slices.Sorted(maps.Keys(c.Agents))
+	agents, err := discover(ctx, reach)
+	if err != nil && !errors.Is(err, errNoNodes) {
+		return err
+	}
+	names = append(names, Names(agents)...)
+	if slices.Contains(names, name) {
+		return nil
+	}
+	if _, near := config.Nearest(name, names); err != nil && !near {
+		return nil
+	}
+	return text.Hinted(fmt.Errorf("node %q is not known", name), name, names)
+}
+
 // refuseTimeout bounds how long it is looked whether somebody listens.
 const refuseTimeout = time.Second
 
