@@ -79,6 +79,55 @@ func TestConfigWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	}
 }
 
+// A watch outlives the agent, and shows what the next one says. Without any agent, it does not begin.
+func TestConfigWatchOutlivesTheAgent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "grpc.sock")
+	start := func() *clienttest.Agent {
+		l, err := listener.Unix(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent, err := clienttest.Start(clienttest.Options{Listener: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return agent
+	}
+	agent := start()
+	defer func() { agent.Close() }()
+	args := []string{"config", "--grpc", "unix://" + socket, "watch", "config/vpp/v2/interfaces/a"}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	const line = "interfaces/a  NONEXISTENT"
+	restarted := make(chan struct{})
+	first := &until{text: line, seen: sync.OnceFunc(func() {
+		go func() {
+			defer close(restarted)
+			agent.Close()
+			agent = start()
+		}()
+	})}
+	var seen strings.Builder
+	second := writerFunc(func(p []byte) (int, error) {
+		if seen.Write(p); strings.Count(seen.String(), line) == 2 {
+			interrupt()
+		}
+		return len(p), nil
+	})
+	if err := execute(t, ctx, io.MultiWriter(first, second), args...); err != nil || strings.Count(seen.String(), line) != 2 {
+		t.Errorf("after %q: %v", seen.String(), err)
+	}
+	<-restarted
+	agent.Close()
+	if err := execute(t, t.Context(), io.Discard, args...); err == nil || !strings.Contains(err.Error(), socket) {
+		t.Errorf("without an agent: %v", err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // What can never be is not stored; the node knows.
 func TestInvalidValuesAreRefused(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
@@ -26,22 +29,52 @@ func (g *configuring) watchCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			prefixes, keys := selectors(args)
-			for s, err := range c.WatchStatus(ctx, append(prefixes, keys...)...) {
-				if err != nil && ctx.Err() != nil {
-					return nil // it was interrupted
-				}
-				if err != nil {
-					return err
-				}
-				if err := g.showStatus(s); err != nil {
+			if _, err := c.Get(ctx); err != nil { // nobody is there
+				if err := g.tolerate(err); err != nil {
 					return err
 				}
 			}
-			return nil
+			prefixes, keys := selectors(args)
+			return g.follow(ctx, c, append(prefixes, keys...))
 		},
 	}
 	return withFormats(cmd, asTable, asJSON)
+}
+
+// follow shows statuses until ctx ends. An agent that goes away may come back: its values are then shown
+// anew.
+func (g *configuring) follow(ctx context.Context, c *client.Client, selected []string) error {
+	told := false
+	for {
+		var lost error
+		for s, err := range c.WatchStatus(ctx, selected...) {
+			if lost = err; err != nil {
+				break
+			}
+			if told {
+				fmt.Fprintf(g.errOut, "%s: it is back\n", g.name)
+				told = false
+			}
+			if err := g.showStatus(s); err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil // it was interrupted
+		}
+		if lost != nil && status.Code(lost) != codes.Unavailable {
+			return lost
+		}
+		if !told {
+			fmt.Fprintf(g.errOut, "%s: %v: waiting for it to come back\n", g.name, cmp.Or(lost, errors.New("the agent ended the connection")))
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(g.poll):
+		}
+	}
 }
 
 // showStatus shows a status in a line.
