@@ -71,7 +71,7 @@ func (c *cli) upKubernetes(ctx context.Context, k kubernetesOptions) error {
 	if slices.Contains(e2e.List(), c.opts.Name) {
 		if l, err := c.open(); err == nil {
 			if st, err := l.State(); err == nil && st.Phase == lab.Running {
-				return fmt.Errorf("cluster %s is up already; contiv-lab down ends it, --name makes another one beside it", c.opts.Name)
+				return fmt.Errorf("cluster %s is up already; %s ends it, --name makes another one beside it", c.opts.Name, lab.Command(c.opts.Name, "down"))
 			}
 		}
 	}

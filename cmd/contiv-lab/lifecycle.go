@@ -49,8 +49,9 @@ plane beside them. The programs are built at the first time, which takes minutes
 			if err != nil {
 				return err
 			}
-			fmt.Printf("Lab %s is up after %s. Next: contiv-lab pod add web, contiv-lab status, contiv-lab matrix, contiv-lab down\n",
-				c.opts.Name, time.Since(c.began).Round(10*time.Millisecond))
+			next := func(words string) string { return lab.Command(c.opts.Name, words) }
+			fmt.Printf("Lab %s is up after %s. Next: %s, %s, %s, %s\n",
+				c.opts.Name, time.Since(c.began).Round(10*time.Millisecond), next("pod add web"), next("status"), next("matrix"), next("down"))
 			return nil
 		},
 	}

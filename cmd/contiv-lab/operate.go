@@ -22,7 +22,7 @@ func (c *cli) withLab(fn func(ctx context.Context, l *lab.Lab, args []string) er
 			return err
 		}
 		if st.Bare {
-			return fmt.Errorf("lab %s is a Kubernetes cluster: use kubectl, contiv-lab exec NODE, and contiv-lab ctl", l.Name())
+			return fmt.Errorf("lab %s is a Kubernetes cluster: use kubectl, %s and %s", l.Name(), lab.Command(l.Name(), "exec NODE"), lab.Command(l.Name(), "ctl"))
 		}
 		return fn(ctx, l, args)
 	})
@@ -61,7 +61,7 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 			return err
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON; - for the standard input")
 	cmd.MarkFlagRequired("filename")
 	return cmd
 }

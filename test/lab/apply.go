@@ -3,9 +3,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
+	"github.com/contiv/contiv/ksr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +17,7 @@ import (
 // they say otherwise.
 var namespaced = []string{"ConfigMap", "Endpoints", "EndpointSlice", "NetworkPolicy", "Pod", "Service"}
 
-// Apply reads Kubernetes objects from the file and gives them to KSR. Pods that
+// Apply reads Kubernetes objects from the file, "-" for the standard input, and gives them to KSR. Pods that
 // name a node of the lab are made there; those that exist get the new labels
 // and annotations. The result says what was done, a line per object.
 func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
@@ -56,9 +58,9 @@ func (l *Lab) readManifests(file string) ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if st.Calico {
-		return nil, fmt.Errorf("lab %s reads no Kubernetes objects: %w; contiv-lab pod and node add and remove what it has", l.Name(), ErrCalico)
+		return nil, fmt.Errorf("lab %s reads no Kubernetes objects: %w; %s and node add and remove what it has", l.Name(), ErrCalico, Command(l.Name(), "pod"))
 	}
-	data, err := os.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +73,22 @@ func (l *Lab) readManifests(file string) ([]*unstructured.Unstructured, error) {
 			object.SetNamespace(DefaultNamespace)
 		}
 		if object.GetKind() == "Node" {
-			return nil, fmt.Errorf("%s: the lab itself writes the objects of its nodes; contiv-lab node add %s adds one", file, object.GetName())
+			return nil, fmt.Errorf("%s: the lab itself writes the objects of its nodes; %s adds one", file, Command(l.Name(), "node add "+object.GetName()))
+		}
+		if _, known := ksr.NewObject(object.GetAPIVersion(), object.GetKind()); !known {
+			return nil, fmt.Errorf("%s: %s %s %s: KSR reads no objects of this kind, so that it would change nothing; it reads Namespace, Pod, Service, EndpointSlice, "+
+				"NetworkPolicy and ClusterNetworkPolicy: check kind and apiVersion", file, object.GetAPIVersion(), object.GetKind(), object.GetName())
 		}
 	}
 	return objects, nil
+}
+
+// readFile reads a file, or the standard input if that is "-".
+func readFile(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(name)
 }
 
 func objectID(object *unstructured.Unstructured) string {

@@ -169,7 +169,7 @@ const etcdTimeout = 5 * time.Second
 // etcdRuns returns an error if etcd was stopped.
 func (s *State) etcdRuns() error {
 	if !s.Processes[etcdRole].Alive() {
-		return errors.New("etcd does not run, in which Calico's data are: contiv-lab etcd start starts it")
+		return fmt.Errorf("etcd does not run, in which Calico's data are: %s starts it", Command(s.Name, "etcd start"))
 	}
 	return nil
 }

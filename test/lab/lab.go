@@ -21,6 +21,14 @@ const Root = "/run/contiv-lab"
 // DefaultName is the lab that commands mean if none is named.
 const DefaultName = "contiv"
 
+// Command is a command line of contiv-lab about a lab, for hints.
+func Command(name, words string) string {
+	if name == DefaultName {
+		return "contiv-lab " + words
+	}
+	return "contiv-lab --name " + name + " " + words
+}
+
 // Options of a lab. Only BinDir must be set.
 type Options struct {
 	// Name of the lab, up to 12 lower-case letters and digits. Default "contiv".
@@ -202,7 +210,7 @@ func (l *Lab) removeCrashed() error {
 	if st.Phase == Running && st.BootID == bootID() {
 		for _, p := range st.Processes {
 			if p.Alive() {
-				return fmt.Errorf("lab %s is up already; contiv-lab down ends it, --name makes another one beside it", st.Name)
+				return fmt.Errorf("lab %s is up already; %s ends it, --name makes another one beside it", st.Name, Command(st.Name, "down"))
 			}
 		}
 	}
@@ -306,7 +314,7 @@ func (l *Lab) Down(ctx context.Context) error {
 			return err
 		}
 		if err := l.remove(st); err != nil {
-			return fmt.Errorf("lab %s is not removed completely, repeat contiv-lab down: %w", l.opts.Name, err)
+			return fmt.Errorf("lab %s is not removed completely, repeat %s: %w", l.opts.Name, Command(l.opts.Name, "down"), err)
 		}
 		os.Remove(l.guardLog())
 		lock.remove()
@@ -379,7 +387,7 @@ func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
 			return err
 		}
 		if st.Phase != Running {
-			return fmt.Errorf("lab %s is not up, but %s; contiv-lab up makes it anew", st.Name, st.Phase)
+			return fmt.Errorf("lab %s is not up, but %s; %s makes it anew", st.Name, st.Phase, Command(st.Name, "up"))
 		}
 		return errors.Join(fn(st), st.write(l.dir))
 	})

@@ -99,6 +99,9 @@ func reserveNode(st *State, name string) (Node, error) {
 	if _, err := st.Node(name); err == nil {
 		return Node{}, fmt.Errorf("lab %s has a node %s already", st.Name, name)
 	}
+	if err := st.nameable("node", name); err != nil {
+		return Node{}, err
+	}
 	index := 1
 	for slices.ContainsFunc(st.Nodes, func(n Node) bool { return n.Index == index }) {
 		index++

@@ -141,6 +141,9 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if _, _, err := ParsePodID(spec.Namespace + "/" + spec.Name); err != nil {
 		return Pod{}, Node{}, err
 	}
+	if err := st.nameable("pod", spec.Name); err != nil {
+		return Pod{}, Node{}, err
+	}
 	pod := Pod{Namespace: spec.Namespace, Name: spec.Name, Node: spec.Node, ContainerID: randomHex(32), UID: randomUID()}
 	if st.podIndex(pod.ID()) >= 0 {
 		return Pod{}, Node{}, fmt.Errorf("lab %s has a pod %s already", st.Name, pod.ID())

@@ -89,7 +89,7 @@ func (s *State) Endpoint(name string) (Endpoint, error) {
 			return e, nil
 		}
 	}
-	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q; contiv-lab status lists them", s.Name, name)
+	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q; %s lists them", s.Name, name, Command(s.Name, "status"))
 }
 
 // Exec runs a command in a pod, a node or the outside host, and returns what it wrote.

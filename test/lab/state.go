@@ -120,7 +120,21 @@ func (s *State) Pod(id string) (Pod, error) {
 	if i := s.podIndex(id); i >= 0 {
 		return s.Pods[i], nil
 	}
-	return Pod{}, fmt.Errorf("lab %s has no pod %q; contiv-lab status lists the pods", s.Name, id)
+	return Pod{}, fmt.Errorf("lab %s has no pod %q; %s lists the pods", s.Name, id, Command(s.Name, "status"))
+}
+
+// nameable returns why a name would mean two things in commands about the lab.
+func (s *State) nameable(kind, name string) error {
+	if name == OutsideName {
+		return fmt.Errorf("%q is reserved for the host outside of the cluster: give the %s another name", name, kind)
+	}
+	if _, err := s.Node(name); err == nil && kind == "pod" {
+		return fmt.Errorf("lab %s has a node %s: give the pod another name, since commands take both", s.Name, name)
+	}
+	if pod, err := s.Pod(name); err == nil && kind == "node" {
+		return fmt.Errorf("lab %s has a pod %s: give the node another name, since commands take both", s.Name, pod.ID())
+	}
+	return nil
 }
 
 func (s *State) podIndex(id string) int {
@@ -153,7 +167,7 @@ const stateFile = "state.json"
 func readState(dir string) (*State, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s (contiv-lab up makes one, contiv-lab list shows what exists)", ErrNoLab, filepath.Base(dir))
+		return nil, fmt.Errorf("%w: %s (%s makes one, contiv-lab list shows what exists)", ErrNoLab, filepath.Base(dir), Command(filepath.Base(dir), "up"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the state of the lab: %w", err)
