@@ -1,0 +1,94 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/ksr/conditions"
+	"github.com/contiv/contiv/test/await"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// awaitCondition waits until the condition of a node is of a status, and its message contains a text.
+func awaitCondition(t *testing.T, node string, status corev1.ConditionStatus, message string) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("condition of %s: %s, %q", node, status, message), func() error {
+		var n corev1.Node
+		if err := cluster.Get(t.Context(), &n, "node", node); err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == conditions.Type {
+				if c.Status == status && strings.Contains(c.Message, message) {
+					return nil
+				}
+				return fmt.Errorf("it is %s %s: %s", c.Status, c.Reason, c.Message)
+			}
+		}
+		return fmt.Errorf("there is no condition %s", conditions.Type)
+	})
+}
+
+// awaitEvent waits for an event about a node.
+func awaitEvent(t *testing.T, node, reason, message string) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("event %s: %q", reason, message), func() error {
+		var list corev1.EventList
+		if err := cluster.Get(t.Context(), &list, "events", "-n", "default", "--field-selector", "involvedObject.kind=Node,involvedObject.name="+node+",reason="+reason); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, message) }) {
+			return fmt.Errorf("none of %d events of this reason", len(list.Items))
+		}
+		return nil
+	})
+}
+
+// Somebody else's device has the name of one of ours. Pods on the node work on, but an agent that starts
+// then cannot make its network, and Kubernetes knows why, by the condition and an Event, and when all
+// is well again.
+func TestKubernetesKnowsWhatIsWrongWithANode(t *testing.T) {
+	needKernel(t, "the device that is in the way is one of the kernel")
+	const node, device, why = "node2", "c-vxlanBVI", "device c-vxlanBVI exists and is not ours"
+	awaitCondition(t, node, corev1.ConditionTrue, "Contiv works")
+
+	// At once: else the agent is faster.
+	inTheWay := fmt.Sprintf(`printf 'link del %[1]s\nlink add %[1]s type bridge\n' | ip -batch -`, device)
+	if out, err := cluster.Lab().Exec(t.Context(), node, "sh", "-c", inTheWay); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() { // if the test has not come so far
+		_, _ = cluster.Lab().Exec(context.Background(), node, "sh", "-c", "ip link show "+device+" | grep -q contiv: || ip link del "+device)
+	})
+	await.That(t, "the agent finds the device", func() error {
+		out, err := cluster.Contivctl(t.Context(), "--node", node, "values", "--state", "RETRYING", "--state", "FAILED")
+		if err == nil && !strings.Contains(out, "vxlanBVI") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	if err := cluster.KillAgent(node); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the next agent is not ready", func() error {
+		if err := cluster.Agent(node).Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "resync") {
+			return fmt.Errorf("it says: %v", err)
+		}
+		return nil
+	})
+	awaitCondition(t, node, corev1.ConditionFalse, why)
+	awaitEvent(t, node, "ContivNotReady", why)
+
+	before := time.Now()
+	if out, err := cluster.Lab().Exec(t.Context(), node, "ip", "link", "del", device); err != nil {
+		t.Fatal(err, out)
+	}
+	awaitCondition(t, node, corev1.ConditionTrue, "Contiv works")
+	awaitEvent(t, node, "ContivReady", "Contiv works")
+	measured(t, "a broken node is mended: Kubernetes knows after %s", time.Since(before).Round(time.Second))
+}
