@@ -24,7 +24,7 @@ import (
 )
 
 // accept registers a model whose values can be made, but for those with "broken" in the key.
-func accept[V proto.Message](t *testing.T, s *kvscheduler.Scheduler, name, prefix string) {
+func accept[V proto.Message](t testing.TB, s *kvscheduler.Scheduler, name, prefix string) {
 	t.Helper()
 	err := kvscheduler.Register(s, kvscheduler.Descriptor[V, kvscheduler.NoMetadata]{
 		Name: name, NB: true, Keys: kvscheduler.KeySpace{Prefix: prefix},

@@ -1,0 +1,164 @@
+package ctl
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/rest"
+	"google.golang.org/protobuf/proto"
+)
+
+// bigNode serves an agent with 10 000 values: 250 pods with an interface and a route each, and routes to
+// others, made in 350 transactions. It returns the flag that names it.
+func bigNode(b *testing.B) string {
+	b.Helper()
+	const pods, values = 250, 10_000
+	s := kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler)})
+	b.Cleanup(func() { s.Close() })
+	accept[*vpp_interfaces.Interface](b, s, "vpp-interface", models.VPPInterface.KeyPrefix())
+	accept[*vpp_l3.Route](b, s, "vpp-route", models.VPPRoute.KeyPrefix())
+	var report ipnet.PodsReport
+	commit := func(txn *kvscheduler.Transaction) {
+		b.Helper()
+		if _, err := txn.Commit(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range pods {
+		name := fmt.Sprintf("vpp-tap-%064x", i)
+		pod := ipnet.PodReport{Namespace: "shop", Name: fmt.Sprintf("web-%d", i), IPs: []string{fmt.Sprintf("10.1.1.%d/32", i)}, VPPInterface: name}
+		txn := s.NewTransaction()
+		for _, value := range []proto.Message{
+			&vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_TAP, Enabled: true, Mtu: 1450},
+			&vpp_l3.Route{DstNetwork: pod.IPs[0], OutgoingInterface: name},
+		} {
+			pod.Keys = append(pod.Keys, models.Key(value))
+			txn.Put(models.Key(value), value)
+		}
+		commit(txn)
+		report.Pods = append(report.Pods, pod)
+	}
+	const perTxn = 95
+	for i := 2 * pods; i < values; i += perTxn {
+		txn := s.NewTransaction()
+		for j := i; j < min(i+perTxn, values); j++ {
+			route := &vpp_l3.Route{DstNetwork: fmt.Sprintf("10.%d.%d.0/24", j>>8, j&255), NextHopAddr: fmt.Sprintf("192.168.%d.%d", j>>8, j&255), OutgoingInterface: "vxlanBVI"}
+			txn.Put(models.Key(route), route)
+		}
+		commit(txn)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/scheduler/", inspect.Handler(s))
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report) })
+	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, nodesync.NodesReport{ThisNode: "n1", Nodes: []nodesync.NodeReport{{ID: 1, Name: "n1"}}})
+	})
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy"})
+	})
+	return "n1=unix://" + listen(b, "n1", mux)
+}
+
+// listen serves a handler on a socket until the benchmark ends.
+func listen(b *testing.B, name string, handler http.Handler) (socket string) {
+	b.Helper()
+	socket = filepath.Join(b.TempDir(), name)
+	l, err := listener.Unix(socket)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	b.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	return socket
+}
+
+// median runs a command as often as the benchmark wants and reports the time that is not exceeded by half of them.
+func median(b *testing.B, args ...string) {
+	b.Helper()
+	b.Setenv(target.ConfigVariable, "")
+	var took []time.Duration
+	size := 0
+	before := processorTime(b)
+	for b.Loop() {
+		var out bytes.Buffer
+		c := Command("contivctl", &out, io.Discard)
+		c.SetArgs(args)
+		begin := time.Now()
+		if err := c.ExecuteContext(b.Context()); err != nil {
+			b.Fatal(args, err)
+		}
+		took, size = append(took, time.Since(begin)), out.Len()
+	}
+	slices.Sort(took)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // whatever else the machine does
+	b.ReportMetric(float64(size)/1000, "kB-shown")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkCommands measures what an operator waits for at a node with 10 000 values, in one process: the
+// agent's answer and what contivctl makes of it.
+func BenchmarkCommands(b *testing.B) {
+	agent := bigNode(b)
+	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
+	for _, line := range []string{
+		"status", "nodes", "pods", "values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump --view cached " + models.VPPInterface.KeyPrefix(),
+		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline " + key, "txns", "txns 17", "txns --last 0", "diff --from txn:300",
+		"graph", "graph web-7", "config get --all web-7", "config get --all",
+	} {
+		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {
+			median(b, append([]string{"--agent", agent}, strings.Fields(line)...)...)
+		})
+	}
+}
+
+// BenchmarkStatusOf100Nodes measures status of a cluster whose agents take 200 ms each to look at their nodes.
+func BenchmarkStatusOf100Nodes(b *testing.B) {
+	const nodes, look = 100, 200 * time.Millisecond
+	var args []string
+	for i := range nodes {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(look)
+			rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy"})
+		})
+		name := fmt.Sprintf("n%d", i)
+		args = append(args, "--agent", name+"=unix://"+listen(b, name, mux))
+	}
+	median(b, append(args, "status")...)
+}

@@ -1,0 +1,61 @@
+package peers
+
+import (
+	"log/slog"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/health/ping"
+)
+
+// BenchmarkMinute measures what a node in a cluster of 1000 pays for its probes: the processor time of
+// the four rounds of a minute, one of them with large packets, to the peers that it has there; and what
+// each peer costs on the wire. The peers are addresses of the loopback interface, so that the answers are
+// paid for as well.
+func BenchmarkMinute(b *testing.B) {
+	const nodes, mtu, overhead, rounds = 1000, 1450, 50, 4
+	var others []uint32
+	for id := range uint32(nodes) {
+		others = append(others, id+2)
+	}
+	var peers []Peer
+	for _, id := range Choose(1, others, func(id uint32) uint32 { return id }) {
+		peers = append(peers, Peer{Node: "n", Address: netip.AddrFrom4([4]byte{127, 0, byte(id >> 8), byte(id)}), Size: mtu})
+	}
+	pinger, err := ping.Open(nil)
+	if err != nil {
+		b.Skipf("needs root, for the echo requests: %v", err)
+	}
+	defer pinger.Close()
+	p := New(Options{Peers: func() []Peer { return peers }, Log: slog.New(slog.DiscardHandler)})
+	before := processorTime(b)
+	for b.Loop() {
+		for range rounds {
+			if !p.round(b.Context(), pinger) {
+				b.Fatalf("%+v", p.Reports())
+			}
+		}
+	}
+	perMinute := (processorTime(b) - before) / time.Duration(b.N)
+	bytes := 0
+	for round := range rounds {
+		bytes += 2 * (ping.Small + overhead)
+		if round == 0 {
+			bytes += 2 * (mtu + overhead)
+		}
+	}
+	b.ReportMetric(float64(len(peers)), "peers")
+	b.ReportMetric(float64(perMinute)/float64(time.Minute)*100, "%-of-a-core")
+	b.ReportMetric(float64(bytes)/60, "B/s-per-peer")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
