@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
@@ -196,6 +197,9 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 		if err != nil {
 			return nil, err
 		}
+		if t.node == nil { // there are few
+			return valuesWith(ctx, a, keys)
+		}
 		values, err := valuesOf(ctx, a, url.Values{})
 		return slices.DeleteFunc(values, func(s record.Status) bool {
 			return !slices.Contains(keys, s.GetValue().GetKey())
@@ -212,6 +216,20 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 		return fmt.Errorf("no node has a value of %s", t.name)
 	}
 	return show(c, answers, writeValues)
+}
+
+// valuesWith asks for the states of the values with the keys; those that are not there are left out.
+func valuesWith(ctx context.Context, a *Agent, keys []string) (values []record.Status, err error) {
+	for _, key := range keys {
+		value, err := byKey[record.Status](valueStatus)(ctx, a, key)
+		if err != nil {
+			return nil, err
+		}
+		if value.GetValue().GetState() != pb.ValueState_NONEXISTENT {
+			values = append(values, value)
+		}
+	}
+	return values, nil
 }
 
 // explainThing shows a thing: what it is, its values, and why those that are not as they should be are so.
