@@ -57,8 +57,10 @@ func TestKubernetesKnowsWhatIsWrongWithANode(t *testing.T) {
 	const node, device, why = "node2", "c-vxlanBVI", "device c-vxlanBVI exists and is not ours"
 	awaitCondition(t, node, corev1.ConditionTrue, "Contiv works")
 
-	// At once: else the agent is faster.
-	inTheWay := fmt.Sprintf(`printf 'link del %[1]s\nlink add %[1]s type bridge\n' | ip -batch -`, device)
+	// At once: else the agent is faster. It may be all the same.
+	inTheWay := fmt.Sprintf(`ip link add inTheWay type bridge
+		for i in $(seq 100); do printf 'link del %[1]s\nlink set inTheWay name %[1]s\n' | ip -batch - && exit; done
+		ip link del inTheWay; exit 1`, device)
 	if out, err := cluster.Lab().Exec(t.Context(), node, "sh", "-c", inTheWay); err != nil {
 		t.Fatal(err, out)
 	}
