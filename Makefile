@@ -79,7 +79,7 @@ test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VP
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/calico
 
 VM_CACHE ?= $(E2E_CACHE)/vm
-# Regular expressions: which jobs (probe, demo, conformance, linux), and which tests of conformance.
+# Regular expressions: which jobs (probe, demo, cgroups, conformance, linux), and which tests of conformance.
 VM_JOBS ?= .
 VM_TESTS ?= .
 

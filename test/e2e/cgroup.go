@@ -41,7 +41,8 @@ func hierarchies() ([]string, error) {
 }
 
 // makeCgroup makes the cgroup in all hierarchies. A cpuset of version 1 is made
-// empty, and takes no process before it is filled in.
+// empty, and takes no process before it is filled in. In version 2, a cgroup has the
+// controllers that its parent delegates; kubelet refuses one that lacks some.
 func makeCgroup(path string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -52,6 +53,9 @@ func makeCgroup(path string) error {
 		for _, name := range strings.Split(strings.Trim(path, "/"), "/") {
 			parent := current
 			current = filepath.Join(current, name)
+			if err := delegate(parent); err != nil {
+				return fmt.Errorf("making cgroup: %w", err)
+			}
 			if err := os.Mkdir(current, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("making cgroup: %w", err)
 			}
@@ -63,6 +67,19 @@ func makeCgroup(path string) error {
 		}
 	}
 	return nil
+}
+
+// delegate gives the cgroups below this one all its controllers, in a hierarchy of version 2.
+func delegate(cgroup string) error {
+	data, err := os.ReadFile(filepath.Join(cgroup, "cgroup.controllers"))
+	controllers := strings.Fields(string(data))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(controllers) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
+	}
+	return err
 }
 
 // inherit copies the file of the parent, in a hierarchy of version 1 that has it.

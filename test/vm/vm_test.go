@@ -47,6 +47,9 @@ func jobs() []job {
 		{"demo", "", "$source/bin/contiv-lab demo", func(_ *testing.T, _ string, ok bool) table {
 			return table{"`contiv-lab demo`": {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
 		}},
+		{"cgroups", "test/e2e", "mount -t cgroup2 cgroup2 /sys/fs/cgroup && $tests -test.v -test.run '^TestCgroup$'", func(_ *testing.T, _ string, ok bool) table {
+			return table{"cgroups of version 2 for nodes of `make e2e`": {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
+		}},
 		{"conformance", "vswitch/kernel", "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", tested("TestConformance/")},
 		{"linux", "linux", "cd $source/linux && $tests -test.v -test.timeout 0", func(_ *testing.T, _ string, ok bool) table {
 			return table{"tests of the Linux plugin": {cell: map[bool]string{true: yes, false: "fail"}[ok]}}
