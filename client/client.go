@@ -19,7 +19,7 @@ type Client struct{ transport }
 // transport is how a client reaches the agent.
 type transport interface {
 	commit(ctx context.Context, t *change) (*Result, error)
-	// own returns what the client wants, merged what all external sources want.
+	// own returns the client's values, merged those of all external sources.
 	own(ctx context.Context) ([]Value, error)
 	merged(ctx context.Context) ([]Value, error)
 	// watch tells the statuses of the selected keys as they are, single keys in any

@@ -24,8 +24,7 @@ type RequestError struct{ Err error }
 func (e *RequestError) Error() string { return e.Err.Error() }
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// UndecodableError tells of values in etcd that cannot be decoded; it comes with those
-// that can.
+// UndecodableError names values in etcd that cannot be decoded; it comes with those that can.
 type UndecodableError struct{ Err error }
 
 func (e *UndecodableError) Error() string { return e.Err.Error() }

@@ -105,7 +105,7 @@ func (e *etcdTransport) changes(c *change) (changes []store.Change, keys selecti
 	return changes, keys, nil
 }
 
-// read completes the result by what the statuses tell, and returns what failed.
+// read completes the result from the statuses, and returns the failures.
 func (r *Result) read(statuses []*Status) error {
 	e := &TransactionError{Revision: r.Revision}
 	for _, s := range statuses {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Txn is a transaction that is being put together. Its methods return it, so that they
-// can be chained; what is wrong with what they are given is told by Commit.
+// Txn is a transaction that is being put together. Its methods return it, so that they can be
+// chained; Commit returns the errors in their arguments.
 type Txn struct {
 	client *Client
 	change change
@@ -41,7 +41,7 @@ type Result struct {
 	Event *uint64
 	// Revision is that of etcd; 0 over gRPC.
 	Revision int64
-	// Warnings tell of fields that the agent does not know: they have no effect.
+	// Warnings name fields that the agent does not know: they have no effect.
 	Warnings []string
 }
 

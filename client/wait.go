@@ -15,8 +15,8 @@ import (
 // tells which of them failed. Values that are PENDING or RETRYING are waited for. Over
 // etcd, it is the values in etcd at the time of the call that must be settled.
 //
-// When ctx ends before, the error is an *UnsettledError, which tells what the values
-// wait for.
+// When ctx ends before, the error is an *UnsettledError, which names the dependencies that the
+// values wait for.
 func (c *Client) Wait(ctx context.Context, keys ...string) ([]*Status, error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -14,8 +14,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// errUnreachable is wrapped when nobody accepts connections at the agent's
-// address.
+// errUnreachable is wrapped when connections to the agent's address are not accepted.
 var errUnreachable = errors.New("the Contiv agent of this node is not reachable")
 
 // maxRequest is the size of a request in bytes that leaves room for the rest of the message.

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// buildResult describes what the agent configured, behind what the plugins before
-// this one did. assigned is the result of the delegated IPAM plugin, or nil.
+// buildResult appends the agent's configuration to the result of the preceding plugins. assigned is
+// the result of the delegated IPAM plugin, or nil.
 func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) (*types100.Result, error) {
 	result := &types100.Result{}
 	if c.prev != nil {
@@ -68,8 +68,7 @@ func parseAddress(text string) (*net.IPNet, error) {
 	return &net.IPNet{IP: ip, Mask: network.Mask}, nil
 }
 
-// compare checks that what the agent has configured is what the runtime was told
-// by ADD.
+// compare checks that the agent's configuration matches the result of ADD.
 func compare(prev *types100.Result, reply *cniwire.CNIReply) error {
 	for _, i := range reply.Interfaces {
 		if !hasInterface(prev, i) {

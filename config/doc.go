@@ -1,5 +1,5 @@
-// Package config reads configuration files strictly: what is not understood is
-// an error that says where it is and what was probably meant.
+// Package config reads configuration files strictly: unknown keys are errors that name the position
+// and the nearest known key.
 //
 //	file (YAML or JSON) ──Load──> check every key and value against the Go type ──> struct, defaults kept
 //	                                   └─> line 3: unknown key "delayRetri": did you mean "delayRetry"?

@@ -79,8 +79,8 @@ func (f *files[T]) snapshot() Snapshot[T] {
 	return s
 }
 
-// scan reads the files that changed, those named in touched in any case, and tells
-// if that changed anything.
+// scan reads the changed files, and those named in touched in any case, and reports whether any
+// content changed.
 func (f *files[T]) scan(touched map[string]bool) bool {
 	f.changed = !f.scanned
 	f.scanned = true

@@ -48,9 +48,9 @@ type Options struct {
 	// CertFile and KeyFile are the server's certificate for https URLs. With
 	// ClientCAFile, clients must present a certificate signed by it.
 	CertFile, KeyFile, ClientCAFile string
-	// Users makes the common name of a client's certificate its user: Root may do
-	// everything, others what their roles say, nobody else anything. It needs
-	// ClientCAFile, and cannot be taken back.
+	// Users makes the common name of a client's certificate its user: Root may do everything, other
+	// users what their roles permit, and unknown clients nothing. It needs ClientCAFile, and cannot
+	// be taken back.
 	Users bool
 	// PlainText allows http with other addresses than loopback: everybody who reaches
 	// them can read and change all data.
@@ -58,8 +58,8 @@ type Options struct {
 
 	// Quota is the size in bytes at which the backend refuses writes.
 	Quota int64
-	// CompactAfter is the age at which old revisions are forgotten. A watcher
-	// that was away for longer has to list anew.
+	// CompactAfter is the age at which old revisions are forgotten. A watcher that was away for
+	// longer must list again.
 	CompactAfter time.Duration
 	// SnapshotEvery is how often all data are written to a file in SnapshotDir, of which the newest
 	// SnapshotKeep stay. 0: never.

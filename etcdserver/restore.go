@@ -22,14 +22,14 @@ const (
 	ReplacedDir = "before-restore"
 )
 
-// revisionBump is how far revisions are advanced by a restoration: more than clients may have
-// seen since the snapshot was made. Whoever watches is told to list anew.
+// revisionBump is how far revisions are advanced by a restoration: more than clients may have seen
+// since the snapshot was made. Watchers are told to list again.
 const revisionBump = 1_000_000_000
 
-// Restore replaces the data in opts.DataDir, which nobody serves, by those of a snapshot file. It
-// replaces all or nothing; what was there remains in ReplacedDir until the next time. Etcd
-// has another cluster ID from then on, by which agents and KSR know that it lost data. Of several members, all
-// restore the same file.
+// Restore replaces the data in opts.DataDir, which must not be in use, by those of a snapshot file.
+// It replaces all or nothing; what was there remains in ReplacedDir until the next time. Etcd has
+// another cluster ID from then on, by which agents and KSR know that it lost data. Of several
+// members, all restore the same file.
 func Restore(file string, opts Options) error {
 	opts = opts.withDefaults()
 	urls, err := opts.resolve()

@@ -17,8 +17,8 @@ import (
 // Root is the user who may do everything, and makes all other users.
 const Root = "root"
 
-// maintenanceIsRoots lets nobody but Root do what etcd itself allows everybody who has a certificate:
-// raise an alarm, which stops all writes, and compact, which ends watches.
+// maintenanceIsRoots restricts to Root the calls that etcd itself allows to every client with a
+// certificate: raise an alarm, which stops all writes, and compact, which ends watches.
 func maintenanceIsRoots(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	changes := false
 	switch r := request.(type) {

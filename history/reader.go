@@ -92,7 +92,7 @@ func (r Reader) Runs() ([]Run, error) {
 	return runs, nil
 }
 
-// noteRun adds what a line tells of runs.
+// noteRun adds the information of a line about runs.
 func noteRun(runs []Run, l journal.Line) []Run {
 	switch n := len(runs); {
 	case l.Kind == runLine || l.Kind == headLine:
@@ -266,8 +266,8 @@ func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 	return one[0], err
 }
 
-// Timeline returns what a value was, oldest first. Each run begins anew: the last revision of the run before
-// ends with it.
+// Timeline returns what a value was, oldest first. A new run starts from nothing: the last revision
+// of the run before ends with it.
 func (r Reader) Timeline(key string, since time.Time) ([]Revision, error) {
 	quoted, err := json.Marshal(key)
 	if err != nil {

@@ -71,7 +71,7 @@ func (r *Recorder) Handler() http.Handler {
 	return handler(NewReader(os.DirFS(r.o.Dir)), r.Flush)
 }
 
-// Handler serves the same of a history that nobody writes to.
+// Handler serves the same for a history without a writer.
 func (r Reader) Handler() http.Handler {
 	return handler(r, func(context.Context) error { return nil })
 }

@@ -85,9 +85,8 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Unix opens a unix socket with mode 0600, in a directory that is created with
-// mode 0700 if it is missing. A socket that nobody listens on any more is replaced;
-// one that is in use is an error.
+// Unix opens a unix socket with mode 0600, in a directory that is created with mode 0700 if it is
+// missing. A socket without a listener is replaced; one that is in use is an error.
 func Unix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ type shownStream struct {
 // SendMsg implements grpc.ServerStream.
 func (s shownStream) SendMsg(m any) error { return s.ServerStream.SendMsg(shown(s.client, m)) }
 
-// outcome overhears what a call is told of what became of its request.
+// outcome intercepts the metadata that report a call's outcome.
 type outcome struct {
 	grpc.ServerTransportStream
 	told metadata.MD

@@ -94,7 +94,7 @@ func (s *configService) Dump(ctx context.Context, _ *configurator.DumpRequest) (
 	return &configurator.DumpResponse{Dump: newConfig(values)}, nil
 }
 
-// Notify tells of changes of interfaces until the client ends the call.
+// Notify sends changes of interfaces until the client ends the call.
 func (s *configService) Notify(r *configurator.NotifyRequest, stream grpc.ServerStreamingServer[configurator.NotifyResponse]) error {
 	next := r.GetIdx()
 	for {

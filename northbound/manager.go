@@ -175,9 +175,9 @@ func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*
 	return response, nil
 }
 
-// Subscribe tells of all changes of the states of values, until the client ends the
-// call. The items have no data. Subscriptions without name are for all values of a
-// model; without any subscription, all changes are told.
+// Subscribe sends all changes of value states until the client ends the call. The items have no
+// data. Subscriptions without name are for all values of a model; without any subscription, all
+// changes are told.
 func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStreamingServer[generic.SubscribeResponse]) error {
 	var wanted selection
 	for i, s := range r.GetSubscriptions() {

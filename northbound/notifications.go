@@ -113,8 +113,7 @@ func linuxNotification(key string, value proto.Message, st *pb.ValueStatus) *con
 	}}}
 }
 
-// statusOf returns a status. The administrative one is what was requested, the
-// operational one what came of it.
+// statusOf returns a status. The administrative one is the request, the operational one the result.
 func statusOf(enabled, administrative bool, st *pb.ValueStatus) linux_interfaces.InterfaceState_Status {
 	switch {
 	case st.GetState() == pb.ValueState_REMOVED:

@@ -1,5 +1,4 @@
-// Package pki makes the certificates by which those who speak to etcd know each
-// other.
+// Package pki issues the certificates by which etcd and its clients authenticate each other.
 //
 //	Authority ──signs──> server    CN contiv-etcd, its names and addresses
 //	          ──signs──> client    CN is the user of etcd: root, node:<node>, client:<name>

@@ -93,7 +93,7 @@ func (s *Server) withClient(ctx context.Context, conn net.Conn) context.Context 
 	return context.WithValue(ctx, clientKey{}, func() listener.Client { return s.options.Client(conn) })
 }
 
-// clientOf is who made the request; nobody in particular if no Server has got it.
+// clientOf is who made the request: without a Server, only a name, the address.
 func clientOf(r *http.Request) listener.Client {
 	if client, ok := r.Context().Value(clientKey{}).(func() listener.Client); ok {
 		return client()

@@ -18,7 +18,7 @@ type plainErrors struct {
 	replaced bool
 }
 
-// WriteHeader answers in JSON if the router has found nobody to answer.
+// WriteHeader answers in JSON if the router has found no handler.
 func (w *plainErrors) WriteHeader(status int) {
 	ofRouter := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") && w.Header().Get("X-Content-Type-Options") == "nosniff"
 	switch {

@@ -71,7 +71,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	o.tracePackets = contivConfig.EnablePacketTrace
 
-	// What outlives the process, and what all nodes share.
+	// Storage that outlives the process, and the etcd that all nodes share.
 	local, err := openLocal(ctx, o, log)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ const agentStatusPrefix = "check/status/v1/"
 const (
 	// agentStatusPeriod is how often the agent is asked how it is.
 	agentStatusPeriod = 5 * time.Second
-	// agentStatusRewrite is after how long a status is written that did not change. Its
-	// last_update tells those of agents that are gone.
+	// agentStatusRewrite is after how long a status is written that did not change. Its last_update
+	// shows which ones are of agents that are gone.
 	agentStatusRewrite = 10 * time.Second
 )
 

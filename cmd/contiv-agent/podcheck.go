@@ -16,8 +16,8 @@ import (
 // podsSettle is how long Kubernetes may take to learn the address of a pod, or of its end.
 const podsSettle = 30 * time.Second
 
-// checkPods compares what Kubernetes says of the pods of this node with what is wired. Without
-// etcd, what it said may be old.
+// checkPods compares Kubernetes' pods of this node with the wired ones. Without etcd, Kubernetes'
+// view may be outdated.
 func checkPods(node string, known func() podmanager.Pods, wired func() (ipnet.PodsReport, error), connected func() error) health.Check {
 	c := health.Lasting(podsSettle, health.Check{Name: "pods", Look: func(context.Context) (problems []string) {
 		report, err := wired()

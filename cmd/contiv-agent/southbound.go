@@ -59,7 +59,7 @@ type (
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
-	// denier: it tells what policies deny.
+	// denier: it reports the packets that policies deny.
 	denier interface {
 		Denials(context.Context) (filter.Denials, error)
 	}
@@ -103,7 +103,7 @@ func openSouthbound(o options, netns string, cards *lentCards, recorder *history
 	return s, nil
 }
 
-// openHost opens what there is beside a vswitch.
+// openHost opens the scheduler and the linux plugin, which exist with and without a vswitch.
 func openHost(netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	scheduler := kvscheduler.New(kvscheduler.Options{
 		Logger: component(log, "kvscheduler"), Metrics: metrics, Recorder: recorder.Transaction,
@@ -139,7 +139,7 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 	return "", "", false
 }
 
-// denials returns what reads what policies deny; nil if the vswitch does not tell.
+// denials returns the reader of the packets that policies deny; nil if the vswitch does not tell.
 func (s *southbound) denials() func(context.Context) (filter.Denials, error) {
 	if d, is := s.vs.(denier); is {
 		return d.Denials

@@ -27,10 +27,10 @@ const leaveName = "." + ConflistName + ".leave"
 // errLeave ends a Keep that was asked to let go.
 var errLeave = errors.New("uninstalled: nothing is put back any more")
 
-// Keep installs, and then puts back what somebody removes or changes, each time as
-// Install does: the configuration not before the agent is ready. It lets go when
-// Uninstall asks it to, and returns when ctx ends. An error of the first
-// installation is returned, later ones are logged and tried again.
+// Keep installs, and then restores files that others remove or change, each time as Install does:
+// the configuration not before the agent is ready. It lets go when Uninstall asks it to, and
+// returns when ctx ends. An error of the first installation is returned, later ones are logged and
+// tried again.
 func Keep(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.NetDir, 0o755); err != nil {
 		return err
@@ -115,8 +115,8 @@ type installed struct {
 	conflist []byte
 }
 
-// damage tells what is not as it was installed, nil if all is. The program is not
-// read for that.
+// damage returns an error that names the differences from the installation, nil if there are none.
+// The program is not read for that.
 func (i installed) damage(o Options) error {
 	program, err := os.Stat(o.program())
 	if err != nil {

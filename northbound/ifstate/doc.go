@@ -4,8 +4,8 @@
 //	        <──Read─────          ├──> etcd: <node>/vpp/status/v2/interface/<name>
 //	                              └──> REST: GET /contiv/v1/interfaces
 //
-// The vswitch reports changes; every PollPeriod, all states are read as well, so that
-// what was there before is known, and what got lost is found.
+// The vswitch reports changes; every PollPeriod, all states are read as well, which finds states
+// older than the subscription and lost events.
 //
 // Promises:
 //

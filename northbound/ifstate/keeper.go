@@ -130,7 +130,7 @@ func sameState(a, b *vpp_interfaces.InterfaceState) bool {
 	return proto.Equal(bare(a), bare(b))
 }
 
-// tell tells observers what is pending, unless somebody else is at it.
+// tell passes pending states to the observers, unless another goroutine is doing so.
 func (k *Keeper) tell() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

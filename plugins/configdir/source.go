@@ -113,7 +113,7 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 	})
 }
 
-// apply makes the snapshot what counts, and returns what that changes.
+// apply makes the snapshot current, and returns the changes.
 func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content]) controller.ExternalConfig {
 	status := Status{Dir: s.dir, Err: text(snapshot.Err), Files: []FileStatus{}}
 	config := make(controller.ExternalConfig)

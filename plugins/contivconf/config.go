@@ -221,8 +221,7 @@ func (c *Config) check() error {
 		wrong(c.STNVersion > 2, "stnVersion", c.STNVersion, "use 1 or 2"))
 }
 
-// wrong returns an error that tells what to do about the value of an option, nil if
-// it is right.
+// wrong returns an error that says how to correct the value of an option, nil if it is valid.
 func wrong(isWrong bool, option string, value any, hint string) error {
 	if !isWrong {
 		return nil

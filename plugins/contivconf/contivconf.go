@@ -104,7 +104,7 @@ type ContivConf struct {
 	now view
 	// announced is what the last NodeIPv4Change was about.
 	announced Resolved
-	// started tells that there was a resync.
+	// started: there was a resync.
 	started bool
 }
 
@@ -256,7 +256,7 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 // Revert has nothing to undo.
 func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
 
-// read completes what the configuration says with what the links say.
+// read completes the configuration from the links.
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	static.RouteGateways = static.Gateways
 	if c.links == nil {

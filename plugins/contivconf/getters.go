@@ -31,8 +31,8 @@ func (c *ContivConf) Subnets() Subnets { return c.subnets }
 // addresses that are computed from node IDs leave them out.
 func (c *ContivConf) StaticGateways() []netip.Addr { return c.gateways }
 
-// ExternalIPAM tells whether Kubernetes assigns the pod subnets of nodes, and another
-// IPAM plugin the addresses of pods.
+// ExternalIPAM reports whether Kubernetes assigns the pod subnets of nodes, and another IPAM plugin
+// the addresses of pods.
 func (c *ContivConf) ExternalIPAM() bool { return c.config.IPAMConfig.UseExternalIPAM }
 
 // EffectiveIPAMConfig returns the ipamConfig with the subnets really used.
@@ -53,14 +53,14 @@ func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
 // IPNeighborScan returns how neighbours that went away are found out.
 func (c *ContivConf) IPNeighborScan() IPNeighborScanConfig { return c.config.IPNeighborScanConfig }
 
-// NatExternalTraffic tells whether pods appear outside of the cluster with the
-// address of their node.
+// NatExternalTraffic reports whether pods appear outside of the cluster with the address of their
+// node.
 func (c *ContivConf) NatExternalTraffic() bool {
 	now, _ := c.current()
 	return c.config.NatExternalTraffic || now.config.NatExternalTraffic
 }
 
-// NatExternalTrafficIPv6 tells whether that is so for IPv6, too.
+// NatExternalTrafficIPv6 reports the same for IPv6.
 func (c *ContivConf) NatExternalTrafficIPv6() bool {
 	return c.config.NatExternalTrafficIPv6 && c.NatExternalTraffic()
 }

@@ -31,10 +31,9 @@ func (l *leases) of(iface Interface) netip.Prefix {
 	return l.byName[iface.Name]
 }
 
-// LeaseChanged tells what DHCP has leased to an interface of the vswitch, the zero
-// Prefix if nothing (any more); from any goroutine. It is as if the address were
-// one of a link of the host: see LinksChanged. Where the host's stack is shared, it
-// is one, and LeaseChanged does nothing.
+// LeaseChanged takes the DHCP lease of an interface of the vswitch, the zero Prefix if there is
+// none (any more); from any goroutine. It is as if the address were one of a link of the host: see
+// LinksChanged. Where the host's stack is shared, it is one, and LeaseChanged does nothing.
 func (c *ContivConf) LeaseChanged(ctx context.Context, iface string, address netip.Prefix) {
 	if c.links != nil {
 		return

@@ -7,10 +7,9 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// LinksChanged is to be called when links of the host, their addresses or MTUs may
-// have changed; from any goroutine. If that concerns this node's part in the
-// cluster, all plugins compute anew. While the main interface has no address, as
-// when a lease is renewed, the network stays as it was.
+// LinksChanged is to be called when links of the host, their addresses or MTUs may have changed;
+// from any goroutine. If that concerns this node's part in the cluster, all plugins recompute.
+// While the main interface has no address, as when a lease is renewed, the network stays as it was.
 func (c *ContivConf) LinksChanged(ctx context.Context) {
 	now, started := c.current()
 	if !started {
@@ -44,8 +43,8 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 }
 
-// retry looks if the NodeConfig that was refused fits the links now, and tells the
-// event loop if it does.
+// retry checks whether the refused NodeConfig fits the links now, and if so pushes an event to the
+// loop.
 func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
 	if err != nil || next.refused != nil {
@@ -66,9 +65,9 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	return true
 }
 
-// NodeIPv4Change says that the address, of either IP version, or the MTU of the
-// main interface has changed, for instance by DHCP: all plugins compute anew. The
-// southbound is assumed to be as last seen.
+// NodeIPv4Change says that the address, of either IP version, or the MTU of the main interface has
+// changed, for instance by DHCP: all plugins recompute. The southbound is assumed to be as last
+// seen.
 type NodeIPv4Change struct {
 	controller.NonBlocking
 	Prev, Next Resolved

@@ -40,7 +40,7 @@ type view struct {
 	refused error
 }
 
-// sameEffect reports whether there is nothing to compute anew.
+// sameEffect reports whether nothing needs to be recomputed.
 func (v *view) sameEffect(other *view) bool {
 	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
 }
@@ -71,8 +71,8 @@ var errDisabled = errors.New("NodeConfig has no effect: set crdNodeConfiguration
 //     a mistake in etcd must not cost a node its network;
 //  3. contiv.conf, if there is no such thing.
 //
-// The error is for a node without a usable configuration; even then the view tells
-// what is wanted. Nothing is changed.
+// The error is for a node without a usable configuration; even then the view has the requested
+// configuration. Nothing is changed.
 func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, internalIPs []netip.Addr) (next view, links []HostLink, err error) {
 	before, started := c.current()
 	next = view{internalIPs: internalIPs, wanted: wanted}
@@ -237,8 +237,8 @@ func (c *ContivConf) NodeConfigError() error {
 	return now.refused
 }
 
-// NodeConfigChange says that the configuration of this node has changed: all
-// plugins compute anew. The southbound is assumed to be as last seen.
+// NodeConfigChange says that the configuration of this node has changed: all plugins recompute. The
+// southbound is assumed to be as last seen.
 type NodeConfigChange struct {
 	controller.NonBlocking
 	// Source of the configuration that is in force now.

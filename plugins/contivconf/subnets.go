@@ -190,8 +190,7 @@ func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
 	return first, first.checkOverlaps()
 }
 
-// family returns the plan of one IP version, checked. single tells that there is
-// no other one.
+// family returns the plan of one IP version, checked. single: there is no other one.
 func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subnets, error) {
 	s := Subnets{Service: p.service.or(ipv6, single), NodeInterconnect: p.interconnect.or(ipv6, single)}
 	if len(p.all) > 0 {

@@ -20,8 +20,8 @@ const (
 	// TxnMetadata is the sequence number of the transaction, if there was one: see
 	// `contivctl txns`. Ligato's clients know the name.
 	TxnMetadata = "seqnum"
-	// WarningMetadata tells of fields that the agent does not know, and of values that
-	// the vswitch cannot do.
+	// WarningMetadata names fields that the agent does not know, and values that the vswitch does
+	// not support.
 	WarningMetadata = "contiv-warning"
 )
 
@@ -37,7 +37,7 @@ func tellOutcome(ctx context.Context, o controller.Outcome) {
 	_ = grpc.SetHeader(ctx, md) // fails only outside of calls
 }
 
-// warnUnsupported tells of values that the vswitch cannot do.
+// warnUnsupported names values that the vswitch does not support.
 func warnUnsupported(ctx context.Context, err error) {
 	var warnings []string
 	for _, failed := range unsupportedIn(err) {
@@ -48,8 +48,8 @@ func warnUnsupported(ctx context.Context, err error) {
 	}
 }
 
-// warn tells of unknown fields, such as those of a newer API: they are kept with
-// their values, and have no effect.
+// warn names unknown fields, such as those of a newer API: they are kept with their values, and
+// have no effect.
 func (s *Service) warn(ctx context.Context, c Change) {
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(c.Values)) {

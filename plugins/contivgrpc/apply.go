@@ -59,11 +59,11 @@ func NewService(source *Source, loop controller.EventLoop, states States, log *s
 	return &Service{source: source, loop: loop, states: states, log: log.With("plugin", Name)}
 }
 
-// Apply makes the change, waits until its transaction is final and, if the change was
-// accepted, saved. What the vswitch cannot do is no error, unless all was to be reverted: the
-// states of such values say UNIMPLEMENTED. Errors have a gRPC status; that of a failed transaction has a
-// rpc.TransactionError in its details. With the context of a gRPC call, the metadata
-// of its answer tell of the event and the transaction.
+// Apply makes the change, waits until its transaction is final and, if the change was accepted,
+// saved. What the vswitch cannot do is no error, unless all was to be reverted: the states of such
+// values say UNIMPLEMENTED. Errors have a gRPC status; that of a failed transaction has a
+// rpc.TransactionError in its details. With the context of a gRPC call, the metadata of its answer
+// identify the event and the transaction.
 //
 // When ctx ends before the event loop has taken the change, nothing happens; after
 // that, the change is completed, but its outcome is not told.

@@ -1,5 +1,5 @@
-// Package contivgrpc is a source of external configuration: what clients request
-// over gRPC, beside what our own plugins want.
+// Package contivgrpc is a source of external configuration: the requests of clients over gRPC,
+// beside those of our own plugins.
 //
 //	client ──rpc──> Service ──ExternalConfigChange──> event loop ──> KVScheduler
 //	   ▲                                                  │ accepted, in order

@@ -100,7 +100,7 @@ func (w *writer) run() {
 	}
 }
 
-// save writes what waits, together with what could not be written before.
+// save writes the waiting changes, together with those that could not be written before.
 func (w *writer) save(batch []saving) {
 	for _, s := range batch {
 		for key, item := range s.changes {

@@ -92,8 +92,8 @@ func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
 	return nil
 }
 
-// PodCIDRChange says that Kubernetes assigned another pod subnet to a node: all
-// plugins compute anew. The southbound is assumed to be as last seen.
+// PodCIDRChange says that Kubernetes assigned another pod subnet to a node: all plugins recompute.
+// The southbound is assumed to be as last seen.
 type PodCIDRChange struct {
 	controller.NonBlocking
 	Node, Prev, Next string

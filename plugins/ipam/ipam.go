@@ -23,7 +23,7 @@ type Config interface {
 	NodeName() string
 	Subnets() contivconf.Subnets
 	StaticGateways() []netip.Addr
-	// ExternalIPAM tells that addresses are assigned elsewhere.
+	// ExternalIPAM: addresses are assigned elsewhere.
 	ExternalIPAM() bool
 }
 
@@ -119,9 +119,9 @@ func (*IPAM) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync restores the allocations: the persisted ones first, then those that
-// Kubernetes knows. Addresses that nobody holds any more are released. It fails
-// if the options of a restarted agent would move the addresses of wired pods.
+// Resync restores the allocations: the persisted ones first, then those that Kubernetes knows.
+// Addresses without a holder are released. It fails if the options of a restarted agent would move
+// the addresses of wired pods.
 func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
 	subnets, err := i.subnets()
 	if err != nil {

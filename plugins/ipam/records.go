@@ -83,8 +83,8 @@ func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.A
 	return nil
 }
 
-// remove forgets a record. One that stays behind is removed after the next
-// restart, when nobody holds the address.
+// remove forgets a record. One that stays behind is removed after the next restart, when the
+// address has no holder.
 func (r *records) remove(ctx context.Context, id podmanager.PodID, log *slog.Logger) {
 	if err := r.db.Delete(ctx, storeKey(id)); err != nil {
 		log.Error("Remove the record of a released address", "pod", id, "error", err)

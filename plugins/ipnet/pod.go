@@ -114,8 +114,8 @@ func (n *IPNet) guard(w *wiring, a attachment, more []netip.Addr) {
 	w.config[models.VPPInterfaceKey(w.vpp)].(*vpp_interfaces.Interface).SourceGuarded = true
 }
 
-// PodLoopback is the one value of a pod's wiring that is in its namespace alone:
-// nothing on the node's side tells that it exists, or takes it along.
+// PodLoopback is the one value of a pod's wiring that is in its namespace alone: nothing on the
+// node's side shows that it exists, or removes it.
 func PodLoopback(pod *podmanager.LocalPod) *linux_interfaces.Interface {
 	return &linux_interfaces.Interface{
 		Name: podLoopbackName(pod.ContainerID), Type: linux_interfaces.Interface_LOOPBACK, Namespace: namespaceOf(pod), Enabled: true,

@@ -65,13 +65,13 @@ func (p *Plugin) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync tells of all microservices.
+// Resync passes on all microservices.
 func (p *Plugin) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, _ controller.ResyncOperations) error {
 	_, err := p.tell(ctx, p.choose(ctx, nil))
 	return err
 }
 
-// Update tells of the microservices that came or went.
+// Update passes on the microservices that were added or removed.
 func (p *Plugin) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (change string, err error) {
 	p.before = p.chosen
 	switch event := event.(type) {

@@ -88,8 +88,8 @@ func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppno
 // publishTimeout bounds the writing of addresses: the event loop waits for it.
 const publishTimeout = 3 * time.Second
 
-// swap replaces the VppNode of this node in etcd, unless the ID belongs to
-// another node by now: a takenError. What nobody can read is nobody's.
+// swap replaces the VppNode of this node in etcd, unless the ID belongs to another node by now: a
+// takenError. A record that cannot be decoded has no owner.
 func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ const (
 	ClaimTTL = 15 * time.Second
 	// claimInterval is how often it is renewed, or tried again.
 	claimInterval = ClaimTTL / 3
-	// claimRetry is the time until it is tried again that nobody answered.
+	// claimRetry is the time until an unanswered attempt is repeated.
 	claimRetry = time.Second
 )
 
@@ -50,9 +50,9 @@ type Claim struct {
 	changed chan struct{}
 }
 
-// NewClaim returns the claim of the node's name. open makes the key of the given name
-// and value in the database; mine tells whether a value that is found there is of an
-// agent that ran in the place of this one.
+// NewClaim returns the claim of the node's name. open makes the key of the given name and value in
+// the database; mine reports whether a value found there is of an agent that ran in the place of
+// this one.
 func NewClaim(nodeName string, log *slog.Logger, open func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) ClaimedKey) (*Claim, error) {
 	self, err := thisAgent()
 	if err != nil {

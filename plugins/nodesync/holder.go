@@ -51,8 +51,8 @@ func thisAgent() (Holder, error) {
 	return h, nil
 }
 
-// samePlace reports whether both run in the same network namespace of the same machine, that
-// was not started anew in between.
+// samePlace reports whether both run in the same network namespace of the same machine, that was
+// not rebooted in between.
 func (h Holder) samePlace(other Holder) bool {
 	return h.BootID == other.BootID && h.NetNS == other.NetNS
 }

@@ -32,7 +32,7 @@ type Node struct {
 	// version; may be none. Their changes alone cause no NodeUpdate.
 	PodCIDRs []string
 
-	// inKube tells that the Kubernetes object exists.
+	// inKube: the Kubernetes object exists.
 	inKube bool
 }
 

@@ -158,9 +158,9 @@ func (n *Node) vppNode() *vppnode.VppNode {
 	return v
 }
 
-// lost reports whether this node has to get another ID: Kubernetes does not know it any
-// more, or it knows the node that has the ID, and that node has no other one. Else
-// somebody has overwritten a record.
+// lost reports whether this node has to get another ID: Kubernetes does not know it any more, or it
+// knows the node that has the ID, and that node has no other one. Otherwise a record has been
+// overwritten.
 func (n *NodeSync) lost(err error) bool {
 	taken, ok := errors.AsType[*takenError](err)
 	if !ok || n.records.kubeNodes[n.nodeName] == nil {
@@ -308,7 +308,7 @@ func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ control
 // Revert has nothing to undo.
 func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
 
-// recompute makes of the records what they say, and returns what is to be announced.
+// recompute derives the nodes from the records, and returns the changes to announce.
 func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -340,7 +340,7 @@ func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	}
 	n.nodes, n.withID = nodes, nil
 	n.tell(ctx, disputes)
-	// What leaves makes room for what joins.
+	// Departing nodes make room for new ones.
 	slices.SortFunc(list, func(a, b *NodeUpdate) int {
 		left := func(u *NodeUpdate) int {
 			if u.NewState == nil {

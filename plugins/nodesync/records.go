@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// records is what the database says of nodes. It may contradict itself: the name of a
-// node may have several IDs, and an address several nodes. What is made of it depends on
-// what is there only, not on what came first:
+// records is what the database says of nodes. It may contradict itself: the name of a node may have
+// several IDs, and an address several nodes. The result depends only on the present records, not on
+// their order of arrival:
 //
 //   - A record without a name, or whose ID is not that of its key, does not count.
 //   - Of several IDs of a name, the lowest one with addresses counts.

@@ -51,7 +51,7 @@ type NodeOptions struct {
 	Stolen *contivconf.Stolen
 	// Etcd and Local survive restarts of a node.
 	Etcd, Local *memory.Store
-	// View is what the CNI server tells of the node.
+	// View is the CNI server's view of the node.
 	View podmanager.NodeView
 	// Disk, if it is not nil, is what podmanager sees of Local.
 	Disk       store.Broker
@@ -77,7 +77,7 @@ type Node struct {
 	IPAM       *ipam.IPAM
 	IPNet      *ipnet.IPNet
 	Server     *podmanager.Server
-	// visits tells of each change of the Kubernetes state that handlers see.
+	// visits receives each change of the Kubernetes state that handlers see.
 	visits visits
 }
 
@@ -256,7 +256,7 @@ func Barrier(t testing.TB, loop *controller.Controller, timeout time.Duration) {
 	}
 }
 
-// barrier is an event that nobody handles.
+// barrier is an event without a handler.
 type barrier struct{ controller.Blocking }
 
 func (*barrier) Name() string                                { return "Barrier" }

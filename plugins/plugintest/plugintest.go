@@ -4,7 +4,7 @@
 //
 //	handler.Resync(…, txn) ──> Txn{key: value} ──Golden──> testdata/<name>.golden
 //
-// Run the tests with -update to write the golden files anew.
+// Run the tests with -update to rewrite the golden files.
 package plugintest
 
 import (

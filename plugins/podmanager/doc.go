@@ -1,6 +1,6 @@
-// Package podmanager knows the pods of this node. It serves the CNI requests for
-// them, turns these into events, and remembers enough of each pod for the other
-// plugins to wire it anew after a restart.
+// Package podmanager knows the pods of this node. It serves the CNI requests for them, turns these
+// into events, and remembers enough of each pod for the other plugins to wire it again after a
+// restart.
 //
 //	contiv-cni ──gRPC──> Server ──AddPod, DeletePod, CheckPod──> event loop ──> handlers
 //	                        │                                        │

@@ -46,14 +46,14 @@ type AddPod struct {
 	Interfaces []PodInterface
 	Routes     []Route
 
-	// caller ends when nobody waits for the event any more.
+	// caller ends when the event has no waiting caller any more.
 	caller context.Context
 	// obsolete is the pod's other attachment, which is to be removed first.
 	obsolete *LocalPod
-	// added tells that the pod was not known before.
+	// added: the pod was not known before.
 	added bool
-	// recorded gets an error when what is remembered of the pod is on the disk; nil if
-	// nobody writes it.
+	// recorded gets an error when what is remembered of the pod is on the disk; nil if it is not
+	// recorded.
 	recorded <-chan error
 	outcome
 }
@@ -132,6 +132,6 @@ func (o *outcome) Processed(seqNum, _ uint64, southbound time.Duration) {
 	o.seqNum, o.southbound = seqNum, southbound
 }
 
-// WasWired tells that the pod already had a network before the event, which then
-// repeats what was done.
+// WasWired reports whether the pod already had a network before the event, which then only repeats
+// earlier work.
 func (e *AddPod) WasWired() bool { return !e.added }

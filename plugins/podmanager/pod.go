@@ -25,8 +25,8 @@ type LocalPod struct {
 	ID PodID `json:"id"`
 	// ContainerID of the sandbox.
 	ContainerID string `json:"containerID"`
-	// NetNS is the path of the network namespace, NetNSID tells whether it is
-	// still the same one.
+	// NetNS is the path of the network namespace, NetNSID identifies that namespace, since the path
+	// may lead to another one later.
 	NetNS   string `json:"netns"`
 	NetNSID string `json:"netnsID"`
 	// IfName is the name of the interface inside of the pod.
@@ -47,7 +47,7 @@ type Pod struct {
 	IPs         []netip.Addr
 	NodeName    string
 	HostNetwork bool
-	// Finished tells that no container of the pod will run any more.
+	// Finished: no container of the pod will run any more.
 	Finished    bool
 	Labels      map[string]string
 	Annotations map[string]string

@@ -27,7 +27,7 @@ type recorder struct {
 	store.Broker
 
 	mu sync.Mutex
-	// used tells that there is a Recorder, which commits.
+	// used: there is a Recorder, which commits.
 	used    bool
 	open    bool
 	pending []store.Change
@@ -44,7 +44,7 @@ type write struct {
 	done    chan<- error
 }
 
-// begin starts a transaction, if somebody will commit it.
+// begin starts a transaction if a Recorder will commit it.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,10 +150,10 @@ func (r *recorder) Get(ctx context.Context, key string) (store.KV, bool, error) 
 // Store returns the local store for handlers that remember something of pods.
 func (m *PodManager) Store() store.Broker { return m.db }
 
-// Recorder returns an event handler that has to follow those who use Store, and precede
-// those that describe the network: it has what they have put of a new pod written, all of
-// it or nothing. The pod is wired meanwhile; Server undoes that if it cannot be
-// written. If there is no Recorder, they write by themselves.
+// Recorder returns an event handler that has to follow those that use Store, and precede those that
+// describe the network: it has what they have put of a new pod written, all of it or nothing. The
+// pod is wired meanwhile; Server undoes that if it cannot be written. If there is no Recorder, they
+// write by themselves.
 func (m *PodManager) Recorder() controller.EventHandler {
 	m.db.mu.Lock()
 	defer m.db.mu.Unlock()

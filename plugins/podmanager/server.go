@@ -27,8 +27,8 @@ type Server struct {
 	node NodeView
 }
 
-// NewServer returns a server that sends its events to the loop, and tells of the node what the
-// view knows.
+// NewServer returns a server that sends its events to the loop, and answers questions about the
+// node from the view.
 func NewServer(pods *PodManager, loop controller.EventLoop, node NodeView, log *slog.Logger) *Server {
 	s := &Server{pods: pods, loop: loop, node: node, log: log}
 	s.Server = cniserver.New(s, log)

@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// NodeView is what the server tells of the node besides its pods. Functions may
-// be nil; they are called from several goroutines.
+// NodeView is the server's view of the node besides its pods. Functions may be nil; they are called
+// from several goroutines.
 type NodeView struct {
 	// Ready tells why pods cannot be wired; nil if they can.
 	Ready func() error

@@ -38,7 +38,7 @@ type DropsReport struct {
 // nothing has none.
 type DropsSource func() ([]Drop, error)
 
-// Drops tells what source guards have dropped: Prometheus, and whoever asks over REST.
+// Drops reports the packets that source guards have dropped, to Prometheus and over REST.
 type Drops struct {
 	node   string
 	source DropsSource

@@ -21,15 +21,15 @@ type Claim struct {
 	ttl   time.Duration
 
 	lease clientv3.LeaseID // 0: none
-	// held says that this claim has had the key: from then on nobody is taken for an
-	// earlier life of its holder.
+	// held says that this claim has had the key: from then on no other holder counts as its
+	// predecessor.
 	held bool
 }
 
-// NewClaim returns a claim of the key, which does nothing yet. value tells others who
-// holds the key. mine tells whether a value that is found there is that of an earlier life of
-// the same holder, from which the key is taken over at once. ttl is how long the key
-// outlives its holder. A claim is for one goroutine.
+// NewClaim returns a claim of the key, which does nothing yet. value tells others who holds the
+// key. mine reports whether a value found there is of a predecessor of the same holder, from which
+// the key is taken over at once. ttl is how long the key outlives its holder. A claim is for one
+// goroutine.
 func (s *Store) NewClaim(key string, value []byte, mine func(value []byte) bool, ttl time.Duration) *Claim {
 	return &Claim{store: s, key: key, value: value, mine: mine, ttl: ttl}
 }
@@ -108,9 +108,9 @@ func (c *Claim) grant(ctx context.Context) error {
 	return nil
 }
 
-// isMine: while this claim lives, its own writes are recognised by their value, should
-// the answer to one have been lost; others of its holder, by what mine says. What has no
-// lease is nobody's claim, and would never end.
+// isMine: while this claim lives, its own writes are recognised by their value, should the answer
+// to one have been lost; others of its holder, by what mine says. A key without a lease is no
+// claim, and would never expire.
 func (c *Claim) isMine(kv *mvccpb.KeyValue) bool {
 	return kv.Lease == 0 || string(kv.Value) == string(c.value) || !c.held && c.mine(kv.Value)
 }

@@ -65,8 +65,8 @@ type Config struct {
 const LocalEndpoint = "http://127.0.0.1:32379"
 
 // LoadConfig reads a file, unless its name is "", and puts over it what flags say: the endpoints,
-// files, user and password of given that are not empty. Endpoints that nobody names are
-// standard. There is no TLS where all endpoints are http.
+// files, user and password of given that are not empty. Endpoints default to the standard ones.
+// There is no TLS where all endpoints are http.
 func LoadConfig(file string, given Config, standard string) (c Config, err error) {
 	if file != "" {
 		if err := config.LoadFile(file, &c); err != nil {

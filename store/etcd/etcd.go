@@ -205,8 +205,8 @@ func (s *Store) page(ctx context.Context, from, end string, revision int64) (*cl
 	return page, err
 }
 
-// Identity is the cluster ID, in hexadecimal, of the etcd that answered the last List.
-// An etcd that is made anew with the same name and addresses has the same ID.
+// Identity is the cluster ID, in hexadecimal, of the etcd that answered the last List. A new etcd
+// cluster with the same name and addresses has the same ID.
 func (s *Store) Identity() string {
 	if id := s.cluster.Load(); id != 0 {
 		return strconv.FormatUint(id, 16)

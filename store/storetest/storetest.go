@@ -1,4 +1,4 @@
-// Package storetest tells what every store does: run it on each implementation.
+// Package storetest is the contract of every store: run it on each implementation.
 package storetest
 
 import (

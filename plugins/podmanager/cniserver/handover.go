@@ -17,7 +17,7 @@ func newHandover(addr net.Addr) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give hands a connection over; it is closed if nobody wants it any more.
+// give hands a connection over; it is closed if no receiver is left.
 func (h *handover) give(conn net.Conn) {
 	select {
 	case h.conns <- conn:
