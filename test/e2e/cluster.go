@@ -39,6 +39,8 @@ type Options struct {
 	SingleNIC bool
 	// WithoutProxy makes a cluster without kube-proxy: Contiv translates services.
 	WithoutProxy bool
+	// IP versions of nodes, pods and services. Default IPv4; others need the kernel vswitch.
+	IP IPVersions
 	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
 	VPPBin string
 	// Forwarder is a command that makes the API server reachable from the namespace
@@ -84,6 +86,9 @@ func Up(ctx context.Context, opts Options) (*Cluster, error) {
 }
 
 func (o Options) check() error {
+	if err := o.IP.check(o.VSwitches); err != nil {
+		return err
+	}
 	var missing []string
 	for _, file := range o.programs() {
 		if _, err := os.Stat(file); err != nil {
@@ -125,6 +130,9 @@ func (c *Cluster) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.addNetworks(ctx); err != nil {
+		return fmt.Errorf("adding IPv6 to the nodes: %w", err)
+	}
 	sockets := map[string]string{}
 	for _, n := range c.nodes {
 		sockets[n.Name] = c.agentSocket(n.Name)
@@ -156,6 +164,11 @@ func (c *Cluster) readState() error {
 	state, err := c.lab.State()
 	if err != nil {
 		return err
+	}
+	if c.opts.IP == IPv6 {
+		for i, n := range state.Nodes {
+			state.Nodes[i].Address = network6.node(n)
+		}
 	}
 	c.nodes, c.underlay, c.opts.VPPBin = state.Nodes, state.Underlay(), state.VPPBin
 	return nil

@@ -12,16 +12,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Addresses of the API server: on the router of the lab, and of the service
-// "kubernetes", which kube-proxy leads there.
-var (
-	apiServerAddress = lab.RouterAddress.Addr()
-	apiServiceCIDR   = "10.96.0.0/12"
-	apiServiceIP     = net.IPv4(10, 96, 0, 1)
-)
-
 const (
-	apiServerURL    = "https://192.168.16.254:443"
 	kubernetesEtcd  = "http://127.0.0.1:2379"
 	kubernetesPeers = "http://127.0.0.1:2380"
 )
@@ -40,8 +31,11 @@ func (c *Cluster) writeIdentities() error {
 	servers := []identity{{
 		file: "apiserver", user: "kube-apiserver",
 		names:     []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"},
-		addresses: []net.IP{apiServerAddress.AsSlice(), apiServiceIP, net.IPv4(127, 0, 0, 1)},
+		addresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}}
+	for _, n := range c.opts.IP.networks() {
+		servers[0].addresses = append(servers[0].addresses, n.router.Addr().AsSlice(), n.apiService.AsSlice())
+	}
 	clients := []identity{
 		{file: "admin", user: "admin", group: "system:masters"},
 		{file: "apiserver-kubelet", user: "kube-apiserver-kubelet-client", group: "system:masters"},
@@ -50,10 +44,11 @@ func (c *Cluster) writeIdentities() error {
 		{file: "proxy", user: "system:kube-proxy"},
 	}
 	for _, n := range c.nodes {
-		servers = append(servers, identity{
-			file: n.Name + "-serving", user: "system:node:" + n.Name, group: "system:nodes",
-			names: []string{n.Name}, addresses: []net.IP{n.Address.Addr().AsSlice()},
-		})
+		serving := identity{file: n.Name + "-serving", user: "system:node:" + n.Name, group: "system:nodes", names: []string{n.Name}}
+		for _, address := range c.Addresses(n) {
+			serving.addresses = append(serving.addresses, address.AsSlice())
+		}
+		servers = append(servers, serving)
 		clients = append(clients, identity{file: n.Name, user: "system:node:" + n.Name, group: "system:nodes"})
 	}
 	for _, id := range servers {
@@ -65,7 +60,7 @@ func (c *Cluster) writeIdentities() error {
 		if err := ca.issue(id); err != nil {
 			return err
 		}
-		if err := c.writeKubeconfig(c.kubeconfig(id.file), id.file, apiServerURL); err != nil {
+		if err := c.writeKubeconfig(c.kubeconfig(id.file), id.file, c.apiServerURL()); err != nil {
 			return err
 		}
 	}
@@ -91,10 +86,10 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		{Role: "kube-apiserver", Ready: c.apiServerReady, Command: []string{
 			program("kube-apiserver"),
 			"--etcd-servers=" + kubernetesEtcd,
-			"--bind-address=0.0.0.0",
+			"--bind-address=::",
 			"--secure-port=443",
-			"--advertise-address=" + apiServerAddress.String(),
-			"--service-cluster-ip-range=" + apiServiceCIDR,
+			"--advertise-address=" + c.opts.IP.networks()[0].router.Addr().String(),
+			"--service-cluster-ip-range=" + c.joined(servicesOf),
 			"--allow-privileged=true",
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -73,7 +74,7 @@ func TestManifestsAreAdaptedToClustersWithoutKubeProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for without, want := range map[bool]string{false: "", true: apiServerURL} {
+	for without, want := range map[bool]string{false: "", true: "https://192.168.16.254:443"} {
 		adapted, err := newCluster(Options{Name: "x", WithoutProxy: without}).adapt(manifest)
 		if err != nil {
 			t.Fatal(err)
@@ -143,6 +144,50 @@ func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	}
 	if vpp.Data["vpp.conf"] != lab.VPPOptions() {
 		t.Errorf("vpp.conf: %s", vpp.Data["vpp.conf"])
+	}
+}
+
+// The configuration of a cluster with IPv6 is one that agents take.
+func TestManifestsAreAdaptedToIPVersions(t *testing.T) {
+	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[IPVersions]string{IPv4: "10.1.0.0/16 10.96.0.0/12", IPv6: "fd10:1::/48 fd96::/112", DualStack: "10.1.0.0/16 10.96.0.0/12 fd10:1::/48 fd96::/112"} {
+		adapted, err := newCluster(Options{Name: "x", IP: version}).adapt(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(adapted), "\n---\n") {
+			var found corev1.ConfigMap
+			if yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---\n")), &found) != nil || found.Kind != "ConfigMap" || found.Name != "contiv-config" {
+				continue
+			}
+			conf, err := contivconf.Load([]byte(found.Data["contiv.conf"]))
+			if err != nil {
+				t.Fatalf("%s: %v", version, err)
+			}
+			c, err := contivconf.New("node1", conf, contivconf.Sources{}, nil, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", version, err, found.Data["contiv.conf"])
+			}
+			var got []string
+			subnets := c.Subnets()
+			for _, f := range subnets.Families() {
+				got = append(got, f.Pods.String(), f.Service.String())
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: %v, want %s", version, got, want)
+			}
+		}
+	}
+}
+
+func TestIPVersionsThatClustersCannotHaveAreRefused(t *testing.T) {
+	for _, o := range []Options{{IP: "ipv5"}, {IP: IPv6, VSwitches: []string{"kernel", "vpp"}}} {
+		if err := o.check(); err == nil || !strings.Contains(err.Error(), "IP version") {
+			t.Errorf("%+v: %v", o, err)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *Cluster) startForwarder(ctx context.Context) error {
 	c.progress("forwarding %s to the API server", address)
 	return c.lab.StartGuest(ctx, lab.Guest{
 		Role:    "forwarder",
-		Command: slices.Concat(c.opts.Forwarder, []string{"--listen", address, "--netns", c.underlay, "--to", net.JoinHostPort(apiServerAddress.String(), "443")}),
+		Command: slices.Concat(c.opts.Forwarder, []string{"--listen", address, "--netns", c.underlay, "--to", c.APIServer()}),
 		Ready: func(ctx context.Context) error {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 			if err != nil {

@@ -25,6 +25,7 @@ const (
 	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
 	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
 	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
+	ipVariable      = "CONTIV_E2E_IP"      // IP versions: ipv4, the default, ipv6 or dual
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
 	adaptVariable   = "CONTIV_E2E_ADAPT"   // the cluster that this process adapts manifests to, from its input to its output
 )
@@ -88,6 +89,7 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
 	}
+	options.IP = e2e.IPVersions(os.Getenv(ipVariable))
 	switch proxy := os.Getenv(proxyVariable); proxy {
 	case "", "kube-proxy":
 	case "none":

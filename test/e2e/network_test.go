@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -92,8 +93,12 @@ func TestPodsReachTheAPIServer(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "api")
 	n.pod("client", "node2")
+	host, _, err := net.SplitHostPort(cluster.APIServer())
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Its address is the cluster's outside: the node's address hides the pod's.
-	out := n.kubectl("exec", "client", "--", "sh", "-c", "nc -w 3 192.168.16.254 443 </dev/null && echo connected")
+	out := n.kubectl("exec", "client", "--", "sh", "-c", "nc -w 3 "+host+" 443 </dev/null && echo connected")
 	if out != "connected" {
 		t.Errorf("says %q", out)
 	}

@@ -181,7 +181,7 @@ func (c *Cluster) StartKubelet(ctx context.Context, node string) error {
 			"--config=" + c.nodePath(node, "kubelet.yaml"),
 			"--kubeconfig=" + c.kubeconfig(node),
 			"--hostname-override=" + node,
-			"--node-ip=" + n.Address.Addr().String(),
+			"--node-ip=" + c.nodeIPs(n),
 			"--root-dir=" + c.nodePath(node, "kubelet"),
 			"--cert-dir=" + c.nodePath(node, "kubelet/pki"),
 		},

@@ -9,9 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// podCIDR is Contiv's default for the pods of all nodes.
-const podCIDR = "10.1.0.0/16"
-
 // startProxy starts the kube-proxy of a node, which makes services reachable, etcd's
 // among them, before there is a pod network.
 func (c *Cluster) startProxy(ctx context.Context, n lab.Node) error {
@@ -22,7 +19,7 @@ func (c *Cluster) startProxy(ctx context.Context, n lab.Node) error {
 		"hostnameOverride":   n.Name,
 		"clientConnection":   map[string]any{"kubeconfig": c.kubeconfig("proxy")},
 		"detectLocalMode":    "ClusterCIDR",
-		"clusterCIDR":        podCIDR,
+		"clusterCIDR":        c.joined(podsOf),
 		"healthzBindAddress": "127.0.0.1:10256",
 		"metricsBindAddress": "127.0.0.1:10249",
 		// What these change is of the machine, and not of a network namespace.

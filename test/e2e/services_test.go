@@ -20,12 +20,15 @@ func TestServicesLeadToPods(t *testing.T) {
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 `)
 	n.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
 	client := n.pod("client", "node1")
 	pods := n.pods()
-	clusterIP := net.JoinHostPort(n.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"), "80")
+	clusterIPs := strings.Fields(n.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[*]}"))
+	if len(clusterIPs) != len(cluster.Addresses(cluster.Nodes()[0])) {
+		t.Fatalf("cluster IPs: %v", clusterIPs)
+	}
 	nodePort := n.kubectl("get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}")
 
 	inside := []lab.Endpoint{nodeEndpoint(t, "node1"), nodeEndpoint(t, "node2"), endpoint(t, client)}
@@ -35,7 +38,9 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080
 		}
 	}
 	for _, from := range inside {
-		checkService(t, from, clusterIP)
+		for _, ip := range clusterIPs {
+			checkService(t, from, net.JoinHostPort(ip, "80"))
+		}
 	}
 	if out := n.kubectl("exec", client.Name, "--", "sh", "-c", "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo connected"); out != "connected" {
 		t.Errorf("a pod → the service of the API server: says %q", out)
@@ -46,9 +51,10 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080
 	}
 	outside := lab.Endpoint{Name: "outside of the cluster", Netns: state.Underlay()}
 	for _, node := range cluster.Nodes() {
-		address := net.JoinHostPort(node.Address.Addr().String(), nodePort)
-		for _, from := range append(inside, outside) {
-			checkService(t, from, address)
+		for _, ip := range cluster.Addresses(node) {
+			for _, from := range append(inside, outside) {
+				checkService(t, from, net.JoinHostPort(ip.String(), nodePort))
+			}
 		}
 	}
 }

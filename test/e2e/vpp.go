@@ -60,16 +60,16 @@ func (c *Cluster) labelVPP(ctx context.Context) error {
 	return nil
 }
 
-// adaptConfig says in the configuration which NICs VPP takes, and makes it small. Without
-// kube-proxy it says where the API server is.
+// adaptConfig says in the configuration which NICs VPP takes, and makes it small; which
+// networks a cluster with IPv6 has; and without kube-proxy, where the API server is.
 func (c *Cluster) adaptConfig(config *unstructured.Unstructured) error {
-	changes := map[string]func(string) string{}
+	changes := map[string]func(string) string{"contiv.conf": func(text string) string { return text + c.contivConf() }}
 	if c.hasVPP() {
 		changes["contiv.conf"] = func(text string) string { return text + lab.VPPConfig(c.nodes...) }
 		changes["vpp.conf"] = func(string) string { return lab.VPPOptions() }
 	}
 	if c.opts.WithoutProxy {
-		changes["api-server"] = func(string) string { return apiServerURL }
+		changes["api-server"] = func(string) string { return c.apiServerURL() }
 	}
 	for file, change := range changes {
 		text, found, err := unstructured.NestedString(config.Object, "data", file)

@@ -99,7 +99,7 @@ func (n Node) calicoBlocks() []netip.Prefix {
 func (l *Lab) calicoArgs(n Node) []string {
 	return []string{
 		"--hostname", n.Name,
-		"--uplink", nodeNIC,
+		"--uplink", NodeNIC,
 		"--etcd-endpoints", "http://" + etcdAddress,
 		"--ttl", CalicoTTL.String(),
 		"--run-dir", l.RunDir(n.Name),
@@ -120,7 +120,7 @@ func (l *Lab) joinCalico(ctx context.Context, st *State, n Node) error {
 			family = "ip6"
 		}
 		rules := fmt.Sprintf("add table %[1]s calico-lab; add chain %[1]s calico-lab out { type nat hook postrouting priority srcnat; }; "+
-			"add rule %[1]s calico-lab out oifname %[2]s %[1]s saddr %[3]s %[1]s daddr != %[3]s masquerade", family, nodeNIC, pool)
+			"add rule %[1]s calico-lab out oifname %[2]s %[1]s saddr %[3]s %[1]s daddr != %[3]s masquerade", family, NodeNIC, pool)
 		if _, err := execIn(ctx, n.Netns, "nft", rules); err != nil {
 			return fmt.Errorf("hiding the pods of node %s from the outside: %w", n.Name, err)
 		}

@@ -38,11 +38,11 @@ var (
 // maxNodes is how many addresses the underlay has for nodes.
 const maxNodes = 253
 
-// nodeBridge is the device that joins the nodes.
-const nodeBridge = "nodes"
+// NodeBridge is the device that joins the nodes.
+const NodeBridge = "nodes"
 
-// nodeNIC is the NIC of each node, and of the outside host.
-const nodeNIC = "eth0"
+// NodeNIC is the NIC of each node, and of the outside host.
+const NodeNIC = "eth0"
 
 func nodeAddress(index int) netip.Prefix {
 	a := RouterAddress.Addr().As4()
@@ -91,14 +91,14 @@ func (l *Lab) makeUnderlay(st *State) error {
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
 		// With an address of its own, for else it gets that of a port, and another one
 		// when nodes come and go: their neighbours would send to the wrong one.
-		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeBridge, HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, 0xfe}}}
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: NodeBridge, HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, 0xfe}}}
 		if err := h.LinkAdd(bridge); err != nil {
-			return fmt.Errorf("adding bridge %s: %w", nodeBridge, err)
+			return fmt.Errorf("adding bridge %s: %w", NodeBridge, err)
 		}
 		return errors.Join(
 			configure(h, "lo"),
-			configure(h, nodeBridge, st.families(RouterAddress, routerAddress6)...),
-			addVeth(h, "outside", st.Outside(), nodeNIC),
+			configure(h, NodeBridge, st.families(RouterAddress, routerAddress6)...),
+			addVeth(h, "outside", st.Outside(), NodeNIC),
 			configure(h, "outside", st.families(routerOutside, routerOutside6)...),
 		)
 	})
@@ -110,7 +110,7 @@ func (l *Lab) makeUnderlay(st *State) error {
 	err = withHandle(st.Outside(), func(h *netlink.Handle) error {
 		err := errors.Join(
 			configure(h, "lo"),
-			configure(h, nodeNIC, st.families(OutsideAddress, outsideAddress6)...),
+			configure(h, NodeNIC, st.families(OutsideAddress, outsideAddress6)...),
 			addRoute(h, RouterAddress.Masked(), routerOutside.Addr()),
 		)
 		if st.DualStack {
@@ -152,7 +152,7 @@ func (l *Lab) plugNode(st *State, n Node) error {
 	if err := setForwarding(n.Netns, st.DualStack); err != nil {
 		return err
 	}
-	if err := l.plug(st, n, nodePort(n), nodeNIC, n.addresses()...); err != nil {
+	if err := l.plug(st, n, nodePort(n), NodeNIC, n.addresses()...); err != nil {
 		return err
 	}
 	err := withHandle(n.Netns, func(h *netlink.Handle) error {
@@ -177,7 +177,7 @@ func (l *Lab) plug(st *State, n Node, port, nic string, addresses ...netip.Prefi
 		if err := addVeth(h, port, n.Netns, nic); err != nil {
 			return err
 		}
-		bridge, err := h.LinkByName(nodeBridge)
+		bridge, err := h.LinkByName(NodeBridge)
 		if err != nil {
 			return err
 		}

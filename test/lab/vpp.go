@@ -113,7 +113,7 @@ func VPPConfig(nodes ...Node) string {
 	text, steal := "", ""
 	for _, n := range nodes {
 		if n.SingleNIC {
-			steal = fmt.Sprintf("stealInterface: %s\n", nodeNIC)
+			steal = fmt.Sprintf("stealInterface: %s\n", NodeNIC)
 		} else if n.OnVPP() {
 			text += fmt.Sprintf("- nodeName: %s\n  mainVPPInterface: {interfaceName: %s, ip: %s}\n  gateway: %s\n",
 				n.Name, vppNIC, n.VPPAddress, RouterAddress.Addr())
