@@ -56,6 +56,7 @@ E2E_IMAGE ?=
 e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
+	@hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'
 	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
 IMAGES_CACHE ?= $(E2E_CACHE)/images

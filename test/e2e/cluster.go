@@ -24,7 +24,8 @@ type Options struct {
 	Nodes int
 	// BinDir holds Contiv's programs, as make build makes them.
 	BinDir string
-	// KubernetesDir holds Kubernetes' programs, as hack/kubernetes/build.sh makes them.
+	// KubernetesDir holds Kubernetes' programs, as hack/kubernetes/build.sh makes them, and
+	// CoreDNS, as hack/coredns/build.sh does.
 	KubernetesDir string
 	// DebianDir holds the unpacked packages of hack/kubernetes/packages.sh.
 	DebianDir string
@@ -106,7 +107,7 @@ func (o Options) programs() []string {
 	for _, name := range []string{"contiv-agent", "contiv-cni", "contiv-init", "contiv-ksr", "contiv-etcd", "contiv-stn", "contivctl", "contiv-calico-routes"} {
 		files = append(files, filepath.Join(o.BinDir, name))
 	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "coredns"} {
 		files = append(files, filepath.Join(o.KubernetesDir, name))
 	}
 	for _, name := range []string{"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox"} {

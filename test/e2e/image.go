@@ -25,6 +25,7 @@ const (
 	ContivVPPImage = "docker.io/contiv/contiv-vpp:latest"
 	// BusyboxImage is for the pods of tests.
 	BusyboxImage = "docker.io/library/busybox:e2e"
+	dnsImage     = "docker.io/library/coredns:e2e"
 	pauseImage   = "docker.io/library/pause:e2e"
 )
 
@@ -54,10 +55,15 @@ func (c *Cluster) writeImages() error {
 	if err != nil {
 		return fmt.Errorf("making images: %w", err)
 	}
+	dns, err := os.ReadFile(filepath.Join(c.opts.KubernetesDir, "coredns"))
+	if err != nil {
+		return fmt.Errorf("making images: %w", err)
+	}
 	pause := []string{"/bin/sleep", "infinity"}
 	images := map[string]image{
 		"busybox.tar": {BusyboxImage, []string{"/bin/sh"}, busybox},
 		"pause.tar":   {pauseImage, pause, busybox},
+		"coredns.tar": {dnsImage, []string{"/coredns"}, []imageFile{{path: "coredns", mode: 0o755, data: dns}}},
 	}
 	if archive := c.opts.ContivArchive; archive == "" {
 		images["contiv.tar"] = image{ContivImage, []string{"/bin/sh"}, contiv}
@@ -259,7 +265,7 @@ func digest(data []byte) string {
 
 // loadImages gives the images to the containerd of a node.
 func (c *Cluster) loadImages(ctx context.Context, node lab.Node) error {
-	files := []string{"pause.tar", "busybox.tar", "contiv.tar"}
+	files := []string{"pause.tar", "busybox.tar", "contiv.tar", "coredns.tar"}
 	if node.OnVPP() {
 		files = append(files, vppArchive)
 	}

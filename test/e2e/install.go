@@ -27,7 +27,8 @@ const netnsVolume = "/var/run/netns"
 // devices are the machine's, which all nodes share.
 const devices = "/dev"
 
-// Install installs Contiv from its manifests and returns when all nodes are ready.
+// Install installs Contiv from its manifests, and CoreDNS, and returns when all nodes are
+// ready and names are resolved.
 func (c *Cluster) Install(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "label", "node", ControlPlaneNode, "node-role.kubernetes.io/control-plane="); err != nil {
 		return err
@@ -49,14 +50,19 @@ func (c *Cluster) Install(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.applyDNS(ctx); err != nil {
+		return err
+	}
 	c.progress("awaiting Contiv and the nodes")
 	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent", "daemonset/contiv-vpp"} {
 		if _, err := c.Kubectl(ctx, "rollout", "status", "-n", "kube-system", workload, "--timeout=3m"); err != nil {
 			return err
 		}
 	}
-	_, err := c.Kubectl(ctx, "wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
-	return err
+	if _, err := c.Kubectl(ctx, "wait", "node", "--all", "--for=condition=Ready", "--timeout=1m"); err != nil {
+		return err
+	}
+	return c.awaitDNS(ctx)
 }
 
 // Adapt makes manifests fit the cluster, whoever applies them: contivctl and Helm do so

@@ -29,18 +29,18 @@ type network struct {
 	router netip.Prefix
 	// Networks of pods, services, the overlay, and between vswitch and host.
 	pods, services, vxlan, hosts string
-	// apiService is the cluster IP of the API server.
-	apiService netip.Addr
+	// Cluster IPs.
+	apiService, dns netip.Addr
 }
 
 var (
 	network4 = network{
 		router: lab.RouterAddress, pods: "10.1.0.0/16", services: "10.96.0.0/12", vxlan: "192.168.30.0/24", hosts: "172.30.0.0/16",
-		apiService: netip.MustParseAddr("10.96.0.1"),
+		apiService: netip.MustParseAddr("10.96.0.1"), dns: netip.MustParseAddr("10.96.0.10"),
 	}
 	network6 = network{
 		router: netip.MustParsePrefix("fd16::fe/64"), pods: "fd10:1::/48", services: "fd96::/112", vxlan: "fd30::/112", hosts: "fd17::/48",
-		apiService: netip.MustParseAddr("fd96::1"),
+		apiService: netip.MustParseAddr("fd96::1"), dns: netip.MustParseAddr("fd96::a"),
 	}
 )
 
@@ -83,6 +83,7 @@ func podsOf(n network) string     { return n.pods }
 func servicesOf(n network) string { return n.services }
 func vxlanOf(n network) string    { return n.vxlan }
 func hostsOf(n network) string    { return n.hosts }
+func dnsOf(n network) string      { return n.dns.String() }
 
 // APIServer returns host and port of the API server, as they are in URLs.
 func (c *Cluster) APIServer() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 	"time"
 
@@ -213,6 +214,8 @@ func (c *Cluster) kubeletConfig(n lab.Node) map[string]any {
 		"containerRuntimeEndpoint": "unix://" + c.containerdSocket(n.Name),
 		"makeIPTablesUtilChains":   false,
 		"resolvConf":               c.nodePath(n.Name, "resolv.conf"),
+		"clusterDomain":            clusterDomain,
+		"clusterDNS":               strings.Split(c.joined(dnsOf), ","),
 		"podLogsDir":               c.nodePath(n.Name, "logs"),
 		"volumePluginDir":          c.nodePath(n.Name, "volume-plugins"),
 		"tlsCertFile":              c.pki(n.Name + "-serving.crt"),

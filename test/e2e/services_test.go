@@ -3,11 +3,13 @@ package e2e_test
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -89,4 +91,98 @@ func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
 			t.Errorf("%s, without kube-proxy %v: %+v", node.Name, options.WithoutProxy, t1)
 		}
 	}
+}
+
+// resolver is a pod that does nothing itself, on the node's network or on its own.
+const resolver = `apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  hostNetwork: %t
+  dnsPolicy: ClusterFirstWithHostNet
+  terminationGracePeriodSeconds: 0
+  containers: [{name: sleep, image: ` + e2e.BusyboxImage + `, command: [sleep, infinity]}]
+---
+`
+
+// As in every cluster: kubelet gives pods the cluster IP of DNS, whose pods, on either node,
+// learn of services through the cluster IP of the API server.
+func TestDNSAnswersByName(t *testing.T) {
+	needCluster(t)
+	if !cluster.HasDNS() {
+		t.Skip("make e2e E2E_PROXY=none: pods of nodes with VPP reach no DNS where kube-proxy translates")
+	}
+	n := newNamespace(t, "names")
+	manifest := workload("Deployment", "web", 2, "") + `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: each}
+spec: {clusterIP: None, ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{port: 8080}]}
+---
+`
+	var clients []string
+	for _, node := range cluster.Nodes() {
+		for suffix, hostNetwork := range map[string]bool{"": false, "-host": true} {
+			clients = append(clients, node.Name+suffix)
+			manifest += fmt.Sprintf(resolver, node.Name+suffix, node.Name, hostNetwork)
+		}
+	}
+	n.apply(manifest)
+	n.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+	n.kubectl(append([]string{"wait", "--for=condition=Ready", "--timeout=60s"}, prefixed("pod/", clients)...)...)
+	var ips []string
+	for _, pod := range n.pods() {
+		if pod.Labels["app"] == "web" {
+			for _, ip := range pod.Status.PodIPs {
+				ips = append(ips, ip.IP)
+			}
+		}
+	}
+	clusterIPs := strings.Fields(n.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[*]}"))
+	for _, client := range clients {
+		for name, want := range map[string][]string{"web": clusterIPs, "web.names.svc.cluster.local": clusterIPs, "each.names.svc.cluster.local": ips} {
+			// Kubernetes, and so DNS, knows the service some time before it has been asked.
+			await.That(t, client+" resolves "+name, func() error {
+				got, want := resolve(n, client, name), slices.Sorted(slices.Values(want))
+				if !slices.Equal(got, want) {
+					return fmt.Errorf("it has the addresses %v, want %v", got, want)
+				}
+				return nil
+			})
+		}
+		// busybox is linked statically: it asks DNS with nslookup only.
+		for _, ip := range clusterIPs {
+			if out := n.kubectl("exec", client, "--", "wget", "-q", "-T", "5", "-O", "-", "http://"+net.JoinHostPort(ip, "80")+"/index.html"); !strings.HasPrefix(out, "web-") {
+				t.Errorf("%s asks %s: it says %q", client, ip, out)
+			}
+		}
+	}
+}
+
+// resolve returns the addresses that a pod finds under a name, sorted.
+func resolve(n namespace, client, name string) (got []string) {
+	n.Helper()
+	_, answer, _ := strings.Cut(n.kubectl("exec", client, "--", "sh", "-c", "nslookup "+name+"; true"), "Name:") // it fails if one of the IP versions has no answer
+	for line := range strings.Lines(answer) {
+		if _, address, found := strings.Cut(strings.TrimSpace(line), "Address"); found {
+			fields := strings.Fields(address) // "Address: 10.1.2.3", in older versions "Address 1: 10.1.2.3"
+			got = append(got, fields[len(fields)-1])
+		}
+	}
+	slices.Sort(got)
+	return slices.Compact(got)
+}
+
+func prefixed(prefix string, names []string) (list []string) {
+	for _, name := range names {
+		list = append(list, prefix+name)
+	}
+	return list
 }

@@ -16,7 +16,7 @@ type Places struct {
 	// Source is a work tree of Contiv, from which Kubernetes is built and Contiv
 	// installed.
 	Source string
-	// Cache keeps Kubernetes' and Debian's programs.
+	// Cache keeps Kubernetes', CoreDNS' and Debian's programs.
 	Cache string
 }
 
@@ -90,8 +90,8 @@ func (p Places) Prepare(ctx context.Context, opts *Options, output io.Writer) er
 	if err := p.missingTools(exec.LookPath); err != nil {
 		return err
 	}
-	for _, step := range [][]string{{"packages.sh", p.debianDir()}, {"build.sh", p.kubernetesDir()}} {
-		cmd := exec.CommandContext(ctx, filepath.Join(p.Source, "hack/kubernetes", step[0]), step[1])
+	for _, step := range [][]string{{"kubernetes/packages.sh", p.debianDir()}, {"kubernetes/build.sh", p.kubernetesDir()}, {"coredns/build.sh", p.kubernetesDir()}} {
+		cmd := exec.CommandContext(ctx, filepath.Join(p.Source, "hack", step[0]), step[1])
 		cmd.Stdout, cmd.Stderr = output, output
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
