@@ -279,6 +279,7 @@ func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
 		"heapMiB is 1":          {"--vpp-options", file("a.yaml", "heapMiB: 1\n")},
 		"heapMiB":               {"--vpp-options", file("b.yaml", "heapMib: 512\n")},
 		"unknown flag: --bogus": {"--bogus"},
+		"70000 seconds":         {"--", "--service-config", file("service.conf", "tcpNATSessionTimeout: 70000\n")},
 	} {
 		cmd := command(dir, append(append([]string{}, flags...), extra...)...)
 		out, err := cmd.CombinedOutput()
@@ -286,6 +287,24 @@ func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), want) || strings.Contains(string(out), "up ") {
 			t.Errorf("%v: %v, %s, want %q", extra, err, out, want)
 		}
+	}
+}
+
+// VPP is told how long sessions last when it starts: the agent cannot.
+func TestSessionsLastAsServiceConfSays(t *testing.T) {
+	dir, flags := unitOf(t)
+	file, runtimeDir := filepath.Join(dir, "service.conf"), filepath.Join(dir, "vpp-run")
+	if err := os.WriteFile(file, []byte("tcpNATSessionTimeout: 7200\notherNATSessionTimeout: 60\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, dir, append(flags, "--vpp-runtime-dir", runtimeDir, "--", "--service-config", file)...)
+	p.await(`^agent: up `, 1)
+	text, err := os.ReadFile(filepath.Join(runtimeDir, "startup.conf"))
+	if want := "cnat {\n  session-max-age 60\n  tcp-max-age 7200\n}\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("VPP's configuration: %v, is without %s:\n%s", err, want, text)
+	}
+	if code := p.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

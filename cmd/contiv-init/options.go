@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/config"
+	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"github.com/spf13/pflag"
 )
@@ -71,7 +72,7 @@ func (o *options) unit(agentFlags []string) (*unit, error) {
 			return nil, fmt.Errorf("--vpp-config %s: %w", o.vppConfig, err)
 		}
 		u.sockets = []string{u.socket}
-	} else if err := u.writeConfig(); err != nil {
+	} else if err := u.writeConfig(agentFlags); err != nil {
 		return nil, err
 	}
 	u.agentFlags = append([]string{"--vswitch", "vpp", "--vpp-socket", u.socket}, agentFlags...)
@@ -102,8 +103,9 @@ func (o *options) programs() error {
 	return nil
 }
 
-// writeConfig writes the start-up configuration into the runtime directory.
-func (u *unit) writeConfig() error {
+// writeConfig writes the start-up configuration into the runtime directory. How long sessions of
+// services last is in a file of the agent, but VPP has to be told at its start.
+func (u *unit) writeConfig(agentFlags []string) error {
 	dir, err := filepath.Abs(u.runtimeDir)
 	if err != nil {
 		return err
@@ -116,6 +118,15 @@ func (u *unit) writeConfig() error {
 			return fmt.Errorf("--vpp-options: %w", err)
 		}
 	}
+	settings, err := readAgentSettings(agentFlags)
+	if err != nil {
+		return err
+	}
+	services, err := serviceconfig.LoadFile(settings.serviceConfig)
+	if err != nil {
+		return fmt.Errorf("configuration of services: %w", err)
+	}
+	c.TCPSessionSeconds, c.OtherSessionSeconds = services.TCPNATSessionTimeout, services.OtherNATSessionTimeout
 	if err := c.Check(machine); err != nil {
 		return fmt.Errorf("options of VPP%s: %w", in(u.vppOptions), err)
 	}

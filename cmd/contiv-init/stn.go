@@ -25,6 +25,7 @@ type theft struct {
 // agentSettings are flags of the agent, from where the agent takes them.
 type agentSettings struct {
 	contivConfig, node, bolt  string
+	serviceConfig             string
 	etcdConfig                string
 	etcdEndpoints             []string
 	etcdCA, etcdCert, etcdKey string
@@ -39,6 +40,7 @@ func readAgentSettings(agentFlags []string) (s agentSettings, err error) {
 	}
 	var endpoints string
 	text(&s.contivConfig, "contiv-config", "CONTIV_CONFIG", existing("", "/etc/contiv/contiv.conf"))
+	text(&s.serviceConfig, "service-config", "SERVICE_CONFIG", existing("", "/etc/contiv/service.conf"))
 	text(&s.node, "node-name", "MICROSERVICE_LABEL", "")
 	text(&s.bolt, "bolt", "", "/var/bolt/bolt.db")
 	text(&s.etcdConfig, "etcd-config", "ETCD_CONFIG", "")

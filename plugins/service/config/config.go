@@ -22,6 +22,9 @@ const (
 	VSwitch = "vswitch"
 )
 
+// MaxSessionTimeout is the longest time-out of sessions, in seconds.
+const MaxSessionTimeout = 1<<16 - 1
+
 // Config is the content of service.conf.
 type Config struct {
 	// Services is Auto, KubeProxy or VSwitch.
@@ -39,12 +42,16 @@ type Config struct {
 	// next packet of the client.
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
-	// Of former versions, about sessions of NAT on VPP. The kernel has its own time-outs
+	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services
+	// without packets, in seconds; 0: as long as VPP does. The kernel has its own time-outs
 	// (sysctl net.netfilter.nf_conntrack_*_timeout*).
-	CleanupIdleNATSessions      bool   `json:"cleanupIdleNATSessions,omitempty"`
-	TCPNATSessionTimeout        uint32 `json:"tcpNATSessionTimeout,omitempty"`
-	OtherNATSessionTimeout      uint32 `json:"otherNATSessionTimeout,omitempty"`
-	DisableNATVirtualReassembly bool   `json:"disableNATVirtualReassembly,omitempty"`
+	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty"`
+	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty"`
+
+	// Of former versions, without effect: idle sessions always go, and of fragments VPP translates
+	// the first one only.
+	CleanupIdleNATSessions      bool `json:"cleanupIdleNATSessions,omitempty"`
+	DisableNATVirtualReassembly bool `json:"disableNATVirtualReassembly,omitempty"`
 }
 
 // Default is the configuration without a file.
@@ -89,6 +96,11 @@ func (c Config) check() error {
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Errorf("option healthzBindAddress: %q is no port from 1 to 65535", port)
+		}
+	}
+	for option, seconds := range map[string]uint32{"tcpNATSessionTimeout": c.TCPNATSessionTimeout, "otherNATSessionTimeout": c.OtherNATSessionTimeout} {
+		if seconds > MaxSessionTimeout {
+			return fmt.Errorf("option %s: %d seconds are more than VPP counts: use at most %d", option, seconds, MaxSessionTimeout)
 		}
 	}
 	if c.LocalEndpointWeight == 0 {

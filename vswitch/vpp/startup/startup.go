@@ -42,6 +42,10 @@ type Config struct {
 	Plugins map[string]bool `json:"plugins,omitempty"`
 	// APITrace is how many messages of the API VPP remembers; 0: none.
 	APITrace int `json:"apiTrace,omitempty"`
+	// TCPSessionSeconds and OtherSessionSeconds are how long the plugin cnat keeps sessions without
+	// packets, of TCP connections and of all others; 0: as long as VPP does.
+	TCPSessionSeconds   uint32 `json:"-"`
+	OtherSessionSeconds uint32 `json:"-"`
 	// CoreDumps makes VPP dump all of its memory when it crashes.
 	CoreDumps bool `json:"-"`
 }
@@ -119,7 +123,24 @@ func (c Config) String() string {
 	if enabled, named := c.Plugins["acl"]; enabled || !named {
 		section("acl-plugin", "use tuple merge 0")
 	}
+	if ages := c.sessionAges(); len(ages) > 0 {
+		section("cnat", ages...)
+	}
 	return b.String()
+}
+
+// sessionAges are lines of the section cnat, which VPP refuses without the plugin.
+func (c Config) sessionAges() (lines []string) {
+	if enabled, named := c.Plugins["cnat"]; named && !enabled {
+		return nil
+	}
+	if c.OtherSessionSeconds > 0 {
+		lines = append(lines, fmt.Sprintf("session-max-age %d", c.OtherSessionSeconds))
+	}
+	if c.TCPSessionSeconds > 0 {
+		lines = append(lines, fmt.Sprintf("tcp-max-age %d", c.TCPSessionSeconds))
+	}
+	return lines
 }
 
 // pollSleep is how long VPP sleeps between two looks, in microseconds.

@@ -14,6 +14,7 @@ func TestConfigurationOfEveryOption(t *testing.T) {
 	c := New("/run/vpp", machine)
 	c.DPDKDevices, c.Workers, c.Hugepages, c.CoreDumps = []string{"0000:00:08.0", "0000:00:09.0"}, 2, "2M", true
 	c.DPDKOptions = []string{"dev default { num-rx-queues 2 }", "no-hugetlb"}
+	c.TCPSessionSeconds, c.OtherSessionSeconds = 7200, 60
 	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", new(0)
 	if err := c.Check(machine); err != nil {
 		t.Fatal(err)
@@ -74,6 +75,10 @@ dpdk {
   dev 0000:00:09.0
   dev default { num-rx-queues 2 }
   no-hugetlb
+}
+cnat {
+  session-max-age 60
+  tcp-max-age 7200
 }
 `
 	if got := c.String(); got != want {
