@@ -264,3 +264,28 @@ func TestHostPortsFollowTheNode(t *testing.T) {
 		t.Errorf("open on %v, want %v", got, want)
 	}
 }
+
+// VPP opens host ports on its own addresses, whoever translates services: with the pods inside, and the
+// source of a pod that calls itself in each mapping.
+func TestHostPortsOnVPP(t *testing.T) {
+	c := newCluster()
+	c.nodes = nodesync.Nodes{"node1": {ID: 1, Name: "node1", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("10.9.9.9")}}}
+	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80}}}}
+	vpp := fake{ownStack: true, bvi: "vxlanBVI"}
+	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{HostPorts: pod.served(c)}, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := plugintest.Render(resync(t, s, state()))
+	for _, want := range []string{
+		`{"inside":["10.1.1.0/24","fd10:0:0:1::/64"],"outside_interfaces":["eth0","vxlanBVI"]}`,
+		`{"external_ip":"192.168.16.1","external_port":8080,"local_ips":[{"local_ip":"10.1.1.7","local_port":80}],"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "10.9.9.9") {
+		t.Errorf("open on an address of the host, whose packets do not pass VPP:\n%s", got)
+	}
+}

@@ -12,10 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What differs with a vswitch that has a network stack of its own, and translates services.
+// What differs with a vswitch that has a network stack of its own, and translates services or host
+// ports.
 
-// ownStack reports whether it is one, and translates services now.
-func (s *Service) ownStack() bool { return !s.caps.HostStackShared && s.translates() }
+// ownStack reports whether it is one, and can: in VRF 0 only.
+func (s *Service) ownStack() bool {
+	return !s.caps.HostStackShared && s.config.Routing().MainVRFID == 0
+}
 
 // natOptions are those of all values.
 func (s *Service) natOptions() nat.Options {

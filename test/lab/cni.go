@@ -59,6 +59,9 @@ func (c cniCall) config() (*libcni.CNIConfig, *libcni.NetworkConfigList, *libcni
 			{"K8S_POD_UID", c.pod.UID},
 		},
 	}
+	if len(c.pod.HostPorts) > 0 {
+		runtime.CapabilityArgs = map[string]any{"portMappings": c.pod.HostPorts}
+	}
 	return libcni.NewCNIConfigWithCacheDir([]string{c.lab.opts.BinDir}, c.lab.nodePath(c.node.Name, "cni-cache"), plugins), network, runtime, nil
 }
 

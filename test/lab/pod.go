@@ -23,7 +23,7 @@ type PodSpec struct {
 	// Node of the pod; the one with the fewest pods if empty.
 	Node string
 	// Template holds labels, annotations and whatever else the Kubernetes object
-	// shall have; may be nil.
+	// shall have; may be nil. Its host ports are opened.
 	Template *corev1.Pod
 }
 
@@ -144,7 +144,7 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if err := st.nameable("pod", spec.Name); err != nil {
 		return Pod{}, Node{}, err
 	}
-	pod := Pod{Namespace: spec.Namespace, Name: spec.Name, Node: spec.Node, ContainerID: randomHex(32), UID: randomUID()}
+	pod := Pod{Namespace: spec.Namespace, Name: spec.Name, Node: spec.Node, ContainerID: randomHex(32), UID: randomUID(), HostPorts: hostPorts(spec.Template)}
 	if st.podIndex(pod.ID()) >= 0 {
 		return Pod{}, Node{}, fmt.Errorf("lab %s has a pod %s already", st.Name, pod.ID())
 	}
@@ -173,6 +173,21 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	st.Namespaces = append(st.Namespaces, pod.Netns)
 	st.Pods = append(st.Pods, pod)
 	return pod, node, nil
+}
+
+// hostPorts returns what a kubelet has the runtime tell the CNI.
+func hostPorts(template *corev1.Pod) (list []HostPort) {
+	if template == nil {
+		return nil
+	}
+	for _, container := range template.Spec.Containers {
+		for _, p := range container.Ports {
+			if p.HostPort != 0 {
+				list = append(list, HostPort{p.HostPort, p.ContainerPort, strings.ToLower(string(p.Protocol)), p.HostIP})
+			}
+		}
+	}
+	return list
 }
 
 // leastUsedNode is the node with the fewest pods, "" in a lab without nodes.

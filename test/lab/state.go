@@ -88,6 +88,16 @@ type Pod struct {
 	Address netip.Addr `json:"address,omitzero"`
 	// Address6 is that of IPv6, in a dual-stack lab.
 	Address6 netip.Addr `json:"address6,omitzero"`
+	// HostPorts are what the runtime tells the CNI.
+	HostPorts []HostPort `json:"hostPorts,omitempty"`
+}
+
+// HostPort is a port of the node that leads to one of a pod, in the form of CNI's portMappings.
+type HostPort struct {
+	HostPort      int32  `json:"hostPort"`
+	ContainerPort int32  `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
 }
 
 // ID is "<namespace>/<name>", or the name alone in the namespace "default".

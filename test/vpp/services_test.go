@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const servicesConfig = bothVersions + "  serviceCIDR: 10.96.0.0/12,fd96::/108\nrouteServiceCIDRToVPP: true\n"
@@ -226,7 +227,7 @@ func TestServices(t *testing.T) {
 }
 
 // By default VPP translates services while kube-proxy does not: it leaves them to it when it comes,
-// and takes them over when it has gone. Pods reach each other in any case.
+// and takes them over when it has gone. Pods reach each other, and host ports lead to them, in any case.
 func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: auto\n", "vpp", "kernel")
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"})
@@ -239,7 +240,32 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const port = 8080
+	const port, hostPort = 8080, 18080
+	open := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{
+		{HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolTCP}, {HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolUDP},
+	}}}}}
+	c := addPods(t, l, lab.PodSpec{Name: "c", Node: "node1", Template: open})[0]
+	labtest.TellPeers(t, c.Netns, port)
+	requireHostPort := func(when string) {
+		t.Helper()
+		for _, node := range labtest.NodeAddresses(t, l, "node1") {
+			for who, netns := range map[string]string{"a pod of the node": b.Netns, "outside": st.Underlay(), "another node": l.Name() + "-node2", "the pod itself": c.Netns} {
+				if node.Is4() && who == "another node" {
+					continue // as with services: pods' answers to addresses of nodes leave through the overlay
+				}
+				for _, network := range []string{"tcp", "udp"} {
+					own, seen, err := labtest.AskPeer(netns, network, netip.AddrPortFrom(node, hostPort))
+					want := own
+					if who == "the pod itself" {
+						want = loopback(node.Is6())
+					}
+					if err != nil || seen != want {
+						t.Errorf("%s, host port %s:%d/%s from %s: %v, the pod sees %v, want %v", when, node, hostPort, network, who, err, seen, want)
+					}
+				}
+			}
+		}
+	}
 	labtest.TellPeers(t, a.Netns, port)
 	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, a)}
 	apply(t, l, web)
@@ -266,6 +292,7 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 			}
 		}
 		labtest.RequireQuiet(t, l)
+		requireHostPort(when)
 	}
 	requireTranslated("without kube-proxy", true)
 	nft("add table ip kube-proxy")
