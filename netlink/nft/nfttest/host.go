@@ -385,6 +385,11 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 		return []byte{unix.NFPROTO_IPV4}, nil
 	case expr.MetaKeyL4PROTO:
 		return []byte{p.protocol}, nil
+	case expr.MetaKeyIIF: // one number for all devices: rules only ask whether there is one
+		if p.in == "" {
+			return native32(0), nil
+		}
+		return native32(1), nil
 	case expr.MetaKeyIIFNAME:
 		return name(p.in), nil
 	case expr.MetaKeyOIFNAME:

@@ -182,3 +182,22 @@ func TestEndpointsInMemory(t *testing.T) {
 		}
 	}
 }
+
+// A port says more than an address: identities of whole addresses leave mapped ports alone, those of
+// ports come before mappings.
+func TestIdentitiesInMemory(t *testing.T) {
+	v, h := newSite(t)
+	must(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16"}}))
+	to := func(address string, port uint32) *vpp_nat.DNat44_StaticMapping {
+		return &vpp_nat.DNat44_StaticMapping{ExternalIp: address, ExternalPort: port, LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.31.1.2", LocalPort: 8080}}}
+	}
+	setService(t, v, &vpp_nat.DNat44{Label: "web", StMappings: []*vpp_nat.DNat44_StaticMapping{to("10.32.0.7", 80), to("10.32.0.8", 80)}})
+	setService(t, v, &vpp_nat.DNat44{Label: "stays", IdMappings: []*vpp_nat.DNat44_IdentityMapping{{IpAddress: "10.32.0.7"}, {IpAddress: "10.32.0.8", Port: 80}}})
+	for dst, out := range map[string]string{"10.32.0.7:80": "pod1", "10.32.0.7:81": "world", "10.32.0.8:80": "world", "10.32.0.8:81": "world"} {
+		h.Forget()
+		o, err := h.Send(packetOf(vswitchtest.ServiceProbe{From: "pod2", Network: "tcp", Dst: netip.MustParseAddrPort(dst)}, 1000))
+		if err != nil || !o.Passed || o.Out != out {
+			t.Errorf("to %s: leaves by %q (%v), want %q; after %q", dst, o.Out, err, out, o.Trace)
+		}
+	}
+}

@@ -16,19 +16,17 @@ import (
 //	prerouting: in from outside or output-feature interfaces ──> nat-services
 //	output: packets of the node itself                       ──> nat-services
 //
-//	nat-services   identity? stay ─> one backend? there ─> several? nat-balance
-//	               ─> a whole protocol? there ─> a whole address? there
+//	nat-services   a port: identity? stay ─> one backend? there ─> several? nat-balance
+//	               ─> a whole protocol, or address: identity? stay ─> else there
 //	nat-balance    session affinity? to the slot that the client had not long ago,
 //	               which the kernel remembers; else to any slot, by chance
 //
 //	postrouting
 //	 │ to a backend ─> nat-twice: twice-NAT? from a twice-NAT pool
-//	 │ identity? stay
-//	 │ packets of the node itself: stay
 //	 │ out of an output-feature interface ─────────────> nat-source
 //	 └ out of an outside interface ─> nat-in             ^
 //	                                   └ in from inside ─┘
-//	nat-source     from a pool
+//	nat-source     identity? packet of the node itself? stay ─> else from a pool
 //
 //	prerouting, raw: frames of our bridges are no connections
 //
@@ -106,12 +104,13 @@ func (s *natState) rules() (list []natRule) {
 
 	stay := words(verdict(expr.VerdictReturn, ""))
 	add(chainServices, "identity", f.toService(), words(inSet(setIdentity, 0)), stay)
-	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), inSet(setIdentityProto, 0)), stay)
-	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), inSet(setIdentityAddr, 0)), stay)
 	add(chainServices, restrictedRule, f.restricted())
 	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
 	add(chainServices, "several backends", f.toService(), words(inSet(setBalanced, 0)), to(chainBalance))
 	s.scoped(add)
+	// A port says more than an address, and services are looked up first.
+	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), inSet(setIdentityProto, 0)), stay)
+	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), inSet(setIdentityAddr, 0)), stay)
 	add(chainServices, "protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
 	add(chainServices, "address", words(f.loadAddress(f.destination, 0), mapped(mapAddress, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
 	s.clusterIPs(add)
@@ -119,19 +118,21 @@ func (s *natState) rules() (list []natRule) {
 	s.balance(add)
 
 	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
-	source := func(set string, load ...expr.Any) []nft.Word {
-		return words(append(load, inSet(set, 0), verdict(expr.VerdictAccept, ""))...)
-	}
-	add(chainPostrouting, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(inSet(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
-	add(chainPostrouting, "identity of a protocol", source(setIdentityProto, f.loadAddress(f.source, 0), loadProtocol(1)))
-	add(chainPostrouting, "identity of an address", source(setIdentityAddr, f.loadAddress(f.source, 0)))
-	add(chainPostrouting, "packets of the node itself", words(
-		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), verdict(expr.VerdictReturn, "")))
 	add(chainPostrouting, "to output-feature interfaces", device(expr.MetaKeyOIFNAME, setOutput), to(chainSource))
 	add(chainPostrouting, "to outside", device(expr.MetaKeyOIFNAME, setOutside), to(chainIn))
 	// What is both is where services are used and offered: nothing is outside of it.
 	add(chainIn, "from inside and outside", device(expr.MetaKeyIIFNAME, setOutside), stay)
 	add(chainIn, "from inside", device(expr.MetaKeyIIFNAME, setInside), to(chainSource))
+
+	// Who gets a source is asked last, for most of what is forwarded stays in the cluster.
+	source := func(set string, load ...expr.Any) []nft.Word {
+		return words(append(load, inSet(set, 0), verdict(expr.VerdictAccept, ""))...)
+	}
+	add(chainSource, "identity", slices.Concat(f.loadService(f.source, offsetSourcePort), words(inSet(setIdentity, 0), verdict(expr.VerdictAccept, ""))))
+	add(chainSource, "identity of a protocol", source(setIdentityProto, f.loadAddress(f.source, 0), loadProtocol(1)))
+	add(chainSource, "identity of an address", source(setIdentityAddr, f.loadAddress(f.source, 0)))
+	add(chainSource, "packets of the node itself", words(
+		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), verdict(expr.VerdictAccept, "")))
 
 	opened := f.opened()
 	s.nodeSources(add)

@@ -248,6 +248,7 @@ func (s *natState) nodeSources(add adder) {
 	}
 	const arphrdLoopback = 772
 	add(chainTwice, "packets of the node itself", words(
+		&expr.Meta{Key: expr.MetaKeyIIF, Register: reg(0)}, equal(0, native32(0)), // what is forwarded needs no look at the routes
 		&expr.Meta{Key: expr.MetaKeyOIFTYPE, Register: reg(0)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: binaryutil.NativeEndian.PutUint16(arphrdLoopback)},
 		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), &expr.Masq{}))
