@@ -59,19 +59,26 @@ func BenchmarkServices(b *testing.B) {
 				syncs = append(syncs, time.Since(start).Seconds())
 			}
 			t.add(fmt.Sprintf("s until the first sync, %d services", count), syncs)
-			rates := alternate(sides, func(s *side) float64 { return s.connections(numbered(count/2), time.Second) })
+			micros := map[*side][]float64{}
+			// Short rounds: whatever else the machine does meanwhile, it does to both.
+			rates := alternate(sides, 25, func(s *side) float64 {
+				r := s.connections(numbered(count/2), 200*time.Millisecond)
+				micros[s] = append(micros[s], r.micros)
+				return r.perSecond
+			})
 			t.add(fmt.Sprintf("connections per second, %d services", count), rates)
+			t.add(fmt.Sprintf("µs of CPU per connection, %d services", count), []float64{median(micros[sides[0]]), median(micros[sides[1]])})
 		}
 		stream := testService{"stream", "10.96.0.11", endpoints(), streamPort}
 		for _, s := range sides {
 			s.put(stream)
 			s.await(stream, "")
 		}
-		t.add("MB/s through a service", alternate(sides, func(s *side) float64 { return s.stream(stream.ip+":80", time.Second) }))
-		t.add("MB/s without", alternate(sides, func(s *side) float64 { return s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), time.Second) }))
+		t.add("MB/s through a service", alternate(sides, 5, func(s *side) float64 { return s.stream(stream.ip+":80", time.Second) }))
+		t.add("MB/s without", alternate(sides, 5, func(s *side) float64 { return s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), time.Second) }))
 
 		added, moved := 0, 0
-		t.add("ms until one more service", alternate(sides, func(s *side) float64 {
+		t.add("ms until one more service", alternate(sides, 5, func(s *side) float64 {
 			added++
 			service := numbered(most + added)
 			start := time.Now()
@@ -79,7 +86,7 @@ func BenchmarkServices(b *testing.B) {
 			s.await(service, "")
 			return ms(time.Since(start))
 		}))
-		t.add("ms until one endpoint has changed", alternate(sides, func(s *side) float64 {
+		t.add("ms until one endpoint has changed", alternate(sides, 5, func(s *side) float64 {
 			moved++
 			to := testService{single.name, single.ip, endpoints()[moved%10 : moved%10+1], serverPort}
 			start := time.Now()
@@ -118,8 +125,7 @@ func BenchmarkServices(b *testing.B) {
 }
 
 // alternate measures the sides by turns, and returns the median of each.
-func alternate(sides []*side, measure func(*side) float64) (medians []float64) {
-	const rounds = 5
+func alternate(sides []*side, rounds int, measure func(*side) float64) (medians []float64) {
 	values := make([][]float64, len(sides))
 	for range rounds {
 		for i, s := range sides {
@@ -127,10 +133,14 @@ func alternate(sides []*side, measure func(*side) float64) (medians []float64) {
 		}
 	}
 	for _, v := range values {
-		slices.Sort(v)
-		medians = append(medians, v[rounds/2])
+		medians = append(medians, median(v))
 	}
 	return medians
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 )
@@ -216,18 +217,24 @@ func (s *side) await(service testService, endpoint string) time.Duration {
 	}
 }
 
-// connections opens connections to a service, one after another from each of two clients, and returns how many
-// there were in a second.
-func (s *side) connections(service testService, during time.Duration) float64 {
+// rate is how many connections there were in a second, and what each took of a CPU: of the client's system calls, which
+// include the way of its packets to the server, but not what else the machine does meanwhile.
+type rate struct{ perSecond, micros float64 }
+
+// connections opens connections to a service, one after another from each of two clients.
+func (s *side) connections(service testService, during time.Duration) rate {
 	s.b.Helper()
 	const clients = 2
 	counts := make(chan int, clients)
+	used := make(chan time.Duration, clients)
 	errs := make(chan error, clients)
 	start := time.Now()
 	for range clients {
 		go func() {
 			n := 0
 			errs <- in(s.pod("client"), func() error {
+				before := threadTime()
+				defer func() { used <- threadTime() - before }()
 				for time.Since(start) < during {
 					c, err := net.Dial("tcp", service.ip+":80")
 					if err != nil {
@@ -242,14 +249,22 @@ func (s *side) connections(service testService, during time.Duration) float64 {
 			counts <- n
 		}()
 	}
-	total := 0
+	total, cpu := 0, time.Duration(0)
 	for range clients {
 		if err := <-errs; err != nil {
 			s.b.Fatalf("%s: %v", s.name, err)
 		}
 		total += <-counts
+		cpu += <-used
 	}
-	return float64(total) / time.Since(start).Seconds()
+	return rate{float64(total) / time.Since(start).Seconds(), float64(cpu.Microseconds()) / float64(total)}
+}
+
+// threadTime is what this thread has had of a CPU.
+func threadTime() time.Duration {
+	var usage unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // stream returns how many MB/s pass through an address.
