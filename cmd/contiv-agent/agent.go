@@ -193,6 +193,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), ipNet, log)
 	registry.MustRegister(drops)
+	registerSessions(o, sb.vs, registry, log)
 
 	// What the agent serves.
 	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }

@@ -66,6 +66,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), noPods{}, log)
 	registry.MustRegister(drops)
+	registerSessions(o, sb.vs, registry, log)
 	restServer, err := rest.Listen(o.listener, log, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		return err

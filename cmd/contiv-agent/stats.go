@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // noPods is for nodes that have none.
@@ -47,5 +49,17 @@ func guardDrops(vs vswitch.VSwitch) statscollector.DropsSource {
 			result = append(result, statscollector.Drop{Interface: d.Interface, Reason: string(d.Reason), Packets: d.Packets})
 		}
 		return result, err
+	}
+}
+
+// sessionCounter is a vswitch that counts the connections that it translates.
+type sessionCounter interface {
+	NATSessions(context.Context) (uint64, error)
+}
+
+// registerSessions tells Prometheus of them.
+func registerSessions(o options, vs vswitch.VSwitch, registry prometheus.Registerer, log *slog.Logger) {
+	if counter, ok := vs.(sessionCounter); ok {
+		registry.MustRegister(statscollector.NewSessions(o.nodeName, func() (uint64, error) { return counter.NATSessions(context.Background()) }, log))
 	}
 }

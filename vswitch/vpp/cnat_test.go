@@ -95,6 +95,9 @@ func TestDNAT66IsReadBackAsSet(t *testing.T) {
 			set66(t, v, values...)
 			wantDNAT66(t, v, values...)
 		}
+		if n, err := v.NATSessions(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d sessions without packets, %v", n, err)
+		}
 		v.Close()
 		v = open(t, s)
 		wantDNAT66(t, v, values...)

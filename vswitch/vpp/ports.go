@@ -181,3 +181,6 @@ func (v *VSwitch) Describe(out chan<- *prometheus.Desc) { v.stats.Describe(out) 
 
 // Collect implements prometheus.Collector.
 func (v *VSwitch) Collect(out chan<- prometheus.Metric) { v.stats.Collect(out) }
+
+// NATSessions counts the connections to services and host ports that VPP remembers.
+func (v *VSwitch) NATSessions(ctx context.Context) (uint64, error) { return v.services.Sessions(ctx) }
