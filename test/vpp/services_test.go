@@ -1,9 +1,12 @@
 package vpp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -229,7 +232,7 @@ func TestServices(t *testing.T) {
 // By default VPP translates services while kube-proxy does not: it leaves them to it when it comes,
 // and takes them over when it has gone. Pods reach each other, and host ports lead to them, in any case.
 func TestServicesAreLeftToKubeProxy(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: auto\n", "vpp", "kernel")
+	l := upServices(t, servicesConfig, "services: auto\ntcpNATSessionTimeout: 7200\notherNATSessionTimeout: 60\n", "vpp", "kernel") // VPP starts with time-outs
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"})
 	a, b := pods[0], pods[1]
 	st, err := l.State()
@@ -299,6 +302,32 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	requireTranslated("beside kube-proxy", false)
 	nft("delete table ip kube-proxy")
 	requireTranslated("after kube-proxy", true)
+	if n := natSessions(t, l); n == 0 {
+		t.Error("the metric natSessions of node1 counts none")
+	}
+}
+
+// natSessions is what the agent of node 1 tells Prometheus of translated connections.
+func natSessions(t *testing.T, l *lab.Lab) (n int) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", l.AgentSocket("node1"))
+	}}}
+	answer, err := client.Get("http://agent/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const metric = `natSessions{node="node1"} `
+	_, value, _ := strings.Cut(string(text), metric)
+	if _, err := fmt.Sscan(value, &n); err != nil {
+		t.Errorf("metrics without %s: %v", metric, err)
+	}
+	return n
 }
 
 // upServices is upWith with a configuration of services, too. The router has an address of IPv6.
