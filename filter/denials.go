@@ -9,8 +9,10 @@ import (
 // Denials are packets that a vswitch did not let pass.
 type Denials struct {
 	Subjects []DeniedSubject
-	// Flows are some of the last half minute; nil if the vswitch does not tell addresses.
+	// Flows are some of the last half minute.
 	Flows []DeniedFlow
+	// NoFlows says why there are none, if the vswitch cannot tell now.
+	NoFlows string
 }
 
 // DeniedSubject counts the packets denied in one direction because of a subject. A counter restarts

@@ -61,7 +61,7 @@ type (
 	}
 	// denier: it reports the packets that policies deny.
 	denier interface {
-		Denials(context.Context) (filter.Denials, error)
+		Denials(ctx context.Context, live bool) (filter.Denials, error)
 	}
 	// uninstaller: it has more than northbound values stand for.
 	uninstaller interface {
@@ -140,7 +140,7 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 }
 
 // denials returns the reader of the packets that policies deny; nil if the vswitch does not tell.
-func (s *southbound) denials() func(context.Context) (filter.Denials, error) {
+func (s *southbound) denials() func(ctx context.Context, live bool) (filter.Denials, error) {
 	if d, is := s.vs.(denier); is {
 		return d.Denials
 	}

@@ -17,7 +17,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	site := newNode(t)
 	v := site.Open(t).(*VSwitch)
 	defer v.Close()
-	if d, err := v.Denials(t.Context()); err != nil || len(d.Subjects)+len(d.Flows) > 0 {
+	if d, err := v.Denials(t.Context(), false); err != nil || len(d.Subjects)+len(d.Flows) > 0 {
 		t.Fatalf("without policies: %+v, %v", d, err)
 	}
 	addrs, pods := twoPods(t, site, v)
@@ -51,7 +51,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	}
 	wantCounts := func(want ...filter.DeniedSubject) filter.Denials {
 		t.Helper()
-		d, err := v.Denials(t.Context())
+		d, err := v.Denials(t.Context(), false)
 		check(t, err)
 		if len(d.Subjects) != len(want) {
 			t.Errorf("%+v, want %+v", d.Subjects, want)

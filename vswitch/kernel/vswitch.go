@@ -181,6 +181,6 @@ func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }
 
 // Denials reads what was denied. It is bounded, whatever pods send.
-func (v *VSwitch) Denials(ctx context.Context) (filter.Denials, error) {
-	return v.policies.Denials(ctx)
+func (v *VSwitch) Denials(ctx context.Context, live bool) (filter.Denials, error) {
+	return v.policies.Denials(ctx, live)
 }

@@ -232,7 +232,7 @@ func cpuOf(b *testing.B, pid int) float64 {
 }
 
 // inHost calls fn in the network namespace of a host.
-func inHost[T any](b *testing.B, h *vswitchtest.Host, fn func() (T, error)) (result T) {
+func inHost[T any](b testing.TB, h *vswitchtest.Host, fn func() (T, error)) (result T) {
 	b.Helper()
 	done := make(chan error, 1)
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/contiv/contiv/vswitch/vpp/dhcp"
+	"github.com/contiv/contiv/vswitch/vpp/drops"
 	"github.com/contiv/contiv/vswitch/vpp/interfaces"
 	"github.com/contiv/contiv/vswitch/vpp/stats"
 
@@ -34,6 +35,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
 
+	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/vswitch"
 )
 
@@ -103,6 +105,7 @@ type VSwitch struct {
 	peers      *wireguard.Peers
 	guards     *podguard.Guards
 	policies   *policies.Driver
+	drops      *drops.Capture
 
 	close sync.Once
 }
@@ -133,8 +136,9 @@ func Open(opts Options) *VSwitch {
 	// Subsystems precede those that need them.
 	v.stats = stats.New(vpp, opts.StatsSocket, log)
 	v.routes = routes.New(vpp, ifs, srv6.IsQuestion)
-	v.acls = acl.New(vpp, ifs)
-	v.policies = policies.New(v.acls, ifs)
+	v.acls = acl.New(vpp, ifs, v.stats)
+	v.drops = drops.New(vpp)
+	v.policies = policies.New(v.acls, ifs, v.drops)
 	v.stn = stn.New(vpp, ifs)
 	v.clients = dhcp.NewClients(vpp, ifs, hub)
 	v.proxies = dhcp.NewProxies(vpp)
@@ -165,7 +169,7 @@ func Open(opts Options) *VSwitch {
 	// Interfaces come first, because others depend on their indexes, which a new connection makes
 	// unknown.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
-		v.acls, v.policies, v.abfs, v.nat, v.services, v.srv6, v.stn, v.punts, v.peers, v.guards)
+		v.acls, v.policies, v.abfs, v.nat, v.services, v.srv6, v.stn, v.punts, v.peers, v.guards, v.drops)
 	if opts.TracePackets {
 		hub.Add(&tracer{log: log})
 	}
@@ -200,3 +204,8 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 
 // Filter writes policies as access lists of interfaces.
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }
+
+// Denials tells what policies have denied; while it is asked live, with flows.
+func (v *VSwitch) Denials(ctx context.Context, live bool) (filter.Denials, error) {
+	return v.policies.Denials(ctx, live)
+}

@@ -27,8 +27,9 @@ import (
 // Options of a Keeper. All must be set but Read.
 type Options struct {
 	Node string
-	// Read asks the vswitch; nil: it does not tell.
-	Read func(context.Context) (filter.Denials, error)
+	// Read asks the vswitch; nil: it does not tell. It is live while somebody follows: some vswitches
+	// tell flows only then.
+	Read func(ctx context.Context, live bool) (filter.Denials, error)
 	// PodOf returns the pod, of any node, with an address; "" if there is none.
 	PodOf func(netip.Addr) string
 	// Denying returns the policies that deny in a direction, because of the pod of this node with the
@@ -76,7 +77,7 @@ type Event struct {
 // Report is what is told.
 type Report struct {
 	Node string `json:"node"`
-	// Unknown says why nothing is known, if so.
+	// Unknown says why nothing is known, or no events, if so.
 	Unknown string `json:"unknown,omitempty"`
 	// Counts by pod, direction and cause, sorted.
 	Counts []Count `json:"counts"`
@@ -152,10 +153,13 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // look reads the vswitch. The lock is held.
 func (k *Keeper) look(ctx context.Context) {
-	read, err := k.Read(ctx)
+	read, err := k.Read(ctx, time.Since(k.follower) < followed)
 	if k.failed = ""; err != nil {
 		k.failed = fmt.Sprintf("the vswitch cannot be read: %v", err)
 		return
+	}
+	if read.NoFlows != "" {
+		k.failed = "connections are not told: " + read.NoFlows
 	}
 	k.looked = time.Now()
 	k.count(read.Subjects)

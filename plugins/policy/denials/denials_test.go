@@ -24,14 +24,19 @@ var web, db, outside = netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.
 type told struct {
 	filter.Denials
 	looks, reasons int
+	live           bool
 	pods           map[netip.Addr]string
 }
 
 func keeper(v *told) *Keeper {
 	v.pods = map[netip.Addr]string{web: "shop/web", db: "shop/db"}
 	return New(Options{
-		Node:  "node1",
-		Read:  func(context.Context) (filter.Denials, error) { v.looks++; return v.Denials, nil },
+		Node: "node1",
+		Read: func(_ context.Context, live bool) (filter.Denials, error) {
+			v.looks++
+			v.live = live
+			return v.Denials, nil
+		},
 		PodOf: func(addr netip.Addr) string { return v.pods[addr] },
 		Denying: func(_ netip.Addr, direction contiv_filter.AccessList_Direction, byRule bool) []string {
 			if byRule {
@@ -157,16 +162,21 @@ func TestWhenTheVSwitchIsAsked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go k.Run(ctx)
 		time.Sleep(100*time.Second + time.Millisecond)
-		if v.looks != 11 {
-			t.Errorf("%d looks in 100 seconds", v.looks)
+		if v.looks != 11 || v.live {
+			t.Errorf("%d looks in 100 seconds, live: %v", v.looks, v.live)
 		}
 		before := v.looks
 		for range 60 {
 			k.Report(t.Context(), 0)
 			time.Sleep(time.Second)
 		}
-		if n := v.looks - before; n < 55 || n > 125 {
-			t.Errorf("%d looks in 60 seconds with a follower", n)
+		if n := v.looks - before; n < 55 || n > 125 || !v.live {
+			t.Errorf("%d looks in 60 seconds with a follower, live: %v", n, v.live)
+		}
+		v.NoFlows = "there is no file"
+		time.Sleep(time.Second)
+		if r := k.Report(t.Context(), 0); !strings.Contains(r.Unknown, "there is no file") {
+			t.Errorf("unknown: %q", r.Unknown)
 		}
 		cancel()
 		synctest.Wait()

@@ -78,7 +78,7 @@ func flowLines() []line {
 }
 
 // Denials reads what was denied. It is bounded, whatever pods send.
-func (d *Driver) Denials(context.Context) (r filter.Denials, err error) {
+func (d *Driver) Denials(context.Context, bool) (r filter.Denials, err error) {
 	d.mu.Lock()
 	exists := d.have == nil || d.have.exists
 	d.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 
 var module = session.NewModule("acl_plugin.so", "access lists",
 	&acl.ACLAddReplace{}, &acl.ACLAddReplaceReply{}, &acl.ACLDel{}, &acl.ACLDelReply{}, &acl.ACLDump{}, &acl.ACLDetails{},
-	&acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceSetACLListReply{}, &acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{},
+	&acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceSetACLListReply{}, &acl.ACLStatsIntfCountersEnable{}, &acl.ACLStatsIntfCountersEnableReply{},
+	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{},
 	&acl.MacipACLAddReplace{}, &acl.MacipACLAddReplaceReply{}, &acl.MacipACLDel{}, &acl.MacipACLDelReply{},
 	&acl.MacipACLDump{}, &acl.MacipACLDetails{}, &acl.MacipACLInterfaceAddDel{}, &acl.MacipACLInterfaceAddDelReply{},
 	&acl.MacipACLInterfaceListDump{}, &acl.MacipACLInterfaceListDetails{},
@@ -36,15 +37,23 @@ type ACLs struct {
 	vpp *session.Session
 	ifs *ownership.Registry
 	ids aclIDs
+	// counters are of VPP's statistics.
+	counters Counters
+}
+
+// Counters are what rules have matched.
+type Counters interface {
+	// Matches returns packets by the indexes of lists, of each rule, since the list was set.
+	Matches() (map[uint32][]uint64, error)
 }
 
 var _ vswitch.ACLs = (*ACLs)(nil)
 
-func New(vpp *session.Session, ifs *ownership.Registry) *ACLs {
-	return &ACLs{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs}
+func New(vpp *session.Session, ifs *ownership.Registry, counters Counters) *ACLs {
+	return &ACLs{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, counters: counters}
 }
 
-// Opened has changed rules count for connections that exist, and forgets the indexes.
+// Opened makes changed rules count for connections that exist, and rules count what they match. It forgets the indexes.
 func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
 	v.ids.forget()
 	if l.Lacking(module) != nil {
@@ -52,6 +61,9 @@ func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
 	}
 	if err := l.Call(ctx, &vlib.CliInband{Cmd: reclassify}, &vlib.CliInbandReply{}); err != nil {
 		return fmt.Errorf("making changed access lists count for connections that exist: %w", err)
+	}
+	if err := l.Call(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}, &acl.ACLStatsIntfCountersEnableReply{}); err != nil {
+		return fmt.Errorf("making access lists count: %w", err)
 	}
 	return nil
 }

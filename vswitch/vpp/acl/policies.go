@@ -96,6 +96,30 @@ func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out 
 	return v.vpp.Call(ctx, module, &acl.ACLInterfaceSetACLList{SwIfIndex: iface, NInput: uint8(len(enters)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{})
 }
 
+// PolicyMatches returns how many packets each rule of the lists of policies has matched since it was set, by names.
+func (v *ACLs) PolicyMatches(ctx context.Context) (map[string][]uint64, error) {
+	v.ids.mu.Lock()
+	defer v.ids.mu.Unlock()
+	if !v.ids.known(false, nil) {
+		if err := v.learnACLs(ctx); err != nil {
+			return nil, err
+		}
+	}
+	counted, err := v.counters.Matches()
+	if err != nil {
+		return nil, err
+	}
+	matches := map[string][]uint64{}
+	v.ids.state.Lock()
+	defer v.ids.state.Unlock()
+	for id, tag := range v.ids.tags[false] {
+		if name, ok := strings.CutPrefix(tag, policyTag); ok {
+			matches[name] = counted[id]
+		}
+	}
+	return matches, nil
+}
+
 func (x *aclIDs) isPolicy(id uint32) bool {
 	x.state.Lock()
 	defer x.state.Unlock()

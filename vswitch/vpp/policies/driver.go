@@ -29,6 +29,9 @@ type Lists interface {
 	// BindPolicies makes an interface have these lists, in order and before all others, for packets
 	// that enter and for those that leave VPP there.
 	BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error
+	// PolicyMatches returns how many packets each rule of the lists has matched since it was set, by
+	// names of lists.
+	PolicyMatches(ctx context.Context) (map[string][]uint64, error)
 	// Policies reads the lists, and which of them come first on interfaces, for packets that
 	// enter and for those that leave.
 	Policies(ctx context.Context) (lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string, err error)
@@ -37,20 +40,30 @@ type Lists interface {
 // Driver implements vswitch.Filter. It is safe for concurrent use.
 type Driver struct {
 	subsystem.Base
-	acls Lists
-	ifs  *ownership.Registry
+	acls    Lists
+	ifs     *ownership.Registry
+	capture Capture
 
 	mu   sync.Mutex
 	want *values
 	// have are the rules of lists that VPP has, as far as that is known.
-	have map[string][]acl_types.ACLRule
+	have   map[string][]acl_types.ACLRule
+	denied counts
+	recent recent
+}
+
+// list is the rules of a list.
+type list struct {
+	rules []acl_types.ACLRule
+	// denials are those of its rules that deny.
+	denials []denial
 }
 
 var _ vswitch.Filter = (*Driver)(nil)
 
-// New returns a driver that keeps its lists by acls.
-func New(acls Lists, ifs *ownership.Registry) *Driver {
-	return &Driver{acls: acls, ifs: ifs, want: newValues(), have: map[string][]acl_types.ACLRule{}}
+// New returns a driver that keeps its lists by acls, and sees by capture what they deny.
+func New(acls Lists, ifs *ownership.Registry, capture Capture) *Driver {
+	return &Driver{acls: acls, ifs: ifs, capture: capture, want: newValues(), have: map[string][]acl_types.ACLRule{}, denied: newCounts()}
 }
 
 // Opened discards the state of the previous VPP.
@@ -58,6 +71,7 @@ func (d *Driver) Opened(context.Context, *session.Link) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.have)
+	d.denied = newCounts()
 	return nil
 }
 
@@ -119,12 +133,13 @@ func (d *Driver) Change(ctx context.Context, set, remove []proto.Message) error 
 
 func (d *Driver) apply(ctx context.Context, before *values, changed map[string]bool, remove []proto.Message) error {
 	interfaces := map[string]bool{}
+	matched := d.matched(ctx)
 	for _, name := range slices.Sorted(maps.Keys(d.want.subjects)) {
 		s := d.want.subjects[name]
 		if !d.want.concerned(s, changed) {
 			continue
 		}
-		if err := d.program(ctx, s); err != nil {
+		if err := d.program(ctx, s, matched); err != nil {
 			return fmt.Errorf("policies of %s: %w", name, err)
 		}
 		if changed[models.Key(s)] {
@@ -159,30 +174,34 @@ func (d *Driver) apply(ctx context.Context, before *values, changed map[string]b
 		}
 		delete(d.have, name)
 	}
+	d.denied.forget(d.want, gone)
 	return nil
 }
 
-// program makes VPP have the lists of a subject.
-func (d *Driver) program(ctx context.Context, s *contiv_filter.Subject) error {
+// program makes VPP have the lists of a subject. matched tells what rules have counted so far.
+func (d *Driver) program(ctx context.Context, s *contiv_filter.Subject, matched func() map[string][]uint64) error {
 	lists, err := d.lists(s)
 	if err != nil {
 		return err
 	}
 	for _, tag := range slices.Sorted(maps.Keys(lists)) {
-		if have, ok := d.have[tag]; ok && slices.Equal(have, lists[tag]) {
+		if have, ok := d.have[tag]; ok && slices.Equal(have, lists[tag].rules) {
+			d.denied.set(tag, lists[tag].denials)
 			continue
 		}
 		delete(d.have, tag)
-		if err := d.acls.PutPolicy(ctx, tag, lists[tag]); err != nil {
+		counted := d.denied.of(tag, matched)
+		if err := d.acls.PutPolicy(ctx, tag, lists[tag].rules); err != nil {
 			return err
 		}
-		d.have[tag] = lists[tag]
+		d.have[tag] = lists[tag].rules
+		d.denied.replaced(tag, counted, lists[tag].denials)
 	}
 	return nil
 }
 
 // lists are those that a subject needs, by name. What leaves VPP at the interface enters the pod.
-func (d *Driver) lists(s *contiv_filter.Subject) (map[string][]acl_types.ACLRule, error) {
+func (d *Driver) lists(s *contiv_filter.Subject) (map[string]list, error) {
 	egress, err := expand(d.want, s, contiv_filter.AccessList_EGRESS)
 	if err != nil {
 		return nil, err
@@ -191,7 +210,7 @@ func (d *Driver) lists(s *contiv_filter.Subject) (map[string][]acl_types.ACLRule
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]acl_types.ACLRule{headList: head(), restList: rest(), inList + id(s.GetName()): egress, outList + id(s.GetName()): ingress}, nil
+	return map[string]list{headList: {rules: head()}, restList: {rules: rest()}, inList + id(s.GetName()): egress, outList + id(s.GetName()): ingress}, nil
 }
 
 // sequence are the lists that an interface is to have.
@@ -232,11 +251,12 @@ func (d *Driver) InterfaceCreated(ctx context.Context, i ownership.Index) error 
 	if len(in) == 0 {
 		return nil
 	}
+	matched := d.matched(ctx)
 	for _, subject := range d.want.subjects {
 		if subject.GetInterface() != iface {
 			continue
 		}
-		if err := d.program(ctx, subject); err != nil {
+		if err := d.program(ctx, subject, matched); err != nil {
 			return fmt.Errorf("its policies: %w", err)
 		}
 	}
@@ -318,10 +338,11 @@ func (d *Driver) isIntact(ctx context.Context, s *contiv_filter.Subject, lists m
 	if err != nil {
 		return false, nil
 	}
-	for tag, rules := range want {
-		if have, ok := lists[tag]; !ok || !slices.Equal(have, rules) {
+	for tag, list := range want {
+		if have, ok := lists[tag]; !ok || !slices.Equal(have, list.rules) {
 			return false, nil
 		}
+		d.denied.set(tag, list.denials)
 	}
 	i, exists, err := d.ifs.Known(ctx, s.GetInterface())
 	if err != nil || !exists {

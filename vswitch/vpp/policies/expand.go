@@ -51,12 +51,13 @@ type expansion struct {
 	values    *values
 	direction contiv_filter.AccessList_Direction
 	rules     []acl_types.ACLRule
+	denials   []denial
 	seen      map[cube]bool
 	err       error
 }
 
 // expand returns the rules of a subject for a direction.
-func expand(w *values, subject *contiv_filter.Subject, direction contiv_filter.AccessList_Direction) ([]acl_types.ACLRule, error) {
+func expand(w *values, subject *contiv_filter.Subject, direction contiv_filter.AccessList_Direction) (list, error) {
 	x := &expansion{values: w, direction: direction, seen: map[cube]bool{}}
 	stages := subject.GetIngress()
 	if direction == contiv_filter.AccessList_EGRESS {
@@ -72,7 +73,7 @@ func expand(w *values, subject *contiv_filter.Subject, direction contiv_filter.A
 		x.emit(cube{own: own, peer: own, last: lastPort}, acl_types.ACL_ACTION_API_PERMIT_REFLECT)
 		x.stages(stages, all)
 	}
-	return x.rules, x.err
+	return list{x.rules, x.denials}, x.err
 }
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
@@ -101,7 +102,7 @@ func (x *expansion) lists(stages []*contiv_filter.Subject_Stage, lists []string,
 				case r.GetAction() == contiv_filter.AccessList_ALLOW:
 					x.emit(c, acl_types.ACL_ACTION_API_PERMIT_REFLECT)
 				case r.GetAction() == contiv_filter.AccessList_DENY:
-					x.emit(c, acl_types.ACL_ACTION_API_DENY)
+					x.deny(c, true)
 				case stages[0].GetDeny():
 					x.lists(stages, lists[i+1:], c)
 				default:
@@ -111,7 +112,7 @@ func (x *expansion) lists(stages []*contiv_filter.Subject_Stage, lists []string,
 		}
 	}
 	if stages[0].GetDeny() {
-		x.emit(limit, acl_types.ACL_ACTION_API_DENY)
+		x.deny(limit, false)
 		return
 	}
 	x.stages(stages[1:], limit)
@@ -189,6 +190,15 @@ func (x *expansion) emit(c cube, action acl_types.ACLAction) {
 	}
 	x.seen[c] = true
 	x.add(c, action, portRange{0, lastPort}, 0, 0)
+}
+
+// deny adds a rule that denies, because a rule of the list does, or because none allows.
+func (x *expansion) deny(c cube, byRule bool) {
+	before := len(x.rules)
+	x.emit(c, acl_types.ACL_ACTION_API_DENY)
+	if len(x.rules) > before {
+		x.denials = append(x.denials, denial{before, filter.DeniedSubject{Address: c.own.Addr(), Direction: x.direction, ByRule: byRule}})
+	}
 }
 
 type portRange struct{ first, last uint16 }

@@ -70,8 +70,8 @@ func randomValues(r *rand.Rand) (all []proto.Message) {
 }
 
 // permitted is what VPP does: the first rule that matches decides.
-func permitted(rules []acl_types.ACLRule, c filter.Connection) bool {
-	for _, r := range rules {
+func permitted(l list, c filter.Connection) bool {
+	for _, r := range l.rules {
 		ports := r.Proto == 0 || uint8(r.Proto) == c.Protocol && r.DstportOrIcmpcodeFirst <= c.Port && c.Port <= r.DstportOrIcmpcodeLast
 		syn := r.TCPFlagsMask == 0 || r.TCPFlagsMask == flagSYN|flagACK && r.TCPFlagsValue == flagSYN // c is the first packet
 		if ports && syn && convert.NetipPrefix(r.SrcPrefix).Contains(c.Src) && convert.NetipPrefix(r.DstPrefix).Contains(c.Dst) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -138,6 +139,35 @@ func (v *Segment) Errors(nodes ...string) (map[string]map[string]uint64, error) 
 		counts[node][reason] = total(e.Data)
 	}
 	return counts, nil
+}
+
+// ruleCounters has the index of an access list of the plugin acl.
+var ruleCounters = regexp.MustCompile(`^/acl/([0-9]+)/matches$`)
+
+// Matches returns how many packets each rule of an access list has matched since the list was set, by
+// the index of the list. Packets of connections that a rule has permitted before are not among them.
+func (v *Segment) Matches() (map[uint32][]uint64, error) {
+	entries, err := v.read(ruleCounters.String())
+	if err != nil {
+		return nil, err
+	}
+	lists := map[uint32][]uint64{}
+	for _, e := range entries {
+		parts := ruleCounters.FindSubmatch(e.Name)
+		if parts == nil {
+			continue
+		}
+		id, err := strconv.ParseUint(string(parts[1]), 10, 32)
+		if err != nil {
+			continue
+		}
+		var packets []uint64
+		for _, c := range sum(e.Data) {
+			packets = append(packets, c.Packets())
+		}
+		lists[uint32(id)] = packets
+	}
+	return lists, nil
 }
 
 // sum adds up what VPP's threads have counted, by index. Vectors of threads may be of

@@ -85,6 +85,9 @@ func init() {
 		c.acl.lists.remove(req.ACLIndex)
 		return 0
 	})
+	on(func(*call, *acl.ACLStatsIntfCountersEnable, *acl.ACLStatsIntfCountersEnableReply) api.VPPApiError {
+		return 0
+	})
 	onDump(func(c *call, req *acl.ACLDump, send func(*acl.ACLDetails)) {
 		c.acl.lists.each(func(id uint32, list *acl.ACLDetails) {
 			if req.ACLIndex == none || req.ACLIndex == id {

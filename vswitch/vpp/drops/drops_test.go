@@ -1,0 +1,34 @@
+package drops
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+)
+
+func TestFramesOfACapture(t *testing.T) {
+	file := make([]byte, fileHeader)
+	for _, packet := range []string{"one", "", "three"} {
+		header := make([]byte, packetHeader)
+		binary.NativeEndian.PutUint32(header[8:], uint32(len(packet)))
+		file = append(append(file, header...), packet...)
+	}
+	if got := fmt.Sprintf("%s", frames(file)); got != "[one  three]" {
+		t.Error(got)
+	}
+	for cut := range file { // whatever is missing
+		if n := len(frames(file[:cut])); n > 2 {
+			t.Errorf("%d packets in %d bytes", n, cut)
+		}
+	}
+}
+
+func TestWhoDropped(t *testing.T) {
+	packet, ok := By([]byte("data of a packetnode2: full"), "full", "node1", "node2")
+	if !ok || string(packet) != "data of a packet" {
+		t.Errorf("%s, %v", packet, ok)
+	}
+	if _, ok := By([]byte("node3: full"), "full", "node1", "node2"); ok {
+		t.Error("by another node")
+	}
+}
