@@ -13,7 +13,7 @@ import (
 // invalid accepts nothing, and denies everything where it would deny or pass.
 func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 	w := writer{name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
-	w.out.Priority = p.GetPriority()
+	w.out.Priority, w.out.Name = p.GetPriority(), p.GetName()
 	if p.GetTier() == policy.ClusterPolicy_BASELINE {
 		w.out.Tier = Baseline
 	}

@@ -63,8 +63,10 @@ func (t Tier) String() string { return [...]string{"Admin", "NetworkPolicy", "Ba
 // Lists is what a policy comes to.
 type Lists struct {
 	Tier Tier
-	// Priority within the tier: lower numbers are asked first.
+	// Priority within the tier: lower numbers are asked first, of those with the same one the lesser Name of
+	// the policy.
 	Priority int32
+	Name     string
 	// Subjects are the pods that the policy is about.
 	Subjects Pods
 	// Ingress and Egress are nil if the policy does not concern that direction.
@@ -105,7 +107,7 @@ func IsPolicy(list string) bool {
 // none, matches nothing: what it would allow is not allowed.
 func NetworkPolicy(p *policy.Policy) *Lists {
 	w := writer{namespace: p.GetNamespace(), name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
-	w.out.Tier = Namespaced
+	w.out.Tier, w.out.Name = Namespaced, p.GetName()
 	w.out.Subjects = Pods{Scope: cache.Scope{Namespace: p.GetNamespace()}, Selector: cache.SelectorOf(p.GetPods())}
 	ingress, egress := Isolates(p)
 	if ingress {

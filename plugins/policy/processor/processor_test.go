@@ -111,6 +111,29 @@ func TestUnknownPodsAreIsolated(t *testing.T) {
 	}
 }
 
+// Names decide between policies with the same priority, whatever the keys of their lists are.
+func TestTheLesserNameIsAskedFirst(t *testing.T) {
+	p := processor.New(thisNode)
+	all := &policy.ClusterPolicy_Pods{Namespaces: &policy.Policy_LabelSelector{}, Pods: &policy.Policy_LabelSelector{}}
+	for _, name := range []string{"web-2", "web.2", "web", "web2"} {
+		p.SetClusterPolicy(&policy.ClusterPolicy{Name: name, Subject: all, Ingress: []*policy.ClusterPolicy_Rule{{Action: policy.ClusterPolicy_DENY}}})
+	}
+	p.SetPod(webPod("a", thisNode, ""))
+	p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "a"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
+	for _, v := range p.All() {
+		s, ok := v.(*filter.Subject)
+		if !ok {
+			continue
+		}
+		want := []string{"cnp/web/ingress", "cnp/web-2/ingress", "cnp/web.2/ingress", "cnp/web2/ingress"}
+		if got := s.GetIngress()[0].GetLists(); !slices.Equal(got, want) {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+		return
+	}
+	t.Error("the pod is not a subject")
+}
+
 // Where the vswitch does not see to it, a first stage lets the node reach its pods.
 func TestOwnNodeReachesItsPods(t *testing.T) {
 	p := processor.New(thisNode)

@@ -277,7 +277,7 @@ func (w *world) clusterRules(egress bool) (list []*policy.ClusterPolicy_Rule) {
 }
 
 func (w *world) changeClusterPolicy() {
-	name := fmt.Sprint("cluster", w.rnd.IntN(4))
+	name := pick(w, "guard", "guard-1", "guard.1", "guard0") // not in the order of their lists' keys
 	if w.chance(35) {
 		delete(w.cluster, name)
 		w.processor.DeletePolicy(processor.PolicyID{Name: name})

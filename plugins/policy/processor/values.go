@@ -134,7 +134,7 @@ func (p *Processor) mayBeDenied(id PodID, direction filter.AccessList_Direction)
 // stage asks the policies of a tier in their order.
 func stage(tier []*configurator.Lists, direction filter.AccessList_Direction) *filter.Subject_Stage {
 	slices.SortFunc(tier, func(a, b *configurator.Lists) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.List(direction).GetName(), b.List(direction).GetName()))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Name, b.Name))
 	})
 	out := &filter.Subject_Stage{}
 	for _, lists := range tier {
