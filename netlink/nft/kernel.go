@@ -1,6 +1,8 @@
 package nft
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/contiv/contiv/netlink/namespace"
@@ -90,20 +92,52 @@ func (s *sockets) openWriter() error {
 
 // send makes messages happen, all or none. After an error the connection is of no use.
 func send(c *netlink.Conn, messages []netlink.Message) error {
-	frame := func(typ netlink.HeaderType) netlink.Message {
-		return netlink.Message{
-			Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables},
-		}
-	}
-	all := append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, messages...)
-	// Errors are answered in any case, in order; the last message is confirmed as
-	// well. So the first answer tells.
-	all[len(all)-1].Header.Flags |= netlink.Acknowledge
-	if _, err := c.SendMessages(append(all, frame(unix.NFNL_MSG_BATCH_END))); err != nil {
+	raw, err := c.SyscallConn()
+	if err != nil {
 		return fmt.Errorf("sending a transaction to nftables: %w", err)
 	}
-	_, err := c.Receive()
+	data, sent := encode(messages), error(nil)
+	err = raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendto(int(fd), data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		return sent != unix.EAGAIN
+	})
+	if err = cmp.Or(err, sent); err != nil {
+		return fmt.Errorf("sending a transaction to nftables: %w", err)
+	}
+	_, err = c.Receive()
 	return err
+}
+
+// encode writes messages as a batch: one transaction of thousands has a buffer of the right size, which
+// SendMessages of netlink.Conn would copy each time that it grows.
+func encode(messages []netlink.Message) []byte {
+	size := 2 * (unix.NLMSG_HDRLEN + 4)
+	for _, m := range messages {
+		size += unix.NLMSG_HDRLEN + len(m.Data)
+	}
+	data := make([]byte, 0, size)
+	add := func(m netlink.Message, flags netlink.HeaderFlags) {
+		data = binary.NativeEndian.AppendUint32(data, uint32(unix.NLMSG_HDRLEN+len(m.Data)))
+		data = binary.NativeEndian.AppendUint16(data, uint16(m.Header.Type))
+		data = binary.NativeEndian.AppendUint16(data, uint16(m.Header.Flags|flags))
+		data = append(data, 0, 0, 0, 0, 0, 0, 0, 0) // sequence and port: answers come in order
+		data = append(data, m.Data...)              // attributes are padded
+	}
+	frame := func(typ netlink.HeaderType) netlink.Message {
+		return netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables}}
+	}
+	// Errors are answered in any case, in order; the last message is confirmed as
+	// well. So the first answer tells.
+	add(frame(unix.NFNL_MSG_BATCH_BEGIN), 0)
+	for i, m := range messages {
+		var last netlink.HeaderFlags
+		if i == len(messages)-1 {
+			last = netlink.Acknowledge
+		}
+		add(m, last)
+	}
+	add(frame(unix.NFNL_MSG_BATCH_END), 0)
+	return data
 }
 
 // wideBuffers makes room for transactions with many elements.
