@@ -201,14 +201,6 @@ func (p Pod) addressIn(block netip.Prefix) netip.Addr {
 	return p.Address
 }
 
-// addresses are all that the pod has.
-func (p Pod) addresses() []netip.Addr {
-	if p.Address6.IsValid() {
-		return []netip.Addr{p.Address, p.Address6}
-	}
-	return []netip.Addr{p.Address}
-}
-
 // reserveCalicoAddresses gives a new pod of the node what Calico's IPAM would.
 func (s *State) reserveCalicoAddresses(p *Pod, n Node) error {
 	for _, cidr := range n.calicoBlocks() {
@@ -241,18 +233,18 @@ func (c calicoPod) device() string {
 	return "cali" + hex.EncodeToString(sum[:])[:11]
 }
 
-func (c calicoPod) add(context.Context) (netip.Addr, error) {
+func (c calicoPod) add(context.Context) ([]netip.Addr, error) {
 	mac, err := net.ParseMAC(calicoMAC)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	var addresses []netip.Prefix
-	for _, a := range c.pod.addresses() {
+	for _, a := range c.pod.Addresses() {
 		addresses = append(addresses, netip.PrefixFrom(a, a.BitLen()))
 	}
 	if c.pod.Address6.IsValid() {
 		if err := InNetns(NetnsPath(c.pod.Netns), useIPv6AtOnce); err != nil {
-			return netip.Addr{}, err
+			return nil, err
 		}
 	}
 	err = withHandle(c.node.Netns, func(h *netlink.Handle) error {
@@ -293,9 +285,9 @@ func (c calicoPod) add(context.Context) (netip.Addr, error) {
 		err = awaitUp(c.pod.Netns, "eth0")
 	}
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("attaching pod %s as Calico does: %w", c.pod.ID(), err)
+		return nil, fmt.Errorf("attaching pod %s as Calico does: %w", c.pod.ID(), err)
 	}
-	return c.pod.Address, nil
+	return c.pod.Addresses(), nil
 }
 
 // del removes the pod's interface, and with it the route. A missing one is no error.

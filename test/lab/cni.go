@@ -65,28 +65,32 @@ func (c cniCall) config() (*libcni.CNIConfig, *libcni.NetworkConfigList, *libcni
 	return libcni.NewCNIConfigWithCacheDir([]string{c.lab.opts.BinDir}, c.lab.nodePath(c.node.Name, "cni-cache"), plugins), network, runtime, nil
 }
 
-// add returns the pod's address.
-func (c cniCall) add(ctx context.Context) (netip.Addr, error) {
+// add returns the pod's addresses, at least one.
+func (c cniCall) add(ctx context.Context) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, cniTimeout)
 	defer cancel()
 	cni, network, runtime, err := c.config()
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	result, err := cni.AddNetworkList(ctx, network, runtime)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
 	current, err := types100.NewResultFromResult(result)
 	if err != nil {
-		return netip.Addr{}, err
+		return nil, err
 	}
+	var addresses []netip.Addr
 	for _, ip := range current.IPs {
 		if address, ok := netip.AddrFromSlice(ip.Address.IP); ok {
-			return address.Unmap(), nil
+			addresses = append(addresses, address.Unmap())
 		}
 	}
-	return netip.Addr{}, errors.New("contiv-cni gave no address: its result has no \"ips\"")
+	if len(addresses) == 0 {
+		return nil, errors.New("contiv-cni gave no address: its result has no \"ips\"")
+	}
+	return addresses, nil
 }
 
 func (c cniCall) del(ctx context.Context) error {
@@ -110,7 +114,7 @@ func (c cniCall) check(ctx context.Context) error {
 }
 
 // CNI makes one CNI call for an existing pod, outside of the pod's normal life:
-// command is ADD, DEL or CHECK. ADD returns the address.
+// command is ADD, DEL or CHECK. ADD returns the first address.
 func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) {
 	st, err := l.State()
 	if err != nil {
@@ -127,7 +131,11 @@ func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) 
 	call := l.cni(p, node)
 	switch command {
 	case "ADD":
-		return call.add(ctx)
+		addresses, err := call.add(ctx)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		return addresses[0], nil
 	case "DEL":
 		return netip.Addr{}, call.del(ctx)
 	case "CHECK":

@@ -70,7 +70,9 @@ func podManifest(p Pod, node Node, template *corev1.Pod) manifest {
 	if p.Address.IsValid() {
 		object.Status.Phase = corev1.PodRunning
 		object.Status.PodIP = p.Address.String()
-		object.Status.PodIPs = []corev1.PodIP{{IP: p.Address.String()}}
+		for _, address := range p.Addresses() {
+			object.Status.PodIPs = append(object.Status.PodIPs, corev1.PodIP{IP: address.String()})
+		}
 		object.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	return manifest{manifestName("Pod", p.Namespace, p.Name), object}

@@ -120,8 +120,8 @@ func nodesOf(pods []newPod) []string {
 
 // podNetwork attaches a pod to the network of its node.
 type podNetwork interface {
-	// add returns the address that the pod has now.
-	add(context.Context) (netip.Addr, error)
+	// add returns the addresses that the pod has now, at least one.
+	add(context.Context) ([]netip.Addr, error)
 	del(context.Context) error
 }
 
@@ -224,7 +224,10 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 			deleteNetns(p.pod.Netns),
 			l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
 	}
-	p.pod.Address = result
+	p.pod.Address = result[0]
+	if len(result) > 1 && result[1].Is6() {
+		p.pod.Address6 = result[1]
+	}
 	return l.writeManifest(podManifest(p.pod, p.node, p.template))
 }
 

@@ -100,6 +100,14 @@ type HostPort struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
+// Addresses of all IP versions.
+func (p Pod) Addresses() []netip.Addr {
+	if p.Address6.IsValid() {
+		return []netip.Addr{p.Address, p.Address6}
+	}
+	return []netip.Addr{p.Address}
+}
+
 // ID is "<namespace>/<name>", or the name alone in the namespace "default".
 func (p Pod) ID() string {
 	if p.Namespace == DefaultNamespace {
