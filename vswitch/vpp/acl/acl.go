@@ -19,7 +19,7 @@ import (
 
 var module = session.NewModule("acl_plugin.so", "access lists",
 	&acl.ACLAddReplace{}, &acl.ACLAddReplaceReply{}, &acl.ACLDel{}, &acl.ACLDelReply{}, &acl.ACLDump{}, &acl.ACLDetails{},
-	&acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceSetACLListReply{}, &acl.ACLStatsIntfCountersEnable{}, &acl.ACLStatsIntfCountersEnableReply{},
+	&acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceSetACLListReply{}, &acl.ACLStatsIntfCountersEnable{},
 	&acl.ACLInterfaceListDump{}, &acl.ACLInterfaceListDetails{},
 	&acl.MacipACLAddReplace{}, &acl.MacipACLAddReplaceReply{}, &acl.MacipACLDel{}, &acl.MacipACLDelReply{},
 	&acl.MacipACLDump{}, &acl.MacipACLDetails{}, &acl.MacipACLInterfaceAddDel{}, &acl.MacipACLInterfaceAddDelReply{},
@@ -62,7 +62,8 @@ func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
 	if err := l.Call(ctx, &vlib.CliInband{Cmd: reclassify}, &vlib.CliInbandReply{}); err != nil {
 		return fmt.Errorf("making changed access lists count for connections that exist: %w", err)
 	}
-	if err := l.Call(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}, &acl.ACLStatsIntfCountersEnableReply{}); err != nil {
+	// VPP 25.10 answers with the reply to another request, which has the same fields.
+	if err := l.Call(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}, &acl.ACLDelReply{}); err != nil {
 		return fmt.Errorf("making access lists count: %w", err)
 	}
 	return nil

@@ -85,7 +85,7 @@ func init() {
 		c.acl.lists.remove(req.ACLIndex)
 		return 0
 	})
-	on(func(*call, *acl.ACLStatsIntfCountersEnable, *acl.ACLStatsIntfCountersEnableReply) api.VPPApiError {
+	on(func(*call, *acl.ACLStatsIntfCountersEnable, *acl.ACLDelReply) api.VPPApiError { // as VPP 25.10
 		return 0
 	})
 	onDump(func(c *call, req *acl.ACLDump, send func(*acl.ACLDetails)) {
