@@ -236,10 +236,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(history.URL, past.Handler())
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
-	mtu := podMTU(ipNet.GetNodeIP, contivConf.PodMTU)
-	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, mtu, contivConf)
+	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, ipNet.GetPodMTU, contivConf)
 	mux.Handle(path.URL, paths.Handler())
-	probes := probePeers(o, nodeSync, addresses, mtu, log)
+	probes := probePeers(o, nodeSync, addresses, ipNet.GetPodMTU, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
@@ -111,16 +110,6 @@ func chosenPeers(self string, nodes nodesync.Nodes, addresses *ipam.IPAM, mtu in
 	}
 	slices.SortFunc(list, func(a, b peers.Peer) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Address.Compare(b.Address)) })
 	return list
-}
-
-// podMTU is that of pods of this node; 0 before the node has an address.
-func podMTU(node func() netip.Prefix, of func(netip.Addr) uint32) func() uint32 {
-	return func() uint32 {
-		if ip := node(); ip.IsValid() {
-			return of(ip.Addr())
-		}
-		return 0
-	}
 }
 
 // defaultProbeInterval is how often peers are probed.

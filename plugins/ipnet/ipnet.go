@@ -113,6 +113,14 @@ func (n *IPNet) GetNodeIPOf(ipv6 bool) netip.Prefix {
 	return netip.Prefix{}
 }
 
+// GetPodMTU returns the MTU of pods of this node, 0 before the node has an address.
+func (n *IPNet) GetPodMTU() uint32 {
+	if node := n.thisNode(); node != nil && node.ip().IsValid() {
+		return node.podMTU
+	}
+	return 0
+}
+
 // GetMainInterface returns the logical name of the interface that has the node's
 // address.
 func (n *IPNet) GetMainInterface() string {
