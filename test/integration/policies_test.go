@@ -23,17 +23,18 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-func TestNetworkPolicies(t *testing.T) { policylab.NetworkPolicies(t, require(t), "node1") }
-
-func TestClusterNetworkPolicies(t *testing.T) {
-	policylab.ClusterNetworkPolicies(t, require(t), "node1")
+// Policies of pods with both IP versions, and services that the vswitch translates.
+func TestPolicies(t *testing.T) {
+	require(t)
+	opts := options("po")
+	opts.ContivConfig, opts.ServiceConfig = policylab.Config, policylab.ServiceConfig
+	l := labtest.Up(t, opts)
+	t.Run("network policies", func(t *testing.T) { policylab.NetworkPolicies(t, l, "node1") })
+	t.Run("cluster network policies", func(t *testing.T) { policylab.ClusterNetworkPolicies(t, l, "node1") })
+	t.Run("semantics", func(t *testing.T) { policylab.Semantics(t, l) })
+	t.Run("new pods are never reachable without their policies", func(t *testing.T) { policylab.NewPods(t, l) })
+	t.Run("why", func(t *testing.T) { policylab.Why(t, l, binaries) })
 }
-
-func TestNewPodsAreNeverReachableWithoutTheirPolicies(t *testing.T) {
-	policylab.NewPods(t, require(t))
-}
-
-func TestWhyPolicies(t *testing.T) { policylab.Why(t, require(t), binaries) }
 
 // What became of a policy is told by contivctl and in etcd, where it is about pods.
 func TestPoliciesAreRealised(t *testing.T) {

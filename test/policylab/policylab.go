@@ -2,13 +2,12 @@
 package policylab
 
 import (
+	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,22 +19,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Config is that of agents: pods and services have addresses of both IP versions.
+const Config = `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  vppHostSubnetCIDR: 172.30.0.0/16,fd17:30::/48
+  nodeInterconnectCIDR: fd16::/112
+  defaultGateway: fd16::fe
+  serviceCIDR: 10.96.0.0/12,fd96::/108
+`
+
+// ServiceConfig: see Config.
+const ServiceConfig = "services: vswitch\n"
+
 // policyLab has the pods x/a and z/a on node1, x/b and z/b on node2.
 type policyLab struct {
 	*lab.Lab
 	pods map[string]lab.Pod
+	sctp associations
+	vpp  []string // nodes that have it
 	dir  string
 }
 
-// Ports that all pods answer at, by tcp and udp; 80 has the name "web".
-var policyPorts = []string{"tcp/80", "tcp/81", "udp/80"}
-
 func newPolicyLab(t *testing.T, l *lab.Lab) *policyLab {
-	p := &policyLab{Lab: l, pods: map[string]lab.Pod{}, dir: t.TempDir()}
+	p := &policyLab{Lab: l, pods: map[string]lab.Pod{}, sctp: associations{awaited: map[uint32]chan struct{}{}}, dir: t.TempDir()}
 	for i, name := range []string{"x/a", "x/b", "z/a", "z/b"} {
 		ns, pod, _ := strings.Cut(name, "/")
-		p.pods[name] = labtest.AddPods(t, p.Lab, lab.PodSpec{Namespace: ns, Name: pod, Node: fmt.Sprint("node", 1+i%2), Template: Template(ns, pod, pod)})[0]
-		servePorts(t, p.pods[name])
+		p.pods[name] = labtest.AddPods(t, p.Lab, lab.PodSpec{Namespace: ns, Name: pod, Node: fmt.Sprint("node", 1+i%2), Template: namedPorts(Template(ns, pod, pod))})[0]
+		serve(t, p.pods[name].Netns, policyPorts...)
+	}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range st.Nodes {
+		if n.VSwitch == lab.VPPVSwitch {
+			p.vpp = append(p.vpp, n.Name)
+		}
 	}
 	// The lab makes namespaces without labels of ours.
 	p.apply(t, `
@@ -43,9 +64,7 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: x, labels: {team: red}}
 ---
-apiVersion: v1
-kind: Namespace
-metadata: {name: z, labels: {team: blue}}`)
+`+namespaceZ("blue"))
 	return p
 }
 
@@ -58,17 +77,40 @@ func Template(ns, pod, label string) *corev1.Pod {
 	}
 }
 
+// namedPorts adds the port "api", which is 80 of a pod a, and 81 of a sidecar of others, and "init" of
+// a container that has ended.
+func namedPorts(pod *corev1.Pod) *corev1.Pod {
+	named := func(name string, number int32) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}}
+	}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "none", Ports: named("init", 80)}}
+	if pod.Name == "a" {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "api", Image: "none", Ports: named("api", 80)})
+		return pod
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "api", Image: "none", RestartPolicy: &always, Ports: named("api", 81)})
+	return pod
+}
+
 // apply gives manifests to KSR; they are removed with the test.
 func (p *policyLab) apply(t *testing.T, manifests string) {
+	t.Helper()
+	file := p.put(t, manifests)
+	t.Cleanup(func() { _, _ = p.Delete(context.Background(), file) })
+}
+
+// put gives manifests to KSR, and returns their file.
+func (p *policyLab) put(t *testing.T, manifests string) string {
 	t.Helper()
 	file := filepath.Join(p.dir, fmt.Sprint(time.Now().UnixNano(), ".yaml"))
 	if err := os.WriteFile(file, []byte(manifests), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Apply(t.Context(), file); err != nil {
+	if _, err := p.Apply(context.Background(), file); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = p.Delete(t.Context(), file) })
+	return file
 }
 
 func (p *policyLab) remove(t *testing.T, kind, namespace, name string) {
@@ -88,110 +130,18 @@ func (p *policyLab) removeOf(t *testing.T, apiVersion, kind, namespace, name str
 	}
 }
 
-// servePorts answers at the ports of a pod until the end of the test.
-func servePorts(t *testing.T, pod lab.Pod) {
+func (p *policyLab) want(t *testing.T, when string, want allows, ports ...string) {
 	t.Helper()
-	for _, port := range policyPorts {
-		network, number, _ := strings.Cut(port, "/")
-		err := labtest.Inside(pod.Netns, func() error {
-			if network == "udp" {
-				c, err := net.ListenPacket(network, ":"+number)
-				if err == nil {
-					t.Cleanup(func() { c.Close() })
-					go func() {
-						buffer := make([]byte, 100)
-						for {
-							n, from, err := c.ReadFrom(buffer)
-							if err != nil {
-								return
-							}
-							_, _ = c.WriteTo(buffer[:n], from)
-						}
-					}()
-				}
-				return err
-			}
-			l, err := net.Listen(network, ":"+number)
-			if err == nil {
-				t.Cleanup(func() { l.Close() })
-				go func() {
-					for {
-						c, err := l.Accept()
-						if err != nil {
-							return
-						}
-						c.Close()
-					}
-				}()
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	await.That(t, when, func() error { return p.differences(want, ports...) })
 }
 
-// reaches reports whether a connection can be opened.
-func reaches(netnsPath, address, port string) bool {
-	network, number, _ := strings.Cut(port, "/")
-	const wait = 400 * time.Millisecond
-	return labtest.Inside(netnsPath, func() error {
-		c, err := net.DialTimeout(network, net.JoinHostPort(address, number), wait)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if network == "tcp" {
-			return nil
-		}
-		if _, err := c.Write([]byte("?")); err != nil {
-			return err
-		}
-		_ = c.SetReadDeadline(time.Now().Add(wait))
-		_, err = c.Read(make([]byte, 10))
-		return err
-	}) == nil
+func networkPolicy(namespace, name, spec string) string {
+	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {namespace: %s, name: %s}\nspec: %s\n", namespace, name, spec)
 }
-
-type allows func(from, to, port string) bool
-
-// differences are the cells of the table in which packets say something else.
-func (p *policyLab) differences(want allows) error {
-	var mu sync.Mutex
-	var wrong []string
-	var all sync.WaitGroup
-	for from, client := range p.pods {
-		for to, server := range p.pods {
-			for _, port := range policyPorts {
-				all.Go(func() {
-					expected := from == to || want(from, to, port)
-					if got := reaches(client.Netns, server.Address.String(), port); got != expected {
-						mu.Lock()
-						defer mu.Unlock()
-						wrong = append(wrong, fmt.Sprintf("%s to %s at %s: %v, want %v", from, to, port, got, expected))
-					}
-				})
-			}
-		}
-	}
-	all.Wait()
-	if len(wrong) > 0 {
-		return fmt.Errorf("%d cells are wrong: %s", len(wrong), strings.Join(wrong, "; "))
-	}
-	return nil
-}
-
-func (p *policyLab) want(t *testing.T, when string, want allows) {
-	t.Helper()
-	await.That(t, when, func() error { return p.differences(want) })
-}
-
-const policyHead = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {namespace: %s, name: %s}\nspec: %s\n"
 
 func (p *policyLab) policy(t *testing.T, namespace, name, spec string) {
 	t.Helper()
-	p.apply(t, fmt.Sprintf(policyHead, namespace, name, spec))
+	p.apply(t, networkPolicy(namespace, name, spec))
 }
 
 // NetworkPolicies is about those of networking.k8s.io/v1: truth tables between pods, ports and protocols
@@ -199,11 +149,10 @@ func (p *policyLab) policy(t *testing.T, namespace, name, spec string) {
 // node has it.
 func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p := newPolicyLab(t, l)
-	to := func(namespace, pod string) bool { return strings.HasPrefix(pod, namespace+"/") }
 	p.want(t, "everything passes without policies", func(_, _, _ string) bool { return true })
 
 	p.policy(t, "x", "deny", "{podSelector: {}}")
-	p.want(t, "nobody reaches x", func(_, dst, _ string) bool { return !to("x", dst) })
+	p.want(t, "nobody reaches x", func(_, dst, _ string) bool { return !in("x", dst) })
 	for _, name := range []string{"x/a", "x/b"} {
 		node, err := lab.Ping(t.Context(), p.node(t, p.pods[name].Node), p.pods[name].Endpoint())
 		if err != nil {
@@ -213,20 +162,20 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 
 	p.policy(t, "x", "allow-b", "{podSelector: {matchLabels: {pod: a}}, ingress: [{from: [{podSelector: {matchLabels: {pod: b}}}], ports: [{port: 80}]}]}")
 	fromB := func(src, dst, port string) bool { return src == "x/b" && dst == "x/a" && port == "tcp/80" }
-	p.want(t, "x/b reaches x/a at port 80", func(src, dst, port string) bool { return !to("x", dst) || fromB(src, dst, port) })
+	p.want(t, "x/b reaches x/a at port 80", func(src, dst, port string) bool { return !in("x", dst) || fromB(src, dst, port) })
 
 	p.policy(t, "x", "allow-blue", "{podSelector: {matchExpressions: [{key: pod, operator: In, values: [b]}]}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {pod: a}}}], ports: [{port: web}, {protocol: UDP}]}]}")
 	fromBlue := func(src, dst, port string) bool { return src == "z/a" && dst == "x/b" && port != "tcp/81" }
 	p.want(t, "z/a reaches the named port of x/b, and all of UDP", func(src, dst, port string) bool {
-		return !to("x", dst) || fromB(src, dst, port) || fromBlue(src, dst, port)
+		return !in("x", dst) || fromB(src, dst, port) || fromBlue(src, dst, port)
 	})
 
-	p.policy(t, "z", "egress", fmt.Sprintf("{podSelector: {matchLabels: {pod: a}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.1.0.0/16, except: [%s/32]}}], ports: [{port: 80, endPort: 81}]}]}", p.pods["z/b"].Address))
+	p.policy(t, "z", "egress", fmt.Sprintf("{podSelector: {matchLabels: {pod: a}}, policyTypes: [Egress], egress: [{to: [%s], ports: [{port: 80, endPort: 81}]}]}", p.podsBut("z/b")))
 	egress := func(src, dst, port string) bool {
 		return src != "z/a" || dst != "z/b" && strings.HasPrefix(port, "tcp/")
 	}
 	all := func(src, dst, port string) bool {
-		return egress(src, dst, port) && (!to("x", dst) || fromB(src, dst, port) || fromBlue(src, dst, port))
+		return egress(src, dst, port) && (!in("x", dst) || fromB(src, dst, port) || fromBlue(src, dst, port))
 	}
 	p.want(t, "z/a may only open connections of TCP to others than z/b", all)
 
@@ -246,7 +195,7 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 
 	// A pod that gets another label, and one that gets its label.
 	p.relabel(t, "x", "b", "c")
-	p.want(t, "x/b has lost its label", func(src, dst, port string) bool { return egress(src, dst, port) && !to("x", dst) })
+	p.want(t, "x/b has lost its label", func(src, dst, port string) bool { return egress(src, dst, port) && !in("x", dst) })
 	p.relabel(t, "x", "b", "b")
 	p.want(t, "x/b has its label again", all)
 
@@ -261,16 +210,19 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 
 func (p *policyLab) clusterPolicy(t *testing.T, name, tier string, priority int, spec string) {
 	t.Helper()
-	p.apply(t, fmt.Sprintf("apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: %s}\nspec: {tier: %s, priority: %d, %s}\n", name, tier, priority, spec))
+	p.apply(t, clusterPolicy(name, tier, priority, spec))
+}
+
+func clusterPolicy(name, tier string, priority int, spec string) string {
+	return fmt.Sprintf("apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: %s}\nspec: {tier: %s, priority: %d, %s}\n", name, tier, priority, spec)
 }
 
 // ClusterNetworkPolicies is about those of policy.networking.k8s.io/v1alpha2.
 func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p := newPolicyLab(t, l)
-	in := func(namespace, pod string) bool { return strings.HasPrefix(pod, namespace+"/") }
 	const (
-		red  = "namespaces: {matchLabels: {team: red}}"
-		blue = "namespaces: {matchLabels: {team: blue}}"
+		red  = "namespaces: " + red
+		blue = "namespaces: " + blue
 		all  = "namespaces: {}"
 	)
 
@@ -303,7 +255,7 @@ func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 
 	// Egress, to pods, networks and nodes.
 	p.clusterPolicy(t, "egress", "Admin", 5, fmt.Sprintf("subject: {pods: {namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {pod: a}}}}, egress: ["+
-		"{action: Deny, to: [{networks: [%s/32, 'fd00::/8']}], protocols: [{tcp: {destinationPort: {number: 81}}}, {udp: {}}]}, {action: Deny, to: [{nodes: {}}]}]", p.pods["x/a"].Address))
+		"{action: Deny, to: [{networks: [%s]}], protocols: [{tcp: {destinationPort: {number: 81}}}, {udp: {}}]}, {action: Deny, to: [{nodes: {}}]}]", strings.Join(p.prefixes("x/a"), ", ")))
 	egress := func(src, dst, port string) bool {
 		return ingress(src, dst, port) && !(src == "z/a" && dst == "x/a" && port != "tcp/80")
 	}
@@ -337,59 +289,6 @@ func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	}
 	p.want(t, "only x/a is isolated", func(_, dst, _ string) bool { return dst != "x/a" })
 	labtest.RequireQuiet(t, p.Lab)
-}
-
-// NewPods: a pod whose namespace has policies cannot be reached for a moment: not before, while
-// and after its ADD.
-func NewPods(t *testing.T, l *lab.Lab) {
-	p := newPolicyLab(t, l)
-	p.policy(t, "x", "deny", "{podSelector: {}}")
-	p.want(t, "nobody reaches x", func(_, dst, _ string) bool { return !strings.HasPrefix(dst, "x/") })
-	// What answers are the network stacks of pods: they refuse connections.
-	stop := make(chan struct{})
-	var scanning sync.WaitGroup
-	var mu sync.Mutex
-	reached := map[string]bool{}
-	scanner := p.pods["z/a"]
-	last := p.pods["z/b"].Address
-	for range 24 { // the next addresses of node2
-		last = last.Next()
-		addr := last.String()
-		scanning.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				began := time.Now()
-				err := labtest.Inside(scanner.Netns, func() error {
-					c, err := net.DialTimeout("tcp", net.JoinHostPort(addr, "9"), 100*time.Millisecond)
-					if err == nil {
-						c.Close()
-					}
-					return err
-				})
-				if err == nil || strings.Contains(err.Error(), "refused") {
-					mu.Lock()
-					reached[fmt.Sprint(addr, " after ", time.Since(began))] = true
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for i := range 10 {
-		name := fmt.Sprint("new", i)
-		pods := labtest.AddPods(t, p.Lab, lab.PodSpec{Namespace: "x", Name: name, Node: "node2", Template: Template("x", name, "new")})
-		if err := p.DelPod(t.Context(), pods[0].ID()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(stop)
-	scanning.Wait()
-	if len(reached) > 0 {
-		t.Errorf("reached: %v", reached)
-	}
 }
 
 func (p *policyLab) node(t *testing.T, name string) lab.Endpoint {

@@ -8,9 +8,10 @@ import (
 
 // One node has VPP, the other one the kernel: each enforces what concerns its own pods.
 func TestPolicies(t *testing.T) {
-	l := up(t, "vpp", "kernel")
+	l := upServices(t, policylab.Config, policylab.ServiceConfig, "vpp", "kernel")
 	t.Run("network policies", func(t *testing.T) { policylab.NetworkPolicies(t, l, "node2") })
 	t.Run("cluster network policies", func(t *testing.T) { policylab.ClusterNetworkPolicies(t, l, "node2") })
+	t.Run("semantics", func(t *testing.T) { policylab.Semantics(t, l) })
 	t.Run("new pods", func(t *testing.T) { policylab.NewPods(t, l) })
 	t.Run("why", func(t *testing.T) { policylab.Why(t, l, binaries) })
 }

@@ -1,0 +1,291 @@
+package policylab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/labtest"
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+// Ports that all pods answer at, by tcp and udp; 80 has the name "web".
+var policyPorts = []string{"tcp/80", "tcp/81", "udp/80"}
+
+// How long an answer is waited for that should not come, and one that should.
+const (
+	shortWait = 400 * time.Millisecond
+	longWait  = 2 * time.Second
+)
+
+func waitFor(answer bool) time.Duration {
+	if answer {
+		return longWait
+	}
+	return shortWait
+}
+
+// probesAtOnce are under way at the same time, each on a thread of its own.
+const probesAtOnce = 64
+
+// serve answers at the ports of a pod until the end of the test.
+func serve(t *testing.T, netns string, ports ...string) {
+	t.Helper()
+	for _, port := range ports {
+		network, number, _ := strings.Cut(port, "/")
+		err := labtest.Inside(netns, func() error {
+			if network == "udp" {
+				c, err := net.ListenPacket(network, ":"+number)
+				if err == nil {
+					t.Cleanup(func() { c.Close() })
+					go echo(c)
+				}
+				return err
+			}
+			l, err := net.Listen(network, ":"+number)
+			if err == nil {
+				t.Cleanup(func() { l.Close() })
+				go greet(l)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func echo(c net.PacketConn) {
+	buffer := make([]byte, 100)
+	for {
+		n, from, err := c.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(buffer[:n], from)
+	}
+}
+
+func greet(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c.Close()
+	}
+}
+
+// reaches reports whether an address answers at a port, such as "tcp/80", or to "icmp", within the time.
+func reaches(netns string, address netip.Addr, port string, wait time.Duration) bool {
+	network, number, _ := strings.Cut(port, "/")
+	return labtest.Inside(netns, func() error {
+		if network == "icmp" {
+			return ping(address, wait)
+		}
+		c, err := net.DialTimeout(network, net.JoinHostPort(address.String(), number), wait)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if network == "tcp" {
+			return nil
+		}
+		if _, err := c.Write([]byte("?")); err != nil {
+			return err
+		}
+		_ = c.SetReadDeadline(time.Now().Add(wait))
+		_, err = c.Read(make([]byte, 10))
+		return err
+	}) == nil
+}
+
+// ping asks for an echo, in the network namespace of its thread.
+func ping(address netip.Addr, wait time.Duration) error {
+	network, request, reply := "ip4:icmp", icmp.Type(ipv4.ICMPTypeEcho), icmp.Type(ipv4.ICMPTypeEchoReply)
+	if address.Is6() {
+		network, request, reply = "ip6:ipv6-icmp", ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply
+	}
+	c, err := net.DialIP(network, nil, &net.IPAddr{IP: address.AsSlice()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	id := int(uint16(time.Now().UnixNano() / 100))
+	message, err := (&icmp.Message{Type: request, Body: &icmp.Echo{ID: id, Seq: 1}}).Marshal(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Write(message); err != nil {
+		return err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	protocol, buffer := request.Protocol(), make([]byte, 100)
+	for {
+		n, _, err := c.ReadFrom(buffer) // without the header, unlike Read
+		if err != nil {
+			return err
+		}
+		got, err := icmp.ParseMessage(protocol, buffer[:n])
+		if err != nil {
+			continue
+		}
+		if answer, ok := got.Body.(*icmp.Echo); ok && got.Type == reply && answer.ID == id {
+			return nil
+		}
+	}
+}
+
+// associations are the INIT chunks of SCTP that are under way to pods. The kernels of nodes need not
+// know the protocol.
+type associations struct {
+	mu      sync.Mutex
+	awaited map[uint32]chan struct{} // by their tags
+	last    uint32
+}
+
+// serve notes what reaches a pod, until the end of the test.
+func (a *associations) serve(t *testing.T, netns string) {
+	t.Helper()
+	for _, network := range []string{"ip4:132", "ip6:132"} {
+		err := labtest.Inside(netns, func() error {
+			c, err := net.ListenPacket(network, "")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { c.Close() })
+			go a.note(c)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (a *associations) note(c net.PacketConn) {
+	buffer := make([]byte, 100)
+	for {
+		n, _, err := c.ReadFrom(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil && n >= 20 {
+			a.arrived(binary.BigEndian.Uint32(buffer[16:]))
+		}
+	}
+}
+
+func (a *associations) arrived(tag uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if seen := a.awaited[tag]; seen != nil {
+		close(seen)
+		delete(a.awaited, tag)
+	}
+}
+
+// reach reports whether an INIT chunk reaches a port of an address.
+func (a *associations) reach(netns string, address netip.Addr, port string, wait time.Duration) bool {
+	_, text, _ := strings.Cut(port, "/")
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return false
+	}
+	a.mu.Lock()
+	a.last++
+	tag, seen := a.last, make(chan struct{})
+	a.awaited[tag] = seen
+	a.mu.Unlock()
+	err = labtest.Inside(netns, func() error {
+		network := "ip4:132"
+		if address.Is6() {
+			network = "ip6:132"
+		}
+		c, err := net.Dial(network, address.String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write(initChunk(uint16(30000+tag%30000), uint16(number), tag))
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	select {
+	case <-seen:
+		return true
+	case <-time.After(wait):
+		return false
+	}
+}
+
+// initChunk is a packet of SCTP that opens an association (RFC 9260, sections 3 and 3.3.2).
+func initChunk(src, dst uint16, tag uint32) []byte {
+	p := make([]byte, 12, 32)
+	binary.BigEndian.PutUint16(p, src)
+	binary.BigEndian.PutUint16(p[2:], dst)
+	p = append(p, 1, 0, 0, 20) // INIT, its length
+	p = binary.BigEndian.AppendUint32(p, tag)
+	p = binary.BigEndian.AppendUint32(p, 1<<16) // window
+	p = append(p, 0, 1, 0, 1)                   // streams
+	p = binary.BigEndian.AppendUint32(p, 1)     // first sequence number
+	binary.LittleEndian.PutUint32(p[8:], crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)))
+	return p
+}
+
+// allows says what a table shall hold: whether a pod reaches another one at a port.
+type allows func(from, to, port string) bool
+
+// differences are the cells of the table in which packets of any IP version say something else.
+func (p *policyLab) differences(want allows, ports ...string) error {
+	if len(ports) == 0 {
+		ports = policyPorts
+	}
+	var mu sync.Mutex
+	var wrong []string
+	var all sync.WaitGroup
+	slots := make(chan struct{}, probesAtOnce)
+	for from, client := range p.pods {
+		for to, server := range p.pods {
+			for _, port := range ports {
+				for _, address := range server.Addresses() {
+					slots <- struct{}{}
+					all.Go(func() {
+						defer func() { <-slots }()
+						expected := from == to || want(from, to, port)
+						got := p.reached(client.Netns, address, port, waitFor(expected))
+						if got != expected {
+							mu.Lock()
+							defer mu.Unlock()
+							wrong = append(wrong, fmt.Sprintf("%s to %s (%v) at %s: %v, want %v", from, to, address, port, got, expected))
+						}
+					})
+				}
+			}
+		}
+	}
+	all.Wait()
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d cells are wrong: %s", len(wrong), strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func (p *policyLab) reached(netns string, address netip.Addr, port string, wait time.Duration) bool {
+	if strings.HasPrefix(port, "sctp/") {
+		return p.sctp.reach(netns, address, port, wait)
+	}
+	return reaches(netns, address, port, wait)
+}
