@@ -334,9 +334,9 @@ func Why(t *testing.T, l *lab.Lab, binaries string) {
 		{"z/a", "z/b", "80", true, nil, []string{"node node2: ingress of pod z/b: no rule of " + guard + " denies it"}},
 		{"z/a", "z/b", "81", false, []string{"node node2: rule no-81 of " + guard + ` denies ingress of pod z/b: `}, nil},
 		{"z/a", "x/b", "80", true, nil, []string{"node node2: ingress of pod x/b: rule ingress[0] of NetworkPolicy x/web allows it: "}},
-		{"z/a", "x/b", "80/udp", false, []string{"node node2: ingress of pod x/b is isolated by " + guard + ", NetworkPolicy x/deny, NetworkPolicy x/web, and no rule allows port 80/udp"}, nil},
-		{"z/a", "x/a", "80", false, []string{"node node1: ingress of pod x/a is isolated by " + guard + ", NetworkPolicy x/deny, and no rule allows port 80/tcp"}, nil},
-		{"z/a", "x/a", "", false, []string{"node node1: ingress of pod x/a is isolated by " + guard + ", NetworkPolicy x/deny, and no rule allows ICMP"}, nil},
+		{"z/a", "x/b", "80/udp", false, []string{"node node2: ingress of pod x/b is isolated by NetworkPolicy x/deny, NetworkPolicy x/web, and no rule allows port 80/udp"}, nil},
+		{"z/a", "x/a", "80", false, []string{"node node1: ingress of pod x/a is isolated by NetworkPolicy x/deny, and no rule allows port 80/tcp"}, nil},
+		{"z/a", "x/a", "", false, []string{"node node1: ingress of pod x/a is isolated by NetworkPolicy x/deny, and no rule allows ICMP"}, nil},
 		{"z/b", "x/a", "80", false, []string{"node node1: ingress of pod x/a", "node node2: egress of pod z/b is isolated by NetworkPolicy z/out, and no rule allows port 80/tcp"}, nil},
 	} {
 		await.That(t, fmt.Sprintf("why %s %s %s says so", c.from, c.to, c.port), func() error {

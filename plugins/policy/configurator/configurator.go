@@ -103,6 +103,9 @@ func IsPolicy(list string) bool {
 	return strings.HasPrefix(list, "np/") || strings.HasPrefix(list, "cnp/")
 }
 
+// Isolating reports whether a list with the name is that of a network policy: what none of them allows is denied.
+func Isolating(list string) bool { return strings.HasPrefix(list, "np/") }
+
 // NetworkPolicy writes a policy as lists. What is invalid, such as a network that is
 // none, matches nothing: what it would allow is not allowed.
 func NetworkPolicy(p *policy.Policy) *Lists {

@@ -96,7 +96,7 @@ func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, [
 func allowed(e filter.Explanation) string {
 	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
 	if e.List == "" {
-		return fmt.Sprintf("%s: no rule of %s denies it", what, titles(e.Asked))
+		return fmt.Sprintf("%s: no rule of %s denies it", what, titles(e.Asked, configurator.IsPolicy))
 	}
 	list := e.Asked[len(e.Asked)-1]
 	return fmt.Sprintf("%s: rule %s of %s allows it: %s", what, list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), matched(e))
@@ -113,10 +113,10 @@ func refused(e filter.Explanation, c filter.Connection) string {
 	case e.List != "":
 		list := e.Asked[len(e.Asked)-1]
 		return fmt.Sprintf("rule %s of %s denies %s: %s", list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), what, matched(e))
-	case titles(e.Asked) == "":
+	case titles(e.Asked, configurator.Isolating) == "":
 		return fmt.Sprintf("%s is denied until Kubernetes tells of the pod and its namespace: policies may be about it", what)
 	}
-	text := fmt.Sprintf("%s is isolated by %s, and no rule allows %s with %v", what, titles(e.Asked), packets(c), peer)
+	text := fmt.Sprintf("%s is isolated by %s, and no rule allows %s with %v", what, titles(e.Asked, configurator.Isolating), packets(c), peer)
 	var near []string
 	for _, n := range e.Near {
 		if configurator.IsPolicy(n.List) && len(near) < named {
@@ -150,11 +150,12 @@ func packets(c filter.Connection) string {
 // named is how many lists, rules or keys are named.
 const named = 5
 
-// titles are those of policies: the list by which a node and its pods reach each other is none.
-func titles(lists []*contiv_filter.AccessList) string {
+// titles are those of lists whose names are asked for. The list by which a node and its pods reach each other is none
+// of a policy.
+func titles(lists []*contiv_filter.AccessList, asked func(name string) bool) string {
 	var texts []string
 	for _, list := range lists {
-		if configurator.IsPolicy(list.GetName()) {
+		if asked(list.GetName()) {
 			texts = append(texts, filter.TitleOf(list))
 		}
 	}

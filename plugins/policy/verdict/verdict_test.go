@@ -109,7 +109,7 @@ func TestWhoDecides(t *testing.T) {
 		"both ends": {"10.1.1.2", "10.1.1.3", "tcp", 5432, nil,
 			[]string{"egress of pod x/web: rule egress[0] of NetworkPolicy x/out allows it: 10.1.1.3 is in 10.0.0.0/8", "ingress of pod x/db: rule ingress[0]"}},
 		"another port": {"10.1.2.2", "10.1.1.3", "tcp", 80,
-			[]string{`ingress of pod x/db is isolated by ClusterNetworkPolicy guard (tier Admin, priority 3), NetworkPolicy x/db, and no rule allows port 80/tcp with 10.1.2.2; rule ingress[0] of NetworkPolicy x/db allows this peer, but only at "ports named sql"`}, nil},
+			[]string{`ingress of pod x/db is isolated by NetworkPolicy x/db, and no rule allows port 80/tcp with 10.1.2.2; rule ingress[0] of NetworkPolicy x/db allows this peer, but only at "ports named sql"`}, nil},
 		"another peer": {"10.1.2.9", "10.1.1.3", "tcp", 8005,
 			[]string{"rule ingress[1] of NetworkPolicy x/db allows this port, but only for 192.0.2.0/24"}, nil},
 		"ICMP":            {"10.1.2.2", "10.1.1.3", "", 0, []string{"no rule allows ICMP with 10.1.2.2"}, nil},
