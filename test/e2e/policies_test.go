@@ -13,7 +13,7 @@ import (
 )
 
 // What is denied by a NetworkPolicy, and by whom it is overruled: a ClusterNetworkPolicy of the tier
-// Admin. The node always reaches its own pods, so that kubelet's probes succeed.
+// Admin, which is gone with its definition. The node always reaches its own pods, so that kubelet's probes succeed.
 func TestPoliciesOfKubernetesApply(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "policies")
@@ -43,6 +43,8 @@ func TestPoliciesOfKubernetesApply(t *testing.T) {
 		}
 	}
 	const (
+		definition = "customresourcedefinition/clusternetworkpolicies.policy.networking.k8s.io"
+
 		everybody = "first → second, second → first, third → first, third → second"
 		friends   = "first → second, second → first"
 	)
@@ -56,7 +58,7 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
-		if _, err := cluster.Kubectl(ctx, "delete", "clusternetworkpolicy", "friends", "--ignore-not-found"); err != nil {
+		if _, err := cluster.Kubectl(ctx, "delete", definition, "--ignore-not-found"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,8 +70,8 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 	if _, err := cluster.KubectlInput(t.Context(), definitions, "apply", "-f", "-"); err != nil { // KSR follows what is defined later
 		t.Fatal(err)
 	}
-	kubectl(t, "wait", "--for=condition=Established", "customresourcedefinition/clusternetworkpolicies.policy.networking.k8s.io", "--timeout=30s")
-	n.apply(`apiVersion: policy.networking.k8s.io/v1alpha2
+	kubectl(t, "wait", "--for=condition=Established", definition, "--timeout=30s")
+	const policy = `apiVersion: policy.networking.k8s.io/v1alpha2
 kind: ClusterNetworkPolicy
 metadata: {name: friends}
 spec:
@@ -80,12 +82,17 @@ spec:
   - action: Accept
     from: [{namespaces: {matchLabels: {kubernetes.io/metadata.name: policies}}}]
     protocols: [{tcp: {destinationPort: {number: 8080}}}]
-`)
+`
+	n.apply(policy)
 	reached(friends)
 	if _, err := lab.Ping(t.Context(), endpoint(t, first), endpoint(t, second)); err == nil {
 		t.Error("a ping passes, and only port 8080 is allowed")
 	}
 	n.kubectl("delete", "clusternetworkpolicy", "friends")
+	reached("")
+	n.apply(policy)
+	reached(friends)
+	n.kubectl("delete", definition) // and with it what is defined
 	reached("")
 	n.kubectl("delete", "networkpolicy", "isolate")
 	reached(everybody)
