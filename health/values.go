@@ -81,6 +81,9 @@ func (w *waiting) pending(s *kvscheduler.Scheduler, list []*kvscheduler.ValueSna
 	return []string{fmt.Sprintf("%s PENDING for more than a minute, such as %s", values(len(long)), long[0])}
 }
 
+// DriftPrefix begins the descriptions of transactions that repair what others changed.
+const DriftPrefix = "drift: "
+
 // Drift that comes back: a value repaired so often within the time is somebody's work.
 const (
 	driftTimes  = 3
@@ -97,7 +100,7 @@ func Drift(s *kvscheduler.Scheduler) Check {
 func recurring(txns []*kvscheduler.RecordedTxn) (problems []string) {
 	times, last := map[string]int{}, map[string]*kvscheduler.RecordedTxn{}
 	for _, txn := range txns {
-		if !strings.HasPrefix(txn.Description, "drift: ") {
+		if !strings.HasPrefix(txn.Description, DriftPrefix) {
 			continue
 		}
 		keys := map[string]bool{}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/contiv/contiv/metrics"
 	"github.com/contiv/contiv/rest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -43,7 +44,7 @@ func (r *Reflector) Handler() http.Handler {
 		return out
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /stats", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /stats", promhttp.HandlerFor(metrics.Conventional(registry), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report()) })
 	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
 		body, status := report(), http.StatusOK

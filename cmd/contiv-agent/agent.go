@@ -27,6 +27,7 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/logline/loglevel"
+	"github.com/contiv/contiv/metrics"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -114,7 +115,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(scheduler),
 		Sources:   clients.sources(),
-		Recorder:  past.Event,
+		Recorder:  sb.recordEvents(past),
 		Observer:  publisher.GivenOutside,
 		Log:       component(log, "controller"),
 	})
@@ -191,6 +192,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
 	}
+	sb.counts.Pods(func() (used, all uint64, known bool) {
+		report, err := ipNet.IPAMReport()
+		return report.PodIPsUsed, report.PodIPsTotal, err == nil
+	})
 	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), ipNet, log)
 	registry.MustRegister(drops)
 	registerSessions(o, sb.vs, registry, log)
@@ -203,6 +208,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	cniServer := podmanager.NewServer(podManager, loop, podmanager.NodeView{
 		Ready:    ready,
+		Called:   sb.counts.CNI,
 		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
 		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
 			logical, _, _, _ := ipNet.GetPodIfNames(pod)
@@ -245,7 +251,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
 	asked.monitor(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
 		health.KSR(remote, watcher.Connected))
-	asked.handle(mux, registry)
+	told := metrics.Conventional(registry)
+	asked.handle(mux, told)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -283,7 +290,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metricsServer(registry, log).run(serve, metricsRetry) })
+	group.Go(func() error { return o.metricsServer(told, log).run(serve, metricsRetry) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, remote, log).run(serve)

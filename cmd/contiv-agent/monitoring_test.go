@@ -14,6 +14,8 @@ import (
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/health/peers"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/metrics"
+	"github.com/contiv/contiv/metrics/activity"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
@@ -35,6 +37,11 @@ func (r recorder) Register(c prometheus.Collector) error {
 			labels = append(labels, name)
 		}
 		r[parts[1]] = labels
+		if name := metrics.Name(parts[1]); name != "" {
+			for _, label := range labels {
+				r[name] = append(r[name], metrics.Label(label))
+			}
+		}
 	}
 	return nil
 }
@@ -54,7 +61,7 @@ func ours(t *testing.T) recorder {
 	scheduler := kvscheduler.New(kvscheduler.Options{Metrics: r})
 	t.Cleanup(func() { scheduler.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.MustRegister(peers.New(peers.Options{}), health.NewMonitor(nil), health.NewStates(scheduler),
+	r.MustRegister(peers.New(peers.Options{}), health.NewMonitor(nil), health.NewStates(scheduler), activity.New(),
 		statscollector.New("n", nil, nil, log), statscollector.NewDrops("n", nil, nil, log))
 	return r
 }
@@ -114,9 +121,9 @@ func (r recorder) check(expression string) (problems []string) {
 
 // Each alert and each panel is about metrics and labels that agents have.
 func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
-	metrics := ours(t)
-	if len(metrics) < 20 {
-		t.Fatalf("metrics: %v", slices.Sorted(maps.Keys(metrics)))
+	known := ours(t)
+	if len(known) < 50 {
+		t.Fatalf("metrics: %v", slices.Sorted(maps.Keys(known)))
 	}
 	for wrong, want := range map[string]string{
 		"contiv_peer_down == 1":                         "there is no metric contiv_peer_down",
@@ -125,7 +132,7 @@ func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
 		"sum(contiv_values":                             "brackets do not match",
 		`rate(inBytes{podName!="--"}[5m]) / inByte > 1`: "there is no metric inByte",
 	} {
-		if got := metrics.check(wrong); len(got) != 1 || got[0] != want {
+		if got := known.check(wrong); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q, want %q", wrong, got, want)
 		}
 	}
@@ -145,7 +152,7 @@ func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
 			if rule.Alert == "" || rule.For == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("alert %s is not complete", rule.Alert)
 			}
-			for _, problem := range metrics.check(rule.Expr) {
+			for _, problem := range known.check(rule.Expr) {
 				t.Errorf("alert %s: %s: %s", rule.Alert, rule.Expr, problem)
 			}
 		}
@@ -162,7 +169,7 @@ func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
 			t.Errorf("panel %s shows nothing", panel.Title)
 		}
 		for _, target := range panel.Targets {
-			for _, problem := range metrics.check(target.Expr) {
+			for _, problem := range known.check(target.Expr) {
 				t.Errorf("panel %s: %s: %s", panel.Title, target.Expr, problem)
 			}
 		}

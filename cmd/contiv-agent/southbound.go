@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/logline/loglevel"
+	"github.com/contiv/contiv/metrics/activity"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/plugins/microservice"
 	"github.com/contiv/contiv/vswitch"
@@ -33,6 +35,7 @@ type southbound struct {
 	vs        vswitch.VSwitch // nil if there is none
 	lin       *linux.Plugin
 	scheduler *kvscheduler.Scheduler
+	counts    *activity.Counts
 	log       *slog.Logger
 }
 
@@ -82,19 +85,19 @@ func openVSwitch(o options, netns string, cards *lentCards, log *slog.Logger) (v
 
 // openSouthbound opens the network namespace given; "": that of the process.
 // The recorder, which may be nil, is told of transactions. cards may be nil.
-func openSouthbound(o options, netns string, cards *lentCards, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+func openSouthbound(o options, netns string, cards *lentCards, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	vs, err := openVSwitch(o, netns, cards, component(log, "vswitch"))
 	if err != nil {
 		return nil, err
 	}
-	s, err := openHost(netns, recorder, metrics, log)
+	s, err := openHost(netns, recorder, registry, log)
 	if err != nil {
 		return nil, errors.Join(err, vs.Close())
 	}
 	s.vs = vs
 	err = descriptors.Register(s.scheduler, vs)
 	if own, counts := vs.(prometheus.Collector); counts && err == nil {
-		err = metrics.Register(own)
+		err = registry.Register(own)
 	}
 	if err != nil {
 		s.Close()
@@ -104,17 +107,21 @@ func openSouthbound(o options, netns string, cards *lentCards, recorder *history
 }
 
 // openHost opens the scheduler and the linux plugin, which exist with and without a vswitch.
-func openHost(netns string, recorder *history.Recorder, metrics prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+func openHost(netns string, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+	counts := activity.New()
 	scheduler := kvscheduler.New(kvscheduler.Options{
-		Logger: component(log, "kvscheduler"), Metrics: metrics, Recorder: recorder.Transaction,
+		Logger: component(log, "kvscheduler"), Metrics: registry, Recorder: func(c kvscheduler.Committed) {
+			recorder.Transaction(c)
+			counts.Transaction(c)
+		},
 	})
 	lin, err := linux.New(scheduler, linux.Options{NetNS: netns, Logger: component(log, "linux")})
 	if err != nil {
 		scheduler.Close()
 		return nil, err
 	}
-	s := &southbound{lin: lin, log: log, scheduler: scheduler}
-	if err := netalloc.Register(scheduler); err != nil {
+	s := &southbound{lin: lin, log: log, counts: counts, scheduler: scheduler}
+	if err := errors.Join(registry.Register(counts), netalloc.Register(scheduler)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -137,6 +144,14 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 		return owner.Device(logical)
 	}
 	return "", "", false
+}
+
+// recordEvents returns what the event loop tells of events.
+func (s *southbound) recordEvents(past *history.Recorder) func(*controller.EventRecord) {
+	return func(r *controller.EventRecord) {
+		past.Event(r)
+		s.counts.Event(r)
+	}
 }
 
 // denials returns the reader of the packets that policies deny; nil if the vswitch does not tell.

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/logline/loglevel"
+	"github.com/contiv/contiv/metrics"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
@@ -56,7 +57,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(sb.scheduler),
 		Sources:   clients.sources(),
-		Recorder:  past.Event,
+		Recorder:  sb.recordEvents(past),
 		Observer:  db.observer(),
 		Log:       log,
 	})
@@ -89,7 +90,8 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	mux.Handle("/log/", loglevel.Handler(log))
 	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}
 	asked.monitor(o, sb, nil, nil, past, registry)
-	asked.handle(mux, registry)
+	told := metrics.Conventional(registry)
+	asked.handle(mux, told)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,7 +99,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { asked.health.Run(serve); return nil })
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metricsServer(registry, log).run(serve, metricsRetry) })
+	group.Go(func() error { return o.metricsServer(told, log).run(serve, metricsRetry) })
 	if controllerConfig.LigatoStatus && db.remote != nil {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, db.remote, log).run(serve)

@@ -31,7 +31,7 @@ type Server struct {
 // node from the view.
 func NewServer(pods *PodManager, loop controller.EventLoop, node NodeView, log *slog.Logger) *Server {
 	s := &Server{pods: pods, loop: loop, node: node, log: log}
-	s.Server = cniserver.New(s, log)
+	s.Server = cniserver.New(counted{s, node.Called}, log)
 	return s
 }
 

@@ -3,6 +3,7 @@ package podmanager
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/cni"
 )
@@ -17,6 +18,8 @@ type NodeView struct {
 	// Device is the device of the node that leads to a pod; false if the vswitch
 	// needs none.
 	Device func(PodID) (name, mac string, ok bool)
+	// Called is told of each request, such as ADD, how long it took and whether it failed.
+	Called func(command string, took time.Duration, failed bool)
 }
 
 // Status reports whether pods can be wired now. It waits for nothing.

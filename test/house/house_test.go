@@ -66,7 +66,9 @@ var rooms = map[string][]string{
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
-	"ksr":                  {"health/published", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"metrics":              {},
+	"metrics/activity":     {"api", "controller", "health", "kvscheduler", "version"},
+	"ksr":                  {"health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
 	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},
 	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
 	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                        // tests ask for what they sign

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/test/lab"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
 func TestInterfacesAreCounted(t *testing.T) {
@@ -33,6 +34,38 @@ func TestInterfacesAreCounted(t *testing.T) {
 	}
 	if text := metrics(t, l, "node1"); strings.Contains(text, id) {
 		t.Error("series of a removed pod are left")
+	}
+}
+
+// Prometheus' own linter has nothing to say about the metrics whose names follow its conventions,
+// and an agent that has wired a pod tells of all that it does.
+func TestMetricsFollowTheConventions(t *testing.T) {
+	l := require(t)
+	pod(t, l, "linted", "node1")
+	text := metrics(t, l, "node1")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "contiv_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	for _, series := range []string{
+		`contiv_interface_receive_bytes_total{interface="eth0",namespace="--",node="node1",pod="--"}`,
+		`contiv_transactions_total{type=`, `contiv_transaction_duration_seconds_bucket{type=`, `contiv_operations_total{operation="CREATE"}`, `contiv_southbound_seconds_total `,
+		`contiv_events_total{event="Add Pod",result="ok"}`, `contiv_event_duration_seconds_count{event="Add Pod"}`, `contiv_event_wait_seconds_count `,
+		`contiv_values{state="CONFIGURED"}`, `contiv_drift_repairs_total `, `contiv_drift_repaired_values_total `,
+		`contiv_ipam_pod_addresses_used `, `contiv_ipam_pod_addresses `, `contiv_cni_requests_total{command="ADD",result="ok"}`, `contiv_cni_request_duration_seconds_count{command="ADD"}`,
+		`contiv_build_info{`,
+	} {
+		if !strings.Contains(text, "\n"+series) {
+			t.Errorf("there is no series %s", series)
+		}
+	}
+	if problems, err := promlint.New(strings.NewReader(strings.ReplaceAll(text, "inPackets", "contiv_inPackets"))).Lint(); err != nil || len(problems) == 0 {
+		t.Errorf("the linter finds nothing wrong with inPackets: %v", err)
 	}
 }
 

@@ -1,0 +1,115 @@
+// Package activity counts what an agent does, for Prometheus: events, repairs of what others changed, and
+// requests of CNI.
+package activity
+
+import (
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/version"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Counts are those of one agent. They are a prometheus.Collector.
+type Counts struct {
+	events                       *prometheus.CounterVec
+	eventDuration                *prometheus.HistogramVec
+	eventWait                    prometheus.Histogram
+	repairs, repairedValues      prometheus.Counter
+	requests                     *prometheus.CounterVec
+	requestDuration              *prometheus.HistogramVec
+	addressesUsed, addressesHere *prometheus.Desc
+
+	// addresses tells how many pods have and could have addresses; nil: there are no pods.
+	addresses func() (used, all uint64, known bool)
+	all       []prometheus.Collector
+}
+
+var _ prometheus.Collector = (*Counts)(nil)
+
+// New returns counters that are 0.
+func New() *Counts {
+	buckets := prometheus.ExponentialBuckets(0.0001, 4, 10)
+	c := &Counts{
+		events:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_events_total", Help: "Events that were processed, by result: ok or error."}, []string{"event", "result"}),
+		eventDuration:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_event_duration_seconds", Help: "How long events were processed, their transactions included.", Buckets: buckets}, []string{"event"}),
+		eventWait:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "contiv_event_wait_seconds", Help: "How long events waited for those before them.", Buckets: buckets}),
+		repairs:         prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repairs_total", Help: "Transactions that repaired what others had changed."}),
+		repairedValues:  prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repaired_values_total", Help: "Values that others had changed, and that were repaired."}),
+		requests:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_cni_requests_total", Help: "Requests of contiv-cni, by result: ok or error."}, []string{"command", "result"}),
+		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_cni_request_duration_seconds", Help: "How long requests of contiv-cni took in the agent.", Buckets: buckets}, []string{"command"}),
+		addressesUsed:   prometheus.NewDesc("contiv_ipam_pod_addresses_used", "Pods of the node that have addresses.", nil, nil),
+		addressesHere:   prometheus.NewDesc("contiv_ipam_pod_addresses", "Pods that the node's pod subnet has addresses for.", nil, nil),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "contiv_build_info", Help: "1; the labels say what runs.", ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version()}})
+	build.Set(1)
+	c.all = []prometheus.Collector{c.events, c.eventDuration, c.eventWait, c.repairs, c.repairedValues, c.requests, c.requestDuration, build}
+	return c
+}
+
+// Pods has the addresses of pods counted by the function. Call it before anybody collects.
+func (c *Counts) Pods(addresses func() (used, all uint64, known bool)) { c.addresses = addresses }
+
+// Event counts an event that was processed.
+func (c *Counts) Event(r *controller.EventRecord) {
+	c.events.WithLabelValues(r.Name, result(r.ErrorStr != "")).Inc()
+	c.eventDuration.WithLabelValues(r.Name).Observe(r.ProcessingEnd.Sub(r.ProcessingStart).Seconds())
+	c.eventWait.Observe(r.ProcessingStart.Sub(r.Enqueued).Seconds())
+}
+
+// Transaction counts a transaction if it is a repair.
+func (c *Counts) Transaction(done kvscheduler.Committed) {
+	if !strings.HasPrefix(done.Txn.Description, health.DriftPrefix) {
+		return
+	}
+	keys := map[string]bool{}
+	for _, op := range done.Txn.Executed {
+		if !op.IsDerived && !op.NOOP && op.NewErr == nil {
+			keys[op.Key] = true
+		}
+	}
+	if len(keys) > 0 {
+		c.repairs.Inc()
+		c.repairedValues.Add(float64(len(keys)))
+	}
+}
+
+// CNI counts a request, such as ADD.
+func (c *Counts) CNI(command string, took time.Duration, failed bool) {
+	c.requests.WithLabelValues(command, result(failed)).Inc()
+	c.requestDuration.WithLabelValues(command).Observe(took.Seconds())
+}
+
+func result(failed bool) string {
+	if failed {
+		return "error"
+	}
+	return "ok"
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counts) Describe(out chan<- *prometheus.Desc) {
+	for _, part := range c.all {
+		part.Describe(out)
+	}
+	out <- c.addressesUsed
+	out <- c.addressesHere
+}
+
+// Collect implements prometheus.Collector.
+func (c *Counts) Collect(out chan<- prometheus.Metric) {
+	for _, part := range c.all {
+		part.Collect(out)
+	}
+	if c.addresses == nil {
+		return
+	}
+	if used, all, known := c.addresses(); known {
+		out <- prometheus.MustNewConstMetric(c.addressesUsed, prometheus.GaugeValue, float64(used))
+		out <- prometheus.MustNewConstMetric(c.addressesHere, prometheus.GaugeValue, float64(all))
+	}
+}
