@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,10 @@ type cli struct {
 	width       int // of tables
 	targets     target.Options
 	format      format
-	full        bool
+	full, wide  bool
+	colour      bool // where a terminal shows it
+	// progress shows a line in the place of the one before; nil: nobody looks.
+	progress func(line string)
 	// from is a report that is read in the place of agents.
 	from string
 	// now is the time that commands relate to: that of the report, if one is read.
@@ -35,9 +39,9 @@ type cli struct {
 // Command returns the command line under the name that it was called by. Errors
 // that Execute returns are to be printed, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
-	width := text.Width(out)
+	width, colour, progress := text.Width(out), text.Colours(out), text.Progress(errOut)
 	out, errOut = text.Plain(out), text.Plain(errOut)
-	c := &cli{name: name, width: width, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
+	c := &cli{name: name, width: width, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",
@@ -87,7 +91,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&c.from, "from", "", "read this file, which \"report\" made, as if its agents were there")
 	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "how long to wait for answers")
 	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
-	f.VarP(&c.format, "output", "o", "table, json or yaml; some commands know more")
+	f.VarP(&c.format, "output", "o", "table, wide, json, yaml, jsonpath=TEMPLATE, or name; not all commands know all, and some know more")
 	root.AddCommand(
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(), c.whyCommand(),
 		c.servicesCommand(),
@@ -96,6 +100,11 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		c.explainCommand(), c.timelineCommand(), c.diffCommand(), c.graphCommand(), c.planCommand(), c.resyncCommand(),
 		c.configCommand(), c.vppcliCommand(), c.reportCommand(), c.checkConfigCommand(), c.versionCommand(),
 	)
+	for _, sub := range root.Commands() {
+		if slices.Contains(watched, sub.Name()) {
+			c.watchable(sub)
+		}
+	}
 	c.complete(root)
 	root.SetFlagErrorFunc(flagError)
 	for _, sub := range root.Commands() {
@@ -135,18 +144,49 @@ func flagError(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }
 
+// OutputVersion is that of the output in JSON and YAML. Fields are added to it; when one is renamed or
+// removed, or has another meaning, it is another version.
+const OutputVersion = "v1"
+
+// Version is the output of "version" in JSON and YAML.
+type Version struct {
+	Version string `json:"version"`
+	Output  string `json:"output"`
+}
+
 func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "The version of this program; those of agents are in the status",
 		Args:  cobra.NoArgs,
-		Run:   func(*cobra.Command, []string) { c.printer().Printf("%s version %s\n", c.name, version.Version) },
+		RunE: func(*cobra.Command, []string) error {
+			if c.format != asTable {
+				return c.format.encode(c.out, Version{version.Version, OutputVersion})
+			}
+			c.printer().Printf("%s version %s\n", c.name, version.Version)
+			return nil
+		},
 	}
 }
 
-// limited bounds the time of a command.
+// limited bounds the time of a command, and has those who wait for it told for whom it waits.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(cmd.Context(), c.targets.Timeout)
+	ctx := cmd.Context()
+	if c.progress != nil {
+		ctx = target.WithProgress(ctx, func(waiting []string) { c.progress(waitingText(waiting)) })
+	}
+	return context.WithTimeout(ctx, c.targets.Timeout)
+}
+
+func waitingText(nodes []string) string {
+	const most = 5
+	switch {
+	case len(nodes) == 0:
+		return ""
+	case len(nodes) > most:
+		return fmt.Sprintf("waiting for %s and %d more", strings.Join(nodes[:most], ", "), len(nodes)-most)
+	}
+	return "waiting for " + strings.Join(nodes, ", ")
 }
 
 // perNode makes a command that asks one agent, or all, for a report.

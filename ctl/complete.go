@@ -10,6 +10,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/spf13/cobra"
 )
@@ -33,7 +34,7 @@ func (c *cli) complete(root *cobra.Command) {
 		"nodeconfig": {nodes}, "pods": {nodes}, "ipam": {nodes}, "interfaces": {nodes}, "drops": {nodes}, "events": {nodes},
 		"diff": {nodes}, "plan": {nodes}, "resync": {nodes}, "report": {nodes}, "vppcli": {nodes},
 		"values": {keysAndPods}, "explain": {keysAndPods}, "timeline": {keysAndPods}, "dump": {presentKeys}, "graph": {keysAndPods},
-		"why": {places, places}, "services": {serviceNames},
+		"why": {places, places}, "services": {serviceNames}, "policies": {policyNames},
 		"config get": {presentKeys}, "config delete": {presentKeys}, "config edit": {presentKeys}, "config wait": {presentKeys}, "config watch": {presentKeys},
 	}
 	for path, suggest := range arguments {
@@ -67,7 +68,13 @@ func (c *cli) complete(root *cobra.Command) {
 			})
 		}
 		_ = cmd.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+			known := formatsOf(cmd)
+			for i, name := range known {
+				if format(name) == asJSONPath {
+					known[i] += "="
+				}
+			}
+			return known, cobra.ShellCompDirectiveNoFileComp
 		})
 	})
 }
@@ -106,6 +113,16 @@ func podNames(ctx context.Context, agents []*Agent) (names []string) {
 		}
 	}
 	return names
+}
+
+func policyNames(ctx context.Context, agents []*Agent) (names []string) {
+	for _, a := range target.GetAll[policy.Report](ctx, agents, policy.URL, nil) {
+		for _, p := range a.Value.Policies {
+			names = append(names, p.ID())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func serviceNames(ctx context.Context, agents []*Agent) (names []string) {

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
@@ -162,7 +163,9 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 	if o.async {
 		txn.Async()
 	}
+	end := target.Waiting(ctx, "the transaction")
 	result, failure := txn.Commit(ctx)
+	end()
 	if result == nil {
 		return failure
 	}
@@ -173,7 +176,9 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 		return failure
 	}
 	if o.wait && failure == nil {
+		end := target.Waiting(ctx, "the values to be settled")
 		_, failure = c.Wait(ctx, result.Keys...)
+		end()
 	}
 	if !o.async {
 		// After a timeout there is still to be told how the values are.

@@ -57,7 +57,7 @@ func (g *configuring) getCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "show keys and passwords, which are left out otherwise: needed to apply the output elsewhere")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "all that the node is to have, Contiv's own values included")
 	cmd.Flags().BoolVar(&own, "own", false, "only what the client wants that --client names")
-	return cmd
+	return listing(cmd)
 }
 
 // keysOfThings replaces the words that name things by the keys of their values; the agent is the one
@@ -146,6 +146,9 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		}
 	}
 	switch g.format {
+	case asName:
+		g.writeNames(keysOfValues(values))
+		return nil
 	case asYAML:
 		text, err := formatManifest(values)
 		if err != nil {
@@ -153,7 +156,15 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		}
 		_, err = g.out.Write(text)
 		return err
-	case asJSON:
+	case asTable:
+		t := g.printer().Table("KEY")
+		for _, v := range values {
+			t.Add(v.Key)
+			t.Add("  " + fieldsText(v.Message))
+		}
+		t.Print()
+		return nil
+	default:
 		list := make([]ConfigValue, 0, len(values))
 		for _, v := range values {
 			data, err := models.Marshal(v.Message)
@@ -164,13 +175,6 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		}
 		return g.format.encode(g.out, list)
 	}
-	t := g.printer().Table("KEY")
-	for _, v := range values {
-		t.Add(v.Key)
-		t.Add("  " + fieldsText(v.Message))
-	}
-	t.Print()
-	return nil
 }
 
 func formatManifest(values []client.Value) ([]byte, error) {

@@ -104,7 +104,7 @@ type Model struct {
 }
 
 func (c *cli) modelsCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "models",
 		Short: "The kinds of northbound values, and how their keys are made",
 		Long: "Lists the kinds of values that can be requested. In their keys, {field} stands\n" +
@@ -118,11 +118,17 @@ func (c *cli) modelsCommand() *cobra.Command {
 				list = append(list, Model{m.ProtoName(), m.KeyPrefix(), m.KeyPattern(), m.Singleton()})
 				t.Add(m.ProtoName(), m.KeyPattern())
 			}
-			if c.format != asTable {
+			switch c.format {
+			case asTable:
+				t.Print()
+			case asName:
+				for _, m := range list {
+					c.writeNames([]string{m.Message})
+				}
+			default:
 				return c.format.encode(c.out, list)
 			}
-			t.Print()
 			return nil
 		},
-	}
+	})
 }

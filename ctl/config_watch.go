@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -133,7 +134,9 @@ func (g *configuring) waitFor(ctx context.Context, keys []string) error {
 		return err
 	}
 	defer c.Close()
+	done := target.Waiting(ctx, "the values to be settled")
 	statuses, err := c.Wait(ctx, keys...)
+	done()
 	if unsettled, ok := errors.AsType[*client.UnsettledError](err); ok && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("not settled within %v", g.targets.Timeout)
 		statuses = unsettled.Statuses

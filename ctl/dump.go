@@ -61,7 +61,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&view, "view", "", "SB, NB or cached")
 	cmd.Flags().StringVar(&descriptor, "descriptor", "", "only values of this descriptor")
-	return cmd
+	return listing(cmd)
 }
 
 func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) error {

@@ -68,7 +68,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 	r.flags(cmd, "events")
 	cmd.Flags().StringVar(&one, "seq", "", "show the event with this sequence number, in full; 3.17: number 17 of run 3")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing events as they happen")
-	return cmd
+	return listing(cmd)
 }
 
 // rememberedEvents returns a part of what the agent remembers since its start. It knows seconds only.

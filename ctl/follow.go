@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/spf13/cobra"
 )
 
 // follower follows the events of one agent.
@@ -184,3 +187,55 @@ func anys(texts []string) []any {
 	}
 	return out
 }
+
+// watched are commands with -w beside those that have a way of their own to go on.
+var watched = []string{"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "txns", "values"}
+
+// watchable gives a command -w: it is run again and again, and what it prints is shown whenever that is something else.
+func (c *cli) watchable(cmd *cobra.Command) {
+	watch, once := false, cmd.RunE
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show it again whenever it changes")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !watch {
+			return once(cmd, args)
+		}
+		return c.again(cmd.Context(), func() error { return once(cmd, args) })
+	}
+}
+
+// again runs a command until ctx ends, or it cannot even be begun.
+func (c *cli) again(ctx context.Context, once func() error) error {
+	out, errOut := c.out, c.errOut
+	defer func() { c.out, c.errOut = out, errOut }()
+	var last string
+	for first := true; ; first = false {
+		var text, trouble bytes.Buffer
+		c.out, c.errOut = plainBuffer(&text), plainBuffer(&trouble)
+		err := once()
+		c.out, c.errOut = out, errOut
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !errors.Is(err, ErrReported) {
+			if first {
+				return err // a mistake of who asks
+			}
+			fmt.Fprintf(&trouble, "%s: %v\n", c.name, err)
+		}
+		if now := trouble.String() + text.String(); now != last {
+			if c.format == asTable {
+				fmt.Fprintf(c.out, "%s\n", stamp(time.Now()))
+			}
+			writeThrough(errOut, &trouble)
+			writeThrough(out, &text)
+			last = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(4 * c.poll):
+		}
+	}
+}
+
+var plainBuffer, writeThrough = text.Plain, text.WritePlain

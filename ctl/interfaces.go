@@ -16,7 +16,7 @@ import (
 )
 
 func (c *cli) interfacesCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "interfaces [NODE]",
 		Short: "The interfaces of the vswitches: links, and what they have carried",
 		Long: `Shows the interfaces of the vswitches as they are now, with the pods that they lead to. LINK is UP, DOWN without a
@@ -34,7 +34,7 @@ carrier, or "disabled"; SINCE when that began. RX is what the vswitch has receiv
 				writeInterfaces(p, good, pods)
 			})
 		},
-	}
+	})
 }
 
 func writeInterfaces(p printer, good []answer[ifstate.Report], pods []answer[ipnet.PodsReport]) {

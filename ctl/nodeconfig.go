@@ -9,10 +9,10 @@ import (
 )
 
 func (c *cli) nodeConfigCommand() *cobra.Command {
-	return perNode(c, &cobra.Command{
+	return perNode(c, listing(&cobra.Command{
 		Use:   "nodeconfig [NODE]",
 		Short: "The interfaces and gateways of the nodes, and where they are configured",
-	}, contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
+	}), contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
 		t := p.Table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
 		for _, a := range good {
 			r := a.Value

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/contiv/contiv/ctl/status"
@@ -25,7 +24,7 @@ type Node struct {
 }
 
 func (c *cli) nodesCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "nodes",
 		Short: "The nodes of the cluster with their IDs and addresses",
 		Args:  cobra.NoArgs,
@@ -38,7 +37,7 @@ func (c *cli) nodesCommand() *cobra.Command {
 			}
 			return c.showNodes(ctx, agents)
 		},
-	}
+	})
 }
 
 func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
@@ -51,7 +50,11 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 		// Nodes without an ID come last.
 		return cmp.Or(cmp.Compare(a.ID-1, b.ID-1), cmp.Compare(a.Name, b.Name))
 	})
-	if c.format != asTable {
+	if c.format == asName {
+		for _, n := range sorted {
+			c.writeNames([]string{n.Name})
+		}
+	} else if c.format != asTable {
 		if sorted == nil {
 			sorted = []*Node{}
 		}
@@ -61,15 +64,11 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 	} else if len(sorted) > 0 {
 		t := c.printer().Table("ID", "NODE", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "AGENT")
 		for _, n := range sorted {
-			id := ""
-			if n.ID > 0 {
-				id = strconv.FormatUint(uint64(n.ID), 10)
-			}
 			state := n.Agent
 			if n.Problem != "" {
 				state += ": " + n.Problem
 			}
-			t.Add(id, n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), strings.Join(n.PodCIDRs, ","), state)
+			t.Add(idText(n.ID), n.Name, strings.Join(n.VPPIPs, ","), strings.Join(n.MgmtIPs, ","), strings.Join(n.PodCIDRs, ","), state)
 		}
 		t.Print()
 	}

@@ -1,15 +1,28 @@
 package ctl
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/northbound/ifstate"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/service"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -17,12 +30,15 @@ import (
 type format string
 
 const (
-	asTable   format = "table"
-	asJSON    format = "json"
-	asYAML    format = "yaml"
-	asDiagram format = "diagram"
-	asDOT     format = "dot"
-	asSVG     format = "svg"
+	asTable    format = "table"
+	asWide     format = "wide" // a table with all columns, in which nothing is shortened
+	asJSON     format = "json"
+	asYAML     format = "yaml"
+	asJSONPath format = "jsonpath" // with "=TEMPLATE"
+	asName     format = "name"
+	asDiagram  format = "diagram"
+	asDOT      format = "dot"
+	asSVG      format = "svg"
 )
 
 // Set makes format a flag. Which formats there are depends on the command: see
@@ -45,12 +61,17 @@ func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	return cmd
 }
 
+// listing is for commands that list what has names.
+func listing(cmd *cobra.Command) *cobra.Command {
+	return withFormats(cmd, asTable, asWide, asJSON, asYAML, asJSONPath, asName)
+}
+
 // formatsOf returns the formats that a command knows, its default first.
 func formatsOf(cmd *cobra.Command) []string {
 	if own := cmd.Annotations[formatsAnnotation]; own != "" {
 		return strings.Split(own, ",")
 	}
-	return []string{string(asTable), string(asJSON), string(asYAML)}
+	return []string{string(asTable), string(asWide), string(asJSON), string(asYAML), string(asJSONPath)}
 }
 
 // checkFormat reports whether the command knows the format that was asked for, and takes
@@ -61,7 +82,15 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 		c.format = format(names[0])
 		return nil
 	}
-	if slices.Contains(names, string(c.format)) {
+	kind, template, _ := strings.Cut(string(c.format), "=")
+	switch known := slices.Contains(names, kind); {
+	case known && format(kind) == asJSONPath:
+		_, err := jsonPath(template)
+		return err
+	case known && template == "" && format(kind) == asWide:
+		c.format, c.full, c.wide = asTable, true, true
+		return nil
+	case known && template == "":
 		return nil
 	}
 	return text.Hinted(fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath()), string(c.format), names)
@@ -78,14 +107,72 @@ func (f format) encode(w io.Writer, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	data = append(data, '\n')
-	if f == asYAML {
+	data = append(camelCase(data), '\n')
+	kind, template, _ := strings.Cut(string(f), "=")
+	switch format(kind) {
+	case asYAML:
 		if data, err = yaml.JSONToYAML(data); err != nil {
 			return fmt.Errorf("encode the output: %w", err)
+		}
+	case asJSONPath:
+		if data, err = extract(data, template); err != nil {
+			return err
 		}
 	}
 	_, err = w.Write(data)
 	return err
+}
+
+// goName is a name of a field as Go writes it, at the beginning of a line. Words in capitals alone are states.
+var goName = regexp.MustCompile(`(?m)^( *)"([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|NOOP)":`)
+
+// camelCase has all fields of indented JSON begin with a small letter, as they do in Kubernetes. Fields of northbound
+// values are as in etcd.
+func camelCase(data []byte) []byte {
+	return goName.ReplaceAllFunc(data, func(match []byte) []byte {
+		begin := bytes.IndexByte(match, '"') + 1
+		name := match[begin : len(match)-2]
+		capitals := 0
+		for capitals < len(name) && 'A' <= name[capitals] && name[capitals] <= 'Z' {
+			capitals++
+		}
+		if capitals > 1 && capitals < len(name) && name[capitals] != 's' { // the last one begins a word: IPAddress, but not IPs
+			capitals--
+		}
+		copy(name, bytes.ToLower(name[:capitals]))
+		return match
+	})
+}
+
+func jsonPath(template string) (*jsonpath.JSONPath, error) {
+	if template == "" {
+		return nil, errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
+	}
+	if !strings.Contains(template, "{") {
+		template = "{" + template + "}"
+	}
+	path := jsonpath.New("output")
+	if err := path.Parse(template); err != nil {
+		return nil, fmt.Errorf("-o jsonpath=%s: %w", template, err)
+	}
+	return path, nil
+}
+
+// extract returns what a template selects of JSON, in a line.
+func extract(data []byte, template string) ([]byte, error) {
+	path, err := jsonPath(template)
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := path.Execute(&out, value); err != nil {
+		return nil, fmt.Errorf("-o jsonpath: %w: -o json shows what there is", err)
+	}
+	return append(out.Bytes(), '\n'), nil
 }
 
 // NodeResult is the form of an agent's answer in JSON and YAML: commands that ask
@@ -97,7 +184,13 @@ type NodeResult struct {
 }
 
 // printer writes to the output.
-func (c *cli) printer() printer { return printer{Writer: c.out, Full: c.full, Width: c.width} }
+func (c *cli) printer() printer {
+	p := printer{Writer: c.out, Full: c.full, Wide: c.wide, Colour: c.colour, Width: c.width}
+	if c.wide {
+		p.Width = text.Unlimited
+	}
+	return p
+}
 
 // What commands are written in terms of.
 type (
@@ -121,11 +214,16 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 		results[i].Result = a.Value
 		good = append(good, a)
 	}
-	if c.format != asTable {
+	switch {
+	case c.format == asName:
+		for _, a := range good {
+			c.writeNames(namesOf(a.Agent.Name, a.Value))
+		}
+	case c.format != asTable:
 		if err := c.format.encode(c.out, results); err != nil {
 			return err
 		}
-	} else if len(good) > 0 {
+	case len(good) > 0:
 		table(c.printer(), good)
 	}
 	return reportErrors(c, answers)
@@ -146,3 +244,62 @@ func reportErrors[T any](c *cli, answers []answer[T]) error {
 
 // report writes an agent's error for people.
 func (c *cli) report(a *Agent, err error) { fmt.Fprintf(c.errOut, "%s: %s: %v\n", c.name, a.Name, err) }
+
+// namesOf are the names of what an agent answered, as other commands take them: keys, pods, sequence
+// numbers. What there is one of for each node has the name of the node.
+func namesOf(node string, answered any) (names []string) {
+	switch list := answered.(type) {
+	case ipnet.PodsReport:
+		for _, p := range list.Pods {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+	case ifstate.Report:
+		for _, data := range list.Interfaces {
+			var s vpp_interfaces.InterfaceState
+			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &s) == nil {
+				names = append(names, s.GetName())
+			}
+		}
+	case service.Report:
+		for _, s := range list.Services {
+			names = append(names, s.Namespace+"/"+s.Name)
+		}
+	case policy.Report:
+		for _, p := range list.Policies {
+			names = append(names, p.ID())
+		}
+	case eventList:
+		for _, e := range list.events {
+			names = append(names, list.runs.seq(e.Run, e.SeqNum))
+		}
+	case txnList:
+		for _, t := range list.txns {
+			names = append(names, list.runs.seq(t.run, t.SeqNum))
+		}
+	case []record.Status:
+		for _, s := range list {
+			names = append(names, keysOf(s)...)
+		}
+	case []kvscheduler.DumpedValue:
+		for _, v := range list {
+			names = append(names, v.Key)
+		}
+	default:
+		names = []string{node}
+	}
+	return names
+}
+
+// writeNames writes a line for each name, and each only once in a row: services and policies are on all nodes.
+func (c *cli) writeNames(names []string) {
+	for _, name := range slices.Compact(names) {
+		fmt.Fprintln(c.out, name)
+	}
+}
+
+func idText(id uint32) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(id), 10)
+}

@@ -10,14 +10,19 @@ import (
 )
 
 func (c *cli) podsCommand() *cobra.Command {
-	return perNode(c, &cobra.Command{
+	return perNode(c, listing(&cobra.Command{
 		Use:   "pods [NODE]",
 		Short: "The pods that are wired, with addresses and interfaces",
-	}, ipnet.PodsURL, func(p printer, good []answer[ipnet.PodsReport]) {
-		t := p.Table("NODE", "NAMESPACE", "POD", "IP", "MTU", "CONTAINER", "VSWITCH-INTERFACE")
+	}), ipnet.PodsURL, func(p printer, good []answer[ipnet.PodsReport]) {
+		columns := []string{"NODE", "NAMESPACE", "POD", "IP", "MTU", "CONTAINER", "VSWITCH-INTERFACE"}
+		if p.Wide {
+			columns = append(columns, "GATEWAY", "INTERFACE", "MAC", "NETNS")
+		}
+		t := p.Table(columns...)
 		for _, a := range good {
 			for _, pod := range a.Value.Pods {
-				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface)
+				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface,
+					pod.Gateway, pod.Interface, pod.MAC, pod.NetNS)
 			}
 		}
 		t.Print()
@@ -34,15 +39,19 @@ func hosts(ips []string) string {
 }
 
 func (c *cli) ipamCommand() *cobra.Command {
-	return perNode(c, &cobra.Command{
+	return perNode(c, listing(&cobra.Command{
 		Use:   "ipam [NODE]",
 		Short: "The subnets and addresses of the nodes",
-	}, ipnet.IPAMURL, func(p printer, good []answer[ipnet.IPAMReport]) {
-		t := p.Table("ID", "NODE", "NODE-IP", "POD-SUBNET", "POD-GATEWAY", "VXLAN-IP", "PODS", "CLUSTER-PODS")
+	}), ipnet.IPAMURL, func(p printer, good []answer[ipnet.IPAMReport]) {
+		columns := []string{"ID", "NODE", "NODE-IP", "POD-SUBNET", "POD-GATEWAY", "VXLAN-IP", "PODS", "CLUSTER-PODS"}
+		if p.Wide {
+			columns = append(columns, "HOST-NETWORK", "NAT-LOOPBACK")
+		}
+		t := p.Table(columns...)
 		for _, a := range good {
 			r := a.Value
 			t.Add(strconv.FormatUint(uint64(r.NodeID), 10), r.NodeName, r.NodeIP, r.PodSubnetThisNode, r.PodGateway, r.VxlanIP,
-				fmt.Sprintf("%d/%d", r.PodIPsUsed, r.PodIPsTotal), r.Config.PodSubnetCIDR)
+				fmt.Sprintf("%d/%d", r.PodIPsUsed, r.PodIPsTotal), r.Config.PodSubnetCIDR, r.VppHostNetwork, r.NATLoopbackIP)
 		}
 		t.Print()
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 func (c *cli) policiesCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "policies [NAMESPACE/NAME]",
 		Short: "The network policies, and whether nodes have realised them",
 		Long: `Shows the network policies of the cluster, the pods that they are about, and the nodes that have not
@@ -54,7 +54,7 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 			}
 			return err
 		},
-	}
+	})
 }
 
 // policyLine is a policy over all nodes.

@@ -17,7 +17,7 @@ import (
 )
 
 func (c *cli) servicesCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "services [NAMESPACE/NAME]",
 		Short: "The Kubernetes services that nodes translate, and which endpoints they use",
 		Long: `Shows the services that the vswitch of each node translates; of one, all addresses, all endpoints,
@@ -46,7 +46,7 @@ all others. "services --node NODE" asks one node.`,
 				printServices(p, good)
 			})
 		},
-	}
+	})
 }
 
 func printServices(p printer, good []answer[service.Report]) {

@@ -59,7 +59,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 		},
 	}
 	r.flags(cmd, "transactions")
-	return withFormats(cmd, asTable, asJSON, asYAML, asDiagram, asSVG)
+	return withFormats(cmd, asTable, asWide, asJSON, asYAML, asJSONPath, asName, asDiagram, asSVG)
 }
 
 // span is a part of a history.

@@ -52,7 +52,7 @@ func (c *cli) valuesCommand() *cobra.Command {
 	}
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringArrayVar(&states, "state", nil, "only values in this state, e.g. PENDING; repeatable")
-	return cmd
+	return listing(cmd)
 }
 
 // askValues asks the agents for the states of their values: those of the scheduler, and

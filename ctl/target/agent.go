@@ -245,10 +245,12 @@ type Answer[T any] struct {
 func Ask[T any](ctx context.Context, agents []*Agent, question func(context.Context, *Agent) (T, error)) []Answer[T] {
 	answers := make([]Answer[T], len(agents))
 	var all sync.WaitGroup
+	progress := begin(ctx, Names(agents))
 	for i, a := range agents {
 		all.Go(func() {
 			value, err := question(ctx, a)
 			answers[i] = Answer[T]{a, value, err}
+			progress.done(a.Name)
 		})
 	}
 	all.Wait()

@@ -50,5 +50,13 @@ func isCommand(c rune) bool {
 	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c)
 }
 
+// WritePlain writes what a writer of Plain has written already, colours included, to another one.
+func WritePlain(w io.Writer, from *bytes.Buffer) {
+	if p, ok := w.(plain); ok {
+		w = p.w
+	}
+	_, _ = from.WriteTo(w) // there is nobody to tell errors
+}
+
 // Plain returns a writer to a terminal for texts of others.
 func Plain(w io.Writer) io.Writer { return plain{w} }

@@ -13,6 +13,10 @@ type Printer struct {
 	io.Writer
 	// Full: identifiers are not shortened.
 	Full bool
+	// Wide: tables have columns that not everybody wants.
+	Wide bool
+	// Colour: states are coloured, if Writer is made by Plain.
+	Colour bool
 	// Width is the number of columns that tables try to fit in; 0: DefaultWidth.
 	Width int
 }
@@ -83,6 +87,7 @@ func (t *Table) Print() {
 		total = DefaultWidth
 	}
 	var b strings.Builder
+	out, paint := t.painter()
 	rows := t.rows
 	if strings.Join(t.header, "") != "" {
 		rows = append([][]string{t.header}, rows...)
@@ -90,14 +95,14 @@ func (t *Table) Print() {
 	for _, row := range rows {
 		var line strings.Builder
 		for i, width := range widths {
-			line.WriteString(row[i])
+			line.WriteString(paint(row[i]))
 			line.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(row[i])+columnGap))
 		}
 		for i, part := range wrap(row[last], total-indent) {
 			if i > 0 {
 				line.WriteString("\n" + strings.Repeat(" ", indent))
 			}
-			line.WriteString(part)
+			line.WriteString(paint(part))
 		}
 		for _, l := range strings.Split(line.String(), "\n") {
 			b.WriteString(strings.TrimRight(l, " ") + "\n")
@@ -106,7 +111,7 @@ func (t *Table) Print() {
 	if len(t.rows) == 0 {
 		b.WriteString("(none)\n")
 	}
-	io.WriteString(t, b.String())
+	io.WriteString(out, b.String())
 }
 
 // wrap breaks a text into lines of the width: where there are two spaces if that

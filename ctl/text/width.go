@@ -11,6 +11,8 @@ import (
 const (
 	// DefaultWidth is the number of columns that tables try to fit in where nothing says otherwise.
 	DefaultWidth = 120
+	// Unlimited is a width that nothing exceeds.
+	Unlimited = 1 << 20
 	// narrowest is the width below which tables do not shrink any further.
 	narrowest = 60
 )
