@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/version"
@@ -87,6 +88,12 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	f.StringArrayVar(&c.targets.Agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
 	f.StringSliceVar(&c.targets.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
 	f.StringVar(&c.targets.EtcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
+	f.StringVar(&c.targets.Kubeconfig, "kubeconfig", "", "ask the agents of the cluster of this file, through its API server (default, if this host has no agent: kubectl's)")
+	f.StringVar(&c.targets.Context, "context", "", "the cluster of this context of the kubeconfig file")
+	c.targets.InCluster = kube.Agents
+	f.StringVar(&c.targets.CAFile, "tls-ca-file", "", "authorities that sign the certificates of agents at https://HOST:PORT, or of etcd (PEM)")
+	f.StringVar(&c.targets.CertFile, "tls-cert-file", "", "certificate to show to them (PEM)")
+	f.StringVar(&c.targets.KeyFile, "tls-key-file", "", "its key (PEM)")
 	f.StringVar(&c.targets.Node, "node", "", "ask the agent of this node only")
 	f.StringVar(&c.from, "from", "", "read this file, which \"report\" made, as if its agents were there")
 	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "how long to wait for answers")

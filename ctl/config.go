@@ -3,11 +3,8 @@ package ctl
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,6 +15,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 )
 
 // defaultClient is the name under which the config commands keep values.
@@ -26,8 +24,7 @@ const defaultClient = "contivctl"
 // configuring is what the config commands share.
 type configuring struct {
 	*cli
-	via, client, address      string
-	caFile, certFile, keyFile string
+	via, client, address string
 }
 
 func (c *cli) configCommand() *cobra.Command {
@@ -60,9 +57,6 @@ func (c *cli) configCommand() *cobra.Command {
 	f.StringVar(&g.via, "via", "grpc", "grpc or etcd")
 	f.StringVar(&g.client, "client", defaultClient, "whose values, over gRPC: clients with different names have values of their own")
 	f.StringVar(&g.address, "grpc", "", "where the agent serves gRPC: unix:///PATH or HOST:PORT")
-	f.StringVar(&g.caFile, "tls-ca-file", "", "authorities that sign the certificate of the agent, or of etcd (PEM): use TLS")
-	f.StringVar(&g.certFile, "tls-cert-file", "", "certificate of this client (PEM)")
-	f.StringVar(&g.keyFile, "tls-key-file", "", "its key (PEM)")
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
 	for _, sub := range cmd.Commands() {
@@ -112,50 +106,33 @@ func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 }
 
 func (g *configuring) dialGRPC(ctx context.Context) (*client.Client, error) {
-	address, secure := g.address, false
+	address, secure := g.address, g.targets.CAFile != "" || g.targets.CertFile != "" || g.targets.KeyFile != ""
+	options := client.GRPC{Name: g.client}
 	if address == "" {
 		agent, err := g.node(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if address, secure, err = agent.GRPCAddress(); err != nil {
+		there, overTLS, err := agent.GRPCAddress()
+		if err != nil {
 			return nil, err
 		}
+		address, secure = there, secure || overTLS
+		if dial := agent.DialGRPC(); dial != nil {
+			secure = false // it is a socket
+			options.DialOptions = append(options.DialOptions, grpc.WithContextDialer(dial))
+		}
 	}
-	options := client.GRPC{Name: g.client}
-	if secure || g.caFile != "" || g.certFile != "" || g.keyFile != "" {
-		var err error
-		if options.TLS, err = g.tls(); err != nil {
+	if secure {
+		c, err := g.targets.Configuration()
+		if err != nil {
+			return nil, err
+		}
+		if options.TLS, err = c.TLS(); err != nil {
 			return nil, err
 		}
 	}
 	return client.DialGRPC(address, options)
-}
-
-func (g *configuring) tls() (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if g.caFile != "" {
-		pem, err := os.ReadFile(g.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca-file: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca-file: %s contains no PEM certificate", g.caFile)
-		}
-	}
-	if g.certFile == "" && g.keyFile == "" {
-		return t, nil
-	}
-	if g.certFile == "" || g.keyFile == "" {
-		return nil, errors.New("--tls-cert-file and --tls-key-file belong together: give both")
-	}
-	pair, err := tls.LoadX509KeyPair(g.certFile, g.keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
-	}
-	t.Certificates = []tls.Certificate{pair}
-	return t, nil
 }
 
 func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
@@ -176,9 +153,12 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	if len(reach.Endpoints) == 0 {
+		if g.targets.Kubeconfig != "" || g.targets.Context != "" {
+			return nil, errors.New("etcd is not reached with a kubeconfig: drop --via etcd, or make credentials with `contivctl credentials` and give --etcd-config")
+		}
 		reach.Endpoints = []string{etcd.LocalEndpoint}
 	}
-	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.caFile, reach.CAFile), cmp.Or(g.certFile, reach.CertFile), cmp.Or(g.keyFile, reach.KeyFile)
+	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.targets.CAFile, reach.CAFile), cmp.Or(g.targets.CertFile, reach.CertFile), cmp.Or(g.targets.KeyFile, reach.KeyFile)
 	if err := errors.Join(reach.CheckFiles(), target.Refused(ctx, reach.Endpoints)); err != nil {
 		return nil, err
 	}

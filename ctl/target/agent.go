@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,12 +32,32 @@ type Agent struct {
 	client   *http.Client
 	unusable error
 	noGRPC   error // nil: it may serve gRPC
+	// dial connects to a socket of the agent, by its name; nil: the URL says where it is.
+	dial func(ctx context.Context, socket string) (net.Conn, error)
+}
+
+// restSocket is where agents serve REST, among other places.
+const restSocket = "agent.sock"
+
+// Dialed is an agent whose sockets are reached by a function. The URL is for people.
+func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
+	// Connections are kept: some are dear.
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) }}
+	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: transport}, dial: dial}
+}
+
+// DialGRPC connects to where the agent serves gRPC; nil: GRPCAddress says where that is.
+func (a *Agent) DialGRPC() func(ctx context.Context, address string) (net.Conn, error) {
+	if a.dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, _ string) (net.Conn, error) { return a.dial(ctx, GRPCSocket) }
 }
 
 // New accepts unix:///path, http://host:port and https://host:port.
 func New(name, address string) (*Agent, error) {
 	wrong := func(what string) error {
-		return fmt.Errorf("agent %s: URL %q: %s: use unix:///PATH or http://HOST:PORT", name, address, what)
+		return fmt.Errorf("agent %s: URL %q: %s: use unix:///PATH, https://HOST:PORT or http://HOST:PORT", name, address, what)
 	}
 	u, err := url.Parse(address)
 	if err != nil {
@@ -63,6 +84,11 @@ func New(name, address string) (*Agent, error) {
 	}
 	a.client = &http.Client{Transport: transport}
 	return a, nil
+}
+
+// UseTLS sets how an agent at https://HOST:PORT is asked.
+func (a *Agent) UseTLS(t *tls.Config) {
+	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
 }
 
 // Served is an agent whose answers a handler gives, in the place of one that is asked at the URL.
@@ -276,6 +302,9 @@ const (
 func (a *Agent) GRPCAddress() (address string, secure bool, err error) {
 	if err := cmp.Or(a.unusable, a.noGRPC); err != nil {
 		return "", false, err
+	}
+	if a.dial != nil {
+		return "passthrough:///" + a.Name, false, nil
 	}
 	u, err := url.Parse(a.URL)
 	if err != nil {

@@ -1,12 +1,17 @@
 package target
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,6 +42,12 @@ type Config struct {
 	// EtcdEndpoints are asked for further nodes; their agents are expected on
 	// port 9999 of the InternalIP.
 	EtcdEndpoints []string `json:"etcdEndpoints"`
+	// CAFile, CertFile and KeyFile are for agents at https://HOST:PORT: who must have signed their
+	// certificates, default the authorities of the host, and the certificate and key that are shown
+	// to them (PEM).
+	CAFile   string `json:"caFile"`
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
 	// EtcdConfig is a file, like the agent's etcd.conf, that says how to reach etcd; its
 	// endpoints are used if there are none above.
 	EtcdConfig string `json:"etcdConfig"`
@@ -48,8 +59,15 @@ type Options struct {
 	Agents        []string // NAME=URL
 	EtcdEndpoints []string
 	EtcdConfig    string
-	Node          string
-	Timeout       time.Duration
+	// CAFile, CertFile and KeyFile as in Config.
+	CAFile, CertFile, KeyFile string
+	Node                      string
+	Timeout                   time.Duration
+	// Kubeconfig is the file of a cluster whose agents are asked, and Context one of those in it. Without
+	// any word about which agents to ask, and without one on this host, they are those of kubectl's cluster.
+	Kubeconfig, Context string
+	// InCluster finds them; nil if neither a file is named, nor has kubectl one.
+	InCluster func(ctx context.Context, kubeconfig, context string) ([]*Agent, error)
 	// Recorded, if there are any, are asked in the place of all others.
 	Recorded []*Agent
 }
@@ -62,7 +80,7 @@ func (o Options) Configuration() (c Config, err error) {
 		}
 	}
 	if len(o.Agents) > 0 { // flags replace the file
-		c = Config{Agents: make(map[string]string)}
+		c = Config{Agents: make(map[string]string), CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
 		for _, a := range o.Agents {
 			name, address, ok := strings.Cut(a, "=")
 			if !ok || name == "" {
@@ -74,10 +92,44 @@ func (o Options) Configuration() (c Config, err error) {
 	if len(o.EtcdEndpoints) > 0 {
 		c.EtcdEndpoints = o.EtcdEndpoints
 	}
-	if o.EtcdConfig != "" {
-		c.EtcdConfig = o.EtcdConfig
-	}
+	c.EtcdConfig = cmp.Or(o.EtcdConfig, c.EtcdConfig)
+	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(o.CAFile, c.CAFile), cmp.Or(o.CertFile, c.CertFile), cmp.Or(o.KeyFile, c.KeyFile)
 	return c, nil
+}
+
+// scheme of agents that are found through etcd: who has a certificate shows it.
+func (c Config) scheme() string {
+	if c.CertFile != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// TLS is for agents at https://HOST:PORT, and those that serve gRPC with TLS.
+func (c Config) TLS() (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca-file: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca-file: %s contains no PEM certificate", c.CAFile)
+		}
+	}
+	if c.CertFile == "" && c.KeyFile == "" {
+		return t, nil
+	}
+	if c.CertFile == "" || c.KeyFile == "" {
+		return nil, errors.New("--tls-cert-file and --tls-key-file belong together: give both")
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file and --tls-key-file: %w", err)
+	}
+	t.Certificates = []tls.Certificate{pair}
+	return t, nil
 }
 
 // Etcd returns how to reach etcd. Without endpoints, nothing says it.
@@ -99,6 +151,12 @@ func (o Options) all(ctx context.Context) ([]*Agent, error) {
 	if o.Recorded != nil {
 		return o.Recorded, nil
 	}
+	if o.Kubeconfig != "" || o.Context != "" {
+		if len(o.Agents)+len(o.EtcdEndpoints) > 0 {
+			return nil, errors.New("--kubeconfig and --context say which agents there are: drop --agent and --etcd-endpoints")
+		}
+		return o.InCluster(ctx, o.Kubeconfig, o.Context)
+	}
 	c, err := o.Configuration()
 	if err != nil {
 		return nil, err
@@ -108,12 +166,15 @@ func (o Options) all(ctx context.Context) ([]*Agent, error) {
 		return nil, err
 	}
 	if len(c.Agents) == 0 && len(reach.Endpoints) == 0 {
+		if found, err := o.elsewhere(ctx); found != nil || err != nil {
+			return found, err
+		}
 		c.Agents = map[string]string{"local": DefaultAgent}
 	}
 
 	agents := make(map[string]*Agent)
 	if len(reach.Endpoints) > 0 {
-		found, err := discover(ctx, reach)
+		found, err := discover(ctx, reach, c.scheme())
 		if err != nil && !(errors.Is(err, errNoNodes) && len(c.Agents) > 0) { // agents without Kubernetes have no nodes in etcd
 			return nil, err
 		}
@@ -128,11 +189,29 @@ func (o Options) all(ctx context.Context) ([]*Agent, error) {
 		}
 		agents[name] = a
 	}
+	for _, a := range agents {
+		if !strings.HasPrefix(a.URL, "https:") {
+			continue
+		}
+		t, err := c.TLS()
+		if err != nil {
+			return nil, err
+		}
+		a.UseTLS(t)
+	}
 	var out []*Agent
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		out = append(out, agents[name])
 	}
 	return out, nil
+}
+
+// elsewhere returns the agents of kubectl's cluster where this host has no agent; nil if it has, or kubectl knows no cluster.
+func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
+	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); !errors.Is(err, fs.ErrNotExist) || o.InCluster == nil {
+		return nil, nil
+	}
+	return o.InCluster(ctx, "", "")
 }
 
 // Selected returns the agent that --node or the argument names, or all.
@@ -178,7 +257,7 @@ func Names(agents []*Agent) (names []string) {
 var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
 
 // discover asks etcd for the nodes of the cluster.
-func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
+func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, error) {
 	if err := Refused(ctx, reach.Endpoints); err != nil {
 		return nil, fmt.Errorf("nodes cannot be read from etcd: %w", err)
 	}
@@ -187,7 +266,9 @@ func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
 		return nil, err
 	}
 	defer s.Close()
+	done := Waiting(ctx, "etcd at "+strings.Join(reach.Endpoints, ","))
 	kvs, _, err := s.List(ctx, models.KSRPrefix+"k8s/node/")
+	done()
 	if err != nil {
 		return nil, fmt.Errorf("nodes cannot be read from etcd at %s: %w", strings.Join(reach.Endpoints, ","), err)
 	}
@@ -197,7 +278,7 @@ func discover(ctx context.Context, reach etcd.Config) ([]*Agent, error) {
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &n); err != nil {
 			return nil, fmt.Errorf("value of %s is no node: %w", kv.Key, err)
 		}
-		agents = append(agents, agentOfNode(&n))
+		agents = append(agents, agentOfNode(&n, scheme))
 	}
 	if len(agents) == 0 {
 		return nil, errNoNodes
@@ -250,10 +331,10 @@ func Refused(ctx context.Context, endpoints []string) error {
 	return errors.Join(errs...)
 }
 
-func agentOfNode(n *pb.Node) *Agent {
+func agentOfNode(n *pb.Node, scheme string) *Agent {
 	for _, a := range n.GetAddresses() {
 		if a.GetType() == pb.NodeAddress_NodeInternalIP {
-			base := url.URL{Scheme: "http", Host: net.JoinHostPort(a.GetAddress(), agentPort)}
+			base := url.URL{Scheme: scheme, Host: net.JoinHostPort(a.GetAddress(), agentPort)}
 			agent, err := New(n.GetName(), base.String())
 			if err == nil {
 				return agent

@@ -84,6 +84,7 @@ var rooms = map[string][]string{
 	"health/peers":         {"health", "rest"},
 	"health/path":          {"health/ping", "netlink", "rest"},
 	"ctl/podpath":          {"api", "ctl/target", "northbound/ifstate", "plugins"},
+	"ctl/kube":             {"ctl/target"},
 	"ctl/why":              {"ctl/target", "ctl/text", "health", "plugins"},
 	"health/ping":          {},
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/spf13/cobra"
+)
+
+// relayCommand connects the standard input and output with a socket. --kubeconfig has it run in the containers of agents.
+func relayCommand(in io.Reader, out io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:    "relay SOCKET",
+		Short:  "Connect the standard input and output with a socket of an agent",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			agent, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"})
+			if err != nil {
+				return err
+			}
+			defer agent.Close()
+			go func() {
+				_, _ = io.Copy(agent, in)
+				_ = agent.CloseWrite()
+			}()
+			_, err = io.Copy(out, agent)
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,157 @@
+// Package kube reaches agents with nothing but a kubeconfig. It finds their pods, and has the API server run in
+// them what connects its standard input and output with a socket of the agent:
+//
+//	contivctl ──exec──> API server ──> kubelet ──> contivctl relay SOCKET ──> agent.sock, grpc.sock
+//
+// Who may do so is for the cluster to say: it takes the rights to list pods, and to create pods/exec.
+package kube
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/contiv/contiv/ctl/target"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+const (
+	namespace = "kube-system"
+	label     = "app in (contiv-agent,contiv-vpp)"
+	container = "agent"
+	runDir    = "/var/run/contiv/"
+)
+
+// Agents returns the agents of the cluster that a kubeconfig file, or one of its contexts, names, in the order in which
+// the API server has pods. Without a file, kubectl's counts: KUBECONFIG, else ~/.kube/config; nil if there is none. Of a
+// node whose agent does not run, the error says so when it is asked.
+func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err) && kubeconfig == "" && cluster == "":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.UserAgent = "contivctl"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	done := target.Waiting(ctx, "the API server at "+config.Host)
+	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	done()
+	if err != nil {
+		return nil, fmt.Errorf("look for agents in namespace %s of the cluster at %s: %w", namespace, config.Host, err)
+	}
+	var agents []*target.Agent
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		where := "pod " + namespace + "/" + pod.Name
+		if pod.Status.Phase != corev1.PodRunning {
+			agents = append(agents, target.Unusable(pod.Spec.NodeName, where, fmt.Errorf("%s is %s: see kubectl -n %s describe pod %s", where, pod.Status.Phase, namespace, pod.Name)))
+			continue
+		}
+		at := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod.Name).SubResource("exec")
+		agents = append(agents, target.Dialed(pod.Spec.NodeName, where, func(_ context.Context, socket string) (net.Conn, error) {
+			request := *at
+			return dial(config, request.VersionedParams(&corev1.PodExecOptions{
+				Container: container, Command: []string{"contivctl", "relay", runDir + socket}, Stdin: true, Stdout: true, Stderr: true,
+			}, scheme.ParameterCodec).URL())
+		}))
+	}
+	if len(agents) == 0 {
+		return nil, fmt.Errorf("no agent was found at %s: no pod in namespace %s has the label %s: is Contiv installed there?", config.Host, namespace, label)
+	}
+	return agents, nil
+}
+
+// dial returns a connection that is what a program in a container reads and writes.
+func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
+	executor, err := newExecutor(config, command)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	near, far := net.Pipe()
+	c := &conn{Conn: near, cancel: cancel}
+	go func() {
+		var complaint bytes.Buffer
+		err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: far, Stdout: far, Stderr: &complaint})
+		c.end(err, strings.TrimSpace(complaint.String()))
+		far.Close()
+	}()
+	return c, nil
+}
+
+// newExecutor speaks WebSocket, or SPDY to an API server before Kubernetes 1.31.
+func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor, error) {
+	socket, err := remotecommand.NewWebSocketExecutor(config, "GET", command.String())
+	if err != nil {
+		return nil, err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(config, "POST", command)
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// conn says why it ended.
+type conn struct {
+	net.Conn
+	cancel context.CancelFunc
+
+	mu  sync.Mutex
+	why error
+}
+
+func (c *conn) end(err error, complaint string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case complaint != "":
+		c.why = errors.New(complaint)
+	case err != nil:
+		c.why = fmt.Errorf("run contivctl relay in the agent's container: %w", err)
+	}
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, io.EOF) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.why != nil {
+			err = c.why
+		}
+	}
+	return n, err
+}
+
+// Close ends the program.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.cancel()
+	return err
+}
