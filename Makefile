@@ -24,6 +24,23 @@ packages: ## install the Debian packages that the lab and the tests need
 build: ## build all binaries into bin/
 	@mkdir -p bin
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@ln -sf contivctl bin/contiv-netctl
+
+PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+.PHONY: install
+install: build ## install contivctl, also as contiv-netctl, contiv-lab, manual pages and completion: make install PREFIX=/usr
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(SHARE)/man/man1' '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' '$(SHARE)/fish/vendor_completions.d'
+	install -m 755 bin/contivctl bin/contiv-lab '$(DESTDIR)$(PREFIX)/bin/'
+	ln -sf contivctl '$(DESTDIR)$(PREFIX)/bin/contiv-netctl'
+	@for name in contivctl contiv-netctl; do \
+		env -u KUBECONFIG -u CONTIVCTL_CONFIG -u ETCD_CONFIG bin/$$name man '$(SHARE)/man/man1'; \
+		bin/$$name completion bash > '$(SHARE)/bash-completion/completions/'$$name; \
+		bin/$$name completion zsh > '$(SHARE)/zsh/site-functions/_'$$name; \
+		bin/$$name completion fish > '$(SHARE)/fish/vendor_completions.d/'$$name.fish; \
+	done
+	bin/contiv-lab completion bash > '$(SHARE)/bash-completion/completions/contiv-lab'
 
 .PHONY: demo
 demo: packages build ## show the main job: pods on two nodes talk, drift heals, an agent dies

@@ -21,7 +21,7 @@ func main() {
 	defer stop()
 	name := filepath.Base(os.Args[0])
 	command := ctl.Command(name, os.Stdout, os.Stderr)
-	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)), relayCommand(os.Stdin, os.Stdout))
+	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)), manCommand(text.Plain(os.Stdout)), relayCommand(os.Stdin, os.Stdout))
 	command.AddCommand(install.Commands(text.Plain(os.Stdout))...)
 	err := command.ExecuteContext(ctx)
 	if err == nil {

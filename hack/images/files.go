@@ -136,6 +136,7 @@ func programFiles(dir string) (files, error) {
 		}
 		result["usr/bin/"+name] = file{mode: 0o755, data: data}
 	}
+	result["usr/bin/contiv-netctl"] = file{link: "contivctl"}
 	return result, nil
 }
 
