@@ -1,0 +1,68 @@
+package docs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/version"
+)
+
+// shell runs commands of pages. Its programs are those of a lab: contivctl asks the lab's agents, etcdctl is
+// where etcd is reached, nft and ip are on node1, curl asks KSR.
+type shell struct {
+	lab     string
+	dir     string // where commands run; bin is in it
+	exports []string
+}
+
+// newShell makes the programs of a lab, which need not run yet.
+func newShell(dir, binaries, name string) (*shell, error) {
+	path, root := os.Getenv("PATH"), filepath.Join(lab.Root, name)
+	at := func(place string) string { return "exec nsenter --net=" + lab.NetnsPath(name+"-"+place) + " " }
+	scripts := map[string]string{
+		"contiv-lab": fmt.Sprintf("exec %s/contiv-lab --quiet --name %s", binaries, name),
+		"contivctl":  fmt.Sprintf("export CONTIVCTL_CONFIG=%s/contivctl.yaml TZ=UTC; ", root) + at("underlay") + binaries + "/contivctl",
+		"etcdctl":    "export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=${ETCDCTL_ENDPOINTS:-192.168.16.254:32379}; " + at("underlay") + "etcdctl",
+		"nft":        at("node1") + "nft",
+		"ip":         at("node1") + "ip",
+		"curl":       "exec curl --unix-socket " + root + "/ksr.sock",
+	}
+	s := &shell{lab: name, dir: dir}
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o700); err != nil {
+		return nil, err
+	}
+	for program, script := range scripts {
+		text := fmt.Sprintf("#!/bin/sh\nexport PATH='%s'\n%s \"$@\"\n", path, script)
+		if err := os.WriteFile(filepath.Join(dir, "bin", program), []byte(text), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// shownVersion is that of the programs in samples.
+const shownVersion = "f2987fd"
+
+// commandTimeout bounds a command; none of a page takes long.
+const commandTimeout = 2 * time.Minute
+
+// run returns what a command prints, on both outputs. What it exports is there for the next ones.
+func (s *shell) run(ctx context.Context, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", strings.Join(append(s.exports, command), "\n"))
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"), "COLUMNS=120")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if program(command) == "export" {
+		s.exports = append(s.exports, command)
+	}
+	return strings.NewReplacer(s.lab, lab.DefaultName, version.Version, shownVersion).Replace(string(out)), err
+}
