@@ -290,7 +290,7 @@ func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, 
 // etcd knows no nodes, since there is no Kubernetes, only a name that looks like a mistyped one is refused.
 func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) error {
 	names := slices.Sorted(maps.Keys(c.Agents))
-	agents, err := discover(ctx, reach)
+	agents, err := discover(ctx, reach, c.scheme())
 	if err != nil && !errors.Is(err, errNoNodes) {
 		return err
 	}
