@@ -96,7 +96,8 @@ var fixtures = map[string]*fixture{
 			[]byte(`{"name":"tap2","type":"TAP","adminStatus":"DOWN","operStatus":"DOWN","mtu":1450,"speed":"100000000","later":1}`),
 		},
 		pods: ipnet.PodsReport{Node: "node1", Pods: []ipnet.PodReport{
-			{Name: "web", Namespace: "default", ContainerID: container, IPs: []string{"10.1.1.2/32", "fd00::2/128"}, MTU: 1450, VPPInterface: "vpp-tap-" + container},
+			{Name: "web", Namespace: "default", ContainerID: container, IPs: []string{"10.1.1.2/32", "fd00::2/128"}, MTU: 1450, VPPInterface: "vpp-tap-" + container,
+				Keys: []string{models.Key(tap), models.Key(route)}},
 			{Name: "db", Namespace: "prod", ContainerID: "short", IPs: []string{"10.1.1.3/32"}, MTU: 1450, VPPInterface: "vpp-tap-short"},
 		}},
 		ipam: &ipnet.IPAMReport{
@@ -341,7 +342,7 @@ func (f *fixture) serveStatus(w http.ResponseWriter, r *http.Request) {
 				found = v
 			}
 		}
-		rest.JSON(w, append(out, found))
+		rest.JSON(w, found)
 		return
 	}
 	for _, v := range f.values {
