@@ -434,6 +434,31 @@ func TestWhatCannotBeStolen(t *testing.T) {
 
 // After a restart of the machine, a card without addresses gets those it had, unless DHCP is to
 // ask for them.
+// The journal was written by the first contiv-stn that had one, while the vswitch had the card.
+func TestJournalOfAnOlderDaemon(t *testing.T) {
+	h := newHost(t)
+	h.ip(t, "addr del 192.0.2.7/24 dev eth0")
+	h.ip(t, "route add 198.51.100.0/24 via 192.0.2.253 dev eth0 metric 77 mtu 1300")
+	before := h.has(t)
+	for _, route := range []string{"default", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/64", "2001:db8:2::/48"} {
+		h.ip(t, "route del "+route)
+	}
+	h.ip(t, "-6 route del default")
+	data, err := os.ReadFile("testdata/journal-v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "journal.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := h.keeper(t) // there is no interconnect
+	defer k.Close()
+	k.holds(t, journal.Host)
+	if got := h.has(t); got != before {
+		t.Errorf("the card has\n%s\nwant\n%s", got, before)
+	}
+}
+
 func TestRestartOfTheMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		dhcp, configured bool
