@@ -23,6 +23,7 @@ type state struct {
 	l2       l2State
 	classify classifyState
 	l3       l3Features
+	capture  string // file of the capture of dropped packets; "": there is none
 }
 
 func newState() *state {
