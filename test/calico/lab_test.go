@@ -106,7 +106,7 @@ func TestLab(t *testing.T) {
 	must("etcd", "stop")
 	must("matrix", "pod1", "pod3")
 	for _, args := range [][]string{{"pod", "add", "w"}, {"node", "add", "edge"}} {
-		if out, err := contivLab(args...); err == nil || !strings.Contains(out, "contiv-lab etcd start") {
+		if out, err := contivLab(args...); err == nil || !strings.Contains(out, "etcd start starts it") {
 			t.Errorf("without etcd: %v: %s", err, out)
 		}
 	}

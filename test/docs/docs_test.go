@@ -176,7 +176,7 @@ func (l lets) back(output string) string {
 func (*shell) broken(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // changes are words of commands that are not run again: the second time, they do something else.
-var changes = regexp.MustCompile(`\b(apply|delete|resync|put|del|txn|report|up|down|add)\b`)
+var changes = regexp.MustCompile(`\s(apply|delete|resync|put|del|txn|report|up|down|add)(\s|$)`)
 
 // settleTimeout bounds how long a sample is awaited: what a command changed may take effect later.
 const settleTimeout = 10 * time.Second
