@@ -1,7 +1,6 @@
 package drops
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -124,14 +123,4 @@ func frames(data []byte) (list [][]byte) {
 		data = data[size:]
 	}
 	return list
-}
-
-// By splits a frame from what VPP appended, if that is about one of some nodes and a reason.
-func By(frame []byte, reason string, nodes ...string) (packet []byte, ok bool) {
-	for _, node := range nodes {
-		if packet, ok = bytes.CutSuffix(frame, []byte(node+": "+reason)); ok {
-			return packet, true
-		}
-	}
-	return frame, false
 }

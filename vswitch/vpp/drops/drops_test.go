@@ -22,13 +22,3 @@ func TestFramesOfACapture(t *testing.T) {
 		}
 	}
 }
-
-func TestWhoDropped(t *testing.T) {
-	packet, ok := By([]byte("data of a packetnode2: full"), "full", "node1", "node2")
-	if !ok || string(packet) != "data of a packet" {
-		t.Errorf("%s, %v", packet, ok)
-	}
-	if _, ok := By([]byte("node3: full"), "full", "node1", "node2"); ok {
-		t.Error("by another node")
-	}
-}

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"maps"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/filter"
-	"github.com/contiv/contiv/vswitch/vpp/drops"
 )
 
 // Capture shows packets that VPP drops.
@@ -198,10 +198,10 @@ func (d *Driver) flowsOf(frames [][]byte) (list []filter.DeniedFlow) {
 		}
 	}
 	for _, frame := range frames {
-		packet, enters := drops.By(frame, denied, enterNodes...)
+		packet, enters := droppedBy(frame, denied, enterNodes...)
 		leaves := false
 		if !enters {
-			packet, leaves = drops.By(frame, denied, leaveNodes...)
+			packet, leaves = droppedBy(frame, denied, leaveNodes...)
 		}
 		flow, opens := opening(packet)
 		if !opens || !(enters && own[flow.Src] || leaves && own[flow.Dst]) {
@@ -210,6 +210,16 @@ func (d *Driver) flowsOf(frames [][]byte) (list []filter.DeniedFlow) {
 		list = append(list, flow)
 	}
 	return list
+}
+
+// droppedBy splits a frame from what VPP appended, if that is about one of some nodes and a reason.
+func droppedBy(frame []byte, reason string, nodes ...string) (packet []byte, ok bool) {
+	for _, node := range nodes {
+		if packet, ok = bytes.CutSuffix(frame, []byte(node+": "+reason)); ok {
+			return packet, true
+		}
+	}
+	return frame, false
 }
 
 // Ethernet and IP, as far as they matter here.

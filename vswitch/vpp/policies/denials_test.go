@@ -236,3 +236,13 @@ func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 		t.Errorf("%+v after a while", left)
 	}
 }
+
+func TestWhoDropped(t *testing.T) {
+	packet, ok := droppedBy([]byte("data of a packetnode2: full"), "full", "node1", "node2")
+	if !ok || string(packet) != "data of a packet" {
+		t.Errorf("%s, %v", packet, ok)
+	}
+	if _, ok := droppedBy([]byte("node3: full"), "full", "node1", "node2"); ok {
+		t.Error("by another node")
+	}
+}
