@@ -304,11 +304,11 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	}
 
 	for content, want := range map[string]string{
-		"kind: Node\nmetadata: {name: edge}": "contiv-lab node add edge",
+		"kind: Node\nmetadata: {name: edge}": "node add edge adds one",
 		"kind: Pod":                          "needs kind and metadata.name",
-		"kind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": "nodename",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": "nodename",
 		"{": "document 1",
-		"kind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}": "it has: node1 node2",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}": "it has: node1 node2",
 	} {
 		_, err := apply(content)
 		requireError(t, err, want)
