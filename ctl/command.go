@@ -176,7 +176,7 @@ func (c *cli) versionCommand() *cobra.Command {
 	}
 }
 
-// limited bounds the time of a command, and has those who wait for it told for whom it waits.
+// limited returns a context that bounds the time of a command and shows the user what the command waits for.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := cmd.Context()
 	if c.progress != nil {

@@ -28,7 +28,7 @@ const (
 	LigatoStatusPrefix = "config-status/"
 	// ResyncPrefix starts the keys of requests for a resync.
 	ResyncPrefix = "resync/"
-	// CheckPrefix starts the keys in which the agent says how it is, to those who are no clients
+	// CheckPrefix starts the keys in which the agent publishes its state for programs that are no clients
 	// of its values.
 	CheckPrefix = "check/"
 	// AgentKey is there as long as the agent lives, and says which one it is.

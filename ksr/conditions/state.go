@@ -24,7 +24,7 @@ const (
 // maxMessage is how many bytes a message may have.
 const maxMessage = 1000
 
-// state is what there is to tell of a node.
+// state is the condition of a node, as its agent published it.
 type state struct {
 	status  corev1.ConditionStatus
 	reason  string
