@@ -1,12 +1,10 @@
 package integration
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,7 +178,7 @@ func olderTraffic(t *testing.T, client, open, closed lab.Pod) {
 func replaceContent(t *testing.T, l *lab.Lab, file string) {
 	t.Helper()
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
-	unpack(t, file, snapshot)
+	labtest.Unpack(t, file, snapshot)
 	errs := []error{l.StopKSR(t.Context())}
 	for _, node := range []string{"node1", "node2"} {
 		errs = append(errs, l.StopAgent(t.Context(), node), os.Remove(l.Path("nodes", node, "bolt.db")))
@@ -220,41 +218,8 @@ func keepContent(t *testing.T, programs string) {
 	if out, err := exec.CommandContext(t.Context(), l.Program("contiv-etcd"), "snapshot", snapshot, "--data-dir", l.Path("etcd")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	data, err := os.ReadFile(snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := gzip.NewWriter(f)
-	_, err = w.Write(data)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func unpack(t *testing.T, from, to string) {
-	t.Helper()
-	f, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err == nil {
-		err = os.WriteFile(to, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	labtest.Pack(t, snapshot, file)
 }

@@ -1,11 +1,9 @@
 package standalone
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +15,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // Directories of testdata/older are named after versions. Each has the files that an agent of that version left,
@@ -53,7 +52,7 @@ func TestFilesOfOlderVersions(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			s := newSite(t)
 			for _, name := range localFiles {
-				unpack(t, filepath.Join(dir, name+".gz"), s.path(name))
+				labtest.Unpack(t, filepath.Join(dir, name+".gz"), s.path(name))
 			}
 			data, err := os.ReadFile(filepath.Join(dir, "values.json"))
 			if err != nil {
@@ -112,51 +111,11 @@ func keep(t *testing.T, version string) {
 		t.Fatal(err)
 	}
 	for _, name := range localFiles {
-		pack(t, s.path(name), filepath.Join(dir, name+".gz"))
+		labtest.Pack(t, s.path(name), filepath.Join(dir, name+".gz"))
 	}
 	data, err := json.MarshalIndent(keys, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "values.json"), append(data, '\n'), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func pack(t *testing.T, from, to string) {
-	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w := gzip.NewWriter(f)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func unpack(t *testing.T, from, to string) {
-	t.Helper()
-	f, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err == nil {
-		err = os.WriteFile(to, data, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
