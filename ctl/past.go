@@ -299,13 +299,22 @@ func reasonText(t causedTxn) string {
 
 // explain adds to revisions why they came to be.
 func (t *timeline) explain(ctx context.Context, a *Agent) {
-	txns := make([]seq, len(t.revisions))
-	for i, r := range t.revisions {
-		txns[i] = seq{t.runs.earlier(r.Run), r.Txn}
+	revisions := make([]*runRevision, len(t.revisions))
+	for i := range t.revisions {
+		revisions[i] = &t.revisions[i]
+	}
+	t.runs.explain(ctx, a, revisions)
+}
+
+// explain adds to revisions in runs of an agent why they came to be.
+func (r runs) explain(ctx context.Context, a *Agent, revisions []*runRevision) {
+	txns := make([]seq, len(revisions))
+	for i, revision := range revisions {
+		txns[i] = seq{r.earlier(revision.Run), revision.Txn}
 	}
 	reasons := reasonsOf(ctx, a, txns)
-	for i := range t.revisions {
-		t.revisions[i].Reason = reasons[txns[i]]
+	for i, revision := range revisions {
+		revision.Reason = reasons[txns[i]]
 	}
 }
 

@@ -245,14 +245,11 @@ func timelinesOf(ctx context.Context, a *Agent, keys []string, since time.Time) 
 		}
 	}
 	slices.SortStableFunc(t.revisions, func(a, b KeyRevision) int { return a.Since.Compare(b.Since) })
-	txns := make([]seq, len(t.revisions))
-	for i, r := range t.revisions {
-		txns[i] = seq{t.runs.earlier(r.Run), r.Txn}
-	}
-	reasons := reasonsOf(ctx, a, txns)
+	revisions := make([]*runRevision, len(t.revisions))
 	for i := range t.revisions {
-		t.revisions[i].Reason = reasons[txns[i]]
+		revisions[i] = &t.revisions[i].runRevision
 	}
+	t.runs.explain(ctx, a, revisions)
 	return t, nil
 }
 
