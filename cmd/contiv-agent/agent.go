@@ -28,6 +28,7 @@ import (
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/metrics"
+	"github.com/contiv/contiv/metrics/activity"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -192,10 +193,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
 	}
-	sb.counts.Pods(func() (used, all uint64, known bool) {
+	registry.MustRegister(activity.PodAddresses(func() (used, all uint64, known bool) {
 		report, err := ipNet.IPAMReport()
 		return report.PodIPsUsed, report.PodIPsTotal, err == nil
-	})
+	}))
 	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), ipNet, log)
 	registry.MustRegister(drops)
 	registerSessions(o, sb.vs, registry, log)

@@ -61,7 +61,7 @@ func ours(t *testing.T) recorder {
 	scheduler := kvscheduler.New(kvscheduler.Options{Metrics: r})
 	t.Cleanup(func() { scheduler.Close() })
 	log := slog.New(slog.DiscardHandler)
-	r.MustRegister(peers.New(peers.Options{}), health.NewMonitor(nil), health.NewStates(scheduler), activity.New(),
+	r.MustRegister(peers.New(peers.Options{}), health.NewMonitor(nil), health.NewStates(scheduler), activity.New(), activity.PodAddresses(nil),
 		statscollector.New("n", nil, nil, log), statscollector.NewDrops("n", nil, nil, log))
 	return r
 }

@@ -16,17 +16,13 @@ import (
 
 // Counts are those of one agent. They are a prometheus.Collector.
 type Counts struct {
-	events                       *prometheus.CounterVec
-	eventDuration                *prometheus.HistogramVec
-	eventWait                    prometheus.Histogram
-	repairs, repairedValues      prometheus.Counter
-	requests                     *prometheus.CounterVec
-	requestDuration              *prometheus.HistogramVec
-	addressesUsed, addressesHere *prometheus.Desc
-
-	// addresses tells how many pods have and could have addresses; nil: there are no pods.
-	addresses func() (used, all uint64, known bool)
-	all       []prometheus.Collector
+	events                  *prometheus.CounterVec
+	eventDuration           *prometheus.HistogramVec
+	eventWait               prometheus.Histogram
+	repairs, repairedValues prometheus.Counter
+	requests                *prometheus.CounterVec
+	requestDuration         *prometheus.HistogramVec
+	all                     []prometheus.Collector
 }
 
 var _ prometheus.Collector = (*Counts)(nil)
@@ -42,17 +38,12 @@ func New() *Counts {
 		repairedValues:  prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repaired_values_total", Help: "Values that others had changed, and that were repaired."}),
 		requests:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_cni_requests_total", Help: "Requests of contiv-cni, by result: ok or error."}, []string{"command", "result"}),
 		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_cni_request_duration_seconds", Help: "How long requests of contiv-cni took in the agent.", Buckets: buckets}, []string{"command"}),
-		addressesUsed:   prometheus.NewDesc("contiv_ipam_pod_addresses_used", "Pods of the node that have addresses.", nil, nil),
-		addressesHere:   prometheus.NewDesc("contiv_ipam_pod_addresses", "Pods that the node's pod subnet has addresses for.", nil, nil),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "contiv_build_info", Help: "1; the labels say what runs.", ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version()}})
 	build.Set(1)
 	c.all = []prometheus.Collector{c.events, c.eventDuration, c.eventWait, c.repairs, c.repairedValues, c.requests, c.requestDuration, build}
 	return c
 }
-
-// Pods has the addresses of pods counted by the function. Call it before anybody collects.
-func (c *Counts) Pods(addresses func() (used, all uint64, known bool)) { c.addresses = addresses }
 
 // Event counts an event that was processed.
 func (c *Counts) Event(r *controller.EventRecord) {
@@ -96,20 +87,11 @@ func (c *Counts) Describe(out chan<- *prometheus.Desc) {
 	for _, part := range c.all {
 		part.Describe(out)
 	}
-	out <- c.addressesUsed
-	out <- c.addressesHere
 }
 
 // Collect implements prometheus.Collector.
 func (c *Counts) Collect(out chan<- prometheus.Metric) {
 	for _, part := range c.all {
 		part.Collect(out)
-	}
-	if c.addresses == nil {
-		return
-	}
-	if used, all, known := c.addresses(); known {
-		out <- prometheus.MustNewConstMetric(c.addressesUsed, prometheus.GaugeValue, float64(used))
-		out <- prometheus.MustNewConstMetric(c.addressesHere, prometheus.GaugeValue, float64(all))
 	}
 }
