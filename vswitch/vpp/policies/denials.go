@@ -75,12 +75,7 @@ func (c *counts) forget(want *values, lists []string) {
 	for _, list := range lists {
 		delete(c.denials, list)
 	}
-	own := map[netip.Addr]bool{}
-	for _, s := range want.subjects {
-		for _, addr := range filter.ParseAddrs(s.GetAddresses()) {
-			own[addr] = true
-		}
-	}
+	own := want.subjectAddresses()
 	maps.DeleteFunc(c.before, func(s filter.DeniedSubject, _ uint64) bool { return !own[s.Address] })
 }
 
@@ -191,12 +186,7 @@ const denied = "ACL deny packets"
 
 // flowsOf are the connections that were to be opened, one for each packet that lists of subjects denied.
 func (d *Driver) flowsOf(frames [][]byte) (list []filter.DeniedFlow) {
-	own := map[netip.Addr]bool{}
-	for _, s := range d.want.subjects {
-		for _, addr := range filter.ParseAddrs(s.GetAddresses()) {
-			own[addr] = true
-		}
-	}
+	own := d.want.subjectAddresses()
 	for _, frame := range frames {
 		packet, enters := droppedBy(frame, denied, enterNodes...)
 		leaves := false

@@ -56,6 +56,17 @@ func (w *values) remove(m proto.Message) {
 	}
 }
 
+// subjectAddresses are the addresses of all subjects.
+func (w *values) subjectAddresses() map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	for _, s := range w.subjects {
+		for _, addr := range filter.ParseAddrs(s.GetAddresses()) {
+			own[addr] = true
+		}
+	}
+	return own
+}
+
 // concerned reports whether rules of a subject may depend on one of the changed keys.
 func (w *values) concerned(s *contiv_filter.Subject, changed map[string]bool) bool {
 	if changed[models.Key(s)] {
