@@ -44,13 +44,10 @@ func (r *Reflector) problems() []string {
 // publishStatus writes to the store how KSR is, if that changed, and at least every
 // published.Heartbeat, so that others notice when nobody does.
 func (w *writer) publishStatus(ctx context.Context) error {
-	status := published.KSR{Instance: w.opts.Instance, Version: w.opts.Version, Problems: w.problems(), Time: time.Now()}
+	problems := w.problems()
+	first := min(len(problems), published.MaxProblems)
+	status := published.KSR{Instance: w.opts.Instance, Version: w.opts.Version, Problems: problems[:first], More: len(problems) - first, Time: time.Now()}
 	_, status.Complete = w.wanted.count()
-	if status.More = len(status.Problems) - published.MaxProblems; status.More > 0 {
-		status.Problems = status.Problems[:published.MaxProblems]
-	} else {
-		status.More = 0
-	}
 	same := status.Complete == w.told.Complete && status.More == w.told.More && slices.Equal(status.Problems, w.told.Problems)
 	if same && status.Time.Sub(w.told.Time) < published.Heartbeat {
 		return nil

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,14 +61,8 @@ type node struct {
 
 // New returns a keeper.
 func New(o Options) *Keeper {
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&o.Period, 10 * time.Second}, {&o.Grace, 45 * time.Second}, {&o.Pause, time.Minute}, {&o.Refresh, 10 * time.Minute}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	o.Period, o.Grace = cmp.Or(o.Period, 10*time.Second), cmp.Or(o.Grace, 45*time.Second)
+	o.Pause, o.Refresh = cmp.Or(o.Pause, time.Minute), cmp.Or(o.Refresh, 10*time.Minute)
 	return &Keeper{o: o, log: o.Logger}
 }
 
