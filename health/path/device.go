@@ -31,6 +31,16 @@ func (d Device) trouble() string {
 	return ""
 }
 
+// show adds devices of a node to the report, and what is wrong with them.
+func (r *Report) show(where string, devices []Device) {
+	for _, d := range devices {
+		r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
+		if text := d.trouble(); text != "" {
+			r.find(where, text)
+		}
+	}
+}
+
 // ownDevices are those with addresses of this node, one for each address.
 func (e *Explainer) ownDevices(ctx context.Context) (list []Device, err error) {
 	if !e.o.HostStack {

@@ -135,12 +135,7 @@ func network(route netlink.Route) string {
 func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops func(string, foreign.Packet)) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
-	for _, d := range own {
-		r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
-		if text := d.trouble(); text != "" {
-			r.find(where, text)
-		}
-	}
+	r.show(where, own)
 	for _, addr := range peer.Addresses {
 		routes, err := netlink.RouteGet(addr.AsSlice())
 		if err != nil || len(routes) == 0 {

@@ -71,12 +71,7 @@ func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, t
 		if err != nil {
 			r.find(where, fmt.Sprintf("the vswitch does not tell its devices: %v", err))
 		}
-		for _, d := range devices {
-			r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
-			if text := d.trouble(); text != "" {
-				r.find(where, text)
-			}
-		}
+		r.show(where, devices)
 	}
 	// Only a node sends by way of its own kernel.
 	host, other := from, to
