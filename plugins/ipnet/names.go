@@ -44,11 +44,10 @@ func numberedMAC(first, second byte, nodeID uint32) string {
 	return mac.String()
 }
 
-func bviMAC(nodeID uint32) string              { return numberedMAC(0x12, 0x2b, nodeID) }
 func hostInterconnectMAC(nodeID uint32) string { return numberedMAC(0x34, 0x3c, nodeID) }
 
 // OverlayMAC returns the hardware address that a node has for the others, behind its tunnel.
-func OverlayMAC(nodeID uint32) string { return bviMAC(nodeID) }
+func OverlayMAC(nodeID uint32) string { return numberedMAC(0x12, 0x2b, nodeID) }
 
 // podMACs returns the hardware addresses of both ends of a pod's interface;
 // customIf is "" for its main one.

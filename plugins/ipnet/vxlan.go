@@ -162,7 +162,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: vxlanBVIName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-		Vrf: node.podVRF, IpAddresses: texts(node.vxlanIPs()), PhysAddress: bviMAC(node.id),
+		Vrf: node.podVRF, IpAddresses: texts(node.vxlanIPs()), PhysAddress: OverlayMAC(node.id),
 		// What the host itself sends must fit into the overlay as well.
 		Mtu: node.podMTU,
 	})
@@ -197,11 +197,11 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 				SrcAddress: r.local.String(), DstAddress: r.ip.String(), Vni: vxlanVNI,
 			}},
 		},
-		&vpp_l2.FIBEntry{BridgeDomain: vxlanBDName, PhysAddress: bviMAC(r.id), OutgoingInterface: tunnelName(r.id),
+		&vpp_l2.FIBEntry{BridgeDomain: vxlanBDName, PhysAddress: OverlayMAC(r.id), OutgoingInterface: tunnelName(r.id),
 			Action: vpp_l2.FIBEntry_FORWARD, StaticConfig: true},
 	)
 	for _, f := range r.families {
-		config.add(&vpp_l3.ARPEntry{Interface: vxlanBVIName, IpAddress: f.vxlanIP.String(), PhysAddress: bviMAC(r.id), Static: true})
+		config.add(&vpp_l3.ARPEntry{Interface: vxlanBVIName, IpAddress: f.vxlanIP.String(), PhysAddress: OverlayMAC(r.id), Static: true})
 		for _, network := range f.destinations {
 			config.add(&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: network.String(),
 				NextHopAddr: f.vxlanIP.String(), OutgoingInterface: vxlanBVIName})
