@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-
-	"github.com/contiv/contiv/vswitch/vpp/session"
-	"go.fd.io/govpp/binapi/vlib"
 )
 
 // Sessions returns how many connections VPP remembers, of both IP versions. The two directions of
@@ -16,14 +13,14 @@ func (v *Translations) Sessions(ctx context.Context) (uint64, error) {
 	if _, err := v.vpp.Use(module); err != nil {
 		return 0, err
 	}
-	reply := &vlib.CliInbandReply{}
-	if err := v.vpp.Call(ctx, session.CliModule, &vlib.CliInband{Cmd: "show cnat timestamp"}, reply); err != nil {
+	shown, err := v.vpp.CLI(ctx, "show cnat timestamp")
+	if err != nil {
 		return 0, fmt.Errorf("counting sessions: %w", err)
 	}
 	var n uint64
-	_, total, _ := strings.Cut(reply.Reply, "Total timestamps")
+	_, total, _ := strings.Cut(shown, "Total timestamps")
 	if _, err := fmt.Sscan(total, &n); err != nil {
-		return 0, fmt.Errorf("counting sessions: VPP says %q, which has no total", reply.Reply)
+		return 0, fmt.Errorf("counting sessions: VPP says %q, which has no total", shown)
 	}
 	return n, nil
 }
