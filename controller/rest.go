@@ -46,7 +46,7 @@ func (c *Controller) serveHistory(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = record
 	case args.has("since") || args.has("until"):
-		answer = notNil(c.history.window(args.time("since"), args.time("until")))
+		answer = notNil(c.History(args.time("since"), args.time("until")))
 	case args.has("from") && args.has("to"):
 		answer = notNil(c.history.interval(args.number("from"), args.number("to")))
 	case args.has("first"):
@@ -54,7 +54,7 @@ func (c *Controller) serveHistory(w http.ResponseWriter, r *http.Request) {
 	case args.has("last"):
 		answer = notNil(c.history.last(args.count("last")))
 	default:
-		answer = notNil(c.history.window(time.Time{}, time.Time{}))
+		answer = notNil(c.History(time.Time{}, time.Time{}))
 	}
 	if args.err != nil {
 		rest.Error(w, http.StatusBadRequest, args.err)

@@ -53,7 +53,8 @@ var labels = map[string]string{
 	"podName": "pod", "podNamespace": "namespace", "interfaceName": "interface", "txn_type": "type", "reflectorType": "kind",
 }
 
-// Name returns the conventional name of a metric, "" if it has no other.
+// Name returns the conventional name of a metric, "" if it has no other. Tests compare documentation and dashboards
+// with it.
 func Name(documented string) string { return names[documented] }
 
 // Label returns the name that a label has where the metric has its conventional name.

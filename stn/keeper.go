@@ -293,16 +293,6 @@ func (k *Keeper) Claimed(name string) *journal.Entry {
 	return nil
 }
 
-// All returns all entries.
-func (k *Keeper) All() (list []*journal.Entry) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, e := range k.journal.NICs {
-		list = append(list, copyOf(e))
-	}
-	return list
-}
-
 // copyOf copies what changes. States do not: they are replaced.
 func copyOf(e *journal.Entry) *journal.Entry {
 	c := *e

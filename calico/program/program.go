@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -66,29 +65,19 @@ type Target interface {
 	Change(ctx context.Context, put []proto.Message, remove []string) error
 }
 
-// Programmer brings a target to the tables that it is given. It is for one goroutine, but for
-// Table.
+// Programmer brings a target to the tables that it is given. It is for one goroutine.
 type Programmer struct {
 	target Target
 	uplink Uplink
 	log    *slog.Logger
-	// known says that the target has the routes of have.
+	// known reports whether the target has the routes of have.
 	known bool
-
-	mu   sync.Mutex
-	have routes.Table
+	have  routes.Table
 }
 
 // New returns a Programmer.
 func New(target Target, uplink Uplink, log *slog.Logger) *Programmer {
 	return &Programmer{target: target, uplink: uplink, log: log}
-}
-
-// Table returns the routes that were given last.
-func (p *Programmer) Table() routes.Table {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.have)
 }
 
 // Apply makes the target have the routes of the table. After an error, it is to be called again
@@ -134,11 +123,4 @@ func (p *Programmer) Apply(ctx context.Context, table routes.Table) error {
 	return nil
 }
 
-func (p *Programmer) done(table routes.Table) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.known, p.have = true, maps.Clone(table)
-}
-
-// Forget makes the next Apply a resync.
-func (p *Programmer) Forget() { p.known = false }
+func (p *Programmer) done(table routes.Table) { p.known, p.have = true, maps.Clone(table) }

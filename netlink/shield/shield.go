@@ -56,21 +56,6 @@ func Off(ns netns.NsHandle, device string) error {
 	})
 }
 
-// Is reports whether a device is shielded.
-func Is(ns netns.NsHandle, device string) (bool, error) {
-	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
-	if err != nil {
-		return false, err
-	}
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyNetdev)
-	for _, chain := range chains {
-		if chain.Table.Name == Table && chain.Name == device {
-			return true, nil
-		}
-	}
-	return false, err
-}
-
 // change removes the chain of a device, and lets next add changes to the same transaction.
 func change(ns netns.NsHandle, device string, next func(c *nftables.Conn, others int)) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))

@@ -65,32 +65,12 @@ func (i *IPAM) Plan() Plan {
 	return Plan{Subnets: i.config.Subnets(), ExcludedNodeIPs: i.config.StaticGateways()}
 }
 
-// GetPodIP returns the first address of a pod of this node.
-func (i *IPAM) GetPodIP(id podmanager.PodID) (netip.Addr, bool) {
-	addrs := i.GetPodIPs(id)
-	if len(addrs) == 0 {
-		return netip.Addr{}, false
-	}
-	return addrs[0], true
-}
-
 // GetPodIPs returns the addresses of a pod of this node: one of each IP version
 // that pods have.
 func (i *IPAM) GetPodIPs(id podmanager.PodID) []netip.Addr {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.pools.addresses(id)
-}
-
-// GetPodFromIP returns the pod of this node that has the address.
-func (i *IPAM) GetPodFromIP(addr netip.Addr) (podmanager.PodID, bool) {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	if p := i.pools.of(addr); p != nil {
-		o, ok := p.byAddr[addr]
-		return o.pod, ok
-	}
-	return podmanager.PodID{}, false
 }
 
 // Usage returns how many addresses of pods are in use, and how many there are, of

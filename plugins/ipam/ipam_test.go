@@ -101,8 +101,15 @@ func (n *node) add(name string) (string, error) {
 		delete(n.local, id(name))
 		return "", err
 	}
-	addr, _ := n.ipam.GetPodIP(id(name))
-	return addr.String(), nil
+	return n.ip(name), nil
+}
+
+// ip returns the first address of a pod, "" if it has none.
+func (n *node) ip(name string) string {
+	for _, addr := range n.ipam.GetPodIPs(id(name)) {
+		return addr.String()
+	}
+	return ""
 }
 
 func (n *node) mustAdd(t tb, name, want string) {
@@ -420,7 +427,7 @@ func TestPoolProperties(t *testing.T) {
 						t.Fatalf("%s and %s both have %s", name, other, ip)
 					}
 					owner[ip] = name
-					if got, _ := n.ipam.GetPodIP(id(name)); got.String() != ip {
+					if got := n.ip(name); got != ip {
 						t.Fatalf("%s has %v, want %s", name, got, ip)
 					}
 				}

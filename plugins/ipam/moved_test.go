@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 		}
 		add()
 		web := podmanager.PodID{Namespace: "default", Name: "web"}
-		before, _ := n.IPAM.GetPodIP(web)
+		before := n.IPAM.GetPodIPs(web)
 
 		// Refused.
 		n.Stop()
@@ -54,7 +55,7 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 
 		// Restored: as if nothing had been.
 		n = n.Restart()
-		if after, ok := n.IPAM.GetPodIP(web); !ok || after != before {
+		if after := n.IPAM.GetPodIPs(web); len(after) == 0 || !slices.Equal(after, before) {
 			t.Errorf("%s: the pod had %v, and has %v", conf, before, after)
 		}
 
@@ -66,7 +67,7 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 		n = n.Restart()
 		add()
 		subnets := n.ContivConf.Subnets()
-		if after, ok := n.IPAM.GetPodIP(web); !ok || !subnets.Pods.Contains(after) {
+		if after := n.IPAM.GetPodIPs(web); len(after) == 0 || !subnets.Pods.Contains(after[0]) {
 			t.Errorf("%s: the pod has %v", conf, after)
 		}
 		n = n.Restart()
@@ -82,7 +83,7 @@ func TestOtherOptionsMayChange(t *testing.T) {
 	}
 	n.Options.Conf = "ipamConfig: {vxlanCIDR: 192.168.40.0/24, serviceCIDR: 10.97.0.0/16}"
 	n = n.Restart()
-	if after, _ := n.IPAM.GetPodIP(podmanager.PodID{Namespace: "default", Name: "web"}); after != netip.MustParseAddr("10.1.1.2") {
+	if after := n.IPAM.GetPodIPs(podmanager.PodID{Namespace: "default", Name: "web"}); !slices.Equal(after, []netip.Addr{netip.MustParseAddr("10.1.1.2")}) {
 		t.Errorf("the pod has %v", after)
 	}
 }

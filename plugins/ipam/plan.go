@@ -70,31 +70,13 @@ func (p *Plan) HostInterconnect(nodeID uint32) (inVPP, inLinux netip.Prefix, err
 		netip.PrefixFrom(cidr.Add(base, hostInLinuxNumber), subnet.Bits()), nil
 }
 
-// PodGateway is the gateway of a node's pods, with the length of its pod subnet.
-func (p *Plan) PodGateway(nodeID uint32) (netip.Prefix, error) {
-	subnet, err := p.PodSubnet(nodeID)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return Gateway(subnet), nil
-}
-
 // Gateway is the gateway of the pods in a node's pod subnet, with its length.
 func Gateway(podSubnet netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(cidr.Add(podSubnet.Addr(), podGatewayNumber), podSubnet.Bits())
 }
 
-// NATLoopback is the last unicast address of a node's pod subnet.
-func NATLoopback(podSubnet netip.Prefix) netip.Addr { return cidr.Last(podSubnet).Prev() }
-
 // NATLoopback is the last unicast address of a node's pod subnet; no pod has it.
-func (p *Plan) NATLoopback(nodeID uint32) (netip.Addr, error) {
-	subnet, err := p.PodSubnet(nodeID)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	return NATLoopback(subnet), nil
-}
+func NATLoopback(podSubnet netip.Prefix) netip.Addr { return cidr.Last(podSubnet).Prev() }
 
 // NodeIP is the address of a node, if nodeInterconnectCIDR is set: the one with
 // the number of the ID, moved up by one for each excluded address up to there.
@@ -124,23 +106,6 @@ func (p *Plan) NodeIP(nodeID uint32) (netip.Prefix, error) {
 func (p *Plan) VXLANIP(nodeID uint32) (netip.Prefix, error) {
 	addr, err := numbered("vxlanCIDR", p.Subnets.VXLAN, nodeID)
 	return netip.PrefixFrom(addr, p.Subnets.VXLAN.Bits()), err
-}
-
-// NodeIDFromPodIP returns the ID of the node whose pod subnet has the address.
-func (p *Plan) NodeIDFromPodIP(ip netip.Addr) (uint32, error) {
-	all := p.Subnets.Pods
-	if !all.Contains(ip) {
-		return 0, fmt.Errorf("%v is no address of a pod: it is outside of podSubnetCIDR %v", ip, all)
-	}
-	part, parts := uint64(0), p.Subnets.PodsOneNodeLen-all.Bits()
-	bytes := ip.AsSlice()
-	for bit := all.Bits(); bit < p.Subnets.PodsOneNodeLen; bit++ {
-		part = part<<1 | uint64(bytes[bit/8]>>(7-bit%8)&1)
-	}
-	if part == 0 {
-		part = 1 << parts
-	}
-	return uint32(part), nil
 }
 
 // numbered returns the address with the number of the node.

@@ -95,15 +95,6 @@ func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, ve
 	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log}
 }
 
-// GetNodeIP returns the preferred address of this node, the zero Prefix if there
-// is none (yet).
-func (n *IPNet) GetNodeIP() netip.Prefix {
-	if node := n.thisNode(); node != nil {
-		return node.ip()
-	}
-	return netip.Prefix{}
-}
-
 // GetNodeIPOf returns the address of this node of an IP version, the zero Prefix
 // if there is none (yet).
 func (n *IPNet) GetNodeIPOf(ipv6 bool) netip.Prefix {

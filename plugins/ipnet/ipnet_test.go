@@ -352,7 +352,7 @@ func TestNodeIPIsPublished(t *testing.T) {
 	if err != nil || !ok || !strings.Contains(string(kv.Value), "192.168.16.1/24") {
 		t.Errorf("stored: %s, %v, %v", kv.Value, ok, err)
 	}
-	if ip := n.IPNet.GetNodeIP().String(); ip != "192.168.16.1/24" {
+	if ip := n.IPNet.GetNodeIPOf(false).String(); ip != "192.168.16.1/24" {
 		t.Errorf("node IP %s", ip)
 	}
 }
@@ -473,7 +473,7 @@ nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: 
 			if !nic.GetSetDhcpClient() || len(nic.GetIpAddresses()) > 0 {
 				t.Errorf("the NIC is %v", nic)
 			}
-			if ip := n.IPNet.GetNodeIP(); ip.IsValid() {
+			if ip := n.IPNet.GetNodeIPOf(false); ip.IsValid() {
 				t.Errorf("the node has %v", ip)
 			}
 		})

@@ -83,9 +83,6 @@ type Selection struct {
 	users    int
 }
 
-// Scope returns where the selection looks.
-func (s *Selection) Scope() Scope { return s.scope.Scope }
-
 // Selector returns who is selected there.
 func (s *Selection) Selector() Selector { return s.selector }
 
