@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"syscall"
 	"testing"
 	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/test/benchmark"
 )
 
 // BenchmarkAddPod measures what a pod's event and transaction of 16 values cost: the time to hand
@@ -43,7 +43,7 @@ func BenchmarkAddPod(b *testing.B) {
 	defer r.Close()
 	event := &controller.EventRecord{Name: "Add Pod", Description: "Add Pod default/web", ProcessingEnd: time.Now(), Txn: &controller.TxnRecord{Operations: 16}}
 	var handing time.Duration
-	before := processorTime(b)
+	before := benchmark.ProcessorTime(b)
 	for b.Loop() {
 		start := time.Now()
 		r.Transaction(*handed)
@@ -54,20 +54,10 @@ func BenchmarkAddPod(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(handing.Microseconds())/float64(b.N), "µs-handed-over/op")
-	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "µs-processor/op")
+	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/float64(b.N), "µs-processor/op")
 	var size int
 	for _, l := range append(lines(item{txn: handed}), lines(item{event: event})...) {
 		size += len(l.Data)
 	}
 	b.ReportMetric(float64(size), "bytes/op")
-}
-
-// processorTime is what the process has used, in user and system mode.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,11 +3,11 @@ package peers
 import (
 	"log/slog"
 	"net/netip"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/test/benchmark"
 )
 
 // BenchmarkMinute measures what a node in a cluster of 1000 pays for its probes: the processor time of
@@ -30,7 +30,7 @@ func BenchmarkMinute(b *testing.B) {
 	}
 	defer pinger.Close()
 	p := New(Options{Peers: func() []Peer { return peers }, Log: slog.New(slog.DiscardHandler)})
-	before := processorTime(b)
+	before := benchmark.ProcessorTime(b)
 	for b.Loop() {
 		for range rounds {
 			if !p.round(b.Context(), pinger) {
@@ -38,7 +38,7 @@ func BenchmarkMinute(b *testing.B) {
 			}
 		}
 	}
-	perMinute := (processorTime(b) - before) / time.Duration(b.N)
+	perMinute := (benchmark.ProcessorTime(b) - before) / time.Duration(b.N)
 	bytes := 0
 	for round := range rounds {
 		bytes += 2 * (ping.Small + overhead)
@@ -49,13 +49,4 @@ func BenchmarkMinute(b *testing.B) {
 	b.ReportMetric(float64(len(peers)), "peers")
 	b.ReportMetric(float64(perMinute)/float64(time.Minute)*100, "%-of-a-core")
 	b.ReportMetric(float64(bytes)/60, "B/s-per-peer")
-}
-
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,0 +1,248 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/statscollector"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+	"github.com/vishvananda/netlink"
+)
+
+// podLimit is podConnectionLimit in labs that are attacked.
+const podLimit = 100
+
+const (
+	attackIPv4 = `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  nodeInterconnectCIDR: fd16::/112
+  defaultGateway: fd16::fe
+natExternalTrafficIPv6: true
+podConnectionLimit: 100
+podAllowedSources: 10.200.0.0/24,fd99::/64
+`
+	attackIPv6 = `
+ipamConfig:
+  contivCIDR: fd10::/64
+  nodeInterconnectCIDR: fd16::/112
+  serviceCIDR: fd96::/108
+`
+)
+
+// attackLab is a lab with the pods evil and near on node1 and far on node2.
+type attackLab struct {
+	*lab.Lab
+	state           *lab.State
+	node1, node2    lab.Node
+	evil, near, far attackPod
+	barriers        int
+}
+
+// attackPod is a pod with a socket for frames on its eth0.
+type attackPod struct {
+	lab.Pod
+	mac, gateway frames.MAC
+	addrs        []netip.Addr
+	wire         *frames.Wire
+}
+
+func newAttackLab(t *testing.T, config string) *attackLab {
+	require(t)
+	l := &attackLab{Lab: labWith(t, config)}
+	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "evil", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
+	var err error
+	if l.state, err = l.State(); err != nil {
+		t.Fatal(err)
+	}
+	l.node1, l.node2 = l.state.Nodes[0], l.state.Nodes[1]
+	in(t, l.state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad; sysctl -qw net.ipv6.conf.all.forwarding=1")
+	awaitAddresses(t, l.Lab)
+	for i, pod := range []*attackPod{&l.evil, &l.near, &l.far} {
+		*pod = newAttackPod(t, pods[i])
+	}
+	for _, to := range []attackPod{l.near, l.far} {
+		for _, addr := range to.addrs {
+			await.That(t, "pods reach each other", func() error { return pingIn(t.Context(), l.evil.Netns, addr, 1280) })
+		}
+	}
+	return l
+}
+
+func newAttackPod(t *testing.T, pod lab.Pod) attackPod {
+	t.Helper()
+	p := attackPod{Pod: pod}
+	err := labtest.Inside(pod.Netns, func() (err error) {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		p.mac = frames.MAC(link.Attrs().HardwareAddr)
+		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			if addr, _ := netip.AddrFromSlice(a.IP); !addr.Unmap().IsLinkLocalUnicast() {
+				p.addrs = append(p.addrs, addr.Unmap())
+			}
+		}
+		neighbours, neighErr := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
+		for _, n := range neighbours {
+			if n.State&netlink.NUD_PERMANENT != 0 {
+				p.gateway = frames.MAC(n.HardwareAddr)
+			}
+		}
+		var wireErr error
+		p.wire, wireErr = frames.NewWire("eth0")
+		return errors.Join(err, neighErr, wireErr)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.wire.Close)
+	slices.SortFunc(p.addrs, netip.Addr.Compare)
+	return p
+}
+
+// of returns the address of the IP version.
+func (p attackPod) of(ipv6 bool) netip.Addr {
+	return p.addrs[slices.IndexFunc(p.addrs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
+}
+
+// outsideOf is a host outside that answers.
+func outsideOf(ipv6 bool) netip.Addr {
+	if ipv6 {
+		return netip.MustParseAddr("fd20::1")
+	}
+	return lab.OutsideAddress.Addr()
+}
+
+// wireIn opens a socket for frames.
+func wireIn(t *testing.T, netns, device string) (w *frames.Wire) {
+	t.Helper()
+	if err := labtest.Inside(netns, func() (err error) {
+		w, err = frames.NewWire(device)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// arrived sends frames of evil, and after them a datagram as it should be to each
+// address, and returns which of the texts arrived before that.
+func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, ears map[netip.Addr]*frames.Wire) (names []string) {
+	t.Helper()
+	for _, ear := range ears {
+		ear.Drain()
+	}
+	for _, name := range slices.Sorted(maps.Keys(forged)) {
+		l.evil.wire.Send(t, forged[name])
+	}
+	for addr, ear := range ears {
+		l.barriers++
+		last := fmt.Sprintf("barrier-%d-", l.barriers)
+		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(addr.Is6()), addr, last, false))
+		seen := ear.Receive(await.Patience, frames.Containing(last))
+		if seen == nil {
+			t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
+		}
+		for name := range forged {
+			if slices.ContainsFunc(seen, frames.Containing(name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+type dropKey struct {
+	pod    string
+	reason vswitch.DropReason
+}
+
+// drops is what node1 has counted.
+func (l *attackLab) drops(t *testing.T, node string) map[dropKey]uint64 {
+	t.Helper()
+	var report statscollector.DropsReport
+	if err := l.Agent(node).Get(t.Context(), statscollector.DropsURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[dropKey]uint64{}
+	for _, d := range report.Drops {
+		counts[dropKey{d.Pod, vswitch.DropReason(d.Reason)}] += d.Packets
+	}
+	return counts
+}
+
+// wantCounted demands so many more drops on node1 than before, and that contivctl and
+// metrics tell of them. pod "": of no pod.
+func (l *attackLab) wantCounted(t *testing.T, before map[dropKey]uint64, pod string, reason vswitch.DropReason, more int) {
+	t.Helper()
+	key := dropKey{pod, reason}
+	var now uint64
+	await.That(t, fmt.Sprintf("%d drops of %q because of %s", more, pod, reason), func() error {
+		if now = l.drops(t, "node1")[key]; now < before[key]+uint64(more) {
+			return fmt.Errorf("%d, before it were %d", now, before[key])
+		}
+		return nil
+	})
+	labels := fmt.Sprintf("podName=%q,podNamespace=\"default\",reason=%q", pod, reason)
+	if pod == "" {
+		labels = fmt.Sprintf("podName=\"--\",podNamespace=\"--\",reason=%q", reason)
+	}
+	if got := counter(t, l.Lab, "node1", "guardDropPackets", labels); got < float64(now) {
+		t.Errorf("the metric guardDropPackets of %s is %v, want %d", labels, got, now)
+	}
+	out, err := contivLab(t, l.Lab, "ctl", "drops", "node1")
+	told := err == nil
+	if told {
+		told = false
+		for line := range strings.Lines(out) {
+			told = told || strings.Contains(line, " "+pod) && slices.Contains(strings.Fields(line), string(reason))
+		}
+	}
+	if !told {
+		t.Errorf("contivctl drops says nothing of %q and %s: %v\n%s", pod, reason, err, out)
+	}
+}
+
+// wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
+func (l *attackLab) wantService(t *testing.T) {
+	t.Helper()
+	for _, pair := range [][2]attackPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
+		for _, addr := range pair[1].addrs {
+			if err := pingIn(t.Context(), pair[0].Netns, addr, 1280); err != nil {
+				t.Errorf("%s → %s: %v", pair[0].Name, pair[1].Name, err)
+			}
+		}
+	}
+}
+
+// sendInTurn sends so many frames at once only as the kernel's queues hold.
+func (l *attackLab) sendInTurn(t *testing.T, list [][]byte) {
+	t.Helper()
+	const atOnce = 400
+	addr := l.near.of(false)
+	for chunk := range slices.Chunk(list, atOnce) {
+		l.near.wire.Drain()
+		for _, frame := range chunk {
+			l.evil.wire.Send(t, frame)
+		}
+		l.barriers++
+		last := fmt.Sprintf("barrier-%d-", l.barriers)
+		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), addr, last, false))
+		if l.near.wire.Receive(await.Patience, frames.Containing(last)) == nil {
+			t.Fatal("what the pod sends with its own address does not arrive")
+		}
+	}
+}

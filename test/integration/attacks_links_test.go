@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+	"github.com/vishvananda/netlink"
+)
+
+// neighbours of node1 that are not those that the agent gave it.
+func (l *attackLab) neighbours(t *testing.T) (list []string) {
+	t.Helper()
+	known := append(slices.Concat(l.evil.addrs, l.near.addrs), vswitch.LinkLocal(l.evil.mac), vswitch.LinkLocal(l.near.mac))
+	for line := range strings.Lines(in(t, l.node1.Netns, "ip neigh show nud all")) {
+		f := strings.Fields(line)
+		addr, err := netip.ParseAddr(f[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if addr.IsMulticast() || strings.Contains(line, "PERMANENT") || strings.Contains(line, "NOARP") || slices.Contains(known, addr) || slices.Contains(f, "eth0") {
+			continue // the underlay's neighbours come and go
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// testNeighbours: neither does a flood fill the node's table, nor does anybody believe claims.
+func (l *attackLab) testNeighbours(t *testing.T) {
+	const flood = 3000 // three times what a table holds by default
+	before := l.drops(t, "node1")
+	stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
+	evil, gateway4 := l.evil, netip.MustParseAddr("10.1.1.1")
+	gateway6 := netip.MustParseAddr("fd10:1::1")
+	var arp, nd, foreign6 [][]byte
+	for name, src := range l.foreignSources(false) {
+		if name != "broadcast" {
+			arp = append(arp, frames.ARP(evil.mac, false, evil.mac, src, gateway4), frames.ARP(evil.mac, true, evil.mac, src, gateway4))
+		}
+	}
+	arp = append(arp, frames.ARP(evil.mac, false, stranger, evil.of(false), gateway4), frames.ARP(stranger, false, stranger, evil.of(false), gateway4))
+	all, everybody := netip.MustParseAddr("ff02::1"), frames.MAC{0x33, 0x33, 0, 0, 0, 1}
+	discover := func(src netip.Addr, kind byte, target netip.Addr, option byte, value frames.MAC) []byte {
+		return frames.Discovery(evil.mac, everybody, src, all, kind, target, option, value)
+	}
+	for _, src := range l.foreignSources(true) {
+		nd = append(nd, discover(evil.of(true), frames.NeighborAdvertisement, src, frames.TargetLink, evil.mac))
+		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+	}
+	nd = append(nd, discover(evil.of(true), frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
+		discover(vswitch.LinkLocal(evil.mac), frames.RouterAdvertisement, evil.of(true), 0, frames.MAC{}),
+		discover(vswitch.LinkLocal(evil.mac), frames.Redirect, l.near.of(true), 0, frames.MAC{}))
+	for i := range flood {
+		arp = append(arp, frames.ARP(evil.mac, false, evil.mac, netip.AddrFrom4([4]byte{10, 1, byte(2 + i/250), byte(1 + i%250)}), gateway4))
+		src := netip.AddrFrom16([16]byte{0xfd, 0x10, 0, 1, 14: byte(i >> 8), 15: byte(i) | 0x80})
+		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+	}
+	l.sendInTurn(t, slices.Concat(arp, nd, foreign6))
+	l.wantCounted(t, before, "evil", vswitch.DropARP, len(arp))
+	l.wantCounted(t, before, "evil", vswitch.DropND, len(nd))
+	l.wantCounted(t, before, "evil", vswitch.DropIPv6, len(foreign6))
+	for _, line := range l.neighbours(t) {
+		t.Errorf("the node has the neighbour %s", line)
+	}
+	l.wantService(t)
+}
+
+// bvi is the MAC address by which a node takes what comes out of its tunnels.
+func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
+	t.Helper()
+	err := labtest.Inside(node.Netns, func() error {
+		links, err := netlink.LinkList()
+		for _, link := range links {
+			if a := link.Attrs(); strings.Contains(a.Name, "vxlanBVI") {
+				mac = frames.MAC(a.HardwareAddr)
+			}
+		}
+		return err
+	})
+	if err != nil || mac == (frames.MAC{}) {
+		t.Fatalf("the BVI of %s: %v", node.Name, err)
+	}
+	return mac
+}
+
+// underlayAddress is the address of a node that its tunnels begin at.
+func underlayAddress(t *testing.T, node lab.Node, ipv6 bool) netip.Addr {
+	t.Helper()
+	if !ipv6 {
+		return node.Address.Addr()
+	}
+	return netip.MustParseAddr(fmt.Sprintf("fd16::%d", node.Index))
+}
+
+// testVXLAN: frames that claim to come out of a tunnel are taken from nodes only.
+func (l *attackLab) testVXLAN(t *testing.T) {
+	overIPv6 := !l.evil.addrs[0].Is4()
+	node1, node2 := underlayAddress(t, l.node1, overIPv6), underlayAddress(t, l.node2, overIPv6)
+	stranger := lab.RouterAddress.Addr()
+	if overIPv6 {
+		stranger = netip.MustParseAddr("fd16::fe")
+	}
+	inject := func(netns string, src, dst netip.Addr, to attackPod, at lab.Node, text string) {
+		t.Helper()
+		for _, addr := range to.addrs {
+			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, at), l.far.of(addr.Is6()), addr, text+"        ", false)
+			err := labtest.Inside(netns, func() error {
+				conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 4789)))
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				_, err = conn.Write(frames.VXLAN(10, inner))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := l.drops(t, "node1")
+	l.near.wire.Drain()
+	l.far.wire.Drain()
+	versions := len(l.evil.addrs)
+	own := l.evil.of(overIPv6)
+	inject(l.evil.Netns, own, node1, l.near, l.node1, "pod to its node")
+	inject(l.evil.Netns, own, node2, l.far, l.node2, "pod to another node")
+	inject(l.state.Underlay(), stranger, node1, l.near, l.node1, "router to a node")
+	strangers := 1
+	if !overIPv6 {
+		inject(l.state.Outside(), lab.OutsideAddress.Addr(), node1, l.near, l.node1, "outside to a node")
+		strangers++
+	}
+	// What another node sends is taken: the forged frames were as they should be.
+	for _, side := range []struct {
+		from, at lab.Node
+		src, dst netip.Addr
+		to       attackPod
+	}{{l.node2, l.node1, node2, node1, l.near}, {l.node1, l.node2, node1, node2, l.far}} {
+		text := "by a tunnel to " + side.to.Name
+		inject(side.from.Netns, side.src, side.dst, side.to, side.at, text)
+		seen := side.to.wire.Receive(await.Patience, frames.Containing(text))
+		if seen == nil {
+			t.Errorf("what %s sends through a tunnel does not arrive", side.from.Name)
+		}
+		for _, forged := range []string{"pod to its node", "pod to another node", "router to a node", "outside to a node"} {
+			if slices.ContainsFunc(seen, frames.Containing(forged)) {
+				t.Errorf("arrived: VXLAN of %s", forged)
+			}
+		}
+	}
+	l.wantCounted(t, before, "evil", vswitch.DropVXLAN, 2*versions)
+	l.wantCounted(t, before, "", vswitch.DropVXLAN, strangers*versions)
+	l.wantService(t)
+}

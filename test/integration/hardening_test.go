@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/statscollector"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+)
+
+// What the administrator made strict stays so, and pods work all the same.
+func TestStrictReversePathFilterStays(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := st.Nodes[0]
+	was := map[string]string{}
+	for _, name := range []string{"all", "default", "eth0"} {
+		was[name] = strings.TrimSpace(in(t, node.Netns, "sysctl -n net.ipv4.conf."+name+".rp_filter"))
+		in(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter=1")
+	}
+	t.Cleanup(func() {
+		for name, value := range was {
+			in(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter="+value)
+		}
+	})
+	devices := sysctls(t, node, "ipv4", "rp_filter")
+	strict, far := pod(t, l, "strict", "node1"), pod(t, l, "far", "node2")
+	check := func(when string) {
+		t.Helper()
+		requireConnected(t, l, strict, far)
+		for name, value := range sysctls(t, node, "ipv4", "rp_filter") {
+			if want, known := devices[name]; value != "1" && (!known || want != value) {
+				t.Errorf("%s: rp_filter of %s is %s", when, name, value)
+			}
+		}
+	}
+	check("after ADD")
+	if err := errors.Join(l.StopAgent(t.Context(), "node1"), l.StartAgent(t.Context(), "node1")); err != nil {
+		t.Fatal(err)
+	}
+	check("after a restart")
+	labtest.RequireQuiet(t, l)
+}
+
+// sysctls returns a setting of all devices of a node.
+func sysctls(t *testing.T, node lab.Node, family, name string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	if err := labtest.Inside(node.Netns, func() error {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/sys/net/%s/conf/*/%s", family, name))
+		for _, file := range files {
+			data, readErr := os.ReadFile(file)
+			values[filepath.Base(filepath.Dir(file))], err = strings.TrimSpace(string(data)), errors.Join(err, readErr)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// A cluster without IPv6 forwards none, whatever its pods give themselves.
+func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := st.Nodes[0]
+	forwarding := func(when string) {
+		t.Helper()
+		for name, value := range sysctls(t, node, "ipv6", "forwarding") {
+			if value != "0" {
+				t.Errorf("%s: IPv6 forwarding of %s is %s", when, name, value)
+			}
+		}
+	}
+	forwarding("before")
+	evil, near := newAttackPod(t, pod(t, l, "six", "node1")), newAttackPod(t, pod(t, l, "near", "node1"))
+	forwarding("with pods")
+	// Somebody gave the node a way to where the pod wants to.
+	device := strings.Fields(in(t, node.Netns, "ip route get "+near.Address.String()))[2]
+	in(t, node.Netns, "ip -6 route add fd66::2/128 dev "+device)
+	t.Cleanup(func() { in(t, node.Netns, "ip -6 route del fd66::2/128 dev "+device+" || true") })
+	var before statscollector.DropsReport
+	if err := l.Agent("node1").Get(t.Context(), statscollector.DropsURL, &before); err != nil {
+		t.Fatal(err)
+	}
+	near.wire.Drain()
+	for i, src := range []netip.Addr{netip.MustParseAddr("fd66::1"), vswitch.LinkLocal(evil.mac), netip.MustParseAddr("2001:db8::1")} {
+		evil.wire.Send(t, frames.Datagram(evil.mac, evil.gateway, src, netip.MustParseAddr("fd66::2"), fmt.Sprint("over IPv6 ", i), false))
+	}
+	evil.wire.Send(t, frames.Datagram(evil.mac, evil.gateway, evil.of(false), near.of(false), "over IPv4", false))
+	seen := near.wire.Receive(await.Patience, frames.Containing("over IPv4"))
+	if seen == nil {
+		t.Error("what the pod sends over IPv4 does not arrive")
+	}
+	if slices.ContainsFunc(seen, frames.Containing("over IPv6")) {
+		t.Error("the node forwards IPv6")
+	}
+	l6 := &attackLab{Lab: l}
+	l6.wantCounted(t, nil, "six", vswitch.DropIPv6, 2)
+	if err := errors.Join(l.StopAgent(t.Context(), "node1"), l.StartAgent(t.Context(), "node1")); err != nil {
+		t.Fatal(err)
+	}
+	forwarding("after a restart")
+	if err := ping(t, evil.Pod, near.Pod); err != nil {
+		t.Error(err)
+	}
+}
