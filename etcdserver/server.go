@@ -48,6 +48,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 // startLocked is Start, and calls locked between locking the data directory and starting etcd.
 func startLocked(ctx context.Context, opts Options, locked func() error) (*Server, error) {
 	opts = opts.withDefaults()
+	registerMetrics()
 	urls, err := opts.resolve()
 	if err != nil {
 		return nil, err

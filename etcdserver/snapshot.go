@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -101,7 +102,8 @@ var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
 	Help: "When the newest of the scheduled snapshots was made; 0: there is none.",
 })
 
-func init() { prometheus.MustRegister(lastSnapshot) }
+// registerMetrics adds to the metrics of etcd, whose registry is the default one.
+var registerMetrics = sync.OnceFunc(func() { prometheus.MustRegister(lastSnapshot) })
 
 // schedule makes a snapshot whenever the newest one in the directory is SnapshotEvery old, and
 // keeps the newest ones.

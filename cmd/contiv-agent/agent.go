@@ -191,15 +191,15 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	registry.MustRegister(policies, denied)
 	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)
 	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), ipNet, log))
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(ctx, sb.vs.States()), ipNet, log))
 	}
 	registry.MustRegister(activity.PodAddresses(func() (used, all uint64, known bool) {
 		report, err := ipNet.IPAMReport()
 		return report.PodIPsUsed, report.PodIPsTotal, err == nil
 	}))
-	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), ipNet, log)
+	drops := statscollector.NewDrops(o.nodeName, guardDrops(ctx, sb.vs), ipNet, log)
 	registry.MustRegister(drops)
-	registerSessions(o, sb.vs, registry, log)
+	registerSessions(ctx, o, sb.vs, registry, log)
 
 	// What the agent serves.
 	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
@@ -249,9 +249,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}
-	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}
-	asked.monitor(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
-		health.KSR(remote, watcher.Connected))
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}.
+		monitored(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
+			health.KSR(remote, watcher.Connected))
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)
 

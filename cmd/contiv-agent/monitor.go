@@ -19,13 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// monitor looks at everything that may be wrong with the node. What is asked for readiness
-// counts as well; probes, network and past are left out if nil.
+// monitored returns the checks with a monitor of everything that may be wrong with the node: the checks
+// themselves, and more. Probes, network and past are left out if nil.
 //
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
 //	probes of peers, the node's network ┘
-func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) {
+func (c checks) monitored(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
@@ -51,6 +51,7 @@ func (c *checks) monitor(o options, sb *southbound, probes *peers.Prober, networ
 	}
 	c.health = health.NewMonitor(c.ready, append(list, more...)...)
 	registry.MustRegister(c.health, health.NewStates(sb.scheduler))
+	return c
 }
 
 // directories that the agent writes to.

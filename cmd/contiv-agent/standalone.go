@@ -63,11 +63,11 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	})
 	db.watch(o, controllerConfig, loop, log)
 	if o.interfaceStats {
-		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(sb.vs.States()), noPods{}, log))
+		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(ctx, sb.vs.States()), noPods{}, log))
 	}
-	drops := statscollector.NewDrops(o.nodeName, guardDrops(sb.vs), noPods{}, log)
+	drops := statscollector.NewDrops(o.nodeName, guardDrops(ctx, sb.vs), noPods{}, log)
 	registry.MustRegister(drops)
-	registerSessions(o, sb.vs, registry, log)
+	registerSessions(ctx, o, sb.vs, registry, log)
 	restServer, err := rest.Listen(o.listener, log, append([]string{"unix://" + filepath.Join(o.runDir, "agent.sock")}, o.http...)...)
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		mux.Handle(history.URL, past.Handler())
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
-	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}
-	asked.monitor(o, sb, nil, nil, past, registry)
+	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}.
+		monitored(o, sb, nil, nil, past, registry)
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)
 

@@ -16,9 +16,9 @@ type noPods struct{}
 func (noPods) PodInterfaces() map[string]podmanager.PodID { return nil }
 
 // interfaceStats gives statscollector what the vswitch has counted.
-func interfaceStats(states vswitch.States) statscollector.Source {
+func interfaceStats(ctx context.Context, states vswitch.States) statscollector.Source {
 	return func() ([]statscollector.Stats, error) {
-		all, err := states.List(context.Background())
+		all, err := states.List(ctx)
 		var result []statscollector.Stats
 		for _, state := range all {
 			s := state.GetStatistics()
@@ -37,13 +37,13 @@ func interfaceStats(states vswitch.States) statscollector.Source {
 }
 
 // guardDrops gives statscollector what the vswitch's source guards have dropped.
-func guardDrops(vs vswitch.VSwitch) statscollector.DropsSource {
+func guardDrops(ctx context.Context, vs vswitch.VSwitch) statscollector.DropsSource {
 	return func() ([]statscollector.Drop, error) {
 		guards := vs.SourceGuards()
 		if guards == nil {
 			return nil, nil
 		}
-		all, err := guards.Drops(context.Background())
+		all, err := guards.Drops(ctx)
 		var result []statscollector.Drop
 		for _, d := range all {
 			result = append(result, statscollector.Drop{Interface: d.Interface, Reason: string(d.Reason), Packets: d.Packets})
@@ -57,9 +57,9 @@ type sessionCounter interface {
 	NATSessions(context.Context) (uint64, error)
 }
 
-// registerSessions tells Prometheus of them.
-func registerSessions(o options, vs vswitch.VSwitch, registry prometheus.Registerer, log *slog.Logger) {
+// registerSessions adds the number of these connections to the metrics, until ctx ends.
+func registerSessions(ctx context.Context, o options, vs vswitch.VSwitch, registry prometheus.Registerer, log *slog.Logger) {
 	if counter, ok := vs.(sessionCounter); ok {
-		registry.MustRegister(statscollector.NewSessions(o.nodeName, func() (uint64, error) { return counter.NATSessions(context.Background()) }, log))
+		registry.MustRegister(statscollector.NewSessions(o.nodeName, func() (uint64, error) { return counter.NATSessions(ctx) }, log))
 	}
 }

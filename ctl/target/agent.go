@@ -86,8 +86,8 @@ func New(name, address string) (*Agent, error) {
 	return a, nil
 }
 
-// UseTLS sets how an agent at https://HOST:PORT is asked.
-func (a *Agent) UseTLS(t *tls.Config) {
+// useTLS sets how an agent at https://HOST:PORT is asked.
+func (a *Agent) useTLS(t *tls.Config) {
 	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
 }
 

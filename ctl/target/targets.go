@@ -197,7 +197,7 @@ func (o Options) all(ctx context.Context) ([]*Agent, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.UseTLS(t)
+		a.useTLS(t)
 	}
 	var out []*Agent
 	for _, name := range slices.Sorted(maps.Keys(agents)) {

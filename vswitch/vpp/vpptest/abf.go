@@ -27,7 +27,7 @@ func sameNextHop(a, b fib_types.FibPath) bool {
 	return a == b
 }
 
-func init() {
+func handleABF() {
 	on(func(c *call, req *abf.AbfPolicyAddDel, _ *abf.AbfPolicyAddDelReply) api.VPPApiError {
 		if len(req.Policy.Paths) == 0 {
 			return api.INVALID_VALUE

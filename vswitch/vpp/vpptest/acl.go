@@ -48,7 +48,7 @@ func aclRulesError(rules []acl_types.ACLRule) api.VPPApiError {
 	return 0
 }
 
-func init() {
+func handleACL() {
 	commands["set acl-plugin reclassify-sessions 1"] = func(*call) string { return "" }
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		delete(c.acl.in, i)

@@ -112,7 +112,7 @@ func (c *call) deleteAddress(i *swInterface, addr netip.Prefix) api.VPPApiError 
 	return 0
 }
 
-func init() {
+func handleAddresses() {
 	onInterface(func(r *interfaces.SwInterfaceAddDelAddress) index { return r.SwIfIndex },
 		func(c *call, i *swInterface, req *interfaces.SwInterfaceAddDelAddress, _ *interfaces.SwInterfaceAddDelAddressReply) api.VPPApiError {
 			addr := netip.PrefixFrom(addrOf(req.Prefix.Address), int(req.Prefix.Len))

@@ -93,7 +93,7 @@ func (c *call) canAsk(n neighbourID) bool {
 	return false
 }
 
-func init() {
+func handleAdjacencies() {
 	// What VPP has learned goes when an interface is put down.
 	interfaceDown = append(interfaceDown, func(c *call, i index) {
 		for id, n := range c.neighbours {

@@ -8,7 +8,7 @@ import (
 
 type afXDP struct{}
 
-func init() {
+func handleAFXDP() {
 	on(func(c *call, req *af_xdp.AfXdpCreateV3, reply *af_xdp.AfXdpCreateV3Reply) api.VPPApiError {
 		reply.SwIfIndex = noIndex
 		if !c.server.devices[req.HostIf] {

@@ -9,7 +9,7 @@ import (
 // defaultNeighbours is how many VPP remembers.
 const defaultNeighbours = 50000
 
-func init() {
+func handleAging() {
 	on(func(c *call, req *ip_neighbor.IPNeighborConfig, _ *ip_neighbor.IPNeighborConfigReply) api.VPPApiError {
 		if c.aging == nil {
 			c.aging = map[ip_types.AddressFamily]ip_neighbor.IPNeighborConfig{}

@@ -19,7 +19,7 @@ type membership struct {
 	own           ethernet_types.MacAddress
 }
 
-func init() {
+func handleBonds() {
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		c.ifs.all(func(m *swInterface) {
 			if m.member != nil && (m.member.bond == i || m.SwIfIndex == i) {

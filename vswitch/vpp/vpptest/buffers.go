@@ -12,7 +12,7 @@ func (s *Server) SetBuffers(n int) {
 	s.buffers = n
 }
 
-func init() {
+func handleBuffers() {
 	commands["show buffers"] = func(c *call) string {
 		used := 0
 		c.ifs.all(func(i *swInterface) {

@@ -7,7 +7,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 )
 
-func init() {
+func handleCaptures() {
 	commands["pcap trace status"] = func(c *call) string {
 		if c.capture == "" {
 			return "max is 0, for any interface to file (null)\npcap tx capture is off...\npcap rx capture is off...\npcap drop capture is off...\n"

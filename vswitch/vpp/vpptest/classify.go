@@ -32,7 +32,7 @@ func newClassifyState() classifyState {
 	return classifyState{bound: map[index][3]uint32{}, nexts: map[string][]string{}}
 }
 
-func init() {
+func handleClassify() {
 	on(func(c *call, req *vlib.AddNodeNext, reply *vlib.AddNodeNextReply) api.VPPApiError {
 		if req.NodeName != "l2-input-classify" {
 			return api.NO_SUCH_NODE

@@ -51,7 +51,7 @@ func (s *ifState) told(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
 	return e, true
 }
 
-func init() {
+func handleCNAT() {
 	commands["show cnat timestamp"] = func(*call) string { return "Total timestamps 0\n" } // no packets, no sessions
 	on(func(c *call, req *cnat.CnatTranslationUpdate, reply *cnat.CnatTranslationUpdateReply) api.VPPApiError {
 		t := req.Translation

@@ -41,7 +41,7 @@ type (
 	vxlanIf  struct{ vxlan.VxlanTunnelV2Details }
 )
 
-func init() {
+func handleDevices() {
 	on(func(c *call, req *af_packet.AfPacketCreateV3, reply *af_packet.AfPacketCreateV3Reply) (code api.VPPApiError) {
 		reply.SwIfIndex = noIndex
 		c.ifs.all(func(i *swInterface) {

@@ -45,7 +45,7 @@ func (c *call) dropLease(i *swInterface) {
 	i.dhcp.Lease = dhcp.DHCPLease{SwIfIndex: i.SwIfIndex, Hostname: i.dhcp.Client.Hostname}
 }
 
-func init() {
+func handleDHCP() {
 	register(&dhcp.DHCPComplEvent{})
 	onInterface(func(r *dhcp.DHCPClientConfig) index { return r.Client.SwIfIndex },
 		func(c *call, i *swInterface, req *dhcp.DHCPClientConfig, _ *dhcp.DHCPClientConfigReply) api.VPPApiError {

@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-func init() {
+func handleDHCPProxies() {
 	on(func(c *call, req *dhcp.DHCPProxyConfig, _ *dhcp.DHCPProxyConfigReply) api.VPPApiError {
 		ipv6 := req.DHCPSrcAddress.Af == ip_types.ADDRESS_IP6
 		if req.DHCPSrcAddress.Af != req.DHCPServer.Af {

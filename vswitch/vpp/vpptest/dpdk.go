@@ -87,7 +87,7 @@ func (i *swInterface) isBroken() bool {
 	return ok && nic.broken
 }
 
-func init() {
+func handleDPDK() {
 	commandsAbout["show hardware-interfaces "] = func(c *call, name string) (text string) {
 		c.ifs.all(func(i *swInterface) {
 			if i.InterfaceName != name {

@@ -198,7 +198,7 @@ func (c *call) normalPath(p fib_types.FibPath, ipv6 bool) (fib_types.FibPath, ap
 	return p, 0
 }
 
-func init() {
+func handleFIB() {
 	onDump(func(_ *call, _ *fib.FibSourceDump, send func(*fib.FibSourceDetails)) {
 		for id, name := range fibSourceNames {
 			send(&fib.FibSourceDetails{Src: fib.FibSource{ID: uint8(id), Priority: uint8(id), Name: name}})

@@ -159,7 +159,7 @@ func setRetval(reply api.Message, code api.VPPApiError) {
 func newMessage(m api.Message) api.Message { return reflect.New(typeOf(m)).Interface().(api.Message) }
 func typeOf(m api.Message) reflect.Type    { return reflect.TypeOf(m).Elem() }
 
-func init() {
+func handleBasics() {
 	on(func(c *call, _ *memclnt.ControlPing, reply *memclnt.ControlPingReply) api.VPPApiError {
 		reply.VpePID = c.pid
 		return 0

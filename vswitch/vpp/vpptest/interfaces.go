@@ -185,7 +185,7 @@ func deleteKind[K any, Req, Rep api.Message](c *call, i *swInterface, _ Req, _ R
 	return 0
 }
 
-func init() {
+func handleInterfaces() {
 	onDump(func(c *call, req *interfaces.SwInterfaceDump, send func(*interfaces.SwInterfaceDetails)) {
 		one := req.SwIfIndex != noIndex && req.SwIfIndex != 0
 		c.ifs.all(func(i *swInterface) {

@@ -66,7 +66,7 @@ func (s *l2State) setL3(i index) {
 	}
 }
 
-func init() {
+func handleL2() {
 	on(func(c *call, req *l2.BridgeDomainAddDelV2, reply *l2.BridgeDomainAddDelV2Reply) api.VPPApiError {
 		reply.BdID = req.BdID
 		b := c.l2.bridges[req.BdID]

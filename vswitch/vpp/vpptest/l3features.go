@@ -33,7 +33,7 @@ func newL3Features() l3Features {
 	return l3Features{proxyOn: map[index]bool{}, l3xc: map[l3xcID][]fib_types.FibPath{}, spans: map[spanID]span.SpanState{}}
 }
 
-func init() {
+func handleL3Features() {
 	on(func(c *call, req *arp.ProxyArpAddDel, _ *arp.ProxyArpAddDelReply) api.VPPApiError {
 		if c.tables[tableID{req.Proxy.TableID, false}] == nil {
 			return api.NO_SUCH_FIB

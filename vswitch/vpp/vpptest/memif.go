@@ -40,7 +40,7 @@ func (s *memifSocket) canListen() bool {
 	return err != nil || there.Mode().Type() == os.ModeSocket
 }
 
-func init() {
+func handleMemif() {
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		if m, ok := c.ifs.list[i].kind.(memifIf); ok {
 			c.ifs.sockets[m.SocketID].users--

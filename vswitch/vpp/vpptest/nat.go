@@ -73,7 +73,7 @@ func (s *natState) remove(m *natMapping) {
 	s.mappings = slices.DeleteFunc(s.mappings, func(o *natMapping) bool { return o == m })
 }
 
-func init() {
+func handleNAT() {
 	on(func(c *call, req *ip.IPReassemblySet, _ *ip.IPReassemblySetReply) api.VPPApiError {
 		if req.Type != ip.IP_REASS_TYPE_SHALLOW_VIRTUAL || req.IsIP6 {
 			return api.UNIMPLEMENTED // here, not in VPP
@@ -114,15 +114,15 @@ func init() {
 		delete(c.nat.sides, i)
 		c.nat.removeOutput(i)
 	})
-	initNATInterfaces()
-	initNATAddresses()
-	initNATVRFs()
-	initNATMappings()
-	initNATSessions()
+	handleNATInterfaces()
+	handleNATAddresses()
+	handleNATVRFs()
+	handleNATMappings()
+	handleNATSessions()
 }
 
 // There are no packets, so there are no sessions.
-func initNATSessions() {
+func handleNATSessions() {
 	onDump(func(*call, *nat44_ed.Nat44UserDump, func(*nat44_ed.Nat44UserDetails)) {})
 	onDump(func(*call, *nat44_ed.Nat44UserSessionV3Dump, func(*nat44_ed.Nat44UserSessionV3Details)) {})
 	on(func(*call, *nat44_ed.Nat44DelSession, *nat44_ed.Nat44DelSessionReply) api.VPPApiError {
@@ -130,7 +130,7 @@ func initNATSessions() {
 	})
 }
 
-func initNATInterfaces() {
+func handleNATInterfaces() {
 	on(func(c *call, req *nat44_ed.Nat44InterfaceAddDelFeature, _ *nat44_ed.Nat44InterfaceAddDelFeatureReply) api.VPPApiError {
 		side := nat_types.NAT_IS_OUTSIDE
 		if req.Flags&nat_types.NAT_IS_INSIDE != 0 {
@@ -185,7 +185,7 @@ func initNATInterfaces() {
 	})
 }
 
-func initNATAddresses() {
+func handleNATAddresses() {
 	on(func(c *call, req *nat44_ed.Nat44AddDelAddressRange, _ *nat44_ed.Nat44AddDelAddressRangeReply) api.VPPApiError {
 		list := &c.nat.addrs
 		if req.Flags&nat_types.NAT_IS_TWICE_NAT != 0 {
@@ -216,7 +216,7 @@ func initNATAddresses() {
 	})
 }
 
-func initNATVRFs() {
+func handleNATVRFs() {
 	table := func(c *call, id uint32) int {
 		return slices.IndexFunc(c.nat.vrfs, func(t nat44_ed.Nat44EdVrfTablesDetails) bool { return t.TableVrfID == id })
 	}

@@ -61,7 +61,7 @@ func (s *natState) delStatic(m *natMapping) api.VPPApiError {
 	return 0
 }
 
-func initNATMappings() {
+func handleNATMappings() {
 	// Mappings for the address of an interface are not here: the driver makes none.
 	on(func(c *call, req *nat44_ed.Nat44AddDelStaticMappingV2, _ *nat44_ed.Nat44AddDelStaticMappingV2Reply) api.VPPApiError {
 		m := &natMapping{
@@ -101,10 +101,10 @@ func initNATMappings() {
 			}
 		}
 	})
-	initNATBalanced()
+	handleNATBalanced()
 }
 
-func initNATBalanced() {
+func handleNATBalanced() {
 	on(func(c *call, req *nat44_ed.Nat44AddDelLbStaticMapping, _ *nat44_ed.Nat44AddDelLbStaticMappingReply) api.VPPApiError {
 		now := c.nat.find(req.ExternalAddr, req.ExternalPort, req.Protocol)
 		allocated := slices.ContainsFunc(c.nat.addrs, func(a nat44_ed.Nat44AddressDetails) bool { return a.IPAddress == req.ExternalAddr })

@@ -15,7 +15,7 @@ type neighbourID struct {
 
 const staticNeighbour = ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC
 
-func init() {
+func handleNeighbours() {
 	on(func(c *call, req *ip_neighbor.IPNeighborAddDel, _ *ip_neighbor.IPNeighborAddDelReply) api.VPPApiError {
 		if c.ifs.iface(req.Neighbor.SwIfIndex) == nil {
 			return api.INVALID_SW_IF_INDEX

@@ -19,7 +19,7 @@ type puntState struct {
 // puntReasons are some of VPP's, by number less one.
 var puntReasons = []string{"ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "ipsec6-no-such-tunnel", "ipsec6-spi-o-udp-0"}
 
-func init() {
+func handlePunts() {
 	on(func(c *call, req *ip.AddDelIPPuntRedirectV2, _ *ip.AddDelIPPuntRedirectV2Reply) api.VPPApiError {
 		r := req.Punt
 		if r.RxSwIfIndex == 0 {

@@ -6,7 +6,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
-func init() {
+func handleRxModes() {
 	onInterface(func(r *interfaces.SwInterfaceSetRxMode) index { return r.SwIfIndex },
 		func(c *call, i *swInterface, req *interfaces.SwInterfaceSetRxMode, _ *interfaces.SwInterfaceSetRxModeReply) api.VPPApiError {
 			switch {

@@ -47,6 +47,7 @@ type Server struct {
 // New starts a server that ends with the test. Its socket is removed then.
 func New(t testing.TB) *Server {
 	t.Helper()
+	registerHandlers()
 	// Socket paths are short: not t.TempDir().
 	dir, err := os.MkdirTemp("", "vpptest")
 	if err != nil {

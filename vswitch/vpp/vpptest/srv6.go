@@ -85,7 +85,7 @@ func asAny(a ip_types.Address) ip_types.Address {
 	return ip_types.Address{Af: ip_types.ADDRESS_IP4, Un: ip_types.AddressUnionIP4([4]byte(raw[12:]))}
 }
 
-func init() {
+func handleSRv6() {
 	commands["show sr encaps source addr"] = func(c *call) string {
 		return fmt.Sprintf("SR encaps source addr = %s\n", netip.AddrFrom16(c.sr.source))
 	}

@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/stn"
 )
 
-func init() {
+func handleSTN() {
 	on(func(c *call, req *stn.StnAddDelRule, _ *stn.StnAddDelRuleReply) api.VPPApiError {
 		at := slices.IndexFunc(c.stn, func(r stn.StnRulesDetails) bool { return r.IPAddress == req.IPAddress })
 		rule := stn.StnRulesDetails{IPAddress: req.IPAddress, SwIfIndex: req.SwIfIndex}

@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/teib"
 )
 
-func init() {
+func handleTEIB() {
 	on(func(c *call, req *teib.TeibEntryAddDel, _ *teib.TeibEntryAddDelReply) api.VPPApiError {
 		e := req.Entry
 		if !c.hasInterface(e.SwIfIndex) {

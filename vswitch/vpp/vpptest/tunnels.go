@@ -117,7 +117,7 @@ func (c *call) addSub(parent *swInterface, d interfaces.SwInterfaceDetails) (_ i
 	return sub.SwIfIndex, 0
 }
 
-func init() {
+func handleTunnels() {
 	on(func(c *call, req *gre.GreTunnelAddDel, reply *gre.GreTunnelAddDelReply) (code api.VPPApiError) {
 		reply.SwIfIndex, code = c.addDelGRE(req.IsAdd, req.Tunnel)
 		return code

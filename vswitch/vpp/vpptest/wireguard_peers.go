@@ -10,7 +10,7 @@ import (
 // peerState is the WireGuard peers, by number; nil: free.
 type peerState []*wireguard.WireguardPeer
 
-func init() {
+func handleWireguardPeers() {
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		for n, p := range c.peers {
 			if p != nil && p.SwIfIndex == i {

@@ -1,0 +1,37 @@
+package vpptest
+
+import "sync"
+
+// registerHandlers fills the tables of messages, handlers and commands. They are the same for all servers.
+var registerHandlers = sync.OnceFunc(func() {
+	handleABF()
+	handleACL()
+	handleAddresses()
+	handleAdjacencies()
+	handleAFXDP()
+	handleAging()
+	handleBonds()
+	handleBuffers()
+	handleCaptures()
+	handleClassify()
+	handleCNAT()
+	handleDevices()
+	handleDHCP()
+	handleDHCPProxies()
+	handleDPDK()
+	handleFIB()
+	handleBasics()
+	handleInterfaces()
+	handleL2()
+	handleL3Features()
+	handleMemif()
+	handleNAT()
+	handleNeighbours()
+	handlePunts()
+	handleRxModes()
+	handleSRv6()
+	handleSTN()
+	handleTEIB()
+	handleTunnels()
+	handleWireguardPeers()
+})
