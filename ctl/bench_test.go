@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/test/benchmark"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -104,7 +104,7 @@ func median(b *testing.B, args ...string) {
 	b.Setenv(target.ConfigVariable, "")
 	var took []time.Duration
 	size := 0
-	before := processorTime(b)
+	before := benchmark.ProcessorTime(b)
 	for b.Loop() {
 		var out bytes.Buffer
 		c := Command("contivctl", &out, io.Discard)
@@ -118,17 +118,8 @@ func median(b *testing.B, args ...string) {
 	slices.Sort(took)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // whatever else the machine does
+	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // whatever else the machine does
 	b.ReportMetric(float64(size)/1000, "kB-shown")
-}
-
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkCommands measures what an operator waits for at a node with 10 000 values, in one process: the

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// cli is what all commands share.
+// cli has what all commands share.
 type cli struct {
 	name        string
 	out, errOut io.Writer
@@ -27,9 +27,9 @@ type cli struct {
 	format      format
 	full, wide  bool
 	colour      bool // where a terminal shows it
-	// progress shows a line in the place of the one before; nil: nobody looks.
+	// progress shows a line in the place of the one before; nil: the output is no terminal.
 	progress func(line string)
-	// from is a report that is read in the place of agents.
+	// from is the file of a report, whose answers stand in for those of agents.
 	from string
 	// now is the time that commands relate to: that of the report, if one is read.
 	now func() time.Time
@@ -37,8 +37,8 @@ type cli struct {
 	poll time.Duration
 }
 
-// Command returns the command line under the name that it was called by. Errors
-// that Execute returns are to be printed, except for ErrReported.
+// Command returns the command line, under the name by which it was called. The caller prints the
+// errors that Execute returns, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
 	width, colour, progress := text.Width(out), text.Colours(out), text.Progress(errOut)
 	out, errOut = text.Plain(out), text.Plain(errOut)
@@ -122,7 +122,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// explained makes errors of arguments say what is expected.
+// explained adds the expected arguments to errors about arguments.
 func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if check == nil || check(cmd, args) == nil {
@@ -135,7 +135,7 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// flagError says what a flag takes instead of a value that it does not take.
+// flagError adds which values a flag accepts to the error about a value that it refuses.
 func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -151,8 +151,8 @@ func flagError(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }
 
-// OutputVersion is that of the output in JSON and YAML. Fields are added to it; when one is renamed or
-// removed, or has another meaning, it is another version.
+// OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and
+// changes when a field is renamed, removed or given another meaning.
 const OutputVersion = "v1"
 
 // Version is the output of "version" in JSON and YAML.
@@ -176,7 +176,8 @@ func (c *cli) versionCommand() *cobra.Command {
 	}
 }
 
-// limited returns a context that bounds the time of a command and shows the user what the command waits for.
+// limited returns a context that bounds the time of a command, and shows the user which answers the command
+// is waiting for.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx := cmd.Context()
 	if c.progress != nil {
@@ -196,7 +197,7 @@ func waitingText(nodes []string) string {
 	return "waiting for " + strings.Join(nodes, ", ")
 }
 
-// perNode makes a command that asks one agent, or all, for a report.
+// perNode returns a command that asks one agent, or all of them, for a report.
 func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(p printer, good []answer[T])) *cobra.Command {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -219,7 +220,7 @@ func stamp(t time.Time) string {
 	return t.Local().Format("01-02 15:04:05.000")
 }
 
-// took shows a duration with three digits or so.
+// took formats a duration with about three digits.
 func took(d time.Duration) string {
 	switch {
 	case d >= time.Second:

@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionTimeout bounds how long somebody waits who has pressed the tab key.
+// completionTimeout bounds the wait after the tab key is pressed.
 const completionTimeout = 2 * time.Second
 
-// suggesting returns the words that an argument may be.
+// suggesting returns the possible values of an argument.
 type suggesting func(ctx context.Context, agents []*Agent) []string
 
-// complete has the shell complete the arguments and flags of commands with what agents know.
+// complete adds shell completion of arguments and flags, with suggestions from the agents.
 func (c *cli) complete(root *cobra.Command) {
 	keysAndPods := func(ctx context.Context, agents []*Agent) []string {
 		return append(podNames(ctx, agents), presentKeys(ctx, agents)...)
@@ -87,7 +87,7 @@ func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// suggest asks the agents that are meant by the flags so far; of those that cannot be asked nothing is known.
+// suggest asks the agents that the flags typed so far select. Agents that do not answer contribute nothing.
 func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)

@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// defaultClient is the name under which the config commands keep values.
+// defaultClient is the client name under which the config commands store values.
 const defaultClient = "contivctl"
 
-// configuring is what the config commands share.
+// configuring has what the config commands share.
 type configuring struct {
 	*cli
 	via, client, address string
@@ -65,7 +65,7 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-// node returns the only agent that is meant.
+// node returns the selected agent; it is an error if there are several.
 func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	agents, err := g.targets.Selected(ctx, nil)
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	return agents[0], nil
 }
 
-// own returns a client of the node, and what the client wants now. Close it.
+// own returns a client of the node, and the values that it wants now. The caller closes the client.
 func (g *configuring) own(ctx context.Context) (*client.Client, []client.Value, error) {
 	c, err := g.dial(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *configuring) own(ctx context.Context) (*client.Client, []client.Value, 
 	return c, values, nil
 }
 
-// dial returns a client of the node. Close it.
+// dial returns a client of the node, which the caller closes.
 func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 	switch g.via {
 	case "grpc":
@@ -168,8 +168,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	return client.NewEtcd(node, reach)
 }
 
-// selectors turns the names of models into the beginnings of their keys; others are parts
-// of keys.
+// selectors separates words: names of models become key prefixes, all others are parts of keys.
 func selectors(words []string) (prefixes, parts []string) {
 	for _, word := range words {
 		if m, err := modelNamed(word); err == nil {
@@ -181,8 +180,8 @@ func selectors(words []string) (prefixes, parts []string) {
 	return prefixes, parts
 }
 
-// meantBy returns the values that words mean: keys, parts of keys, or models. Without
-// words, these are all.
+// meantBy returns the values that words select by key, part of a key, or model. Without words, all are
+// selected.
 func meantBy(words []string, values []client.Value) ([]client.Value, error) {
 	if len(words) == 0 {
 		return values, nil
@@ -204,7 +203,7 @@ func meantBy(words []string, values []client.Value) ([]client.Value, error) {
 	}), nil
 }
 
-// hintedModel is the error for a word that means no value, and perhaps was to be a model.
+// hintedModel returns the error for a word that selects no value. The word may be a mistyped model.
 func hintedModel(word string, keys []string) error {
 	var known []string
 	for _, m := range models.All() {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// applying are the options of commands that change values.
+// applying has the options of commands that change values.
 type applying struct {
 	files                              files
 	revert, prune, wait, async, dryRun bool
@@ -84,7 +84,7 @@ func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error
 	return g.commit(ctx, c, txn, o, done(before, want, removed))
 }
 
-// plan shows what the scheduler would do.
+// plan shows which operations the scheduler would execute.
 func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) error {
 	agent, err := g.node(ctx)
 	if err != nil {
@@ -93,13 +93,13 @@ func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) 
 	return g.showPlan(ctx, agent, planFor(want, removed))
 }
 
-// refusedError is for values that can never be.
+// refusedError reports values that no node can ever configure.
 type refusedError struct{ mistakes error }
 
 func (e *refusedError) Error() string { return "nothing is stored: " + e.mistakes.Error() }
 
-// refuseInvalid asks the node whether it would take the values, so that none is stored which can never
-// be. A node that cannot be asked says so afterwards, by the values' states.
+// refuseInvalid asks the node whether it accepts the values, so that none is stored that can never be
+// configured. If the node cannot be asked, the states of the values show it afterwards.
 func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
 	if g.address != "" || len(want.values) == 0 { // another agent may be meant by --grpc
 		return nil
@@ -127,14 +127,14 @@ func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
 // Applied is an element of the output of commands that change values, in JSON and YAML.
 type Applied struct {
 	Key string `json:"key"`
-	// Change of what is wanted: "created", "changed", "unchanged" or "removed".
+	// Change to the wanted values: "created", "changed", "unchanged" or "removed".
 	Change string `json:"change"`
-	// State of the value afterwards, and why it is in it; empty if the agent was not asked.
+	// State of the value afterwards, and the reason for it; empty if the agent was not asked.
 	State       string `json:"state,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 }
 
-// done tells what a change means, in the order of the files.
+// done reports the change of each value, in the order of the files.
 func done(before []client.Value, want *parsed, removed []string) (list []Applied) {
 	old := make(map[string]proto.Message)
 	for _, v := range before {
@@ -155,7 +155,7 @@ func done(before []client.Value, want *parsed, removed []string) (list []Applied
 	return list
 }
 
-// commit carries the transaction out and shows what became of it.
+// commit executes the transaction and shows its result.
 func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.Txn, o applying, list []Applied) error {
 	if o.revert {
 		txn.Revert()
@@ -181,7 +181,7 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 		end()
 	}
 	if !o.async {
-		// After a timeout there is still to be told how the values are.
+		// The states of the values are shown even after a timeout.
 		told, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.targets.Timeout)
 		defer cancel()
 		failure = errors.Join(failure, addStates(told, c, list, o.wait && failure == nil))
@@ -192,7 +192,7 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 	return failure
 }
 
-// addStates completes the list. If the values are settled, those that failed are an error.
+// addStates adds the states to the list. It returns an error if the values are settled and some have failed.
 func addStates(ctx context.Context, c *client.Client, list []Applied, settled bool) error {
 	var keys []string
 	for _, a := range list {
@@ -278,7 +278,7 @@ func (g *configuring) deleteCommand() *cobra.Command {
 	return cmd
 }
 
-// withPrefixes returns the keys that begin with one of the prefixes, if somebody agrees.
+// withPrefixes returns the keys that begin with one of the prefixes, if the user agrees.
 func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before []client.Value, yes bool) ([]string, error) {
 	if len(prefixes) == 0 {
 		return nil, errors.New("--prefix is for keys: give the beginning of those to delete")
@@ -312,7 +312,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 	return keys, nil
 }
 
-// toDelete returns the keys that are meant and wanted.
+// toDelete returns the keys that the arguments select and the client wants.
 func (g *configuring) toDelete(cmd *cobra.Command, words []string, f files, before []client.Value) ([]string, error) {
 	known := keysOfValues(before)
 	if len(words) > 0 {
@@ -361,7 +361,7 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 		whose, word, g.name, g.name)
 }
 
-// tolerate tells of values in etcd that cannot be decoded; other errors it returns.
+// tolerate prints errors about values in etcd that cannot be decoded, and returns all others.
 func (g *configuring) tolerate(err error) error {
 	if bad, ok := errors.AsType[*client.UndecodableError](err); ok {
 		g.warn(bad)
@@ -370,5 +370,5 @@ func (g *configuring) tolerate(err error) error {
 	return err
 }
 
-// warn tells of what is no reason to stop.
+// warn prints a problem that does not stop the command.
 func (g *configuring) warn(err error) { fmt.Fprintf(g.errOut, "%s: %v\n", g.name, err) }

@@ -16,7 +16,7 @@ import (
 // ConfigChange is an element of the output of "config diff" in JSON and YAML.
 type ConfigChange struct {
 	Key string `json:"key"`
-	// What: "new", "changed" or "removed".
+	// What is "new", "changed" or "removed".
 	What string `json:"what"`
 	// Fields that differ: "mtu: 1450 → 9000".
 	Fields []string `json:"fields,omitempty"`
@@ -130,7 +130,7 @@ func (g *configuring) writeUnified(list []ConfigChange) error {
 		if err != nil {
 			return err
 		}
-		// Its first line is a command that nobody has called.
+		// The first line of diff's output is the command line.
 		_, lines, _ := strings.Cut(string(diff.Diff("node "+c.Key, before, "file "+c.Key, after)), "\n")
 		if _, err := fmt.Fprint(g.out, lines); err != nil {
 			return err

@@ -76,7 +76,7 @@ func (g *configuring) edit(cmd *cobra.Command, words []string, o applying) error
 	}
 }
 
-// applyEdited has the time of a whole command: people think longer.
+// applyEdited starts a new time limit: editing takes longer than --timeout.
 func (g *configuring) applyEdited(cmd *cobra.Command, c *client.Client, before []client.Value, want *parsed, o applying) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), g.targets.Timeout)
 	defer cancel()
@@ -114,18 +114,18 @@ var (
 	errEditor    = errors.New("the editor failed")
 )
 
-// editing is a text in an editor.
+// editing is a text that the user edits.
 type editing struct {
 	cmd            *cobra.Command
 	path           string
 	original, text []byte
-	// invalid says why the text could not be applied, nil at first; unreadable, that
-	// it holds no values.
+	// invalid is the reason why the text could not be applied, nil at first. unreadable reports whether
+	// the text has no values that could be read.
 	invalid    error
 	unreadable bool
 }
 
-// run lets the text be edited, and reads it.
+// run opens the editor, and reads the result.
 func (e *editing) run() (*parsed, error) {
 	if err := os.WriteFile(e.path, append(e.header(), e.text...), 0o600); err != nil {
 		return nil, err
@@ -146,13 +146,13 @@ func (e *editing) run() (*parsed, error) {
 	}
 	e.text = text
 	want := &parsed{origin: make(map[string]string)}
-	// Lines are counted in what is opened again, with the header.
+	// Line numbers in errors refer to the text that is opened again, header included.
 	err = want.add(e.path, nil)
 	e.unreadable = err != nil
 	return want, err
 }
 
-// editor is run by the shell, since VISUAL and EDITOR may have arguments.
+// The shell runs the editor, since VISUAL and EDITOR may contain arguments.
 func (e *editing) editor() error {
 	name := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	run := exec.CommandContext(e.cmd.Context(), "sh", "-c", name+` "$1"`, "sh", e.path)

@@ -45,7 +45,7 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 	}
 }
 
-// checkConfig returns what a file is, or its mistakes.
+// checkConfig returns the kind of a file, or its mistakes.
 func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	switch filepath.Base(name) {
 	case "contiv.conf":
@@ -71,10 +71,10 @@ func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	return count(len(values.values), "value"), nil
 }
 
-// files with values, given by -f.
+// files are the arguments of -f: files with values.
 type files []string
 
-// parsed is the values of files, in their order, and where each of them comes from.
+// parsed has the values of files, in their order, and the place where each was found.
 type parsed struct {
 	values []manifest.Value
 	origin map[string]string // "file, line 3"
@@ -94,8 +94,8 @@ func (p *parsed) keys() (keys []string) {
 	return keys
 }
 
-// read reads all files; of directories, those with YAML and JSON in it; of "-", the
-// standard input. The error tells all that is wrong with all of them.
+// read reads all files: of a directory, the YAML and JSON files in it; for "-", the standard input.
+// The error lists the mistakes of all files.
 func (f files) read(stdin io.Reader) (*parsed, error) {
 	if len(f) == 0 {
 		return nil, errors.New("-f FILE is missing: it holds the values, a directory holds such files, \"-\" is the standard input")

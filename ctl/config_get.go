@@ -60,8 +60,8 @@ func (g *configuring) getCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// keysOfThings replaces the words that name things by the keys of their values; the agent is the one
-// that has those, nil if no word names one.
+// keysOfThings replaces words that name things by the keys of their values. It returns the agent that
+// has these values, nil if no word names a thing.
 func (g *configuring) keysOfThings(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
 	if len(words) == 0 || g.via == "etcd" {
 		return words, nil, nil
@@ -98,8 +98,8 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 	return keys, one, nil
 }
 
-// wanted returns values, sorted by key; all are those of the agent, if it is known. Those that came
-// with an error are good.
+// wanted returns values, sorted by key, those of the agent if it is not nil. Values are valid even if
+// they come with an error.
 func (g *configuring) wanted(ctx context.Context, agent *Agent, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
@@ -118,7 +118,7 @@ func (g *configuring) wanted(ctx context.Context, agent *Agent, all, own bool) (
 	return c.GetMerged(ctx)
 }
 
-// requested returns what was requested of the scheduler.
+// requested returns the values that were requested of the scheduler.
 func (g *configuring) requested(ctx context.Context, agent *Agent) (values []client.Value, err error) {
 	if agent == nil {
 		if agent, err = g.node(ctx); err != nil {
@@ -137,7 +137,7 @@ func (g *configuring) requested(ctx context.Context, agent *Agent) (values []cli
 	return values, nil
 }
 
-// showConfig shows values, without their secrets unless those are asked for.
+// showConfig shows values. Secrets are left out unless the user asks for them.
 func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	if !secrets {
 		values = slices.Clone(values)

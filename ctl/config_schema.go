@@ -44,7 +44,7 @@ func modelNamed(name string) (*models.Model, error) {
 	return nil, text.Hinted(fmt.Errorf("there is no model %q", name), name, known)
 }
 
-// fileSchema is the schema of a document: the model, or the key, tells what the value is.
+// fileSchema is the schema of a document, in which the model or the key determines the type of the value.
 func fileSchema() map[string]any {
 	definitions := make(map[string]any)
 	var names, cases []any
@@ -75,7 +75,7 @@ func fileSchema() map[string]any {
 	}
 }
 
-// caseOf says what holds if a property is there and as described.
+// caseOf is a conditional part of a schema: what holds if a property is present and matches.
 func caseOf(property string, is, then map[string]any) map[string]any {
 	return map[string]any{
 		"if":   map[string]any{"required": []any{property}, "properties": map[string]any{property: is}},
@@ -83,7 +83,7 @@ func caseOf(property string, is, then map[string]any) map[string]any {
 	}
 }
 
-// keyPatternOf matches the keys of a model.
+// keyPatternOf returns a pattern that matches the keys of a model.
 func keyPatternOf(m *models.Model) string {
 	pattern := "^" + regexp.QuoteMeta(m.KeyPrefix())
 	if m.Singleton() {
@@ -96,8 +96,8 @@ func keyPatternOf(m *models.Model) string {
 type Model struct {
 	Message   string `json:"message"`
 	KeyPrefix string `json:"keyPrefix"`
-	// Key is how keys are made: {field} stands for a field, what is in brackets is
-	// left out if the field in it is not set.
+	// Key is the template of keys: {field} stands for a field, and a part in brackets is left out if its
+	// field is not set.
 	Key string `json:"key"`
 	// Singleton: the prefix is the key.
 	Singleton bool `json:"singleton,omitempty"`

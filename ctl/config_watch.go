@@ -42,8 +42,8 @@ func (g *configuring) watchCommand() *cobra.Command {
 	return withFormats(cmd, asTable, asJSON)
 }
 
-// follow shows statuses until ctx ends. An agent that goes away may come back: its values are then shown
-// anew.
+// follow shows statuses until ctx ends. If the agent goes away and comes back, its values are shown
+// again.
 func (g *configuring) follow(ctx context.Context, c *client.Client, selected []string) error {
 	told := false
 	for {
@@ -78,7 +78,7 @@ func (g *configuring) follow(ctx context.Context, c *client.Client, selected []s
 	}
 }
 
-// showStatus shows a status in a line.
+// showStatus prints a status on one line.
 func (g *configuring) showStatus(s *client.Status) error {
 	if g.format == asJSON {
 		data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(s)

@@ -19,7 +19,7 @@ import (
 
 const dump = "/scheduler/dump"
 
-// views by the names that REST has for them.
+// views lists the views by the names that the REST API uses.
 var views = []string{"SB", "NB", "cached"}
 
 func (c *cli) dumpCommand() *cobra.Command {
@@ -96,7 +96,7 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 	return show(c, answers, writeDump)
 }
 
-// hintDescriptor completes the error about a descriptor by one that exists.
+// hintDescriptor adds the most similar descriptor to the error about an unknown one.
 func hintDescriptor(ctx context.Context, a *Agent, err error, descriptor string) error {
 	var index inspect.DumpIndex
 	if a.Get(ctx, dump, nil, &index) != nil {
@@ -105,13 +105,13 @@ func hintDescriptor(ctx context.Context, a *Agent, err error, descriptor string)
 	return text.Hinted(err, descriptor, index.Descriptors)
 }
 
-// hintPrefix says why nothing was found with a key prefix.
+// hintPrefix explains why no value has the key prefix.
 func hintPrefix(prefix string) error {
 	err := fmt.Errorf("there are no values whose keys begin with %q", prefix)
 	var known []string
 	for _, m := range models.All() {
 		if strings.HasPrefix(prefix, m.KeyPrefix()) || strings.HasPrefix(m.KeyPrefix(), prefix) {
-			return err // a fine prefix, there is just nothing
+			return err // the prefix is valid, but no value has it
 		}
 		known = append(known, m.KeyPrefix())
 	}
@@ -132,7 +132,7 @@ func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 	}
 }
 
-// writeDump shows what each value is and, below, its content.
+// writeDump shows a line for each value and its content below.
 func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
 	for i, a := range good {
 		if i > 0 {
@@ -155,7 +155,7 @@ func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
 	}
 }
 
-// content is the JSON of a value, always the same for equal values.
+// content returns the JSON of a value, the same for equal values.
 func content(m proto.Message) string {
 	if m == nil {
 		return "no value"
@@ -173,7 +173,7 @@ func content(m proto.Message) string {
 	return string(kv.Value.ProtoMsgData)
 }
 
-// count is a number with its noun.
+// count formats a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -181,7 +181,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// common is the length of what two texts begin with.
+// common returns the length of the common beginning of two texts.
 func common(a, b string) (n int) {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++

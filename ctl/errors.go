@@ -2,8 +2,8 @@ package ctl
 
 import "errors"
 
-// ErrReported is returned by commands that have told already what failed: there
-// is only the exit code left to set.
+// ErrReported is returned by commands that have already printed what failed, so that only the exit
+// code is left to set.
 var ErrReported = errors.New("failed")
 
 // exitError is an error with an exit code other than 1.
@@ -14,7 +14,7 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// ExitCode is that of a command that ended with the error.
+// ExitCode returns the exit code of a command that ended with the error.
 func ExitCode(err error) int {
 	var exit *exitError
 	switch {

@@ -17,7 +17,7 @@ import (
 
 const eventHistory = "/controller/event-history"
 
-// number is a query with one number.
+// number returns a query with one number.
 func number(name string, n uint64) url.Values {
 	return url.Values{name: {strconv.FormatUint(n, 10)}}
 }
@@ -71,7 +71,8 @@ func (c *cli) eventsCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// rememberedEvents returns a part of what the agent remembers since its start. It knows seconds only.
+// rememberedEvents returns a part of the events that the agent remembers since its start. The agent's
+// query has a resolution of one second.
 func rememberedEvents(ctx context.Context, a *Agent, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
 	query := unixSpan(since, until)
 	if len(query) == 0 {
@@ -132,8 +133,7 @@ func eventRow(node string, known runs, e runEvent) []string {
 	return []string{node, known.seq(e.Run, e.SeqNum), stamp(e.ProcessingStart), took(e.ProcessingEnd.Sub(e.ProcessingStart)), txn, ops, eventText(e.EventRecord)}
 }
 
-// eventText is the event in a line: its name, what it is about, and what went
-// wrong.
+// eventText describes an event on one line: its name, its subject, and the error if there is one.
 func eventText(e *controller.EventRecord) string {
 	about, _, _ := strings.Cut(e.Description, "\n")
 	text := about

@@ -22,23 +22,22 @@ const (
 	contributionsKey = "/controller/contributions"
 )
 
-// Explained is what "explain" tells of a key on one node, with the JSON of the agent's
-// answers.
+// Explained is the output of "explain" for a key on one node, as the JSON of the agent's answers.
 type Explained struct {
 	*inspect.Explanation
-	// Sources want the value, or a part of it; Result is what comes of it.
+	// Sources want the value, or a part of it; Result is the merged value.
 	Sources []controller.Contribution `json:",omitempty"`
 	Result  *kvscheduler.KeyValue     `json:",omitempty"`
-	// InEtcd is the status of what others give for the key, as it is published in etcd.
+	// InEtcd is the status of the value that others configure under the key, as published in etcd.
 	InEtcd *feedback.Status `json:",omitempty"`
-	// Reason is why the last transaction that changed it was; empty if that is not remembered.
+	// Reason of the last transaction that changed the value; empty if the agent no longer remembers it.
 	Reason string `json:",omitempty"`
 }
 
 func (e *Explained) known() bool { return e.Value != nil || len(e.Sources) > 0 || e.InEtcd != nil }
 
-// stateOutside is the state of what the scheduler does not know: of what was given and
-// cannot be used, or of merge directives, which the event loop carries out.
+// stateOutside is the state of a value that the scheduler does not know: one that cannot be used, or a
+// merge directive, which the event loop executes.
 func (e *Explained) stateOutside() pb.ValueState {
 	if e.InEtcd != nil {
 		return e.InEtcd.GetValue().GetState()
@@ -49,8 +48,8 @@ func (e *Explained) stateOutside() pb.ValueState {
 	return pb.ValueState_NONEXISTENT
 }
 
-// askExplained asks an agent for all that it knows of a key. Agents that are older than
-// this command know less.
+// askExplained asks an agent for everything that it knows about a key. Agents older than this command
+// know less.
 func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error) {
 	e := &Explained{}
 	query := url.Values{"key": {key}}
@@ -132,7 +131,7 @@ func writeExplanations(p printer, good []answer[*Explained]) {
 
 func writeExplanation(p printer, node string, e *Explained) {
 	v := e.Value
-	if v == nil { // it is requested, but not by way of the scheduler
+	if v == nil { // requested, but unknown to the scheduler
 		v = &kvscheduler.ValueSnapshot{Key: e.Key, State: e.stateOutside()}
 	}
 	p.Printf("%s: %s\n", node, e.Key)
@@ -165,7 +164,7 @@ func writeExplanation(p printer, node string, e *Explained) {
 	case v.Want == nil && v.Have != nil:
 		section("exists as")(fieldsText(v.Have))
 	case v.Want != nil && v.Have != nil && v.State != pb.ValueState_CONFIGURED && !proto.Equal(v.Want, v.Have):
-		// Of configured values, differences mean nothing, e.g. another order.
+		// Configured values may differ in ways that do not matter, e.g. in the order of a list.
 		section("wanted")(fieldsText(v.Want))
 		section("there is")(changes(v.Want, v.Have)...)
 	case v.Want != nil:
@@ -186,8 +185,8 @@ func writeExplanation(p printer, node string, e *Explained) {
 	t.Print()
 }
 
-// sourcesText is a line for each source of a value, with what it wants unless that is
-// the value, and for what comes of several.
+// sourcesText has a line for each source of a value, with the value that it wants unless it is the
+// current one, and a line for the result if there are several sources.
 func sourcesText(e *Explained) (lines []string) {
 	if len(e.Sources) == 1 && e.Sources[0].Wants.Key == e.Result.Key {
 		return []string{e.Sources[0].Source}
@@ -209,16 +208,16 @@ func sourcesText(e *Explained) (lines []string) {
 	return lines
 }
 
-// inEtcdText tells what became of the value in etcd, beyond its state.
+// inEtcdText describes the status of the value in etcd, beyond its state.
 func inEtcdText(s *feedback.Status) (lines []string) {
 	if s == nil || s.GetRevision() == 0 {
-		return nil // others give it, not by way of etcd
+		return nil // its sources do not use etcd
 	}
 	text := fmt.Sprintf("revision %d", s.GetRevision())
 	if s.GetValue().GetState() == pb.ValueState_INVALID {
 		text += " cannot be used: " + s.GetValue().GetError()
 		for _, detail := range s.GetValue().GetDetails() {
-			if !strings.Contains(text, detail) { // fields to blame are in the error
+			if !strings.Contains(text, detail) { // the error already names the invalid fields
 				text += "; " + detail
 			}
 		}
@@ -229,7 +228,7 @@ func inEtcdText(s *feedback.Status) (lines []string) {
 	return append([]string{text}, lines...)
 }
 
-// needText is a dependency in a line: whether it is met, its label, and by what.
+// needText describes a dependency on one line: whether it is met, its label, and the value that meets it.
 func needText(n inspect.ExplainedNeed) string {
 	label := n.Label + ": "
 	if n.Label == n.Target {

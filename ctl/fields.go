@@ -13,7 +13,7 @@ import (
 // values are one field.
 type field struct{ name, text string }
 
-// fields takes a value apart, in the order of its definition.
+// fields splits a value into its fields, in the order of its definition.
 func fields(m proto.Message) []field {
 	if m == nil {
 		return nil
@@ -78,7 +78,7 @@ func appendFields(out *[]field, d *json.Decoder, name string) error {
 	return err
 }
 
-// fieldsText shows a value in a line.
+// fieldsText formats a value on one line.
 func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
 
 func inLine(fields []field) string {
@@ -89,7 +89,7 @@ func inLine(fields []field) string {
 	return strings.Join(texts, "  ")
 }
 
-// metadataText shows the metadata of a value in a line; "" if there is none.
+// metadataText formats the metadata of a value on one line; "" if there is none.
 func metadataText(m any) string {
 	if m == nil {
 		return ""
@@ -101,7 +101,7 @@ func metadataText(m any) string {
 	return inLine(fieldsOfJSON(string(data)))
 }
 
-// changes lists the fields that differ: "mtu: 1450 → 9000".
+// changes lists the differing fields: "mtu: 1450 → 9000".
 func changes(from, to proto.Message) []string {
 	before := make(map[string]string)
 	for _, f := range fields(from) {

@@ -22,23 +22,23 @@ import (
 // follower follows the events of one agent.
 type follower struct {
 	agent *Agent
-	// next sequence number; nothing has been seen yet if it is 0.
+	// next is the expected sequence number; 0: no event has been seen yet.
 	next uint64
-	// newest is when the event before next was sent: an agent that was restarted
-	// has another one under that number.
+	// newest is the time of the event before next. A restarted agent has another event with that number,
+	// and so another time.
 	newest time.Time
-	// trouble is what was reported of the agent last, "" while it answers.
+	// trouble is the error last reported for the agent, "" while it answers.
 	trouble string
 }
 
-// followedEvent is a line of followEvents' JSON output.
+// followedEvent is a line of the JSON output of followEvents.
 type followedEvent struct {
 	Node  string                  `json:"node"`
 	Event *controller.EventRecord `json:"event"`
 }
 
-// followEvents shows the last events, and then those that happen, until ctx ends.
-// Agents may come and go meanwhile.
+// followEvents shows the last events, and then new ones as they happen, until ctx ends. Agents may
+// come and go in the meantime.
 func (c *cli) followEvents(ctx context.Context, args []string, last uint) error {
 	agents, err := c.targets.Selected(ctx, args)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *cli) followEvents(ctx context.Context, args []string, last uint) error 
 	}
 }
 
-// askFollowers asks all agents for new events, and tells who left and came back.
+// askFollowers asks all agents for new events, and reports agents that have stopped answering or answer again.
 func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) []answer[[]*controller.EventRecord] {
 	ctx, cancel := context.WithTimeout(ctx, c.targets.Timeout)
 	defer cancel()
@@ -106,8 +106,8 @@ func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) [
 	return answers
 }
 
-// kindOfTrouble is the same for errors that need no second report. An agent that
-// ends and starts refuses, breaks and loses connections: all of that is one outage.
+// kindOfTrouble maps errors that need only one report to the same text. While an agent restarts,
+// connections are refused, broken and lost; all of it is one outage.
 func kindOfTrouble(err error) string {
 	var away *target.UnreachableError
 	switch {
@@ -119,8 +119,8 @@ func kindOfTrouble(err error) string {
 	return err.Error()
 }
 
-// ask returns the events that are new, the last n at most if nothing has been
-// seen yet. An agent that was restarted counts anew.
+// ask returns the new events, at most the last n if none has been seen yet. A restarted agent numbers
+// its events from the beginning.
 func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, error) {
 	var events []*controller.EventRecord
 	if err := f.agent.Get(ctx, eventHistory, number("last", uint64(n)), &events); err != nil {
@@ -150,11 +150,11 @@ func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, 
 	return events, nil
 }
 
-// restart begins anew with an agent that did.
+// restart forgets the position in the events of an agent that was restarted.
 func (f *follower) restart() { f.next, f.newest = 0, time.Time{} }
 
-// printFollowed prints events as they come; columns cannot be aligned with what
-// is not known yet, so they have fixed widths.
+// printFollowed prints events as they arrive. Columns have fixed widths, since later rows are not
+// known yet.
 func (c *cli) printFollowed(events []followedEvent, header bool) error {
 	const line = "%-12s %5s  %-18s %9s %5s %4s  %s\n"
 	for i, e := range events {
@@ -188,10 +188,10 @@ func anys(texts []string) []any {
 	return out
 }
 
-// watched are commands with -w beside those that have a way of their own to go on.
-var watched = []string{"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "txns", "values"}
+// watched lists the commands that -w runs again and again.
+var watched = []string{"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "status", "txns", "values"}
 
-// watchable gives a command -w: it is run again and again, and what it prints is shown whenever that is something else.
+// watchable adds the flag -w to a command: it then runs repeatedly, and prints its output whenever that has changed.
 func (c *cli) watchable(cmd *cobra.Command) {
 	watch, once := false, cmd.RunE
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show it again whenever it changes")
@@ -203,7 +203,7 @@ func (c *cli) watchable(cmd *cobra.Command) {
 	}
 }
 
-// again runs a command until ctx ends, or it cannot even be begun.
+// again runs a command repeatedly until ctx ends. An error of the first run that is not about an agent ends it.
 func (c *cli) again(ctx context.Context, once func() error) error {
 	out, errOut := c.out, c.errOut
 	defer func() { c.out, c.errOut = out, errOut }()
@@ -218,7 +218,7 @@ func (c *cli) again(ctx context.Context, once func() error) error {
 		}
 		if err != nil && !errors.Is(err, ErrReported) {
 			if first {
-				return err // a mistake of who asks
+				return err // a mistake in the arguments
 			}
 			fmt.Fprintf(&trouble, "%s: %v\n", c.name, err)
 		}

@@ -105,7 +105,7 @@ func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.Va
 	return values, err
 }
 
-// drawn returns the values of a thing, or those that a word means if there is none, and what they need.
+// drawn returns the values of a thing, or of a word if it names no thing, and the values that they need.
 func drawn(ctx context.Context, a *Agent, values []*kvscheduler.ValueSnapshot, t thing, word string) ([]*kvscheduler.ValueSnapshot, error) {
 	var keys []string
 	for _, v := range values {
@@ -125,7 +125,7 @@ func drawn(ctx context.Context, a *Agent, values []*kvscheduler.ValueSnapshot, t
 	return neighbourhood(values, own), nil
 }
 
-// neighbourhood returns values with what is derived from them and what they need, and so on.
+// neighbourhood returns values, the values derived from them and those that they need, transitively.
 func neighbourhood(values []*kvscheduler.ValueSnapshot, next []string) []*kvscheduler.ValueSnapshot {
 	byKey := make(map[string]*kvscheduler.ValueSnapshot)
 	for _, v := range values {

@@ -79,7 +79,7 @@ func interfaceRow(s *vpp_interfaces.InterfaceState) []string {
 	return append(append(row, counters...), s.GetPhysAddress())
 }
 
-// speed shows bits per second; "" if it is not known.
+// speed formats bits per second; "" if unknown.
 func speed(bits uint64) string {
 	switch {
 	case bits == 0:

@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// matching returns the keys that a word means: the key that equals it, or else
-// those that begin with it, or else end with it, or else contain it. The "…" that
-// tables show instead of the end of an identifier stands for that end.
+// matching returns the keys that a word selects: the key that equals it, else those that begin with
+// it, else those that end with it, else those that contain it. A "…", which tables show in place of
+// the end of an identifier, matches that end.
 func matching(keys []string, word string) []string {
 	parts := strings.Split(word, "…")
 	for i := range parts {
@@ -28,7 +28,7 @@ func matching(keys []string, word string) []string {
 	}
 	pattern := strings.Join(parts, "[0-9a-f]*")
 	for _, level := range []string{"^" + pattern + "/?$", "^" + pattern, "/" + pattern + "/?$", pattern + "/?$", pattern} {
-		// What is quoted cannot be wrong.
+		// A quoted text is always a valid pattern.
 		expression := regexp.MustCompile(level)
 		var found []string
 		for _, key := range keys {
@@ -43,8 +43,8 @@ func matching(keys []string, word string) []string {
 	return nil
 }
 
-// meant returns the only key that a word means, or else the only one of a value
-// that can be requested: what is derived from it has its name as well.
+// meant returns the only key that a word selects, or the only one that can be requested: the keys of
+// derived values contain the same name.
 func meant(p printer, keys []string, word string) (string, error) {
 	found := matching(keys, word)
 	var requested []string
@@ -70,8 +70,8 @@ func meant(p printer, keys []string, word string) (string, error) {
 		word, len(found), p.Text(strings.Join(list, "\n  ")), more)
 }
 
-// hintedKey is the error for a word that no key contains. What may have been
-// meant is a whole key or, for a word without slashes, a part between them.
+// hintedKey returns the error for a word that no key contains. It suggests a whole key or, for a word
+// without slashes, a part of a key.
 func hintedKey(word string, keys []string) error {
 	err := fmt.Errorf("there is no value with the key %q, nor one whose key contains that", word)
 	if nearest, ok := config.Nearest(word, keys); ok {
@@ -89,7 +89,7 @@ func hintedKey(word string, keys []string) error {
 	return fmt.Errorf("%w: `contivctl values` lists the keys", err)
 }
 
-// unknown is the error for a word that means none of the keys; perhaps it did once.
+// unknown returns the error for a word that selects none of the keys, though it may have selected one in the past.
 func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
 	if len(matching(pastKeys(ctx, agents), word)) > 0 {
 		return fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word)
@@ -105,8 +105,8 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 	return hintedKey(word, keys)
 }
 
-// presentKeys returns the keys of all values that the agents know, sorted. Agents
-// that do not answer know none.
+// presentKeys returns the keys of all values that the agents know, sorted. Agents that do not answer
+// are left out.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
 	for _, a := range target.GetAll[[]record.Status](ctx, agents, valueStatus, nil) {
@@ -119,7 +119,7 @@ func presentKeys(ctx context.Context, agents []*Agent) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// pastKeys returns the keys that the recorded transactions were about, sorted.
+// pastKeys returns the keys in the recorded transactions, sorted.
 func pastKeys(ctx context.Context, agents []*Agent) []string {
 	known := make(map[string]bool)
 	for _, a := range target.GetAll[[]string](ctx, agents, history.KeysURL, nil) {
@@ -137,7 +137,7 @@ func pastKeys(ctx context.Context, agents []*Agent) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// byKey is the question of what an agent answers about a key under the path.
+// byKey returns a function that asks an agent about a key at the path.
 func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (T, error) {
 	return func(ctx context.Context, a *Agent, key string) (value T, err error) {
 		err = a.Get(ctx, path, url.Values{"key": {key}}, &value)
@@ -145,9 +145,9 @@ func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (
 	}
 }
 
-// showKey asks all agents about one key, and shows the answers of those that have
-// something to tell. The word is the key, or enough of it to be found among the
-// keys that the functions of known return, which are called as far as needed.
+// showKey asks all agents about one key, and shows the answers that are not empty. The word is the
+// key, or enough of it to find the key among those that the functions in known return. They are called
+// in order until one has the key.
 func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, question func(ctx context.Context, a *Agent, key string) (T, error), tells func(T) bool,
 	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
 	if word == "" {

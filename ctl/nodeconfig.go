@@ -31,8 +31,8 @@ func (c *cli) nodeConfigCommand() *cobra.Command {
 	})
 }
 
-// interfaceText is the name with the addresses: those that are assigned, else those
-// that it has already.
+// interfaceText has the name of an interface and its addresses: the assigned ones, else those that it
+// already has.
 func interfaceText(i contivconf.InterfaceReport) string {
 	words := []string{i.Name}
 	if ips := i.IPs; len(ips) > 0 {

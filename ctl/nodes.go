@@ -75,8 +75,8 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 	return reportErrors(c, reports)
 }
 
-// mergeNodes puts the agents' views of the cluster together. Of a node that
-// several know, the node's own view counts.
+// mergeNodes merges the agents' views of the cluster. If several know a node, the node's own view
+// counts.
 func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 	nodes := make(map[string]*Node)
 	for _, r := range reports {
@@ -89,8 +89,8 @@ func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 	return nodes
 }
 
-// addAgents tells for each agent how it is. The name that the CLI has for an
-// agent need not be the node's: the agent knows better.
+// addAgents adds the state of each agent. An agent may have another name in the command's
+// configuration than its node: the agent's own answer counts.
 func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[status.Probe]) {
 	for i, p := range probes {
 		name := p.Agent.Name

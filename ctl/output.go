@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// format of the output.
+// format is an output format.
 type format string
 
 const (
@@ -41,17 +41,16 @@ const (
 	asSVG      format = "svg"
 )
 
-// Set makes format a flag. Which formats there are depends on the command: see
-// checkFormat.
+// Set implements pflag.Value. The formats depend on the command: see checkFormat.
 func (f *format) Set(s string) error {
 	*f = format(s)
 	return nil
 }
 
-// formatsAnnotation lists the formats of a command, if they are not the usual ones.
+// formatsAnnotation is the key of the annotation that lists a command's formats, if they are not the usual ones.
 const formatsAnnotation = "formats"
 
-// withFormats says which formats a command knows; the first one is its default.
+// withFormats sets the formats that a command supports; the first one is its default.
 func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	var names []string
 	for _, f := range formats {
@@ -61,12 +60,12 @@ func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	return cmd
 }
 
-// listing is for commands that list what has names.
+// listing sets the formats of a command that lists named objects.
 func listing(cmd *cobra.Command) *cobra.Command {
 	return withFormats(cmd, asTable, asWide, asJSON, asYAML, asJSONPath, asName)
 }
 
-// formatsOf returns the formats that a command knows, its default first.
+// formatsOf returns the formats that a command supports, its default first.
 func formatsOf(cmd *cobra.Command) []string {
 	if own := cmd.Annotations[formatsAnnotation]; own != "" {
 		return strings.Split(own, ",")
@@ -74,8 +73,8 @@ func formatsOf(cmd *cobra.Command) []string {
 	return []string{string(asTable), string(asWide), string(asJSON), string(asYAML), string(asJSONPath)}
 }
 
-// checkFormat reports whether the command knows the format that was asked for, and takes
-// its default if none was.
+// checkFormat returns an error if the command does not support the requested format. Without a
+// request, it selects the command's default.
 func (c *cli) checkFormat(cmd *cobra.Command) error {
 	names := formatsOf(cmd)
 	if !cmd.Flags().Changed("output") {
@@ -98,10 +97,10 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 
 func (f *format) String() string { return string(*f) }
 
-// Type is shown by --help.
+// Type implements pflag.Value; --help shows it.
 func (f *format) Type() string { return "FORMAT" }
 
-// encode writes a value for programs.
+// encode writes a value in a format for programs.
 func (f format) encode(w io.Writer, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -123,25 +122,29 @@ func (f format) encode(w io.Writer, value any) error {
 	return err
 }
 
-// goName is a name of a field as Go writes it, at the beginning of a line. Words in capitals alone are states.
-var goName = regexp.MustCompile(`(?m)^( *)"([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*|NOOP)":`)
+// capitalField matches a line of indented JSON that begins with a field whose name has a capital first letter.
+var capitalField = regexp.MustCompile(`(?m)^ *"([A-Z][A-Za-z0-9]*)":`)
 
-// camelCase has all fields of indented JSON begin with a small letter, as they do in Kubernetes. Fields of northbound
-// values are as in etcd.
+// camelCase changes the field names of indented JSON, in place, to begin with a small letter, as they do in
+// Kubernetes. Fields of northbound values are as in etcd.
 func camelCase(data []byte) []byte {
-	return goName.ReplaceAllFunc(data, func(match []byte) []byte {
-		begin := bytes.IndexByte(match, '"') + 1
-		name := match[begin : len(match)-2]
-		capitals := 0
-		for capitals < len(name) && 'A' <= name[capitals] && name[capitals] <= 'Z' {
-			capitals++
-		}
-		if capitals > 1 && capitals < len(name) && name[capitals] != 's' { // the last one begins a word: IPAddress, but not IPs
-			capitals--
-		}
-		copy(name, bytes.ToLower(name[:capitals]))
-		return match
-	})
+	for _, match := range capitalField.FindAllSubmatchIndex(data, -1) {
+		lowerFirstWord(data[match[2]:match[3]])
+	}
+	return data
+}
+
+// lowerFirstWord changes a name of a Go field, in place: IPAddress becomes ipAddress, IPs ips, and NOOP noop. Other names
+// in capitals alone are states, and stay.
+func lowerFirstWord(name []byte) {
+	capitals := len(name) - len(bytes.TrimLeft(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+	switch {
+	case capitals == len(name) && string(name) != "NOOP":
+		return
+	case 1 < capitals && capitals < len(name) && name[capitals] != 's':
+		capitals-- // the last capital letter begins the next word
+	}
+	copy(name, bytes.ToLower(name[:capitals]))
 }
 
 func jsonPath(template string) (*jsonpath.JSONPath, error) {
@@ -158,7 +161,7 @@ func jsonPath(template string) (*jsonpath.JSONPath, error) {
 	return path, nil
 }
 
-// extract returns what a template selects of JSON, in a line.
+// extract returns the part of JSON that a template selects, on one line.
 func extract(data []byte, template string) ([]byte, error) {
 	path, err := jsonPath(template)
 	if err != nil {
@@ -175,8 +178,8 @@ func extract(data []byte, template string) ([]byte, error) {
 	return append(out.Bytes(), '\n'), nil
 }
 
-// NodeResult is the form of an agent's answer in JSON and YAML: commands that ask
-// several agents print a list of them.
+// NodeResult is an agent's answer in JSON and YAML. Commands that ask several agents print a list of
+// them.
 type NodeResult struct {
 	Node   string `json:"node"`
 	Result any    `json:"result,omitempty"`
@@ -192,16 +195,15 @@ func (c *cli) printer() printer {
 	return p
 }
 
-// What commands are written in terms of.
+// Types and functions that all commands use.
 type (
 	printer       = text.Printer
 	Agent         = target.Agent
 	answer[T any] = target.Answer[T]
 )
 
-// show prints answers: as JSON or YAML a list of NodeResult, else what table
-// makes of those that are no errors. Errors are reported in any case, and make
-// show return ErrReported.
+// show prints answers: in JSON or YAML as a list of NodeResult, else as table writes the successful
+// ones. It reports errors in any format, and then returns ErrReported.
 func show[T any](c *cli, answers []answer[T], table func(p printer, good []answer[T])) error {
 	var good []answer[T]
 	results := make([]NodeResult, len(answers))
@@ -229,8 +231,7 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 	return reportErrors(c, answers)
 }
 
-// reportErrors tells which agents did not answer; if any, ErrReported is
-// returned.
+// reportErrors prints which agents did not answer, and returns ErrReported if there are any.
 func reportErrors[T any](c *cli, answers []answer[T]) error {
 	var failed error
 	for _, a := range answers {
@@ -242,11 +243,11 @@ func reportErrors[T any](c *cli, answers []answer[T]) error {
 	return failed
 }
 
-// report writes an agent's error for people.
+// report prints an agent's error.
 func (c *cli) report(a *Agent, err error) { fmt.Fprintf(c.errOut, "%s: %s: %v\n", c.name, a.Name, err) }
 
-// namesOf are the names of what an agent answered, as other commands take them: keys, pods, sequence
-// numbers. What there is one of for each node has the name of the node.
+// namesOf returns the names in an agent's answer, as other commands accept them: keys, pods, sequence
+// numbers. For an answer about the node as a whole, it is the node's name.
 func namesOf(node string, answered any) (names []string) {
 	switch list := answered.(type) {
 	case ipnet.PodsReport:
@@ -290,7 +291,7 @@ func namesOf(node string, answered any) (names []string) {
 	return names
 }
 
-// writeNames writes a line for each name, and each only once in a row: services and policies are on all nodes.
+// writeNames prints each name on a line and skips repetitions: services and policies are the same on all nodes.
 func (c *cli) writeNames(names []string) {
 	for _, name := range slices.Compact(names) {
 		fmt.Fprintln(c.out, name)

@@ -1,11 +1,6 @@
 package ctl
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"time"
-
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/health"
@@ -13,8 +8,7 @@ import (
 )
 
 func (c *cli) statusCommand() *cobra.Command {
-	var watch bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "status",
 		Short: "Whether the nodes are healthy, degraded or broken, and why",
 		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
@@ -25,9 +19,6 @@ func (c *cli) statusCommand() *cobra.Command {
 			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if watch {
-				return c.watchStatus(cmd.Context())
-			}
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			agents, err := c.targets.Selected(ctx, nil)
@@ -37,8 +28,6 @@ func (c *cli) statusCommand() *cobra.Command {
 			return c.showStatus(target.Ask(ctx, agents, status.Ask))
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show the status again whenever it changes")
-	return cmd
 }
 
 // showStatus prints the verdicts; the error is the exit code.
@@ -58,38 +47,4 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 		return ErrReported
 	}
 	return nil
-}
-
-// watchStatus shows the status whenever it changes, until ctx ends.
-func (c *cli) watchStatus(ctx context.Context) error {
-	agents, err := c.targets.Selected(ctx, nil)
-	if err != nil {
-		return err
-	}
-	var last string
-	for {
-		limited, cancel := context.WithTimeout(ctx, c.targets.Timeout)
-		probes := target.Ask(limited, agents, status.Ask)
-		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
-		var out, errOut bytes.Buffer
-		once := *c
-		once.out, once.errOut = &out, &errOut
-		_ = once.showStatus(probes)
-		if text := errOut.String() + out.String(); text != last {
-			if c.format == asTable {
-				fmt.Fprintf(c.out, "%s\n", stamp(time.Now()))
-			}
-			errOut.WriteTo(c.errOut)
-			out.WriteTo(c.out)
-			last = text
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(4 * c.poll):
-		}
-	}
 }

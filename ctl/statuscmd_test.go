@@ -174,7 +174,10 @@ func TestStatusIsFollowed(t *testing.T) {
 		targets: target.Options{Agents: []string{"n=unix://" + socket}, Timeout: 10 * time.Second}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- c.watchStatus(ctx) }()
+	cmd := c.statusCommand()
+	c.watchable(cmd)
+	cmd.SetArgs([]string{"-w"})
+	go func() { done <- cmd.ExecuteContext(ctx) }()
 	lines := bufio.NewScanner(out)
 	var verdicts []string
 	for len(verdicts) < 2 && lines.Scan() {

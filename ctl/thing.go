@@ -193,17 +193,15 @@ func inPrefixes(network netip.Prefix, prefixes []string) bool {
 func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) error {
 	all := 0
 	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) ([]record.Status, error) {
+		if t.node != nil {
+			values, err := valuesOf(ctx, a, url.Values{})
+			return slices.DeleteFunc(values, func(s record.Status) bool { return !t.node.ledToBy(s.GetValue().GetKey()) }), err
+		}
 		keys, err := t.keys(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		if t.node == nil { // there are few
-			return valuesWith(ctx, a, keys)
-		}
-		values, err := valuesOf(ctx, a, url.Values{})
-		return slices.DeleteFunc(values, func(s record.Status) bool {
-			return !slices.Contains(keys, s.GetValue().GetKey())
-		}), err
+		return valuesWith(ctx, a, keys)
 	})
 	for i := range answers {
 		all += len(answers[i].Value)

@@ -171,7 +171,8 @@ func (k *Keeper) readConditions(ctx context.Context) error {
 	return nil
 }
 
-// look reads what etcd has of a node.
+// look reads the checks of a node from etcd. They are among the node's other keys: a single read of the checks of all nodes
+// would read the configuration of all nodes as well.
 func (k *Keeper) look(ctx context.Context, etcd store.Broker, name string) (state, error) {
 	health, agent := published.NodeKey(name), models.NodePrefix(name)+models.AgentKey
 	kvs, _, err := etcd.List(ctx, models.NodePrefix(name)+models.CheckPrefix)
