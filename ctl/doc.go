@@ -7,8 +7,7 @@
 //	                                          └──> an agent that does not answer is reported,
 //	                                               and the others are shown nevertheless
 //
-// Only resync and config change anything: resync towards what is wanted already, config
-// what is wanted, as a client of the northbound API over gRPC or etcd (config*.go). plan
-// asks what a change would do. Whom to ask is [target], how answers look [text]. Keys can be shortened (matching), and times be
-// written as people do (parseTime).
+// Only resync and config change anything: resync repairs the vswitch, config changes the wanted values, as a client of the
+// northbound API over gRPC or etcd (config*.go). plan asks what a change would do. Package [target] selects the agents to ask,
+// and [text] formats answers. Keys can be shortened (matching), and times written as people do (parseTime).
 package ctl

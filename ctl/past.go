@@ -19,16 +19,16 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// What agents tell of their past reaches back before their start if they keep it on disk; else they tell
-// what they remember. Sequence numbers count anew with each start, which begins a run: those of earlier runs are
-// written "3.17".
+// Agents that keep their history on disk report the time before their start as well; others only what they
+// remember. Each start begins a run, with sequence numbers from the beginning. Those of earlier runs are written
+// "3.17".
 
 // errSeq says how to write a sequence number.
 func errSeq(word string) error {
 	return fmt.Errorf("%q is no sequence number, such as 17, or 3.17 for that of run 3", word)
 }
 
-// seq is a sequence number; its run is 0 if it is of the present one.
+// seq is a sequence number of a run; the run is 0 if it is the current one.
 type seq struct {
 	run    int
 	number uint64
@@ -48,7 +48,7 @@ func parseSeq(word string) (s seq, err error) {
 	return s, nil
 }
 
-// before reports whether a number is surely earlier than another; the run 0 is the last one.
+// before reports whether a number is certainly earlier than another; run 0 is the last one.
 func (s seq) before(other seq) bool {
 	switch {
 	case s.run == other.run:
@@ -72,10 +72,10 @@ func (s seq) query() url.Values {
 	return query
 }
 
-// runs are those that an agent remembers; the last one goes on.
+// runs lists the runs that an agent remembers; the last one is still going on.
 type runs []history.Run
 
-// earlier returns the number of a run if it is not the present one, else 0.
+// earlier returns the number of a run, 0 if it is the current one.
 func (r runs) earlier(run int) int {
 	if len(r) == 0 || run == r[len(r)-1].Run {
 		return 0
@@ -83,12 +83,12 @@ func (r runs) earlier(run int) int {
 	return run
 }
 
-// seq writes a sequence number.
+// seq formats a sequence number.
 func (r runs) seq(run int, number uint64) string {
 	return seq{r.earlier(run), number}.String()
 }
 
-// started says of a run when and after what it began; "" if nothing is known of it.
+// started describes when a run began and how the one before ended; "" if nothing is known about it.
 func (r runs) started(run int) (at time.Time, text string) {
 	i := slices.IndexFunc(r, func(other history.Run) bool { return other.Run == run })
 	if i < 0 {
@@ -112,7 +112,7 @@ func (r runs) started(run int) (at time.Time, text string) {
 	return r[i].Start, text + " ---"
 }
 
-// unkept reports whether an agent answered that it keeps no history: it may have been told to, or is older.
+// unkept reports whether an agent answered that it keeps no history, because it is configured so or is too old.
 func unkept(err error) bool {
 	var answered *target.StatusError
 	return errors.Is(err, target.ErrNotServed) || errors.As(err, &answered) && answered.Status >= 500
@@ -124,7 +124,7 @@ type eventList struct {
 	events []runEvent
 }
 
-// runEvent is an event with its run, which is 0 if it is not known.
+// runEvent is an event with its run, 0 if unknown.
 type runEvent struct {
 	Run int `json:",omitempty"`
 	*controller.EventRecord
@@ -153,7 +153,7 @@ func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (ev
 	return list, err
 }
 
-// between asks for the records between two times, the last ones if there are none.
+// between asks for the records between two times, or for the last ones if both are zero.
 func (s span) between(since, until time.Time) url.Values {
 	query := s.query()
 	setTime(query, "since", since)
@@ -226,16 +226,16 @@ func txnOf(ctx context.Context, a *Agent, s seq) (t causedTxn, err error) {
 	return causedTxn{kept.Txn, kept.Events, kept.Run}, nil
 }
 
-// timeline is what a value was. In JSON, it is a list.
+// timeline has the revisions of a value. In JSON, it is a list.
 type timeline struct {
 	runs      runs
 	revisions []runRevision
 }
 
-// runRevision is a revision with its run, which is 0 if it is not known.
+// runRevision is a revision with its run, 0 if unknown.
 type runRevision struct {
 	Run int `json:",omitempty"`
-	// Reason is why the transaction was; empty if it is not known.
+	// Reason of the transaction; empty if unknown.
 	Reason string `json:",omitempty"`
 	kvscheduler.Revision
 }
@@ -243,7 +243,7 @@ type runRevision struct {
 // MarshalJSON writes the revisions.
 func (t timeline) MarshalJSON() ([]byte, error) { return json.Marshal(t.revisions) }
 
-// timelineOf returns a question for what a value was since a time.
+// timelineOf returns a function that asks an agent for the revisions of a value since a time.
 func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline, error) {
 	return func(ctx context.Context, a *Agent, key string) (timeline, error) {
 		line := timeline{revisions: []runRevision{}}
@@ -270,10 +270,10 @@ func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline
 	}
 }
 
-// maxReasons is how many transactions are asked why they were, the last ones.
+// maxReasons bounds for how many transactions, the last ones, the reason is asked.
 const maxReasons = 30
 
-// reasonsOf returns why transactions were, as far as the agent remembers.
+// reasonsOf returns the reasons of transactions, as far as the agent remembers.
 func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
 	reasons := make(map[seq]string)
 	for _, one := range txns[max(0, len(txns)-maxReasons):] {
@@ -287,7 +287,7 @@ func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
 	return reasons
 }
 
-// reasonText says why a transaction was: the event that led to it, or what it was for.
+// reasonText returns the reason of a transaction: the event that led to it, or its description.
 func reasonText(t causedTxn) string {
 	text := txnText(t.RecordedTxn)
 	if len(t.events) > 0 {
@@ -297,7 +297,7 @@ func reasonText(t causedTxn) string {
 	return text
 }
 
-// explain adds to revisions why they came to be.
+// explain adds their reasons to revisions.
 func (t *timeline) explain(ctx context.Context, a *Agent) {
 	revisions := make([]*runRevision, len(t.revisions))
 	for i := range t.revisions {
@@ -306,7 +306,7 @@ func (t *timeline) explain(ctx context.Context, a *Agent) {
 	t.runs.explain(ctx, a, revisions)
 }
 
-// explain adds to revisions in runs of an agent why they came to be.
+// explain adds their reasons to revisions in several runs of an agent.
 func (r runs) explain(ctx context.Context, a *Agent, revisions []*runRevision) {
 	txns := make([]seq, len(revisions))
 	for i, revision := range revisions {
@@ -318,7 +318,7 @@ func (r runs) explain(ctx context.Context, a *Agent, revisions []*runRevision) {
 	}
 }
 
-// diffOf returns what differs between two moments.
+// diffOf returns the differences between two moments.
 func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs []record.Diff, err error) {
 	query := url.Values{}
 	for name, m := range map[string]moment{"from": from, "to": to} {

@@ -146,8 +146,8 @@ func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err er
 	return request, nil
 }
 
-// isManifest reports whether data are as "config apply" reads them: documents with a value and its key
-// or model.
+// isManifest reports whether the data have the form that "config apply" reads: documents with a value
+// and its key or model.
 func isManifest(data []byte) bool {
 	first, _, _ := bytes.Cut(bytes.TrimPrefix(bytes.TrimSpace(data), []byte("---\n")), []byte("\n---"))
 	var document map[string]any
@@ -160,7 +160,7 @@ func isManifest(data []byte) bool {
 	return value && (key || model)
 }
 
-// planOf requests the values of files that "config apply" reads.
+// planOf returns the request for the values of files in the form of "config apply".
 func planOf(f files, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	want, err := f.read(stdin)
 	if err == nil {
@@ -169,7 +169,7 @@ func planOf(f files, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	return request, err
 }
 
-// planFor requests values, and the removal of others.
+// planFor returns the request for values, and for the removal of others.
 func planFor(want *parsed, removed []string) (request inspect.PlanRequest) {
 	for _, v := range want.values {
 		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
@@ -208,8 +208,8 @@ func readValues(text []byte) ([]kvscheduler.KeyValue, error) {
 	return values, errors.Join(mistakes...)
 }
 
-// place is where JSON is wrong; nobody has seen the JSON that YAML was turned into.
-// The space behind "proto:" may be any kind of space.
+// place matches the position of a mistake in JSON. It means nothing to users, since the JSON was made
+// of YAML. The space behind "proto:" may be any kind of space.
 var place = regexp.MustCompile(`proto:[\s\x{a0}]*(?:syntax error )?\(line \d+:\d+\):[\s\x{a0}]*`)
 
 func withoutPlace(err error) error {

@@ -29,7 +29,7 @@ func (c *cli) podsCommand() *cobra.Command {
 	})
 }
 
-// hosts drops the prefix lengths, which say nothing of a pod's addresses.
+// hosts drops the prefix lengths, which mean nothing for the addresses of pods.
 func hosts(ips []string) string {
 	out := make([]string, len(ips))
 	for i, ip := range ips {

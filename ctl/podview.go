@@ -26,7 +26,7 @@ type wired struct {
 	agent *Agent
 }
 
-// podNamed returns the pod that a word names, as NAME or NAMESPACE/NAME, if there is only one.
+// podNamed returns the pod that a word names as NAME or NAMESPACE/NAME, if it is unique.
 func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod wired, found bool, err error) {
 	var pods []wired
 	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
@@ -53,7 +53,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	return pod, false, fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
 }
 
-// worstFirst orders values by how much they need somebody's attention.
+// worstFirst orders values by how urgently they need attention.
 var worstFirst = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED, pb.ValueState_PENDING, pb.ValueState_MISSING}
 
 func badness(e *Explained) int {
@@ -66,14 +66,14 @@ func badness(e *Explained) int {
 	return len(worstFirst)
 }
 
-// ExplainedPod is what "explain" tells of a pod.
+// ExplainedPod is the output of "explain" for a pod.
 type ExplainedPod struct {
 	Pod ipnet.PodReport `json:"pod"`
-	// State is the worst of its values'.
+	// State is the worst state of its values.
 	State string `json:"state"`
-	// Path is how its packets go through the node, a drawing.
+	// Path is a drawing of how its packets go through the node.
 	Path podpath.Drawing `json:"path"`
-	// Policies are about it, Services have it as an endpoint.
+	// Policies select the pod; Services have it as an endpoint.
 	Policies []policy.PolicyReport   `json:"policies"`
 	Services []service.ServiceReport `json:"services"`
 	// Values of the pod, the worst first.
@@ -88,7 +88,7 @@ func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
 	}
 	explained.State = worstState(explained.Values)
 	explained.Path = podpath.Draw(ctx, pod.agent, pod.PodReport)
-	// Agents that are older, or have no Kubernetes, know none.
+	// Older agents, and agents without Kubernetes, know none.
 	var policies policy.Report
 	if pod.agent.Get(ctx, policy.URL, nil, &policies) == nil {
 		for _, p := range policies.Policies {
@@ -121,7 +121,7 @@ func explainAll(ctx context.Context, a *Agent, keys []string) ([]*Explained, err
 	return list, nil
 }
 
-// worstState is that of the first one of explainAll.
+// worstState returns the state of the first value that explainAll returned.
 func worstState(values []*Explained) string {
 	if len(values) == 0 {
 		return pb.ValueState_CONFIGURED.String()
@@ -167,7 +167,7 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 	}
 }
 
-// policyText is a policy of a pod in a line.
+// policyText describes a policy of a pod on one line.
 func policyText(policy policy.PolicyReport) string {
 	text := policy.ID()
 	if policy.Tier != "NetworkPolicy" {
@@ -179,7 +179,7 @@ func policyText(policy policy.PolicyReport) string {
 	return text
 }
 
-// serviceText is a service of a pod in a line, and why the pod's node does not use the pod.
+// serviceText describes a service of a pod on one line, with the reason why the pod's node does not use the pod.
 func serviceText(s service.ServiceReport) string {
 	text := s.Namespace + "/" + s.Name
 	if len(s.Frontends) > 0 {
@@ -193,8 +193,8 @@ func serviceText(s service.ServiceReport) string {
 	return text
 }
 
-// writeWorstFirst shows values with their states, and below why those that are not as they should be
-// are so.
+// writeWorstFirst shows values with their states, and below each one that is not as it should be the
+// reason.
 func writeWorstFirst(p printer, node string, values []*Explained) {
 	t := p.Table("STATE", "LAST", "KEY")
 	for _, e := range values {
@@ -220,8 +220,8 @@ type KeyRevision struct {
 	before *kvscheduler.ValueSnapshot
 }
 
-// keyTimelines are the changes of several values of a node in the order in which they happened. Their
-// JSON is the list.
+// keyTimelines has the changes of several values of a node, in the order in which they happened. In
+// JSON, it is a list.
 type keyTimelines struct {
 	runs      runs
 	revisions []KeyRevision

@@ -57,7 +57,7 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 	})
 }
 
-// policyLine is a policy over all nodes.
+// policyLine is a policy with its state on all nodes.
 type policyLine struct {
 	policy.PolicyReport
 	pods, realised, nodes int
@@ -189,13 +189,13 @@ func deniedPort(e denials.Event) string {
 	return fmt.Sprintf("%d/%s", e.Port, name)
 }
 
-// followedDenial is a line of followDenials' JSON output.
+// followedDenial is a line of the JSON output of followDenials.
 type followedDenial struct {
 	Node  string        `json:"node"`
 	Event denials.Event `json:"event"`
 }
 
-// followDenials shows what is denied until ctx ends. Agents may come and go meanwhile.
+// followDenials shows denied connections until ctx ends. Agents may come and go in the meantime.
 func (c *cli) followDenials(ctx context.Context) error {
 	agents, err := c.targets.Selected(ctx, nil)
 	if err != nil {
@@ -244,7 +244,7 @@ func (c *cli) followDenials(ctx context.Context) error {
 	}
 }
 
-// printFollowedDenials prints connections as they come, in columns of fixed widths.
+// printFollowedDenials prints connections as they arrive, in columns of fixed widths.
 func (c *cli) printFollowedDenials(news []followedDenial, header bool) error {
 	const line = "%-8s %-12s %-36s %-36s %-9s %7s  %s\n"
 	for i, n := range news {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reportTimeout bounds a report unless --timeout says something else: agents tell all that they know.
+// reportTimeout is the default of --timeout for a report: agents send everything they know.
 const reportTimeout = time.Minute
 
 func (c *cli) reportCommand() *cobra.Command {
@@ -67,7 +67,7 @@ func (c *cli) reportCommand() *cobra.Command {
 	return cmd
 }
 
-// pack writes a report to a file that only its owner reads; nothing is left of one that failed.
+// pack writes a report to a file that only its owner can read. If it fails, no file is left.
 func pack(ctx context.Context, agents []*Agent, name string, now time.Time) (report.Meta, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -80,13 +80,13 @@ func pack(ctx context.Context, agents []*Agent, name string, now time.Time) (rep
 	return meta, err
 }
 
-// ofReports are the commands that can be asked of a report.
+// ofReports lists the commands that can read a report.
 var ofReports = []string{
 	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "status", "services", "policies", "denials", "events", "txns", "values", "dump",
 	"explain", "timeline", "diff", "graph",
 }
 
-// openReport has a command ask a report.
+// openReport makes a command read a report instead of asking agents.
 func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	if !slices.Contains(ofReports, cmd.Name()) || cmd.Parent() != cmd.Root() {
 		return fmt.Errorf("--from: a report does not tell what `%s` needs: known are %s", cmd.CommandPath(), strings.Join(ofReports, ", "))

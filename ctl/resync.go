@@ -68,19 +68,19 @@ func (c *cli) resyncCommand() *cobra.Command {
 	return cmd
 }
 
-// resynced is the transaction of a resync, and how many values are in which state
-// afterwards, of those that a resync cannot help.
+// resynced is the transaction of a resync, with the number of values, by state, that a resync cannot
+// repair.
 type resynced struct {
 	*kvscheduler.RecordedTxn
 	missing map[pb.ValueState]int
 }
 
-// notConfigured are the states of values that are wanted and not there.
+// notConfigured lists the states of values that are wanted but do not exist.
 var notConfigured = []pb.ValueState{
 	pb.ValueState_PENDING, pb.ValueState_RETRYING, pb.ValueState_FAILED, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED, pb.ValueState_MISSING,
 }
 
-// unconfigured counts values that are not as wanted; none if that is not known.
+// unconfigured counts, by state, the values that are not configured; the result is empty if that is unknown.
 func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	query := url.Values{}
 	for _, state := range notConfigured {
@@ -99,7 +99,7 @@ func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	return counts
 }
 
-// readDatabase asks for a resync with etcd, and tells when it will happen.
+// readDatabase requests a resync with etcd, and returns a text that says when it will happen.
 func readDatabase(ctx context.Context, a *Agent) (when string, err error) {
 	var dispatched string
 	if err := a.Post(ctx, databaseResync, nil, nil, &dispatched); err != nil {

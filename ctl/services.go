@@ -68,7 +68,7 @@ func printServices(p printer, good []answer[service.Report]) {
 	t.Print()
 }
 
-// whoElse says why the vswitch of a node translates nothing.
+// whoElse returns the reason why the vswitch of a node translates no services.
 func whoElse(t service.Translator) string {
 	switch {
 	case t.Others != "":
@@ -79,7 +79,7 @@ func whoElse(t service.Translator) string {
 	return "the agent starts"
 }
 
-// stateOf is that of the values of a service: CONFIGURED, or what is not.
+// stateOf summarises the states of a service's values: CONFIGURED, or the states of the others.
 func stateOf(s service.ServiceReport) string {
 	var states []string
 	for _, v := range s.Values {
@@ -142,7 +142,7 @@ func conditions(e service.EndpointReport) string {
 	return strings.Join(list, ",")
 }
 
-// usedBy says whose connections go to an endpoint.
+// usedBy says which clients' connections go to an endpoint.
 func usedBy(e service.EndpointReport) string {
 	switch {
 	case e.Inside && e.Outside:
@@ -155,8 +155,8 @@ func usedBy(e service.EndpointReport) string {
 	return "no"
 }
 
-// servicePrefix of a word names a service: svc/NAMESPACE/NAME, or svc/NAME with a namespace
-// beside it.
+// servicePrefix starts words that name a service: svc/NAMESPACE/NAME, or svc/NAME if a namespace is
+// given separately.
 const servicePrefix = "svc/"
 
 // serviceNamed returns the service that a word names.
@@ -174,12 +174,12 @@ func serviceNamed(namespace, word string) (id processor.ID, is bool, err error) 
 	return id, true, err
 }
 
-// natKeys are the keys of the service's values, which are the same on all nodes.
+// natKeys returns the keys of the service's values, which are the same on all nodes.
 func natKeys(id processor.ID) []string {
 	return []string{nat.Key(id, false), nat.Key(id, true)}
 }
 
-// ExplainedService is what "explain" tells of a service on one node.
+// ExplainedService is the output of "explain" for a service on one node.
 type ExplainedService struct {
 	service.ServiceReport
 	// State is the worst of its values'.
@@ -208,8 +208,8 @@ func askExplainedService(ctx context.Context, a *Agent, id processor.ID) (explai
 	return explained, nil
 }
 
-// explainService shows what nodes do for a service: its addresses, endpoints, and why
-// those of its values that are not as they should be are so.
+// explainService shows what nodes do for a service: its addresses and endpoints, and for values that
+// are not as they should be, the reason.
 func (c *cli) explainService(ctx context.Context, agents []*Agent, id processor.ID) error {
 	return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (ExplainedService, error) {
 		return askExplainedService(ctx, a, id)

@@ -30,7 +30,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	}
 }
 
-// showStatus prints the verdicts; the error is the exit code.
+// showStatus prints the verdicts; the error carries the exit code.
 func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 	status.Compare(probes, c.from == "")
 	err := show(c, probes, func(printer, []answer[status.Probe]) {})

@@ -24,20 +24,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Beginnings of words that name nodes and pods.
+// Prefixes of words that name nodes and pods.
 const (
 	nodeWord = "node/"
 	podWord  = "pod/"
 )
 
-// thing is a pod, service or node that a word names: it stands for values. Those of a pod are on its
-// node, those of a service on all nodes, and those of a node are on the others and lead to it.
+// thing is a pod, service or node that a word names, and stands for its values. The values of a pod
+// are on its node, those of a service on all nodes. The values of a node are on the other nodes, and
+// lead to it.
 type thing struct {
 	name    string // such as "pod shop/web"
 	pod     *wired
 	service *processor.ID
 	node    *Node
-	// agents that have values of it.
+	// agents have values of the thing.
 	agents []*Agent
 	// self is the agent of the node; nil: it does not answer.
 	self *Agent
@@ -47,9 +48,9 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of a pod or service that is named without one")
 }
 
-// thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME,
-// pod/NAMESPACE/NAME, or without the first part what is a pod or node. Keys have more parts, or other
-// beginnings.
+// thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME or
+// pod/NAMESPACE/NAME. The first part may be left out if there is such a pod or node. Keys cannot be
+// confused with names: they have more parts, or begin differently.
 func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
 	if id, is, err := serviceNamed(namespace, word); is {
 		return thing{name: "service " + id.String(), service: &id, agents: agents}, true, err
@@ -87,7 +88,7 @@ func knownNodes(ctx context.Context, agents []*Agent) (map[string]*Node, []answe
 	return mergeNodes(reports), reports
 }
 
-// nodeThing is a node, with what its own agent tells of its addresses.
+// nodeThing returns a node as a thing, with the addresses that its own agent reports.
 func nodeThing(ctx context.Context, agents []*Agent, node *Node, reports []answer[nodesync.NodesReport]) thing {
 	t := thing{name: "node " + node.Name, node: node}
 	for _, r := range reports {
@@ -136,7 +137,7 @@ func (t thing) keys(ctx context.Context, a *Agent) ([]string, error) {
 	return keys, nil
 }
 
-// requestedKeys are those of the values of the thing that an agent has.
+// requestedKeys returns the keys of the thing's values that an agent has.
 func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
 	keys, err := t.keys(ctx, a)
 	if err != nil {
@@ -150,8 +151,8 @@ func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
 	return keys, nil
 }
 
-// ledToBy reports whether the value with the key leads to the node: its tunnel and what is behind that,
-// neighbours with its addresses, routes to it and to its pods.
+// ledToBy reports whether the value with the key leads to the node: its tunnel and the values that
+// depend on it, neighbours with its addresses, routes to it and to its pods.
 func (n *Node) ledToBy(key string) bool {
 	if _, ok := models.ForKey(key); !ok {
 		return false
@@ -181,7 +182,7 @@ func (n *Node) ledToBy(key string) bool {
 	return false
 }
 
-// inPrefixes reports whether a network is one of those, or in one of them.
+// inPrefixes reports whether one of the prefixes contains the network.
 func inPrefixes(network netip.Prefix, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -216,7 +217,7 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 	return show(c, answers, writeValues)
 }
 
-// valuesWith asks for the states of the values with the keys; those that are not there are left out.
+// valuesWith returns the states of the values with the keys; values that do not exist are left out.
 func valuesWith(ctx context.Context, a *Agent, keys []string) (values []record.Status, err error) {
 	for _, key := range keys {
 		value, err := byKey[record.Status](valueStatus)(ctx, a, key)
@@ -230,7 +231,7 @@ func valuesWith(ctx context.Context, a *Agent, keys []string) (values []record.S
 	return values, nil
 }
 
-// explainThing shows a thing: what it is, its values, and why those that are not as they should be are so.
+// explainThing shows a thing and its values, and for values that are not as they should be, the reason.
 func (c *cli) explainThing(ctx context.Context, t thing) error {
 	switch {
 	case t.pod != nil:
@@ -242,7 +243,7 @@ func (c *cli) explainThing(ctx context.Context, t thing) error {
 	return c.explainNode(ctx, t)
 }
 
-// explainNode shows how a node is, and how other nodes reach it.
+// explainNode shows the health of a node, and how other nodes reach it.
 func (c *cli) explainNode(ctx context.Context, t thing) error {
 	verdict := "its agent does not answer"
 	if t.self != nil {
@@ -286,25 +287,25 @@ func writeNode(p printer, good []answer[ExplainedNode]) {
 	}
 }
 
-// ExplainedNode is what "explain" tells of a node on another one.
+// ExplainedNode is the output of "explain" for a node, on another node.
 type ExplainedNode struct {
 	Node Node `json:"node"`
-	// Verdict on the node, as its own agent tells it.
+	// Verdict on the node, from its own agent.
 	Verdict string `json:"verdict"`
-	// State is the worst of the values'; empty: there is no other node.
+	// State is the worst state of the values; empty if there is no other node.
 	State string `json:"state,omitempty"`
 	// Values lead to the node, the worst first.
 	Values []*Explained `json:"values"`
 }
 
-// timelineOfThing shows the changes of a thing's values since a time.
+// timelineOfThing shows the changes to a thing's values since a time.
 func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) error {
 	return show(c, target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (keyTimelines, error) {
 		keys, err := t.keys(ctx, a)
 		if err != nil {
 			return keyTimelines{}, err
 		}
-		if t.node != nil { // those that are gone as well
+		if t.node != nil { // including values that no longer exist
 			for _, key := range pastKeys(ctx, []*Agent{a}) {
 				if t.node.ledToBy(key) && !slices.Contains(keys, key) {
 					keys = append(keys, key)
@@ -319,7 +320,7 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 	}), writeKeyTimelines)
 }
 
-// oneAgent is the one whose values are drawn; the nodes of others are named.
+// oneAgent returns the agent whose values are drawn. The error names the nodes if there are several.
 func (t thing) oneAgent() (*Agent, error) {
 	switch len(t.agents) {
 	case 0:

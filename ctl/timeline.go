@@ -98,7 +98,7 @@ func writeTimelines(p printer, good []answer[timeline]) {
 	t.Print()
 }
 
-// of returns what a value is about: what is wanted, or else what exists.
+// of returns the wanted value, or the existing one if none is wanted.
 func of(v *kvscheduler.ValueSnapshot) proto.Message {
 	switch {
 	case v == nil:
@@ -109,8 +109,8 @@ func of(v *kvscheduler.ValueSnapshot) proto.Message {
 	return v.Have
 }
 
-// changeText says what became of a value: its content if it is new, else what
-// changed of it, and the error if there is one.
+// changeText describes a change: the content of a new value, else the fields that changed, and the
+// error if there is one.
 func changeText(from, to *kvscheduler.ValueSnapshot) string {
 	if to == nil {
 		return ""
@@ -181,7 +181,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	return cmd
 }
 
-// writeDiffs shows a line for each value that differs, with its changes below.
+// writeDiffs prints a line for each value that differs, with the changed fields below.
 func writeDiffs(p printer, good []answer[[]record.Diff]) {
 	var same []string
 	t := p.Table("NODE", "WHAT", "STATE", "TXN", "KEY")

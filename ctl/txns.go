@@ -74,8 +74,8 @@ func (s *span) flags(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&s.until, "until", "", "only those until T")
 }
 
-// times returns the limits; zero times if there is none. With limits, all within
-// them are meant unless --last is given as well.
+// times returns the limits, zero if not given. With limits, all records within them are shown unless
+// --last is given as well.
 func (s *span) times(cmd *cobra.Command, now time.Time) (since, until time.Time, err error) {
 	if s.since != "" {
 		if since, err = parseTime(s.since, now); err != nil {
@@ -96,7 +96,7 @@ func (s *span) times(cmd *cobra.Command, now time.Time) (since, until time.Time,
 	return since, until, nil
 }
 
-// query asks for the last ones.
+// query returns the query for the last records.
 func (s *span) query() url.Values {
 	if s.last == 0 {
 		return url.Values{}
@@ -104,8 +104,8 @@ func (s *span) query() url.Values {
 	return number("last", uint64(s.last))
 }
 
-// causedTxn is a transaction with the events that led to it, none if none did or
-// none is remembered. Events of a burst share a transaction.
+// causedTxn is a transaction with the events that led to it, if any are remembered. Events of a burst
+// share a transaction.
 type causedTxn struct {
 	*kvscheduler.RecordedTxn
 	events []*controller.EventRecord
@@ -130,7 +130,7 @@ func (t causedTxn) MarshalJSON() ([]byte, error) {
 	return append(append(events[:len(events)-1], ','), record[1:]...), err
 }
 
-// eventNumbers are "7", or "1-6" for several.
+// eventNumbers formats the numbers of the events: "7", or "1-6" for several.
 func (t causedTxn) eventNumbers(known runs) string {
 	switch n := len(t.events); n {
 	case 0:
@@ -142,8 +142,8 @@ func (t causedTxn) eventNumbers(known runs) string {
 	}
 }
 
-// causes finds the events that led to transactions. Without them the transactions
-// are worth showing as well, so errors are not reported.
+// causes finds the events that led to transactions. It reports no errors, since the transactions are
+// worth showing without the events.
 func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []causedTxn {
 	out := make([]causedTxn, len(txns))
 	if len(txns) == 0 {
@@ -165,8 +165,8 @@ func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []ca
 	return out
 }
 
-// unixSpan is a query for the seconds that contain a span of time; zero times are
-// open ends.
+// unixSpan returns the query for a span of time, rounded outwards to seconds; zero times are open
+// ends.
 func unixSpan(since, until time.Time) url.Values {
 	query := url.Values{}
 	if !since.IsZero() {
@@ -224,7 +224,7 @@ func writeTxns(p printer, good []answer[txnList]) {
 	t.Print()
 }
 
-// txnText says where a transaction came from, and what it was for.
+// txnText describes the origin and the purpose of a transaction.
 func txnText(t *kvscheduler.RecordedTxn) string {
 	text := ""
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// writeTxn shows a transaction: what it was for, what it was given, and what was
-// done, each value with its content below. The run is 0 if it is the present one.
+// writeTxn shows a transaction: its purpose, its input and its operations, each value with its content
+// below. The run is 0 if it is the current one.
 func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	t := txn.RecordedTxn
 	kind, _, _ := strings.Cut(txnText(&kvscheduler.RecordedTxn{Type: t.Type, Resync: t.Resync, RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt}), ":")
@@ -51,7 +51,7 @@ func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	}
 }
 
-// prefixed is empty for an empty text.
+// prefixed adds a prefix to a text; an empty text stays empty.
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -72,8 +72,8 @@ func writeValuesOf(p printer, t *kvscheduler.RecordedTxn) {
 	values.Print()
 }
 
-// writeOperations shows operations; values that were shown are not repeated when
-// they are created. Without any durations, there is no column for them.
+// writeOperations shows operations. It does not repeat values that have been shown already, and leaves
+// out the column of durations if there are none.
 func writeOperations(p printer, ops []kvscheduler.RecordedOp, shown map[string]bool) {
 	header := []string{"NR", "OPERATION", "STATE", "TOOK", "KEY"}
 	timed := slices.ContainsFunc(ops, func(op kvscheduler.RecordedOp) bool { return op.Duration > 0 })
@@ -97,7 +97,7 @@ func writeOperations(p printer, ops []kvscheduler.RecordedOp, shown map[string]b
 	t.Print()
 }
 
-// writeRetrieved shows what was read from the vswitch, one line each.
+// writeRetrieved shows what was read from the vswitch, one read per line.
 func writeRetrieved(p printer, reads []kvscheduler.RecordedRetrieve) {
 	if len(reads) == 0 {
 		return
@@ -120,7 +120,7 @@ func writeRetrieved(p printer, reads []kvscheduler.RecordedRetrieve) {
 	t.Print()
 }
 
-// operationName is "-" if the vswitch was not changed.
+// operationName returns the name of an operation, "-" if it did not change the vswitch.
 func operationName(op kvscheduler.RecordedOp) string {
 	switch {
 	case op.NOOP:
@@ -135,8 +135,8 @@ func operationName(op kvscheduler.RecordedOp) string {
 	return op.Operation.String()
 }
 
-// operationText is the value of what is created unless it was shown, what is
-// updated of it, and the error.
+// operationText describes an operation: the value that is created, unless it has been shown, or the
+// fields that are updated, and the error.
 func operationText(op kvscheduler.RecordedOp, shown bool) string {
 	var texts []string
 	switch {
@@ -153,7 +153,7 @@ func operationText(op kvscheduler.RecordedOp, shown bool) string {
 	return strings.TrimSpace(strings.Join(texts, "  "))
 }
 
-// noticed says what the southbound told, in its own words: "eth0 went down".
+// noticed describes a notification of the southbound, such as "eth0 went down".
 func noticed(t *kvscheduler.RecordedTxn) string {
 	const most = 3
 	var texts []string
@@ -181,11 +181,12 @@ func noticed(t *kvscheduler.RecordedTxn) string {
 	return strings.Join(texts, "; ")
 }
 
-// noticedValue says what it means that a value is there, or not any more; "" if another value says it.
+// noticedValue describes what the appearance or disappearance of a value means; "" if the text for
+// another value says it.
 func noticedValue(key string, is bool, others map[string]bool) string {
 	if rest, ok := strings.CutPrefix(key, "vpp/interface/"); ok {
 		if name, state, ok := strings.Cut(rest, "/link-state/"); ok {
-			if !is { // the other state says it, unless the interface is gone
+			if !is { // the text for the other state says it, unless the interface is gone
 				for other, there := range others {
 					if there && strings.HasPrefix(other, "vpp/interface/"+name+"/link-state/") {
 						return ""

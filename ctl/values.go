@@ -55,8 +55,8 @@ func (c *cli) valuesCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// askValues asks the agents for the states of their values: those of the scheduler, and
-// of what was put into etcd and cannot be decoded, of which the scheduler knows nothing.
+// askValues asks the agents for the states of their values: those that the scheduler knows, and those
+// in etcd that cannot be decoded and never reached the scheduler.
 func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]record.Status] {
 	return target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) { return valuesOf(ctx, a, query) })
 }
@@ -89,7 +89,7 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.
 	return values, nil
 }
 
-// stateQuery checks the names of states, in any case of letters.
+// stateQuery checks the names of states, regardless of upper and lower case, and returns the query.
 func stateQuery(states []string) (url.Values, error) {
 	query := url.Values{}
 	for _, s := range states {
@@ -102,8 +102,8 @@ func stateQuery(states []string) (url.Values, error) {
 	return query, nil
 }
 
-// showValuesOf shows the values whose key a word means. If no agent has any, the
-// error says which key may have been meant.
+// showValuesOf shows the values whose keys a word selects. If no agent has any, the error suggests a
+// key.
 func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, word string) error {
 	answers := askValues(ctx, agents, url.Values{})
 	var keys []string
@@ -131,7 +131,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	return show(c, answers, writeValues)
 }
 
-// keysOf returns the keys of a value and of what is derived from it.
+// keysOf returns the keys of a value and of its derived values.
 func keysOf(s record.Status) []string {
 	keys := []string{s.GetValue().GetKey()}
 	for _, d := range s.GetDerivedValues() {
@@ -141,7 +141,7 @@ func keysOf(s record.Status) []string {
 }
 
 // inState reports whether the value, or one derived from it, is in one of the states;
-// any state will do if there are none.
+// without states, it is true.
 func inState(s record.Status, states []string) bool {
 	is := func(v *pb.ValueStatus) bool { return slices.Contains(states, v.GetState().String()) }
 	return len(states) == 0 || is(s.GetValue()) || slices.ContainsFunc(s.GetDerivedValues(), is)
@@ -155,8 +155,8 @@ func anyError[T any](answers []answer[T]) bool {
 	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err != nil })
 }
 
-// writeValues shows keys, which are long, at the end of the lines, derived values
-// below their base values, and errors below both.
+// writeValues shows values with their long keys at the end of the line, derived values below their
+// base values, and errors behind the keys.
 func writeValues(p printer, good []answer[[]record.Status]) {
 	t := p.Table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {

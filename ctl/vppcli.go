@@ -35,6 +35,6 @@ the agent may change back.`,
 			return err
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // what follows is VPP's
+	cmd.Flags().SetInterspersed(false) // further flags are VPP's
 	return cmd
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// timeForms says how to write a time.
+// timeForms lists the ways to write a time.
 const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" for five minutes ago, or "now"`
 
-// momentForms says how to write a moment.
+// momentForms lists the ways to write a moment.
 const momentForms = timeForms + `, or "txn:12" for the end of transaction 12, "txn:3.12" of that in run 3`
 
-// parseTime reads a time as people write it. Times of day without a date are the
-// last ones that have passed; without a zone, times are local.
+// parseTime reads a time as people write it. A time of day without a date is the most recent one in
+// the past; without a zone, times are local.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	if text == "now" {
 		return now, nil
@@ -66,8 +66,7 @@ func notFuture(text string, t, now time.Time) error {
 	return nil
 }
 
-// moment is a time, or the end of a transaction, which each agent has at another
-// time.
+// moment is a time, or the end of a transaction, which is a different time for each agent.
 type moment struct {
 	text  string
 	time  time.Time
@@ -102,7 +101,7 @@ func parseMoment(flag, text string, now time.Time) (m moment, err error) {
 	return m, err
 }
 
-// at returns the moment for an agent.
+// at returns the time of the moment for an agent.
 func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 	if !m.isTxn {
 		return m.time, nil
@@ -116,8 +115,8 @@ func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 
 const schedulerStats = "/scheduler/stats"
 
-// noteStart says so if the agent's start is between the moment and now: values may differ because of it, or, if no
-// history is kept, seem to.
+// noteStart prints a note if the agent was started between the moment and now: values may differ because of that,
+// or only seem to if no history is kept.
 func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	var stats kvscheduler.Stats
 	if m.isTxn || m.time.IsZero() || a.Get(ctx, schedulerStats, nil, &stats) != nil || !stats.Since.After(m.time) {
@@ -131,7 +130,7 @@ func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: %s\n", c.name, a.Name, stamp(stats.Since), known)
 }
 
-// setTime adds a time to a query, as the scheduler wants it; not if it is zero.
+// setTime adds a time to a query, in the scheduler's format, unless it is zero.
 func setTime(query url.Values, name string, t time.Time) {
 	if !t.IsZero() {
 		query.Set(name, t.Format(time.RFC3339Nano))

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// overlay is the interface of the vswitch through which packets to pods of other nodes go, if they
-	// go by tunnels.
+	// overlay is the interface of the vswitch through which packets to pods of other nodes go, if there
+	// are tunnels.
 	overlay = "vxlanBVI"
-	// namedNodes is how many nodes a drawing names.
+	// namedNodes bounds how many nodes a drawing names.
 	namedNodes = 3
 )
 
-// node is what is drawn of a pod's node.
+// node has the parts of a pod's node that are drawn.
 type node struct {
 	name   string
-	nic    string // main interface; "": there is none, or it is not known
+	nic    string // main interface; "" if there is none, or it is unknown
 	others []string
 	states map[string]*vpp_interfaces.InterfaceState
 }
@@ -41,13 +41,13 @@ type Drawing struct {
 	ends  []string
 }
 
-// Draw asks the agent of a pod's node; nothing is drawn if that does not tell the states of interfaces.
+// Draw asks the agent of a pod's node. It draws nothing if the agent does not report the states of interfaces.
 func Draw(ctx context.Context, a *target.Agent, pod ipnet.PodReport) (d Drawing) {
 	var report ifstate.Report
 	if a.Get(ctx, ifstate.URL, nil, &report) != nil {
 		return d
 	}
-	// Of what else is not told, nothing is drawn.
+	// Parts that the agent does not report are left out.
 	var conf contivconf.Report
 	_ = a.Get(ctx, contivconf.URL, nil, &conf)
 	var nodes nodesync.NodesReport
@@ -94,7 +94,7 @@ func (n node) draw(pod ipnet.PodReport) (d Drawing) {
 	return d
 }
 
-// Lines are the drawing, with identifiers shortened by a function.
+// Lines returns the drawing, with identifiers shortened by the function.
 func (d Drawing) Lines(shorten func(string) string) []string {
 	if d.start == "" {
 		return []string{}
@@ -125,7 +125,7 @@ func (n node) podsOfOthers() string {
 	return text
 }
 
-// link is an interface of the vswitch, its device if that has another name, and its state.
+// link formats an interface of the vswitch, its device if that has another name, and its state.
 func (n node) link(name string) string {
 	s := n.states[name]
 	if s == nil {

@@ -1,5 +1,5 @@
-// Package report packs the agents' answers into a file that goes with a bug report, and answers from such a
-// file as the agents did.
+// Package report packs the agents' answers into a file for a bug report, and gives the same answers from
+// such a file.
 //
 //	agents ──(REST)──> Pack ──> report.tgz ──> Open ──> Agents, which other commands ask
 //
@@ -11,5 +11,6 @@
 //	nodes/NODE/answers/…            the answers
 //	nodes/NODE/history/…            the history of the agent, as it keeps it
 //
-// Secrets are in none of it: agents do not tell them, and what looks like one is taken out again while it is packed.
+// It contains no secrets: agents do not send them, and texts that look like secrets are removed while the archive is
+// packed.
 package report

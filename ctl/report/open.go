@@ -27,11 +27,11 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// most bytes are unpacked.
+// most is the limit of bytes that are unpacked.
 const most = 4 << 30
 
-// Open reads a report, and returns agents that answer from it. What they were not asked when it was made,
-// and requests to change something, are errors.
+// Open reads a report, and returns agents that answer from it. Requests that were not made when it was
+// packed, and requests that change something, are errors.
 func Open(name string) (Meta, []*target.Agent, error) {
 	wrong := func(err error) (Meta, []*target.Agent, error) {
 		return Meta{}, nil, fmt.Errorf("%s is no report that `contivctl report` made: %w", name, err)
@@ -70,7 +70,7 @@ func unpack(archive io.Reader) (fs.FS, error) {
 		return nil, err
 	}
 	var files bytes.Buffer
-	w := zip.NewWriter(&files) // which can be read as a file system
+	w := zip.NewWriter(&files) // a zip archive can be read as a file system
 	from := tar.NewReader(io.LimitReader(plain, most))
 	for {
 		header, err := from.Next()
@@ -136,7 +136,7 @@ func open(content fs.FS, n Node, meta Meta) (*target.Agent, error) {
 	return target.Served(n.Name, where, a), nil
 }
 
-// recorded answers as an agent did.
+// recorded gives the recorded answers of an agent.
 type recorded struct {
 	answers map[string]answer
 	past    http.Handler
@@ -180,7 +180,7 @@ func write(w http.ResponseWriter, a answer) {
 	w.Write(a.body)
 }
 
-// computed answers from the answer to a wider question.
+// computed derives an answer from the recorded answer to a more general request.
 func (a recorded) computed(path string, query url.Values) answer {
 	all, known := a.answers[path]
 	switch {
@@ -208,7 +208,7 @@ func (a recorded) computed(path string, query url.Values) answer {
 				return answer{status: http.StatusOK, body: item}
 			}
 		}
-		return listed(map[string]string{"Key": query.Get("key")}) // nothing is known of it
+		return listed(map[string]string{"Key": query.Get("key")}) // nothing is known about it
 	case feedback.URL:
 		return listed(keep(items, func(item json.RawMessage) bool { return text(item, "value", "key") == query.Get("key") }))
 	case statusURL:
@@ -240,7 +240,7 @@ func keep(items []json.RawMessage, wanted func(json.RawMessage) bool) []json.Raw
 	return kept
 }
 
-// text returns a member of a JSON object, by the names that lead there; "" if there is none.
+// text returns a member of a JSON object by its path of names; "" if there is none.
 func text(object json.RawMessage, names ...string) string {
 	for _, name := range names {
 		var members map[string]json.RawMessage

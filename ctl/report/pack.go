@@ -35,7 +35,7 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-// format of the archive; readers refuse others.
+// format is the version of the archive; readers refuse others.
 const format = 1
 
 const (
@@ -52,7 +52,7 @@ const (
 	diffURL          = "/scheduler/diff"
 )
 
-// questions are what each agent is asked. Explanations and contributions are of all keys.
+// questions lists the requests to each agent. Explanations and contributions are requested for all keys.
 var questions = []string{
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
 	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
@@ -74,7 +74,7 @@ type Meta struct {
 type Node struct {
 	Name string
 	URL  string
-	// Error is why its agent could not be asked.
+	// Error is the reason why its agent could not be asked.
 	Error string `json:",omitempty"`
 }
 
@@ -85,7 +85,7 @@ type entry struct {
 	File    string
 }
 
-// Pack asks agents, and writes what they tell. Agents that cannot be asked are no error; Meta has them.
+// Pack asks agents and writes their answers. An agent that cannot be asked is no error; Meta lists it.
 func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Time) (Meta, error) {
 	zip := gzip.NewWriter(w)
 	p := &packer{tar: tar.NewWriter(zip), root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now}
@@ -114,7 +114,7 @@ func readme(meta Meta) []byte {
 	return []byte(b.String())
 }
 
-// told is what an agent told.
+// told has the answers of an agent.
 type told struct {
 	answers []answer
 	history []byte // a tar archive
@@ -126,7 +126,7 @@ type answer struct {
 	body    []byte
 }
 
-// collect asks an agent everything. The error is for one that cannot be asked.
+// collect sends all requests to an agent. It returns an error if the agent cannot be asked.
 func collect(ctx context.Context, a *target.Agent) (told, error) {
 	var t told
 	ask := func(request string) ([]byte, error) {
@@ -204,10 +204,10 @@ func (p *packer) node(name string, t told) {
 	}
 }
 
-// unsafe is what names of files should not have.
+// unsafe matches characters that file names should not have.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// secret matches members of JSON that look like secrets, should one have got there; also in JSON within a text.
+// secret matches JSON members that look like secrets, in case an answer contains one; also in JSON within a text.
 var secret = regexp.MustCompile(`(?i)(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
 
 func scrub(body []byte) []byte {

@@ -1,5 +1,5 @@
-// Package status is the verdict of contivctl on nodes: what their agents say of themselves, and
-// what shows only when they are compared.
+// Package status is the verdict of contivctl on nodes: the reports of their agents, and problems that
+// show only when nodes are compared.
 //
 //	/readiness?verbose, configdir ──Ask──> Probe ──Compare (versions)──> Write, Worst
 package status

@@ -29,14 +29,14 @@ type Probe struct {
 	// State is "ready" or "not ready".
 	State   string `json:"state"`
 	Version string `json:"version,omitempty"`
-	// Problem is why it is not ready.
+	// Problem is the reason why it is not ready.
 	Problem string `json:"problem,omitempty"`
-	// Database is why it does not follow etcd. A ready agent works without.
+	// Database is the reason why it does not follow etcd. A ready agent works without etcd.
 	Database string `json:"database,omitempty"`
-	// NodeConfig is why the NodeConfig in etcd is not in force.
+	// NodeConfig is the reason why the NodeConfig in etcd is not in force.
 	NodeConfig string `json:"nodeConfig,omitempty"`
-	// Problems are all that is wrong, by the checks that found it; Database and NodeConfig
-	// are among them.
+	// Problems lists everything that is wrong, by the checks that found it, including Database and
+	// NodeConfig.
 	Problems []health.Problem `json:"problems,omitempty"`
 	// ConfigDir are the mistakes in the agent's directory of configuration.
 	ConfigDir []string `json:"configDir,omitempty"`
@@ -44,11 +44,11 @@ type Probe struct {
 	clock clock
 }
 
-// clock is how far a node's clock is ahead of ours, give or take precision; the zero value: it is
-// not known.
+// clock is the offset of a node's clock from ours, plus or minus precision; the zero value means
+// unknown.
 type clock struct{ ahead, precision time.Duration }
 
-// clockOf a node that said, in whole seconds, what time it was between begin and end.
+// clockOf returns the clock of a node that reported its time, in whole seconds, between begin and end.
 func clockOf(seconds int64, begin, end time.Time) clock {
 	if seconds == 0 {
 		return clock{}
@@ -68,7 +68,7 @@ func (p Probe) verdict() string {
 	return health.Healthy
 }
 
-// answer is what an agent answers to GET /readiness.
+// answer is the response to GET /readiness.
 type answer struct {
 	Version, Error, Database, NodeConfig string
 	Warnings                             []string
@@ -77,7 +77,7 @@ type answer struct {
 	Time                                 int64 `json:"last_update"` // Unix seconds
 }
 
-// Ask asks an agent how its node is; the error is for an agent that does not answer.
+// Ask returns the state of an agent's node, or an error if the agent does not answer.
 func Ask(ctx context.Context, a *target.Agent) (Probe, error) {
 	p, err := readiness(ctx, a, url.Values{"verbose": {""}})
 	if err != nil {
@@ -91,7 +91,7 @@ func Ask(ctx context.Context, a *target.Agent) (Probe, error) {
 	return p, nil
 }
 
-// AskReady asks an agent whether it is ready, and nothing that takes time.
+// AskReady asks an agent only whether it is ready, which takes no time.
 func AskReady(ctx context.Context, a *target.Agent) (Probe, error) { return readiness(ctx, a, nil) }
 
 func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, error) {
@@ -106,17 +106,17 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 	p := Probe{State: Ready}
 	if refused != nil {
 		p.State, p.Problem = NotReady, refused.Text
-		_ = json.Unmarshal(refused.Body, &h) // what it does not say is left out
+		_ = json.Unmarshal(refused.Body, &h) // fields that it does not have stay empty
 	}
 	p.Version, p.Database, p.NodeConfig, p.Problems = h.Version, h.Database, h.NodeConfig, h.Problems
 	p.clock = clockOf(h.Time, begin, end)
-	if h.Verdict == "" { // an agent that has no checks: what it says is all that there is
+	if h.Verdict == "" { // an agent without checks: derive the verdict from the rest of its answer
 		p.Problems = h.told()
 	}
 	return p, nil
 }
 
-// told are the problems of an answer without a list of them.
+// told returns the problems in an answer that has no list of them.
 func (h answer) told() (problems []health.Problem) {
 	add := func(check, text string) {
 		problems = append(problems, health.Problem{Check: check, Text: text})
@@ -133,8 +133,7 @@ func (h answer) told() (problems []health.Problem) {
 	return problems
 }
 
-// mistakesIn returns a line for the directory, if it cannot be read, and for each file
-// with a mistake.
+// mistakesIn returns a line for each file with a mistake, and one if the directory cannot be read.
 func mistakesIn(dir configdir.Status) (mistakes []string) {
 	if dir.Err != "" {
 		mistakes = append(mistakes, oneLine(dir.Err))
@@ -160,7 +159,7 @@ func mistakesIn(dir configdir.Status) (mistakes []string) {
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// since says for how long there is a problem, if it lasts.
+// since formats how long a problem has lasted, "" if it is new.
 func since(start, now time.Time) string {
 	lasting := now.Sub(start)
 	switch {

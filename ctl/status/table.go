@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/health/published"
 )
 
-// Compare adds what shows only when nodes are compared: versions that are not those of most, and
-// clocks, if the nodes answered just now.
+// Compare adds problems that show only when nodes are compared: versions that differ from those of
+// most nodes, and clocks that differ, if the nodes answered just now.
 func Compare(probes []target.Answer[Probe], live bool) {
 	compareVersions(probes)
 	if live {
@@ -22,10 +22,10 @@ func Compare(probes []target.Answer[Probe], live bool) {
 	}
 }
 
-// clocksDiffer is what clocks that somebody sets do not differ by.
+// clocksDiffer is a difference that clocks which are kept in time do not reach.
 const clocksDiffer = 2 * time.Second
 
-// compareClocks compares with the node whose clock is in the middle.
+// compareClocks compares all clocks with the median.
 func compareClocks(probes []target.Answer[Probe]) {
 	var known []int
 	for i, a := range probes {
@@ -74,7 +74,7 @@ func compareVersions(probes []target.Answer[Probe]) {
 	}
 }
 
-// Worst is the worst verdict on all nodes, and on what they share.
+// Worst returns the worst verdict on all nodes and on the cluster.
 func Worst(probes []target.Answer[Probe]) string {
 	worst := health.Healthy
 	for _, a := range probes {
@@ -88,10 +88,10 @@ func Worst(probes []target.Answer[Probe]) string {
 	return worst
 }
 
-// maxMistakes is how many mistakes in a directory are shown.
+// maxMistakes bounds how many mistakes in a directory are shown.
 const maxMistakes = 3
 
-// Write shows a line for each node and each of its problems, as of a time.
+// Write prints a line for each node and each of its problems, with durations as of now.
 func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	for i, remark := range shared(probes, now) {
@@ -118,7 +118,7 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t.Print()
 }
 
-// shared are the problems that are not of a node, once each, however many nodes tell of them.
+// shared returns the problems of the cluster, each once, regardless of how many nodes report them.
 func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
 	type told struct {
 		text  string

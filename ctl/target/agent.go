@@ -32,21 +32,21 @@ type Agent struct {
 	client   *http.Client
 	unusable error
 	noGRPC   error // nil: it may serve gRPC
-	// dial connects to a socket of the agent, by its name; nil: the URL says where it is.
+	// dial connects to a socket of the agent, by its name; nil if the URL has the address.
 	dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// restSocket is where agents serve REST, among other places.
+// restSocket is the name of the socket on which every agent serves REST.
 const restSocket = "agent.sock"
 
-// Dialed is an agent whose sockets are reached by a function. The URL is for people.
+// Dialed returns an agent whose sockets are reached through a function. The URL is only shown.
 func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
-	// Connections are kept: some are dear.
+	// Connections are kept, since some are expensive to make.
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) }}
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: transport}, dial: dial}
 }
 
-// DialGRPC connects to where the agent serves gRPC; nil: GRPCAddress says where that is.
+// DialGRPC returns the function that connects to the agent's gRPC socket; nil if GRPCAddress has the address.
 func (a *Agent) DialGRPC() func(ctx context.Context, address string) (net.Conn, error) {
 	if a.dial == nil {
 		return nil
@@ -86,18 +86,18 @@ func New(name, address string) (*Agent, error) {
 	return a, nil
 }
 
-// useTLS sets how an agent at https://HOST:PORT is asked.
+// useTLS sets the TLS configuration for an agent at https://HOST:PORT.
 func (a *Agent) useTLS(t *tls.Config) {
 	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
 }
 
-// Served is an agent whose answers a handler gives, in the place of one that is asked at the URL.
+// Served returns an agent whose answers come from a handler. The URL is only shown.
 func Served(name, url string, answers http.Handler) *Agent {
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
 		noGRPC: fmt.Errorf("agent %s: a %s does not take or tell configuration: it needs the agent itself", name, url)}
 }
 
-// Unusable is an agent that cannot be asked, for a reason.
+// Unusable returns an agent that cannot be asked; the error says why.
 func Unusable(name, url string, reason error) *Agent {
 	return &Agent{Name: name, URL: url, unusable: reason}
 }
@@ -125,7 +125,7 @@ func (w *response) Header() http.Header            { return w.header }
 func (w *response) WriteHeader(status int)         { w.status = status }
 func (w *response) Write(data []byte) (int, error) { return w.body.Write(data) }
 
-// StatusError is an answer of an agent that is an error.
+// StatusError is an error that an agent answered.
 type StatusError struct {
 	Status int
 	Text   string
@@ -134,21 +134,21 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// ErrNotServed: the agent does not serve such a thing at all.
+// ErrNotServed means that the agent does not serve the path at all.
 var ErrNotServed = errors.New("is not known there")
 
-// IsNotFound reports whether the agent answered that there is no such thing.
+// IsNotFound reports whether the agent answered that the object does not exist.
 func IsNotFound(err error) bool {
 	var e *StatusError
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// Get asks the agent and decodes its answer.
+// Get sends a request to the agent and decodes its answer.
 func (a *Agent) Get(ctx context.Context, path string, query url.Values, into any) error {
 	return a.do(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// Post sends the body as JSON, nothing if it is nil, and decodes the answer.
+// Post sends the body as JSON, or no body if it is nil, and decodes the answer.
 func (a *Agent) Post(ctx context.Context, path string, query url.Values, body, into any) error {
 	return a.do(ctx, http.MethodPost, path, query, body, into)
 }
@@ -170,7 +170,7 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	return nil
 }
 
-// Fetch asks the agent, and returns its answer as it is.
+// Fetch sends a request to the agent, and returns its answer unchanged.
 func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (status int, body []byte, err error) {
 	response, body, err := a.ask(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
@@ -211,7 +211,7 @@ func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, 
 	return response, data, nil
 }
 
-// errorText is what an agent says is wrong.
+// errorText returns the error in an agent's answer.
 func errorText(status string, body []byte) string {
 	var e rest.ErrorBody
 	if json.Unmarshal(body, &e) == nil && e.Error != "" {
@@ -223,8 +223,8 @@ func errorText(status string, body []byte) string {
 	return status
 }
 
-// UnreachableError tells that an agent could not be asked. How it shows depends
-// on the moment: the connection is refused, or breaks, or the socket is gone.
+// UnreachableError means that an agent could not be asked. The cause depends on the moment: the
+// connection is refused, or breaks, or the socket is gone.
 type UnreachableError struct {
 	url, hint string
 	err       error
@@ -243,7 +243,7 @@ func (a *Agent) unreachable(err error) error {
 	}
 	var operation *net.OpError
 	if errors.As(err, &operation) {
-		err = operation.Err // the address is told already
+		err = operation.Err // the message already has the address
 	}
 	e := &UnreachableError{url: a.URL, err: err}
 	switch {
@@ -283,7 +283,7 @@ func Ask[T any](ctx context.Context, agents []*Agent, question func(context.Cont
 	return answers
 }
 
-// GetAll asks all agents for the same.
+// GetAll sends the same request to all agents.
 func GetAll[T any](ctx context.Context, agents []*Agent, path string, query url.Values) []Answer[T] {
 	return Ask(ctx, agents, func(ctx context.Context, a *Agent) (value T, err error) {
 		err = a.Get(ctx, path, query, &value)
@@ -292,13 +292,12 @@ func GetAll[T any](ctx context.Context, agents []*Agent, path string, query url.
 }
 
 const (
-	// GRPCSocket and GRPCPort are where agents serve gRPC unless told otherwise: the socket is
-	// beside that of REST.
+	// GRPCSocket and GRPCPort are where agents serve gRPC by default: the socket is beside that of REST.
 	GRPCSocket = "grpc.sock"
 	GRPCPort   = "9111"
 )
 
-// GRPCAddress is where the agent is expected to serve gRPC, and whether with TLS.
+// GRPCAddress returns the address at which the agent is expected to serve gRPC, and whether it uses TLS.
 func (a *Agent) GRPCAddress() (address string, secure bool, err error) {
 	if err := cmp.Or(a.unusable, a.noGRPC); err != nil {
 		return "", false, err

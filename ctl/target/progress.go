@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// patience is how long nobody needs to be told what is waited for.
+// patience is how long a wait may be before it is shown.
 const patience = time.Second
 
 type progressKey struct{}
 
-// WithProgress has tell called with what is waited for, such as the agents that have not answered, after a second and
-// each second from then on, and with nil at the end if it was called before.
+// WithProgress calls tell with the list of what is awaited, such as the agents that have not answered, after a second
+// and every second from then on. At the end, it calls it with nil if it has called it before.
 func WithProgress(ctx context.Context, tell func(waiting []string)) context.Context {
 	return context.WithValue(ctx, progressKey{}, tell)
 }
 
-// Waiting says what is waited for until done is called.
+// Waiting adds to the list of what is awaited, until done is called.
 func Waiting(ctx context.Context, what string) (done func()) {
 	p := begin(ctx, []string{what})
 	return func() { p.done(what) }
 }
 
-// progress is what is known of a question to several agents, or of something else that takes time.
+// progress is the state of a question to several agents, or of something else that takes time.
 type progress struct {
 	tell func([]string)
 
@@ -34,7 +34,7 @@ type progress struct {
 	timer   *time.Timer
 }
 
-// begin returns nil if nobody wants to know.
+// begin returns nil if nobody follows the progress.
 func begin(ctx context.Context, waiting []string) *progress {
 	tell, _ := ctx.Value(progressKey{}).(func([]string))
 	if tell == nil {
@@ -58,7 +58,7 @@ func (p *progress) tick() {
 	p.timer.Reset(patience)
 }
 
-// done notes that something is waited for no longer.
+// done removes something from the list of what is awaited.
 func (p *progress) done(what string) {
 	if p == nil {
 		return

@@ -30,7 +30,7 @@ const (
 	DefaultAgent = "unix:///var/run/contiv/agent.sock"
 	// ConfigVariable names the configuration file if --config does not.
 	ConfigVariable = "CONTIVCTL_CONFIG"
-	// agentPort is where agents found through etcd listen.
+	// agentPort is the port of agents found through etcd.
 	agentPort = "9999"
 )
 
@@ -42,14 +42,13 @@ type Config struct {
 	// EtcdEndpoints are asked for further nodes; their agents are expected on
 	// port 9999 of the InternalIP.
 	EtcdEndpoints []string `json:"etcdEndpoints"`
-	// CAFile, CertFile and KeyFile are for agents at https://HOST:PORT: who must have signed their
-	// certificates, default the authorities of the host, and the certificate and key that are shown
-	// to them (PEM).
+	// CAFile, CertFile and KeyFile are PEM files for agents at https://HOST:PORT: the authorities that
+	// sign their certificates (default: those of the host), and the certificate and key of the client.
 	CAFile   string `json:"caFile"`
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// EtcdConfig is a file, like the agent's etcd.conf, that says how to reach etcd; its
-	// endpoints are used if there are none above.
+	// EtcdConfig is a file like the agent's etcd.conf, with the connection to etcd; its endpoints are used
+	// if EtcdEndpoints is empty.
 	EtcdConfig string `json:"etcdConfig"`
 }
 
@@ -63,16 +62,16 @@ type Options struct {
 	CAFile, CertFile, KeyFile string
 	Node                      string
 	Timeout                   time.Duration
-	// Kubeconfig is the file of a cluster whose agents are asked, and Context one of those in it. Without
-	// any word about which agents to ask, and without one on this host, they are those of kubectl's cluster.
+	// Kubeconfig is the kubeconfig file of the cluster whose agents are asked, and Context a context in it.
+	// If nothing selects agents, and this host has none, those of kubectl's cluster are asked.
 	Kubeconfig, Context string
-	// InCluster finds them; nil if neither a file is named, nor has kubectl one.
+	// InCluster finds these agents; nil if no kubeconfig file is named and kubectl has none.
 	InCluster func(ctx context.Context, kubeconfig, context string) ([]*Agent, error)
-	// Recorded, if there are any, are asked in the place of all others.
+	// Recorded agents, if any, are asked instead of all others.
 	Recorded []*Agent
 }
 
-// Configuration is that of the file, with what flags say instead.
+// Configuration returns the configuration of the file, overridden by flags.
 func (o Options) Configuration() (c Config, err error) {
 	if o.File != "" {
 		if err := config.LoadFile(o.File, &c); err != nil {
@@ -97,7 +96,7 @@ func (o Options) Configuration() (c Config, err error) {
 	return c, nil
 }
 
-// scheme of agents that are found through etcd: who has a certificate shows it.
+// scheme returns the URL scheme of agents that are found through etcd: https if there is a certificate to show.
 func (c Config) scheme() string {
 	if c.CertFile != "" {
 		return "https"
@@ -132,7 +131,7 @@ func (c Config) TLS() (*tls.Config, error) {
 	return t, nil
 }
 
-// Etcd returns how to reach etcd. Without endpoints, nothing says it.
+// Etcd returns the configuration of the connection to etcd. Its endpoints are empty if none are configured.
 func (c Config) Etcd(timeout time.Duration) (e etcd.Config, err error) {
 	if c.EtcdConfig != "" {
 		if err := config.LoadFile(c.EtcdConfig, &e); err != nil {
@@ -206,7 +205,8 @@ func (o Options) all(ctx context.Context) ([]*Agent, error) {
 	return out, nil
 }
 
-// elsewhere returns the agents of kubectl's cluster where this host has no agent; nil if it has, or kubectl knows no cluster.
+// elsewhere returns the agents of kubectl's cluster if this host has no agent; nil if it has one, or kubectl knows no
+// cluster.
 func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); !errors.Is(err, fs.ErrNotExist) || o.InCluster == nil {
 		return nil, nil
@@ -286,8 +286,8 @@ func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, 
 	return agents, nil
 }
 
-// CheckNode returns an error for a node that the cluster, whose etcd is reached so, does not have. Where
-// etcd knows no nodes, since there is no Kubernetes, only a name that looks like a mistyped one is refused.
+// CheckNode returns an error if the cluster of this etcd does not have the node. If etcd knows no nodes,
+// since there is no Kubernetes, only a name that looks mistyped is refused.
 func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) error {
 	names := slices.Sorted(maps.Keys(c.Agents))
 	agents, err := discover(ctx, reach, c.scheme())
@@ -304,11 +304,11 @@ func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) e
 	return text.Hinted(fmt.Errorf("node %q is not known", name), name, names)
 }
 
-// refuseTimeout bounds how long it is looked whether somebody listens.
+// refuseTimeout bounds the attempt to connect.
 const refuseTimeout = time.Second
 
-// Refused returns an error if no endpoint of etcd has anybody who listens: its client would
-// try again until the command's time is over.
+// Refused returns an error if nobody listens at any endpoint of etcd. The client would retry until the
+// command times out.
 func Refused(ctx context.Context, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, refuseTimeout)
 	defer cancel()
