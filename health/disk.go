@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Less than this is too little for what an agent writes.
+// Less free space than this is too little for an agent.
 const (
 	minFreeBytes = 64 << 20
 	minFreeShare = 0.02
 )
 
-// Disk looks at the space that is left where the agent writes, by directory.
+// Disk checks the free space in the directories that the agent writes to.
 func Disk(directories ...string) Check {
 	return Check{Name: "disk", Look: func(context.Context) (problems []string) {
 		for _, directory := range directories {
 			var stat unix.Statfs_t
 			if err := unix.Statfs(directory, &stat); err != nil {
-				continue // who writes there says so
+				continue // the writer reports it
 			}
 			if text := full(directory, stat.Blocks*uint64(stat.Bsize), stat.Bavail*uint64(stat.Bsize)); text != "" {
 				problems = append(problems, text)

@@ -1,9 +1,8 @@
-// Package health is the verdict on a node: what is wrong with it, of all that can be looked at,
-// since when, and what to do about it.
+// Package health is the verdict on a node: everything that checks find wrong with it, since when, and
+// with a remedy.
 //
 //	values, drift, disk, peers, vswitch, etcd, … ──Check──> Monitor ──> /readiness?verbose, metrics
 //	                                                                └──> contivctl status
 //
-// A check says what is wrong in sentences; no sentence, nothing wrong. Nothing in here changes
-// anything.
+// A check returns problems as sentences, none if all is well. Checks change nothing.
 package health

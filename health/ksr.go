@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// ksrSilent is how long KSR may write nothing: another instance takes over in less.
+	// ksrSilent is how long KSR may write nothing; another instance takes over in less time.
 	ksrSilent = 3 * published.Heartbeat
-	// ksrTimeout is how long etcd has to answer.
+	// ksrTimeout bounds a read of etcd.
 	ksrTimeout = 2 * time.Second
 )
 
-// KSR looks at what KSR publishes in etcd: whether it does, and what it cannot read or reflect.
-// That concerns the whole cluster. Without etcd it says nothing: connected is why there is none.
+// KSR checks whether KSR publishes its state in etcd, and reports what it cannot read or reflect.
+// These problems concern the whole cluster. The check finds nothing without etcd; connected then
+// returns an error.
 func KSR(etcd store.Broker, connected func() error) Check {
 	k := &ksr{}
 	return Check{Name: "ksr", Cluster: true, Look: func(ctx context.Context) []string {
@@ -33,7 +34,7 @@ func KSR(etcd store.Broker, connected func() error) Check {
 		kv, found, err := etcd.Get(ctx, published.KSRKey)
 		if err != nil {
 			k.forget()
-			return nil // the check of etcd says so
+			return nil // the check of etcd reports it
 		}
 		if !found {
 			kv = store.KV{}
@@ -42,15 +43,14 @@ func KSR(etcd store.Broker, connected func() error) Check {
 	}}
 }
 
-// ksr remembers since when the status has not been written again. Times are those of this node:
-// the clock of KSR's may be another one.
+// ksr remembers when the status was last written, by this node's clock, since KSR's may differ.
 type ksr struct {
 	mu       sync.Mutex
 	revision int64
 	heard    time.Time
 }
 
-// forget is called when nothing can be heard.
+// forget is called when the status cannot be read.
 func (k *ksr) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

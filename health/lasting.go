@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Lasting tells of what c finds when that has lasted for d: what will be right in a moment is no
-// problem.
+// Lasting reports the findings of c only after they have lasted for d, and so ignores what resolves
+// itself in a moment.
 func Lasting(d time.Duration, c Check) Check {
 	var mu sync.Mutex
 	since := map[string]time.Time{}

@@ -17,23 +17,23 @@ const (
 	Broken   = published.Broken
 )
 
-// Check looks at one thing.
+// Check checks one thing.
 type Check struct {
 	// Name is a label of metrics: lower case, such as "peers".
 	Name string
-	// Look says what is wrong, a sentence each. It returns soon when ctx ends.
+	// Look returns the problems, a sentence each. It returns soon after ctx ends.
 	Look func(ctx context.Context) []string
-	// Cluster: what it finds is not about the node, see published.Problem.
+	// Cluster: its problems concern the whole cluster, see published.Problem.
 	Cluster bool
 }
 
 // Problem is something that is wrong.
 type Problem = published.Problem
 
-// period is how often a Monitor looks by itself.
+// period is the time between two rounds of checks in Run.
 const period = 15 * time.Second
 
-// Monitor remembers since when there are which problems.
+// Monitor runs checks, and remembers since when each problem has existed.
 type Monitor struct {
 	checks []Check
 	broken func() error
@@ -43,13 +43,13 @@ type Monitor struct {
 	last    []Problem
 }
 
-// NewMonitor returns a monitor of the checks. ready returns why the agent cannot be relied on.
+// NewMonitor returns a monitor of the checks. ready returns an error if the agent is broken.
 func NewMonitor(ready func() error, checks ...Check) *Monitor {
 	return &Monitor{checks: checks, broken: ready}
 }
 
-// Run looks regularly until ctx ends, so that it is known since when a problem exists, and
-// metrics tell of it.
+// Run runs the checks regularly until ctx ends, for metrics, and to know since when problems have
+// existed.
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.Look(ctx)
@@ -60,7 +60,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Look returns what is wrong now.
+// Look runs the checks and returns the problems.
 func (m *Monitor) Look(ctx context.Context) []Problem {
 	m.looking.Lock()
 	defer m.looking.Unlock()
@@ -85,14 +85,14 @@ func (m *Monitor) Look(ctx context.Context) []Problem {
 	return found
 }
 
-// Last is what Look has returned last.
+// Last returns the problems that Look found last.
 func (m *Monitor) Last() []Problem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// Verdict on a node with the problems.
+// Verdict returns the verdict on a node with the problems.
 func (m *Monitor) Verdict(problems []Problem) string {
 	switch {
 	case m.broken() != nil:

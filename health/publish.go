@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// rewrite is after how long the verdict is written that did not change: etcd may have lost it.
+// rewrite is the interval in which an unchanged verdict is written again, in case etcd lost it.
 const rewrite = 2 * time.Minute
 
 // Publisher writes the verdict on a node into etcd, for KSR.
@@ -20,13 +20,13 @@ type Publisher struct {
 	Etcd    store.Broker
 	Node    string
 	Version string
-	// Mine returns why this agent is not the one of the node; nil: it is.
+	// Mine returns an error if another agent is the node's.
 	Mine func() error
 	Log  *slog.Logger
 }
 
-// Run publishes what the monitor has seen last until ctx ends: what changed soon, and all again
-// after a while.
+// Run publishes the monitor's last result until ctx ends: changes soon, and everything again after
+// rewrite.
 func (p Publisher) Run(ctx context.Context) {
 	var last published.Node
 	failing := false

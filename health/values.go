@@ -15,20 +15,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// badStates of values: who asked for them does not get what he wants.
+// badStates lists the states that are a problem at once. PENDING is one after pendingFor.
 var badStates = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED}
 
-// pendingFor is how long a value may wait for others.
+// pendingFor is how long a value may be PENDING.
 const pendingFor = time.Minute
 
-// Values looks at the states of values: those that failed or cannot be, and those that are
-// PENDING for longer than a minute.
+// Values checks for values that failed or cannot be configured, and for values that have been PENDING
+// for more than a minute.
 func Values(s *kvscheduler.Scheduler) Check {
 	w := &waiting{since: map[string]time.Time{}}
 	return Check{Name: "values", Look: func(context.Context) []string { return w.look(s, time.Now()) }}
 }
 
-// waiting remembers since when values are PENDING.
+// waiting remembers since when values have been PENDING.
 type waiting struct {
 	mu    sync.Mutex
 	since map[string]time.Time
@@ -81,16 +81,16 @@ func (w *waiting) pending(s *kvscheduler.Scheduler, list []*kvscheduler.ValueSna
 	return []string{fmt.Sprintf("%s PENDING for more than a minute, such as %s", values(len(long)), long[0])}
 }
 
-// DriftPrefix begins the descriptions of transactions that repair what others changed.
+// DriftPrefix begins the descriptions of transactions that repair changes by others.
 const DriftPrefix = "drift: "
 
-// Drift that comes back: a value repaired so often within the time is somebody's work.
+// Recurring drift: a value that was repaired this often within the time is being changed by somebody.
 const (
 	driftTimes  = 3
 	driftWithin = 10 * time.Minute
 )
 
-// Drift looks for values that were repaired again and again.
+// Drift checks for values that were repaired repeatedly.
 func Drift(s *kvscheduler.Scheduler) Check {
 	return Check{Name: "drift", Look: func(context.Context) []string {
 		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}))
@@ -138,10 +138,10 @@ func values(n int) string {
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// States is a prometheus.Collector of how many values are in which state.
+// States is a prometheus.Collector of the number of values in each state.
 type States struct{ scheduler *kvscheduler.Scheduler }
 
-// NewStates returns the collector of a scheduler.
+// NewStates returns the collector for a scheduler.
 func NewStates(s *kvscheduler.Scheduler) States { return States{s} }
 
 var valuesDesc = prometheus.NewDesc("contiv_values", "Values by their state.", []string{"state"}, nil)
@@ -149,7 +149,7 @@ var valuesDesc = prometheus.NewDesc("contiv_values", "Values by their state.", [
 // Describe implements prometheus.Collector.
 func (s States) Describe(out chan<- *prometheus.Desc) { out <- valuesDesc }
 
-// Collect implements prometheus.Collector. States of which there is no value are 0.
+// Collect implements prometheus.Collector. States without values are 0.
 func (s States) Collect(out chan<- prometheus.Metric) {
 	states := s.scheduler.Stats().ValueStates
 	for number, name := range pb.ValueState_name {

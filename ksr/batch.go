@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What one transaction may contain: etcd refuses more than 128 changes and more
-// than 1.5 MiB, unless told otherwise.
+// Limits of one transaction: by default, etcd refuses more than 128 changes and more than 1.5 MiB.
 const (
 	maxBatch      = 128
 	maxBatchBytes = 512 << 10
@@ -18,8 +17,8 @@ const (
 	maxValue = 1 << 20
 )
 
-// batch collects changes and writes them in few transactions, in their order.
-// Changes that the store does not need are left out.
+// batch collects changes and writes them in few transactions, in order. Changes that the store already
+// has are left out.
 type batch struct {
 	*writer
 	changes []store.Change
@@ -27,7 +26,7 @@ type batch struct {
 	bytes   int
 }
 
-// put writes a value unless the store holds it.
+// put writes a value unless the store already holds it.
 func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) error {
 	old, exists := b.stored[key]
 	if exists && sameValue(k, old, value) {
@@ -37,8 +36,8 @@ func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) erro
 	return b.add(ctx, k, store.Change{KV: store.KV{Key: key, Value: value}})
 }
 
-// delete removes a key that the store holds and, for a node, what else is there
-// because of it; the key comes last, so that an interrupted removal is repeated.
+// delete removes a key that the store holds and, for a node, everything else that belongs to the node.
+// The key comes last, so that an interrupted removal is repeated.
 func (b *batch) delete(ctx context.Context, k *kind, key string) error {
 	if _, exists := b.stored[key]; !exists {
 		return nil
@@ -63,7 +62,7 @@ func (b *batch) add(ctx context.Context, k *kind, c store.Change) error {
 	return nil
 }
 
-// flush writes what has been collected.
+// flush writes the collected changes.
 func (b *batch) flush(ctx context.Context) error {
 	if len(b.changes) == 0 {
 		return nil
@@ -109,8 +108,8 @@ func (r *Reflector) countWrite(k Kind, deleted, existed bool, err error) {
 	})
 }
 
-// sameValue reports whether two values mean the same: an earlier version may have
-// formatted it in another way.
+// sameValue reports whether two values are equal apart from formatting, which may differ between
+// versions.
 func sameValue(k *kind, stored, wanted []byte) bool {
 	if bytes.Equal(stored, wanted) {
 		return true

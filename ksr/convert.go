@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// annotationPrefix starts the annotations that are reflected.
+// annotationPrefix begins the annotations that are reflected.
 const annotationPrefix = "contivpp.io"
 
 // encode returns the JSON of a message, byte for byte the same for equal
@@ -90,8 +90,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	}
 }
 
-// trimMeta returns what is reflected, and what tells objects and their versions
-// apart.
+// trimMeta returns the reflected metadata, and the fields that identify objects and their versions.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -99,7 +98,7 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// sorted returns the pairs of a map in the order of its keys.
+// sorted iterates over a map in the order of its keys.
 func sorted(m map[string]string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -110,8 +109,8 @@ func sorted(m map[string]string) iter.Seq2[string, string] {
 	}
 }
 
-// firstAndAll makes Kubernetes' pairs of fields agree of which the older one
-// holds the first element of the newer one; either may be missing.
+// firstAndAll completes a pair of Kubernetes fields, of which the older one holds the first element of
+// the newer one. Either may be missing.
 func firstAndAll(first string, all []string) (string, []string) {
 	switch {
 	case len(all) > 0:
@@ -122,7 +121,7 @@ func firstAndAll(first string, all []string) (string, []string) {
 	return "", nil
 }
 
-// reflectedAnnotations are those that are for us.
+// reflectedAnnotations returns the annotations that are for us.
 func reflectedAnnotations(all map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range all {

@@ -11,7 +11,7 @@ import (
 
 var tiers = map[string]policy.ClusterPolicy_Tier{cnp.Admin: policy.ClusterPolicy_ADMIN, cnp.Baseline: policy.ClusterPolicy_BASELINE}
 
-// convertClusterPolicy does not reflect policies of tiers that the API does not have.
+// convertClusterPolicy returns nil for policies of unknown tiers.
 func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	tier, known := tiers[p.Spec.Tier]
 	if !known {
@@ -22,7 +22,7 @@ func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 		out.Subject = subject.GetPods()
 	}
 	for _, r := range p.Spec.Ingress {
-		// Nodes and networks are no sources: the API has them for egress only.
+		// Nodes and networks cannot be sources: the API has them for egress only.
 		onlyPods := func(peer *policy.ClusterPolicy_Peer) bool { return peer.GetPods() != nil }
 		if rule := clusterRule(r.Name, r.Action, r.From, r.Protocols, onlyPods); rule != nil {
 			out.Ingress = append(out.Ingress, rule)
@@ -68,7 +68,7 @@ func clusterRule(name, action string, peers []cnp.Peer, protocols []cnp.Protocol
 	return rule
 }
 
-// clusterPeer returns ok false for a peer that is not understood.
+// clusterPeer returns ok=false for an unknown kind of peer.
 func clusterPeer(p cnp.Peer) (peer *policy.ClusterPolicy_Peer, ok bool) {
 	switch peer = new(policy.ClusterPolicy_Peer); {
 	case count(p.Namespaces != nil, p.Pods != nil, p.Nodes != nil, len(p.Networks) > 0, len(p.DomainNames) > 0) != 1:

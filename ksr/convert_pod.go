@@ -48,7 +48,7 @@ var protocols = map[corev1.Protocol]pod.Pod_Container_Port_Protocol{
 	"":                 pod.Pod_Container_Port_TCP,
 	corev1.ProtocolTCP: pod.Pod_Container_Port_TCP,
 	corev1.ProtocolUDP: pod.Pod_Container_Port_UDP,
-	// Nothing may take a port of SCTP for one of TCP.
+	// A port of SCTP must not be mistaken for one of TCP.
 	corev1.ProtocolSCTP: pod.Pod_Container_Port_SCTP,
 }
 

@@ -29,7 +29,7 @@ func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
 	return out
 }
 
-// policyType resolves the default, which manifests may leave to the API server.
+// policyType fills in the default, which manifests may leave to the API server.
 func policyType(spec *networkingv1.NetworkPolicySpec) policy.Policy_PolicyType {
 	ingress, egress := false, false
 	for _, t := range spec.PolicyTypes {
@@ -140,8 +140,8 @@ func trimPolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// lastChange returns when an object was created or changed last, but for its status; nil if it
-// does not say so.
+// lastChange returns when an object was created or last changed, apart from its status; nil if
+// unknown.
 func lastChange(m *metav1.ObjectMeta) (last *metav1.Time) {
 	for _, f := range m.ManagedFields {
 		if f.Subresource == "" && f.Time != nil && (last == nil || last.Before(f.Time)) {

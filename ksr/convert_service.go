@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// convertService fills in the defaults of the API server that manifests may leave
-// out.
+// convertService fills in the defaults that manifests may leave to the API server.
 func convertService(s *corev1.Service) proto.Message {
 	spec := &s.Spec
 	out := &service.Service{
@@ -120,9 +119,8 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	return out
 }
 
-// convertEndpoint gives unknown conditions the meaning that Kubernetes gives them:
-// an endpoint is ready unless it says otherwise, it serves if it is ready, and it
-// is not about to end.
+// convertEndpoint interprets missing conditions as Kubernetes does: the endpoint is ready, it serves
+// if it is ready, and it is not terminating.
 func convertEndpoint(e *discoveryv1.Endpoint) *endpointslice.EndpointSlice_Endpoint {
 	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
 	out := &endpointslice.EndpointSlice_Endpoint{
@@ -138,7 +136,7 @@ func convertEndpoint(e *discoveryv1.Endpoint) *endpointslice.EndpointSlice_Endpo
 		out.Serving = *e.Conditions.Serving
 	}
 	if r := e.TargetRef; r != nil {
-		// Without the resource version: it changes more often than what it refers to.
+		// Without the resource version, which changes more often than the fields that are reflected.
 		out.TargetRef = &endpointslice.EndpointSlice_ObjectReference{
 			Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID), ApiVersion: r.APIVersion,
 		}

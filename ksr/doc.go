@@ -1,6 +1,6 @@
-// Package ksr is the Kubernetes state reflector: it keeps a copy of the
-// Kubernetes objects that the agents need in the key-value store, and removes
-// from the store what belonged to nodes that left the cluster.
+// Package ksr is the Kubernetes state reflector: it keeps a copy of the Kubernetes objects that the
+// agents need in the key-value store, and removes the data of nodes that left the cluster from the
+// store.
 //
 //	Source ──Changes──> wanted state ──> Reflector ──transactions──> store, below /vnf-agent/contiv-ksr/
 //	(manifests,          (in memory)       │    ▲ ▲
@@ -10,11 +10,10 @@
 //	                                       ├──> <node>'s ID and configuration, when a node is deleted
 //	                                       └──> /stats, /liveness, /readiness
 //
-// The wanted state is a map from key to value. A resync lists what the store
-// holds below the prefixes of the reflected kinds, writes what is missing or
-// different and, if the source is complete, sweeps the rest. After it, changes of
-// the source are written as they come, if they change the value at all; those that
-// come while a transaction is under way wait, the last one per key, and share the
-// next. The first write that fails leads to another resync, repeated with a
-// back-off until it succeeds. Nothing outside those prefixes is swept.
+// The wanted state is a map from key to value. A resync lists what the store holds below the prefixes
+// of the reflected kinds, writes what is missing or different and, if the source is complete, sweeps
+// the rest. After that, changes of the source are written as they arrive, if they change the value at
+// all. Changes that arrive during a transaction wait, the last one per key, and share the next one.
+// The first write that fails leads to another resync, repeated with a back-off until it succeeds.
+// Nothing outside those prefixes is swept.
 package ksr

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrNotLeader is wrapped by the writes of a store that belongs to an instance
-// which leads no longer. They changed nothing.
+// ErrNotLeader is wrapped by the errors of writes after an instance has lost the leadership. These
+// writes changed nothing.
 var ErrNotLeader = errors.New("another instance writes to the store")
 
 // Elector decides which of several instances writes to the store.
@@ -19,10 +19,9 @@ type Elector interface {
 	// Lead waits until this instance leads, does the work of a leader, and gives
 	// the leadership up. It calls waiting when it finds another instance leading.
 	//
-	// The store that work gets refuses to write, with ErrNotLeader, from the
-	// moment on at which the instance does not lead any more; its context ends as
-	// soon as that is noticed. Lead then returns an error that wraps ErrNotLeader;
-	// nil only when ctx ended.
+	// The store passed to work refuses writes, with ErrNotLeader, from the moment at which the instance no
+	// longer leads. The context of work ends as soon as that is noticed. Lead then returns an error that
+	// wraps ErrNotLeader; it returns nil only when ctx ended.
 	Lead(ctx context.Context, waiting func(), work func(context.Context, store.Broker) error) error
 	// Others reports whether another instance leads or waits in Lead.
 	Others(ctx context.Context) (bool, error)
@@ -34,23 +33,22 @@ type Role string
 const (
 	// Candidate is an instance that neither leads nor knows who does.
 	Candidate Role = "candidate"
-	// Standby waits for the leadership. It knows the objects, so that it can take
-	// over at once.
+	// Standby waits for the leadership. It knows the objects, and can take over at once.
 	Standby Role = "standby"
 	// Leader writes to the store. An instance without others always leads.
 	Leader Role = "leader"
 )
 
-// campaign leads again and again until ctx ends. It starts when the source has
-// reported: a leader that knows nothing would keep others from their work.
+// campaign repeatedly tries to lead until ctx ends. It starts when the source has reported, since a
+// leader without objects would keep others from their work.
 //
 //	source reaches what it reads, or there are no others ──> stand ──> lead
 //	          ▲                                                │        │ cut off, for ResignAfter,
 //	          │                             cut off, and others│        ▼ and there are others
 //	          └────────────────────────────────────────────────┴────────┘
 //
-// So one that is cut off leads only if nobody else would: it still repairs a store
-// that lost data.
+// So an instance that is cut off leads only if there is no other: it can still repair a store that
+// lost data.
 func (r *Reflector) campaign(ctx context.Context) {
 	select {
 	case <-r.wanted.reported:
@@ -82,7 +80,7 @@ func (r *Reflector) campaign(ctx context.Context) {
 	}
 }
 
-// lead waits for the leadership and keeps it as long as it can, and should.
+// lead waits for the leadership, and keeps it as long as it can and should.
 func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
 	term, end := context.WithCancelCause(ctx)
 	leads, watched := make(chan struct{}), make(chan struct{})
@@ -105,7 +103,7 @@ func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
 	return led, err
 }
 
-// reach of the source; one that does not know is never cut off.
+// reach returns the Reach of the source; a source without one is never cut off.
 func (r *Reflector) reach() *Reach {
 	if s, ok := r.opts.Source.(ReachingSource); ok {
 		return s.Reach()
@@ -113,8 +111,7 @@ func (r *Reflector) reach() *Reach {
 	return new(Reach)
 }
 
-// awaitReach returns when the source reaches what it reads from, or when nobody
-// else could lead.
+// awaitReach returns when the source is reachable, or when no other instance could lead.
 func (r *Reflector) awaitReach(ctx context.Context) {
 	reach := r.reach()
 	for ctx.Err() == nil {
@@ -125,15 +122,14 @@ func (r *Reflector) awaitReach(ctx context.Context) {
 		r.setSynced(fmt.Errorf("others may write to the store: %w", lost), false)
 		select {
 		case <-changed:
-		case <-time.After(r.opts.CheckInterval): // of those who come and go
+		case <-time.After(r.opts.CheckInterval): // instances come and go
 		case <-ctx.Done():
 		}
 	}
 }
 
-// awaitCutOff returns an error as soon as another instance should lead: there is
-// one, and our source is cut off; a leader gets some time to reconnect. It returns
-// nil when ctx ends.
+// awaitCutOff returns an error as soon as another instance should lead: there is one, and our source
+// has been cut off, for some time in the case of a leader. It returns nil when ctx ends.
 func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) error {
 	reach := r.reach()
 	var patience time.Duration
@@ -158,7 +154,7 @@ func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) erro
 	}
 }
 
-// hasOthers asks the elector; unknown is what it returns if that fails.
+// hasOthers asks the elector whether there are other instances; it returns unknown if that fails.
 func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.CallTimeout)
 	defer cancel()
@@ -169,7 +165,7 @@ func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 	return others
 }
 
-// write keeps the store as it should be until ctx ends.
+// write keeps the store current until ctx ends.
 func (r *Reflector) write(ctx context.Context, s store.Broker) error {
 	r.setRole(Leader)
 	if r.opts.Alongside == nil {
@@ -186,6 +182,6 @@ func (r *Reflector) setRole(role Role) {
 	defer r.mu.Unlock()
 	r.status.Role = role
 	if role == Standby {
-		r.status.Error, r.status.EverStandby = "", true // what happened when it led is over
+		r.status.Error, r.status.EverStandby = "", true // errors of its time as leader no longer matter
 	}
 }

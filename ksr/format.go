@@ -12,8 +12,8 @@ import (
 // formatKey is the full key of dbresources.FormatKey.
 const formatKey = models.KSRPrefix + dbresources.FormatKey
 
-// claimFormat makes the store say in which form we write. It returns dbresources.ErrNewer, and nothing may be
-// written, if a newer version has written in a form that we do not know.
+// claimFormat records in the store the format in which we write. It returns dbresources.ErrNewer if a newer
+// version has written in a format that we do not know; nothing may be written then.
 func (w *writer) claimFormat(ctx context.Context) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()

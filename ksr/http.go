@@ -18,11 +18,11 @@ type Report struct {
 	Version   string      `json:"version"`
 	StartTime time.Time   `json:"startTime"`
 	Store     StoreStatus `json:"store"`
-	// Objects that the source reported; SourceComplete as in Changes.
+	// Objects is the number that the source reported; SourceComplete as in Changes.
 	Objects        int  `json:"objects"`
 	SourceComplete bool `json:"sourceComplete"`
-	// SourceProblems are what the source could not read or make sense of, and objects that
-	// cannot be reflected.
+	// SourceProblems lists objects that the source could not read or understand, and objects that cannot
+	// be reflected.
 	SourceProblems []string `json:"sourceProblems,omitempty"`
 }
 
@@ -33,7 +33,7 @@ type Report struct {
 //	/readiness  503 until the store has held what the source reported, or
 //	            another instance sees to that and this one stands by, then 200
 //
-// A store that cannot be reached makes neither of them fail.
+// An unreachable store makes neither of them fail.
 func (r *Reflector) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(r.opts.Instance, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

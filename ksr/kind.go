@@ -18,7 +18,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Kind is the keyword of a reflected kind of objects, as it is found in keys.
+// Kind is the keyword of a reflected kind of objects, as in keys.
 type Kind string
 
 // The reflected kinds.
@@ -32,7 +32,7 @@ const (
 	ClusterPolicy Kind = dbresources.ClusterPolicy
 )
 
-// kind is what the reflector knows of a kind.
+// kind describes a kind to the reflector.
 type kind struct {
 	kind Kind
 	// apiVersion and name are those of manifests.
@@ -40,19 +40,19 @@ type kind struct {
 	clusterScoped    bool
 	// key of an object, without models.KSRPrefix.
 	key func(name, namespace string) string
-	// message returns an empty message, and convert a filled one; or nil, if the
-	// object is not to be reflected.
+	// message returns an empty message; convert returns the message for an object, nil if the object is
+	// not reflected.
 	message func() proto.Message
 	convert func(Object) proto.Message
-	// object returns an empty one, is reports whether an object is of the kind, and trim
-	// returns it without what is not reflected.
+	// object returns an empty object, is reports whether an object is of the kind, and trim returns an
+	// object with only the reflected fields.
 	object func() Object
 	is     func(Object) bool
 	trim   func(Object) Object
 }
 
-// kinds are in the order in which they are written: a pod's namespace, node and
-// policies before the pod. Deletions go the other way.
+// kinds is in the order of writing: a pod's namespace, node and policies before the pod. Deletions
+// have the reverse order.
 var kinds = []*kind{
 	describe[corev1.Namespace]("v1", "Namespace", kind{
 		kind: Namespace, clusterScoped: true, key: clusterKey(dbresources.NamespaceKey),
@@ -126,9 +126,9 @@ func NewObject(apiVersion, kind string) (o Object, ok bool) {
 	return nil, false
 }
 
-// Trim returns a shallow copy of the object without most of what is not
-// reflected, for sources that keep objects; other objects are returned as they
-// are. It is converted to the same value.
+// Trim returns a shallow copy of the object without most of the fields that are not reflected, for
+// sources that keep objects. The copy is converted to the same value. Objects of other kinds are
+// returned unchanged.
 func Trim(o Object) Object {
 	if k := kindOf(o); k != nil {
 		return k.trim(o)
@@ -136,17 +136,16 @@ func Trim(o Object) Object {
 	return o
 }
 
-// ClusterScoped reports whether objects of the kind are in no namespace.
+// ClusterScoped reports whether objects of the kind have no namespace.
 func (k Kind) ClusterScoped() bool {
 	known := k.lookup()
 	return known != nil && known.clusterScoped
 }
 
-// KeyPrefix is common to the keys of the kind in the store.
+// KeyPrefix returns the common prefix of the kind's keys in the store.
 func (k Kind) KeyPrefix() string { return models.KSRPrefix + "k8s/" + string(k) + "/" }
 
-// Key is the key of the object in the store; empty for a kind that is not
-// reflected.
+// Key returns the key of the object in the store; empty for a kind that is not reflected.
 func (r Ref) Key() string {
 	k := r.Kind.lookup()
 	if k == nil {

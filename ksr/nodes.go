@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// allocatedIDs starts the keys under which the agents claim node IDs.
+// allocatedIDs begins the keys under which agents claim node IDs.
 const allocatedIDs = models.KSRPrefix + dbresources.VppNodePrefix
 
-// removeNode removes what the agent of a deleted node left in the store: its node
-// ID, which others may use from then on, and its configuration and status.
+// removeNode removes everything that the agent of a deleted node left in the store: its node ID, which
+// others may then use, its configuration and its status.
 func (w *writer) removeNode(ctx context.Context, name string) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()
@@ -40,7 +40,7 @@ func (w *writer) removeNode(ctx context.Context, name string) error {
 	}
 	prefix := models.NodePrefix(name)
 	if name == "" || strings.Contains(name, "/") || prefix == models.KSRPrefix {
-		return nil // no node: its prefix could be that of others' data, even of ours
+		return nil // not a node: the prefix could be that of others' data, even of ours
 	}
 	if err := w.store.DeletePrefix(ctx, prefix); err != nil {
 		return fmt.Errorf("remove the configuration of node %s: %w", name, err)

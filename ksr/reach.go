@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Reach reports whether a source can reach what it reads from. In the zero value, it can.
+// Reach tracks whether a source can reach the place it reads from. The zero value is reachable.
 type Reach struct {
 	mu sync.Mutex
-	// lost is nil while it can be reached.
+	// lost is nil while the place is reachable.
 	lost  error
 	since time.Time
-	// changed is closed by the next change; nil while nobody waits for it.
+	// changed is closed by the next change; nil while nobody waits.
 	changed chan struct{}
 }
 
-// ReachingSource is a Source that knows if it can reach what it reads from. Of
-// several instances, one whose source can writes to the store.
+// ReachingSource is a Source that knows whether it can reach the place it reads from. Of several
+// instances, one with a reachable source writes to the store.
 type ReachingSource interface {
 	Source
 	Reach() *Reach
 }
 
-// Note takes why it cannot be reached; nil: it can.
+// Note records the reason why the place is unreachable; nil: it is reachable.
 func (r *Reach) Note(lost error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Reach) Note(lost error) {
 	}
 }
 
-// Lost returns since when it cannot be reached, and why; nil: it can. changed is
+// Lost returns since when the place has been unreachable, and why; nil if it is reachable. changed is
 // closed when that changes.
 func (r *Reach) Lost() (since time.Time, changed <-chan struct{}, lost error) {
 	r.mu.Lock()

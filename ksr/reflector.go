@@ -16,29 +16,28 @@ import (
 type Options struct {
 	// Source of the objects. Required.
 	Source Source
-	// Store that gets them, or the Elector of the one of several instances that
+	// Store for the objects, or, if there are several instances, the Elector that decides which one
 	// writes. One of them is required; the caller closes it.
 	Store   store.Broker
 	Elector Elector
-	// Alongside is what else the instance that writes has to do, until ctx ends; nil:
-	// nothing. The store is that of its term, see Elector.
+	// Alongside is further work of the instance that writes, until ctx ends; nil: none. The store is that
+	// of its term, see Elector.
 	Alongside func(ctx context.Context, s store.Broker) error
-	// Instance is the name of this one, and Version that of the program: for people.
+	// Instance is the name of this instance, and Version that of the program, for people.
 	Instance, Version string
-	// Problems says what is wrong with the source; nil: nothing ever is.
+	// Problems returns what is wrong with the source; nil: it never has problems.
 	Problems func() []string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
-	// RetryMin is the wait after the first failed resync; it doubles up to
-	// RetryMax. Default 100 ms and 1 s.
+	// RetryMin is the pause after the first failed resync; it doubles up to RetryMax. Default 100 ms and 1
+	// s.
 	RetryMin, RetryMax time.Duration
-	// CheckInterval is how often the store is asked if it still has our data.
-	// Default 1 s.
+	// CheckInterval is the time between two checks that the store still has our data. Default 1 s.
 	CheckInterval time.Duration
 	// CallTimeout bounds each call of the store. Default 5 s.
 	CallTimeout time.Duration
-	// ResignAfter is how long the source of the leader may be cut off, see Reach,
-	// before another instance is let lead. Default 15 s.
+	// ResignAfter is how long the leader's source may be cut off, see Reach, before the leader makes way
+	// for another instance. Default 15 s.
 	ResignAfter time.Duration
 }
 
@@ -74,27 +73,26 @@ type Reflector struct {
 	stats   map[Kind]*Stats
 	status  StoreStatus
 	started time.Time
-	// refused are the objects that cannot be reflected, with the reasons.
+	// refused maps the objects that cannot be reflected to the reasons.
 	refused map[Ref]string
 }
 
-// StoreStatus tells how the store relates to the source.
+// StoreStatus is the state of the store compared with the source.
 type StoreStatus struct {
-	// Synced: the store holds what the source reported.
+	// Synced: the store holds the objects that the source reported.
 	Synced bool `json:"synced"`
-	// EverSynced: it did so at least once.
+	// EverSynced: it has been synced at least once.
 	EverSynced bool `json:"everSynced"`
 	// LastSync is the time of the last completed resync.
 	LastSync time.Time `json:"lastSync,omitzero"`
-	// Error is why it is not synced.
+	// Error is the reason why it is not synced.
 	Error string `json:"error,omitempty"`
-	// Role of this instance. EverStandby: it stood by for another one at least
-	// once, knowing the objects.
+	// Role of this instance. EverStandby: it has been a standby that knew the objects at least once.
 	Role        Role `json:"role"`
 	EverStandby bool `json:"everStandby,omitempty"`
 }
 
-// New returns a reflector, which Run sets to work.
+// New returns a reflector, which does nothing before Run.
 func New(opts Options) *Reflector {
 	r := &Reflector{
 		opts: opts.withDefaults(), wanted: newWanted(), synced: make(chan struct{}),
@@ -108,8 +106,8 @@ func New(opts Options) *Reflector {
 	return r
 }
 
-// Run reflects until ctx ends, and then returns nil, or until the source fails.
-// Failures of the store are survived.
+// Run reflects until ctx ends, and then returns nil, or until the source fails. It retries after
+// failures of the store.
 func (r *Reflector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.opts.Source.Run(ctx, r.report) })
@@ -127,8 +125,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	return err
 }
 
-// Synced is closed when the store has held, for the first time, what the source
-// reported.
+// Synced is closed when the store holds the objects of the source for the first time.
 func (r *Reflector) Synced() <-chan struct{} { return r.synced }
 
 // Status of the store.
@@ -156,7 +153,7 @@ func (r *Reflector) count(k Kind, change func(*Stats)) {
 	change(r.stats[k])
 }
 
-// report takes what the source reports.
+// report handles changes that the source reports.
 func (r *Reflector) report(c Changes) {
 	set := make(map[string][]byte, len(c.Set))
 	var deleted []string
@@ -185,7 +182,7 @@ func (r *Reflector) report(c Changes) {
 	r.wanted.change(set, deleted, c.Complete)
 }
 
-// convert returns what the store should hold; nil if that is nothing.
+// convert returns the value that the store should hold; nil if it should hold none.
 func convert(o Object) ([]byte, error) {
 	msg := kindOf(o).convert(o)
 	if msg == nil {
@@ -198,8 +195,8 @@ func convert(o Object) ([]byte, error) {
 	return data, err
 }
 
-// setSynced records the outcome of the reflector's work: nil for "the store
-// holds what the source reported".
+// setSynced records the result of the reflector's work; nil: the store holds the objects that the
+// source reported.
 func (r *Reflector) setSynced(err error, resynced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// resync reads what the store holds and makes it hold what is wanted: mark and
-// sweep. The first error ends it.
+// resync reads the store and makes it hold the wanted values: mark and sweep. It stops at the first
+// error.
 func (w *writer) resync(ctx context.Context) error {
 	if !w.wanted.hasReport() {
 		return nil
@@ -38,7 +38,7 @@ func (w *writer) resync(ctx context.Context) error {
 	return nil
 }
 
-// list adds what the store holds of a kind to stored.
+// list adds the store's values of a kind to stored.
 func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()
@@ -52,8 +52,8 @@ func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) er
 	return nil
 }
 
-// writeAll writes what is wanted and deletes what is not; the latter only if
-// the source sees everything.
+// writeAll writes the wanted values and deletes all others, the latter only if the source sees
+// everything.
 func (w *writer) writeAll(ctx context.Context, todo work) error {
 	if todo.complete {
 		todo.keys = slices.Collect(maps.Keys(w.stored))

@@ -9,13 +9,13 @@ import (
 
 // Object is a Kubernetes object of a reflected kind: *corev1.Namespace, Node, Pod
 // or Service, *networkingv1.NetworkPolicy, *clusternetworkpolicy.ClusterNetworkPolicy or
-// *discoveryv1.EndpointSlice. It must not be changed after it was reported.
+// *discoveryv1.EndpointSlice. It must not be changed after it has been reported.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Ref identifies an object. Namespace is empty for kinds that have none.
+// Ref identifies an object. Namespace is empty for cluster-scoped kinds.
 type Ref struct {
 	Kind      Kind
 	Namespace string
@@ -43,22 +43,22 @@ func RefOf(o Object) (ref Ref, ok bool) {
 	return ref, true
 }
 
-// Changes is what a source reports at a time.
+// Changes is one report of a source.
 type Changes struct {
-	// Set are objects that are new, or may have changed.
+	// Set has objects that are new, or may have changed.
 	Set []Object
-	// Deleted are objects that are no more.
+	// Deleted has objects that no longer exist.
 	Deleted []Ref
-	// Complete says that the reports so far, this one included, contain all
-	// objects that there are. While a source is incomplete, nothing is swept
-	// from the store: what the source does not see may exist all the same.
+	// Complete reports whether the reports so far, including this one, contain all existing objects. While
+	// a source is incomplete, nothing is swept from the store, since objects that the source does not see
+	// may still exist.
 	Complete bool
 }
 
 // Source delivers Kubernetes objects.
 type Source interface {
-	// Run reports all objects, and then changes, until ctx ends; it then
-	// returns nil. An error means that the source cannot go on. report may be
-	// called from one goroutine at a time; it does not wait for the store.
+	// Run reports all objects, and then changes, until ctx ends; it then returns nil. An error means that
+	// the source cannot continue. report must be called by one goroutine at a time; it does not wait for
+	// the store.
 	Run(ctx context.Context, report func(Changes)) error
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stats counts what the reflector of one kind did since its start.
+// Stats has counters of one kind's reflector since its start.
 type Stats struct {
 	Adds, Updates, Deletes, Resyncs            int64
 	AddErrors, UpdErrors, DelErrors, ResErrors int64
@@ -28,8 +28,7 @@ var gauges = []struct {
 	{"argErrors", "Objects that could not be reflected.", func(s *Stats) int64 { return s.ArgErrors }},
 }
 
-// collector is a prometheus.Collector of the statistics of all kinds, and of
-// what else tells how the reflector does.
+// collector is a prometheus.Collector of the statistics of all kinds, and of the reflector's state.
 type collector struct {
 	reflector                 *Reflector
 	descs                     []*prometheus.Desc

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/health/published"
 )
 
-// refuse remembers why an object cannot be reflected; nil: it can.
+// refuse records the reason why an object cannot be reflected; nil: it can.
 func (r *Reflector) refuse(ref Ref, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,7 +22,7 @@ func (r *Reflector) refuse(ref Ref, why error) {
 	r.refused[ref] = why.Error()
 }
 
-// problems are those of the source, and the objects that cannot be reflected.
+// problems returns the problems of the source, and the objects that cannot be reflected.
 func (r *Reflector) problems() []string {
 	var list []string
 	if r.opts.Problems != nil {
@@ -41,8 +41,8 @@ func (r *Reflector) problems() []string {
 	return list
 }
 
-// publishStatus writes to the store how KSR is, if that changed, and at least every
-// published.Heartbeat, so that others notice when nobody does.
+// publishStatus writes KSR's state to the store when it changes, and at least every
+// published.Heartbeat, so that others notice when KSR is gone.
 func (w *writer) publishStatus(ctx context.Context) error {
 	problems := w.problems()
 	first := min(len(problems), published.MaxProblems)

@@ -11,10 +11,10 @@ import (
 // number of objects, however slow the store is.
 type wanted struct {
 	mu sync.Mutex
-	// values by key: what they should hold.
+	// values by key.
 	values map[string][]byte
-	// changed are the keys that changed since the last take; nil while nobody
-	// follows the changes, and the next take is takeAll.
+	// changed has the keys that changed since the last take; nil while changes are not tracked, and the
+	// next take is takeAll.
 	changed map[string]bool
 	// complete: see Changes.
 	complete bool
@@ -29,7 +29,7 @@ func newWanted() *wanted {
 	return &wanted{values: make(map[string][]byte), wake: make(chan struct{}, 1), reported: make(chan struct{})}
 }
 
-// work is what the reflector takes from the wanted state.
+// work is what the reflector takes from the wanted state at a time.
 type work struct {
 	// values of the changed keys, or of all keys; a changed key without a value
 	// is to be deleted.
@@ -39,7 +39,7 @@ type work struct {
 	complete bool
 }
 
-// takeChanges returns what changed since the last take.
+// takeChanges returns the changes since the last take.
 func (w *wanted) takeChanges() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *wanted) takeChanges() work {
 	return out
 }
 
-// takeAll returns the whole state; takeChanges follows the changes from there.
+// takeAll returns the whole state, and begins to track changes for takeChanges.
 func (w *wanted) takeAll() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,14 +62,14 @@ func (w *wanted) takeAll() work {
 	return work{values: maps.Clone(w.values), complete: w.complete}
 }
 
-// forget ends the following of changes until the next takeAll.
+// forget stops tracking changes until the next takeAll.
 func (w *wanted) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changed = nil
 }
 
-// change applies what the source reports.
+// change applies changes that the source reports.
 func (w *wanted) change(set map[string][]byte, deleted []string, complete bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue. It is
-// not written before everything else is there that the source reports at its start.
+// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue. It is written only after
+// everything that the source reports at its start.
 const GaugesKey = models.KSRPrefix + dbresources.ReflectedKey
 
 // GaugesValue is the value of GaugesKey.
@@ -25,22 +25,22 @@ type GaugesValue struct {
 	EndpointsStats Stats `json:"endpointsStats"` // of endpoint slices
 }
 
-// errDataLost is wrapped when the store is found to be another one, or an
-// earlier one, than we wrote to.
+// errDataLost is wrapped if the store turns out to be another one, or an earlier state of the one that
+// we wrote to.
 var errDataLost = errors.New("store lost data")
 
-// watchdog finds out if the store lost data without our noticing an outage: our
-// own key GaugesKey is missing, or revisions went backwards.
+// watchdog detects that the store lost data without an outage that we noticed: our own key GaugesKey
+// is missing, or revisions went backwards.
 type watchdog struct {
 	written  bool
 	last     GaugesValue
 	key, all int64 // highest revisions seen, of the key and of the store
 }
 
-// reset forgets everything: a resync follows.
+// reset forgets everything; a resync follows.
 func (d *watchdog) reset() { *d = watchdog{} }
 
-// check compares what the store says of GaugesKey with what it said before.
+// check compares the store's state of GaugesKey with the previous one.
 func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	switch {
 	case d.written && !found:
@@ -57,8 +57,7 @@ func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	return nil
 }
 
-// checkStore asks the store for signs of lost data, and then publishes the
-// statistics there if they changed.
+// checkStore checks the store for lost data, and then publishes the statistics there if they changed.
 func (w *writer) checkStore(ctx context.Context) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()

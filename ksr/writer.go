@@ -12,19 +12,19 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// writer makes the store hold what is wanted. It is used by one goroutine only,
-// and for one term: while its instance leads, if there are several.
+// writer makes the store hold the wanted values. It is used by one goroutine only, and, if there are
+// several instances, for one term of leadership.
 type writer struct {
 	*Reflector
 	store store.Broker
-	// stored is what the store holds below the prefixes of our kinds, nil if
-	// that is not known: the next step is a resync.
+	// stored has the store's values below the prefixes of our kinds, nil if unknown: the next step is then
+	// a resync.
 	stored map[string][]byte
 	// complete is Changes.Complete as of the last resync.
 	complete bool
 	backoff  time.Duration
 	watchdog watchdog
-	// told is the status that was published last.
+	// told is the last published status.
 	told published.KSR
 }
 
@@ -32,8 +32,7 @@ func newWriter(r *Reflector, s store.Broker) *writer {
 	return &writer{Reflector: r, store: s, backoff: r.opts.RetryMin}
 }
 
-// run works until ctx ends, and returns nil, or until the store says that
-// another instance leads.
+// run works until ctx ends, and returns nil, or until the store reports that another instance leads.
 func (w *writer) run(ctx context.Context) error {
 	defer w.unknown()
 	check := time.NewTicker(w.opts.CheckInterval)
@@ -47,7 +46,7 @@ func (w *writer) run(ctx context.Context) error {
 			return nil
 		case <-w.wanted.wake:
 			if w.stored == nil && w.Status().Error != "" {
-				continue // the retry will take it along
+				continue // the retry includes it
 			}
 			err = w.step(ctx)
 		case <-retry.C:
@@ -81,21 +80,20 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// unknown says that it is not known what the store holds.
+// unknown records that the content of the store is unknown.
 func (w *writer) unknown() {
 	w.stored, w.told = nil, published.KSR{}
 	w.wanted.forget()
 }
 
-// step writes what changed, or everything if the content of the store is not
-// known.
+// step writes the changes, or everything if the content of the store is unknown.
 func (w *writer) step(ctx context.Context) error {
 	if w.stored == nil {
 		return w.resync(ctx)
 	}
 	todo := w.wanted.takeChanges()
 	if todo.complete && !w.complete {
-		return w.resync(ctx) // what could not be swept before, can be now
+		return w.resync(ctx) // now it can sweep, too
 	}
 	w.complete = todo.complete
 	if err := w.write(ctx, todo); err != nil {
@@ -105,7 +103,7 @@ func (w *writer) step(ctx context.Context) error {
 	return nil
 }
 
-// write makes the given keys hold their values.
+// write writes the values of the given keys.
 func (w *writer) write(ctx context.Context, todo work) error {
 	b := batch{writer: w}
 	keys := slices.Sorted(slices.Values(todo.keys))
@@ -130,7 +128,7 @@ func (w *writer) write(ctx context.Context, todo work) error {
 	return b.flush(ctx)
 }
 
-// keysOf returns those of the sorted keys that belong to the kind.
+// keysOf returns the keys that belong to the kind; keys must be sorted.
 func keysOf(k *kind, keys []string) []string {
 	prefix := k.kind.KeyPrefix()
 	from, _ := slices.BinarySearch(keys, prefix)
@@ -146,7 +144,7 @@ func (w *writer) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, w.opts.CallTimeout)
 }
 
-// errWrite says what failed.
+// errWrite adds the operation to an error.
 func errWrite(changes []store.Change, err error) error {
 	if len(changes) == 1 {
 		return fmt.Errorf("write %s: %w", changes[0].Key, err)

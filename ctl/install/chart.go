@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// chartDir is where the chart is in deploy.Chart.
+// chartDir is the directory of the chart in deploy.Chart.
 const chartDir = "chart"
 
 // renderChart returns the manifests that Helm would render from the chart with values, by file name.
-// The chart needs only the functions of Helm that chartFunctions has; a test renders
-// it with Helm and compares.
+// The chart uses only the functions of Helm that chartFunctions has; a test compares the result with
+// Helm's.
 func renderChart(values map[string]any) (map[string][]byte, error) {
 	t := template.New("chart").Option("missingkey=error")
 	t.Funcs(chartFunctions(t))
@@ -61,7 +61,7 @@ func renderChart(values map[string]any) (map[string][]byte, error) {
 			rendered[name] = []byte(text.String())
 		}
 	}
-	// Helm installs these as they are.
+	// Helm does not render these.
 	definitions, err := fs.Glob(deploy.Chart, chartDir+"/crds/*.yaml")
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func renderChart(values map[string]any) (map[string][]byte, error) {
 	return rendered, nil
 }
 
-// chartFiles are the files of the chart, as templates see them.
+// chartFiles gives templates access to the files of the chart.
 type chartFiles struct{}
 
 func (chartFiles) Get(name string) (string, error) {
@@ -82,7 +82,7 @@ func (chartFiles) Get(name string) (string, error) {
 	return string(text), err
 }
 
-// chartFunctions are those of Helm's functions that the templates call, beside Go's own.
+// chartFunctions has the functions of Helm that the templates call, beside Go's own.
 func chartFunctions(t *template.Template) template.FuncMap {
 	return template.FuncMap{
 		"include": func(name string, data any) (string, error) {
@@ -138,14 +138,14 @@ func chartFunctions(t *template.Template) template.FuncMap {
 			return rest
 		},
 		"deepCopy": func(m map[string]any) map[string]any { return overlay(nil, m) },
-		"merge": func(into, defaults map[string]any) map[string]any { // templates rely on that it changes into
+		"merge": func(into, defaults map[string]any) map[string]any { // templates rely on into being changed
 			maps.Copy(into, overlay(defaults, into))
 			return into
 		},
 	}
 }
 
-// overlay returns the values of below where above has no others. A null above removes a value.
+// overlay returns the values of below, overridden by those of above. A null above removes a value.
 func overlay(below, above map[string]any) map[string]any {
 	all := map[string]any{}
 	maps.Copy(all, below)
@@ -164,7 +164,7 @@ func overlay(below, above map[string]any) map[string]any {
 	return all
 }
 
-// defaultValues are those of the chart.
+// defaultValues returns the default values of the chart.
 func defaultValues() (map[string]any, error) {
 	text, err := deploy.Chart.ReadFile(chartDir + "/values.yaml")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// manager is who the API server remembers as owner of the fields that we set.
+// manager is the field manager under which the API server records the fields that we set.
 const manager = "contivctl"
 
 // Cluster is a Kubernetes cluster, as an administrator sees it.
@@ -30,12 +30,12 @@ type Cluster struct {
 	dynamic dynamic.Interface
 	host    string
 	out     io.Writer
-	// filter is Manifests.PostRenderer, for pods that we make ourselves.
+	// filter is Manifests.PostRenderer, for the pods that we make ourselves.
 	filter string
 }
 
-// Connect returns the cluster of a kubeconfig file; "": of the environment's KUBECONFIG, or
-// of ~/.kube/config. What happens is told to out. It does not connect yet.
+// Connect returns the cluster of a kubeconfig file; "": of the environment's KUBECONFIG, or of
+// ~/.kube/config. Progress is written to out. It does not connect yet.
 func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -54,7 +54,7 @@ func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
 
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
 
-// reachable returns why the API server is not.
+// reachable returns an error if the API server cannot be reached.
 func (c *Cluster) reachable(ctx context.Context) error {
 	if _, err := c.client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("ask the API server %s: %w", c.host, err)
@@ -62,7 +62,7 @@ func (c *Cluster) reachable(ctx context.Context) error {
 	return nil
 }
 
-// apply makes the cluster have the objects.
+// apply creates or updates the objects.
 func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	resources, err := c.resources(ctx, objects)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 	return nil
 }
 
-// delete removes objects that are there, the last one first.
+// delete removes objects that exist, the last one first.
 func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructured) error {
 	resources, err := c.resources(ctx, objects)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructur
 	return errors.Join(errs...)
 }
 
-// present are the names of the objects that the cluster has, in the order in which they are deleted.
+// present returns the names of the objects that exist in the cluster, in the order in which they are deleted.
 func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructured) (names []string, err error) {
 	resources, err := c.resources(ctx, objects)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructu
 	return names, nil
 }
 
-// resources are where the API server has each of the objects.
+// resources returns the API resource of each object.
 func (c *Cluster) resources(_ context.Context, objects []*unstructured.Unstructured) ([]dynamic.ResourceInterface, error) {
 	groups, err := restmapper.GetAPIGroupResources(c.client.Discovery())
 	if err != nil {
@@ -162,8 +162,8 @@ func (c *Cluster) resources(_ context.Context, objects []*unstructured.Unstructu
 	return found, nil
 }
 
-// isDefinition reports whether the object defines a kind of objects. That is everybody's: it
-// is made if it is missing, and otherwise left alone.
+// isDefinition reports whether the object defines a kind of objects. Definitions are shared with
+// others: one is created if it is missing, and otherwise left alone.
 func isDefinition(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "CustomResourceDefinition"
 }
@@ -175,11 +175,11 @@ func name(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// interval is how often the cluster is asked for what is awaited.
+// interval is the time between two polls of the cluster.
 const interval = time.Second
 
-// until asks check until it reports done. Errors of the API server count only once time is
-// up; what was still missing then is in the error.
+// until calls check until it reports done. Errors of the API server are returned only after the
+// timeout; the error then says what was still missing.
 func until(ctx context.Context, check func(context.Context) (missing string, err error)) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -203,7 +203,7 @@ func until(ctx context.Context, check func(context.Context) (missing string, err
 	}
 }
 
-// fatalError is one that waiting does not help against.
+// fatalError is an error that waiting does not resolve.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// options are the flags that several commands have.
+// options has the flags that several commands share.
 type options struct {
 	kubeconfig, manifests string
 	apiServer             string
@@ -47,7 +47,7 @@ func (o *options) registerConfig(c *cobra.Command) {
 	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "leave etcd out: --conf etcd.conf names yours")
 }
 
-// read reads the files that flags name.
+// read reads the files named by flags.
 func (o *options) read() error {
 	if o.manifests != "" {
 		o.Files = os.DirFS(o.manifests)
@@ -109,7 +109,7 @@ func (o *options) readValues() error {
 	return nil
 }
 
-// run calls do with the cluster, as long as the flag --timeout allows.
+// run calls do with the cluster, limited by the flag --timeout.
 func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Context, *Cluster) error) error {
 	if err := o.read(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Cont
 	return do(ctx, cluster)
 }
 
-// Commands are install, upgrade, uninstall and preflight. They write to out.
+// Commands returns install, upgrade, uninstall and preflight, which write to out.
 func Commands(out io.Writer) []*cobra.Command {
 	return []*cobra.Command{installCommand(out), upgradeCommand(out), uninstallCommand(out), preflightCommand(out)}
 }
@@ -239,7 +239,7 @@ func isTerminal(in io.Reader) bool {
 	return err == nil
 }
 
-// confirmed asks, and takes nothing but a yes for one.
+// confirmed asks the user, and accepts nothing but a yes.
 func confirmed(in io.Reader, out io.Writer) bool {
 	fmt.Fprint(out, "Remove Contiv? [y/N] ")
 	answer, _ := bufio.NewReader(in).ReadString('\n')
@@ -318,7 +318,7 @@ func printObjects(ctx context.Context, out io.Writer, m *Manifests) error {
 	return nil
 }
 
-// printFindings prints those of a level and worse, and reports whether there are errors.
+// printFindings prints the findings of a level and worse, and reports whether there are errors.
 func printFindings(out io.Writer, found []Finding, least string) (failed bool) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer w.Flush()

@@ -22,28 +22,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are what a node tells of itself.
+// Facts is what a node reports about itself.
 type Facts struct {
 	// Kernel is its release.
 	Kernel string `json:"kernel"`
 	// Time of its clock.
 	Time time.Time `json:"time"`
-	// Features of the kernel that were tried in a network namespace of their own: "", or why
-	// they do not work.
+	// Features of the kernel, tried in a network namespace of their own: "" if they work, else the error.
 	Features map[string]string `json:"features"`
-	// Links are network cards and whatever else has an address.
+	// Links lists network cards, and all other devices with an address.
 	Links []Link `json:"links"`
-	// Routes lead out of the links, but for default routes.
+	// Routes through the links, except for default routes.
 	Routes []Route `json:"routes"`
-	// CNIConfigs are the names of the files in which the runtime looks for a network.
+	// CNIConfigs lists the names of the files in which the runtime looks for a network.
 	CNIConfigs []string `json:"cniConfigs"`
-	// Service is why the cluster IP of the API server was not reached, "" if it was;
-	// "unknown" outside of a pod.
+	// Service is the reason why the cluster IP of the API server was not reached, "" if it was; "unknown"
+	// outside of a pod.
 	Service string `json:"service"`
-	// VHostNet and VFIO report whether the devices are there that VPP uses.
+	// VHostNet and VFIO report whether the devices that VPP uses exist.
 	VHostNet bool `json:"vhostNet"`
 	VFIO     bool `json:"vfio"`
-	// HugepagesFree is the number of huge pages of the default size that nobody has.
+	// HugepagesFree is the number of free huge pages of the default size.
 	HugepagesFree int `json:"hugepagesFree"`
 	MemoryMiB     int `json:"memoryMiB"`
 }
@@ -56,7 +55,7 @@ type Link struct {
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
-// Route is one of the main table.
+// Route is a route of the main table.
 type Route struct {
 	To   netip.Prefix `json:"to"`
 	Link string       `json:"link"`
@@ -142,7 +141,7 @@ func prefix(n *net.IPNet) (netip.Prefix, bool) {
 	return p, ok && p.IsValid()
 }
 
-// reachService tells whether somebody translates services for processes of the node.
+// reachService tries whether services are translated for processes of the node.
 func reachService(ctx context.Context) string {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" {
@@ -158,12 +157,11 @@ func reachService(ctx context.Context) string {
 
 const unknown = "unknown"
 
-// needed are the features of kernels that nodes with the kernel as vswitch cannot do without;
-// the others serve configuration from outside.
+// needed lists the kernel features that nodes with the kernel as vswitch require; the others are for
+// configuration from outside.
 var needed = []string{"veth", "bridge", "vxlan", "nftables", "nat", "conntrack"}
 
-// probeFeatures tries the features of the kernel, in a network namespace that ends with the
-// thread that tries them.
+// probeFeatures tries the features of the kernel, in a network namespace that ends with its thread.
 func probeFeatures() (map[string]string, error) {
 	type result struct {
 		features map[string]string
@@ -224,7 +222,7 @@ var probes = map[string]func() error{
 	"policy rules": policyRule,
 }
 
-// link tries to make a device.
+// link tries to create a device.
 func link(device func(netlink.LinkAttrs) netlink.Link) func() error {
 	return func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -237,7 +235,7 @@ func link(device func(netlink.LinkAttrs) netlink.Link) func() error {
 	}
 }
 
-// inNAT tries to make a chain of NAT with a rule.
+// inNAT tries to create a NAT chain with a rule.
 func inNAT(rule ...expr.Any) func() error {
 	return func() error {
 		ns, err := namespace.Open("/proc/thread-self/ns/net")

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Workloads of Contiv, whose pods have the label app with the same name.
+// Workloads of Contiv. The label app of their pods has the same name.
 var workloads = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-vpp"}
 
-// Install puts Contiv on a cluster without it, and returns when all its pods and all nodes
-// are ready, or when ctx ends, with what is missing.
+// Install puts Contiv on a cluster without it, and returns when all its pods and all nodes are ready,
+// or when ctx ends, with an error that says what is missing.
 func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	if err := c.reachable(ctx); err != nil {
 		return err
@@ -31,8 +31,8 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	return c.put(ctx, m)
 }
 
-// Upgrade replaces a Contiv that is installed, by whatever means. Images and files of the
-// configuration that m does not name stay as they are.
+// Upgrade replaces an installed Contiv, regardless of how it was installed. Images and configuration
+// files that m does not name stay as they are.
 func (c *Cluster) Upgrade(ctx context.Context, m Manifests) error {
 	if err := c.reachable(ctx); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c *Cluster) put(ctx context.Context, m Manifests) error {
 	return c.await(ctx)
 }
 
-// agent is the DaemonSet of the nodes with the kernel.
+// agent is the DaemonSet of nodes whose vswitch is the kernel.
 func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed bool, err error) {
 	agent, err = c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-agent", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -73,7 +73,7 @@ func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed
 	return agent, err == nil, err
 }
 
-// keep makes m have what the cluster has and m does not name.
+// keep adds to m the settings of the cluster that m does not name.
 func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	vpp, err := c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-vpp", metav1.GetOptions{})
 	switch {
@@ -131,7 +131,7 @@ func (c *Cluster) configMap(ctx context.Context, name string) (map[string]string
 	return m.Data, nil
 }
 
-// await returns when the pods of Contiv and all nodes are ready, and tells of progress.
+// await reports progress until the pods of Contiv and all nodes are ready.
 func (c *Cluster) await(ctx context.Context) error {
 	told := ""
 	return until(ctx, func(ctx context.Context) (string, error) {
@@ -159,7 +159,7 @@ func (c *Cluster) await(ctx context.Context) error {
 	})
 }
 
-// rollout says how many pods of each workload are ready, as they are to be by now.
+// rollout says how many pods of each workload run the new version and are ready.
 func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err error) {
 	done = true
 	add := func(name string, ready, all int32, current bool) {
@@ -182,7 +182,7 @@ func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err 
 	for _, d := range daemons.Items {
 		if slices.Contains(workloads, d.Name) {
 			current := d.Status.ObservedGeneration >= d.Generation
-			// KSR belongs to the control plane: none at all is a mistake.
+			// KSR runs on the control plane: it is a mistake if there are no pods of it.
 			current = current && (d.Name != "contiv-ksr" || d.Status.DesiredNumberScheduled > 0)
 			add(d.Name, min(d.Status.NumberReady, d.Status.UpdatedNumberScheduled), d.Status.DesiredNumberScheduled, current)
 		}
@@ -206,7 +206,7 @@ func (c *Cluster) nodesReady(ctx context.Context) (state string, done bool, err 
 	return fmt.Sprintf("nodes ready %d/%d", ready, len(nodes.Items)), ready == len(nodes.Items), nil
 }
 
-// problems are what keeps pods of Contiv from being ready, and what to do.
+// problems lists the reasons why pods of Contiv are not ready, with remedies.
 func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
 	pods, err := c.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app in (" + strings.Join(workloads, ",") + ")"})
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
 
 const labelControlPlane = "label the nodes of the control plane: kubectl label node NAME node-role.kubernetes.io/control-plane="
 
-// problem is what keeps a pod from being ready, "" if only time does.
+// problem returns the reason why a pod is not ready, "" if it only takes time.
 func problem(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {

@@ -15,16 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// onNodes runs pods that end, one for each of the nodes named, and returns what their
-// containers printed, by the names of the nodes. All pods are gone afterwards. make gives
-// them a spec, which passes the filter unless it has done so before. A pod that fails is an error with what it printed.
+// onNodes runs a pod to completion on each of the nodes, and returns the output of the containers by node. All pods are
+// gone afterwards. make returns the spec of a pod, which passes the filter unless it has done so before. The error for
+// a pod that fails contains its output.
 func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filtered bool, make func(node string) *corev1.PodSpec) (map[string]string, error) {
 	pods := c.client.CoreV1().Pods(Namespace)
 	selector := metav1.ListOptions{LabelSelector: "app=" + app}
 	remove := func(ctx context.Context) error {
 		return pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, selector)
 	}
-	if err := remove(ctx); err != nil { // of an earlier call that could not
+	if err := remove(ctx); err != nil { // left by an earlier call
 		return nil, err
 	}
 	defer remove(context.WithoutCancel(ctx))
@@ -89,7 +89,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, selector metav1.ListOptions, nam
 		ended := 0
 		for _, pod := range list.Items {
 			switch {
-			case names[pod.Name] == "": // of somebody else
+			case names[pod.Name] == "": // not one of ours
 			case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 				ended++
 			default:
@@ -134,7 +134,7 @@ func (c *Cluster) throughFilter(ctx context.Context, pod *corev1.Pod) (*corev1.P
 	return filtered, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, filtered)
 }
 
-// nodeNames are those of all nodes.
+// nodeNames returns the names of all nodes.
 func (c *Cluster) nodeNames(ctx context.Context) (names []string, err error) {
 	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -29,38 +29,38 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespace is the one that the manifests name.
+// Namespace of the manifests.
 const Namespace = "kube-system"
 
-// Images that the manifests name.
+// Images in the manifests.
 const (
 	DefaultImage    = "docker.io/contiv/contiv:latest"
 	DefaultVPPImage = "docker.io/contiv/contiv-vpp:latest"
 )
 
-// Manifests say what is installed.
+// Manifests describes an installation.
 type Manifests struct {
-	// Files are YAML files with objects; nil: those that the chart makes of Values.
+	// Files has YAML files with objects; nil: those that the chart renders from Values.
 	Files fs.FS
-	// Values of the chart, where they differ from its own.
+	// Values of the chart that differ from its defaults.
 	Values map[string]any
-	// Image and VPPImage replace those that the files name; "": they stay.
+	// Image and VPPImage replace the images in the files; "": they stay.
 	Image, VPPImage string
-	// VPP installs what nodes with VPP need as well.
+	// VPP includes the objects for nodes with VPP.
 	VPP bool
-	// WithoutEtcd leaves etcd out: Config has an etcd.conf that names another one.
+	// WithoutEtcd leaves etcd out; Config then has an etcd.conf that names another one.
 	WithoutEtcd bool
-	// Config replaces files of the configuration: contiv.conf, etcd.conf and so on.
+	// Config replaces configuration files: contiv.conf, etcd.conf and so on.
 	Config map[string]string
-	// PostRenderer, if it is not "", is a program that gets all objects on its standard input, as
-	// YAML, and prints those to apply.
+	// PostRenderer, if not "", is a program that reads all objects from its standard input, as YAML, and
+	// prints the objects to apply.
 	PostRenderer string
 }
 
-// kinds in the order in which their objects are applied.
+// kinds lists kinds in the order in which their objects are applied.
 var kinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "Service", "StatefulSet", "DaemonSet"}
 
-// objects are those to apply, in order.
+// objects returns the objects to apply, in order.
 func (m *Manifests) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	files, err := m.files()
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *Manifests) objects(ctx context.Context) ([]*unstructured.Unstructured, 
 	return objects, nil
 }
 
-// files are the manifests, by name.
+// files returns the manifests, by name.
 func (m *Manifests) files() (map[string][]byte, error) {
 	if m.Files == nil {
 		values, err := defaultValues()
@@ -165,11 +165,11 @@ func filter(ctx context.Context, program string, objects []*unstructured.Unstruc
 	return filtered, nil
 }
 
-// apiServerKey says, beside the files of the configuration, where the API server is, for
+// apiServerKey is the key, beside the configuration files, of the address of the API server for
 // clusters without kube-proxy.
 const apiServerKey = "api-server"
 
-// loaders check the files of the configuration.
+// loaders has the functions that check configuration files.
 var loaders = map[string]func([]byte) error{
 	"contiv.conf":     func(data []byte) error { _, err := contivconf.Load(data); return err },
 	"controller.conf": func(data []byte) error { _, err := controller.LoadConfig(data); return err },
@@ -184,8 +184,8 @@ var loaders = map[string]func([]byte) error{
 	"vpp.conf": func(data []byte) error { return config.Load(data, &startup.Config{}) },
 }
 
-// CheckConfig returns an error for a file of the configuration whose name is not known, or
-// whose text the component that reads it would refuse.
+// CheckConfig returns an error for a configuration file with an unknown name, or with a text that the
+// component that reads it would refuse.
 func CheckConfig(name, text string) error {
 	load := loaders[name]
 	if load == nil {
@@ -197,7 +197,7 @@ func CheckConfig(name, text string) error {
 	return nil
 }
 
-// configure puts the files of Config where the files of the same name are.
+// configure replaces the configuration files of the same name by those of Config.
 func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 	for _, file := range slices.Sorted(maps.Keys(m.Config)) {
 		if err := CheckConfig(file, m.Config[file]); err != nil {
@@ -242,10 +242,10 @@ func (m *Manifests) setImages(o *unstructured.Unstructured) {
 	}
 }
 
-// configAnnotation of pods changes with their configuration, and replaces them so.
+// configAnnotation changes with the configuration of pods, which makes Kubernetes replace them.
 const configAnnotation = "contivpp.io/config"
 
-// stampConfiguration gives pods that have the annotation the hash of the ConfigMaps that they mount.
+// stampConfiguration sets the annotation, where pods have it, to the hash of the ConfigMaps that they mount.
 func stampConfiguration(o *unstructured.Unstructured, objects []*unstructured.Unstructured) error {
 	path := []string{"spec", "template", "metadata", "annotations", configAnnotation}
 	if _, found, _ := unstructured.NestedString(o.Object, path...); !found {

@@ -26,11 +26,11 @@ import (
 type Finding struct {
 	// Level is "ok", "warning" or "error": with an error, Contiv does not work.
 	Level string `json:"level"`
-	// Node that it is about; "": the cluster.
+	// Node that it concerns; "": the cluster.
 	Node string `json:"node,omitempty"`
-	// What is so.
+	// What was found.
 	What string `json:"what"`
-	// Do says what to do about it.
+	// Do is the remedy.
 	Do string `json:"do,omitempty"`
 }
 
@@ -41,15 +41,15 @@ const (
 	Error   = "error"
 )
 
-// findings collects.
+// findings collects findings.
 type findings []Finding
 
 func (f *findings) add(level, node, do, what string, args ...any) {
 	*f = append(*f, Finding{Level: level, Node: node, What: fmt.Sprintf(what, args...), Do: do})
 }
 
-// Preflight looks whether the cluster and its nodes are such that Contiv, as m configures
-// it, works. It runs a pod on each node for some seconds.
+// Preflight checks whether Contiv, as m configures it, works on the cluster and its nodes. It runs a
+// pod on each node for a few seconds.
 func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error) {
 	if err := c.reachable(ctx); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	return s.judge(), nil
 }
 
-// apiServerEndpoint is where the API server is without services.
+// apiServerEndpoint returns the address of the API server that needs no services.
 func (c *Cluster) apiServerEndpoint(ctx context.Context) (string, error) {
 	slices, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
@@ -173,14 +173,14 @@ func preflightPod(image string) *corev1.PodSpec {
 	}
 }
 
-// surroundings are what Preflight judges.
+// surroundings has the facts that Preflight judges.
 type surroundings struct {
 	version    string
 	nodes      []corev1.Node
 	daemons    []appsv1.DaemonSet
 	clusterIPs []string
 	facts      map[string]Facts
-	// apiServer is the setting, endpoint what it could be.
+	// apiServer is the setting, endpoint a possible value for it.
 	apiServer, endpoint string
 	conf                contivconf.Config
 	services            service.Config
@@ -301,12 +301,12 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 	}
 }
 
-// installed reports whether Contiv runs: then its own routes are among those of the nodes.
+// installed reports whether Contiv runs: the routes of the nodes then include its own.
 func (s *surroundings) installed() bool {
 	return slices.ContainsFunc(s.daemons, func(d appsv1.DaemonSet) bool { return d.Name == "contiv-agent" && d.Namespace == Namespace })
 }
 
-// uplink is the link with the address that Kubernetes knows the node by.
+// uplink returns the link with the node's address in Kubernetes.
 func uplink(node *corev1.Node, facts Facts) (Link, netip.Addr, bool) {
 	for _, a := range node.Status.Addresses {
 		ip, err := netip.ParseAddr(a.Address)
@@ -325,7 +325,7 @@ func uplink(node *corev1.Node, facts Facts) (Link, netip.Addr, bool) {
 
 type adder func(level, do, what string, args ...any)
 
-// VXLAN adds these bytes to a packet.
+// Bytes that VXLAN adds to a packet.
 const (
 	overheadIPv4 = 50
 	overheadIPv6 = 70
@@ -356,7 +356,7 @@ func (s *surroundings) judgeUplink(add adder, node *corev1.Node, facts Facts) {
 	}
 }
 
-// judgeMTUs compares the nodes.
+// judgeMTUs compares the MTUs of the nodes.
 func (s *surroundings) judgeMTUs(f *findings) {
 	byMTU := map[int][]string{}
 	for _, node := range s.nodes {
@@ -375,7 +375,7 @@ func (s *surroundings) judgeMTUs(f *findings) {
 	f.add(Warning, "", fmt.Sprintf("set mtuSize of contiv.conf to %d", least-overheadIPv4), "the nodes' network cards differ in MTU: %s: large packets between them may be lost", strings.Join(texts, "; "))
 }
 
-// networks are those of the cluster, by the options that name them.
+// networks returns the networks of the cluster, by the options that name them.
 func (s *surroundings) networks(onVPP bool) map[string]string {
 	c := s.conf.IPAMConfig
 	networks := map[string]string{"serviceCIDR": c.ServiceCIDR}
@@ -410,7 +410,7 @@ func (s *surroundings) judgeRoutes(add adder, node *corev1.Node, facts Facts) {
 	}
 }
 
-// memoryOfVPP is what VPP takes at least, in MiB.
+// memoryOfVPP is the least amount of memory that VPP needs, in MiB.
 const memoryOfVPP = 768
 
 func judgeVPP(add adder, facts Facts) {

@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// secrets are those that KSR makes.
+// secrets lists the Secrets that KSR makes.
 var secrets = []string{"contiv-etcd-ca", "contiv-etcd-server"}
 
-// Uninstall removes Contiv from the cluster and from its nodes, whatever installed it: all
-// objects of m, the network, the CNI plugin, and, unless keepState, what etcd and the agents
-// have on disk. Pods that still run lose their network.
+// Uninstall removes Contiv from the cluster and from its nodes, regardless of how it was installed:
+// all objects of m, the network, the CNI plugin, and, unless keepState is set, the data of etcd and of
+// the agents on disk. Pods that still run lose their network.
 func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) error {
 	r, err := c.removal(ctx, m, keepState)
 	if err != nil {
@@ -48,9 +48,9 @@ func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) er
 	return nil
 }
 
-// removal is what Uninstall is to remove.
+// removal has everything that Uninstall removes.
 type removal struct {
-	objects  []*unstructured.Unstructured // some of which the cluster may not have
+	objects  []*unstructured.Unstructured // some may not exist
 	nodes    []string
 	clean    func(node string) *corev1.PodSpec // the pod that cleans a node
 	filtered bool                              // its objects have passed a post-renderer
@@ -60,7 +60,7 @@ func (c *Cluster) removal(ctx context.Context, m Manifests, keepState bool) (r r
 	if err := c.reachable(ctx); err != nil {
 		return r, err
 	}
-	m.VPP, m.PostRenderer = true, "" // what is not there is not deleted
+	m.VPP, m.PostRenderer = true, "" // objects that do not exist are skipped
 	if m.Files == nil {
 		if m.Values, err = c.chosenValues(ctx); err != nil {
 			return r, err
@@ -76,7 +76,7 @@ func (c *Cluster) removal(ctx context.Context, m Manifests, keepState bool) (r r
 	return r, err
 }
 
-// PrintRemoval writes what Uninstall would do, and does nothing.
+// PrintRemoval prints what Uninstall would do, and changes nothing.
 func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, keepState bool) error {
 	r, err := c.removal(ctx, m, keepState)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, 
 	return nil
 }
 
-// stop ends all pods of Contiv, while their workloads stay: who repeats Uninstall needs these.
+// stop ends all pods of Contiv. Their workloads stay, since a repeated Uninstall needs them.
 func (c *Cluster) stop(ctx context.Context) error {
 	const noNode = `{"spec":{"template":{"spec":{"nodeSelector":{"contivpp.io/uninstalled":"true"}}}}}`
 	patch := metav1.PatchOptions{FieldManager: manager}
@@ -147,9 +147,9 @@ func (c *Cluster) awaitNoPods(ctx context.Context) error {
 	})
 }
 
-// cleaners makes the pods that remove Contiv from a node: they are the agents' own, on whose
-// node they see and may do the same, with other commands. Where the cluster has no agents
-// any more, those of the objects serve, which have not passed the filter.
+// cleaners makes the pods that remove Contiv from a node. They are copies of the agents' pods, with
+// the same view of the node and the same rights, but other commands. If the cluster has no agents any
+// more, those of the objects are used, which have not passed the filter.
 func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstructured, keepState bool) (clean func(node string) *corev1.PodSpec, filtered bool, err error) {
 	templates, err := c.templates(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstruct
 	return func(node string) *corev1.PodSpec { return specs[node] }, filtered, nil
 }
 
-// templates are the pods of the workloads that the cluster has.
+// templates returns the pod templates of the workloads that exist in the cluster.
 func (c *Cluster) templates(ctx context.Context) (map[string]*corev1.PodSpec, error) {
 	found := map[string]*corev1.PodSpec{}
 	daemons, err := c.client.AppsV1().DaemonSets(Namespace).List(ctx, metav1.ListOptions{})
@@ -217,8 +217,8 @@ func templatesOf(objects []*unstructured.Unstructured) (map[string]*corev1.PodSp
 	return found, nil
 }
 
-// cleaner is the pod of an agent with other commands: the CNI plugin goes first, so that the
-// node takes no pods any more, then the network.
+// cleaner returns the pod of an agent with other commands. They remove the CNI plugin first, so that
+// the node accepts no more pods, then the network.
 func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 	spec := agent.DeepCopy()
 	var containers []corev1.Container
@@ -264,7 +264,7 @@ func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 	return spec
 }
 
-// cleanEtcd makes the pod remove the data of etcd, too.
+// cleanEtcd makes the pod remove the data of etcd as well.
 func cleanEtcd(spec, etcd *corev1.PodSpec) error {
 	c := *etcd.Containers[0].DeepCopy()
 	dir := ""
@@ -278,7 +278,7 @@ func cleanEtcd(spec, etcd *corev1.PodSpec) error {
 	}
 	c.Command, c.Args = []string{"rm", "-rf", dir}, nil
 	c.LivenessProbe, c.ReadinessProbe, c.Ports = nil, nil, nil
-	// The directory is the user's, the one that it is in is root's.
+	// The directory belongs to etcd's user, its parent to root.
 	c.SecurityContext = &corev1.SecurityContext{
 		RunAsUser: new(int64(0)), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE"}},

@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// valuesMap is the ConfigMap in which the chart says which values it was rendered with, beside
-// those of the files of the configuration.
+// valuesMap is the ConfigMap in which the chart records the values that it was rendered with, except
+// for those of configuration files.
 const (
 	valuesMap = "contiv-values"
 	valuesKey = "values.yaml"
 )
 
-// sections are the values of the chart that become files of the configuration.
+// sections lists the values of the chart that become configuration files.
 var sections = map[string][]string{
 	"contiv.conf":     {"contiv"},
 	"controller.conf": {"controller"},
@@ -24,7 +24,7 @@ var sections = map[string][]string{
 	apiServerKey:      {"apiServer"},
 }
 
-// chosenValues are those that the Contiv of the cluster was installed with; nil if it does not say so.
+// chosenValues returns the values with which the cluster's Contiv was installed; nil if they are not recorded.
 func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
 	data, err := c.configMap(ctx, valuesMap)
 	if err != nil || data == nil {
@@ -40,8 +40,8 @@ func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
 	return values, nil
 }
 
-// keepValues makes m have the values that were chosen at installation and that it does not name. Where it
-// names options of a file of the configuration, the others in that file, which leaves files, stay.
+// keepValues adds to m the values of the installation that m does not set. If m sets options of a
+// configuration file, the other options of that file are kept, and the file is removed from files.
 func (c *Cluster) keepValues(ctx context.Context, m *Manifests, files map[string]string) error {
 	chosen, err := c.chosenValues(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func valueAt(values map[string]any, path ...string) any {
 	return values[path[len(path)-1]]
 }
 
-// at returns values with one at a path.
+// at returns values with a single value at a path.
 func at(v any, path ...string) map[string]any {
 	values := map[string]any{path[len(path)-1]: v}
 	for i := len(path) - 2; i >= 0; i-- {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/deploy"
 )
 
-// valueSchema is as much of a JSON schema as that of the chart's values needs.
+// valueSchema is the part of JSON schema that the schema of the chart's values uses.
 type valueSchema struct {
 	Type       schemaTypes             `json:"type"`
 	Properties map[string]*valueSchema `json:"properties"`
@@ -26,7 +26,7 @@ type valueSchema struct {
 	Maximum              *float64        `json:"maximum"`
 }
 
-// schemaTypes are one type or several.
+// schemaTypes is one type or several.
 type schemaTypes []string
 
 func (s *schemaTypes) UnmarshalJSON(data []byte) error {
@@ -37,8 +37,7 @@ func (s *schemaTypes) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(s))
 }
 
-// checkValues returns an error that names the first value that the chart does not know or would
-// refuse.
+// checkValues returns an error that names the first value that the chart does not know or refuses.
 func checkValues(values map[string]any) error {
 	data, err := deploy.Chart.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package kube reaches agents with nothing but a kubeconfig. It finds their pods, and has the API server run in
-// them what connects its standard input and output with a socket of the agent:
+// Package kube reaches agents with nothing but a kubeconfig. It finds their pods, and has the API server run a
+// program in them that connects its standard input and output with a socket of the agent:
 //
 //	contivctl ──exec──> API server ──> kubelet ──> contivctl relay SOCKET ──> agent.sock, grpc.sock
 //
-// Who may do so is for the cluster to say: it takes the rights to list pods, and to create pods/exec.
+// The cluster decides who may do this: it requires the rights to list pods, and to create pods/exec.
 package kube
 
 import (
@@ -35,9 +35,9 @@ const (
 	runDir    = "/var/run/contiv/"
 )
 
-// Agents returns the agents of the cluster that a kubeconfig file, or one of its contexts, names, in the order in which
-// the API server has pods. Without a file, kubectl's counts: KUBECONFIG, else ~/.kube/config; nil if there is none. Of a
-// node whose agent does not run, the error says so when it is asked.
+// Agents returns the agents of the cluster of a kubeconfig file, or of a context in it, in the order in which the API
+// server lists their pods. Without a file, kubectl's is used: KUBECONFIG, else ~/.kube/config; the result is nil if
+// there is none. If the agent of a node does not run, requests to it return an error that says so.
 func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -84,7 +84,7 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 	return agents, nil
 }
 
-// dial returns a connection that is what a program in a container reads and writes.
+// dial returns a connection to the standard input and output of a program in a container.
 func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
 	executor, err := newExecutor(config, command)
 	if err != nil {
@@ -102,7 +102,7 @@ func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
 	return c, nil
 }
 
-// newExecutor speaks WebSocket, or SPDY to an API server before Kubernetes 1.31.
+// newExecutor uses WebSocket, or SPDY with an API server before Kubernetes 1.31.
 func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor, error) {
 	socket, err := remotecommand.NewWebSocketExecutor(config, "GET", command.String())
 	if err != nil {
@@ -117,7 +117,7 @@ func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor,
 	})
 }
 
-// conn says why it ended.
+// conn is a connection whose errors say why the program ended.
 type conn struct {
 	net.Conn
 	cancel context.CancelFunc

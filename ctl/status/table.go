@@ -22,7 +22,7 @@ func Compare(probes []target.Answer[Probe], live bool) {
 	}
 }
 
-// clocksDiffer is a difference that clocks which are kept in time do not reach.
+// clocksDiffer is the largest difference that is no problem.
 const clocksDiffer = 2 * time.Second
 
 // compareClocks compares all clocks with the median.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Colours reports whether out is a terminal on which colours are wanted: see https://no-color.org.
+// Colours reports whether out is a terminal that should show colours: see https://no-color.org.
 func Colours(out io.Writer) bool {
 	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
@@ -22,19 +22,19 @@ func isTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// Progress returns what shows a line at a terminal in the place of the one before, "" for none; nil if out
-// is no terminal.
+// Progress returns a function that replaces the progress line of a terminal, or removes it for ""; nil if
+// out is no terminal.
 func Progress(out io.Writer) func(line string) {
 	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return func(line string) {
 		const clear = "\r\x1b[K"
-		_, _ = io.WriteString(out, clear+string(printable([]byte(line)))) // there is nobody to tell errors
+		_, _ = io.WriteString(out, clear+string(printable([]byte(line)))) // errors cannot be reported anywhere
 	}
 }
 
-// Colours of states, as terminals are told.
+// Colours of states, as escape sequences.
 const (
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"
@@ -48,11 +48,11 @@ var colours = map[string]string{
 	"FAILED": red, "RETRYING": red, "INVALID": red, "UNIMPLEMENTED": red, "broken": red, "unreachable": red, "not ready": red, "no": red,
 }
 
-// state is one at the beginning of a cell, and what follows.
+// state matches a state at the beginning of a cell, and the rest of the cell.
 var state = regexp.MustCompile(`^(not ready|[A-Za-z]+)((?:[:,].*)?)$`)
 
-// painter returns where a table is written, and how cells are coloured. The texts of others cannot bring colours
-// of their own: what colours are added to is plain already.
+// painter returns the writer of a table, and the function that colours its cells. Text from elsewhere cannot
+// contain colours of its own: cells are made plain before colours are added.
 func (t *Table) painter() (io.Writer, func(string) string) {
 	to, ok := t.Writer.(plain)
 	if !ok || !t.Colour {

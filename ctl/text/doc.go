@@ -1,3 +1,3 @@
-// Package text is how commands write for people: tables that fit, without what terminals
-// take for commands, and hints at what may have been meant.
+// Package text formats the output of commands for people: tables that fit the terminal, text without
+// escape sequences, and suggestions for mistyped words.
 package text

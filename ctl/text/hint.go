@@ -7,8 +7,7 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// Hinted completes an error about a word that is not known by the nearest known
-// one.
+// Hinted adds the most similar known word to an error about an unknown one.
 func Hinted(err error, word string, known []string) error {
 	if nearest, ok := config.Nearest(word, known); ok && nearest != word {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)

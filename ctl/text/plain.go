@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// plain is a writer that passes on text without what terminals take for commands: names,
-// values and errors come from others, who may have put escape sequences into them. These
-// are shown as Go writes them: \x1b. Lines and tabulators stay.
+// plain is a writer that neutralises escape sequences: names, values and errors come from elsewhere,
+// and may contain some. They are shown in Go's notation: \x1b. Line breaks and tabs stay.
 //
-// Nothing that is written may end within a character.
+// A write must not end within a character.
 type plain struct{ w io.Writer }
 
 func (p plain) Write(text []byte) (int, error) {
@@ -44,19 +43,19 @@ func printable(text []byte) []byte {
 	return b.Bytes()
 }
 
-// isCommand reports whether a terminal may do something else than to show the character:
-// control characters, and those that change the direction of text.
+// isCommand reports whether a terminal may interpret the character instead of showing it: control
+// characters, and those that change the direction of text.
 func isCommand(c rune) bool {
 	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c)
 }
 
-// WritePlain writes what a writer of Plain has written already, colours included, to another one.
+// WritePlain copies text that a writer of Plain has already written, colours included, to another writer.
 func WritePlain(w io.Writer, from *bytes.Buffer) {
 	if p, ok := w.(plain); ok {
 		w = p.w
 	}
-	_, _ = from.WriteTo(w) // there is nobody to tell errors
+	_, _ = from.WriteTo(w) // errors cannot be reported anywhere
 }
 
-// Plain returns a writer to a terminal for texts of others.
+// Plain returns a writer to a terminal for text from elsewhere.
 func Plain(w io.Writer) io.Writer { return plain{w} }

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Printer writes for people.
+// Printer writes text and tables for people.
 type Printer struct {
 	io.Writer
 	// Full: identifiers are not shortened.
 	Full bool
-	// Wide: tables have columns that not everybody wants.
+	// Wide: tables have additional columns.
 	Wide bool
 	// Colour: states are coloured, if Writer is made by Plain.
 	Colour bool
@@ -21,11 +21,11 @@ type Printer struct {
 	Width int
 }
 
-// identifier is what nobody reads to its end, such as the ID of a container.
+// identifier matches long identifiers that nobody reads to their end, such as the ID of a container.
 var identifier = regexp.MustCompile(`[0-9a-f]{24,}`)
 
-// Text shortens long identifiers. What is left of a key still finds it, since
-// keys are searched by their beginning.
+// Text shortens long identifiers. A shortened key still finds its value, since keys are searched by
+// their beginning.
 func (p Printer) Text(s string) string {
 	if p.Full {
 		return s
@@ -35,21 +35,21 @@ func (p Printer) Text(s string) string {
 
 // Printf writes a text with long identifiers shortened.
 func (p Printer) Printf(format string, args ...any) {
-	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // there is nobody to tell errors
+	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // errors cannot be reported anywhere
 }
 
-// Table aligns columns. What does not fit is wrapped in the last column, at
-// spaces; nothing is ever cut off.
+// Table aligns columns. Rows that do not fit are wrapped in the last column, at spaces; nothing is
+// ever cut off.
 type Table struct {
 	Printer
 	header []string
 	rows   [][]string
 }
 
-// Table has no line for a header of empty texts.
+// Table returns an empty table. A header of empty texts is not printed.
 func (p Printer) Table(header ...string) *Table { return &Table{Printer: p, header: header} }
 
-// Add adds a row; empty cells become "-", but in the last column.
+// Add adds a row. Empty cells become "-", except in the last column.
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(t.header))
 	for i := range row {
@@ -63,7 +63,7 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// inCell keeps the texts of others from looking like rows and columns of their own.
+// inCell keeps text from elsewhere from looking like further rows and columns.
 var inCell = strings.NewReplacer("\n", " ", "\t", " ")
 
 // Empty reports whether nothing has been added.
@@ -114,9 +114,9 @@ func (t *Table) Print() {
 	io.WriteString(out, b.String())
 }
 
-// wrap breaks a text into lines of the width: where there are two spaces if that
-// helps, else at single ones. Longer words stay whole. In less than 30 columns
-// nothing is broken. All lines are indented as the text is.
+// wrap breaks a text into lines of the width, preferably where there are two spaces, else at single
+// ones. Longer words stay whole. A text is not broken if there are less than 30 columns. All lines are
+// indented like the text.
 func wrap(text string, width int) []string {
 	if inner := strings.TrimLeft(text, " "); inner != text {
 		indent := text[:len(text)-len(inner)]
@@ -140,7 +140,7 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// fill joins parts to lines that are as long as the width allows.
+// fill joins parts into lines, each as long as the width allows.
 func fill(parts []string, gap string, width int) (lines []string) {
 	for _, part := range parts {
 		last := len(lines) - 1

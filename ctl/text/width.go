@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// DefaultWidth is the number of columns that tables try to fit in where nothing says otherwise.
+	// DefaultWidth is the number of columns that tables try to fit in by default.
 	DefaultWidth = 120
 	// Unlimited is a width that nothing exceeds.
 	Unlimited = 1 << 20
@@ -17,8 +17,8 @@ const (
 	narrowest = 60
 )
 
-// Width returns the number of columns that tables written to out should fit in: what COLUMNS says, or else the
-// width of the terminal, or else DefaultWidth.
+// Width returns the number of columns that tables written to out should fit in: the value of COLUMNS, else the
+// width of the terminal, else DefaultWidth.
 func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)

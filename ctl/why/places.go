@@ -19,9 +19,9 @@ type Place struct {
 	// Name for people: "pod default/web", "node node1", or the address.
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Node that it is on, or is; empty: not known, or outside of the cluster.
+	// Node on which it is, or which it is; empty if unknown, or outside of the cluster.
 	Node string `json:"node,omitempty"`
-	// others are its further addresses.
+	// others has its further addresses.
 	others []netip.Addr
 }
 
@@ -37,9 +37,9 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s (%s on %s)", p.Name, p.Address, p.Node)
 }
 
-// Resolve finds what words mean: addresses, pods as NAME or NAMESPACE/NAME, and nodes. A name
-// without a namespace is that of a pod in the given one, if there is any, else of the only pod that
-// has it. Agents that do not answer know no pods.
+// Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, and nodes. A
+// name without a namespace names a pod in the given namespace, if there is one, else the only pod of
+// that name. The pods of agents that do not answer are unknown.
 func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, error) {
 	pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil)
 	nodes := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
@@ -84,7 +84,7 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 	return places, sameVersion(places)
 }
 
-// parse leaves out prefix lengths, and what is no address.
+// parse returns addresses without prefix lengths, and leaves out invalid ones.
 func parse(texts []string) (list []netip.Addr) {
 	for _, t := range texts {
 		host, _, _ := strings.Cut(t, "/")
@@ -128,7 +128,7 @@ func find(known map[string]Place, namespace, word string) (Place, error) {
 	return Place{}, text.Hinted(fmt.Errorf("there is no pod and no node %q", word), word, names)
 }
 
-// sameVersion gives both places addresses of the same IP version.
+// sameVersion selects addresses of the same IP version for both places.
 func sameVersion(places []Place) error {
 	if len(places) != 2 {
 		return nil
@@ -148,7 +148,7 @@ func sameVersion(places []Place) error {
 	return fmt.Errorf("%v and %v have no IP version in common", *a, *b)
 }
 
-// Port reads PORT, PORT/tcp or PORT/udp.
+// Port parses PORT, PORT/tcp or PORT/udp.
 func Port(word string) (protocol string, port uint16, err error) {
 	number, protocol, _ := strings.Cut(word, "/")
 	if protocol = strings.ToLower(protocol); protocol == "" {

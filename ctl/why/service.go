@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// findService returns a service's cluster IPs as a place that is on no node.
+// findService returns a service's cluster IPs as a place without a node.
 func findService(ctx context.Context, agents []*target.Agent, namespace, word string) (Place, error) {
 	if before, name, ok := strings.Cut(word, "/"); ok {
 		namespace, word = before, name

@@ -18,24 +18,24 @@ const (
 	Reached    = "reached"
 	Narrow     = "large packets are lost"
 	NotReached = "not reached"
-	NotProbed  = "not probed" // nobody of ours is where the packets come from
+	NotProbed  = "not probed" // no agent is where the packets come from
 )
 
-// Answer is what is found about a path.
+// Answer has the findings about a path.
 type Answer struct {
 	From     Place  `json:"from"`
 	To       Place  `json:"to"`
 	Protocol string `json:"protocol,omitempty"`
 	Port     uint16 `json:"port,omitempty"`
 	Verdict  string `json:"verdict"`
-	// Last is what answered last on the way, if the end did not.
+	// Last is the last hop that answered, if the end did not.
 	Last     string         `json:"last,omitempty"`
 	Findings []path.Finding `json:"findings"`
 	Probes   []path.Probe   `json:"probes"`
 	Way      []string       `json:"way"`
 }
 
-// Ask asks all agents, of which those at the ends know something, and compares their answers.
+// Ask asks all agents and compares their answers. Those at the ends know something about the path.
 func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol string, port uint16) Answer {
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
 	if protocol != "" {
@@ -64,7 +64,7 @@ func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol s
 	return a
 }
 
-// order: the end that packets come from first.
+// order returns the end that packets come from first.
 func order(r path.Report) int {
 	if r.Source {
 		return 0
@@ -72,7 +72,7 @@ func order(r path.Report) int {
 	return 1
 }
 
-// wrongNeighbours compares what nodes believe of each other with what those say.
+// wrongNeighbours compares the neighbour entries that nodes have for each other with the nodes' own addresses.
 func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 	for _, r := range reports {
 		for _, n := range r.Neighbours {
@@ -94,8 +94,8 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 	return findings
 }
 
-// judge looks at probes. Those of ICMP to the end count unless that is refused, and tell nothing of
-// a port that answers.
+// judge derives the verdict from probes. ICMP probes to the end count unless they are refused, or the
+// port answers.
 func (a *Answer) judge(noEcho bool) {
 	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 	for _, p := range a.Probes {
@@ -118,12 +118,12 @@ func (a *Answer) judge(noEcho bool) {
 	}
 }
 
-// Good reports whether packets arrive and nothing is wrong.
+// Good reports whether packets arrive and there are no findings.
 func (a Answer) Good() bool {
 	return (a.Verdict == Reached || a.Verdict == NotProbed) && len(a.Findings) == 0
 }
 
-// Write shows an answer for people.
+// Write prints an answer for people.
 func Write(p text.Printer, a Answer) {
 	port := ""
 	if a.Port > 0 {

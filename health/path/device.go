@@ -10,17 +10,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Device leads to other nodes: one of the kernel, or of a vswitch of its own.
+// Device is a device that leads to other nodes, of the kernel or of a separate vswitch.
 type Device struct {
 	Name    string
 	Address netip.Addr // of the node
 	MAC     string
 	Up      bool
 	Carrier bool
-	MTU     int // 0: not known
+	MTU     int // 0: unknown
 }
 
-// trouble says why a device of the node passes nothing; "": it does.
+// trouble returns the reason why a device of the node passes no packets; "" if it does.
 func (d Device) trouble() string {
 	switch {
 	case !d.Up:
@@ -31,7 +31,7 @@ func (d Device) trouble() string {
 	return ""
 }
 
-// show adds devices of a node to the report, and what is wrong with them.
+// show adds devices of a node to the report, and findings about them.
 func (r *Report) show(where string, devices []Device) {
 	for _, d := range devices {
 		r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
@@ -41,7 +41,7 @@ func (r *Report) show(where string, devices []Device) {
 	}
 }
 
-// ownDevices are those with addresses of this node, one for each address.
+// ownDevices returns the devices with addresses of this node, one for each address.
 func (e *Explainer) ownDevices(ctx context.Context) (list []Device, err error) {
 	if !e.o.HostStack {
 		return e.o.Devices(ctx)
@@ -60,7 +60,7 @@ func (e *Explainer) ownDevices(ctx context.Context) (list []Device, err error) {
 	return list, err
 }
 
-// DeviceOf is a device of the kernel, with an address of the node.
+// DeviceOf describes a device of the kernel that has an address of the node.
 func DeviceOf(link netlink.Link, addr netip.Addr) Device {
 	attrs := link.Attrs()
 	return Device{attrs.Name, addr, attrs.HardwareAddr.String(), attrs.Flags&net.FlagUp != 0, carrier(link), attrs.MTU}

@@ -13,7 +13,7 @@ type Pod struct {
 	Name      string // with its namespace
 	NetNS     string // path
 	Interface string // in the pod
-	Device    string // of the node, that leads to it; "": that of a vswitch of its own
+	Device    string // of the node, that leads to it; "": the interface belongs to a separate vswitch
 	Addresses []netip.Addr
 	MTU       int
 }
@@ -21,51 +21,51 @@ type Pod struct {
 // Node is a node of the cluster.
 type Node struct {
 	Name      string
-	Addresses []netip.Addr   // of the vswitch, the first is the one to send to
+	Addresses []netip.Addr   // of the vswitch; packets are sent to the first one
 	Pods      []netip.Prefix // its pod subnets
 	Gateways  []netip.Addr   // of its pods: its vswitch answers there
 }
 
-// Options of an Explainer. All must be set, but for Verdicts, and Devices with HostStack.
+// Options of an Explainer. All must be set, except for Verdicts, and Devices with HostStack.
 type Options struct {
 	Node  string
 	Pods  func() ([]Pod, error)
 	Nodes func() []Node
 	// MTU of pods.
 	MTU func() int
-	// Overhead is what the tunnel to a node with the address adds to packets of pods; 0: there
-	// are no tunnels.
+	// Overhead returns the number of bytes that the tunnel to a node with the address adds to packets of
+	// pods; 0 if there are no tunnels.
 	Overhead func(netip.Addr) int
-	// Warnings are of the vswitch: settings of the host that keep packets from passing.
+	// Warnings of the vswitch about settings of the host that keep packets from passing.
 	Warnings func(context.Context) []string
-	// HostStack: the vswitch is the kernel, so that its routes and filters count.
+	// HostStack: the vswitch is the kernel, so that the kernel's routes and filters apply.
 	HostStack bool
-	// Devices are those of a vswitch of its own with addresses of the node; unused with HostStack.
+	// Devices returns the devices of a separate vswitch that have addresses of the node; unused with HostStack.
 	Devices func(context.Context) ([]Device, error)
 	// OurRoute reports whether a route with the protocol number is one of ours.
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
 	OurTable func(name string) bool
-	// Verdicts are of policies, services and the like.
+	// Verdicts has functions for policies, services and the like.
 	Verdicts []func(ctx context.Context, q Question) Verdict
 }
 
-// Verdict is what a part of the node says of packets, in sentences.
+// Verdict is the effect of a part of the node on packets, in sentences.
 type Verdict struct {
-	// Wrong is why they are refused, and why that answer may not be believed.
+	// Wrong lists reasons why packets are refused, or why the answer may be wrong.
 	Wrong []string
-	// Way is what else becomes of them.
+	// Way describes what else happens to them.
 	Way []string
 }
 
 // Explainer explains paths from and to a node.
 type Explainer struct {
 	o Options
-	// busy holds as many places as questions may be answered at a time: answers send packets.
+	// busy bounds how many questions are answered at a time, since answers send packets.
 	busy chan struct{}
 }
 
-// atOnce is how many questions are answered at a time.
+// atOnce bounds how many questions are answered at a time.
 const atOnce = 4
 
 // New returns an explainer.
@@ -75,7 +75,7 @@ func New(o Options) *Explainer { return &Explainer{o, make(chan struct{}, atOnce
 type end struct {
 	addr netip.Addr
 	pod  *Pod  // of this node
-	node *Node // that has the address, or whose pod has it; nil: outside
+	node *Node // that has the address, or whose pod has it; nil: outside of the cluster
 	here bool
 }
 
@@ -91,7 +91,7 @@ func (e end) String() string {
 	return fmt.Sprintf("%v outside of the cluster", e.addr)
 }
 
-// Explain answers a question.
+// Explain returns the answer to a question.
 func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	select {
 	case e.busy <- struct{}{}:
@@ -132,7 +132,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	return r, nil
 }
 
-// verdicts adds what policies, services and the like say.
+// verdicts adds the effects of policies, services and the like.
 func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 	echo := Question{From: q.From, To: q.To}
 	for _, verdict := range e.o.Verdicts {
@@ -161,7 +161,7 @@ func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
 		}
 	}
 	if x.pod == nil && x.here && !slices.Contains(x.node.Addresses, addr) && !slices.Contains(x.node.Gateways, addr) {
-		x.node = nil // a pod that is not there
+		x.node = nil // a pod that does not exist
 	}
 	return x
 }

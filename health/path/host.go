@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vxlanPort of tunnels between nodes.
+// vxlanPort is the port of tunnels between nodes.
 const vxlanPort = 4789
 
-// host looks at what the kernel of the node would do.
+// host adds what the kernel of the node would do.
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	in, out := e.route(r, from), e.route(r, to) // the way back, and the way there
@@ -55,7 +55,7 @@ func (q Question) protocol() uint8 {
 	return unix.IPPROTO_ICMP
 }
 
-// hooks that packets from the one to the other come by on this node, with words for them.
+// hooks returns the hooks that packets from one end to the other pass on this node, with descriptions.
 func (e *Explainer) hooks(from, to end) map[foreign.Hook]string {
 	packets := fmt.Sprintf("packets from %v to %v", from.addr, to.addr)
 	hooks := map[foreign.Hook]string{}
@@ -87,8 +87,8 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	return foreign.Read(ns, e.o.OurTable)
 }
 
-// route looks at the route to an end, and returns the name of the device that leads there; ""
-// for the node itself.
+// route checks the route to an end, and returns the name of the device that leads there; "" for the
+// node itself.
 func (e *Explainer) route(r *Report, to end) string {
 	where := "node " + e.o.Node
 	if to.here && to.pod == nil {
@@ -131,7 +131,7 @@ func network(route netlink.Route) string {
 	return route.Dst.String()
 }
 
-// underlay looks at the way to another node: the device, the neighbour, filters of tunnels.
+// underlay checks the way to another node: the device, the neighbour, filters of tunnels.
 func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops func(string, foreign.Packet)) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
@@ -151,7 +151,7 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops fu
 	e.tunnels(peer, func(what string, p foreign.Packet) { drops(what+" node "+peer.Name, p) })
 }
 
-// neighbour looks at what the kernel knows of the next hop.
+// neighbour checks the kernel's entry for the next hop.
 func (r *Report) neighbour(where string, device int, addr netip.Addr) {
 	link, err := netlink.LinkByIndex(device)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What a vswitch of its own forwards, filters of the kernel do not see. They see what the host and
-// pods send each other, on its way to and from the vswitch:
+// Filters of the kernel do not see packets that a separate vswitch forwards. They only see packets
+// between the host and pods, on their way to and from the vswitch:
 //
 //	kubelet ── output ──> vpp1 ══ vswitch ── pod
 //	         <── input ──
 
-// betweenHostAndPods looks for rules of others that drop packets between the host and its pods.
+// betweenHostAndPods checks for rules of others that drop packets between the host and its pods.
 func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (problems []string) {
 	for _, pod := range pods { // one stands for all
 		for _, addr := range pod.Addresses {
@@ -31,8 +31,8 @@ func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (proble
 	return slices.Compact(problems)
 }
 
-// interconnectDrops names what drops packets of the host to an address behind the vswitch, and
-// back. What else is known of them is in the packet.
+// interconnectDrops names the rules that drop packets of the host to an address behind the vswitch,
+// and back. The packet has everything else that is known.
 func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.Packet) (texts []string) {
 	routes, err := netlink.RouteGet(addr.AsSlice())
 	if err != nil || len(routes) == 0 {
@@ -63,7 +63,7 @@ func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.P
 	return texts
 }
 
-// ownStack looks at what the kernel, and the devices of a vswitch of its own, do to packets.
+// ownStack checks what the kernel, and the devices of a separate vswitch, do to packets.
 func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	if from.here != to.here {
@@ -73,7 +73,7 @@ func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, t
 		}
 		r.show(where, devices)
 	}
-	// Only a node sends by way of its own kernel.
+	// Only packets of a node itself pass through its kernel.
 	host, other := from, to
 	if !host.here || host.pod != nil {
 		host, other = to, from

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network looks at the node's own part of the network, whoever sends to whom: the devices with its
-// addresses, default routes, what fits into its packets, filters of others.
+// Network checks the node's own part of the network, for all packets: the devices with its addresses,
+// default routes, MTUs, filters of others.
 type Network struct {
 	*Explainer
 	mu       sync.Mutex
-	defaults map[int]string // by IP version: the device of the default route seen last
+	defaults map[int]string // by IP version: the device of the last default route that was seen
 	rules    *foreign.Ruleset
 	again    time.Time // when the rules are read again
 }
@@ -31,10 +31,10 @@ const (
 	maxPause    = 30 * time.Second
 )
 
-// Network returns what looks at the network of the node.
+// Network returns the check of the node's network.
 func (e *Explainer) Network() *Network { return &Network{Explainer: e, defaults: map[int]string{}} }
 
-// Problems says what is wrong, a sentence each.
+// Problems returns what is wrong, a sentence each.
 func (n *Network) Problems(ctx context.Context) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,7 +45,7 @@ func (n *Network) Problems(ctx context.Context) []string {
 	return slices.Concat(n.devices(ctx, pods), n.routes(), n.filters(pods))
 }
 
-// others returns the rules of others, as they were lately.
+// others returns the rules of others, read recently.
 func (n *Network) others() (*foreign.Ruleset, error) {
 	begin := time.Now()
 	if n.rules != nil && begin.Before(n.again) {
@@ -59,7 +59,7 @@ func (n *Network) others() (*foreign.Ruleset, error) {
 	return rules, nil
 }
 
-// devices looks at those with addresses of the node.
+// devices checks the devices with addresses of the node.
 func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	size, largest := 0, ""
 	for _, pod := range pods {
@@ -69,7 +69,7 @@ func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	}
 	own, err := n.ownDevices(ctx)
 	if err != nil {
-		return nil // of a vswitch that cannot be asked; that it cannot is said elsewhere
+		return nil // the vswitch does not answer, which another check reports
 	}
 	for _, d := range own {
 		if text := d.trouble(); text != "" {
@@ -83,7 +83,7 @@ func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	return slices.Compact(problems)
 }
 
-// routes looks whether a default route that the node had is gone.
+// routes checks whether a default route of the node has disappeared.
 func (n *Network) routes() (problems []string) {
 	for version, family := range map[int]int{4: unix.AF_INET, 6: unix.AF_INET6} {
 		list, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
@@ -106,7 +106,7 @@ func (n *Network) routes() (problems []string) {
 	return problems
 }
 
-// filters looks for rules of others that drop packets between pods of nodes, or tunnels.
+// filters checks for rules of others that drop packets between pods of different nodes, or packets of tunnels.
 func (n *Network) filters(pods []Pod) (problems []string) {
 	rules, err := n.others()
 	if err != nil {
@@ -118,7 +118,7 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 	if !n.o.HostStack {
 		return n.betweenHostAndPods(rules, pods)
 	}
-	dropped := map[string][]string{} // by what, the nodes concerned
+	dropped := map[string][]string{} // nodes concerned, by rule
 	for _, peer := range n.o.Nodes() {
 		if peer.Name == n.o.Node {
 			continue
@@ -146,7 +146,7 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 	return problems
 }
 
-// betweenPods asks what becomes of packets between a pod of this node and one of the other.
+// betweenPods evaluates rules for packets between a pod of this node and one of the other.
 func (n *Network) betweenPods(pods []Pod, peer Node, drops func(string, foreign.Packet)) {
 	for _, subnet := range peer.Pods {
 		there := subnet.Masked().Addr().Next().Next() // the first one is the gateway
@@ -173,7 +173,7 @@ func (n *Network) betweenPods(pods []Pod, peer Node, drops func(string, foreign.
 	}
 }
 
-// tunnels asks what becomes of the packets between this node and another.
+// tunnels evaluates rules for tunnel packets between this node and another.
 func (e *Explainer) tunnels(peer Node, drops func(string, foreign.Packet)) {
 	own := e.ownAddresses()
 	for _, addr := range peer.Addresses {
@@ -198,7 +198,7 @@ func (e *Explainer) tunnels(peer Node, drops func(string, foreign.Packet)) {
 	}
 }
 
-// ownAddresses of this node.
+// ownAddresses returns the addresses of this node.
 func (e *Explainer) ownAddresses() []netip.Addr {
 	for _, n := range e.o.Nodes() {
 		if n.Name == e.o.Node {

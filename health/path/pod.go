@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// pod looks at what a pod's network namespace holds.
+// pod checks the content of a pod's network namespace.
 func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 	where := "pod " + pod.Name
 	ns, err := namespace.Open(pod.NetNS)

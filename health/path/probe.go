@@ -18,15 +18,15 @@ import (
 // answerTimeout is how long a probe waits.
 const answerTimeout = 700 * time.Millisecond
 
-// probe sends packets to what is on the way, from where the packets come from: the last that
-// answers is how far they get.
+// probe sends packets from the source to each place on the way. The last place that answers is how far
+// they get.
 func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to end) {
 	var in func(func() error) error
 	name := "node " + e.o.Node
 	if from.pod != nil {
 		ns, err := namespace.Open(from.pod.NetNS)
 		if err != nil {
-			return // it is a finding
+			return // reported as a finding
 		}
 		defer ns.Close()
 		in, name = ns.Run, "pod "+from.pod.Name
@@ -117,7 +117,7 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 	})
 }
 
-// connect opens a connection from the namespace.
+// connect opens a connection in the namespace.
 func connect(ctx context.Context, in func(func() error) error, from string, to end, port uint16) Probe {
 	p := Probe{From: from, To: fmt.Sprintf("%v, port %d/tcp", to, port), Kind: "tcp", End: true}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

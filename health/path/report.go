@@ -11,49 +11,49 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL that the handler is meant for.
+// URL of the handler.
 const URL = "/contiv/v1/path"
 
-// Question is what is asked for.
+// Question asks about packets between two addresses.
 type Question struct {
 	From, To netip.Addr
-	// Protocol is "" (ICMP), "tcp" or "udp"; Port is that of To, 0 without protocol.
+	// Protocol is "" (ICMP), "tcp" or "udp"; Port is the port of To, 0 without a protocol.
 	Protocol string
 	Port     uint16
 }
 
-// Finding is something that is wrong, on the node or in one of its pods.
+// Finding is a problem on the node or in one of its pods.
 type Finding struct {
 	Where string `json:"where"`
 	Text  string `json:"text"`
 }
 
-// Probe is a packet that was sent, and what came back.
+// Probe is the result of sending packets to a place on the way.
 type Probe struct {
-	// From a pod or the node, To with what is there.
+	// From is a pod or the node; To is an address and its meaning.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Kind is "icmp" or "tcp".
 	Kind     string `json:"kind"`
 	Answered bool   `json:"answered"`
-	// Error is why not, if that is known.
+	// Error is the reason why there was no answer, if known.
 	Error            string  `json:"error,omitempty"`
 	RoundTripSeconds float64 `json:"roundTripSeconds,omitempty"`
-	// Size of the largest packet that was answered, of Wanted; 0: not measured.
+	// Size of the largest packet, up to Wanted, that was answered; 0: not measured.
 	Size   int `json:"size,omitempty"`
 	Wanted int `json:"wanted,omitempty"`
-	// End is set for the probe to the address that was asked for.
+	// End is set for the probe to the address in question.
 	End bool `json:"end,omitempty"`
 }
 
-// Link is how a node is connected to the others.
+// Link is a connection of a node to the others.
 type Link struct {
 	Address string `json:"address"`
 	Device  string `json:"device"`
 	MAC     string `json:"mac"`
 }
 
-// Neighbour is what a node believes of the MAC address of another.
+// Neighbour is the MAC address that a node has for another.
 type Neighbour struct {
 	Address   string `json:"address"`
 	Device    string `json:"device"`
@@ -64,7 +64,7 @@ type Neighbour struct {
 // Report is the JSON of the answer.
 type Report struct {
 	Node string `json:"node"`
-	// From and To say what the addresses are, as far as this node knows.
+	// From and To describe the addresses, as far as this node knows them.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Source and Destination: the address is on this node.
@@ -72,10 +72,10 @@ type Report struct {
 	Destination bool `json:"destination"`
 
 	Findings []Finding `json:"findings"`
-	// Way is what the data plane would do, one line each.
+	// Way lists what the data plane would do, one line each.
 	Way    []string `json:"way"`
 	Probes []Probe  `json:"probes"`
-	// NoEcho: packets of the protocol are not refused here, but the ICMP of probes is.
+	// NoEcho: packets of the protocol are accepted here, but the ICMP packets of probes are refused.
 	NoEcho bool `json:"noEcho,omitempty"`
 
 	Links      []Link      `json:"links"`

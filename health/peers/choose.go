@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// maxAll is how many other nodes a node probes all of.
+// maxAll is the largest number of other nodes that a node probes completely.
 const maxAll = 16
 
 // Choose returns which of the others the node with the ID self probes: all of them if
@@ -15,7 +15,7 @@ const maxAll = 16
 func Choose[T any](self uint32, others []T, id func(T) uint32) []T {
 	ring := slices.Clone(others)
 	slices.SortFunc(ring, func(a, b T) int {
-		return cmp.Compare(id(a)-self-1, id(b)-self-1) // beginning after self, and around
+		return cmp.Compare(id(a)-self-1, id(b)-self-1) // in the order of the ring, starting after self
 	})
 	if len(ring) <= maxAll {
 		return ring

@@ -16,17 +16,17 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL that the handler is meant for.
+// URL of the handler.
 const URL = "/contiv/v1/peers"
 
 // Peer is another node, at one of its addresses.
 type Peer struct {
 	Node    string
-	Address netip.Addr // of what answers: the gateway of its pods
+	Address netip.Addr // that answers: the gateway of its pods
 	Size    int        // of the largest packet of a pod
 }
 
-// Pinger is what package ping has.
+// Pinger is implemented by package ping.
 type Pinger interface {
 	Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
 	Close()
@@ -34,7 +34,7 @@ type Pinger interface {
 
 // Options of a Prober. Peers and Open must be set.
 type Options struct {
-	// Peers are those to probe, as it is now; nil before that is known.
+	// Peers returns the current peers to probe, nil before they are known.
 	Peers func() []Peer
 	Open  func() (Pinger, error)
 	// Interval between probes of a peer; 0: 15 s.
@@ -45,16 +45,16 @@ type Options struct {
 }
 
 const (
-	// attempts are lost before a peer counts as silent in a round.
+	// attempts is how many probes must be lost before a peer counts as silent in a round.
 	attempts = 3
-	// sizeRounds: large packets are sent in one round of so many.
+	// sizeRounds is the number of rounds from one with large packets to the next.
 	sizeRounds = 4
-	// silentRounds are how many rounds in a row a peer is silent before that is a problem: it
-	// may be about to start.
+	// silentRounds is how many rounds in a row a peer must be silent to be a problem: it may be about to
+	// start.
 	silentRounds = 2
 )
 
-// Report is what is known of a peer: the JSON of GET /contiv/v1/peers is a list of them.
+// Report is the state of a peer. GET /contiv/v1/peers returns a list of them in JSON.
 type Report struct {
 	Node    string `json:"node"`
 	Address string `json:"address"`
@@ -62,18 +62,18 @@ type Report struct {
 	Answers bool `json:"answers"`
 	// RoundTripSeconds of the last answer.
 	RoundTripSeconds float64 `json:"roundTripSeconds"`
-	// Size of the largest packet that passed, and Wanted that of the largest of pods, in
-	// bytes with the IP header; Size is 0 as long as it was not measured.
+	// Size of the largest packet that passed, and Wanted, the size of the largest packets of pods, in
+	// bytes with the IP header. Size is 0 until it is measured.
 	Size   int `json:"size"`
 	Wanted int `json:"wanted"`
 	// Sent and Lost probes since the agent started.
 	Sent uint64 `json:"sent"`
 	Lost uint64 `json:"lost"`
-	// Since is when Answers became what it is.
+	// Since is when Answers changed last.
 	Since time.Time `json:"since"`
-	// Error is why probes could not be sent.
+	// Error is the reason why probes could not be sent.
 	Error string `json:"error,omitempty"`
-	// Problem says what is wrong and what to do about it; empty: nothing.
+	// Problem says what is wrong, with a remedy; empty if nothing is.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type Prober struct {
 
 	mu    sync.Mutex
 	peers map[Peer]*state
-	err   error // why nothing can be probed
+	err   error // the reason why nothing can be probed
 }
 
 type state struct {
@@ -91,7 +91,7 @@ type state struct {
 	rounds, silent int
 }
 
-// New returns a prober; Run it.
+// New returns a prober, which does nothing before Run.
 func New(o Options) *Prober {
 	o.Interval, o.Timeout = cmp.Or(o.Interval, 15*time.Second), cmp.Or(o.Timeout, time.Second)
 	return &Prober{o: o, peers: map[Peer]*state{}}
@@ -118,7 +118,7 @@ func (p *Prober) Run(ctx context.Context) {
 		}
 		next := p.o.Interval
 		if pinger != nil && !p.round(ctx, pinger) {
-			next /= 3 // is it lasting? Or the peers are not known yet.
+			next /= 3 // to see whether it lasts, or because the peers are not known yet
 		}
 		select {
 		case <-ctx.Done():
@@ -128,7 +128,7 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// round probes all peers at once. It reports whether all of them answered, and there are any.
+// round probes all peers at once. It reports whether there are peers and all of them answered.
 func (p *Prober) round(ctx context.Context, pinger Pinger) bool {
 	peers := p.o.Peers()
 	p.mu.Lock()
@@ -196,7 +196,7 @@ func (p *Prober) probe(ctx context.Context, pinger Pinger, peer Peer) {
 	s.Problem = s.problem()
 }
 
-// ping sends a packet, again if there is no answer.
+// ping sends a packet, and repeats it if there is no answer.
 func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (took time.Duration, err error) {
 	for range attempts {
 		limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
@@ -228,7 +228,7 @@ func (s *state) problem() string {
 	return ""
 }
 
-// Reports are of all probed peers, sorted.
+// Reports returns the states of all probed peers, sorted.
 func (p *Prober) Reports() []Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +242,7 @@ func (p *Prober) Reports() []Report {
 	return reports
 }
 
-// Problems says what is wrong with the paths to peers.
+// Problems returns what is wrong with the paths to peers.
 func (p *Prober) Problems(context.Context) (problems []string) {
 	for _, r := range p.Reports() {
 		if r.Problem != "" {

@@ -1,8 +1,8 @@
-// Package ping measures with ICMP echo requests whether an address answers, how fast, and how
-// large a packet may be that reaches it.
+// Package ping measures with ICMP echo requests whether an address answers, how fast, and which size
+// of packets reaches it.
 //
-// Packets carry "don't fragment", and the kernel's knowledge of the path is ignored: what
-// is measured is the path, each time.
+// Packets carry "don't fragment", and the kernel's cached path MTU is ignored, so that each probe
+// measures the path itself.
 package ping
 
 import (
@@ -25,22 +25,22 @@ import (
 
 // Sizes of packets, IP header included, in bytes.
 const (
-	// Small is a packet that every link carries.
+	// Small is the size of a packet that every link carries.
 	Small = 64
-	// header is the larger IP header and that of ICMP, before the payload.
+	// header is the size of the larger IP header and the ICMP header.
 	header4, header6 = 20 + 8, 40 + 8
 )
 
-// ErrNoAnswer is returned if nothing came back in time.
+// ErrNoAnswer is returned if no answer arrived in time.
 var ErrNoAnswer = errors.New("no answer")
 
-// ErrTooLarge is wrapped if the first device on the way does not take the packet.
+// ErrTooLarge is wrapped if the packet is too large for the first device on the way.
 var ErrTooLarge = errors.New("larger than the MTU of the first device on the way")
 
 // Pinger sends from one network namespace. It may be used concurrently; Close it.
 type Pinger struct {
 	id     uint16
-	v4, v6 *socket // nil: the namespace has no such IP version, or errors says why
+	v4, v6 *socket // nil: the namespace lacks the IP version, or errors has the reason
 
 	mu      sync.Mutex
 	seq     uint16
@@ -53,7 +53,7 @@ type socket struct {
 	done chan struct{}
 }
 
-// Open opens sockets in the network namespace that in calls functions in; nil: that of the
+// Open opens sockets in the network namespace in which in calls functions; nil: the namespace of the
 // process. It needs CAP_NET_RAW there.
 func Open(in func(func() error) error) (*Pinger, error) {
 	if in == nil {
@@ -75,7 +75,7 @@ func Open(in func(func() error) error) (*Pinger, error) {
 	return p, nil
 }
 
-// open returns a raw socket that gets nothing but answers to echo requests.
+// open returns a raw socket that receives only answers to echo requests.
 func open(isIPv6 bool) (*socket, error) {
 	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
 	if isIPv6 {
@@ -123,7 +123,7 @@ func (p *Pinger) Close() {
 	}
 }
 
-// receive passes answers on to the requests that await them, until the socket is closed.
+// receive passes answers to the requests that await them, until the socket is closed.
 func (p *Pinger) receive(s *socket) {
 	defer close(s.done)
 	buffer := make([]byte, 128) // the rest of an answer is our own padding
@@ -151,8 +151,8 @@ func (p *Pinger) receive(s *socket) {
 	}
 }
 
-// Ping sends a packet of the size, in bytes with its IP header, and returns how long the
-// answer took: ErrNoAnswer when ctx ends first.
+// Ping sends a packet of the size, in bytes with its IP header, and returns the round-trip time, or
+// ErrNoAnswer if ctx ends first.
 func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error) {
 	s, kind, overhead := p.v4, icmp.Type(ipv4.ICMPTypeEcho), header4
 	if to.Is6() {
@@ -197,8 +197,8 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Durati
 	}
 }
 
-// Largest returns the size of the largest packet that is answered, at most the given one; 0
-// if not even a small one is.
+// Largest returns the size of the largest packet, up to the given one, that is answered; 0 if not even
+// a small one is.
 func Largest(most int, passes func(size int) bool) int {
 	if passes(most) {
 		return most

@@ -1,11 +1,11 @@
-// Package published is what agents and KSR say of themselves in etcd, so that each learns of the
-// other without being asked:
+// Package published has the states that agents and KSR publish in etcd, so that each learns about the
+// other without asking:
 //
 //	agent ── <node>/check/health ──────> KSR: Node condition ContivReady, Events
 //	KSR ──── contiv-ksr/status/ksr ────> agents: /readiness?verbose, metrics ──> contivctl status
 //
-// Who is gone does not say so. Agents hold a key that ends with them; KSR writes anew at least
-// every Heartbeat.
+// A process that has ended does not say so. Therefore agents hold a key with a lease, and KSR writes
+// its state at least every Heartbeat.
 package published
 
 import (
@@ -30,14 +30,15 @@ const (
 type Problem struct {
 	Check string `json:"check"`
 	Text  string `json:"text"`
-	// Since is when it was seen first without interruption.
+	// Since is the beginning of the uninterrupted time in which it has been seen.
 	Since time.Time `json:"since,omitzero"`
-	// Cluster problems are not of the node that tells of them: they do not change the verdict on
-	// it.
+	// Cluster: the problem concerns the whole cluster, and does not change the verdict on the node that
+	// reports it.
 	Cluster bool `json:"cluster,omitempty"`
 }
 
-// Identity is what remains of a problem's text as long as the problem does: numbers change.
+// Identity returns the part of a problem's text that stays the same while the problem lasts. Numbers,
+// which change, are left out.
 func Identity(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -50,10 +51,10 @@ func Identity(text string) string {
 // NodeKey is the key of a node's Node.
 func NodeKey(node string) string { return models.NodePrefix(node) + models.CheckPrefix + "health" }
 
-// Node is what an agent says of its node.
+// Node is an agent's verdict on its node.
 type Node struct {
 	Verdict string `json:"verdict"`
-	// Error is why a broken node cannot be relied on.
+	// Error is the reason why a node is broken.
 	Error    string    `json:"error,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
 	Version  string    `json:"version"`
@@ -68,15 +69,15 @@ const KSRKey = models.KSRPrefix + dbresources.KSRStatusKey
 type KSR struct {
 	Instance string `json:"instance"`
 	Version  string `json:"version"`
-	// Complete: the source has reported all objects that there are.
+	// Complete: the source has reported all existing objects.
 	Complete bool `json:"complete"`
-	// Problems are what the source could not read or make sense of, and objects that cannot be
-	// reflected: the first MaxProblems of them. More is how many there are beyond.
+	// Problems lists, up to MaxProblems, objects that the source could not read or understand, and objects
+	// that cannot be reflected. More is the number of further ones.
 	Problems []string `json:"problems,omitempty"`
 	More     int      `json:"more,omitempty"`
 	// Time of writing.
 	Time time.Time `json:"time"`
 }
 
-// MaxProblems is how many problems of KSR are published.
+// MaxProblems bounds how many problems of KSR are published.
 const MaxProblems = 10

@@ -1,5 +1,5 @@
-// Package access says in etcd who may read and write what: it keeps etcd's users and
-// roles, one of each for every node and for everybody else who has a certificate.
+// Package access controls who may read and write which keys in etcd: it manages etcd's users and
+// roles, one of each for every node and for every other holder of a certificate.
 //
 //	etcd k8s/node/<node> ──────────┐
 //	etcd allocatedIDs/<id> ────────┼──> wanted users ──difference──> etcd's users and roles
@@ -12,6 +12,6 @@
 //	node:<node>    reads what is reflected; writes /vnf-agent/<node>/ and its own ID
 //	client:<name>  reads the list of nodes; writes /vnf-agent/<node>/ of its nodes
 //
-// Without such roles, agents choose their IDs themselves. With them, the ID is there
-// before the agent may read anything, and the agent finds it as one that it had before.
+// Without such roles, agents choose their IDs themselves. With them, the ID exists before the agent
+// may read anything, and the agent takes it for one from an earlier run.
 package access

@@ -26,27 +26,27 @@ const (
 	callTimeout = 5 * time.Second
 )
 
-// Keeper keeps the users and roles.
+// Keeper manages the users and roles.
 type Keeper struct {
 	etcd *etcd.Store
 	auth clientv3.Auth
 	log  *slog.Logger
 
-	// kept are the users as etcd has them; nil if that is not known.
+	// kept has the users as they are in etcd; nil if unknown.
 	kept map[string][]permission
-	// released are the IDs of nodes that left, which are given to them again.
+	// released has the IDs of nodes that left, which get them again when they come back.
 	released map[string]uint32
-	// problems that were told.
+	// problems that have been logged.
 	problems map[string]bool
 }
 
-// New returns a keeper for an etcd whose root we are.
+// New returns a keeper for an etcd in which we are root.
 func New(s *etcd.Store, log *slog.Logger) *Keeper {
 	return &Keeper{etcd: s, auth: s.Client(), log: log, released: make(map[string]uint32), problems: make(map[string]bool)}
 }
 
-// Run keeps users and roles until ctx ends, or until ids says that another instance
-// writes. IDs are given by ids, one instance at a time. Failures of etcd are survived.
+// Run manages users and roles until ctx ends, or until ids reports that another instance writes. IDs
+// are assigned through ids, by one instance at a time. It retries after failures of etcd.
 func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 	wait := retryMin
 	for {
@@ -65,7 +65,7 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 	}
 }
 
-// follow makes the users what they should be after each change.
+// follow updates the users after each change.
 func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +100,7 @@ func (k *Keeper) addUser(ctx context.Context, name string) error {
 	return nil
 }
 
-// reconcile makes the users what nodes and clients require.
+// reconcile creates, changes and removes users as nodes and clients require.
 func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 	if k.kept == nil {
 		kept, err := k.read(ctx)
@@ -127,7 +127,7 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 		k.log.Info("etcd does not know this user any more", "user", user)
 	}
 	for user, permissions := range wanted {
-		slices.SortFunc(permissions, compare) // as etcd tells them
+		slices.SortFunc(permissions, compare) // as etcd lists them
 		have, ok := k.kept[user]
 		if ok && slices.Equal(have, permissions) {
 			continue
@@ -141,7 +141,7 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 	return nil
 }
 
-// release notes the ID of a node that leaves.
+// release records the ID of a node that leaves.
 func (k *Keeper) release(name string, had []permission) {
 	for _, p := range had {
 		if id, err := strconv.ParseUint(strings.TrimPrefix(p.key, idPrefix), 10, 32); err == nil {
@@ -150,7 +150,7 @@ func (k *Keeper) release(name string, had []permission) {
 	}
 }
 
-// wanted users, with their permissions.
+// wanted returns the wanted users with their permissions.
 func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]permission, error) {
 	given, err := k.given(ctx) // before the nodes: a node is removed before its ID
 	if err != nil {
@@ -195,7 +195,7 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 	return wanted, nil
 }
 
-// problem tells of a bad record, once.
+// problem logs a bad record, once.
 func (k *Keeper) problem(what string, err error) {
 	if text := what + ": " + err.Error(); !k.problems[text] {
 		k.problems[text] = true
@@ -203,10 +203,10 @@ func (k *Keeper) problem(what string, err error) {
 	}
 }
 
-// errLeft: there is no such node any more.
+// errLeft means that the node no longer exists.
 var errLeft = errors.New("the node has left")
 
-// identities are the IDs in use.
+// identities has the IDs in use.
 type identities struct {
 	of   map[string]uint32 // the lowest of each node
 	used map[uint32]bool
@@ -235,7 +235,7 @@ func (k *Keeper) given(ctx context.Context) (identities, error) {
 	return i, nil
 }
 
-// give claims the ID that the node had before, or else the first free one.
+// give claims the ID that the node had before, else the first free one.
 func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
 	try := func(id uint32) (bool, error) {
 		data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
@@ -250,7 +250,7 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 		if !put {
 			return false, nil
 		}
-		// Who removes a node removes its ID afterwards, and may have looked for it already.
+		// The removal of a node deletes its ID afterwards, and may already have looked for it.
 		_, exists, err := k.etcd.Get(ctx, nodePrefix+name)
 		if err == nil && !exists {
 			err = errLeft
@@ -279,8 +279,7 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 	}
 }
 
-// read returns the users that this package keeps. A user without its role has no
-// permissions.
+// read returns the users that this package manages. A user without its role has no permissions.
 func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // a call for each role
 	defer cancel()

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// Root is the user who may do everything.
+	// Root is the user with all permissions.
 	Root = "root"
-	// NodeUser and ClientUser start the names of users that this package keeps; all
-	// others are left alone.
+	// NodeUser and ClientUser begin the names of users that this package manages; all others are left
+	// alone.
 	NodeUser   = "node:"
 	ClientUser = "client:"
-	// ClientPrefix starts the keys of Clients; the name follows.
+	// ClientPrefix begins the keys of Clients; the name follows.
 	ClientPrefix = "/contiv-ksr/clients/"
-	// AllNodes in a Client stands for every node that there is and will be.
+	// AllNodes in a Client stands for every present and future node.
 	AllNodes = "*"
 )
 
@@ -29,8 +29,7 @@ const (
 	idPrefix   = models.KSRPrefix + dbresources.VppNodePrefix
 )
 
-// Client is somebody who configures nodes from outside: the JSON value of
-// ClientPrefix + name.
+// Client is a program that configures nodes from outside: the JSON value of ClientPrefix + name.
 type Client struct {
 	// Nodes that may be configured.
 	Nodes []string `json:"nodes"`
@@ -45,8 +44,7 @@ func (c Client) Marshal() []byte {
 	return data
 }
 
-// CheckClient returns an error that says what is wrong with the name or the nodes of a
-// client.
+// CheckClient returns an error if the name or the nodes of a client are invalid.
 func CheckClient(name string, c Client) error {
 	if err := checkName("client", name); err != nil {
 		return err
@@ -65,7 +63,7 @@ func CheckClient(name string, c Client) error {
 	return nil
 }
 
-// checkName refuses what would be a prefix of others' keys.
+// checkName refuses names that would be prefixes of others' keys.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 253 || strings.ContainsAny(name, "/\x00 ") {
 		return fmt.Errorf("%q is no name of a %s: use 1 to 253 characters other than slashes and spaces", name, what)
@@ -76,8 +74,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// permission to read, or to read and write, the keys from key to end, which is not
-// among them; end "": only the key.
+// permission to read, or to read and write, the keys from key up to, but not including, end; end "":
+// only key.
 type permission struct {
 	key, end string
 	write    bool
@@ -94,7 +92,7 @@ func prefix(p string, write bool) permission {
 	return permission{p, clientv3.GetPrefixRangeEnd(p), write}
 }
 
-// nodePermissions of the agent of a node that has the ID.
+// nodePermissions returns the permissions of the agent of the node with the ID.
 func nodePermissions(name string, id uint32) []permission {
 	return []permission{
 		prefix(models.KSRPrefix, false),

@@ -1,5 +1,5 @@
-// Package conditions tells Kubernetes how nodes are: the condition ContivReady of each Node, and
-// Events about what changes. It knows that from what agents publish in etcd, so that they need not
+// Package conditions reports the state of nodes to Kubernetes: the condition ContivReady of each Node,
+// and Events about changes. It reads the states that agents publish in etcd, so that agents need not
 // talk to the API server.
 //
 //	<node>/check/agent   the agent lives ──┐
@@ -11,6 +11,6 @@
 //	broken                     False    Broken
 //	gone, or never seen        Unknown  NoAgent
 //
-// A change for the worse counts when it has lasted for a while: agents that are restarted are no
-// news. A problem is told once.
+// A change for the worse is reported only after it has lasted for a while, since restarts of agents
+// are no news. A problem is reported once.
 package conditions

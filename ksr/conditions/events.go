@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Events of a node beyond a burst are left out: one more is let through in each interval.
+// Events of a node beyond a burst are dropped, except for one in each interval.
 const (
 	eventBurst   = 10
 	eventsPerSec = 1. / 60
@@ -22,17 +22,17 @@ const (
 	eventUnknown  = "ContivUnknown"
 )
 
-// recorder returns what writes events, and what ends it. The same event again is counted, not
-// written.
+// recorder returns a recorder of events, and the function that ends it. A repeated event is counted,
+// not written again.
 func (k *Keeper) recorder() (events record.EventRecorder, end func()) {
 	broadcaster := record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst, QPS: eventsPerSec})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.o.Client.CoreV1().Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "contiv-ksr"}), broadcaster.Shutdown
 }
 
-// announce tells what is new of a node.
+// announce sends events about what is new on a node.
 func announce(events record.EventRecorder, name string, before, now state) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)} // as the kubelet's
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)} // like the kubelet's events
 	reason := eventDegraded
 	switch {
 	case now.reason == Healthy:

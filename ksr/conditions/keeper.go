@@ -25,36 +25,36 @@ import (
 // Options of a Keeper.
 type Options struct {
 	Client kubernetes.Interface
-	// Period is how often etcd is read. Default 10 s.
+	// Period is the time between two reads of etcd. Default 10 s.
 	Period time.Duration
-	// Grace is how long a change that is not for the better must last. Default 45 s.
+	// Grace is how long a change for the worse must last before it is written. Default 45 s.
 	Grace time.Duration
-	// Pause is the time between two changes of a condition's message. Default 1 min.
+	// Pause is the least time between two changes of a condition's message. Default 1 min.
 	Pause time.Duration
-	// Refresh is after how long a condition that did not change is written again, and all are
-	// read, in case others changed them. Default 10 min.
+	// Refresh is the interval in which unchanged conditions are written again, and all are read, in case
+	// others changed them. Default 10 min.
 	Refresh time.Duration
 	Logger  *slog.Logger
 }
 
-// Keeper keeps the conditions.
+// Keeper keeps the conditions of all nodes current.
 type Keeper struct {
 	o   Options
 	log *slog.Logger
 
 	nodes map[string]*node
-	read  time.Time // when conditions were read
+	read  time.Time // when the conditions were read
 
 	mu      sync.Mutex
 	problem string
 }
 
-// node is what is known of one.
+// node is the known state of a node.
 type node struct {
 	told       state
 	transition metav1.Time
 	written    time.Time
-	// next is the kind of state that it has had since a time, if it is another one.
+	// next is the kind of state that the node has had since a time, if it differs from the one that was written.
 	next  string
 	since time.Time
 }
@@ -66,7 +66,7 @@ func New(o Options) *Keeper {
 	return &Keeper{o: o, log: o.Logger}
 }
 
-// Problems says why conditions cannot be written.
+// Problems returns the reason why conditions cannot be written.
 func (k *Keeper) Problems() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,7 +76,7 @@ func (k *Keeper) Problems() []string {
 	return []string{k.problem}
 }
 
-// note keeps why the last round failed, and logs what is new.
+// note records the error of the last round, and logs it if it is new.
 func (k *Keeper) note(err error) {
 	text := ""
 	switch {
@@ -94,8 +94,8 @@ func (k *Keeper) note(err error) {
 	}
 }
 
-// Run keeps the conditions until ctx ends, and then returns nil. Failures of etcd and of the API
-// server are survived.
+// Run keeps the conditions current until ctx ends, and then returns nil. It retries after failures of
+// etcd and of the API server.
 func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
 	events, end := k.recorder()
 	defer end()
@@ -114,7 +114,7 @@ func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
 	}
 }
 
-// round looks at all nodes. One that cannot be written keeps no other from being written.
+// round updates all nodes. If the condition of one cannot be written, the others are still updated.
 func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.EventRecorder) error {
 	const prefix = models.KSRPrefix + "k8s/" + dbresources.Node + "/"
 	if k.nodes == nil || time.Since(k.read) >= k.o.Refresh {
@@ -147,7 +147,7 @@ func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.Eve
 	return failed
 }
 
-// readConditions takes over what conditions are now.
+// readConditions reads the current conditions of all nodes.
 func (k *Keeper) readConditions(ctx context.Context) error {
 	list, err := k.o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -188,7 +188,7 @@ func (k *Keeper) look(ctx context.Context, etcd store.Broker, name string) (stat
 	return stateOf(lives, written), err
 }
 
-// tell writes the condition if there is something to tell.
+// tell writes the condition if it is due.
 func (k *Keeper) tell(ctx context.Context, name string, now state, events record.EventRecorder) error {
 	n := k.nodes[name]
 	if n == nil {
@@ -204,7 +204,7 @@ func (k *Keeper) tell(ctx context.Context, name string, now state, events record
 	}
 	err := k.write(ctx, name, now, transition)
 	if apierrors.IsNotFound(err) {
-		delete(k.nodes, name) // it has just left
+		delete(k.nodes, name) // the node has just left
 		return nil
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (k *Keeper) tell(ctx context.Context, name string, now state, events record
 	return nil
 }
 
-// due reports whether a state is to be written.
+// due reports whether a state should be written now.
 func (n *node) due(now state, o Options, at time.Time) bool {
 	if now.kind() == n.told.kind() {
 		n.next = ""

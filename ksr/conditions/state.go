@@ -21,7 +21,7 @@ const (
 	NoAgent  = "NoAgent"
 )
 
-// maxMessage is how many bytes a message may have.
+// maxMessage bounds the length of a message, in bytes.
 const maxMessage = 1000
 
 // state is the condition of a node, as its agent published it.
@@ -29,12 +29,12 @@ type state struct {
 	status  corev1.ConditionStatus
 	reason  string
 	message string
-	// problems that the message is made of.
+	// problems that the message lists.
 	problems []string
 }
 
-// stateOf a node, from what is in etcd: whether its agent lives, and what it wrote last; nil:
-// nothing.
+// stateOf returns the state of a node from its keys in etcd: whether its agent is alive, and the state
+// that it last wrote, nil if none.
 func stateOf(lives bool, written []byte) state {
 	var n published.Node
 	if written != nil {
@@ -83,7 +83,7 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
-// same reports whether there is nothing new in other.
+// same reports whether other is the same state with the same problems.
 func (s state) same(other state) bool {
 	return s.kind() == other.kind() && published.Identity(s.message) == published.Identity(other.message)
 }
@@ -91,7 +91,7 @@ func (s state) same(other state) bool {
 // kind is the state without its message.
 func (s state) kind() string { return string(s.status) + " " + s.reason }
 
-// news are the problems that before did not have.
+// news returns the problems that before did not have.
 func (s state) news(before state) (texts []string) {
 	known := published.Identity(before.message)
 	for _, problem := range s.problems {

@@ -1,7 +1,7 @@
 // Package credentials gets certificates for etcd from the signer (package signer), by
 // CertificateSigningRequests, and keeps those of a node in files:
 //
-//	ca.pem      who signs etcd's certificate
+//	ca.pem      the authority that signs etcd's certificate
 //	client.pem  the node's certificate and its key
 //
 // They are renewed after half of their life, and replaced atomically: etcd's client

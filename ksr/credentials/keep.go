@@ -28,15 +28,15 @@ const (
 // Options of Keep.
 type Options struct {
 	Client kubernetes.Interface
-	// Node whose certificate it is, and the directory of the files.
+	// Node of the certificate, and the directory of the files.
 	Node, Dir string
 	Logger    *slog.Logger
-	// Kept, if not nil, is told once that the files hold what can be used, and until when
-	// that needs no renewal.
+	// Kept, if not nil, is called once the files have valid credentials, with the time at which they need
+	// renewal.
 	Kept func(due time.Time)
 }
 
-// Keep keeps the files until ctx ends. Failures are survived.
+// Keep keeps the files current until ctx ends. It retries after failures.
 func Keep(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("directory of the credentials: %w", err)
@@ -64,7 +64,7 @@ func Keep(ctx context.Context, o Options) error {
 			told = due
 		}
 		select {
-		// Not at one go: a machine may have slept, or its clock been set.
+		// Not in a single wait: the machine may sleep, or its clock may be set.
 		case <-time.After(min(time.Until(due), time.Minute)):
 		case <-ctx.Done():
 			return nil
@@ -72,7 +72,7 @@ func Keep(ctx context.Context, o Options) error {
 	}
 }
 
-// current returns until when the files need no renewal; an error says why they do now.
+// current returns when the files need renewal, or an error with the reason why they need it now.
 func (o Options) current() (time.Time, error) {
 	authority, err := os.ReadFile(filepath.Join(o.Dir, AuthorityFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (c Credentials) Write(dir string) error {
 	return nil
 }
 
-// replace writes a file that nobody sees half-written, and only its owner reads.
+// replace writes a file atomically, readable by its owner only.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -22,11 +22,11 @@ type Credentials struct {
 	Authority []byte
 }
 
-// pollInterval is the time between two looks at a request.
+// pollInterval is the time between two reads of a request.
 const pollInterval = time.Second
 
-// Request asks for a certificate of a user, and waits for it. If approve is not nil, it is
-// told the name of the request first.
+// Request requests a certificate for a user, and waits for it. If approve is not nil, it is first
+// called with the name of the request.
 func Request(ctx context.Context, client kubernetes.Interface, user string, nodes []string, approve func(ctx context.Context, name string) error) (Credentials, error) {
 	request, err := pki.NewRequest(user, nodes...)
 	if err != nil {
@@ -69,7 +69,7 @@ func Request(ctx context.Context, client kubernetes.Interface, user string, node
 	}
 }
 
-// objectName makes of a user what may be in the name of an object.
+// objectName turns a user into a valid name of an object.
 func objectName(user string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
@@ -80,7 +80,7 @@ func objectName(user string) string {
 	return name[:min(len(name), 200)]
 }
 
-// split takes the certificate of the authority, which comes last, off the chain.
+// split separates the certificate of the authority, which comes last, from the chain.
 func split(chain, key []byte) (Credentials, error) {
 	var blocks [][]byte
 	for rest := chain; ; {

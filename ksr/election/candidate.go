@@ -10,9 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// candidate is one attempt to lead. Its key lives as long as its lease. Of all
-// candidates, the one with the oldest key leads; the keys are those that
-// etcdctl elect and concurrency.Election use.
+// candidate is one attempt to lead. Its key lives as long as its lease. Of all candidates, the one
+// with the oldest key leads. The keys have the format of etcdctl elect and concurrency.Election.
 type candidate struct {
 	*Elector
 	lease clientv3.LeaseID
@@ -74,9 +73,8 @@ func (c *candidate) leader(ctx context.Context) (*mvccpb.KeyValue, int64, error)
 	return response.Kvs[0], response.Header.Revision, nil
 }
 
-// awaitLoss returns an error as soon as the candidate is known to lead no longer,
-// nil when ctx ends. An etcd that cannot be reached, or lost its data, is noticed
-// by the lease.
+// awaitLoss returns an error as soon as the candidate is known to lead no longer, nil when ctx ends.
+// The lease notices if etcd cannot be reached or has lost its data.
 func (c *candidate) awaitLoss(ctx context.Context) error {
 	for ctx.Err() == nil {
 		leader, revision, err := c.leader(ctx)

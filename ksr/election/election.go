@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// DefaultPrefix is where the instances of KSR elect their leader; each candidate
-// has a key below it, and the oldest leads.
+// DefaultPrefix is the prefix under which the instances of KSR elect their leader. Each candidate has
+// a key there, and the one with the oldest leads.
 const DefaultPrefix = "/contiv-ksr/election"
 
 // Options of an Elector.
@@ -28,8 +28,8 @@ type Options struct {
 	Name string
 	// Prefix of the election. Default: DefaultPrefix.
 	Prefix string
-	// TTL is how long a leader that vanished keeps others from leading; whole
-	// seconds, at least 2. Default 10 s.
+	// TTL is how long a vanished leader keeps others from leading, in whole seconds, at least 2. Default
+	// 10 s.
 	TTL time.Duration
 	// CallTimeout bounds each call of etcd. Default 5 s.
 	CallTimeout time.Duration
@@ -41,13 +41,13 @@ type Options struct {
 type Elector struct {
 	opts Options
 	log  *slog.Logger
-	// own is the key of the candidate that Lead has made last.
+	// own is the key of Lead's last candidate.
 	own atomic.Pointer[string]
 }
 
 var _ ksr.Elector = (*Elector)(nil)
 
-// New returns an error if the TTL cannot be used.
+// New returns an error if the TTL is invalid.
 func New(opts Options) (*Elector, error) {
 	if opts.Prefix == "" {
 		opts.Prefix = DefaultPrefix
@@ -117,7 +117,7 @@ func (e *Elector) Others(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// reason returns nil if ctx ended, and else why the term did.
+// reason returns the reason why the term ended, nil if ctx ended.
 func reason(ctx, term context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -142,8 +142,8 @@ func (e *Elector) openSession(ctx context.Context) (*concurrency.Session, error)
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(lease.TTL)))
 }
 
-// closeSession revokes the lease, and with it the leadership, so that another
-// instance need not wait for its end.
+// closeSession revokes the lease, and with it the leadership, so that another instance need not wait
+// for the lease to expire.
 func (e *Elector) closeSession(session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.opts.CallTimeout, e.opts.TTL))

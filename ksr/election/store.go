@@ -10,9 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Store is etcd as KSR writes it: in batches and, if it belongs to a term of
-// leadership, only while that lasts. Reads are those of etcd.Store. Close does
-// nothing: the etcd.Store belongs to the caller.
+// Store writes to etcd in batches and, if it belongs to a term of leadership, only while that lasts.
+// Reads are those of etcd.Store. Close does nothing: the etcd.Store belongs to the caller.
 type Store struct {
 	*etcd.Store
 	// guard must hold for each write; empty: always.
@@ -21,7 +20,7 @@ type Store struct {
 
 var _ store.Batcher = (*Store)(nil)
 
-// Alone returns the store of an instance that has no others beside it.
+// Alone returns the store for an instance without others.
 func Alone(s *etcd.Store) *Store { return &Store{Store: s} }
 
 // Close does nothing.
@@ -42,8 +41,8 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return s.write(ctx, "delete all of "+prefix, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 }
 
-// Batch makes the changes in one transaction. etcd refuses more of them than its
-// option max-txn-ops says (128 unless changed), and two of the same key.
+// Batch makes the changes in one transaction. etcd refuses more changes than its option max-txn-ops
+// (default 128), and two changes of the same key.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	ops := make([]clientv3.Op, len(changes))
 	for i, c := range changes {
@@ -83,8 +82,7 @@ func (s *Store) write(ctx context.Context, what string, ops ...clientv3.Op) erro
 	return nil
 }
 
-// writeIf makes the change if the guard and the condition hold, and tells a
-// condition that does not hold from a guard.
+// writeIf makes the change if the guard and the condition hold, and reports which of them does not.
 func (s *Store) writeIf(ctx context.Context, what string, condition clientv3.Cmp, op clientv3.Op) (bool, error) {
 	inner := clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{op}, nil)
 	response, err := s.Client().Txn(ctx).If(s.guard...).Then(inner).Commit()

@@ -17,11 +17,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// NewClient returns a client for the cluster of a kubeconfig file (or several,
-// separated as in the environment variable KUBECONFIG), or, if none is given, of
-// the pod that we run in. It does not connect yet. name tells the API server who
-// asks. server, if it is not empty, is where the API server is, "host:port" or a URL:
-// services need not work then.
+// NewClient returns a client for the cluster of a kubeconfig file (or several, separated as in the
+// environment variable KUBECONFIG), or, if none is given, of the pod that we run in. It does not
+// connect yet. name identifies us to the API server. server, if not empty, is the address of the API
+// server, "host:port" or a URL; services need not work then.
 func NewClient(kubeconfig, server, name string) (kubernetes.Interface, error) {
 	config, err := clientConfig(kubeconfig, server, name)
 	if err != nil {
@@ -45,8 +44,7 @@ func serverURL(server string) (string, error) {
 	return "https://" + address, nil
 }
 
-// NewDynamicClient returns a client, as NewClient does, for resources that clusters may
-// lack.
+// NewDynamicClient returns a client, as NewClient does, for resources that a cluster may not have.
 func NewDynamicClient(kubeconfig, server, name string) (dynamic.Interface, error) {
 	config, err := clientConfig(kubeconfig, server, name)
 	if err != nil {
@@ -59,8 +57,8 @@ func NewDynamicClient(kubeconfig, server, name string) (dynamic.Interface, error
 	return client, nil
 }
 
-// NewProbe returns what Options.Probe wants. Every account may ask for readiness;
-// an API server that refuses to tell can be reached all the same.
+// NewProbe returns a function for Options.Probe. Every account may ask for readiness, and an API
+// server that refuses to answer is reachable all the same.
 func NewProbe(client kubernetes.Interface) func(context.Context) error {
 	api := client.Discovery().RESTClient()
 	return func(ctx context.Context) error {

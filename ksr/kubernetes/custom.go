@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// absentVersion is that of the list of an absent resource. A watch from there begins with all
-// objects that exist by then.
+// absentVersion is the resource version of the list of an absent resource. A watch from there begins
+// with all objects that exist by then.
 const absentVersion = "0"
 
-// absentFor is how often somebody looks whether a resource that the cluster lacks was added.
+// absentFor is the time between two checks whether a missing resource has been added.
 const absentFor = 5 * time.Second
 
-// describeCustom describes a resource of a CustomResourceDefinition, which may be absent,
-// added and removed. While it is absent, there are no objects: lists are empty, and watches
-// end after a while without events. Objects that cannot be decoded are those of another
-// version of the definition, and are an error.
+// describeCustom describes a resource of a CustomResourceDefinition, which may be absent, added and
+// removed. While it is absent, there are no objects: lists are empty, and watches end after a while
+// without events. Objects that cannot be decoded belong to another version of the definition, and are
+// an error.
 func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableResourceInterface, name string) resource {
 	decode := func(o runtime.Object) (runtime.Object, error) {
 		u, ok := o.(*unstructured.Unstructured)
@@ -83,7 +83,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 	}
 }
 
-// absent returns a watch without events, after which the next one is tried.
+// absent returns a watch that ends after a while without events.
 func absent(ctx context.Context) watch.Interface {
 	w := watch.NewFake()
 	go func() {

@@ -6,7 +6,7 @@
 //	                              │ is not reflected                       per object)
 //	                              └──errors──> Problems
 //
-// Nothing is reported before all kinds are listed once, or, if some cannot be, for
-// lack of a permission for example, those that can. Only in the former case the
-// report is complete, and what it lacks is swept from the store.
+// Nothing is reported before all kinds have been listed once, or, if some cannot be listed, for
+// example for lack of a permission, all others. Only in the former case is the report complete, and
+// everything that it does not contain swept from the store.
 package kubernetes

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pending holds what is to be reported: the last state of each object that
-// changed. Informers fill it and never wait.
+// pending has the changes to report: the last state of each changed object. Informers fill it and
+// never wait.
 type pending struct {
 	mu sync.Mutex
 	// objects by identity; nil: deleted.
@@ -31,7 +31,7 @@ func (p *pending) note(ref ksr.Ref, o ksr.Object) {
 	}
 }
 
-// take empties it.
+// take returns the pending changes and forgets them.
 func (p *pending) take() (c ksr.Changes) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *pending) take() (c ksr.Changes) {
 	return c
 }
 
-// handler notes the events of an informer.
+// handler records the events of an informer.
 func (p *pending) handler(kind ksr.Kind) cache.ResourceEventHandler {
 	set := func(object any) {
 		o, ok := object.(ksr.Object)
@@ -61,8 +61,8 @@ func (p *pending) handler(kind ksr.Kind) cache.ResourceEventHandler {
 		AddFunc:    set,
 		UpdateFunc: func(_, object any) { set(object) },
 		DeleteFunc: func(object any) {
-			// Of an object that was deleted while we could not watch there is but a
-			// tombstone: its key, and perhaps its last known state.
+			// For an object that was deleted while the watch was interrupted, there is only a tombstone: its key,
+			// and perhaps its last known state.
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 			if err != nil {
 				return

@@ -20,7 +20,7 @@ import (
 // resource is a kind as the API server offers it.
 type resource struct {
 	kind ksr.Kind
-	// name as it is found in permissions: "pods".
+	// name as in permissions: "pods".
 	name    string
 	example runtime.Object
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
@@ -41,7 +41,7 @@ func resources(c kubernetes.Interface, custom dynamic.Interface) []resource {
 	}
 }
 
-// client is the part of a client of one resource that is needed.
+// client is the part of a resource's client that is used.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -53,7 +53,7 @@ func describe[L runtime.Object](kind ksr.Kind, name string, example runtime.Obje
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := c.List(ctx, o)
 			if err != nil {
-				return nil, err // and no nil pointer as an object
+				return nil, err // not a nil pointer in an interface
 			}
 			return list, nil
 		},
@@ -61,7 +61,7 @@ func describe[L runtime.Object](kind ksr.Kind, name string, example runtime.Obje
 	}
 }
 
-// listWatch calls note with the outcome of each call.
+// listWatch calls note with the result of each call.
 func (r resource) listWatch(note func(error)) *cache.ListWatch {
 	return &cache.ListWatch{
 		DisableChunking: true, // listAll does it

@@ -19,21 +19,20 @@ import (
 // Options of a Source.
 type Options struct {
 	Client kubernetes.Interface
-	// Dynamic reads resources that clusters may lack.
+	// Dynamic reads resources that a cluster may not have.
 	Dynamic dynamic.Interface
-	// Patience is how long kinds that cannot be listed keep the others from being
-	// reported. Default 15 s.
+	// Patience is how long kinds that cannot be listed delay the report of the others. Default 15 s.
 	Patience time.Duration
-	// Probe asks the API server for a sign of life every ProbeInterval, and may
-	// take as long. nil: only lists and watches tell. Default interval 2 s.
+	// Probe checks every ProbeInterval that the API server is alive, with the same time limit. nil: only
+	// lists and watches notice. Default interval 2 s.
 	Probe         func(context.Context) error
 	ProbeInterval time.Duration
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Source is a ksr.ReachingSource: it is cut off while the API server gives no sign
-// of life, or some kind cannot be read.
+// Source is a ksr.ReachingSource: it is cut off while the API server does not answer, or some kind
+// cannot be read.
 type Source struct {
 	opts  Options
 	log   *slog.Logger
@@ -47,7 +46,7 @@ type Source struct {
 
 var _ ksr.ReachingSource = (*Source)(nil)
 
-// New returns a source, which Run sets to work.
+// New returns a source, which does nothing before Run.
 func New(opts Options) *Source {
 	if opts.Patience == 0 {
 		opts.Patience = 15 * time.Second
@@ -61,10 +60,10 @@ func New(opts Options) *Source {
 	return &Source{opts: opts, log: opts.Logger, all: resources(opts.Client, opts.Dynamic), problems: make(map[ksr.Kind]error)}
 }
 
-// Reach reports whether all that is to be read can be.
+// Reach reports whether all kinds can be read.
 func (s *Source) Reach() *ksr.Reach { return &s.reach }
 
-// Problems returns why kinds cannot be read now.
+// Problems returns the reasons why kinds cannot be read now.
 func (s *Source) Problems() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +108,7 @@ func (s *Source) Run(ctx context.Context, report func(ksr.Changes)) error {
 	return nil
 }
 
-// probe notices that the API server is cut off: watches do so only when the
-// connection breaks.
+// probe notices that the API server does not answer. Watches notice only when the connection breaks.
 func (s *Source) probe(ctx context.Context) {
 	ticker := time.NewTicker(s.opts.ProbeInterval)
 	defer ticker.Stop()
@@ -147,7 +145,7 @@ func (s *Source) noteProbe(err error) {
 	}
 }
 
-// noteReach is called with the mutex held.
+// noteReach must be called with the mutex held.
 func (s *Source) noteReach() {
 	lost := s.silent
 	for _, r := range s.all {
@@ -158,8 +156,7 @@ func (s *Source) noteReach() {
 	s.reach.Note(lost)
 }
 
-// pass reports what is pending: nothing before it is complete, or at least some
-// kinds are and the patience with the others has ended.
+// pass reports the pending changes, once all kinds are complete, or some are and Patience has passed.
 func (s *Source) pass(ctx context.Context, p *pending, complete <-chan struct{}, listed []cache.InformerSynced, report func(ksr.Changes)) {
 	patience := time.NewTicker(s.opts.Patience)
 	defer patience.Stop()
@@ -198,8 +195,8 @@ func anyOf(conditions []cache.InformerSynced) bool {
 	return false
 }
 
-// informer returns one whose events go to changes; delivered reports whether those of the
-// first list have.
+// informer returns an informer whose events go to changes; delivered reports whether those of the
+// first list have arrived.
 func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIndexInformer, delivered cache.InformerSynced, err error) {
 	informer = cache.NewSharedIndexInformer(r.listWatch(func(err error) { s.note(r, err) }), r.example, 0, nil)
 	err = informer.SetTransform(func(object any) (any, error) {
@@ -211,7 +208,7 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 	if err != nil {
 		return nil, nil, err
 	}
-	// What is logged by default is logged by note.
+	// note logs what the informer logs by default.
 	err = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	if err != nil {
 		return nil, nil, err
@@ -223,7 +220,7 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 	return informer, registration.HasSynced, nil
 }
 
-// note keeps the outcome of the last call for a kind, and logs what is new.
+// note records the result of the last call for a kind, and logs it if it is new.
 func (s *Source) note(r resource, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -20,12 +20,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Service is the name of the service of etcd's pods.
+// Service is the name of the service for etcd's pods.
 const Service = "contiv-etcd"
 
 const selector = discoveryv1.LabelServiceName + "=" + Service
 
-// Find returns "host:port" of etcd's pods in the namespace, none while there is none.
+// Find returns the addresses, "host:port", of etcd's pods in the namespace; none while there are no pods.
 func Find(ctx context.Context, client kubernetes.Interface, namespace string) ([]string, error) {
 	list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -38,8 +38,8 @@ func Find(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	return members(found), nil
 }
 
-// members are the endpoints of the slices, sorted. Conditions do not matter: a node that
-// is not ready makes its pods so, and etcd comes before the network.
+// members returns the endpoints of the slices, sorted. It ignores conditions: pods of a node that is
+// not ready are not ready either, and etcd must be found before the network works.
 func members(found []*discoveryv1.EndpointSlice) (list []string) {
 	for _, slice := range found {
 		for _, port := range slice.Ports {
@@ -54,8 +54,8 @@ func members(found []*discoveryv1.EndpointSlice) (list []string) {
 	return slices.Compact(list)
 }
 
-// Keep writes what Find finds into a file, one a line, whenever it changes, until ctx ends.
-// While there is none, the file keeps what it has: etcd may come back where it was.
+// Keep writes the result of Find to a file, one address per line, whenever it changes, until ctx ends.
+// While there are no pods, the file keeps its content: etcd may come back where it was.
 func Keep(ctx context.Context, client kubernetes.Interface, namespace, file string, log *slog.Logger) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("directory of the addresses of etcd: %w", err)
@@ -101,7 +101,7 @@ func Keep(ctx context.Context, client kubernetes.Interface, namespace, file stri
 	}
 }
 
-// replace writes a file that nobody sees half-written.
+// replace writes a file atomically.
 func replace(path, text string) error {
 	temporary := path + ".new"
 	err := os.WriteFile(temporary, []byte(text), 0o600)

@@ -34,7 +34,7 @@ func New(opts Options) (*Directory, error) {
 	return d, nil
 }
 
-// Problems returns what is wrong with the files now.
+// Problems returns the current mistakes in the files.
 func (d *Directory) Problems() []Problem {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/contiv/contiv/ksr"
 )
 
-// merger puts the objects of all files together.
+// merger merges the objects of all files.
 type merger struct {
 	log *slog.Logger
-	// reported are the objects as last reported, if they were.
+	// reported has the objects as last reported, if at all.
 	reported      map[ksr.Ref]ksr.Object
 	complete, any bool
 	// duplicates found in the last merge.
 	duplicates []Problem
-	// namedKinds are the ignored kinds that have been logged.
+	// namedKinds has the ignored kinds that have been logged.
 	namedKinds map[string]bool
 }
 
@@ -27,7 +27,7 @@ func newMerger(log *slog.Logger) *merger {
 	return &merger{log: log, reported: make(map[ksr.Ref]ksr.Object), namedKinds: make(map[string]bool)}
 }
 
-// parse reads a file, and logs what it ignores of it.
+// parse parses a file, and logs the kinds that it ignores.
 func (m *merger) parse(name string, text []byte) (parsed, error) {
 	p := parse(name, text)
 	for _, kind := range p.ignored {
@@ -45,7 +45,7 @@ func (m *merger) parse(name string, text []byte) (parsed, error) {
 	return p, nil
 }
 
-// changes returns what is to be reported; changed is false if that is nothing.
+// changes returns the changes to report; changed is false if there are none.
 func (m *merger) changes(s dirwatch.Snapshot[parsed]) (changes ksr.Changes, changed bool) {
 	merged := m.merge(s)
 	changes.Complete = s.Usable()
@@ -64,9 +64,8 @@ func (m *merger) changes(s dirwatch.Snapshot[parsed]) (changes ksr.Changes, chan
 	return changes, changed
 }
 
-// merge puts the objects of all files together. Of objects with the same
-// identity the last one counts, as if the files were applied in the order of
-// their names.
+// merge merges the objects of all files. Of objects with the same identity, the last one counts, as if
+// the files were applied in the order of their names.
 func (m *merger) merge(s dirwatch.Snapshot[parsed]) map[ksr.Ref]ksr.Object {
 	merged := make(map[ksr.Ref]ksr.Object)
 	origin := make(map[ksr.Ref]Problem)
@@ -91,7 +90,7 @@ func (m *merger) merge(s dirwatch.Snapshot[parsed]) map[ksr.Ref]ksr.Object {
 	return merged
 }
 
-// problems returns all that is wrong, sorted by file.
+// problems returns all mistakes, sorted by file.
 func (m *merger) problems(s dirwatch.Snapshot[parsed]) []Problem {
 	out := slices.Clone(m.duplicates)
 	if s.Err != nil {

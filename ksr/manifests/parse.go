@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Problem is something in the directory that could not be made sense of.
+// Problem is a mistake in the directory.
 type Problem struct {
 	// File is the name without the directory; empty for the directory itself.
 	File string
@@ -34,16 +34,16 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: document %d: %s", p.File, p.Document, p.Reason)
 }
 
-// parsed is what a file contains.
+// parsed is the content of a file.
 type parsed struct {
 	objects []located
-	// ignored are the kinds that are not reflected, as "apiVersion Kind".
+	// ignored lists the kinds that are not reflected, as "apiVersion Kind".
 	ignored []string
 	// errors make the file unusable; warnings do not.
 	errors, warnings problems
 }
 
-// problems are the mistakes of one file.
+// problems lists the mistakes of one file.
 type problems []Problem
 
 func (p problems) Error() string {
@@ -60,11 +60,10 @@ type located struct {
 	document int
 }
 
-// defaultNamespace is that of objects that name none.
+// defaultNamespace is the namespace of objects that name none.
 const defaultNamespace = "default"
 
-// parse reads the documents of a manifest. It never panics, whatever it is
-// given.
+// parse parses the documents of a manifest. It never panics.
 func parse(file string, data []byte) parsed {
 	p := &parser{file: file}
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -103,8 +102,7 @@ func (p *parser) warn(format string, args ...any) {
 	p.out.warnings = append(p.out.warnings, Problem{p.file, p.document, fmt.Sprintf(format, args...)})
 }
 
-// add takes an object, or the items of a list. An item of a typed list may leave
-// its type to the list.
+// add adds an object, or the items of a list. An item of a typed list may leave its type to the list.
 func (p *parser) add(data []byte, ofList metav1.TypeMeta) error {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
@@ -156,7 +154,7 @@ func (p *parser) addItems(items []json.RawMessage, typ metav1.TypeMeta) error {
 	return nil
 }
 
-// complete checks what keys are made of, and fills in the namespace.
+// complete checks the fields that keys are made of, and fills in the namespace.
 func (p *parser) complete(object ksr.Object) error {
 	name := object.GetName()
 	if name == "" {
@@ -214,7 +212,7 @@ func split(data []byte) []document {
 	return docs
 }
 
-// splitJSON returns ok=false if the file is no sequence of JSON objects.
+// splitJSON returns ok=false if the file is not a sequence of JSON objects.
 func splitJSON(data []byte) (docs []document, ok bool) {
 	if data = bytes.TrimSpace(data); !bytes.HasPrefix(data, []byte("{")) {
 		return nil, false
@@ -233,7 +231,7 @@ func splitJSON(data []byte) (docs []document, ok bool) {
 	}
 }
 
-// hasContent reports whether there is more than comments, directives and space.
+// hasContent reports whether a document has more than comments, directives and space.
 func hasContent(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -244,7 +242,7 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// reason returns the error of a document with line numbers of its file.
+// reason returns the error of a document, with line numbers that refer to its file.
 func reason(doc document, err error) string {
 	if doc.line > 0 {
 		padded := append(bytes.Repeat([]byte("\n"), doc.line), doc.text...)

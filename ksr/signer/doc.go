@@ -1,5 +1,5 @@
-// Package signer gives certificates for etcd to those who are pods of the cluster, or
-// whom an administrator approves.
+// Package signer issues certificates for etcd to agents' pods, and to clients that an administrator
+// approves.
 //
 //	Secret contiv-etcd-ca ── made once ──> Authority (package pki)
 //	                                           │
@@ -10,7 +10,7 @@
 //	administrator ── the same, approved ───────┘ CN client:<name>, OU: its nodes
 //
 // The signer of requests is SignerName. A certificate comes with that of the authority
-// behind it. Each instance of KSR signs: who is first wins.
+// behind it. Every instance of KSR signs; the first one wins.
 //
-// What a certificate permits is said by package access.
+// Package access defines what a certificate permits.
 package signer

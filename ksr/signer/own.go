@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/pki"
 )
 
-// ownCertificate is KSR's, made when it is needed, and kept nowhere.
+// ownCertificate is KSR's own certificate, made on demand and not stored.
 type ownCertificate struct {
 	mu   sync.Mutex
 	cert *tls.Certificate

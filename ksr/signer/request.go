@@ -40,7 +40,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "OwnNode", Message: "a pod of the agent asks for its own node",
 		})
 		_, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
-		return err // the change brings the request here again
+		return err // the change queues the request again
 	}
 	if subject.client != "" {
 		if err := s.Clients(ctx, subject.client, subject.permitted); err != nil {
@@ -64,7 +64,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse says why a request gets no certificate: one that was approved has failed.
+// refuse records in a request why it gets no certificate. A request that was approved is marked as failed.
 func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSigningRequest, reason *refusedError) error {
 	s.Logger.Warn("request for a certificate for etcd refused", "request", r.Name, "by", r.Spec.Username, "error", reason)
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Reason: "Refused", Message: reason.Error()}
@@ -91,7 +91,7 @@ func has(r *certificatesv1.CertificateSigningRequest, condition certificatesv1.R
 	return false
 }
 
-// refusedError says what is wrong with a request.
+// refusedError is the reason why a request is refused.
 type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return e.reason }
@@ -101,15 +101,15 @@ func refused(format string, args ...any) error { return &refusedError{fmt.Sprint
 // subject of a certificate.
 type subject struct {
 	user string
-	// own: who asks runs on the node, which needs no approval.
+	// own: the requester runs on the node, and needs no approval.
 	own  bool
 	life time.Duration
-	// client and what it is permitted; "" for nodes.
+	// client is the name of a client, with its permissions; "" for nodes.
 	client    string
 	permitted access.Client
 }
 
-// subject returns whom a request is for. It wraps refusedError if nobody may get it.
+// subject returns the subject of a request. The error wraps refusedError if nobody may get the certificate.
 func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (subject, error) {
 	request, err := pki.ParseRequest(r.Spec.Request)
 	if err != nil {
@@ -145,8 +145,8 @@ func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigni
 	return subject{user: user, life: ClientLife, client: name, permitted: client}, nil
 }
 
-// nodeOf returns the node of the pod that asks, by its token's claims, which the API
-// server has checked.
+// nodeOf returns the node of the requesting pod, from its token's claims, which the API server has
+// checked.
 func (s *Signer) nodeOf(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (string, error) {
 	name, uid := r.Spec.Extra[podNameClaim], r.Spec.Extra[podUIDClaim]
 	if len(name) != 1 || len(uid) != 1 {

@@ -28,28 +28,28 @@ import (
 )
 
 const (
-	// SignerName of requests for certificates of etcd's clients.
+	// SignerName is the signer of requests for certificates of etcd's clients.
 	SignerName = "contiv.io/etcd-client"
-	// AuthoritySecret and ServerSecret hold the authority, and the certificate of etcd.
+	// AuthoritySecret holds the authority, ServerSecret the certificate of etcd.
 	AuthoritySecret = "contiv-etcd-ca"
 	ServerSecret    = "contiv-etcd-server"
 	// AgentAccount is the service account of the agents.
 	AgentAccount = "contiv-agent"
 
-	// NodeLife is how long a certificate of a node, of etcd and of KSR is valid; they are
-	// renewed after half of it.
+	// NodeLife is how long the certificates of nodes, of etcd and of KSR are valid; they are renewed after
+	// half of that time.
 	NodeLife = 7 * 24 * time.Hour
-	// ClientLife is how long one of a client is, unless the request asks for less.
+	// ClientLife is how long the certificate of a client is valid, unless the request asks for less.
 	ClientLife = 365 * 24 * time.Hour
 )
 
-// ServerNames are the names in etcd's certificate. Clients that connect to an address ask
-// for the first one.
+// ServerNames lists the names in etcd's certificate. Clients that connect to an address expect the
+// first one.
 func ServerNames(namespace string) []string {
 	return []string{"contiv-etcd", "contiv-etcd." + namespace, "contiv-etcd." + namespace + ".svc", "localhost"}
 }
 
-// Where the claims of a service account's token are found in the requester's extra data.
+// Keys of the claims of a service account's token in the requester's extra data.
 const (
 	podNameClaim = "authentication.kubernetes.io/pod-name"
 	podUIDClaim  = "authentication.kubernetes.io/pod-uid"
@@ -60,14 +60,14 @@ type Options struct {
 	Client kubernetes.Interface
 	// Namespace of the Secrets and of the agents.
 	Namespace string
-	// Clients is told which nodes a client may configure, before it gets its certificate.
+	// Clients records which nodes a client may configure, before the client gets its certificate.
 	Clients func(ctx context.Context, name string, c access.Client) error
 	Logger  *slog.Logger
 	// Now; nil: time.Now.
 	Now func() time.Time
 }
 
-// Signer signs.
+// Signer issues certificates.
 type Signer struct {
 	Options
 	authority atomic.Pointer[pki.Authority]
@@ -77,11 +77,10 @@ type Signer struct {
 	own       ownCertificate
 }
 
-// serverKey stands for etcd's certificate in the queue, beside names of requests, which
-// have no slash.
+// serverKey stands for etcd's certificate in the queue. Names of requests have no slash.
 const serverKey = "/server"
 
-// New returns a signer, which Run sets to work.
+// New returns a signer, which does nothing before Run.
 func New(o Options) *Signer {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -89,8 +88,8 @@ func New(o Options) *Signer {
 	return &Signer{Options: o}
 }
 
-// AwaitAuthority finds the authority in its Secret, or makes it, when the API server
-// answers. Run does so itself.
+// AwaitAuthority reads the authority from its Secret, or makes it, as soon as the API server answers.
+// Run calls it.
 func (s *Signer) AwaitAuthority(ctx context.Context) error {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		authority, err := s.findAuthority(ctx)
@@ -144,7 +143,7 @@ func tlsSecret(name string, pair pki.Pair) *corev1.Secret {
 	}
 }
 
-// Credentials are those of etcd's root.
+// Credentials returns credentials of etcd's root.
 func (s *Signer) Credentials() *etcd.Credentials {
 	return &etcd.Credentials{
 		Certificate: func() (*tls.Certificate, error) {
@@ -166,7 +165,7 @@ func (s *Signer) Credentials() *etcd.Credentials {
 
 var errNoAuthority = errors.New("the authority that signs certificates for etcd is not known yet: is the API server reached?")
 
-// Run signs until ctx ends.
+// Run signs requests until ctx ends.
 func (s *Signer) Run(ctx context.Context) error {
 	if s.AwaitAuthority(ctx) != nil {
 		return nil
@@ -225,7 +224,7 @@ func (s *Signer) work(ctx context.Context, key string) {
 	switch {
 	case err == nil:
 		s.queue.Forget(key)
-	case apierrors.IsConflict(err): // another KSR was faster, or what we know is old
+	case apierrors.IsConflict(err): // another KSR was faster, or our copy is outdated
 		s.queue.AddRateLimited(key)
 	default:
 		s.Logger.Warn("a certificate for etcd cannot be given: it is tried again", "of", strings.TrimPrefix(key, "/"), "error", err)
@@ -233,7 +232,7 @@ func (s *Signer) work(ctx context.Context, key string) {
 	}
 }
 
-// keepServer keeps etcd's certificate, and returns when it is to be renewed.
+// keepServer renews etcd's certificate if necessary, and returns when to check again.
 func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	names, addresses, authority := ServerNames(s.Namespace), s.addresses(), s.authority.Load()
 	secrets := s.Client.CoreV1().Secrets(s.Namespace)
@@ -257,7 +256,7 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	if missing {
 		_, err = secrets.Create(ctx, next, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return s.Now(), nil // look again
+			return s.Now(), nil // read it again
 		}
 	} else {
 		next.ResourceVersion = secret.ResourceVersion
@@ -273,10 +272,10 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	return s.Now().Add(NodeLife / 2), nil
 }
 
-// caKey is where a Secret holds the certificate of the authority.
+// caKey is the key of the authority's certificate in a Secret.
 const caKey = "ca.crt"
 
-// addresses of all nodes, sorted: through each of them etcd is reached.
+// addresses returns the addresses of all nodes, sorted: etcd is reached through each of them.
 func (s *Signer) addresses() []netip.Addr {
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 	for _, object := range s.nodes.List() {
