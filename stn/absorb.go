@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// look is called when links, addresses or routes may have changed.
+// look must be called when links, addresses or routes may have changed.
 func (k *Keeper) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -26,8 +26,8 @@ func (k *Keeper) look() {
 	}
 }
 
-// absorb notes what the host does to a card that the vswitch holds, such as the lease of another
-// address, and takes its new routes away.
+// absorb records changes that the host makes to a card that the vswitch holds, such as a new DHCP
+// address, and removes new routes of the card.
 func (k *Keeper) absorb(c *card) {
 	link, err := k.kernel.LinkByName(c.Name)
 	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
@@ -64,7 +64,7 @@ func (k *Keeper) absorb(c *card) {
 	}
 }
 
-// lost reports whether a route went with an address that the card has no more: it led to the
+// lost reports whether a route disappeared with an address that the card no longer has: it led to the
 // network of the address, or through it.
 func lost(before, now *nic.State, o nic.Object) bool {
 	in := func(list []netip.Prefix, route nic.Route) bool {
@@ -85,11 +85,11 @@ func lost(before, now *nic.State, o nic.Object) bool {
 type Reporter struct {
 	keeper *Keeper
 	card   *card
-	// Changed has an element when Entry may return something else.
+	// Changed receives a token when the result of Entry may have changed.
 	Changed chan struct{}
 }
 
-// Attend makes the caller the one that reports on a card; nil if that is not claimed.
+// Attend makes the caller the reporter on a card; nil if the card is not claimed.
 func (k *Keeper) Attend(name string) *Reporter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +110,7 @@ func (c *card) setReporter(r *Reporter) {
 	c.reporter, c.heard, c.ready = r, time.Time{}, false
 }
 
-// tell has the reporter told of a change.
+// tell notifies the reporter of a change.
 func (c *card) tell() {
 	if c.reporter == nil {
 		return
@@ -121,8 +121,8 @@ func (c *card) tell() {
 	}
 }
 
-// Report says whether the vswitch forwards packets of the given IP versions, of all if none is
-// given, and if not, why.
+// Report reports whether the vswitch forwards packets of the given IP versions, all if none are given,
+// and if not, why.
 func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()
@@ -142,12 +142,12 @@ func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 		}
 	}
 	r.keeper.decide(r.card)
-	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or in part
+	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or partially
 		r.keeper.take(r.card)
 	}
 }
 
-// Entry returns what is known of the card, and who holds it.
+// Entry returns the card's entry, and who holds it.
 func (r *Reporter) Entry() *journal.Entry {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Reporter) Entry() *journal.Entry {
 	return e
 }
 
-// Leave says that nobody reports any more, unless somebody else does by now.
+// Leave ends the reports of this reporter, unless another one has replaced it.
 func (r *Reporter) Leave() {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()

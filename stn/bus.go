@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/stn/journal"
 )
 
-// pciDevice returns the address and the driver of a card; "" if it is no PCI device.
+// pciDevice returns the address and the driver of a card; "" if it is not a PCI device.
 func (k *Keeper) pciDevice(name string) (address, driver string, err error) {
 	_, address, err = k.busOf(name)
 	if err != nil || address == "" {
@@ -24,14 +24,14 @@ func (k *Keeper) pciDevice(name string) (address, driver string, err error) {
 	return address, driver, err
 }
 
-// takePCI gives a PCI device to the driver that VPP works with.
+// takePCI binds a PCI device to the driver that VPP uses.
 func (k *Keeper) takePCI(c *card) error {
 	c.State.ReadSettings()
 	settings := c.State.Settings
 	if err := k.note(c, journal.VSwitch, "the vswitch starts"); err != nil {
 		return err
 	}
-	if c.State.Settings == nil { // it was read anew
+	if c.State.Settings == nil { // it was read again
 		c.State.Settings = settings
 		if err := k.save(); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (k *Keeper) takePCI(c *card) error {
 	return nil
 }
 
-// returnPCI gives the device to its driver, and its network device its name.
+// returnPCI binds the device to its original driver, and gives its network device its original name.
 func (k *Keeper) returnPCI(c *card) error {
 	k.before("return")
 	if err := k.Bus.Return(c.PCI, c.PCIDriver); err != nil {

@@ -24,7 +24,7 @@ func Servers(text string) (list []string) {
 	return list
 }
 
-// restoreDNS writes the host's resolv.conf again if it has lost its servers with the card.
+// restoreDNS restores the host's resolv.conf if it lost its servers with the card.
 func (k *Keeper) restoreDNS(c *card) {
 	if c.ResolvConf == "" || k.resolvConf() != "" {
 		return

@@ -1,17 +1,17 @@
 // Package stn is the STN daemon ("steal the NIC"): it keeps a network card of the host for the
-// vswitch, lets the vswitch have it while that forwards, and gives it back to the host otherwise.
+// vswitch, lets the vswitch have it while that forwards, and returns it to the host otherwise.
 //
 //	contiv-init ── StealInterface, ReleaseInterface ──┐
 //	agent ──────── Attend: ready, ready, not ready ───┤
 //	kernel ─────── links, addresses, routes ──────────┼─> Keeper ──> journal (first)
 //	timers ───────────────────────────────────────────┘     └──────> kernel, PCI bus (then)
 //
-// Whatever arrives updates what is known; then Keeper decides anew who is to hold each card, by
-// the same rules. There is no other way to a change.
+// Every input updates the known state; then Keeper decides again who should hold each card, always by
+// the same rules. Nothing else makes changes.
 //
-// A card that is no PCI device, or is to keep its driver, is shared with VPP by a packet socket.
-// Its addresses stay on it, so that DHCP clients and the like go on. What changes hands is who
-// serves it:
+// A card that is not a PCI device, or that should keep its driver, is shared with VPP through a packet
+// socket. Its addresses stay on it, so that DHCP clients and the like continue to work. The holder
+// determines who receives and sends:
 //
 //	                 held by the host          held by the vswitch
 //	received         by the host's stack       by VPP; the host's stack is shielded
@@ -21,8 +21,8 @@
 // So the routes of the interconnect, which the agent makes, never collide with those of the card,
 // and one or the other carries the host's packets at any time.
 //
-// A PCI device that VPP drives by itself loses its driver, and its network device, with all that
-// the host had on it.
+// A PCI device that VPP drives itself loses its driver, and its network device with the host's entire
+// configuration.
 package stn
 
 import (
@@ -31,7 +31,7 @@ import (
 	"strings"
 )
 
-// BootID identifies the run of the kernel.
+// BootID identifies the boot of the kernel.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Limits say when the vswitch is taken not to forward.
+// Limits define when the vswitch is considered not to forward.
 type Limits struct {
-	// Absent is how long nobody may report.
+	// Absent is how long there may be no reporter.
 	Absent time.Duration
-	// Silent is how long a reporter that is there may say nothing.
+	// Silent is how long a connected reporter may be silent.
 	Silent time.Duration
 	// Down is how long the interconnect may be down.
 	Down time.Duration
@@ -31,29 +31,29 @@ type Limits struct {
 	Start time.Duration
 }
 
-// DefaultLimits have a card back within 5 seconds, whatever happened.
+// DefaultLimits returns a card to the host within 5 seconds, whatever happened.
 var DefaultLimits = Limits{Absent: 4 * time.Second, Silent: 4 * time.Second, Down: time.Second, Start: 30 * time.Second}
 
 // Options of a Keeper.
 type Options struct {
 	Journal journal.File
-	// NetNS is the network namespace of the cards, and of the interconnect.
+	// NetNS is the network namespace of the cards and of the interconnect.
 	NetNS netns.NsHandle
-	// Interconnect is the host's device of its connection to the vswitch.
+	// Interconnect is the host's device that connects it to the vswitch.
 	Interconnect string
 	Bus          pci.Bus
-	// PCIDriver is the driver that VPP works with.
+	// PCIDriver is the driver that VPP uses.
 	PCIDriver string
-	// KeepDriver names the PCI devices that VPP is to share with their driver; "*": all.
+	// KeepDriver lists the PCI devices that keep their driver, and are shared with VPP; "*": all.
 	KeepDriver []string
 	// ResolvConf is the path of the host's resolv.conf.
 	ResolvConf string
 	Limits     Limits
-	// Boot is what BootID returns.
+	// Boot is the result of BootID.
 	Boot string
 	Log  *slog.Logger
-	// BeforeStep, if not nil, is called before each change of the file or of the kernel: tests
-	// end the program there.
+	// BeforeStep, if not nil, is called before each change to the file or the kernel: tests end the
+	// program there.
 	BeforeStep func(what string)
 }
 
@@ -65,39 +65,39 @@ type Keeper struct {
 	mu      sync.Mutex
 	journal *journal.Journal
 	cards   map[string]*card
-	// busOf is that of the kernel, but in tests.
+	// busOf returns the bus, that of the kernel except in tests.
 	busOf func(name string) (driver, bus string, err error)
-	// downSince is since when the interconnect has been down; zero: it is up.
+	// downSince is when the interconnect went down; zero: it is up.
 	downSince time.Time
 	closed    bool
 }
 
-// card is what is known of a claimed card beside the journal.
+// card is the state of a claimed card, beside the journal.
 type card struct {
 	*journal.Entry
-	// reporter is the stream that reports on it; nil: none does.
+	// reporter is the stream that reports on it; nil: none.
 	reporter *Reporter
-	// absentSince is since when there has been none; heard when it spoke last.
+	// absentSince is when the last reporter left; heard is the time of the last report.
 	absentSince, heard time.Time
 	ready              bool
 	why                string // not ready
 	served             served
 	// starting: the vswitch has not been ready since a PCI device was taken.
 	starting bool
-	// giving is why the card is being given back, which has not succeeded yet; "": it is not.
+	// giving is the reason why the card is being given back, until that succeeds; "" if it is not.
 	giving   string
 	attempts int
 	timer    *time.Timer
 	problem  string // logged last
-	// program is VPP's XDP program while it is off the card.
+	// program is VPP's XDP program while it is detached from the card.
 	program nic.Program
-	// coveredSince is since when the card has had VPP's XDP program although it is the host's; zero: it has not.
+	// coveredSince is since when VPP's XDP program has been on the card although the host holds it; zero: it is not.
 	coveredSince time.Time
 }
 
-// New opens the journal. What an earlier daemon took and did not give back stays with the vswitch
-// for as long as Limits say, so that it can be taken over without an interruption; what a run
-// of the kernel before this one held is given back.
+// New opens the journal. Cards that an earlier daemon took stay with the vswitch within Limits, so
+// that this daemon can take over without an interruption. Cards that were held before the last boot
+// are given back.
 func New(o Options) (*Keeper, error) {
 	conn, err := rtnl.New(o.NetNS)
 	if err != nil {
@@ -125,7 +125,7 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// track makes a card of an entry, and has it looked at.
+// track adds the card of an entry, and looks at it.
 func (k *Keeper) track(e *journal.Entry) *card {
 	c := &card{Entry: e, absentSince: time.Now(), starting: e.PCI != "" && e.Holder == journal.VSwitch}
 	c.timer = time.AfterFunc(0, func() {
@@ -154,7 +154,7 @@ func (k *Keeper) Close() error {
 	return err
 }
 
-// before is called before each change.
+// before must be called before each change.
 func (k *Keeper) before(what string) {
 	if k.BeforeStep != nil {
 		k.BeforeStep(what)
@@ -167,8 +167,9 @@ func (k *Keeper) save() error {
 	return k.Journal.Save(k.journal)
 }
 
-// afterReboot gives back what the kernel has forgotten: a card that has got addresses from
-// whoever configures the host is left as it is, for it may be elsewhere now.
+// afterReboot restores the configuration that the kernel has forgotten. A card that has already got
+// addresses from the host's own configuration is left alone, since the host may be on another network
+// now.
 func (k *Keeper) afterReboot() error {
 	for _, e := range k.journal.NICs {
 		if e.Holder != journal.VSwitch {
@@ -185,7 +186,7 @@ func (k *Keeper) afterReboot() error {
 	return k.save()
 }
 
-// Steal claims a card, and returns what it has. A PCI device that VPP is to drive goes at once.
+// Steal claims a card, and returns its configuration. A PCI device that VPP will drive is taken at once.
 func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,7 +207,7 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 			return nil, errors.Join(err, k.give(c, "it could not be taken"))
 		}
 	}
-	if c.PCI != "" { // whoever asks is about to start it, whatever was before
+	if c.PCI != "" { // the caller is about to start VPP, whatever happened before
 		c.starting, c.ready, c.Since = true, false, time.Now()
 		k.decide(c)
 	}
@@ -214,7 +215,7 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 	return copyOf(c.Entry), nil
 }
 
-// claim makes the entry of a card.
+// claim creates the entry of a card.
 func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	if name == "" {
 		return nil, errors.New("no interface is named: name the network card to steal")
@@ -248,7 +249,7 @@ func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	return e, nil
 }
 
-// Release gives a card back for good; "": all. One that is not claimed is no error.
+// Release gives a card back for good; "": all. It is no error if the card is not claimed.
 func (k *Keeper) Release(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -280,7 +281,7 @@ func (k *Keeper) release(c *card) error {
 	return nil
 }
 
-// Claimed returns what is known of a card; of the first one for "". nil: there is none.
+// Claimed returns the entry of a card, or of the first one for ""; nil if there is none.
 func (k *Keeper) Claimed(name string) *journal.Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -293,13 +294,13 @@ func (k *Keeper) Claimed(name string) *journal.Entry {
 	return nil
 }
 
-// copyOf copies what changes. States do not: they are replaced.
+// copyOf copies an entry. It shares the states, which are never changed, only replaced.
 func copyOf(e *journal.Entry) *journal.Entry {
 	c := *e
 	return &c
 }
 
-// refresh notes what the host has done to its card while it has it.
+// refresh records changes that the host made to the card while the host holds it.
 func (k *Keeper) refresh(c *card) {
 	if c.PCI != "" || c.Holder != journal.Host || c.giving != "" {
 		return
@@ -317,7 +318,7 @@ func (k *Keeper) refresh(c *card) {
 	}
 }
 
-// decide finds out who is to hold a card, and changes that.
+// decide determines who should hold a card, and makes it so.
 func (k *Keeper) decide(c *card) {
 	if k.closed || k.cards[c.Name] != c {
 		return
@@ -329,7 +330,7 @@ func (k *Keeper) decide(c *card) {
 	if c.giving != "" || c.Holder == journal.VSwitch {
 		why, at := k.trouble(c)
 		switch wait := time.Until(at); {
-		case why == "" && c.giving != "" && c.PCI == "": // it forwards again, before the card is back
+		case why == "" && c.giving != "" && c.PCI == "": // it forwards again before the card was given back
 			k.take(c)
 		case why == "" && c.giving == "":
 			c.timer.Reset(time.Until(c.heard.Add(k.Limits.Silent)) + time.Millisecond)
@@ -355,8 +356,8 @@ func (k *Keeper) decide(c *card) {
 	k.take(c)
 }
 
-// trouble returns why the vswitch does not forward, and when that has lasted for too long; ""
-// if it does.
+// trouble returns the reason why the vswitch does not forward, and when that will have lasted too
+// long; "" if it forwards.
 func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	now := time.Now()
 	if c.starting && !(c.reporter != nil && c.ready) {
@@ -370,7 +371,7 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	switch {
 	case c.reporter == nil:
 		worse("the agent is gone", c.absentSince.Add(k.Limits.Absent))
-	case c.heard.IsZero(): // it has not said anything yet
+	case c.heard.IsZero(): // it has not reported yet
 		worse("the agent does not know yet whether the vswitch forwards", c.absentSince.Add(k.Limits.Absent))
 	case now.Sub(c.heard) >= k.Limits.Silent:
 		worse("the agent does not respond", now)
@@ -383,7 +384,7 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	return why, at
 }
 
-// take lets the vswitch have a card that keeps its driver.
+// take gives a card that keeps its driver to the vswitch.
 func (k *Keeper) take(c *card) {
 	if err := k.tryTake(c); err != nil {
 		k.complain(c, fmt.Sprintf("Network card cannot be taken: %v", err))
@@ -414,10 +415,10 @@ func (k *Keeper) tryTake(c *card) error {
 	return k.kernel.RemoveRoutes(c.served.main(c.State.Routes))
 }
 
-// served are the IP versions that the vswitch serves.
+// served returns the IP versions that the vswitch serves.
 type served struct{ ipv4, ipv6 bool }
 
-// main are the routes that compete with those of the interconnect.
+// main returns the routes that compete with those of the interconnect.
 func (s served) main(routes []nic.Object) (list []nic.Object) {
 	for _, o := range routes {
 		if nic.InMain(o) && (nic.IsIPv6(o) && s.ipv6 || !nic.IsIPv6(o) && s.ipv4) {
@@ -427,7 +428,7 @@ func (s served) main(routes []nic.Object) (list []nic.Object) {
 	return list
 }
 
-// note writes down who holds a card from now on, and what it has.
+// note writes the new holder of a card, and its configuration, to the journal.
 func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 	if c.Holder == journal.Host {
 		if now, err := k.kernel.Read(c.Name); err != nil {
@@ -441,8 +442,8 @@ func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 	return k.save()
 }
 
-// give brings a card back to the host. What fails is tried again until it succeeds or the
-// vswitch forwards again.
+// give returns a card to the host. Failures are retried until they succeed or the vswitch forwards
+// again.
 func (k *Keeper) give(c *card, why string) error {
 	if c.giving == "" {
 		k.Log.Warn("Network card is given back to the host", "interface", c.Name, "because", why)
@@ -478,7 +479,7 @@ func (k *Keeper) tryGive(c *card) error {
 	if err := k.detach(c); err != nil {
 		return err
 	}
-	if c.reporter == nil { // nobody keeps it from leading to nowhere
+	if c.reporter == nil { // no agent takes it down, and it leads nowhere
 		k.interconnectDown()
 	}
 	if err := k.kernel.Set(c.State); err != nil {
@@ -500,8 +501,8 @@ func (k *Keeper) complain(c *card, problem string) {
 	}
 }
 
-// interconnectDown takes the host's end of the interconnect out of use: its routes go. The
-// agent brings it up.
+// interconnectDown takes the host's end of the interconnect down, which removes its routes. The agent
+// brings it up.
 func (k *Keeper) interconnectDown() {
 	link, err := k.kernel.LinkByName(k.Interconnect)
 	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {
@@ -513,7 +514,7 @@ func (k *Keeper) interconnectDown() {
 	}
 }
 
-// seeInterconnect notes whether the interconnect is up.
+// seeInterconnect records whether the interconnect is up.
 func (k *Keeper) seeInterconnect() {
 	link, err := k.kernel.LinkByName(k.Interconnect)
 	up := err == nil && link.Attrs().Flags&net.FlagUp != 0 && (link.Attrs().OperState == netlink.OperUp || link.Attrs().OperState == netlink.OperUnknown)

@@ -8,9 +8,10 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// A card that VPP reads by AF_XDP has a program of VPP, which the host receives nothing beside.
+// While VPP reads a card by AF_XDP, the card has an XDP program of VPP, and the host receives nothing from it.
 
-// lostProgram returns an error if VPP would receive nothing from a card that it reads by AF_XDP.
+// lostProgram returns an error if VPP's XDP program is lost: an earlier daemon detached it, and no new
+// VPP has attached one.
 func (k *Keeper) lostProgram(c *card) error {
 	if !c.Detached || c.program.File != nil {
 		return nil
@@ -22,7 +23,7 @@ func (k *Keeper) lostProgram(c *card) error {
 	return err
 }
 
-// attach puts VPP's XDP program back on a card, unless a new VPP has one there.
+// attach attaches VPP's XDP program to a card again, unless a new VPP has attached its own.
 func (k *Keeper) attach(c *card) error {
 	if !c.Detached {
 		return nil
@@ -42,7 +43,7 @@ func (k *Keeper) attach(c *card) error {
 	return k.save()
 }
 
-// detach takes VPP's XDP program off a card, which keeps all that the card receives from the host.
+// detach detaches VPP's XDP program, which keeps all received packets from the host.
 func (k *Keeper) detach(c *card) error {
 	id, err := k.kernel.XDP(c.Name)
 	if err != nil || id == c.XDP {
@@ -57,8 +58,8 @@ func (k *Keeper) detach(c *card) error {
 	return err
 }
 
-// uncover takes VPP's XDP program off a card of the host that has had it for too long: VPP took
-// the card, and hangs, or nobody configures it.
+// uncover detaches VPP's XDP program from a card that the host holds if it has been there for too
+// long: VPP took the card and hangs, or nobody configures VPP.
 func (k *Keeper) uncover(c *card, why string) {
 	id, err := k.kernel.XDP(c.Name)
 	if err != nil || id == c.XDP {
@@ -66,7 +67,7 @@ func (k *Keeper) uncover(c *card, why string) {
 		return
 	}
 	if c.coveredSince.IsZero() {
-		if c.reporter == nil { // no agent has had VPP take the card: it is the host's program
+		if c.reporter == nil { // no agent made VPP take the card: the program is the host's
 			return
 		}
 		c.coveredSince = time.Now()

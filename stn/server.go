@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Serve serves the services stn.STN and stn.Custody until ctx ends. What a request cannot
-// achieve is in its reply.
+// Serve serves the services stn.STN and stn.Custody until ctx ends. Replies contain the error of a
+// failed request.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 	s := grpc.NewServer(grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	stn.RegisterSTNServer(s, stnServer{keeper: k})
@@ -51,7 +51,7 @@ func (s stnServer) StolenInterfaceInfo(_ context.Context, req *stn.STNRequest) (
 	return reply(e, nil), nil
 }
 
-// reply says what a card has; nothing for nil.
+// reply returns the configuration of a card, empty for nil.
 func reply(e *journal.Entry, err error) *stn.STNReply {
 	r := &stn.STNReply{}
 	if err != nil {
@@ -86,7 +86,7 @@ type custodyServer struct {
 	end    <-chan struct{}
 }
 
-// Attend is over when the stream is.
+// Attend ends with the stream.
 func (s custodyServer) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, stn.Holding]) error {
 	first, err := stream.Recv()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch follows what the kernel says of links, addresses and routes until ctx ends.
+// Watch follows the kernel's events about links, addresses and routes until ctx ends.
 func (k *Keeper) Watch(ctx context.Context) error {
 	socket, err := nl.SubscribeAt(k.NetNS, netns.None(), unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
@@ -21,7 +21,7 @@ func (k *Keeper) Watch(ctx context.Context) error {
 		return fmt.Errorf("subscribing to changes of links, addresses and routes: %w", err)
 	}
 	defer socket.Close()
-	if err := socket.SetReceiveTimeout(&unix.Timeval{Usec: 200_000}); err != nil { // to see that ctx has ended
+	if err := socket.SetReceiveTimeout(&unix.Timeval{Usec: 200_000}); err != nil { // to notice the end of ctx
 		return err
 	}
 	changed := make(chan struct{}, 1)
@@ -31,13 +31,13 @@ func (k *Keeper) Watch(ctx context.Context) error {
 		}
 	}()
 	defer close(changed)
-	changed <- struct{}{} // since nothing was heard before
+	changed <- struct{}{} // earlier changes caused no event
 	for ctx.Err() == nil {
 		messages, _, err := socket.Receive()
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.ENOBUFS): // some were lost
+		case errors.Is(err, unix.ENOBUFS): // some events were lost
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("reading changes of links, addresses and routes: %w", err)
 		case !k.concerned(messages):
@@ -51,7 +51,7 @@ func (k *Keeper) Watch(ctx context.Context) error {
 	return nil
 }
 
-// concerned reports whether any message may be about a card or the interconnect.
+// concerned reports whether any message may concern a card or the interconnect.
 func (k *Keeper) concerned(messages []syscall.NetlinkMessage) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *Keeper) concerned(messages []syscall.NetlinkMessage) bool {
 			continue
 		}
 		switch m.Header.Type {
-		case unix.RTM_NEWLINK, unix.RTM_DELLINK: // few, and of devices that may be new
+		case unix.RTM_NEWLINK, unix.RTM_DELLINK: // rare, and the device may be new
 			return true
 		case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 			if len(m.Data) >= unix.SizeofIfAddrmsg && k.isCard(int(binary.NativeEndian.Uint32(m.Data[4:8]))) {

@@ -1,4 +1,4 @@
-// Package agent makes a host have the routes that follow from Calico's data, as long as it runs.
+// Package agent keeps the routes of a host as they follow from Calico's data.
 //
 //	follow.Follower ──State──> Direct ──Calculation──> Agent ──Table──> program.Programmer
 //	                                        (the latest one counts)
@@ -18,16 +18,16 @@ import (
 	"github.com/contiv/contiv/calico/routes"
 )
 
-// Source knows what is in a datastore.
+// Source reads a datastore.
 type Source interface {
 	// Run calls update with the state, at first and after changes, until ctx ends. update must
 	// not keep the state.
 	Run(ctx context.Context, update func(*datastore.State))
-	// Err is why the state may be outdated, nil if it is not.
+	// Err returns the reason why the state may be outdated, nil if it is current.
 	Err() error
 }
 
-// Tables tells what routes a host should have.
+// Tables provides the routes that a host should have.
 type Tables interface {
 	Run(ctx context.Context, update func(routes.Calculation))
 	Err() error
@@ -43,37 +43,37 @@ func (d Direct) Run(ctx context.Context, update func(routes.Calculation)) {
 	d.Source.Run(ctx, func(s *datastore.State) { update(d.Host.Calculate(s)) })
 }
 
-// Agent programs what Tables tell.
+// Agent programs the routes that Tables provides.
 type Agent struct {
 	Tables     Tables
 	Programmer *program.Programmer
-	// Retry is how long after a failure programming is tried again. Default 1 s.
+	// Retry is the pause after a failure before programming is tried again. Default 1 s.
 	Retry time.Duration
 	Log   *slog.Logger
 
 	mu         sync.Mutex
 	latest     routes.Calculation
 	err        error
-	programmed int // how often
+	programmed int // number of updates of the vswitch
 }
 
-// Status is how the agent is.
+// Status is the state of the agent.
 type Status struct {
 	routes.Calculation
-	// Err is why the vswitch may not have all routes, or not the latest; nil: it has.
+	// Err is the reason why the vswitch may lack routes, or have outdated ones; nil if it has all.
 	Err error
 	// Programmed is how often the vswitch was brought up to date.
 	Programmed int
 }
 
-// Status returns what was calculated last, and how programming it went.
+// Status returns the last calculation, and the result of programming it.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return Status{Calculation: a.latest, Err: cmp.Or(a.err, a.Tables.Err()), Programmed: a.programmed}
 }
 
-// Run works until ctx ends. The routes stay.
+// Run programs routes until ctx ends. The routes stay.
 func (a *Agent) Run(ctx context.Context) {
 	a.Retry = cmp.Or(a.Retry, time.Second)
 	a.setErr(errors.New("no routes have been programmed yet"))
@@ -116,7 +116,7 @@ func (a *Agent) program(ctx context.Context) error {
 	return err
 }
 
-// note remembers a calculation and logs the problems that are new.
+// note records a calculation, and logs new problems.
 func (a *Agent) note(c routes.Calculation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,29 +13,29 @@ import (
 	"github.com/contiv/contiv/calico/routes"
 )
 
-// Reader has the routes that the centre calculates for a host.
+// Reader provides the routes that the centre calculates for a host.
 type Reader struct {
 	Host routes.Host
 	// Given follows the keys of Prefixes.
 	Given agent.Source
-	// NewDirect returns what calculates the routes while there is no centre.
+	// NewDirect returns the source of routes while there is no centre.
 	NewDirect func() agent.Tables
-	// Patience is how long the centre may be away before that. Default 10 s.
+	// Patience is how long the centre may be away before it is replaced by direct. Default 10 s.
 	Patience time.Duration
 	Log      *slog.Logger
 
 	mu     sync.Mutex
-	direct agent.Tables // nil: the centre's routes count
+	direct agent.Tables // nil while the centre's routes are used
 }
 
-// Prefixes are the keys that Given must follow.
+// Prefixes returns the prefixes of the keys that Given must follow.
 func Prefixes(host string) []string {
 	return []string{datastore.GivenPrefix(host), datastore.CentrePrefix + "/"}
 }
 
 var _ agent.Tables = (*Reader)(nil)
 
-// Err is why the routes may be outdated.
+// Err returns the reason why the routes may be outdated.
 func (r *Reader) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *Reader) Direct() bool {
 	return r.direct != nil
 }
 
-// Run documents agent.Tables.
+// Run implements agent.Tables.
 func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 	latest := make(chan *routes.Calculation, 1) // nil: there is no centre
 	var running sync.WaitGroup
@@ -87,7 +87,7 @@ func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 		case <-lost:
 			lost = nil
 			if err := r.Given.Err(); err != nil {
-				lost = time.After(time.Second) // etcd is away: so is what would be calculated from
+				lost = time.After(time.Second) // etcd is away, and with it the data to calculate routes from
 				continue
 			}
 			end = r.startDirect(ctx, update)
@@ -95,7 +95,7 @@ func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 	}
 }
 
-// startDirect has the host calculate by itself until end is called, which waits.
+// startDirect makes the host calculate by itself until end is called; end waits for it.
 func (r *Reader) startDirect(ctx context.Context, update func(routes.Calculation)) (end func()) {
 	r.Log.Warn("This host calculates its routes by itself", "because", errNoCentre)
 	direct := r.NewDirect()
@@ -121,7 +121,7 @@ func (r *Reader) setDirect(t agent.Tables) {
 	r.direct = t
 }
 
-// calculation is what the centre gives; nil: there is none.
+// calculation returns the centre's calculation; nil if there is none.
 func (r *Reader) calculation(s *datastore.State) *routes.Calculation {
 	if !s.HasCentre(r.Host.Name) {
 		return nil

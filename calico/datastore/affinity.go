@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Affinity is a host's claim of a block.
+// Affinity is a host's claim to a block.
 type Affinity struct {
 	CIDR netip.Prefix
 	Host string
@@ -21,7 +21,7 @@ type affinityJSON struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// confirmed decodes the value of an affinity. Calico before version 3 wrote none.
+// confirmed decodes the value of an affinity, which is empty in Calico before version 3.
 func confirmed(data []byte) (bool, error) {
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return true, nil
@@ -52,7 +52,7 @@ type affinitySpec struct {
 	Deleted string `json:"deleted"`
 }
 
-// DecodeAffinitySpec decodes the spec of a BlockAffinity. ok=false: it is not about a host.
+// DecodeAffinitySpec decodes the spec of a BlockAffinity; ok=false if it does not concern a host.
 func DecodeAffinitySpec(data []byte) (a Affinity, ok bool, err error) {
 	var v affinitySpec
 	if err := json.Unmarshal(data, &v); err != nil {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Block is a block of addresses, and who uses it.
+// Block is a block of addresses, with the hosts that use it.
 type Block struct {
 	CIDR netip.Prefix
-	// Host owns the block; "" if no host does: it was released, or belongs to something
-	// virtual, such as load balancers.
+	// Host owns the block; "" if no host does, because it was released, or belongs to something virtual,
+	// such as load balancers.
 	Host string
-	// Borrowed are the addresses that are in use on other hosts than Host, and on which.
+	// Borrowed maps the addresses that are in use on other hosts to these hosts.
 	Borrowed map[netip.Addr]string
 }
 
@@ -31,7 +31,7 @@ func (b Block) Equal(other Block) bool {
 	return true
 }
 
-// blockJSON is what routes need of Calico's AllocationBlock, in etcd and as the spec of an
+// blockJSON has the fields of Calico's AllocationBlock that routes need, in etcd and in the spec of an
 // IPAMBlock.
 type blockJSON struct {
 	CIDR        string  `json:"cidr"`
@@ -41,7 +41,7 @@ type blockJSON struct {
 		Active map[string]any `json:"secondary"`
 	} `json:"attributes"`
 	Deleted bool `json:"deleted"`
-	// HostAffinity was used before Affinity: the bare name.
+	// HostAffinity was used before Affinity. It has just the name.
 	HostAffinity *string `json:"hostAffinity"`
 }
 
@@ -113,7 +113,7 @@ func (v *blockJSON) borrowed(b Block) (map[netip.Addr]string, error) {
 	return borrowed, summary(errs)
 }
 
-// node returns the node that an attribute names, "" if none.
+// node returns the node in an attribute, "" if none.
 func (v *blockJSON) node(attribute int) (string, error) {
 	if attribute < 0 || attribute >= len(v.Attributes) {
 		return "", fmt.Errorf("its attributes have number %d of %d", attribute, len(v.Attributes))
@@ -131,7 +131,7 @@ func (v *blockJSON) node(attribute int) (string, error) {
 	}
 }
 
-// summary is the first error, and how many there are.
+// summary returns the first error and the number of errors.
 func summary(errs []error) error {
 	if len(errs) > 1 {
 		return fmt.Errorf("%w, and %d more", errs[0], len(errs)-1)
@@ -139,10 +139,10 @@ func summary(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// maxHost is the longest name of a host, in bytes: that of a DNS name.
+// maxHost is the greatest length of a host's name, in bytes, which is that of a DNS name.
 const maxHost = 253
 
-// checkHost refuses names that could not be part of a key.
+// checkHost refuses names that cannot be part of a key.
 func checkHost(name string) error {
 	if name == "" || len(name) > maxHost || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r <= ' ' || r == 0x7f }) {
 		return fmt.Errorf("%.300q is no name of a host", name)

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// CentrePrefix starts the keys of the instances that calculate routes for all hosts, or stand by.
+// CentrePrefix begins the keys of the instances that calculate routes for all hosts, or stand by.
 const CentrePrefix = "/vpp-calico/centre"
 
-// GivenPrefix starts the keys of the routes that the centre has calculated for a host.
+// GivenPrefix returns the prefix of the keys of the routes that the centre has calculated for a host.
 func GivenPrefix(host string) string { return PeersPrefix + host + "/routes/" }
 
-// CompleteKey is there when the centre has written all routes of a host at least once.
+// CompleteKey returns a key that exists once the centre has written all routes of a host.
 func CompleteKey(host string) string { return GivenPrefix(host) + "complete" }
 
-// GivenKey is the key of a route of a host.
+// GivenKey returns the key of a route of a host.
 func GivenKey(host string, dst netip.Prefix) string {
 	return fmt.Sprintf("%sipv%d/%s-%d", GivenPrefix(host), familyOf(dst.Addr()), dst.Addr(), dst.Bits())
 }
 
-// Given is a route as the centre has calculated it.
+// Given is a route that the centre has calculated.
 type Given struct {
 	Destination netip.Prefix
 	// Via is invalid for routes that drop packets.
 	Via netip.Addr
-	// Host is where packets go.
+	// Host is the destination of the packets.
 	Host string
 }
 
@@ -50,8 +50,8 @@ func (g Given) Encode() []byte {
 	return data
 }
 
-// parseGivenKey returns the host and the destination of a route of the centre; ok=false: the key is
-// another one.
+// parseGivenKey returns the host and the destination of a route of the centre; ok=false for other
+// keys.
 func parseGivenKey(key string) (host string, dst netip.Prefix, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(key, PeersPrefix), "/")
 	if len(parts) != 4 || parts[1] != "routes" {
@@ -66,11 +66,11 @@ func parseGivenKey(key string) (host string, dst netip.Prefix, ok bool) {
 	return parts[0], dst, err == nil && known && family == familyOf(dst.Addr())
 }
 
-// ParseGiven decodes a route of the centre; ok=false: the key is another one. A value that cannot be
-// decoded is a route to nobody.
+// ParseGiven decodes a route of the centre; ok=false for other keys. A value that cannot be decoded
+// becomes an empty route.
 func ParseGiven(key string, value []byte) (host string, g Given, ok bool) {
 	if host, g.Destination, ok = parseGivenKey(key); ok {
-		_ = g.decode(value) // it is written again
+		_ = g.decode(value) // the centre writes it again
 	}
 	return host, g, ok
 }
@@ -92,7 +92,7 @@ func (g *Given) decode(value []byte) error {
 	return nil
 }
 
-// ApplyGiven puts what a key says to a host that does not calculate by itself.
+// ApplyGiven applies a key to the state of a host that does not calculate by itself.
 func (s *State) ApplyGiven(t Tree, host, key string, value []byte) (changed bool) {
 	switch {
 	case strings.HasPrefix(key, CentrePrefix+"/"), key == CompleteKey(host):
@@ -118,7 +118,7 @@ func (s *State) ApplyGiven(t Tree, host, key string, value []byte) (changed bool
 	return s.note(key, nil) || !known || old != g
 }
 
-// HasCentre reports whether somebody calculates routes for the host, and has written all of them.
+// HasCentre reports whether a centre calculates the host's routes, and has written all of them.
 func (s *State) HasCentre(host string) bool {
 	complete := s.Present[CompleteKey(host)]
 	return complete && len(s.Present) > 1

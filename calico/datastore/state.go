@@ -14,7 +14,7 @@ type Peer struct {
 	Addr netip.Addr
 }
 
-// ParsePeer decodes an address as a route agent publishes it; a prefix length is ignored.
+// ParsePeer decodes an address that a route agent publishes; a prefix length is ignored.
 func ParsePeer(text string) (netip.Addr, error) {
 	text = strings.TrimSpace(text)
 	address, _, _ := strings.Cut(text, "/")
@@ -28,17 +28,17 @@ func ParsePeer(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// State is all that is known, by key of the datastore. What could not be decoded is missing
-// and has a problem. It is for one goroutine.
+// State is the decoded datastore, by key. A value that cannot be decoded is missing, and has a
+// problem. State is for one goroutine.
 type State struct {
 	Blocks     map[string]Block
 	Affinities map[string]Affinity
 	Peers      map[string]Peer
-	// Given are routes that the centre has calculated, for a host that does not.
+	// Given has the routes that the centre has calculated, for a host that does not calculate itself.
 	Given map[string]Given
-	// Present are keys that say something by being there.
+	// Present has keys whose existence alone has a meaning.
 	Present map[string]bool
-	// Problems of single values.
+	// Problems of individual values.
 	Problems map[string]error
 }
 
@@ -50,7 +50,7 @@ func NewState() *State {
 	}
 }
 
-// Clone returns a copy that changes of s do not reach.
+// Clone returns an independent copy.
 func (s *State) Clone() *State {
 	return &State{
 		Blocks: maps.Clone(s.Blocks), Affinities: maps.Clone(s.Affinities), Peers: maps.Clone(s.Peers),
@@ -58,7 +58,7 @@ func (s *State) Clone() *State {
 	}
 }
 
-// Merge puts all that other has over what s has.
+// Merge adds everything in other to s, replacing existing values.
 func (s *State) Merge(other *State) {
 	maps.Copy(s.Blocks, other.Blocks)
 	maps.Copy(s.Affinities, other.Affinities)
@@ -68,7 +68,7 @@ func (s *State) Merge(other *State) {
 	maps.Copy(s.Problems, other.Problems)
 }
 
-// Delete forgets the value of a key, and reports whether it mattered.
+// Delete forgets the value of a key, and reports whether that changed the state.
 func (s *State) Delete(key string) (changed bool) { return s.SetProblem(key, nil) }
 
 // forget forgets the value of a key, but not its problem.
@@ -86,35 +86,35 @@ func (s *State) len() int {
 	return len(s.Blocks) + len(s.Affinities) + len(s.Peers) + len(s.Given) + len(s.Present) + len(s.Problems)
 }
 
-// SetBlock puts a block; the error is what DecodeBlock had to say beside it.
+// SetBlock sets a block, with the error that DecodeBlock returned beside it.
 func (s *State) SetBlock(key string, b Block, problem error) (changed bool) {
 	old, known := s.Blocks[key]
 	s.Blocks[key] = b
 	return s.note(key, problem) || !known || !old.Equal(b)
 }
 
-// SetAffinity puts an affinity.
+// SetAffinity sets an affinity.
 func (s *State) SetAffinity(key string, a Affinity) (changed bool) {
 	old, known := s.Affinities[key]
 	s.Affinities[key] = a
 	return s.note(key, nil) || !known || old != a
 }
 
-// SetPeer puts an address.
+// SetPeer sets an address.
 func (s *State) SetPeer(key string, p Peer) (changed bool) {
 	old, known := s.Peers[key]
 	s.Peers[key] = p
 	return s.note(key, nil) || !known || old != p
 }
 
-// SetProblem says that the value of a key cannot be used: it is as if it were not
-// there. A nil problem: it is not there.
+// SetProblem records that the value of a key cannot be used, and forgets the value. With a nil
+// problem, the key does not exist.
 func (s *State) SetProblem(key string, problem error) (changed bool) {
 	changed = s.forget(key)
 	return s.note(key, problem) || changed
 }
 
-// note remembers the problem of a key, nil for none, and reports whether that is new.
+// note records the problem of a key, nil for none, and reports whether it is new.
 func (s *State) note(key string, problem error) bool {
 	old := s.Problems[key]
 	if problem == nil {
@@ -125,7 +125,7 @@ func (s *State) note(key string, problem error) bool {
 	return old == nil || old.Error() != problem.Error()
 }
 
-// Apply puts what a key of etcd says. Keys that are none of ours are ignored.
+// Apply applies a key of etcd. Other keys than ours are ignored.
 func (s *State) Apply(t Tree, key string, value []byte) (changed bool) {
 	switch {
 	case strings.HasPrefix(key, t.Blocks()):

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// DefaultTree is where Calico keeps the blocks of both families.
+// DefaultTree is the subtree with the blocks of both families.
 const DefaultTree = "/calico/ipam/v2/assignment"
 
-// PeersPrefix starts the keys that the route agents share.
+// PeersPrefix begins the keys that the route agents share.
 const PeersPrefix = "/vpp-calico/hosts/"
 
 const (
 	assignment = "/ipam/v2/assignment"
-	// bothFamilies is the family of a tree with both.
+	// bothFamilies is the family of a tree with both families.
 	bothFamilies = 0
 )
 
@@ -45,7 +45,7 @@ func ParseTree(text string) (Tree, error) {
 	return t, nil
 }
 
-// Families are those of the tree: 4, 6 or both.
+// Families returns the families of the tree: 4, 6 or both.
 func (t Tree) Families() []int {
 	if t.family == bothFamilies {
 		return []int{4, 6}
@@ -53,7 +53,7 @@ func (t Tree) Families() []int {
 	return []int{t.family}
 }
 
-// Blocks starts the keys of blocks.
+// Blocks returns the prefix of the keys of blocks.
 func (t Tree) Blocks() string {
 	if t.family == bothFamilies {
 		return t.root + assignment + "/"
@@ -61,10 +61,10 @@ func (t Tree) Blocks() string {
 	return fmt.Sprintf("%s%s/ipv%d/block/", t.root, assignment, t.family)
 }
 
-// Affinities starts the keys of affinities.
+// Affinities returns the prefix of the keys of affinities.
 func (t Tree) Affinities() string { return t.root + "/ipam/v2/host/" }
 
-// Prefixes start all keys that matter to a route agent which calculates by itself.
+// Prefixes returns the prefixes of all keys that a route agent needs to calculate routes itself.
 func (t Tree) Prefixes() []string { return []string{t.Blocks(), t.Affinities(), PeersPrefix} }
 
 func (t Tree) has(p netip.Prefix) bool {
@@ -78,12 +78,12 @@ func familyOf(a netip.Addr) int {
 	return 6
 }
 
-// PeerKey is the key under which a host publishes its address of the family, 4 or 6.
+// PeerKey returns the key under which a host publishes its address of the family, 4 or 6.
 func PeerKey(host string, family int) string {
 	return fmt.Sprintf("%s%s/peerip/ipv%d/1", PeersPrefix, host, family)
 }
 
-// parsePeerKey returns ok=false for keys of others than peers.
+// parsePeerKey returns ok=false for other keys than those of peers.
 func parsePeerKey(key string) (host string, family int, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(key, PeersPrefix), "/")
 	if len(parts) != 4 || parts[0] == "" || parts[1] != "peerip" || parts[3] != "1" {
@@ -93,7 +93,7 @@ func parsePeerKey(key string) (host string, family int, ok bool) {
 	return parts[0], family, ok
 }
 
-// parseAffinityKey parses <host>/ipv4/block/<cidr>; ok=false: not an affinity.
+// parseAffinityKey parses <host>/ipv4/block/<cidr>; ok=false if the key is not one of an affinity.
 func (t Tree) parseAffinityKey(key string) (host string, cidr netip.Prefix, ok bool, err error) {
 	parts := strings.Split(strings.TrimPrefix(key, t.Affinities()), "/")
 	if len(parts) != 4 || parts[0] == "" || parts[2] != "block" {
@@ -103,7 +103,7 @@ func (t Tree) parseAffinityKey(key string) (host string, cidr netip.Prefix, ok b
 	return parts[0], cidr, true, err
 }
 
-// parseBlockKey parses ipv4/block/<cidr>; ok=false: not a block.
+// parseBlockKey parses ipv4/block/<cidr>; ok=false if the key is not one of a block.
 func (t Tree) parseBlockKey(key string) (cidr netip.Prefix, ok bool, err error) {
 	parts := strings.Split(strings.TrimPrefix(key, t.root+assignment+"/"), "/")
 	if len(parts) != 3 || parts[1] != "block" {
@@ -123,7 +123,7 @@ func parseFamily(text string) (int, bool) {
 	return 0, false
 }
 
-// parseKeyCIDR parses a CIDR of a key, whose slash is written "-".
+// parseKeyCIDR parses a CIDR in a key, where "-" stands for the slash.
 func parseKeyCIDR(family, text string) (netip.Prefix, error) {
 	i := strings.LastIndexByte(text, '-')
 	if i < 0 {
@@ -139,13 +139,13 @@ func parseKeyCIDR(family, text string) (netip.Prefix, error) {
 	return cidr, nil
 }
 
-// Sizes of blocks that Calico accepts, as lengths of prefixes.
+// Sizes of blocks that Calico accepts, as prefix lengths.
 const (
 	minLength4, minLength6 = 20, 116
 )
 
-// parseCIDR refuses what Calico would not have made: a block that is too large could
-// swallow routes that have nothing to do with pods.
+// parseCIDR refuses blocks that Calico does not create: one that is too large could override routes
+// that have nothing to do with pods.
 func parseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -19,25 +19,25 @@ type Options struct {
 	Store store.Watchable
 	// Prefixes of the keys to follow.
 	Prefixes []string
-	// Apply puts a pair into the state and reports whether that changed anything.
+	// Apply applies a pair to the state and reports whether that changed anything.
 	Apply func(s *datastore.State, key string, value []byte) bool
-	// Plausible reports whether a state is one to rely on: an empty one may be that of a
-	// database that lost its data. nil: any is.
+	// Plausible reports whether a state can be relied on: an empty one may come from a database that lost
+	// its data. nil: any state can.
 	Plausible func(*datastore.State) bool
-	// Hold is how long what a wiped database lacks is kept after it is plausible again.
-	// Default 30 s.
+	// Hold is how long data that a wiped database lacks are kept after it is plausible again. Default 30
+	// s.
 	Hold time.Duration
-	// Interval is the least time between updates; changes that come faster are one
-	// update. Default 100 ms.
+	// Interval is the least time between updates; faster changes are combined into one update. Default 100
+	// ms.
 	Interval time.Duration
-	// Retry is how long after a failure etcd is tried again. Default 1 s.
+	// Retry is the pause after a failure of etcd. Default 1 s.
 	Retry time.Duration
-	// Counters may be those of several Followers; nil: of this one.
+	// Counters may be shared by several Followers; nil: the Follower has its own.
 	Counters *Counters
 	Log      *slog.Logger
 }
 
-// Counters count what a Follower asks of etcd, and what it is told.
+// Counters counts the requests of a Follower, and the data that it receives.
 type Counters struct {
 	Lists, Watches, Keys, Events, Updates atomic.Int64
 	// Bytes of keys and values, in lists and in changes.
@@ -49,12 +49,12 @@ type Follower struct {
 	Options
 
 	state    *datastore.State
-	told     bool   // update was called
+	updated  bool   // update was called
 	revision int64  // of the latest list or change
 	identity string // of the database
-	// held is what was known before the database lost its data; nil: nothing is held.
+	// held is the state before the database lost its data; nil: nothing is held.
 	held *datastore.State
-	// release is when the held state may be forgotten; zero: not before the state is plausible.
+	// release is when the held state may be forgotten; zero: not until the state is plausible.
 	release time.Time
 
 	mu  sync.Mutex
@@ -84,7 +84,7 @@ func New(o Options) *Follower {
 	return &Follower{Options: o, err: errors.New("etcd has not been read yet")}
 }
 
-// Err is why the state may be outdated; nil if it is not.
+// Err returns the reason why the state may be outdated; nil if it is current.
 func (f *Follower) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +123,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session lasts as long as a watch.
+// session follows etcd for as long as a watch lasts.
 func (f *Follower) session(ctx context.Context, update func(*datastore.State)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,12 +158,12 @@ func (f *Follower) session(ctx context.Context, update func(*datastore.State)) e
 	}
 }
 
-// tell calls update if something is pending and the state is to be relied on. It returns a
-// channel that says when to look again; nil: with the next change.
+// tell calls update if changes are pending and the state can be relied on. It returns a channel that
+// signals when to call tell again; nil: with the next change.
 func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan time.Time {
 	told := f.state
 	switch {
-	case !f.Plausible(f.state) && !f.told:
+	case !f.Plausible(f.state) && !f.updated:
 		f.setErr(fmt.Errorf("there is no block below %s: nothing is changed until there is one", f.Prefixes[0]))
 		return nil
 	case f.held != nil && (f.release.IsZero() || time.Now().Before(f.release)):
@@ -179,7 +179,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 		f.setErr(nil)
 	}
 	if *pending {
-		*pending, f.told = false, true
+		*pending, f.updated = false, true
 		f.Counters.Updates.Add(1)
 		update(told)
 	}
@@ -189,7 +189,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 	return nil
 }
 
-// merged is the state with what the database had before it lost its data.
+// merged returns the state, with the data that the database had before it lost them.
 func (f *Follower) merged() *datastore.State {
 	m := f.held.Clone()
 	for key := range f.state.Problems {
@@ -199,7 +199,7 @@ func (f *Follower) merged() *datastore.State {
 	return m
 }
 
-// collect takes what comes within the interval, so that many changes are one update.
+// collect takes all changes within the interval, so that they become one update.
 func (f *Follower) collect(ctx context.Context, changes <-chan store.WatchBatch, since map[string]int64) (changed bool, err error) {
 	end := time.NewTimer(f.Interval)
 	defer end.Stop()
@@ -218,7 +218,7 @@ func (f *Follower) collect(ctx context.Context, changes <-chan store.WatchBatch,
 	}
 }
 
-// ended returns why a watch ended, nil if it goes on.
+// ended returns the reason why a watch ended, nil if it goes on.
 func ended(batch store.WatchBatch, open bool) error {
 	if !open {
 		return errors.New("the watch ended")
@@ -226,7 +226,7 @@ func ended(batch store.WatchBatch, open bool) error {
 	return batch.Err
 }
 
-// apply applies what the lists did not have yet.
+// apply applies changes that are newer than the lists.
 func (f *Follower) apply(batch store.WatchBatch, since map[string]int64) (changed bool) {
 	f.revision = max(f.revision, batch.Revision)
 	for _, c := range batch.Changes {
@@ -256,7 +256,7 @@ func revisionOf(key string, since map[string]int64) int64 {
 	return 0
 }
 
-// list reads everything anew and returns the revisions of the lists, by prefix.
+// list reads everything again and returns the revisions of the lists, by prefix.
 func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
 	state, since, first := datastore.NewState(), make(map[string]int64), int64(0)
 	for _, prefix := range f.Prefixes {
@@ -282,7 +282,7 @@ func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
 	return since, nil
 }
 
-// noticeLoss holds what is known if the database is another one than before.
+// noticeLoss begins to hold the known state if the database is a different one.
 func (f *Follower) noticeLoss(revision int64) {
 	identity := f.identity
 	if known, ok := f.Store.(store.Identified); ok {

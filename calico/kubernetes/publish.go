@@ -11,14 +11,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Annotations are those of a Node with its addresses: a place of package publish. They stay.
+// Annotations is a place of package publish: annotations of a Node with its addresses. They stay when the agent ends.
 type Annotations struct {
 	Client    dynamic.Interface
 	Node      string
 	Addresses []netip.Addr
 }
 
-// Put changes the Node only if it is not as wanted.
+// Put changes the Node only if the annotations differ.
 func (p Annotations) Put(ctx context.Context) error {
 	nodes := p.Client.Resource(Nodes)
 	node, err := nodes.Get(ctx, p.Node, metav1.GetOptions{})

@@ -25,7 +25,7 @@ var (
 	Nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
-// errorLasts is how long an error of the API server counts: it is tried again at least that often.
+// errorLasts is how long an error of the API server counts. Requests are retried at least that often.
 const errorLasts = 40 * time.Second
 
 // Source follows the API server.
@@ -44,7 +44,7 @@ type Source struct {
 	since  time.Time // of err
 }
 
-// Err is why the state may be outdated; nil if it is not.
+// Err returns the reason why the state may be outdated; nil if it is current.
 func (s *Source) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Source) setErr(err error) {
 	s.err, s.since = err, time.Now()
 }
 
-// Run calls update with the state, first when all resources were read, and then after changes, until
-// ctx ends. update must not keep the state.
+// Run calls update with the state, first when all resources have been read, and then after changes,
+// until ctx ends. update must not keep the state.
 func (s *Source) Run(ctx context.Context, update func(*datastore.State)) {
 	s.state = datastore.NewState()
 	changed := make(chan struct{}, 1)
@@ -95,7 +95,7 @@ func (s *Source) Run(ctx context.Context, update func(*datastore.State)) {
 	}{{Blocks, s.setBlock, s.remove}, {Affinities, s.setAffinity, s.remove}, {Nodes, s.setNode, s.removeNode}} {
 		informer := factory.ForResource(r.resource).Informer()
 		set := change(r.set)
-		// Both fail only for informers that were started.
+		// Both fail only for informers that have been started.
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { s.setErr(fmt.Errorf("%s: %w", r.resource.Resource, err)) })
 		_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: set, UpdateFunc: func(_, object any) { set(object) }, DeleteFunc: change(r.unset)})
 	}
@@ -142,7 +142,7 @@ func (s *Source) tell(ctx context.Context, changed chan struct{}, update func(*d
 	}
 }
 
-// key of an object in the state.
+// key returns the key of an object in the state.
 func key(u *unstructured.Unstructured) string { return u.GetKind() + "/" + u.GetName() }
 
 func (s *Source) remove(u *unstructured.Unstructured) bool { return s.state.Delete(key(u)) }
@@ -181,7 +181,7 @@ func (s *Source) has(ipv4 bool) bool {
 	return slices.Contains(s.Families, 6)
 }
 
-// setNode puts the addresses of a node.
+// setNode sets the addresses of a node.
 func (s *Source) setNode(u *unstructured.Unstructured) (changed bool) {
 	for _, family := range []int{4, 6} {
 		k := fmt.Sprintf("%s/ipv%d", key(u), family)
@@ -210,10 +210,10 @@ func (s *Source) removeNode(u *unstructured.Unstructured) (changed bool) {
 	return changed
 }
 
-// Annotation is that of a node with the address that a route agent publishes.
+// Annotation returns the name of the annotation with the address that a route agent publishes.
 func Annotation(family int) string { return fmt.Sprintf("contivpp.io/calico-peerip-ipv%d", family) }
 
-// addressOf returns the address of a node as text; "": it has none of the family.
+// addressOf returns the address of a node as text; "" if it has none of the family.
 func addressOf(u *unstructured.Unstructured, family int) string {
 	annotations := u.GetAnnotations()
 	for _, name := range []string{Annotation(family), fmt.Sprintf("projectcalico.org/IPv%dAddress", family)} {

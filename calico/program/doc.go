@@ -1,9 +1,9 @@
-// Package program makes a vswitch have the routes of a table.
+// Package program programs the routes of a table into a vswitch.
 //
 //	routes.Table ──Values──> northbound values ──differences──> Target ─┬─> KVScheduler of this process
 //	                                                                    └─> agent, over gRPC
 //
-// The first time, and after a failure that leaves open what was done, all values are given as a
-// resync: what the target has of ours, and is not among them, is removed, whoever
-// wrote it before. Later, only differences are.
+// The first time, and after a failure with an unknown outcome, all values are sent as a resync: other
+// values of ours in the target are removed, regardless of which run wrote them. After that, only
+// differences are sent.
 package program

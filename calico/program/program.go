@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dropPreference lets a route to the same destination that somebody else has, such as Calico's
-// own blackhole, coexist and win.
+// dropPreference lets another program's route to the same destination, such as Calico's own blackhole,
+// coexist and win.
 const dropPreference = 250
 
 // Uplink is the interface that leads to other hosts.
@@ -28,11 +28,11 @@ type Uplink struct {
 	Type vpp_interfaces.Interface_Type
 	// Addresses of it, with prefix lengths.
 	Addresses []netip.Prefix
-	// Configure: the interface is given its addresses. Otherwise it is somebody else's.
+	// Configure: the agent configures the interface and its addresses. Otherwise it leaves the interface alone.
 	Configure bool
 }
 
-// Interface is the value of the uplink.
+// value returns the value of the uplink.
 func (u Uplink) value() *vpp_interfaces.Interface {
 	iface := &vpp_interfaces.Interface{Name: u.Interface, Type: u.Type, Enabled: true}
 	if u.Type == vpp_interfaces.Interface_AF_PACKET {
@@ -44,7 +44,7 @@ func (u Uplink) value() *vpp_interfaces.Interface {
 	return iface
 }
 
-// route is the value of a route.
+// route returns the value of a route.
 func (u Uplink) route(dst netip.Prefix, r routes.Route) *vpp_l3.Route {
 	if r.Drop() {
 		return &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: dst.String(), Preference: dropPreference}
@@ -57,20 +57,20 @@ func (u Uplink) route(dst netip.Prefix, r routes.Route) *vpp_l3.Route {
 	return value
 }
 
-// Target makes changes. Values that fail are its own matter, and no error: it tries them again.
+// Target makes changes. It retries values that fail itself; they are no error.
 type Target interface {
-	// Resync makes the values all that the target has of ours.
+	// Resync sets the values, and removes all other values of ours.
 	Resync(ctx context.Context, values []proto.Message) error
-	// Change puts and removes values.
+	// Change sets and removes values.
 	Change(ctx context.Context, put []proto.Message, remove []string) error
 }
 
-// Programmer brings a target to the tables that it is given. It is for one goroutine.
+// Programmer updates a target to match routing tables. It is for one goroutine.
 type Programmer struct {
 	target Target
 	uplink Uplink
 	log    *slog.Logger
-	// known reports whether the target has the routes of have.
+	// known reports whether the target is known to have the routes in have.
 	known bool
 	have  routes.Table
 }
@@ -80,8 +80,8 @@ func New(target Target, uplink Uplink, log *slog.Logger) *Programmer {
 	return &Programmer{target: target, uplink: uplink, log: log}
 }
 
-// Apply makes the target have the routes of the table. After an error, it is to be called again
-// with the same or another table.
+// Apply updates the target to the routes of the table. After an error, it should be called again, with
+// the same or another table.
 func (p *Programmer) Apply(ctx context.Context, table routes.Table) error {
 	if !p.known {
 		var values []proto.Message

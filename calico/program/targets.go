@@ -16,16 +16,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// retry repeats what fails in the scheduler of this process.
+// retry is the policy for failed operations in the scheduler of this process.
 var retry = kvscheduler.Retry{Period: time.Second, ExpBackoff: true}
 
-// Scheduler is the KVScheduler of this process as a target.
+// Scheduler is a target: the KVScheduler of this process.
 type Scheduler struct {
 	*kvscheduler.Scheduler
 	Log *slog.Logger
 }
 
-// Resync reads what the vswitch has, so that an agent that was restarted recognises its routes.
+// Resync reads the state of the vswitch, so that a restarted agent recognises its routes.
 func (s Scheduler) Resync(ctx context.Context, values []proto.Message) error {
 	return s.commit(ctx, values, nil, kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDescription("routes of Calico's blocks, all"))
 }
@@ -50,7 +50,7 @@ func (s Scheduler) commit(ctx context.Context, put []proto.Message, remove []str
 	return err
 }
 
-// Agent is a running agent as a target.
+// Agent is a target: a running agent.
 type Agent struct {
 	*client.Client
 	Log *slog.Logger
@@ -84,7 +84,7 @@ func (a Agent) result(err error) error {
 	return err
 }
 
-// Printer only says what would be done.
+// Printer is a target that only prints what would be done.
 type Printer struct{ io.Writer }
 
 func (p Printer) Resync(_ context.Context, values []proto.Message) error {

@@ -11,27 +11,27 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// Etcd is a place in etcd. Each address is a key with a lease, so that it goes with the host:
-// routes to a host that is dead lead nowhere.
+// Etcd is a place in etcd. Each address is a key with a lease, so that it disappears with the host:
+// routes to a dead host lead nowhere.
 type Etcd struct {
 	host   string
 	claims []*etcd.Claim
 }
 
-// NewEtcd returns the place of a host with addresses, at most one of each family. ttl is how long
-// others believe in a host that vanished, in whole seconds: put them more often.
+// NewEtcd returns the place for the addresses of a host, at most one of each family. ttl, in whole
+// seconds, is how long the addresses of a vanished host stay; Put must be called more often.
 func NewEtcd(db *etcd.Store, host string, addresses []netip.Addr, ttl time.Duration) *Etcd {
 	e := &Etcd{host: host}
 	for _, a := range addresses {
-		// Whatever is there was written by an earlier life of this host, or by mistake.
+		// An existing key was written by an earlier run on this host, or by mistake.
 		anyLife := func([]byte) bool { return true }
 		e.claims = append(e.claims, db.NewClaim(datastore.PeerKey(host, family(a)), []byte(a.String()), anyLife, ttl))
 	}
 	return e
 }
 
-// Put renews the leases, all at once: with an etcd that takes its time, one after the other would
-// be too late.
+// Put renews the leases concurrently: with a slow etcd, renewing them one after the other would take
+// too long.
 func (e *Etcd) Put(ctx context.Context) error {
 	errs := make([]error, len(e.claims))
 	var renewing sync.WaitGroup
@@ -55,7 +55,7 @@ func family(a netip.Addr) int {
 	return 6
 }
 
-// ConflictError says that another host has published its address under the name of this one.
+// ConflictError means that another host has published its address under the name of this one.
 type ConflictError struct{ Host, Address string }
 
 func (e *ConflictError) Error() string {

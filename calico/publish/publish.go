@@ -1,4 +1,4 @@
-// Package publish keeps the addresses of this host where the route agents of other hosts find
+// Package publish publishes the addresses of this host where the route agents of other hosts find
 // them: with Calico's data in etcd, or in annotations of the Node in Kubernetes.
 package publish
 
@@ -11,15 +11,14 @@ import (
 
 // Place is where addresses are published.
 type Place interface {
-	// Put makes the place say the addresses; it is called again and again, should somebody
-	// have removed them.
+	// Put writes the addresses. It is called repeatedly, in case somebody removes them.
 	Put(context.Context) error
 }
 
 // Publisher publishes the addresses of one host.
 type Publisher struct {
 	Place Place
-	// Period is how often it does.
+	// Period is the time between two calls of Put.
 	Period time.Duration
 	Log    *slog.Logger
 
@@ -27,15 +26,15 @@ type Publisher struct {
 	err error
 }
 
-// Err is why the addresses may not be published; nil: they are.
+// Err returns the reason why the addresses may not be published; nil if they are.
 func (p *Publisher) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Run publishes until ctx ends. What is published stays, for as long as the place keeps it: an
-// agent that is restarted finds it, and no route is lost meanwhile.
+// Run publishes until ctx ends. The addresses then stay as long as the place keeps them, so that no
+// route is lost while the agent is restarted.
 func (p *Publisher) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.Place.Put(ctx); ctx.Err() == nil {

@@ -1,6 +1,6 @@
 // Package routes calculates the routes of hosts from Calico's blocks. It is pure.
 //
-//	blocks, affinities ──Owners──> who has which prefix ──┐
+//	blocks, affinities ──Owners──> owners of prefixes ────┐
 //	peers ──────────────────────────────────────────Peers──┴─ For(host) ──> routes of the host
 //
 // The rules:
@@ -10,7 +10,7 @@
 //     to none.
 //  2. An address that is allocated to another host than its block belongs to that host, as
 //     a /32 or /128.
-//  3. What belongs to another host leads through the address of that host's family. Without one,
+//  3. A prefix of another host is routed through that host's address of the family. Without one,
 //     there is no route: a borrowed address then follows its block.
 //  4. The host's own blocks are dropped: only pods, whose routes are more specific, and
 //     nobody's default route answer for them. Its borrowed addresses need no route.

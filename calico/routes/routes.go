@@ -13,7 +13,7 @@ import (
 type Route struct {
 	// Via is the next hop; invalid: packets are dropped.
 	Via netip.Addr
-	// Host is where the packets go.
+	// Host is the destination of the packets.
 	Host string
 }
 
@@ -27,13 +27,13 @@ func (r Route) String() string {
 	return fmt.Sprintf("via %s (%s)", r.Via, r.Host)
 }
 
-// Table has the routes of one host by destination.
+// Table has the routes of one host, by destination.
 type Table map[netip.Prefix]Route
 
-// Owners says which host has which prefix: blocks, and addresses borrowed from them.
+// Owners maps prefixes to hosts: blocks, and addresses borrowed from them.
 type Owners map[netip.Prefix]string
 
-// FindOwners applies rules 1 and 2. The errors are those of contradictory data.
+// FindOwners applies rules 1 and 2. It returns errors about contradictory data.
 func FindOwners(s *datastore.State) (Owners, []error) {
 	blocks, errs := distinct(s.Blocks)
 	owners := make(Owners, len(blocks))
@@ -44,7 +44,7 @@ func FindOwners(s *datastore.State) (Owners, []error) {
 			owners[cidr] = block.Host
 		}
 		for addr, host := range block.Borrowed {
-			// Should blocks overlap, the smallest one knows best.
+			// If blocks overlap, the smallest one counts.
 			if dst := hostPrefix(addr); borrowedFrom[dst] < cidr.Bits() {
 				owners[dst], borrowedFrom[dst] = host, cidr.Bits()
 			}
@@ -66,7 +66,7 @@ func FindOwners(s *datastore.State) (Owners, []error) {
 	return owners, errs
 }
 
-// distinct returns the key of each block; of several with the same CIDR, the first one.
+// distinct returns the keys of blocks, only the first one of several with the same CIDR.
 func distinct(all map[string]datastore.Block) (map[netip.Prefix]string, []error) {
 	var errs []error
 	blocks := make(map[netip.Prefix]string, len(all))
@@ -82,7 +82,7 @@ func distinct(all map[string]datastore.Block) (map[netip.Prefix]string, []error)
 	return blocks, errs
 }
 
-// claims are the hosts that have confirmed affinities, sorted.
+// claims returns the hosts that have confirmed affinities, sorted.
 func claims(affinities map[string]datastore.Affinity) map[netip.Prefix][]string {
 	claims := make(map[netip.Prefix][]string)
 	for _, a := range affinities {
@@ -98,13 +98,13 @@ func claims(affinities map[string]datastore.Affinity) map[netip.Prefix][]string 
 
 func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Peers are the addresses that lead to hosts.
+// Peers has the addresses through which hosts are reached.
 type Peers map[string]Addresses
 
-// Addresses are those of one host; invalid: none.
+// Addresses of one host; invalid: none.
 type Addresses struct{ IPv4, IPv6 netip.Addr }
 
-// Of returns the address of the family of a.
+// Of returns the address of a's family.
 func (p Addresses) Of(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return p.IPv4
@@ -112,7 +112,7 @@ func (p Addresses) Of(a netip.Addr) netip.Addr {
 	return p.IPv6
 }
 
-// FindPeers collects the addresses of hosts. Of several of one family, the lowest counts.
+// FindPeers collects the addresses of hosts. If a host has several of one family, the lowest counts.
 func FindPeers(s *datastore.State) Peers {
 	peers := make(Peers)
 	for _, p := range s.Peers {
@@ -129,15 +129,15 @@ func FindPeers(s *datastore.State) Peers {
 	return peers
 }
 
-// Host is the one whose routes are wanted.
+// Host is the host whose routes are calculated.
 type Host struct {
 	Name string
-	// Uplinks are the addresses of its uplink with their prefix lengths.
+	// Uplinks has the addresses of its uplink with their prefix lengths.
 	Uplinks []netip.Prefix
 }
 
-// For applies rules 3 to 5. waiting are the prefixes, by host, that have no route because
-// nobody knows the address of the host.
+// For applies rules 3 to 5. waiting has the prefixes, by host, that have no route because the address
+// of the host is unknown.
 func (h Host) For(owners Owners, peers Peers) (table Table, waiting map[string][]netip.Prefix, errs []error) {
 	table, waiting = make(Table, len(owners)), make(map[string][]netip.Prefix)
 	for dst, owner := range owners {
@@ -160,8 +160,8 @@ func (h Host) For(owners Owners, peers Peers) (table Table, waiting map[string][
 	return table, waiting, h.Refuse(table)
 }
 
-// Refuse removes routes that would cut the host off: those into the uplink's own subnets, and those
-// through the host itself. It applies to tables that somebody else calculated, too.
+// Refuse removes routes that would cut the host off: routes into the uplink's own subnets, and routes
+// through the host itself. It is also for tables that the centre has calculated.
 func (h Host) Refuse(table Table) (errs []error) {
 	for dst, route := range table {
 		if err := h.refuse(dst, route); err != nil {
@@ -191,11 +191,11 @@ func (h Host) refuse(dst netip.Prefix, route Route) error {
 	return nil
 }
 
-// Calculation is the outcome of all rules for one host.
+// Calculation is the result of all rules for one host.
 type Calculation struct {
 	Table   Table
 	Waiting map[string][]netip.Prefix
-	// Problems say what was left out, sorted.
+	// Problems lists what was left out, sorted.
 	Problems []string
 }
 

@@ -1,4 +1,4 @@
-// Package client asks the STN daemon (contiv-stn) of this node.
+// Package client is the client of this node's STN daemon (contiv-stn).
 package client
 
 import (
@@ -21,7 +21,7 @@ type Client struct {
 	custody stn.CustodyClient
 }
 
-// New returns a client for the daemon at a socket. Close it.
+// New returns a client for the daemon at a socket. The caller closes it.
 func New(socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second}))
@@ -44,13 +44,12 @@ func (c *Client) answer(r *stn.STNReply, err error) (*stn.STNReply, error) {
 	return r, nil
 }
 
-// Steal claims a network card, and returns what the host has on it.
+// Steal claims a network card, and returns the host's configuration of it.
 func (c *Client) Steal(ctx context.Context, name string, dhcp bool) (*stn.STNReply, error) {
 	return c.answer(c.stn.StealInterface(ctx, &stn.STNRequest{InterfaceName: name, DhcpEnabled: dhcp}, grpc.WaitForReady(true)))
 }
 
-// Stolen returns what is known of a card that is claimed, of the first one for ""; nil if there
-// is none.
+// Stolen returns the configuration of a claimed card, of the first one for ""; nil if there is none.
 func (c *Client) Stolen(ctx context.Context, name string) (*stn.STNReply, error) {
 	r, err := c.stn.StolenInterfaceInfo(ctx, &stn.STNRequest{InterfaceName: name}, grpc.WaitForReady(true))
 	if err == nil && r.GetResult() != 0 {
@@ -65,7 +64,7 @@ func (c *Client) Release(ctx context.Context, name string) error {
 	return err
 }
 
-// Report is what Attend sends: whether the vswitch forwards.
+// Report is a report of Attend: whether the vswitch forwards.
 type Report struct {
 	Ready      bool
 	Why        string // it does not
@@ -74,12 +73,12 @@ type Report struct {
 
 func (r Report) equal(other Report) bool { return r.Ready == other.Ready && r.Why == other.Why }
 
-// beat is how often a report is repeated.
+// beat is the interval in which a report is repeated.
 const beat = time.Second
 
-// Attend tells the daemon what becomes of a card: what reports says, at once when it is something
-// else than before, and about once per beat else. A reporter that says nothing keeps the daemon
-// waiting. held is told who has the card. Attend returns when the stream breaks or ctx ends.
+// Attend sends reports on a card to the daemon, at once when they change, otherwise about once per
+// beat. While reports has nothing, the daemon hears nothing. held is called with the holder of the
+// card. Attend returns when the stream breaks or ctx ends.
 func (c *Client) Attend(ctx context.Context, name string, reports <-chan Report, held func(*stn.Holding)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,7 +114,7 @@ func (c *Client) Attend(ctx context.Context, name string, reports <-chan Report,
 		}
 		err := stream.Send(&stn.Forwarding{InterfaceName: name, Ready: last.Ready, Reason: last.Why, IpVersions: last.IPVersions})
 		if err != nil {
-			return <-received // which says why
+			return <-received // the reason is in its error
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/contiv/api/contiv/stn"
 )
 
-// notCards are how names begin that are none of network cards.
+// notCards lists name prefixes of devices that are not network cards.
 var notCards = []string{"lo", "vir", "docker", "vpp", "veth", "br-"}
 
-// Claim is Steal; for "" it is the card that is stolen already, or else the first one of the
+// Claim is Steal, except that "" selects the card that is stolen already, else the first card of the
 // host that is up.
 func (c *Client) Claim(ctx context.Context, name string, dhcp bool) (*stn.STNReply, error) {
 	if name == "" {

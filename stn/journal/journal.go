@@ -1,4 +1,4 @@
-// Package journal is the file in which the STN daemon writes what it takes, before it does.
+// Package journal is the file in which the STN daemon records what it takes, before it takes it.
 package journal
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// Version of the format. A file of a newer one is refused: to give back only what this program
-// understands could be less than what was taken.
+// Version of the format. A file of a newer version is refused, since this program might give back less
+// than was taken.
 const Version = 1
 
 // ErrNewer is wrapped by the error for a file of a newer version.
 var ErrNewer = errors.New("the journal was written by a newer contiv-stn")
 
-// Holder says who has a network card.
+// Holder is who has a network card.
 type Holder string
 
 const (
@@ -31,12 +31,12 @@ const (
 // Journal is the content of the file.
 type Journal struct {
 	Version int `json:"version"`
-	// Boot identifies the run of the kernel in which it was written.
+	// Boot identifies the boot of the kernel in which it was written.
 	Boot string   `json:"boot"`
 	NICs []*Entry `json:"nics"`
 }
 
-// Entry is a network card that is claimed for the vswitch.
+// Entry is a network card claimed for the vswitch.
 type Entry struct {
 	Name string `json:"name"`
 	DHCP bool   `json:"dhcp,omitempty"`
@@ -48,19 +48,19 @@ type Entry struct {
 	// PCI is the address of the card on the bus, "" if its driver stays; PCIDriver its driver.
 	PCI       string `json:"pci,omitempty"`
 	PCIDriver string `json:"pciDriver,omitempty"`
-	// XDP is the ID of the XDP program that the card had when it was claimed; 0: none. Another one
-	// is VPP's. Detached: that of VPP was taken off, and VPP receives nothing without it.
+	// XDP is the ID of the XDP program that the card had when it was claimed; 0: none. Any other program
+	// is VPP's. Detached: VPP's program was detached, and VPP receives nothing without it.
 	XDP      uint32 `json:"xdp,omitempty"`
 	Detached bool   `json:"detached,omitempty"`
-	// ResolvConf is the file resolv.conf of the host.
+	// ResolvConf is the content of the host's resolv.conf.
 	ResolvConf string     `json:"resolvConf,omitempty"`
 	State      *nic.State `json:"state"`
 }
 
-// File is the file at a path.
+// File is the journal file at a path.
 type File string
 
-// Load reads the file; one that does not exist is an empty journal.
+// Load reads the file. If it does not exist, the journal is empty.
 func (f File) Load() (*Journal, error) {
 	data, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func (f File) Load() (*Journal, error) {
 	return &j, nil
 }
 
-// Save replaces the file; when it returns, the new content survives a failure of power.
+// Save replaces the file. When it returns, the new content survives a power failure.
 func (f File) Save(j *Journal) error {
 	if err := f.save(j); err != nil {
 		return fmt.Errorf("writing the journal: %w", err)

@@ -1,7 +1,6 @@
-// Package nic reads all that a network card of the host has, and gives it back.
+// Package nic reads the entire configuration of a network card of the host, and restores it.
 //
-// Addresses and routes are kept as the messages in which the kernel described them, so that
-// nothing gets lost which this package does not know. What a message cannot bring back is
-// corrected when it is sent: the index of a device that has been made anew, and lifetimes, which
-// went on.
+// Addresses and routes are kept as the kernel's messages, so that attributes unknown to this package
+// are not lost. Two things are corrected when a message is sent back: the index of a device that was
+// created again, and lifetimes, which have gone on.
 package nic

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes and flags that package unix does not know.
+// Attributes and flags that package unix lacks.
 const (
 	rtaNextHopID = 30
 	rtaExpires   = 23
 	rtaCacheInfo = 12
 	rtaIIF       = 3
-	// routeFlags are those that a request may have.
+	// routeFlags are the flags that a request may have.
 	routeFlags = unix.RTNH_F_ONLINK | unix.RTNH_F_PERVASIVE
 	forever    = ^uint32(0)
 	userHZ     = 100
@@ -42,7 +42,7 @@ func (k Kernel) addresses(index int) (list []Object, err error) {
 
 func sameAddress(list []Object, o Object) bool { return Has(list, o.Text) }
 
-// lifetimes finds the struct ifa_cacheinfo of an address.
+// lifetimes returns the struct ifa_cacheinfo of an address.
 func lifetimes(message []byte) []byte {
 	for attr, value := range nlattr.All(message[unix.SizeofIfAddrmsg:]) {
 		if attr == unix.IFA_CACHEINFO && len(value) >= 8 {
@@ -52,7 +52,7 @@ func lifetimes(message []byte) []byte {
 	return nil
 }
 
-// expired reports whether an address would not be valid any more.
+// expired reports whether the lifetime of an address has passed.
 func expired(o Object, elapsed time.Duration) bool {
 	info := lifetimes(o.Message)
 	if info == nil {
@@ -62,7 +62,7 @@ func expired(o Object, elapsed time.Duration) bool {
 	return valid != forever && time.Duration(valid)*time.Second <= elapsed
 }
 
-// addAddress gives the device an address, unless it has run out.
+// addAddress gives the device an address, unless it has expired.
 func (k Kernel) addAddress(o Object, index int, elapsed time.Duration) error {
 	if len(o.Message) < unix.SizeofIfAddrmsg {
 		return fmt.Errorf("%d bytes are no address", len(o.Message))
@@ -101,7 +101,7 @@ func (k Kernel) addAddress(o Object, index int, elapsed time.Duration) error {
 	return nil
 }
 
-// routes reads those of all tables but the kernel's own that lead to a device.
+// routes reads the routes that lead to a device, of all tables except the kernel's own.
 func (k Kernel) routes(index int) (list []Object, err error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		req := k.Request(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
@@ -121,7 +121,7 @@ func (k Kernel) routes(index int) (list []Object, err error) {
 	return list, nil
 }
 
-// route is what this package has to know of a route.
+// route has the attributes of a route that this package uses.
 type route struct {
 	dst      netip.Prefix
 	gateways []netip.Addr
@@ -131,7 +131,7 @@ type route struct {
 	protocol uint8
 }
 
-// String does not name the device, which is the same for all.
+// String leaves out the device, which is the same for all.
 func (r *route) String() string {
 	text := r.dst.String()
 	if r.dst.Bits() == 0 {
@@ -207,7 +207,7 @@ func (r *route) addGateway(attr int, value []byte) {
 	}
 }
 
-// hops walks the struct rtnexthop of a route with several next hops.
+// hops iterates over the struct rtnexthop of a route with several next hops.
 func hops(data []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(data) >= unix.SizeofRtNexthop {
@@ -220,7 +220,7 @@ func hops(data []byte) func(yield func([]byte) bool) {
 	}
 }
 
-// nearestFirst puts routes to neighbours before those that need one.
+// nearestFirst sorts on-link routes before routes with a gateway, which need them.
 func nearestFirst(routes []Object) []Object {
 	routes = slices.Clone(routes)
 	slices.SortStableFunc(routes, func(a, b Object) int {
@@ -229,8 +229,7 @@ func nearestFirst(routes []Object) []Object {
 	return routes
 }
 
-// addRoute adds a route before others of the same metric. Its device has an index that may have
-// changed.
+// addRoute adds a route before others of the same metric. The index of its device may have changed.
 func (k Kernel) addRoute(o Object, was, index int) error {
 	m, err := requestable(o.Message, was, index)
 	if err != nil {
@@ -238,7 +237,7 @@ func (k Kernel) addRoute(o Object, was, index int) error {
 	}
 	flags := unix.NLM_F_CREATE
 	if m[0] == unix.AF_INET6 {
-		flags |= unix.NLM_F_EXCL // else the kernel joins it with another one
+		flags |= unix.NLM_F_EXCL // else the kernel merges it with another route
 	}
 	req := k.Request(unix.RTM_NEWROUTE, flags)
 	req.AddRawData(m)
@@ -248,7 +247,7 @@ func (k Kernel) addRoute(o Object, was, index int) error {
 	return nil
 }
 
-// requestable makes a request of a description.
+// requestable turns the kernel's description into a request.
 func requestable(description []byte, was, index int) ([]byte, error) {
 	if len(description) < unix.SizeofRtMsg {
 		return nil, fmt.Errorf("%d bytes are no route", len(description))
@@ -265,7 +264,7 @@ func requestable(description []byte, was, index int) ([]byte, error) {
 		switch attr {
 		case rtaNextHopID, rtaIIF, rtaExpires:
 			continue
-		case rtaCacheInfo: // struct rta_cacheinfo: IPv6 routes that run out
+		case rtaCacheInfo: // struct rta_cacheinfo: IPv6 routes that expire
 			if len(value) < 12 || binary.NativeEndian.Uint32(value[8:]) == 0 {
 				continue
 			}
@@ -283,16 +282,16 @@ func requestable(description []byte, was, index int) ([]byte, error) {
 	return m, nil
 }
 
-// Route is what others may know of a route.
+// Route is a route as other packages see it.
 type Route struct {
-	// Destination is invalid for one that is not of the main table or has several next hops.
+	// Destination is invalid for a route outside the main table or with several next hops.
 	Destination netip.Prefix
-	// NextHop is the zero Addr if the destinations are neighbours.
+	// NextHop is the zero Addr if the destinations are on the link.
 	NextHop netip.Addr
 	Metric  uint32
 }
 
-// MainRoutes are those of the main table with one next hop.
+// MainRoutes returns the routes of the main table with one next hop.
 func (s *State) MainRoutes() (list []Route) {
 	for _, o := range s.Routes {
 		r := parseRoute(o.Message)
@@ -311,8 +310,8 @@ func (s *State) MainRoutes() (list []Route) {
 // InMain reports whether a route is in the main table.
 func InMain(o Object) bool { return parseRoute(o.Message).table == unix.RT_TABLE_MAIN }
 
-// Describe is a list for people.
+// Describe lists objects for people.
 func Describe(objects []Object) string { return strings.Join(texts(objects), ", ") }
 
-// IsIPv6 reports whether an address or a route is of IPv6.
+// IsIPv6 reports whether an address or a route is IPv6.
 func IsIPv6(o Object) bool { return len(o.Message) > 0 && o.Message[0] == unix.AF_INET6 }

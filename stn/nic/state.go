@@ -19,18 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is what a network card has. It can be written to a file.
+// State is the configuration of a network card. It can be written to a file.
 type State struct {
 	Name   string `json:"name"`
 	Index  int    `json:"index"`
 	MAC    string `json:"mac"`
 	MTU    int    `json:"mtu"`
 	Driver string `json:"driver"`
-	// Read is when the kernel was asked.
+	// Read is when it was read from the kernel.
 	Read      time.Time `json:"read"`
 	Addresses []Object  `json:"addresses"`
 	Routes    []Object  `json:"routes"`
-	// Settings are the files below /proc/sys/net of the device.
+	// Settings are the device's files below /proc/sys/net.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type State struct {
 type Object struct {
 	// Text is for people.
 	Text string `json:"text"`
-	// Message is how the kernel described it, without netlink header.
+	// Message is the kernel's message, without the netlink header.
 	Message []byte `json:"message"`
 }
 
@@ -57,7 +57,7 @@ func (k Kernel) before(what string) {
 	}
 }
 
-// Device returns a device; an error for which rtnl.IsGone holds if there is none.
+// Device returns a device, or an error for which rtnl.IsGone holds.
 func (k Kernel) Device(name string) (netlink.Link, error) {
 	link, err := k.LinkByName(name)
 	if err != nil {
@@ -66,8 +66,8 @@ func (k Kernel) Device(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// Read reads what a device has. Of its routes, those are left out that the kernel makes for
-// itself: to its own addresses, and to link-local ones.
+// Read reads the configuration of a device. It leaves out routes that the kernel makes itself: to the
+// device's own addresses, and to link-local ones.
 func (k Kernel) Read(name string) (*State, error) {
 	link, err := k.Device(name)
 	if err != nil {
@@ -87,9 +87,9 @@ func (k Kernel) Read(name string) (*State, error) {
 	return s, nil
 }
 
-// Driver returns the name of a device's driver, and the address of the device on its bus, ""
-// if it is on none. It asks the kernel for the device of the namespace: /sys shows those of
-// the namespace in which it was mounted.
+// Driver returns the name of a device's driver, and the address of the device on its bus, "" if it is
+// on none. It asks the kernel about the device of the namespace, since /sys shows the devices of the
+// namespace in which it was mounted.
 func (k Kernel) Driver(name string) (driver, bus string, err error) {
 	socket, err := nl.GetNetlinkSocketAt(k.NetNS, netns.None(), unix.NETLINK_ROUTE)
 	if err != nil {
@@ -106,7 +106,7 @@ func (k Kernel) Driver(name string) (driver, bus string, err error) {
 	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Bus_info[:]), nil
 }
 
-// Same reports whether two states say the same, but for the time.
+// Same reports whether two states are equal apart from their time.
 func (s *State) Same(other *State) bool {
 	return s.MAC == other.MAC && s.MTU == other.MTU && s.Index == other.Index &&
 		slices.Equal(texts(s.Addresses), texts(other.Addresses)) && slices.Equal(texts(s.Routes), texts(other.Routes))
@@ -121,12 +121,12 @@ func texts(objects []Object) []string {
 	return list
 }
 
-// Has reports whether an object with the same text is among them.
+// Has reports whether the list contains an object with the same text.
 func Has(objects []Object, text string) bool {
 	return slices.ContainsFunc(objects, func(o Object) bool { return o.Text == text })
 }
 
-// Prefixes are the addresses that others may reach.
+// Prefixes returns the addresses that others can reach.
 func (s *State) Prefixes() (list []netip.Prefix) {
 	for _, o := range s.Addresses {
 		if a, ok := rtnl.ParseAddress(o.Message); ok && a.Prefix.Addr().IsGlobalUnicast() {
@@ -136,7 +136,7 @@ func (s *State) Prefixes() (list []netip.Prefix) {
 	return list
 }
 
-// Temporary reports whether an address of an IP version runs out some time, as those from DHCP
+// Temporary reports whether an address of an IP version expires at some time, as addresses from DHCP
 // do.
 func (s *State) Temporary() bool {
 	return slices.ContainsFunc(s.Addresses, func(o Object) bool {
@@ -145,8 +145,8 @@ func (s *State) Temporary() bool {
 	})
 }
 
-// Set brings the device up with what it had, and returns what could not be given back. What is
-// there already is left alone; so is what others have added.
+// Set brings the device up with the configuration of the state, and returns the errors for parts that
+// could not be restored. Parts that exist already, and parts that others have added, are left alone.
 func (k Kernel) Set(s *State) error {
 	link, err := k.Device(s.Name)
 	if err != nil {
@@ -191,7 +191,7 @@ func (k Kernel) Set(s *State) error {
 	return nil
 }
 
-// Lacks lists what the device does not have of all that it had.
+// Lacks lists the parts of the state that the device does not have now.
 func (k Kernel) Lacks(s *State) ([]string, error) {
 	now, err := k.Read(s.Name)
 	if err != nil {
@@ -211,7 +211,7 @@ func (k Kernel) Lacks(s *State) ([]string, error) {
 	return list, nil
 }
 
-// RemoveRoutes takes the routes away from the device.
+// RemoveRoutes removes the routes of the device.
 func (k Kernel) RemoveRoutes(routes []Object) error {
 	var problems []error
 	for _, o := range slices.Backward(nearestFirst(routes)) {
@@ -240,10 +240,10 @@ func joined(problems []error) error {
 	return fmt.Errorf("%s", strings.Join(list, "; "))
 }
 
-// settingsRoots are where the kernel keeps the settings of devices.
+// settingsRoots lists the directories with the settings of devices.
 var settingsRoots = []string{"/proc/sys/net/ipv4/conf", "/proc/sys/net/ipv6/conf"}
 
-// ReadSettings adds the settings of the device, which a driver that is bound anew forgets.
+// ReadSettings adds the settings of the device, which are lost when a driver is bound again.
 func (s *State) ReadSettings() {
 	s.Settings = map[string]string{}
 	for _, root := range settingsRoots {
@@ -257,8 +257,8 @@ func (s *State) ReadSettings() {
 	}
 }
 
-// writeSettings writes those that differ. Some cannot be written, or have gone with an older
-// kernel: they are no reason to leave a node without network.
+// writeSettings writes the settings that differ. It ignores errors: some settings cannot be written,
+// or do not exist in this kernel, and that is no reason to leave a node without network.
 func writeSettings(s *State) error {
 	for _, path := range slices.Sorted(maps.Keys(s.Settings)) {
 		if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) != s.Settings[path] && filepath.Base(path) != "stable_secret" {

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is an XDP program that was attached to a device. It stays loaded until it is closed.
+// Program is an XDP program that was attached to a device. It stays loaded until Close.
 type Program struct {
 	*os.File
 	flags uint32
 }
 
-// XDP returns the ID of the XDP program that is attached to a device; 0: none is.
+// XDP returns the ID of the XDP program that is attached to a device; 0: none.
 func (k Kernel) XDP(name string) (id uint32, err error) {
 	link, err := k.Device(name)
 	if err != nil || link.Attrs().Xdp == nil {
@@ -24,7 +24,7 @@ func (k Kernel) XDP(name string) (id uint32, err error) {
 	return link.Attrs().Xdp.ProgId, nil
 }
 
-// Detach takes the XDP program off a device, which there must be.
+// Detach detaches the XDP program of a device, which must have one.
 func (k Kernel) Detach(name string) (Program, error) {
 	link, err := k.Device(name)
 	if err != nil {
@@ -50,7 +50,7 @@ func (k Kernel) Detach(name string) (Program, error) {
 	return p, nil
 }
 
-// Attach puts a program back that was taken off the device.
+// Attach attaches a detached program to the device again.
 func (k Kernel) Attach(name string, p Program) error {
 	link, err := k.Device(name)
 	if err != nil {

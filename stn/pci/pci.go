@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Sysfs is what the kernel shows below /sys.
+// Sysfs gives access to files below /sys.
 type Sysfs interface {
-	// Write writes to a file, which is a request to the kernel.
+	// Write writes to a file, as a request to the kernel.
 	Write(path, text string) error
 	// Resolve returns the path without symbolic links, relative to /sys.
 	Resolve(path string) (string, error)
@@ -25,7 +25,7 @@ type Sysfs interface {
 // Bus is the PCI bus of this machine.
 type Bus struct{ Sysfs }
 
-// This returns the bus of this machine.
+// This returns the PCI bus of this machine.
 func This() Bus { return Bus{dir("/sys")} }
 
 type dir string
@@ -55,7 +55,7 @@ func (d dir) List(path string) (names []string, err error) {
 	return names, err
 }
 
-// Has reports whether there is a device with an address such as 0000:00:08.0.
+// Has reports whether a device with the address, such as 0000:00:08.0, exists.
 func (b Bus) Has(address string) (bool, error) {
 	_, err := b.Resolve(device(address))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,7 @@ func (b Bus) DriverOf(address string) (string, error) {
 
 func device(address string) string { return "bus/pci/devices/" + address }
 
-// Bind gives a device to a driver. One that it has already is left alone.
+// Bind binds a device to a driver. It does nothing if the device already has it.
 func (b Bus) Bind(address, driver string) error {
 	if err := b.bind(address, driver); err != nil {
 		return fmt.Errorf("giving PCI device %s to the driver %s: %w", address, driver, err)
@@ -124,8 +124,7 @@ func (b Bus) bind(address, driver string) error {
 	return nil
 }
 
-// Return gives a device back to the driver that it had, which the kernel chooses again from
-// then on.
+// Return binds a device to its former driver, and lets the kernel choose drivers again.
 func (b Bus) Return(address, driver string) error {
 	if err := b.Bind(address, driver); err != nil {
 		return err
@@ -136,7 +135,7 @@ func (b Bus) Return(address, driver string) error {
 	return nil
 }
 
-// NetDevices are the network devices of a PCI device.
+// NetDevices returns the network devices of a PCI device.
 func (b Bus) NetDevices(address string) (names []string, err error) {
 	for _, path := range []string{device(address) + "/net"} {
 		some, err := b.List(path)
