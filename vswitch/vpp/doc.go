@@ -6,8 +6,8 @@
 //	                               │
 //	┌──────────┬────────┬──────────┼────────────┬────────┬────────┬────────────┐
 //	interfaces l2       routes     neighbours   nat      acl      srv6         punt  …   subsystems: none sees another
-//	dhcp       span     vrf        proxyarp     cnat     abf                   stn
-//	stats               l3xc       teib                                        wireguard
+//	dhcp       span     vrf        proxyarp     cnat     abf      policies     stn
+//	stats      drops    l3xc       teib                           podguard     wireguard
 //	└──────────┴────────┴──────────┼────────────┴────────┴────────┴────────────┘
 //	     subsystem (their contract, events)   fibpath, hostdev
 //	     ownership (names, tags, indexes)     convert
