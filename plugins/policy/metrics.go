@@ -10,7 +10,7 @@ import (
 type metrics struct {
 	programming prometheus.Histogram
 	policies    *prometheus.GaugeVec
-	// since is when the plugin began: what happened before is not its delay.
+	// since is when the plugin started; earlier changes are not counted as its delay.
 	since time.Time
 }
 
@@ -29,7 +29,7 @@ func newMetrics(node string) *metrics {
 	}
 }
 
-// programmed notes that a change is in force.
+// programmed records that a change is in force.
 func (m *metrics) programmed(changeTime string, at time.Time) {
 	changed, err := time.Parse(time.RFC3339, changeTime)
 	if err == nil && changed.After(m.since) {

@@ -24,19 +24,19 @@ type Capabilities struct {
 	Filter bool
 }
 
-// Pods knows the pods that are wired on this node.
+// Pods provides the pods that are wired on this node.
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool)
 }
 
-// IPAM knows the addresses of the pods of this node.
+// IPAM provides the addresses of the pods of this node.
 type IPAM interface {
 	GetPodIPs(id podmanager.PodID) []netip.Addr
 }
 
-// Network knows the interfaces of the pods of this node, and by which networks they see the node
-// where the vswitch cannot tell by itself.
+// Network provides the interfaces of the pods of this node, and the networks by which they see the
+// node, where the vswitch does not know them.
 type Network interface {
 	GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool)
 	OwnNetworks() ([]netip.Prefix, error)
@@ -55,12 +55,11 @@ type Policy struct {
 	metrics *metrics
 	real    *realisation
 
-	// mu is held by whoever looks at what follows; of the two locks, that of real is taken first.
+	// mu guards the following fields. If both locks are needed, that of real is taken first.
 	mu        sync.Mutex
 	resynced  bool
 	processor *processor.Processor
-	// garbage are keys of values that nothing refers to once the present event was
-	// processed.
+	// garbage has the keys of values that nothing refers to once the current event has been processed.
 	garbage map[string]struct{}
 }
 
@@ -75,7 +74,7 @@ func (p *Policy) enforces() bool { return p.caps.Filter }
 
 func (*Policy) String() string { return "policy" }
 
-// HandlesEvent accepts resyncs, pods that are wired, and what policies depend on.
+// HandlesEvent accepts resyncs, pods that are wired, and changes that policies depend on.
 func (p *Policy) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod, *cleanup:
@@ -89,7 +88,7 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync computes everything anew.
+// Resync computes everything again.
 func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !p.caps.Filter {
 		if n := len(state[dbresources.Policy]) + len(state[dbresources.ClusterPolicy]); n > 0 {
@@ -120,7 +119,7 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 	return nil
 }
 
-// set takes over what Kubernetes says.
+// set applies the state of Kubernetes.
 func (p *Policy) set(value any) {
 	switch v := value.(type) {
 	case *pod.Pod:
@@ -157,7 +156,7 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 	p.processor.SetLocal(id, processor.Local{Addresses: addrs, Interface: iface})
 }
 
-// Update computes what changes.
+// Update computes the changes.
 func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
 	if id, _, about := policyOf(event); about {
 		p.real.mu.Lock()
@@ -186,8 +185,8 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 	return p.apply(ctx, txn)
 }
 
-// apply makes the changes part of the transaction, and leaves for afterwards what
-// nothing refers to then.
+// apply adds the changes to the transaction, and keeps for afterwards the keys of values that nothing
+// refers to then.
 func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (string, error) {
 	values, gone := p.processor.Changes()
 	for _, value := range values {
@@ -221,8 +220,8 @@ func (p *Policy) clean(txn controller.UpdateOperations) string {
 	return fmt.Sprintf("remove %d values that policies do not need any more", n)
 }
 
-// Revert forgets the pod of an AddPod that failed. What the transaction changed was
-// undone; the next event says so once more.
+// Revert forgets the pod of a failed AddPod. The changes of the transaction have been undone; the next
+// event applies them again.
 func (p *Policy) Revert(_ context.Context, event controller.Event) error {
 	if add, ok := event.(*podmanager.AddPod); ok && !add.WasWired() {
 		p.mu.Lock()
@@ -232,7 +231,7 @@ func (p *Policy) Revert(_ context.Context, event controller.Event) error {
 	return nil
 }
 
-// cleanup follows an event after which nothing refers to some values.
+// cleanup is the follow-up of an event after which nothing refers to some values.
 type cleanup struct{ controller.NonBlocking }
 
 func (*cleanup) Name() string                                { return "Policy Cleanup" }

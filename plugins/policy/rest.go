@@ -11,17 +11,17 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is where the agent says what became of policies. With ?policy=<namespace>/<name>, or the name of a
-// cluster network policy, it tells of that one.
+// URL of the states of policies. With ?policy=<namespace>/<name>, or the name of a cluster network
+// policy, the answer has only that one.
 const URL = "/contiv/v1/policies"
 
 // Report is the answer at URL.
 type Report struct {
-	// Policies are all of the cluster, sorted.
+	// Policies has all policies of the cluster, sorted.
 	Policies []PolicyReport `json:"policies"`
 }
 
-// PolicyReport is what became of a policy on this node.
+// PolicyReport is the state of a policy on this node.
 type PolicyReport struct {
 	// Namespace is empty for cluster network policies.
 	Namespace string `json:"namespace,omitempty"`
@@ -30,16 +30,16 @@ type PolicyReport struct {
 	Tier     string `json:"tier"`
 	Priority int32  `json:"priority,omitempty"`
 	Realised bool   `json:"realised"`
-	// Reasons are what keeps it from being realised, some of them.
+	// Reasons lists some of the reasons why it is not realised.
 	Reasons []string `json:"reasons,omitempty"`
-	// Txn and Since are the transaction and the time since which this is so; nil: not known yet.
+	// Txn and Since are the transaction and the time of the last change of State; nil: not known yet.
 	Txn   *uint64    `json:"txn,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
-	// Pods of this node are those that the policy is about.
+	// Pods has the pods of this node that the policy selects.
 	Pods []string `json:"pods"`
 }
 
-// ID returns the name of the policy as it is written: NAMESPACE/NAME, that of a ClusterNetworkPolicy NAME.
+// ID returns the full name of the policy: NAMESPACE/NAME, or NAME for a ClusterNetworkPolicy.
 func (r PolicyReport) ID() string {
 	if r.Namespace == "" {
 		return r.Name
@@ -47,7 +47,7 @@ func (r PolicyReport) ID() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// Unknown is the error for a name that no policy has.
+// Unknown returns the error for a name that no policy has.
 func Unknown(name string) error {
 	return fmt.Errorf("there is no policy %q: it is written NAMESPACE/NAME, a ClusterNetworkPolicy NAME", name)
 }
@@ -65,7 +65,7 @@ func (p *Policy) Handler() http.Handler {
 	})
 }
 
-// report tells of one policy, or of all.
+// report returns the report of one policy, or of all.
 func (p *Policy) report(only string) Report {
 	p.real.mu.Lock()
 	defer p.real.mu.Unlock()

@@ -20,32 +20,32 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// filterPrefix starts the keys of all values that policies come to.
+// filterPrefix begins the keys of all values of policies.
 const filterPrefix = "config/contiv/filter/"
 
-// Published are the prefixes that Publish.Tell is called for.
+// Published returns the prefixes with which Publish.Tell is called.
 func Published() []string {
 	return []string{strings.TrimPrefix(models.PolicyStatusPrefix, models.StatusPrefix), strings.TrimPrefix(models.ClusterPolicyStatusPrefix, models.StatusPrefix)}
 }
 
-// Publish says where the state of policies comes from and goes to.
+// Publish has the sources and the destination of the states of policies.
 type Publish struct {
-	// Watch is that of the scheduler.
+	// Watch is the scheduler's method.
 	Watch func(keyPrefix string) (*kvscheduler.Watcher, []*pb.BaseValueStatus)
-	// VSwitch returns why the vswitch does not do what it was told to, nil if it does.
+	// VSwitch returns an error while the vswitch does not follow its configuration.
 	VSwitch func() error
-	// Tell replaces what is published under a prefix behind models.StatusPrefix: see Published.
+	// Tell replaces everything published under a prefix behind models.StatusPrefix: see Published.
 	Tell func(prefix string, statuses map[string]proto.Message)
 }
 
-// lookAgain is how often states are looked at without a reason, and gather the pause between two
-// looks: what changes meanwhile is told once.
+// lookAgain is the interval in which states are checked without a reason, and gather the pause between
+// two checks: changes within it are published together.
 const (
 	lookAgain = 5 * time.Second
 	gather    = 200 * time.Millisecond
 )
 
-// state is what became of a policy.
+// state is the state of a policy.
 type state struct {
 	realised bool
 	reasons  []string
@@ -53,17 +53,17 @@ type state struct {
 	since    time.Time
 }
 
-// realisation follows what becomes of policies. Its lock is held for moments only.
+// realisation follows the states of policies. Its lock is held only briefly.
 type realisation struct {
 	mu sync.Mutex
-	// asked are policies that changed, and whose transaction has not ended.
+	// asked has policies that changed and whose transaction has not ended.
 	asked map[processor.PolicyID]struct{}
-	// changed has the end of the last event about a policy that was told nothing of yet.
+	// changed has the end of the last event about a policy that has not been published yet.
 	changed map[processor.PolicyID]outcome
-	// failed is why the last event about a policy failed.
+	// failed has the reason why the last event about a policy failed.
 	failed map[processor.PolicyID]string
-	// lacking are values that are not as they should be, by key, with their state; present are the keys
-	// of the others.
+	// lacking has the values that are not as they should be, by key, with their state; present has the
+	// keys of the others.
 	lacking map[string]string
 	present map[string]struct{}
 	// last is the last transaction that changed a value of policies.
@@ -91,7 +91,7 @@ func (r *realisation) wake() {
 	}
 }
 
-// policyOf returns the policy that an event is about.
+// policyOf returns the policy that an event concerns.
 func policyOf(event controller.Event) (id processor.PolicyID, changeTime string, ok bool) {
 	change, is := event.(*controller.KubeStateChange)
 	if !is {
@@ -144,7 +144,7 @@ func (p *Policy) EventDone(event controller.Event, record *controller.EventRecor
 	}
 }
 
-// done notes the end of an event about a policy. The lock is held.
+// done records the end of an event about a policy. The caller holds the lock.
 func (r *realisation) done(id processor.PolicyID, done outcome, failure string) {
 	delete(r.asked, id)
 	if done.txn != nil || r.states[id].since.IsZero() {
@@ -155,7 +155,7 @@ func (r *realisation) done(id processor.PolicyID, done outcome, failure string) 
 	}
 }
 
-// RunStatus follows what becomes of policies and publishes it, until ctx ends.
+// RunStatus follows and publishes the states of policies until ctx ends.
 func (p *Policy) RunStatus(ctx context.Context, o Publish) {
 	if !p.enforces() {
 		return
@@ -185,7 +185,7 @@ func (p *Policy) RunStatus(ctx context.Context, o Publish) {
 	}
 }
 
-// follow keeps what is known of values.
+// follow keeps the states of values current.
 func (r *realisation) follow(ctx context.Context, o Publish) {
 	for {
 		watcher, statuses := o.Watch(filterPrefix)
@@ -216,7 +216,7 @@ func (r *realisation) follow(ctx context.Context, o Publish) {
 	}
 }
 
-// note takes over the state of a value. The lock is held.
+// note records the state of a value. The caller holds the lock.
 func (r *realisation) note(s *pb.BaseValueStatus) {
 	v := s.GetValue()
 	delete(r.lacking, v.GetKey())
@@ -235,11 +235,10 @@ func (r *realisation) note(s *pb.BaseValueStatus) {
 	r.lacking[v.GetKey()] = text
 }
 
-// maxReasons is how many reasons are told.
+// maxReasons bounds how many reasons are published.
 const maxReasons = 5
 
-// look brings states up to date, and returns what is to be published, by prefix; false before the first
-// resync.
+// look updates the states, and returns the values to publish, by prefix; false before the first resync.
 func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 	unable := ""
 	if err := o.VSwitch(); err != nil {
@@ -283,7 +282,7 @@ func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 	return statuses, true
 }
 
-// stateOf brings the state of a policy up to date. Both locks are held.
+// stateOf updates the state of a policy. The caller holds both locks.
 func (r *realisation) stateOf(known *processor.Policy, unable string, values *processor.Processor) state {
 	before := r.states[known.ID]
 	if _, asked := r.asked[known.ID]; asked {
@@ -303,7 +302,7 @@ func (r *realisation) stateOf(known *processor.Policy, unable string, values *pr
 	return now
 }
 
-// reasons say what keeps a policy from being realised. Both locks are held.
+// reasons returns what keeps a policy from being realised. The caller holds both locks.
 func (r *realisation) reasons(known *processor.Policy, unable string, values *processor.Processor) (reasons []string) {
 	if unable != "" {
 		reasons = append(reasons, unable)
@@ -319,7 +318,7 @@ func (r *realisation) reasons(known *processor.Policy, unable string, values *pr
 				reasons = append(reasons, key+" is "+text)
 			}
 		}
-		// Something else of the event may have failed, or all was made since.
+		// Something else in the event may have failed, or everything has been configured since.
 		if failure != "" && missing {
 			reasons = append(reasons, failure)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 )
 
-// Connection is one that a client opens.
+// Connection is a connection that a client opens.
 type Connection struct {
 	From, To netip.Addr
 	// Protocol is "TCP", "UDP" or "SCTP"; "" with port 0: an ICMP echo.
@@ -19,8 +19,8 @@ type Connection struct {
 	Port     uint16
 }
 
-// Explain says what this node does with a connection to an address of a service, or to a
-// host port: why clients are refused, and what else becomes of it. Nothing of others.
+// Explain returns what this node does with a connection to an address of a service, or to a host port:
+// why clients are refused, or what else happens to it. It returns nothing about other connections.
 func (s *Service) Explain(c Connection) (wrong, way []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (c Connection) target() string {
 	return fmt.Sprintf("%v/%s", netip.AddrPortFrom(c.To, c.Port), c.Protocol)
 }
 
-// explainFrontend says which endpoints a client gets, or why none.
+// explainFrontend returns the endpoints that a client gets, or why it gets none.
 func (s *Service) explainFrontend(c Connection, id processor.ID, f processor.Frontend) (wrong, way []string) {
 	name := fmt.Sprintf("%s (%s of service %v)", c.target(), f.Kind, id)
 	details := fmt.Sprintf("`contivctl services %v` says why", id)
@@ -106,7 +106,7 @@ func (s *Service) isClusterIP(addr netip.Addr) bool {
 	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.Service.IsValid() && f.Subnets.Service.Contains(addr) })
 }
 
-// hostPortAt returns the pod that a connection to a host port goes to, "" if it is none.
+// hostPortAt returns the pod that gets a connection to a host port, "" if there is none.
 func (s *Service) hostPortAt(c Connection) (owner string, to netip.AddrPort) {
 	for _, pod := range s.podsWithHostPorts() {
 		frontends, _ := s.frontendsOf(pod)
@@ -119,7 +119,7 @@ func (s *Service) hostPortAt(c Connection) (owner string, to netip.AddrPort) {
 	return "", netip.AddrPort{}
 }
 
-// translator says who translates services if not the vswitch.
+// translator returns what translates services if not the vswitch.
 func (s *Service) translator() string {
 	if s.disabled != "" {
 		return "somebody else: found " + s.disabled

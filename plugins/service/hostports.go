@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// HostPorts is what makes the vswitch translate ports of this node to pods that ask for
-// them, whoever translates services.
+// HostPorts makes the vswitch translate ports of this node to the pods that request them, regardless
+// of what translates services.
 //
 //	AddPod ──> LocalPod.HostPorts ──> frontends on addresses of the node ──> dnat44, dnat66/hostPort/<namespace>/<pod>
 type HostPorts struct {
@@ -31,7 +31,7 @@ type HostPorts struct {
 	Verifier  Verifier
 }
 
-// Pods knows the pods of this node.
+// Pods provides the pods of this node.
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
@@ -42,15 +42,15 @@ type Verifier interface {
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
 
-// hostPortPrefix of labels is not the namespace of a service: those have no capitals.
+// hostPortPrefix begins labels. It cannot be the namespace of a service, which has no capitals.
 const hostPortPrefix = "hostPort/"
 
-// hostPortID labels the values of a pod.
+// hostPortID returns the label of a pod's values.
 func hostPortID(pod podmanager.PodID) processor.ID {
 	return processor.ID{Namespace: hostPortPrefix + pod.Namespace, Name: pod.Name}
 }
 
-// forPod reports whether an event is about a pod that may have host ports.
+// forPod reports whether an event concerns a pod that may have host ports.
 func (s *Service) forPod(event controller.Event) bool {
 	if s.hostPorts == nil {
 		return false
@@ -62,7 +62,7 @@ func (s *Service) forPod(event controller.Event) bool {
 	return false
 }
 
-// podsWithHostPorts are those of this node, sorted.
+// podsWithHostPorts returns the pods of this node with host ports, sorted.
 func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
 	if s.hostPorts == nil {
 		return nil
@@ -76,7 +76,7 @@ func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
 	return pods
 }
 
-// nodeAddresses are those of this node that are known to Kubernetes or to the agents, sorted.
+// nodeAddresses returns the addresses of this node that Kubernetes or the agents know, sorted.
 func (s *Service) nodeAddresses() []netip.Addr {
 	list := s.openAddresses()
 	for _, ipv6 := range []bool{false, true} {
@@ -107,7 +107,7 @@ func (s *Service) updatePod(ctx context.Context, event controller.Event, txn con
 	return "", nil
 }
 
-// podOf returns the pod if it has host ports, and that container.
+// podOf returns the pod if it has host ports and consists of that container.
 func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.LocalPod {
 	pod, known := s.hostPorts.Pods.LocalPod(id)
 	if !known || pod.ContainerID != container || len(pod.HostPorts) == 0 {
@@ -133,7 +133,7 @@ func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateO
 	return fmt.Sprintf("open host ports %s of pod %v", listPorts(pod.HostPorts), pod.ID), nil
 }
 
-// closeHostPorts removes the pod's values, and with the last pod those that all pods share.
+// closeHostPorts removes the pod's values, and with the last pod the values that all pods share.
 func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) string {
 	for key := range s.renderPod(pod, nil) {
 		txn.Delete(key)
@@ -150,7 +150,7 @@ func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.Update
 
 // checkHostPorts reads the pod's values back.
 func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) error {
-	frontends, _ := s.frontendsOf(pod) // what cannot be opened any more is warned of
+	frontends, _ := s.frontendsOf(pod) // ports that can no longer be opened are only logged
 	var keys []string
 	for key, value := range s.renderPod(pod, frontends) {
 		if value != nil {
@@ -168,7 +168,7 @@ func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) 
 	return errors.Join(errs...)
 }
 
-// resyncHostPorts opens those of all pods.
+// resyncHostPorts opens the host ports of all pods.
 func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOperations) {
 	pods := s.podsWithHostPorts()
 	if len(pods) == 0 {
@@ -182,12 +182,12 @@ func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOper
 	s.putHostPorts(ctx, pods, txn, nil)
 }
 
-// refreshHostPorts does so again after addresses of the node or services have changed.
+// refreshHostPorts opens them again after addresses of the node or services have changed.
 func (s *Service) refreshHostPorts(ctx context.Context, txn controller.UpdateOperations) {
 	s.putHostPorts(ctx, s.podsWithHostPorts(), txn, txn.Delete)
 }
 
-// putHostPorts requests the values of pods, or has those removed that have nothing in them.
+// putHostPorts requests the values of pods, and removes empty ones.
 func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod, txn controller.ResyncOperations, remove func(key string)) {
 	for _, pod := range pods {
 		frontends, err := s.frontendsOf(pod)
@@ -205,8 +205,8 @@ func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod,
 	}
 }
 
-// frontendsOf returns the frontends of a pod's host ports. The error tells of those that
-// there is no address for, or that are a service's.
+// frontendsOf returns the frontends of a pod's host ports. The error lists ports without an address,
+// or that belong to a service.
 func (s *Service) frontendsOf(pod *podmanager.LocalPod) (list []processor.Frontend, err error) {
 	addresses := s.nodeAddresses()
 	var errs []error
@@ -255,8 +255,7 @@ func (s *Service) inUse(pod *podmanager.LocalPod) error {
 	return errors.Join(errs...)
 }
 
-// renderPod returns the pod's values by their keys, one for each IP version that it has, nil if
-// nothing is open.
+// renderPod returns the pod's values by key, one for each of its IP versions, nil if no port is open.
 func (s *Service) renderPod(pod *podmanager.LocalPod, frontends []processor.Frontend) map[string]proto.Message {
 	values := map[string]proto.Message{}
 	for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
@@ -298,7 +297,7 @@ func (s *Service) hasHostPort(value proto.Message) bool {
 	})
 }
 
-// mapping is what connections are made to.
+// mapping is a destination of connections.
 type mapping struct {
 	addr, protocol string
 	port           uint32
@@ -322,8 +321,8 @@ func mappingsOf(value proto.Message) (label string, list []mapping) {
 
 var globalKey = models.Key(&vpp_nat.Nat44Global{})
 
-// sharedByPods are the values without which those of pods do not work. Where services are
-// translated, they are there anyway.
+// sharedByPods returns the values that the values of pods require. If services are translated, they
+// exist anyway.
 func (s *Service) sharedByPods() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	if loopback := s.self.loopback(false); loopback.IsValid() {
@@ -331,11 +330,11 @@ func (s *Service) sharedByPods() map[string]proto.Message {
 		values[models.Key(global)], values[models.Key(pool)] = global, pool
 	}
 	if !s.caps.HostStackShared && !s.ownStack() {
-		return values // its interfaces are told what to translate
+		return values // its interfaces have the translation configured
 	}
 	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
 	key := models.Key(network)
-	if full := s.rendered[key]; full != nil { // that of services says more
+	if full := s.rendered[key]; full != nil { // the value for services has more
 		values[key] = full
 	} else if len(network.GetInside()) > 0 {
 		values[key] = network

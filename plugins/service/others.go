@@ -10,19 +10,19 @@ import (
 	"github.com/contiv/contiv/plugins/service/config"
 )
 
-// OthersPeriod is how often it is looked whether somebody else translates services: their
-// rules may come and go at any time.
+// OthersPeriod is the interval of checks for others that translate services, whose rules may come and
+// go at any time.
 const OthersPeriod = 5 * time.Second
 
-// others is who translated services on this node at the last resync. It is used from
-// several goroutines.
+// others records what else translated services on this node at the last resync. It is used by several
+// goroutines.
 type others struct {
 	mu    sync.Mutex
 	known bool
 	who   string // "": nobody
 }
 
-// look asks who else translates services, and takes note of the answer.
+// look checks what else translates services, and records the answer.
 func (o *others) look(ask func() (string, error)) string {
 	who := answer(ask)
 	o.mu.Lock()
@@ -31,8 +31,7 @@ func (o *others) look(ask func() (string, error)) string {
 	return who
 }
 
-// answer takes what cannot be found out for somebody: a second translation is worse than
-// none.
+// answer treats an error as a translation by others: two translations are worse than none.
 func answer(ask func() (string, error)) string {
 	who, err := ask()
 	if err != nil {
@@ -41,7 +40,7 @@ func answer(ask func() (string, error)) string {
 	return who
 }
 
-// last returns the answer that look got, known is false before.
+// last returns the last answer of look; known is false before the first.
 func (o *others) last() (who string, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,8 +57,8 @@ func (s *Service) tellOfOthers(ctx context.Context) {
 		"found", s.disabled)
 }
 
-// WatchOthers calls resync when others begin or cease to translate services on this node,
-// until ctx ends. An error of resync has it called again.
+// WatchOthers calls resync when others start or stop translating services on this node, until ctx
+// ends. It repeats the call after an error.
 func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync func() error) {
 	if s.proxy == nil {
 		return
@@ -75,7 +74,7 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		who := answer(s.proxy.Others)
 		last, known := s.others.last()
 		switch {
-		case !known: // the first resync looks by itself
+		case !known: // the first resync checks itself
 		case who == last:
 			requested = nil
 		case requested != nil && *requested == who: // the resync is on its way
@@ -85,21 +84,21 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 	}
 }
 
-// Translator says who translates services on this node.
+// Translator describes what translates services on this node.
 type Translator struct {
 	// VSwitch: the vswitch does.
 	VSwitch bool `json:"vswitch"`
-	// Setting is that of service.conf.
+	// Setting is the value of services in service.conf.
 	Setting string `json:"setting"`
-	// Others is what was found of somebody else who does, such as a table of kube-proxy's.
-	// The vswitch translates nothing as long as it is there.
+	// Others is the trace of another translator, such as a table of kube-proxy's. As long as it exists,
+	// the vswitch translates nothing.
 	Others string `json:"others,omitempty"`
 }
 
-// Proxies reports whether the vswitch is to translate services, when nobody else does.
+// Proxies reports whether the vswitch should translate services if nothing else does.
 func (s *Service) Proxies() bool { return s.proxy != nil }
 
-// Translator returns who translates services since the last resync.
+// Translator returns what has translated services since the last resync.
 func (s *Service) Translator() Translator {
 	if s.proxy == nil {
 		return Translator{Setting: config.KubeProxy}
@@ -108,8 +107,8 @@ func (s *Service) Translator() Translator {
 	return Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
 }
 
-// Warnings say why services are not translated as service.conf wants it, and which load
-// balancers get no answer.
+// Warnings returns why services are not translated as service.conf demands, and which load balancers
+// get no answer.
 func (s *Service) Warnings() []string {
 	if s.proxy == nil {
 		return nil

@@ -12,15 +12,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What differs with a vswitch that has a network stack of its own, and translates services or host
+// The differences for a vswitch with a network stack of its own that translates services or host
 // ports.
 
-// ownStack reports whether it is one, and can: in VRF 0 only.
+// ownStack reports whether the vswitch has a network stack of its own, and can translate, which it does in VRF 0 only.
 func (s *Service) ownStack() bool {
 	return !s.caps.HostStackShared && s.config.Routing().MainVRFID == 0
 }
 
-// natOptions are those of all values.
+// natOptions returns the options of all values.
 func (s *Service) natOptions() nat.Options {
 	o := nat.Options{Loopback6: s.self.loopback(true), LocalWeight: 1, OneScope: !s.caps.ClientScopes}
 	if s.ownStack() {
@@ -29,8 +29,8 @@ func (s *Service) natOptions() nat.Options {
 	return o
 }
 
-// openAddresses are the node's addresses that ports are open on. What is sent to the host's
-// other addresses does not pass a vswitch with a stack of its own.
+// openAddresses returns the node's addresses on which ports are open. Packets to other addresses of
+// the host do not pass a vswitch with a stack of its own.
 func (s *Service) openAddresses() (list []netip.Addr) {
 	if !s.ownStack() {
 		return s.self.ownAddresses()
@@ -44,8 +44,8 @@ func (s *Service) openAddresses() (list []netip.Addr) {
 	return slices.Compact(list)
 }
 
-// outsideInterfaces are those by which clients outside come. That of the overlay is one of
-// them, because other nodes' pods are no clients inside.
+// outsideInterfaces returns the interfaces for clients outside. The overlay is one of them, because
+// pods of other nodes are not clients inside.
 func (s *Service) outsideInterfaces() (list []string) {
 	if !s.ownStack() {
 		return nil
@@ -61,8 +61,8 @@ func (s *Service) outsideInterfaces() (list []string) {
 	return list
 }
 
-// answerRoutes bring what pods answer to hidden clients to VRF 0, where it is translated
-// back.
+// answerRoutes returns the routes that lead answers of pods to hidden clients into VRF 0, where they
+// are translated back.
 func (s *Service) answerRoutes() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	routing := s.config.Routing()
@@ -81,7 +81,7 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 	return values
 }
 
-// leftOut says which services have frontends that this vswitch does not translate.
+// leftOut returns the services with frontends that this vswitch does not translate.
 func (s *Service) leftOut() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,29 +24,29 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Proxy is what makes the vswitch translate Kubernetes services.
+// Proxy makes the vswitch translate Kubernetes services.
 type Proxy struct {
 	Settings  config.Config
 	NodeName  string
 	Nodes     Nodes
 	Addresses Addresses
-	// Others says who else translates services on this node, "" if nobody: both would
-	// translate each connection, by turns.
+	// Others returns what else translates services on this node, "" if nothing: both would translate
+	// connections, and conflict.
 	Others func() (string, error)
-	// Healthy reports whether this node serves what it was told of, for load balancers.
+	// Healthy reports to load balancers whether this node translates the services that it knows.
 	Healthy func() bool
-	// Value tells of a configured value; its last transaction only if full. May be nil.
+	// Value reports the state of a configured value, with its last transaction if full is set. May be nil.
 	Value func(key string, full bool) ValueReport
 }
 
-// labelZone is where Kubernetes has the zone of a node.
+// labelZone is the label with the zone of a node.
 const labelZone = "topology.kubernetes.io/zone"
 
-// translateServices makes the vswitch translate services, as Settings say.
+// translateServices makes the vswitch translate services, according to Settings.
 //
-// Pods of a vswitch with a stack of its own do not pass the host's. If such a vswitch is
-// asked for, kube-proxy, which may translate what the host's processes send, is no second
-// translation; by default, services are left to kube-proxy there, too.
+// Packets of pods do not pass the host's stack if the vswitch has its own. If the settings ask for
+// such a vswitch, kube-proxy may run for the host's processes, and is no conflict. By default,
+// services are left to kube-proxy there, too.
 func (s *Service) translateServices(p Proxy) error {
 	if p.Settings.Services == config.KubeProxy {
 		return nil
@@ -75,7 +75,7 @@ func (s *Service) translateServices(p Proxy) error {
 	return nil
 }
 
-// translates reports whether the vswitch translates services, since nobody else does.
+// translates reports whether the vswitch translates services, because nothing else does.
 func (s *Service) translates() bool { return s.proxy != nil && s.disabled == "" }
 
 // proxies reports whether the plugin wants a change of the Kubernetes state.
@@ -100,7 +100,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	s.zone = ""
 	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
 		s.tellOfOthers(ctx)
-		s.health.Set(nil, nil) // they answer
+		s.health.Set(nil, nil) // the others answer load balancers
 		s.healthz.Serve(false)
 		return
 	}
@@ -134,7 +134,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	}
 }
 
-// put requests a value, and remembers it.
+// put requests a value, and records it.
 func (s *Service) put(txn controller.ResyncOperations, key string, value proto.Message) {
 	s.rendered[key] = proto.CloneOf(value)
 	txn.Put(key, value)
@@ -190,7 +190,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	return strings.Join(what, ", ")
 }
 
-// answerLoadBalancers says what is known of local endpoints now.
+// answerLoadBalancers updates the answers about local endpoints.
 func (s *Service) answerLoadBalancers() {
 	s.healthz.Serve(true)
 	var only []netip.Addr
@@ -203,7 +203,7 @@ func (s *Service) answerLoadBalancers() {
 	s.health.Set(s.services.HealthChecks(), only)
 }
 
-// Close ends what answers load balancers.
+// Close stops the servers for load balancers.
 func (s *Service) Close() {
 	if s.proxy != nil {
 		s.health.Close()
@@ -219,7 +219,7 @@ func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {
 	return s.services.RemoveService(prev.GetNamespace(), prev.GetName())
 }
 
-// nodeChanged takes note of this node, and returns the services that look different now.
+// nodeChanged records the current state of this node, and returns the services that look different now.
 func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperations) []processor.ID {
 	changed := s.services.SetNode(s.node(ctx))
 	for key, value := range s.shared() {
@@ -230,7 +230,7 @@ func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperatio
 	return changed
 }
 
-// update requests the values of a service, if they are others than before.
+// update requests the values of a service that have changed.
 func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) string {
 	was, is, same := false, false, true
 	delete(s.restricted, id)
@@ -265,7 +265,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 	return fmt.Sprintf("update service '%s'", id)
 }
 
-// node is what the processor is told of this node.
+// node returns this node for the processor.
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
 	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 {
@@ -274,8 +274,8 @@ func (s *Service) node(ctx context.Context) processor.Node {
 	return n
 }
 
-// shared are the values that all services share: who is inside, what cluster IPs are, and
-// the source of a pod that calls itself.
+// shared returns the values that all services share: the clients inside, the cluster IPs, and the
+// source that a pod sees in connections to itself.
 func (s *Service) shared() map[string]proto.Message {
 	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
 	plan := s.proxy.Addresses.Plan()

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is where the agent says what it knows of services. With ?service=<namespace>/<name>,
-// it tells all of that one; with ?endpoint=<address>, of those that have it as an endpoint.
+// URL of the report about services. With ?service=<namespace>/<name>, the answer has all details of
+// that service; with ?endpoint=<address>, the services with that endpoint.
 const URL = "/contiv/v1/services"
 
 // Report is the answer at URL.
@@ -23,18 +23,18 @@ type Report struct {
 	Services []ServiceReport `json:"services"`
 }
 
-// ServiceReport is what this node does for a service, of either IP version.
+// ServiceReport is what this node does for a service, for both IP versions.
 type ServiceReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Affinity is how many seconds a client stays with its endpoint; 0: none.
 	Affinity  uint32           `json:"affinity,omitempty"`
 	Frontends []FrontendReport `json:"frontends"`
-	// Endpoints is how many addresses with ports get connections.
+	// Endpoints is the number of addresses with ports that get connections.
 	Endpoints int `json:"endpoints"`
-	// Values are those that are configured for it.
+	// Values are the configured values of the service.
 	Values []ValueReport `json:"values"`
-	// Details are all endpoints, if the service was asked for by its name.
+	// Details has all endpoints, if the service was requested by name.
 	Details []EndpointReport `json:"details,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type FrontendReport struct {
 	Address  string             `json:"address"` // with port
 	Protocol processor.Protocol `json:"protocol"`
 	Port     string             `json:"port,omitempty"`
-	// Inside and Outside are how many endpoints there are for clients inside and outside.
+	// Inside and Outside are the numbers of endpoints for clients inside and outside.
 	Inside  int `json:"inside"`
 	Outside int `json:"outside"`
 	// Sources may connect; none: everybody, unless Restricted.
@@ -67,12 +67,12 @@ type EndpointReport struct {
 	Why         string             `json:"why,omitempty"`
 }
 
-// ValueReport is the value of an IP version of a service, as it is configured.
+// ValueReport is the state of the value of an IP version of a service.
 type ValueReport struct {
 	Key   string `json:"key"`
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
-	// Txn is the last transaction that changed it; nil if the history does not know.
+	// Txn is the last transaction that changed it; nil if the history does not have it.
 	Txn *uint64 `json:"txn,omitempty"`
 }
 
@@ -98,7 +98,7 @@ func (s *Service) Handler() http.Handler {
 	})
 }
 
-// report tells of all services in short, or of one in full.
+// report returns a summary of all services, or the full report of one.
 func (s *Service) report(only string) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	if s.proxy == nil {
@@ -119,8 +119,8 @@ func (s *Service) report(only string) Report {
 	return report
 }
 
-// reportOfEndpoint tells of the services that have an endpoint with the address, and of these
-// endpoints alone.
+// reportOfEndpoint returns the services that have an endpoint with the address, with only these
+// endpoints.
 func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	if s.proxy == nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// Nodes knows the addresses of nodes.
+// Nodes provides the addresses of nodes.
 type Nodes interface {
 	GetAllNodes() nodesync.Nodes
 }
 
-// Addresses knows the networks of the cluster, and the addresses of pods of this node.
+// Addresses provides the networks of the cluster, and the addresses of pods of this node.
 type Addresses interface {
 	Plan() ipam.Plan
 	PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error)
 	GetPodIPs(podmanager.PodID) []netip.Addr
 }
 
-// self is what others know of this node.
+// self returns this node as the other plugins know it.
 type self struct {
 	name      string
 	nodes     Nodes
 	addresses Addresses
 }
 
-// podSubnets returns those of this node; none before it has an ID.
+// podSubnets returns the pod subnets of this node; none before it has an ID.
 func (s self) podSubnets() (list []netip.Prefix) {
 	own := s.nodes.GetAllNodes()[s.name]
 	if own == nil {
@@ -44,7 +44,7 @@ func (s self) podSubnets() (list []netip.Prefix) {
 	return list
 }
 
-// insidePrefixes are the pod subnets as a ServiceNetwork has them.
+// insidePrefixes returns the pod subnets in the form of a ServiceNetwork.
 func (s self) insidePrefixes() (list []string) {
 	for _, p := range s.podSubnets() {
 		list = append(list, p.String())
@@ -52,7 +52,7 @@ func (s self) insidePrefixes() (list []string) {
 	return list
 }
 
-// loopback returns the source that pods see of connections to themselves.
+// loopback returns the source that pods see in connections to themselves.
 func (s self) loopback(ipv6 bool) netip.Addr {
 	for _, p := range s.podSubnets() {
 		if p.Addr().Is6() == ipv6 {
@@ -62,7 +62,7 @@ func (s self) loopback(ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// ownAddresses are those of the node itself, sorted.
+// ownAddresses returns the addresses of the node itself, sorted.
 func (s self) ownAddresses() (list []netip.Addr) {
 	if own := s.nodes.GetAllNodes()[s.name]; own != nil {
 		list = slices.Clone(own.MgmtIPs)
@@ -74,7 +74,7 @@ func (s self) ownAddresses() (list []netip.Addr) {
 	return slices.Compact(list)
 }
 
-// hairpinPool has the source that pods see of connections to themselves.
+// hairpinPool returns the address pool with the source that pods see in connections to themselves.
 func hairpinPool(loopback netip.Addr) *vpp_nat.Nat44AddressPool {
 	return &vpp_nat.Nat44AddressPool{FirstIp: loopback.String(), VrfId: anyVRF, TwiceNat: true}
 }

@@ -20,7 +20,7 @@ import (
 // anyVRF, in an address pool, stands for all VRFs.
 const anyVRF = 0xFFFFFFFF
 
-// Config is what the plugin needs of the configuration.
+// Config is the part of the configuration that the plugin uses.
 type Config interface {
 	Resolved() contivconf.Resolved
 	Routing() contivconf.RoutingConfig
@@ -29,7 +29,7 @@ type Config interface {
 	NatExternalTrafficIPv6() bool
 }
 
-// Network knows the interfaces of this node.
+// Network provides the interfaces of this node.
 type Network interface {
 	// GetNodeIPOf returns the address of an IP version, the zero Prefix while the
 	// node has none.
@@ -61,17 +61,17 @@ type Service struct {
 
 	self      self
 	hostPorts *HostPorts // nil: not served
-	sourceNAT bool       // what leaves the cluster is translated
+	sourceNAT bool       // traffic that leaves the cluster is translated
 
-	// Of services that the vswitch translates; proxy is nil if it does not.
+	// For the translation of services; proxy is nil without it.
 	proxy    *Proxy
 	services *processor.Processor
-	rendered map[string]proto.Message // what was requested last, by key
+	rendered map[string]proto.Message // the values requested last, by key
 	zone     string                   // of this node
-	// restricted are the services with frontends that the vswitch cannot translate, since they
-	// are for some sources only.
+	// restricted has the services with frontends that the vswitch cannot translate, because they are
+	// restricted to some sources.
 	restricted map[processor.ID]bool
-	disabled   string // who else translates services; "": nobody
+	disabled   string // what else translates services; "": nothing
 	others     others
 	health     *health.Server
 	healthz    *health.Node
@@ -85,8 +85,7 @@ type Roles struct {
 	HostPorts *HostPorts
 }
 
-// New returns the plugin, or an error if the vswitch cannot do what the settings of the
-// proxy ask for.
+// New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
 	s := &Service{caps: caps, config: config, network: network, log: log}
 	if roles.Proxy != nil {
@@ -102,12 +101,12 @@ func New(caps Capabilities, config Config, network Network, roles Roles, log *sl
 
 func (*Service) String() string { return "service" }
 
-// HandlesEvent accepts resyncs, and what changes services that the vswitch translates.
+// HandlesEvent accepts resyncs, and changes to services that the vswitch translates.
 func (s *Service) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event)
 }
 
-// Resync configures the translation of what leaves the cluster, and of services.
+// Resync configures the translation of traffic that leaves the cluster, and of services.
 func (s *Service) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	s.translateSources(ctx, txn)
 	if s.proxy != nil {
@@ -119,7 +118,7 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 	return nil
 }
 
-// translateSources gives what leaves the cluster an address of the node.
+// translateSources gives traffic that leaves the cluster an address of the node.
 func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOperations) {
 	s.sourceNAT = false
 	if !s.config.NatExternalTraffic() {
@@ -150,8 +149,8 @@ const (
 	vxlanPort       = 4789
 )
 
-// overlayIdentities exempt the packets of the overlay from translation, which leave and
-// enter through the interface where it is done. Each flow of the pods would be a session.
+// overlayIdentities exempt packets of the overlay from translation, since they pass the interface
+// where it takes place, and each flow of pods would become a session.
 func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	routing := s.config.Routing()
 	identities := &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
@@ -159,15 +158,15 @@ func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.PodVRFID},                   // sent, from any port
 	}}
 	if s.config.Resolved().Stolen != nil {
-		// What the host sends from the address that it shares with the vswitch: of its
-		// connections that are older than the theft, the NAT has not seen the beginning.
+		// Packets that the host sends from the address that it shares with the vswitch: NAT has not seen the
+		// beginning of connections from before the card was taken.
 		identities.IdMappings = append(identities.IdMappings, &vpp_nat.DNat44_IdentityMapping{
 			IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID})
 	}
 	return identities
 }
 
-// translateIPv6 configures the translation of what leaves the cluster over IPv6.
+// translateIPv6 configures the translation of traffic that leaves the cluster over IPv6.
 func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperations) {
 	if !s.caps.IPv6SourceNAT {
 		controller.Logger(ctx, s.log).Warn("natExternalTrafficIPv6 has no effect: this vswitch does not translate IPv6 addresses")
@@ -212,7 +211,7 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	return main, ip.Addr()
 }
 
-// Update follows services, their endpoints, this node and the host ports of its pods.
+// Update handles changes to services, their endpoints, this node and the host ports of its pods.
 func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +227,7 @@ func (s *Service) Update(ctx context.Context, event controller.Event, txn contro
 	return what, nil
 }
 
-// changesNode reports whether addresses of this node may have changed that host ports are on.
+// changesNode reports whether the node's addresses for host ports may have changed.
 func (s *Service) changesNode(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
 	return ok && s.hostPorts != nil && update.NodeName == s.self.name

@@ -9,8 +9,8 @@ import (
 // PodID identifies a pod.
 type PodID = podmanager.PodID
 
-// Watcher is told of each pod that becomes, or is no longer, a member of a
-// selection, but not while the selection is acquired or released.
+// Watcher is called for each pod that becomes a member of a selection, or ceases to be one, but not
+// while the selection is acquired or released.
 type Watcher func(selection *Selection, pod PodID, member bool)
 
 // Cache is not safe for concurrent use. The zero value is not usable; see New.
@@ -32,13 +32,13 @@ type pod struct {
 	in     map[*Selection]struct{}
 }
 
-// namespace exists while Kubernetes has it or it has pods or is looked at by name.
+// namespace exists while Kubernetes has it, or it has pods, or a scope refers to it by name.
 type namespace struct {
 	name string
-	// labels are nil while the namespace is not known.
+	// labels is nil while Kubernetes does not have the namespace.
 	labels map[string]string
 	pods   map[PodID]*pod
-	// byLabel are the pods by "key=value".
+	// byLabel has the pods by "key=value".
 	byLabel map[string]map[PodID]*pod
 	// scopes that include the namespace.
 	scopes map[*scope]struct{}
@@ -51,8 +51,8 @@ type scope struct {
 	anchors map[string]map[*Selection]struct{}
 }
 
-// includes reports whether the scope looks into a namespace. Of one that is not known,
-// that is so if it looks into all.
+// includes reports whether the scope includes a namespace. A namespace that is not known is only
+// included by a scope that includes all.
 func (s *scope) includes(n *namespace) bool {
 	if s.Namespace != "" {
 		return s.Namespace == n.name
@@ -60,8 +60,7 @@ func (s *scope) includes(n *namespace) bool {
 	return len(s.Namespaces) == 0 || n.labels != nil && s.Namespaces.Matches(n.labels)
 }
 
-// MayInclude reports whether a scope looks into a namespace, or might once the namespace is
-// known.
+// MayInclude reports whether a scope includes a namespace, or might once the namespace is known.
 func (c *Cache) MayInclude(s Scope, namespace string) bool {
 	if s.Namespace != "" {
 		return s.Namespace == namespace
@@ -83,7 +82,7 @@ type Selection struct {
 	users    int
 }
 
-// Selector returns who is selected there.
+// Selector returns the selector of the pods.
 func (s *Selection) Selector() Selector { return s.selector }
 
 // Members returns the pods. Read-only, and valid until the next change.
@@ -97,7 +96,7 @@ func Key(s Scope, selector Selector) string {
 	return "pods " + selector.String() + " in " + s.String()
 }
 
-// String says for people, uniquely, who is selected.
+// String describes the selected pods for people, uniquely.
 func (s *Selection) String() string { return Key(s.scope.Scope, s.selector) }
 
 func (c *Cache) namespace(name string) *namespace {
@@ -114,8 +113,8 @@ func (c *Cache) namespace(name string) *namespace {
 	return n
 }
 
-// Acquire returns a selection that is kept up to date until it was released as often
-// as it was acquired.
+// Acquire returns a selection that is kept up to date until it has been released as often as it was
+// acquired.
 func (c *Cache) Acquire(where Scope, selector Selector) *Selection {
 	s := c.scopes[where.String()]
 	if s == nil {
@@ -292,7 +291,7 @@ func (c *Cache) SetNamespace(name string, labels map[string]string) {
 	c.rescope(n)
 }
 
-// DeleteNamespace forgets what is known of a namespace; its pods stay.
+// DeleteNamespace forgets the labels of a namespace; its pods stay.
 func (c *Cache) DeleteNamespace(name string) {
 	n := c.namespace(name)
 	n.labels = nil
@@ -300,7 +299,7 @@ func (c *Cache) DeleteNamespace(name string) {
 	c.dropUnused(n)
 }
 
-// rescope makes the namespace part of the scopes that include it, and of no other.
+// rescope adds the namespace to the scopes that include it, and removes it from all others.
 func (c *Cache) rescope(n *namespace) {
 	for _, s := range c.scopes {
 		_, was := n.scopes[s]

@@ -54,8 +54,8 @@ func (r Requirement) String() string {
 	return "!" + r.Key
 }
 
-// Selector is a number of requirements that must all be met; none: everything
-// matches. Equal selectors are equal as text.
+// Selector is a list of requirements that must all be met; without any, everything matches. Equal
+// selectors have the same text.
 type Selector []Requirement
 
 // SelectorOf translates a reflected selector, which is not nil.
@@ -94,8 +94,8 @@ func (s Selector) String() string {
 	return strings.Join(texts, ",")
 }
 
-// anchor is a label that all that match the selector have: "key=value", "key", or ""
-// if there is no such label.
+// anchor returns a label that everything that matches the selector has: "key=value", "key", or "" if
+// there is no such label.
 func (s Selector) anchor() string {
 	best := ""
 	for _, r := range s {
@@ -109,14 +109,14 @@ func (s Selector) anchor() string {
 	return best
 }
 
-// Scope is where a selection looks for pods.
+// Scope is the set of namespaces of a selection.
 type Scope struct {
 	// Namespace by name; else those that Namespaces selects.
 	Namespace  string
 	Namespaces Selector
 }
 
-// String writes the scope for people, uniquely.
+// String describes the scope for people, uniquely.
 func (s Scope) String() string {
 	switch {
 	case s.Namespace != "":

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/contiv/plugins/policy/cache"
 )
 
-// ClusterPolicy writes a cluster network policy as lists. It fails closed: what is
-// invalid accepts nothing, and denies everything where it would deny or pass.
+// ClusterPolicy translates a cluster network policy into lists. It fails closed: an invalid rule that
+// accepts matches nothing, and one that denies or passes becomes one that denies everything.
 func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 	w := writer{name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Priority, w.out.Name = p.GetPriority(), p.GetName()

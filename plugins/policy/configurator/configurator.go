@@ -20,16 +20,16 @@ type Pods struct {
 	Selector cache.Selector
 }
 
-// Set is the name of the address set of the pods.
+// Set returns the name of the address set of the pods.
 func (p Pods) Set() string { return SetName(cache.Key(p.Scope, p.Selector)) }
 
-// SetName is the name of the address set of a selection with the key.
+// SetName returns the name of the address set of a selection with the key.
 func SetName(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "pods-" + hex.EncodeToString(sum[:10])
 }
 
-// NodesSet is the name of the address set of the nodes that a selector selects.
+// NodesSet returns the name of the address set of the nodes that a selector selects.
 func NodesSet(selector cache.Selector) string {
 	sum := sha256.Sum256([]byte(selector.String()))
 	return "nodes-" + hex.EncodeToString(sum[:10])
@@ -41,43 +41,43 @@ type NamedPort struct {
 	Name     string
 }
 
-// Set is the name of the endpoint set of all pods' ports with the name.
+// Set returns the name of the endpoint set of all pods' ports with the name.
 func (p NamedPort) Set() string {
 	return fmt.Sprintf("port-%s-%s", map[filter.Protocol]string{filter.Protocol_TCP: "tcp", filter.Protocol_UDP: "udp", filter.Protocol_SCTP: "sctp"}[p.Protocol], p.Name)
 }
 
-// Tier is where a policy is asked.
+// Tier is the tier of a policy.
 type Tier int
 
-// Tiers, in their order. A network policy decides about all connections of its subjects,
-// the others may leave them to the tier that follows.
+// Tiers, in their order. A network policy decides about all connections of its subjects; the others
+// may leave them to the next tier.
 const (
 	Admin Tier = iota
 	Namespaced
 	Baseline
 )
 
-// String is the name of the tier in cluster network policies.
+// String returns the name of the tier in cluster network policies.
 func (t Tier) String() string { return [...]string{"Admin", "NetworkPolicy", "Baseline"}[t] }
 
-// Lists is what a policy comes to.
+// Lists has the lists of a policy.
 type Lists struct {
 	Tier Tier
-	// Priority within the tier: lower numbers are asked first, of those with the same one the lesser Name of
-	// the policy.
+	// Priority within the tier: lower numbers come first; among equal ones, the order of the policies' names
+	// counts.
 	Priority int32
 	Name     string
-	// Subjects are the pods that the policy is about.
+	// Subjects are the pods that the policy applies to.
 	Subjects Pods
 	// Ingress and Egress are nil if the policy does not concern that direction.
 	Ingress, Egress *filter.AccessList
-	// Peers, Nodes and Ports are what the lists refer to, each once.
+	// Peers, Nodes and Ports list the sets that the lists refer to, each once.
 	Peers []Pods
 	Nodes []cache.Selector
 	Ports []NamedPort
 }
 
-// List is the list for a direction.
+// List returns the list for a direction.
 func (l *Lists) List(direction filter.AccessList_Direction) *filter.AccessList {
 	if direction == filter.AccessList_EGRESS {
 		return l.Egress
@@ -85,8 +85,8 @@ func (l *Lists) List(direction filter.AccessList_Direction) *filter.AccessList {
 	return l.Ingress
 }
 
-// ListName is the name of the list of a network policy for a direction; of a cluster network
-// policy without a namespace.
+// ListName returns the name of the list of a network policy for a direction. Cluster network policies
+// have no namespace.
 func ListName(namespace, name string, direction filter.AccessList_Direction) string {
 	policy := "np/" + namespace + "/" + name
 	if namespace == "" {
@@ -103,11 +103,12 @@ func IsPolicy(list string) bool {
 	return strings.HasPrefix(list, "np/") || strings.HasPrefix(list, "cnp/")
 }
 
-// Isolating reports whether a list with the name is that of a network policy: what none of them allows is denied.
+// Isolating reports whether a list with the name belongs to a network policy: a connection that none of these
+// allows is denied.
 func Isolating(list string) bool { return strings.HasPrefix(list, "np/") }
 
-// NetworkPolicy writes a policy as lists. What is invalid, such as a network that is
-// none, matches nothing: what it would allow is not allowed.
+// NetworkPolicy translates a policy into lists. Invalid parts, such as a malformed network, match
+// nothing and allow nothing.
 func NetworkPolicy(p *policy.Policy) *Lists {
 	w := writer{namespace: p.GetNamespace(), name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Tier, w.out.Name = Namespaced, p.GetName()
@@ -128,7 +129,7 @@ func NetworkPolicy(p *policy.Policy) *Lists {
 	return &w.out
 }
 
-// Isolates returns the directions that the policy is about.
+// Isolates returns the directions that the policy applies to.
 func Isolates(p *policy.Policy) (ingress, egress bool) {
 	switch p.GetPolicyType() {
 	case policy.Policy_INGRESS:

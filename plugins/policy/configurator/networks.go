@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 )
 
-// BlockOf returns the networks of a block without its exceptions. A block of which
-// something is no network is empty.
+// BlockOf returns the networks of a block without its exceptions. A block with an invalid network is
+// empty.
 func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
 	cidr, err := netip.ParsePrefix(block.GetCidr())
 	if err != nil {
@@ -29,8 +29,8 @@ func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
 	return networks
 }
 
-// subtract returns what of a network is not in another one: the sibling of each
-// step on the way from the one to the other.
+// subtract returns the part of a network that is not in another one: the siblings of each step from
+// the one to the other.
 func subtract(network, other netip.Prefix) (left []netip.Prefix) {
 	switch {
 	case !network.Overlaps(other):
@@ -44,7 +44,7 @@ func subtract(network, other netip.Prefix) (left []netip.Prefix) {
 	return left
 }
 
-// sibling is the other half of the network that is one bit wider.
+// sibling returns the other half of the network that is one bit wider.
 func sibling(p netip.Prefix) netip.Prefix {
 	bytes := p.Masked().Addr().AsSlice()
 	bit := p.Bits() - 1

@@ -1,12 +1,12 @@
-// Package denials tells what policies have denied: packets by pod and policy, and which connections were
-// wanted.
+// Package denials reports what policies have denied: numbers of packets by pod and policy, and
+// individual connections.
 //
 //	vswitch ──counters, flows──> Keeper ──┬─> metrics
 //	  (each 10 s; each second while        ├─> GET /contiv/v1/denials?after=…
 //	   somebody follows)                   └─> the last events, with names and reasons
 //
-// Pods decide how much is denied, so everything is bounded: the flows that the vswitch tells of, the events that
-// are kept, and how many of them get a reason at a time.
+// Pods determine how much is denied, so everything is bounded: the flows that the vswitch reports, the events
+// that are kept, and how many of them get a reason at a time.
 package denials
 
 import (
@@ -24,32 +24,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options of a Keeper. All must be set but Read.
+// Options of a Keeper. All must be set, except for Read.
 type Options struct {
 	Node string
-	// Read asks the vswitch; nil: it does not tell. It is live while somebody follows: some vswitches
-	// tell flows only then.
+	// Read reads the vswitch; nil: the vswitch does not report denials. live is set while somebody
+	// follows: some vswitches report flows only then.
 	Read func(ctx context.Context, live bool) (filter.Denials, error)
 	// PodOf returns the pod, of any node, with an address; "" if there is none.
 	PodOf func(netip.Addr) string
 	// Denying returns the policies that deny in a direction, because of the pod of this node with the
 	// address: by a rule, or because they isolate it.
 	Denying func(pod netip.Addr, direction contiv_filter.AccessList_Direction, byRule bool) []string
-	// Why says why policies refuse a connection.
+	// Why returns the reasons why policies refuse a connection.
 	Why func(filter.Connection) []string
 }
 
 const (
-	// idle and busy are the pauses between two looks, without and with followers; followed is how long somebody
-	// who asked is taken for one.
+	// idle and busy are the pauses between two reads, without and with followers; followed is how long a client
+	// counts as a follower after a request.
 	idle, busy, followed = 10 * time.Second, time.Second, 15 * time.Second
-	// maxEvents are kept; maxReasons of a look get a reason.
+	// maxEvents bounds the events that are kept, maxReasons those of a single read that get a reason.
 	maxEvents, maxReasons = 1000, 50
 )
 
-// Count is how many packets were denied.
+// Count is a number of denied packets.
 type Count struct {
-	// Pod of this node, and Policies that denied them: each of them did, or one of them.
+	// Pod of this node, and the Policies that denied the packets, all together or one of them.
 	Pod       string   `json:"pod"`
 	Direction string   `json:"direction"` // ingress or egress
 	Policies  []string `json:"policies"`
@@ -58,7 +58,7 @@ type Count struct {
 	Packets  uint64 `json:"packets"`
 }
 
-// Event is a connection that was wanted, and denied.
+// Event is a denied connection.
 type Event struct {
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
@@ -74,15 +74,15 @@ type Event struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// Report is what is told.
+// Report is the JSON of the answer.
 type Report struct {
 	Node string `json:"node"`
-	// Unknown says why nothing is known, or no events, if so.
+	// Unknown is the reason why nothing is known, or no events; empty otherwise.
 	Unknown string `json:"unknown,omitempty"`
 	// Counts by pod, direction and cause, sorted.
 	Counts []Count `json:"counts"`
-	// Events after the one that was asked for; Last is the number of the last one. It begins anew with
-	// the agent.
+	// Events after the requested number; Last is the number of the last one. Numbers start again with each
+	// start of the agent.
 	Events []Event `json:"events"`
 	Last   uint64  `json:"last"`
 }
@@ -101,7 +101,7 @@ type flowKey struct {
 
 type policyKey struct{ policy, direction string }
 
-// Keeper keeps what was denied.
+// Keeper keeps records of denied packets.
 type Keeper struct {
 	Options
 	asked chan struct{} // somebody follows
@@ -151,7 +151,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// look reads the vswitch. The lock is held.
+// look reads the vswitch. The caller holds the lock.
 func (k *Keeper) look(ctx context.Context) {
 	read, err := k.Read(ctx, time.Since(k.follower) < followed)
 	if k.failed = ""; err != nil {
@@ -166,14 +166,14 @@ func (k *Keeper) look(ctx context.Context) {
 	k.note(read.Flows)
 }
 
-// count adds what counters have grown by.
+// count adds the growth of counters.
 func (k *Keeper) count(subjects []filter.DeniedSubject) {
 	counters := make(map[subjectKey]uint64, len(subjects))
 	totals := make(map[subjectKey]*Count, len(subjects))
 	for _, s := range subjects {
 		key := subjectKey{s.Address, s.Direction, s.ByRule}
 		more := s.Packets
-		if before := k.counters[key]; before <= more { // else it began anew
+		if before := k.counters[key]; before <= more { // else it was reset
 			more -= before
 		}
 		counters[key] = s.Packets
@@ -194,7 +194,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 		}
 	}
 	k.counters, k.totals = counters, totals
-	if len(k.policies) > maxSeries { // of policies that are gone, most likely
+	if len(k.policies) > maxSeries { // most likely of policies that no longer exist
 		k.policies = map[policyKey]uint64{}
 	}
 }
@@ -202,7 +202,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 // maxSeries bounds the counters of policies.
 const maxSeries = 20000
 
-// note makes events of flows that are new, or of which there were more packets.
+// note makes events of new flows, and of flows with more packets.
 func (k *Keeper) note(flows []filter.DeniedFlow) {
 	slices.SortFunc(flows, func(a, b filter.DeniedFlow) int {
 		return cmp.Or(a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
@@ -232,7 +232,7 @@ func (k *Keeper) note(flows []filter.DeniedFlow) {
 	}
 }
 
-// Report tells what is known, and the events after one. Who asks is taken for a follower for a while.
+// Report returns the counts, and the events after one. The caller counts as a follower for a while.
 func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	r := Report{Node: k.Node, Counts: []Count{}, Events: []Event{}}
 	if k.Read == nil {
@@ -251,7 +251,7 @@ func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	}
 	r.Unknown, r.Last = k.failed, k.last
 	r.Counts = append(r.Counts, k.merged()...)
-	if after > k.last { // of an agent that ended
+	if after > k.last { // a number of an earlier agent
 		after = 0
 	}
 	for _, e := range k.events {
@@ -262,7 +262,7 @@ func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	return r
 }
 
-// merged are the counts of pods, of both IP versions, sorted. The lock is held.
+// merged returns the counts by pod, both IP versions added, sorted. The caller holds the lock.
 func (k *Keeper) merged() (list []Count) {
 	type series struct {
 		pod, direction string

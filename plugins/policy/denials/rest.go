@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL of the REST API: GET answers with a Report, with the argument after of the events after the one with that
+// URL of the REST API: GET returns a Report. With the argument after, it has the events after the one with that
 // number.
 const URL = "/contiv/v1/denials"
 

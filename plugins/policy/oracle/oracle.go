@@ -1,6 +1,6 @@
-// Package oracle decides about connections as the documentation of the Kubernetes API
-// says, by loops over everything and nothing else. It is what the real thing is
-// compared with, and shares no code with it.
+// Package oracle decides about connections as the documentation of the Kubernetes API says, with
+// nothing but loops over everything. Tests compare the real implementation with it; the two share no
+// code.
 package oracle
 
 import (
@@ -13,20 +13,19 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 )
 
-// Cluster is what Kubernetes knows.
+// Cluster is the state of Kubernetes.
 type Cluster struct {
 	Pods       []*pod.Pod
 	Namespaces []*namespace.Namespace
 	Policies   []*policy.Policy
 	Nodes      []*node.Node
-	// ClusterPolicies: of those of a tier with equal priorities, the one with the lesser name
-	// is asked first.
+	// ClusterPolicies of a tier with equal priorities are evaluated in the order of their names.
 	ClusterPolicies []*policy.ClusterPolicy
 }
 
-// End is an end of a connection: a pod, or an address only.
+// End is an end of a connection: a pod, or just an address.
 type End struct {
-	Pod  *pod.Pod // nil: nobody's, or a host's
+	Pod  *pod.Pod // nil: the address of a host, or unknown
 	Addr netip.Addr
 }
 
@@ -46,7 +45,7 @@ func (c Cluster) Allowed(conn Connection) bool {
 	return c.Egress(conn) && c.Ingress(conn)
 }
 
-// Ingress reports whether the policies about the destination allow the connection.
+// Ingress reports whether the policies of the destination allow the connection.
 func (c Cluster) Ingress(conn Connection) bool {
 	if accepted, decided := c.tier(policy.ClusterPolicy_ADMIN, conn.To.Pod, conn, true); decided {
 		return accepted
@@ -70,7 +69,7 @@ func (c Cluster) Ingress(conn Connection) bool {
 	return accepted || !decided
 }
 
-// Egress reports whether the policies about the client allow the connection.
+// Egress reports whether the policies of the client allow the connection.
 func (c Cluster) Egress(conn Connection) bool {
 	if accepted, decided := c.tier(policy.ClusterPolicy_ADMIN, conn.From.Pod, conn, false); decided {
 		return accepted
@@ -130,7 +129,7 @@ func finished(p *pod.Pod) bool {
 	return p.GetPhase() == pod.Pod_SUCCEEDED || p.GetPhase() == pod.Pod_FAILED
 }
 
-// inNamespaces: of a namespace that is not known, nothing can be said but that it is one.
+// inNamespaces matches an unknown namespace only if all namespaces match.
 func (c Cluster) inNamespaces(s *policy.Policy_LabelSelector, name string) bool {
 	for _, ns := range c.Namespaces {
 		if ns.GetName() == name {

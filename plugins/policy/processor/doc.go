@@ -1,6 +1,5 @@
-// Package processor computes what policies come to on a node: the values of
-// contiv.filter that its vswitch is to have. It is pure and incremental: what a
-// change costs depends on what it touches.
+// Package processor translates policies into the values of contiv.filter that the vswitch of a node
+// should have. It is pure and incremental: the cost of a change depends on what it affects.
 //
 //	SetPod, SetNamespace, SetNode, SetPolicy, SetClusterPolicy, SetLocal, …
 //	        │
@@ -11,7 +10,7 @@
 //	                       Changes()
 //
 // Address sets have the pods of the whole cluster that a peer of a policy selects,
-// or those of nodes; subjects are pods of this node that a policy is about. Their stages are
+// or those of nodes; subjects are pods of this node that a policy selects. Their stages are
 // the tiers: cluster network policies before network policies, and after them for pods that none
 // of those is about.
 package processor

@@ -33,7 +33,7 @@ func (n *nodes) acquire(selector cache.Selector) *cache.Selection {
 	return s
 }
 
-// release reports whether nobody uses the selection any more.
+// release reports whether the selection is no longer used.
 func (n *nodes) release(s *cache.Selection) bool {
 	n.users[s]--
 	n.cache.Release(s)
@@ -57,7 +57,7 @@ func (n *nodes) addressSet(s *cache.Selection) *filter.AddressSet {
 	return set
 }
 
-// SetNode adds a node or takes over what changed of it.
+// SetNode adds or changes a node.
 func (p *Processor) SetNode(value *node.Node) {
 	id := PodID{Name: value.GetName()}
 	var ips []netip.Addr
@@ -85,9 +85,9 @@ func (p *Processor) DeleteNode(name string) {
 	p.dirty.own = p.dirty.own || name == p.node
 }
 
-// SetOwnNetworks says by which networks, besides the addresses that Kubernetes knows, pods of
-// this node see the node itself. They always reach each other: what the vswitch does not see to, a
-// first stage of each subject does. None: the vswitch does.
+// SetOwnNetworks sets the networks by which pods of this node see the node itself, besides the
+// addresses in Kubernetes. Pods and their node always reach each other: a first stage of each subject
+// allows these networks. Without any, the vswitch allows the node itself.
 func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
 	p.own, p.dirty.own = networks, true
 	for id := range p.local {
@@ -95,7 +95,7 @@ func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
 	}
 }
 
-// ownList allows what is between the node and its pods.
+// ownList returns the list that allows connections between the node and its pods.
 func (p *Processor) ownList(direction filter.AccessList_Direction) *filter.AccessList {
 	networks := slices.Clone(p.own)
 	for _, addr := range p.nodes.ips[p.node] {

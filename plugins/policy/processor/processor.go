@@ -38,29 +38,29 @@ type Processor struct {
 	cache *cache.Cache
 	pods  map[PodID]*podState
 	local map[PodID]*Local
-	// here are the pods that Kubernetes has put on the node and that are to have a network.
+	// here has the pods that Kubernetes has assigned to the node and that get a network.
 	here     map[PodID]struct{}
 	policies map[PolicyID]*policyState
-	// clusterPolicies are those of policies that are about the cluster.
+	// clusterPolicies has the cluster network policies among policies.
 	clusterPolicies map[PolicyID]*policyState
-	// perNamespace counts the policies that isolate pods of a namespace.
+	// perNamespace counts the policies that isolate pods, by namespace.
 	perNamespace map[string]*isolation
-	// claims are the pods that say that an address is theirs.
+	// claims has the pods that claim an address.
 	claims map[netip.Addr]map[PodID]struct{}
-	// named are the pods with ports of the name, whether in a set or not.
+	// named has the pods with ports of a name, whether in a set or not.
 	named map[configurator.NamedPort]map[PodID]struct{}
-	// What lists refer to, and how many of them.
+	// The sets that lists refer to, with the number of references.
 	sets      map[*cache.Selection]*set
 	nodes     nodes
 	own       []netip.Prefix // see SetOwnNetworks
 	endpoints map[configurator.NamedPort]int
-	// about are the policies about the members of a selection.
+	// about has the policies that select the members of a selection.
 	about map[*cache.Selection]map[PolicyID]struct{}
 
 	dirty dirty
-	// gone are keys of values that are no longer wanted.
+	// gone has the keys of values that are no longer wanted.
 	gone map[string]struct{}
-	// told are the keys of values that Changes has returned, and not yet said to be gone.
+	// told has the keys of values that Changes has returned, and not yet reported as gone.
 	told map[string]struct{}
 }
 
@@ -87,7 +87,7 @@ type podState struct {
 	// peer: the pod's addresses are its own, and it runs.
 	peer        bool
 	terminating bool
-	// claimed are the addresses that were claimed for the pod.
+	// claimed has the addresses that were claimed for the pod.
 	claimed []netip.Addr
 }
 
@@ -124,7 +124,7 @@ func (p *Processor) memberChanged(s *cache.Selection, id PodID, _ bool) {
 	}
 }
 
-// SetPod adds a pod or takes over what changed of it.
+// SetPod adds or changes a pod.
 func (p *Processor) SetPod(value *pod.Pod) {
 	id, kube := podmanager.IDOf(value), podmanager.FromKube(value)
 	state := p.pods[id]
@@ -203,7 +203,7 @@ func (p *Processor) portChanged(name configurator.NamedPort) {
 	}
 }
 
-// claim makes the claims those of the pod as it is now.
+// claim updates the claims of a pod.
 func (p *Processor) claim(id PodID) {
 	state := p.pods[id]
 	if state == nil {
@@ -232,9 +232,8 @@ func (p *Processor) claim(id PodID) {
 	p.peerChanged(id)
 }
 
-// wantedBy returns the addresses that a pod claims. Of its own pods the node knows
-// better than Kubernetes: those that are not wired have none, whoever is given the
-// address next.
+// wantedBy returns the addresses that a pod claims. For its own pods, the node knows better than
+// Kubernetes: pods that are not wired have none, and their address may already be another pod's.
 func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
 	local := p.local[id]
 	switch {
@@ -248,7 +247,7 @@ func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
 	return state.ips
 }
 
-// claimsChanged: whose the address is may have changed for all who claim it.
+// claimsChanged updates all pods that claim an address, whose owner may have changed.
 func (p *Processor) claimsChanged(addr netip.Addr) {
 	for id := range p.claims[addr] {
 		p.peerChanged(id)
@@ -267,9 +266,8 @@ func (p *Processor) peerChanged(id PodID) {
 	}
 }
 
-// owns reports whether an address is the pod's and nobody else's. While two pods of
-// other nodes claim an address, the one that is not about to end has it; if that does not
-// tell them apart, none has it.
+// owns reports whether an address belongs to the pod alone. If two pods of other nodes claim an
+// address, it belongs to the one that is not terminating; if that does not decide, to none.
 func (p *Processor) owns(id PodID, addr netip.Addr) bool {
 	claims := p.claims[addr]
 	if len(claims) == 1 {
@@ -317,7 +315,7 @@ func (p *Processor) DeleteNamespace(name string) {
 	p.namespaceChanged(name)
 }
 
-// namespaceChanged: what cluster network policies might be about may have changed.
+// namespaceChanged updates pods for which cluster network policies may have changed with a namespace.
 func (p *Processor) namespaceChanged(name string) {
 	if len(p.clusterPolicies) == 0 {
 		return
@@ -329,7 +327,7 @@ func (p *Processor) namespaceChanged(name string) {
 	}
 }
 
-// SetLocal says that a pod is wired on this node, or is now in another way.
+// SetLocal records that a pod is wired on this node, or that its wiring has changed.
 func (p *Processor) SetLocal(id PodID, local Local) {
 	if old := p.local[id]; old != nil && old.Interface == local.Interface && slices.Equal(old.Addresses, local.Addresses) {
 		return
@@ -339,7 +337,7 @@ func (p *Processor) SetLocal(id PodID, local Local) {
 	p.localChanged(id)
 }
 
-// DeleteLocal says that a pod is not wired on this node any more.
+// DeleteLocal records that a pod is no longer wired on this node.
 func (p *Processor) DeleteLocal(id PodID) {
 	if p.local[id] == nil {
 		return
@@ -358,15 +356,15 @@ func (p *Processor) localChanged(id PodID) {
 	}
 }
 
-// Locals are the pods that are wired here. Read-only.
+// Locals returns the pods that are wired here, for tests that compare with a fresh processor. Read-only.
 func (p *Processor) Locals() map[PodID]*Local { return p.local }
 
-// SetPolicy adds a policy or changes it.
+// SetPolicy adds or changes a policy.
 func (p *Processor) SetPolicy(value *policy.Policy) {
 	p.setPolicy(PolicyID{value.GetNamespace(), value.GetName()}, configurator.NetworkPolicy(value))
 }
 
-// SetClusterPolicy adds a cluster network policy or changes it.
+// SetClusterPolicy adds or changes a cluster network policy.
 func (p *Processor) SetClusterPolicy(value *policy.ClusterPolicy) {
 	p.setPolicy(PolicyID{Name: value.GetName()}, configurator.ClusterPolicy(value))
 }
@@ -379,7 +377,7 @@ func (p *Processor) setPolicy(id PolicyID, lists *configurator.Lists) {
 	if id.isCluster() {
 		p.clusterPolicies[id] = state
 	}
-	// What is still needed is acquired before what was is released.
+	// Acquire the new selections before releasing the old ones, so that common ones stay.
 	p.acquire(id, state)
 	p.count(id, lists, 1)
 	if old != nil {
@@ -530,9 +528,8 @@ var podProtocols = map[pod.Pod_Container_Port_Protocol]filter.Protocol{
 	pod.Pod_Container_Port_TCP: filter.Protocol_TCP, pod.Pod_Container_Port_UDP: filter.Protocol_UDP, pod.Pod_Container_Port_SCTP: filter.Protocol_SCTP,
 }
 
-// Changes returns the values that changed since the last call, and the keys of those
-// that it returned before and that are no longer wanted. The latter are to go after the
-// former came: nothing refers to them then.
+// Changes returns the values that changed since the last call, and the keys of returned values that
+// are no longer wanted. Remove the latter after applying the former: nothing refers to them then.
 func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for s := range p.dirty.sets {
 		values = append(values, p.addressSet(s))
@@ -577,7 +574,7 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	return values, gone
 }
 
-// All returns all values, as Changes of a processor that was given everything at once.
+// All returns all values, like the first Changes of a processor.
 func (p *Processor) All() (values []proto.Message) {
 	for s := range p.sets {
 		p.dirty.sets[s] = struct{}{}

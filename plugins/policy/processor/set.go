@@ -15,11 +15,11 @@ import (
 type set struct {
 	users             int
 	name, description string
-	// given are the addresses of each member.
+	// given has the addresses of each member.
 	given map[PodID][]netip.Addr
 	addrs []netip.Addr // sorted
 	texts []string     // of addrs
-	// touched are members, or former ones, of which something changed.
+	// touched has current or former members that have changed.
 	touched map[PodID]struct{}
 }
 
@@ -50,7 +50,7 @@ func (p *Processor) disuseSet(s *cache.Selection) {
 	delete(p.dirty.sets, s)
 }
 
-// touch notes that a pod may have come to or gone from a selection, or changed.
+// touch records that a pod may have joined or left a selection, or changed.
 func (p *Processor) touch(s *cache.Selection, id PodID) {
 	if a := p.sets[s]; a != nil {
 		a.touched[id] = struct{}{}
@@ -58,11 +58,10 @@ func (p *Processor) touch(s *cache.Selection, id PodID) {
 	}
 }
 
-// addressSet brings a set up to date. Addresses belong to one pod each: no two members
-// give the same.
+// addressSet updates a set. Each address belongs to one pod: no two members have the same.
 func (p *Processor) addressSet(s *cache.Selection) *filter.AddressSet {
 	a := p.sets[s]
-	for id := range a.touched { // first all that go: another member may give the same
+	for id := range a.touched { // first remove: another member may have got the address
 		a.remove(a.given[id])
 		delete(a.given, id)
 	}

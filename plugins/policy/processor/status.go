@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// String is namespace/name, of a cluster network policy its name.
+// String returns namespace/name, or just the name of a cluster network policy.
 func (id PolicyID) String() string {
 	if id.isCluster() {
 		return id.Name
@@ -20,18 +20,18 @@ func (id PolicyID) String() string {
 	return id.Namespace + "/" + id.Name
 }
 
-// Policy is a policy as this node sees it.
+// Policy is a policy from the view of this node.
 type Policy struct {
 	ID       PolicyID
 	Tier     configurator.Tier
 	Priority int32
-	// Wired are the pods that are wired on this node and that the policy is about, Unwired those that
-	// Kubernetes has put on the node and that are not wired yet. Sorted.
+	// Wired has the pods selected by the policy that are wired on this node, Unwired those that Kubernetes
+	// has assigned to the node but that are not wired yet. Sorted.
 	Wired, Unwired []PodID
 }
 
-// Policies returns all policies, sorted. What it costs depends on their number, and on which
-// are about pods of this node.
+// Policies returns all policies, sorted. Its cost depends on their number, and on how many select pods
+// of this node.
 func (p *Processor) Policies() []*Policy {
 	byID := make(map[PolicyID]*Policy, len(p.policies))
 	list := make([]*Policy, 0, len(p.policies))
@@ -66,7 +66,7 @@ func comparePods(a, b PodID) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// policiesAbout returns the policies that a pod is a subject of.
+// policiesAbout returns the policies that select a pod as a subject.
 func (p *Processor) policiesAbout(pod PodID) iter.Seq[PolicyID] {
 	return func(yield func(PolicyID) bool) {
 		for s := range p.cache.SelectionsOf(pod) {
@@ -79,8 +79,8 @@ func (p *Processor) policiesAbout(pod PodID) iter.Seq[PolicyID] {
 	}
 }
 
-// Keys returns the keys of the values that a policy comes to on this node, those of the pods
-// that it is about included.
+// Keys returns the keys of a policy's values on this node, including those of the pods that it
+// selects.
 func (p *Processor) Keys(policy *Policy) (keys []string) {
 	state := p.policies[policy.ID]
 	if state == nil {
@@ -106,7 +106,7 @@ func (p *Processor) Keys(policy *Policy) (keys []string) {
 	return keys
 }
 
-// PodOf returns the pod that an address belongs to, of any node.
+// PodOf returns the pod, on any node, that has the address.
 func (p *Processor) PodOf(addr netip.Addr) (PodID, bool) {
 	for id := range p.claims[addr] {
 		if p.owns(id, addr) {

@@ -1,5 +1,5 @@
-// Package verdict explains what policies say about a connection on a node: by the values that are
-// programmed, which are read back to see whether the vswitch holds them.
+// Package verdict explains the decision of policies about a connection on a node, from the programmed
+// values, which are read back to check that the vswitch has them.
 package verdict
 
 import (
@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Values are those of the node; *kvscheduler.Scheduler has them.
+// Values provides the values of the node; *kvscheduler.Scheduler implements it.
 type Values interface {
 	Snapshot() kvscheduler.Snapshot
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
 
-// Explain says in sentences why policies refuse a connection, or that the vswitch does not hold
-// what they need; and how they allow it. Both are empty if no policy of the node is about its ends.
+// Explain returns, in sentences, why policies refuse a connection, or that the vswitch lacks values
+// that they need; and how they allow it. Both are empty if no policy of the node selects its ends.
 func Explain(ctx context.Context, values Values, c filter.Connection) (wrong, way []string) {
 	state, keys := about(values.Snapshot(), c)
 	explanations := state.Explain(c)
@@ -38,8 +38,8 @@ func Explain(ctx context.Context, values Values, c filter.Connection) (wrong, wa
 	return append(wrong, differences(ctx, values, keys)...), way
 }
 
-// Refused says in sentences why policies refuse a connection, by what they are to be: whether the vswitch
-// holds that is not looked at.
+// Refused returns, in sentences, why policies refuse a connection, from the wanted values. It does not
+// check whether the vswitch has them.
 func Refused(snapshot kvscheduler.Snapshot, c filter.Connection) (why []string) {
 	state, _ := about(snapshot, c)
 	for _, e := range state.Explain(c) {
@@ -50,7 +50,7 @@ func Refused(snapshot kvscheduler.Snapshot, c filter.Connection) (why []string) 
 	return why
 }
 
-// about returns the values that say something about a connection, and their keys.
+// about returns the values that affect a connection, and their keys.
 func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, []string) {
 	state, keys, added := filter.NewState(), []string{}, map[string]bool{}
 	add := func(key string) proto.Message {
@@ -92,7 +92,7 @@ func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, [
 	return state, keys
 }
 
-// allowed says who allows a connection.
+// allowed returns which rules allow a connection.
 func allowed(e filter.Explanation) string {
 	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
 	if e.List == "" {
@@ -102,7 +102,7 @@ func allowed(e filter.Explanation) string {
 	return fmt.Sprintf("%s: rule %s of %s allows it: %s", what, list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), matched(e))
 }
 
-// refused says who refuses a connection.
+// refused returns which rules refuse a connection.
 func refused(e filter.Explanation, c filter.Connection) string {
 	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
 	peer := c.Src
@@ -147,11 +147,11 @@ func packets(c filter.Connection) string {
 	return "ICMP"
 }
 
-// named is how many lists, rules or keys are named.
+// named bounds how many lists, rules or keys are named.
 const named = 5
 
-// titles are those of lists whose names are asked for. The list by which a node and its pods reach each other is none
-// of a policy.
+// titles returns the titles of lists by name. The list through which a node and its pods reach each other belongs to
+// no policy.
 func titles(lists []*contiv_filter.AccessList, asked func(name string) bool) string {
 	var texts []string
 	for _, list := range lists {
@@ -169,7 +169,7 @@ func some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// differences says what the vswitch does not hold.
+// differences returns which values the vswitch lacks.
 func differences(ctx context.Context, values Values, keys []string) []string {
 	if len(keys) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func differences(ctx context.Context, values Values, keys []string) []string {
 	return []string{"the vswitch does not hold what policies need, and may judge otherwise: " + some(texts)}
 }
 
-// Connection is that of a question; protocol is "tcp", "udp", or "" for ICMP.
+// Connection returns the connection of a question; protocol is "tcp", "udp", or "" for ICMP.
 func Connection(from, to netip.Addr, protocol string, port uint16) filter.Connection {
 	c := filter.Connection{Src: from, Dst: to, Port: port}
 	switch {

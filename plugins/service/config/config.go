@@ -1,5 +1,5 @@
-// Package config reads service.conf: who translates Kubernetes services on this node, and
-// how.
+// Package config reads service.conf, which determines what translates Kubernetes services on this
+// node, and how.
 package config
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// Who translates services.
+// Values of Services.
 const (
-	// Auto has the vswitch do it if it can, and while nobody else does so on the node.
+	// Auto: the vswitch translates services if it can, and as long as nothing else does so on the node.
 	Auto = "auto"
-	// KubeProxy leaves services to kube-proxy, or to whoever else does its work.
+	// KubeProxy: services are left to kube-proxy, or to a replacement of it.
 	KubeProxy = "kube-proxy"
-	// VSwitch has the vswitch do it; kube-proxy must not run on the node.
+	// VSwitch: the vswitch translates services; kube-proxy must not run on the node.
 	VSwitch = "vswitch"
 )
 
@@ -29,27 +29,26 @@ const MaxSessionTimeout = 1<<16 - 1
 type Config struct {
 	// Services is Auto, KubeProxy or VSwitch.
 	Services string `json:"services"`
-	// NodePortAddresses are the networks of those addresses of the node that node ports are
-	// open on; none: all that Kubernetes and the vswitch know.
+	// NodePortAddresses are networks. Node ports are open on addresses of the node in them; without any,
+	// on all addresses that Kubernetes and the vswitch know.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
-	// HealthzBindAddress is where load balancers ask whether the vswitch of this node
-	// translates services; "": nowhere.
+	// HealthzBindAddress is the address at which load balancers ask whether the vswitch of this node
+	// translates services; "": none.
 	HealthzBindAddress string `json:"healthzBindAddress"`
-	// LocalEndpointWeight is how often an endpoint on this node is chosen, relative to one
-	// elsewhere.
+	// LocalEndpointWeight is the weight of an endpoint on this node, relative to one elsewhere.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
 	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
 	// next packet of the client.
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
-	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services
-	// without packets, in seconds; 0: as long as VPP does. The kernel has its own time-outs
-	// (sysctl net.netfilter.nf_conntrack_*_timeout*).
+	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services without
+	// packets, in seconds; 0: VPP's default. The kernel has its own time-outs (sysctl
+	// net.netfilter.nf_conntrack_*_timeout*).
 	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty"`
 	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty"`
 
-	// Of former versions, without effect: idle sessions always go, and of fragments VPP translates
-	// the first one only.
+	// Options of former versions, without effect: idle sessions are always removed, and VPP translates
+	// only the first fragment of a packet.
 	CleanupIdleNATSessions      bool `json:"cleanupIdleNATSessions,omitempty"`
 	DisableNATVirtualReassembly bool `json:"disableNATVirtualReassembly,omitempty"`
 }
@@ -71,7 +70,7 @@ func LoadFile(path string) (Config, error) {
 	return c, c.check()
 }
 
-// Load is LoadFile for the content of a file.
+// Load is like LoadFile, for the content of a file.
 func Load(data []byte) (Config, error) {
 	c := Default()
 	if err := config.Load(data, &c); err != nil {

@@ -1,7 +1,7 @@
-// Package health answers load balancers that ask a node whether it has endpoints of a
-// service: at the service's healthCheckNodePort, if its external traffic policy is Local.
-// A node without would drop what a load balancer sends it. Answers are those of kube-proxy,
-// which the load balancers of clouds know:
+// Package health answers load balancers that ask a node whether it has endpoints of a service: at the
+// service's healthCheckNodePort, if its external traffic policy is Local. A node without endpoints
+// would drop packets from a load balancer. The answers have kube-proxy's format, which the load
+// balancers of clouds expect:
 //
 //	GET / ──> 200, or 503 without endpoints
 //	          X-Load-Balancing-Endpoint-Weight: 2
@@ -35,11 +35,11 @@ type Server struct {
 
 	mu      sync.Mutex
 	ports   map[uint16]*port
-	refused map[uint16]string // why a port is not answered at
+	refused map[uint16]string // reasons why ports do not answer, by port
 	conns   sync.WaitGroup
 }
 
-// port is where load balancers ask about a service.
+// port is a port at which load balancers ask about a service.
 type port struct {
 	listeners []net.Listener
 	addresses []netip.Addr
@@ -48,14 +48,14 @@ type port struct {
 	check     processor.HealthCheck
 }
 
-// New returns a server that listens nowhere. healthy says whether this node translates
-// services at all.
+// New returns a server that does not listen yet. healthy reports whether this node translates services
+// at all.
 func New(healthy func() bool, log *slog.Logger) *Server {
 	return &Server{healthy: healthy, log: log, ports: map[uint16]*port{}, refused: map[uint16]string{}}
 }
 
-// Set says which services load balancers may ask about, and at which addresses of the node;
-// none: at all. Ports that cannot be listened at are tried again by the next call.
+// Set sets the services about which load balancers may ask, and the addresses of the node; none: all
+// addresses. The next call retries ports that could not be opened.
 func (s *Server) Set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *port) get() processor.HealthCheck {
 	return p.check
 }
 
-// answer is kube-proxy's.
+// answer has kube-proxy's format.
 func (s *Server) answer(w http.ResponseWriter, check processor.HealthCheck) {
 	var body struct {
 		Service struct {
@@ -156,10 +156,10 @@ func (s *Server) answer(w http.ResponseWriter, check processor.HealthCheck) {
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "\t")
-	_ = encoder.Encode(body) // a client that went away
+	_ = encoder.Encode(body) // the client may have gone away
 }
 
-// Problems say which load balancers get no answer, and why.
+// Problems returns which load balancers get no answer, and why.
 func (s *Server) Problems() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Server) Problems() (list []string) {
 	return list
 }
 
-// Close ends all answers.
+// Close closes all ports.
 func (s *Server) Close() {
 	s.Set(nil, nil)
 	s.conns.Wait()

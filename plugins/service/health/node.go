@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Node answers load balancers that ask whether a node translates services at all: those
-// of services with the external traffic policy Cluster. Answers are those of kube-proxy:
+// Node answers load balancers that ask whether a node translates services at all, for services with
+// the external traffic policy Cluster. The answers have kube-proxy's format:
 //
 //	GET /healthz, /livez ──> 200, or 503
 //	          {"lastUpdated": "…", "currentTime": "…", "nodeEligible": true}
@@ -21,19 +21,18 @@ type Node struct {
 
 	mu      sync.Mutex
 	server  *http.Server // nil: it does not listen
-	refused string       // why
-	since   time.Time    // when it was healthy last
+	refused string       // the reason
+	since   time.Time    // when it was last healthy
 	conns   sync.WaitGroup
 }
 
-// NewNode returns a server that does not listen yet. An empty address means that it never
-// will.
+// NewNode returns a server that does not listen yet, and never will if the address is empty.
 func NewNode(address string, healthy func() bool, log *slog.Logger) *Node {
 	return &Node{address: address, healthy: healthy, log: log}
 }
 
-// Serve begins to listen, if it does not yet, or ends it. An address that cannot be listened
-// at is tried again by the next call.
+// Serve starts to listen, if it does not yet, or stops. The next call retries if the address could not
+// be opened.
 func (n *Node) Serve(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,17 +85,17 @@ func (n *Node) answer(w http.ResponseWriter, _ *http.Request) {
 	if !healthy {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(body) // a client that went away
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone away
 }
 
-// Problem says why it does not listen though it should, "" if it does.
+// Problem returns why it does not listen though it should, "" if it does.
 func (n *Node) Problem() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.refused
 }
 
-// Close ends all answers.
+// Close stops the server.
 func (n *Node) Close() {
 	n.Serve(false)
 	n.conns.Wait()

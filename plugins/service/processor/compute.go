@@ -11,13 +11,13 @@ import (
 
 const (
 	policyLocal = "Local"
-	// labelProxyName names the service proxy that a service is left to.
+	// labelProxyName is the label with the name of the service proxy that handles a service.
 	labelProxyName = "service.kubernetes.io/service-proxy-name"
 )
 
-// Compute returns what this node does for an IP version of a service, nil if nothing. The
-// slices are all those of the service, in any order. What is wrong in the input, such as
-// an address that is none, is left out.
+// Compute returns what this node does for an IP version of a service, nil if nothing. slices has all
+// slices of the service, in any order. Invalid parts of the input, such as a malformed address, are
+// left out.
 func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node Node, ipv6 bool) *Service {
 	if !Proxied(svc) {
 		return nil
@@ -114,8 +114,7 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 	return frontends
 }
 
-// sourceRanges returns who may use load balancers. Ranges that cannot be read allow
-// nobody.
+// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody.
 func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	for _, text := range svc.GetLoadbalancerSourceRanges() {
 		if text = strings.TrimSpace(text); text == "" {
@@ -130,7 +129,7 @@ func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	return slices.Compact(list), restricted
 }
 
-// usable parses an address of an IP version that packets can be sent to.
+// usable parses an address of an IP version, and checks that packets can be sent to it.
 func usable(text string, ipv6 bool) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
@@ -143,7 +142,7 @@ func usable(text string, ipv6 bool) (netip.Addr, bool) {
 
 func validPort(n int32) bool { return n > 0 && n <= 65535 }
 
-// protocolOf returns "" for a protocol that there is not.
+// protocolOf returns "" for an unknown protocol.
 func protocolOf(text string) Protocol {
 	switch p := Protocol(text); p {
 	case TCP, UDP, SCTP:

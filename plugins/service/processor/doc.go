@@ -1,5 +1,5 @@
-// Package processor says, for each Kubernetes service, which endpoints this node sends
-// whom to. It does no I/O, and knows nothing of how packets are translated:
+// Package processor computes, for each Kubernetes service, the endpoints to which this node sends
+// clients. It does no I/O, and knows nothing about how packets are translated:
 //
 //	Service ────────┐
 //	EndpointSlices ─┼─> Compute ──> Service{Frontends} of an IP version ──> renderer
@@ -7,7 +7,7 @@
 //
 // A frontend is an address, protocol and port that clients connect to. Its endpoints
 // depend on where the client is: inside (pods of this node, and the node's own
-// processes) or outside (whoever else the packets come from). Clients on other nodes are
+// processes) or outside (all other clients). Clients on other nodes are
 // inside there: each node translates what its own pods send.
 //
 // Rules, in the terms of the Kubernetes API:

@@ -9,16 +9,16 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// candidate is an endpoint of a port with all that decides whether it is used.
+// candidate is an endpoint of a port, with everything that decides whether it is used.
 type candidate struct {
 	Endpoint
 	ready, serving, terminating bool
 	zones, nodes                []string
 	slice                       string
-	node, zone                  string // where it is, as far as is known
+	node, zone                  string // its location, as far as known
 }
 
-// lastResort reports whether the endpoint is used while none is ready.
+// lastResort reports whether the endpoint can be used while none is ready.
 func (c candidate) lastResort() bool { return !c.ready && c.serving && c.terminating }
 
 // candidates returns the endpoints of a service's port, each address and port once, in
@@ -70,8 +70,8 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 	}, true
 }
 
-// has reports whether an endpoint is on this node. Endpoints that people write often name
-// no node: their address decides.
+// has reports whether an endpoint is on this node. Endpoints written by people often name no node:
+// their address decides.
 func (n Node) has(nodeName string, addr netip.Addr) bool {
 	if nodeName != "" {
 		return nodeName == n.Name
@@ -79,9 +79,8 @@ func (n Node) has(nodeName string, addr netip.Addr) bool {
 	return slices.Contains(n.Addresses, addr) || slices.ContainsFunc(n.PodSubnets, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// compareCandidates puts the best of several entries for an endpoint first: the one that
-// lets it be used, then a local one; the names of slices make the order independent of
-// that in which they were seen.
+// compareCandidates sorts the best of several entries for an endpoint first: a usable one, then a
+// local one. The names of slices make the result independent of the order in which slices arrive.
 func compareCandidates(a, b candidate) int {
 	rank := func(c candidate) int {
 		switch {
@@ -96,7 +95,7 @@ func compareCandidates(a, b candidate) int {
 		slices.Compare(a.nodes, b.nodes), slices.Compare(a.zones, b.zones))
 }
 
-// compareBool puts true first.
+// compareBool sorts true first.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -107,8 +106,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// choose returns those of the candidates that pass the filter and are ready, or if there
-// are none, those that still serve although they terminate.
+// choose returns the candidates that pass the filter and are ready, or, if there are none, those that
+// still serve while they terminate.
 func choose(list []candidate, filter func(candidate) bool) []candidate {
 	pick := func(usable func(candidate) bool) (chosen []candidate) {
 		for _, c := range list {
@@ -139,7 +138,7 @@ func ofCluster(list []candidate, node Node) []Endpoint {
 	return endpoints(chosen)
 }
 
-// hintedAt returns the candidates with a hint for a name, none unless all have hints.
+// hintedAt returns the candidates with a hint for a name; none unless all candidates have hints.
 func hintedAt(list []candidate, hints func(candidate) []string, name string) (hinted []candidate) {
 	for _, c := range list {
 		if len(hints(c)) == 0 {

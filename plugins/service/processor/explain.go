@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// EndpointUse is an endpoint of a service's port, and what this node does with it.
+// EndpointUse is an endpoint of a service's port, and how this node uses it.
 type EndpointUse struct {
 	Addr     netip.AddrPort
 	Protocol Protocol
 	// Port is the name of the service's port; may be empty.
 	Port string
-	// Node and Zone are where it is; "" if the slice does not say so.
+	// Node and Zone are its location; "" if the slice does not have it.
 	Node, Zone                  string
 	Local                       bool
 	Ready, Serving, Terminating bool
-	// Inside and Outside: connections of clients inside and outside go to it, at one address
-	// of the service at least.
+	// Inside and Outside: connections of clients inside and outside go to it, for at least one address of
+	// the service.
 	Inside, Outside bool
-	// Why says why not; "" if both do.
+	// Why is the reason if one of them is false; "" if both are true.
 	Why string
 }
 
-// Explain returns all endpoints of an IP version of a service, those that are not used
-// included, by port, address and number.
+// Explain returns all endpoints of an IP version of a service, including unused ones, sorted by port
+// name, address and port number.
 func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	svc := p.services[id]
 	if !Proxied(svc) {
@@ -49,7 +49,7 @@ func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	return list
 }
 
-// whyNot says why an endpoint gets no connections, or none of clients outside.
+// whyNot returns why an endpoint gets no connections, or none from clients outside.
 func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 	switch {
 	case use.Inside && use.Outside:
@@ -68,7 +68,7 @@ func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 	return "not on this node (internalTrafficPolicy: Local)"
 }
 
-// hinted says whom the hints of an endpoint are for.
+// hinted describes the nodes or zones in the hints of an endpoint.
 func (c candidate) hinted() string {
 	if len(c.nodes) > 0 {
 		return fmt.Sprintf("hints: for node %s", strings.Join(c.nodes, ", "))

@@ -9,7 +9,7 @@ import (
 // ID names a service.
 type ID struct{ Namespace, Name string }
 
-// String is "<namespace>/<name>".
+// String returns "<namespace>/<name>".
 func (id ID) String() string { return id.Namespace + "/" + id.Name }
 
 // Compare orders by namespace, then name.
@@ -27,14 +27,14 @@ const (
 	SCTP Protocol = "SCTP"
 )
 
-// Node is what counts of the node that this agent runs on.
+// Node has the properties of the agent's node that matter for services.
 type Node struct {
 	Name string
 	// Zone is the label topology.kubernetes.io/zone; "" if there is none.
 	Zone string
-	// PodSubnets hold the addresses of its pods, of either IP version.
+	// PodSubnets contain the addresses of its pods, of both IP versions.
 	PodSubnets []netip.Prefix
-	// Addresses are its own; NodePorts those of them that node ports are open on.
+	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
 	Addresses, NodePorts []netip.Addr
 }
 
@@ -53,7 +53,7 @@ type Service struct {
 	Frontends []Frontend
 }
 
-// Kind says what the address of a frontend is.
+// Kind is the kind of a frontend's address.
 type Kind string
 
 // Kinds of frontends, in the order of their precedence: an address that is several of
@@ -63,7 +63,7 @@ const (
 	ExternalIP   Kind = "ExternalIP"
 	LoadBalancer Kind = "LoadBalancer"
 	NodePort     Kind = "NodePort"
-	// HostPort is a port of the node that a pod asks for; no service has any.
+	// HostPort is a port of the node that a pod requests; services have none.
 	HostPort Kind = "HostPort"
 )
 
@@ -79,18 +79,17 @@ type Frontend struct {
 	// Inside are the endpoints for pods of this node and its own processes, Outside
 	// those for everybody else. Sorted by address and port.
 	Inside, Outside []Endpoint
-	// Drop: clients outside are ignored, not refused, while Outside is empty.
+	// Drop: packets of clients outside are dropped, not refused, while Outside is empty.
 	Drop bool
-	// KeepSource: endpoints see the address of clients outside. They always see that of
-	// pods inside.
+	// KeepSource: endpoints see the addresses of clients outside. They always see those of pods inside.
 	KeepSource bool
-	// Sources are the prefixes of the clients that may connect, sorted; others are
-	// ignored. Restricted without any: nobody may.
+	// Sources are the prefixes of the clients that may connect, sorted; packets of others are dropped. If
+	// Restricted is set without any Sources, nobody may connect.
 	Sources    []netip.Prefix
 	Restricted bool
 }
 
-// Endpoint is where connections go.
+// Endpoint is a destination of connections.
 type Endpoint struct {
 	Addr netip.AddrPort
 	// Local: it is on this node.

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Processor joins services with their endpoint slices as they come and go, in any order.
+// Processor joins services with their endpoint slices, which may come and go in any order.
 // Its methods are for one goroutine.
 type Processor struct {
 	node     Node
@@ -17,7 +17,7 @@ type Processor struct {
 	slices   map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
 }
 
-// New returns a processor that knows nothing yet.
+// New returns an empty processor.
 func New() *Processor {
 	p := &Processor{}
 	p.Reset()
@@ -29,7 +29,7 @@ func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
 }
 
-// SetNode takes note of this node. It returns the services that look different now.
+// SetNode records this node. It returns the services that look different now.
 func (p *Processor) SetNode(n Node) []ID {
 	was := p.node
 	p.node = n
@@ -43,25 +43,25 @@ func (p *Processor) SetNode(n Node) []ID {
 	return slices.DeleteFunc(p.IDs(), func(id ID) bool { return !hasNodePorts(p.services[id]) })
 }
 
-// Node returns what SetNode was given.
+// Node returns the last argument of SetNode.
 func (p *Processor) Node() Node { return p.node }
 
-// SetService takes note of a service. It returns the services that may look different now.
+// SetService records a service. It returns the services that may look different now.
 func (p *Processor) SetService(s *service.Service) []ID {
 	id := ID{s.GetNamespace(), s.GetName()}
 	p.services[id] = s
 	return []ID{id}
 }
 
-// RemoveService is SetService for a service that is gone.
+// RemoveService is SetService for a service that no longer exists.
 func (p *Processor) RemoveService(namespace, name string) []ID {
 	id := ID{namespace, name}
 	delete(p.services, id)
 	return []ID{id}
 }
 
-// SetSlice takes note of a slice; prev is what it was, nil for a new one. A slice may
-// belong to another service than before.
+// SetSlice records a slice; prev is its previous state, nil for a new one. A slice may belong to
+// another service than before.
 func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 	changed := p.RemoveSlice(prev)
 	if next == nil {
@@ -78,7 +78,7 @@ func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 	return changed
 }
 
-// RemoveSlice is SetSlice for a slice that is gone; nil is none.
+// RemoveSlice is SetSlice for a slice that no longer exists. It ignores nil.
 func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 	if prev == nil {
 		return nil
@@ -93,7 +93,7 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 // IDs returns all services, in order.
 func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services), ID.Compare) }
 
-// Len is how many services are known.
+// Len returns the number of known services.
 func (p *Processor) Len() int { return len(p.services) }
 
 // Service returns what this node does for an IP version of a service, nil if nothing.
@@ -123,16 +123,16 @@ func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {
 	return slices.Collect(maps.Values(p.slices[id]))
 }
 
-// HealthCheck is the health check port of a service whose external traffic policy is
-// Local: load balancers ask each node there for local endpoints.
+// HealthCheck is the health check port of a service with the external traffic policy Local, at which
+// load balancers ask each node for local endpoints.
 type HealthCheck struct {
 	ID   ID
 	Port uint16
-	// Endpoints is how many different ones there are on this node, of any IP version.
+	// Endpoints is the number of different endpoints on this node, of any IP version.
 	Endpoints int
 }
 
-// HealthChecks returns those of all services, in order.
+// HealthChecks returns the health checks of all services, in order.
 func (p *Processor) HealthChecks() (list []HealthCheck) {
 	for id, svc := range p.services {
 		port := svc.GetHealthCheckNodePort()

@@ -4,8 +4,7 @@
 //	processor.Service ──Render──> config/vpp/nat/v2/dnat44/<namespace>/<name>
 //	                              config/contiv/nat/v1/dnat66/<namespace>/<name>
 //
-// A frontend whose clients inside and outside use the same endpoints is one mapping, any
-// other is two.
+// A frontend is one mapping if clients inside and outside use the same endpoints, else two.
 package nat
 
 import (
@@ -19,26 +18,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options are what the node and its administrator say.
+// Options are the settings of the node and its administrator.
 type Options struct {
-	// Loopback6 is the source that a pod sees of its own connections to itself, IPv6. That
-	// of IPv4 is an address pool for twice-NAT.
+	// Loopback6 is the source that a pod sees in its own connections to itself over IPv6. For IPv4, it is
+	// an address pool for twice-NAT.
 	Loopback6 netip.Addr
-	// Loopback4 is the same for IPv4, of a vswitch that is told by each mapping; and both are
-	// what it has clients outside seen with.
+	// Loopback4 is the same for IPv4, for a vswitch that has it in each mapping. Such a vswitch also gives
+	// both addresses to clients outside.
 	Loopback4 netip.Addr
-	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints
-	// of those outside; frontends for some sources only are left out, and so are those whose
-	// clients outside are to be ignored.
+	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints of clients
+	// outside. Frontends restricted to some sources, and frontends that ignore clients outside, are left
+	// out.
 	OneScope bool
-	// LocalWeight is how often an endpoint on this node is chosen, relative to others; at
-	// least 1.
+	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
 	// ResetRemoved resets TCP connections to endpoints that are removed.
 	ResetRemoved bool
 }
 
-// Key is the northbound key of an IP version of a service.
+// Key returns the northbound key of an IP version of a service.
 func Key(id processor.ID, ipv6 bool) string {
 	if ipv6 {
 		return models.Key(&contiv_nat.DNat66{Label: id.String()})
@@ -71,7 +69,7 @@ var protocols = map[processor.Protocol]vpp_nat.DNat44_Protocol{
 }
 
 func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
-	// Whoever calls a cluster IP from outside has no route back from other nodes.
+	// Clients outside that use a cluster IP have no route back from other nodes.
 	hide := !f.KeepSource || f.Kind == processor.ClusterIP
 	switch {
 	case o.OneScope && (f.Restricted || f.Drop):
@@ -108,7 +106,7 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 	for _, e := range endpoints {
 		local := &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: e.Addr.Addr().String(), LocalPort: uint32(e.Addr.Port()), Elsewhere: !e.Local}
 		switch {
-		case len(endpoints) == 1: // nothing to choose from
+		case len(endpoints) == 1: // there is no choice
 		case e.Local:
 			local.Probability = max(o.LocalWeight, 1)
 		default:
@@ -119,7 +117,7 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 	return m
 }
 
-// sources returns the prefixes that may connect; the address of nobody if none of the IP
+// sources returns the prefixes that may connect, or an address that nobody has if no prefix of the IP
 // version may.
 func sources(f processor.Frontend) (list []string) {
 	if !f.Restricted {
@@ -144,7 +142,7 @@ var protocols6 = map[vpp_nat.DNat44_Protocol]contiv_nat.DNat66_Protocol{
 	vpp_nat.DNat44_TCP: contiv_nat.DNat66_TCP, vpp_nat.DNat44_UDP: contiv_nat.DNat66_UDP, vpp_nat.DNat44_SCTP: contiv_nat.DNat66_SCTP,
 }
 
-// ipv6Mapping is the same mapping for IPv6.
+// ipv6Mapping returns the same mapping for IPv6.
 func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
 	out := &contiv_nat.DNat66_StaticMapping{
 		ExternalIp: m.GetExternalIp(), ExternalPort: m.GetExternalPort(), Protocol: protocols6[m.GetProtocol()],
