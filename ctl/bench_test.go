@@ -14,15 +14,23 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/northbound/ifstate"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/policy/denials"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
-	"github.com/contiv/contiv/test/benchmark"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -31,16 +39,25 @@ import (
 func bigNode(b *testing.B) string {
 	b.Helper()
 	const pods, values = 250, 10_000
-	s := kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	past := history.Open(history.Options{Dir: b.TempDir(), Bytes: 64 << 20, Age: time.Hour, Node: "n1", Log: log})
+	b.Cleanup(past.Close)
+	s := kvscheduler.New(kvscheduler.Options{Logger: log, Recorder: past.Transaction})
 	b.Cleanup(func() { s.Close() })
 	accept[*vpp_interfaces.Interface](b, s, "vpp-interface", models.VPPInterface.KeyPrefix())
 	accept[*vpp_l3.Route](b, s, "vpp-route", models.VPPRoute.KeyPrefix())
 	var report ipnet.PodsReport
 	commit := func(txn *kvscheduler.Transaction) {
 		b.Helper()
-		if _, err := txn.Commit(b.Context()); err != nil {
+		seq, err := txn.Commit(b.Context())
+		if err != nil {
 			b.Fatal(err)
 		}
+		now := time.Now()
+		past.Event(&controller.EventRecord{
+			SeqNum: seq, Name: "Add Pod", Description: "Add Pod shop/web", Enqueued: now, ProcessingStart: now, ProcessingEnd: now,
+			Handlers: []controller.HandlerRecord{{Handler: "ipnet", Change: "wire pod shop/web"}}, Txn: &controller.TxnRecord{SeqNum: seq, Operations: 2},
+		})
 	}
 	for i := range pods {
 		name := fmt.Sprintf("vpp-tap-%064x", i)
@@ -71,10 +88,44 @@ func bigNode(b *testing.B) string {
 	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, nodesync.NodesReport{ThisNode: "n1", Nodes: []nodesync.NodeReport{{ID: 1, Name: "n1"}}})
 	})
+	mux.Handle(history.URL, past.Handler())
+	serveReports(b, mux, report.Pods)
 	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy"})
 	})
 	return "n1=unix://" + listen(b, "n1", mux)
+}
+
+// serveReports serves what the plugins of a node with these pods, as many services, and as many policies, tell.
+func serveReports(b *testing.B, mux *http.ServeMux, pods []ipnet.PodReport) {
+	b.Helper()
+	serve := func(path string, report any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report) })
+	}
+	var interfaces ifstate.Report
+	var services service.Report
+	var policies policy.Report
+	for i, pod := range pods {
+		state, err := protojson.Marshal(&vpp_interfaces.InterfaceState{
+			Name: pod.VPPInterface, Type: vpp_interfaces.Interface_TAP, AdminStatus: vpp_interfaces.InterfaceState_UP, OperStatus: vpp_interfaces.InterfaceState_UP,
+			PhysAddress: "02:fe:f8:48:74:72", Mtu: 1450, Statistics: &vpp_interfaces.InterfaceState_Statistics{InPackets: 100, OutPackets: 200},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		interfaces.Interfaces = append(interfaces.Interfaces, state)
+		policies.Policies = append(policies.Policies, policy.PolicyReport{Namespace: "shop", Name: fmt.Sprintf("p%d", i), Tier: "NetworkPolicy", Realised: true})
+		services.Services = append(services.Services, service.ServiceReport{Namespace: "shop", Name: fmt.Sprintf("s%d", i), Endpoints: 3,
+			Frontends: []service.FrontendReport{{Kind: "ClusterIP", Address: fmt.Sprintf("10.96.0.%d:80", i), Protocol: "TCP", Inside: 3, Outside: 3}},
+			Values:    []service.ValueReport{{Key: fmt.Sprintf("config/vpp/nat/v2/dnat44/shop/s%d", i), State: "CONFIGURED"}}})
+	}
+	serve(ifstate.URL, interfaces)
+	serve(service.URL, services)
+	serve(policy.URL, policies)
+	serve(denials.URL, denials.Report{})
+	serve(statscollector.DropsURL, statscollector.DropsReport{})
+	serve(ipnet.IPAMURL, ipnet.IPAMReport{NodeID: 1, NodeName: "n1", PodIPsUsed: uint64(len(pods)), PodIPsTotal: 252})
+	serve(contivconf.URL, contivconf.Report{})
 }
 
 // listen serves a handler on a socket until the benchmark ends.
@@ -128,9 +179,11 @@ func BenchmarkCommands(b *testing.B) {
 	agent := bigNode(b)
 	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
 	for _, line := range []string{
-		"status", "nodes", "pods", "values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump --view cached " + models.VPPInterface.KeyPrefix(),
-		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline " + key, "txns", "txns 17", "txns --last 0", "diff --from txn:300",
-		"graph", "graph web-7", "config get --all web-7", "config get --all",
+		"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
+		"values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump", "dump --view cached", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
+		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline 10.20.3.0/24", "timeline " + key,
+		"events", "events --last 0", "events --seq 17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
+		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml", "values -o json",
 	} {
 		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {
 			median(b, append([]string{"--agent", agent}, strings.Fields(line)...)...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/kvscheduler"
@@ -43,7 +44,7 @@ func (g *configuring) getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			values, err := g.wanted(ctx, agent, all, own)
+			values, err := g.wanted(ctx, agent, words, all, own)
 			if err := g.tolerate(err); err != nil {
 				return err
 			}
@@ -98,14 +99,14 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 	return keys, one, nil
 }
 
-// wanted returns values, sorted by key, those of the agent if it is not nil. Values are valid even if
-// they come with an error.
-func (g *configuring) wanted(ctx context.Context, agent *Agent, all, own bool) ([]client.Value, error) {
+// wanted returns values, sorted by key, those that words mean among them; all are those of the agent, if it is known.
+// Those that came with an error are good.
+func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
 			return nil, errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all")
 		}
-		return g.requested(ctx, agent)
+		return g.requested(ctx, agent, words)
 	}
 	c, err := g.dial(ctx)
 	if err != nil {
@@ -118,17 +119,34 @@ func (g *configuring) wanted(ctx context.Context, agent *Agent, all, own bool) (
 	return c.GetMerged(ctx)
 }
 
-// requested returns the values that were requested of the scheduler.
-func (g *configuring) requested(ctx context.Context, agent *Agent) (values []client.Value, err error) {
+// requested returns what was requested of the scheduler, all that words mean among it; without words, all.
+func (g *configuring) requested(ctx context.Context, agent *Agent, words []string) (values []client.Value, err error) {
 	if agent == nil {
 		if agent, err = g.node(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var dumped []kvscheduler.DumpedValue
-	if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {
-		return nil, err
+	for _, prefix := range words {
+		var some []kvscheduler.DumpedValue
+		if _, whole := models.ForKey(prefix); whole && len(words) <= few {
+			if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}, "key-prefix": {prefix}}, &some); err != nil {
+				return nil, err
+			}
+		}
+		if len(some) == 0 { // a part of keys, or one that is not there: then others are suggested
+			dumped = nil
+			break
+		}
+		dumped = append(dumped, some...)
 	}
+	if dumped == nil {
+		if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}}, &dumped); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(dumped, func(a, b kvscheduler.DumpedValue) int { return strings.Compare(a.Key, b.Key) })
+	dumped = slices.CompactFunc(dumped, func(a, b kvscheduler.DumpedValue) bool { return a.Key == b.Key })
 	for _, v := range dumped {
 		if _, ok := models.ForKey(v.Key); ok && v.Value != nil {
 			values = append(values, client.Value{Key: v.Key, Message: v.Value})

@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -160,17 +160,7 @@ func content(m proto.Message) string {
 	if m == nil {
 		return "no value"
 	}
-	data, err := json.Marshal(kvscheduler.KeyValue{Value: m})
-	if err != nil {
-		return err.Error()
-	}
-	var kv struct {
-		Value struct{ ProtoMsgData json.RawMessage }
-	}
-	if err := json.Unmarshal(data, &kv); err != nil {
-		return err.Error()
-	}
-	return string(kv.Value.ProtoMsgData)
+	return record.Compact(m)
 }
 
 // count formats a number with its noun.

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/diagram"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/spf13/cobra"
 )
 
@@ -60,17 +61,20 @@ func (c *cli) graphCommand() *cobra.Command {
 			if len(agents) > 1 {
 				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", "))
 			}
-			values, err := snapshot(ctx, agents[0], m)
-			if err != nil {
+			word := ""
+			if len(args) == 1 {
+				word = args[0]
+			}
+			values, err := c.graphed(ctx, agents[0], m, t, word)
+			var unreachable *target.UnreachableError
+			switch {
+			case errors.As(err, &unreachable):
 				c.report(agents[0], err)
 				return ErrReported
+			case err != nil:
+				return err
 			}
 			c.noteStart(ctx, agents[0], m)
-			if len(args) == 1 {
-				if values, err = drawn(ctx, agents[0], values, t, args[0]); err != nil {
-					return err
-				}
-			}
 			drawing, err := c.draw(ctx, values, m)
 			if err != nil {
 				return err
@@ -88,12 +92,58 @@ func (c *cli) graphCommand() *cobra.Command {
 	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML)
 }
 
-func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.ValueSnapshot, err error) {
+// graphed returns the values at a moment: those of a thing, or those that a word means if there is none, and what they
+// need; all if there is no word.
+func (c *cli) graphed(ctx context.Context, a *Agent, m moment, t thing, word string) ([]*kvscheduler.ValueSnapshot, error) {
+	query := url.Values{}
+	if c.format == asDOT || c.format == asSVG { // drawings do not show what is in values
+		query.Set("outline", "true")
+	}
+	if word == "" {
+		return snapshot(ctx, a, m, query)
+	}
+	var keys []string
+	var err error
+	if t.name != "" {
+		if keys, err = t.requestedKeys(ctx, a); err != nil {
+			return nil, err
+		}
+	} else if m == (moment{}) {
+		present, err := keysAt(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		if keys = matching(present, word); len(keys) == 0 {
+			return nil, hintedKey(word, present)
+		}
+	}
+	if len(keys) <= few {
+		query["key"] = keys
+	}
+	values, err := snapshot(ctx, a, m, query)
+	if err != nil {
+		return nil, err
+	}
+	byKey := make(map[string]*kvscheduler.ValueSnapshot)
+	var known []string
+	for _, v := range values {
+		byKey[v.Key] = v
+		known = append(known, v.Key)
+	}
+	if keys == nil {
+		if keys = matching(known, word); len(keys) == 0 {
+			return nil, hintedKey(word, known)
+		}
+	}
+	return inspect.Neighbourhood(func(key string) *kvscheduler.ValueSnapshot { return byKey[key] }, keys), nil
+}
+
+// snapshot returns the values at a moment. The query is for agents that know what it asks for.
+func snapshot(ctx context.Context, a *Agent, m moment, query url.Values) (values []*kvscheduler.ValueSnapshot, err error) {
 	t, err := m.at(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{}
 	setTime(query, "time", t)
 	if beforeStart(ctx, a, t) {
 		if err := a.Get(ctx, history.ValuesURL, query, &values); err == nil || !unkept(err) && !target.IsNotFound(err) {
@@ -102,62 +152,12 @@ func snapshot(ctx context.Context, a *Agent, m moment) (values []*kvscheduler.Va
 		values = nil
 	}
 	err = a.Get(ctx, graphSnapshot, query, &values)
+	if isRefused(err) { // by an older agent
+		query.Del("outline")
+		query.Del("key")
+		err = a.Get(ctx, graphSnapshot, query, &values)
+	}
 	return values, err
-}
-
-// drawn returns the values of a thing, or of a word if it names no thing, and the values that they need.
-func drawn(ctx context.Context, a *Agent, values []*kvscheduler.ValueSnapshot, t thing, word string) ([]*kvscheduler.ValueSnapshot, error) {
-	var keys []string
-	for _, v := range values {
-		keys = append(keys, v.Key)
-	}
-	if t.name == "" {
-		found := matching(keys, word)
-		if len(found) == 0 {
-			return nil, hintedKey(word, keys)
-		}
-		return neighbourhood(values, found), nil
-	}
-	own, err := t.requestedKeys(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return neighbourhood(values, own), nil
-}
-
-// neighbourhood returns values, the values derived from them and those that they need, transitively.
-func neighbourhood(values []*kvscheduler.ValueSnapshot, next []string) []*kvscheduler.ValueSnapshot {
-	byKey := make(map[string]*kvscheduler.ValueSnapshot)
-	for _, v := range values {
-		byKey[v.Key] = v
-	}
-	chosen := make(map[string]bool)
-	for len(next) > 0 {
-		key := next[len(next)-1]
-		next = next[:len(next)-1]
-		v := byKey[key]
-		if v == nil || chosen[key] {
-			continue
-		}
-		chosen[key] = true
-		next = append(next, v.Derived...)
-		if v.Base != "" {
-			next = append(next, v.Base)
-		}
-		for _, need := range v.Needs {
-			next = append(next, need.Target)
-		}
-		for _, one := range v.Matching {
-			next = append(next, one.Target)
-		}
-	}
-	var out []*kvscheduler.ValueSnapshot
-	for _, v := range values {
-		if chosen[v.Key] {
-			out = append(out, v)
-		}
-	}
-	return out
 }
 
 // draw renders values in the format of the output.

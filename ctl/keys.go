@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 )
@@ -108,15 +110,30 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 // presentKeys returns the keys of all values that the agents know, sorted. Agents that do not answer
 // are left out.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
-	known := make(map[string]bool)
-	for _, a := range target.GetAll[[]record.Status](ctx, agents, valueStatus, nil) {
-		for _, s := range a.Value {
-			for _, key := range keysOf(s) {
-				known[key] = true
-			}
-		}
+	var all []string
+	for _, a := range target.Ask(ctx, agents, keysAt) {
+		all = append(all, a.Value...)
 	}
-	return slices.Sorted(maps.Keys(known))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func keysAt(ctx context.Context, a *Agent) (keys []string, err error) {
+	if err = a.Get(ctx, inspect.KeysURL, nil, &keys); !errors.Is(err, target.ErrNotServed) {
+		return keys, err
+	}
+	var values []record.Status // of an older agent
+	err = a.Get(ctx, valueStatus, nil, &values)
+	for _, s := range values {
+		keys = append(keys, keysOf(s)...)
+	}
+	return keys, err
+}
+
+// isRefused reports whether an agent does not know what it is asked for.
+func isRefused(err error) bool {
+	var refused *target.StatusError
+	return errors.As(err, &refused) && refused.Status == http.StatusBadRequest
 }
 
 // pastKeys returns the keys in the recorded transactions, sorted.

@@ -184,16 +184,22 @@ type txnList struct {
 // MarshalJSON writes the transactions.
 func (l txnList) MarshalJSON() ([]byte, error) { return json.Marshal(l.txns) }
 
-// txnsOf returns a part of the agent's history.
-func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (txnList, error) {
+// txnsOf returns a part of the agent's history. An outline has no operations, and no values but those of
+// notifications; older agents tell them nevertheless.
+func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span, outline bool) (txnList, error) {
 	list := txnList{txns: []causedTxn{}}
 	query := s.between(since, until)
+	if outline {
+		query.Set("outline", "true")
+	}
 	var kept history.Txns
 	err := a.Get(ctx, history.TxnsURL, query, &kept)
 	if err == nil {
 		list.runs = kept.Runs
 		for _, t := range kept.Txns {
-			list.txns = append(list.txns, causedTxn{t.Txn, t.Events, t.Run})
+			txn := caused(t.Txn, t.Events, t.Run)
+			txn.operations, txn.failed = max(txn.operations, t.Operations), max(txn.failed, t.Failed)
+			list.txns = append(list.txns, txn)
 		}
 		return list, nil
 	}
@@ -201,6 +207,7 @@ func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (txnL
 		return list, err
 	}
 	var txns []*kvscheduler.RecordedTxn
+	query.Del("outline")
 	if err := a.Get(ctx, txnHistory, query, &txns); err != nil {
 		return list, err
 	}
@@ -223,7 +230,7 @@ func txnOf(ctx context.Context, a *Agent, s seq) (t causedTxn, err error) {
 	if keptErr := a.Get(ctx, history.TxnURL, s.query(), &kept); keptErr != nil {
 		return t, cmp.Or(err, keptErr)
 	}
-	return causedTxn{kept.Txn, kept.Events, kept.Run}, nil
+	return caused(kept.Txn, kept.Events, kept.Run), nil
 }
 
 // timeline has the revisions of a value. In JSON, it is a list.

@@ -54,7 +54,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 				return err
 			}
 			return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (txnList, error) {
-				return txnsOf(ctx, a, since, until, r)
+				return txnsOf(ctx, a, since, until, r, c.format == asTable || c.format == asName)
 			}), writeTxns)
 		},
 	}
@@ -110,6 +110,12 @@ type causedTxn struct {
 	*kvscheduler.RecordedTxn
 	events []*controller.EventRecord
 	run    int // 0: not known
+	// operations and failed count the operations, which an outline lacks.
+	operations, failed int
+}
+
+func caused(t *kvscheduler.RecordedTxn, events []*controller.EventRecord, run int) causedTxn {
+	return causedTxn{t, events, run, len(t.Executed), failures(t)}
 }
 
 // MarshalJSON adds the run and the numbers of the events to the record.
@@ -160,7 +166,7 @@ func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []ca
 		}
 	}
 	for i, t := range txns {
-		out[i] = causedTxn{t, byTxn[t.SeqNum], 0}
+		out[i] = caused(t, byTxn[t.SeqNum], 0)
 	}
 	return out
 }
@@ -218,7 +224,7 @@ func writeTxns(p printer, good []answer[txnList]) {
 				run = txn.run
 			}
 			t.Add(a.Agent.Name, known.seq(txn.run, txn.SeqNum), stamp(txn.Start), took(txn.Stop.Sub(txn.Start)), txn.eventNumbers(known),
-				strconv.Itoa(len(txn.Executed)), strconv.Itoa(failures(txn.RecordedTxn)), txnText(txn.RecordedTxn))
+				strconv.Itoa(txn.operations), strconv.Itoa(txn.failed), txnText(txn.RecordedTxn))
 		}
 	}
 	t.Print()

@@ -65,10 +65,15 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.
 	if err := a.Get(ctx, valueStatus, query, &values); err != nil {
 		return nil, err
 	}
-	invalid := pb.ValueState_INVALID
-	if states := query["state"]; len(states) > 0 && !slices.Contains(states, invalid.String()) {
+	if states := query["state"]; len(states) > 0 && !slices.Contains(states, pb.ValueState_INVALID.String()) {
 		return values, nil
 	}
+	return addInvalid(ctx, a, values), nil
+}
+
+// addInvalid adds what was put into etcd and cannot be decoded.
+func addInvalid(ctx context.Context, a *Agent, values []record.Status) []record.Status {
+	invalid := pb.ValueState_INVALID
 	known := map[string]bool{}
 	for _, v := range values {
 		known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
@@ -86,7 +91,7 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.
 	slices.SortStableFunc(values, func(a, b record.Status) int {
 		return strings.Compare(a.GetValue().GetKey(), b.GetValue().GetKey())
 	})
-	return values, nil
+	return values
 }
 
 // stateQuery checks the names of states, regardless of upper and lower case, and returns the query.
@@ -102,19 +107,27 @@ func stateQuery(states []string) (url.Values, error) {
 	return query, nil
 }
 
-// showValuesOf shows the values whose keys a word selects. If no agent has any, the error suggests a
-// key.
+// few keys are named in a question; else all values are asked for.
+const few = 50
+
+// showValuesOf shows the values whose key a word means. If no agent has any, the
+// error says which key may have been meant.
 func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, word string) error {
-	answers := askValues(ctx, agents, url.Values{})
-	var keys []string
-	for _, a := range answers {
-		for _, s := range a.Value {
-			keys = append(keys, keysOf(s)...)
-		}
-	}
+	keys := append(presentKeys(ctx, agents), keysInEtcd(ctx, agents)...)
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	found := matching(keys, word)
+	answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) {
+		about := url.Values{}
+		if len(found) <= few {
+			about["about"] = found
+		}
+		values, err := valuesOf(ctx, a, about)
+		if isRefused(err) { // by an older agent
+			return valuesOf(ctx, a, url.Values{})
+		}
+		return values, err
+	})
 	if len(found) == 0 {
 		_ = reportErrors(c, answers)
 		return c.unknown(ctx, agents, word, keys)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/controller"
@@ -24,10 +25,14 @@ var ErrNotRecorded = errors.New("not in the history (any more)")
 const most = 10_000
 
 // Reader reads the journal in a directory. It may be used while a Recorder writes there.
-type Reader struct{ fsys fs.FS }
+type Reader struct {
+	fsys fs.FS
+	// runs of full segments, by name: they never change.
+	runs *sync.Map
+}
 
 // NewReader returns a Reader of a directory, which need not exist.
-func NewReader(fsys fs.FS) Reader { return Reader{fsys} }
+func NewReader(fsys fs.FS) Reader { return Reader{fsys, &sync.Map{}} }
 
 // Event is an event with the run in which it happened.
 type Event struct {
@@ -40,6 +45,9 @@ type Txn struct {
 	Run    int
 	Txn    *record.Txn
 	Events []*controller.EventRecord `json:",omitempty"`
+	// Operations and Failed are how many operations there were, in an outline, which has none.
+	Operations int `json:",omitempty"`
+	Failed     int `json:",omitempty"`
 }
 
 // Revision is what a value was in a run.
@@ -78,18 +86,43 @@ func (r Reader) Runs() ([]Run, error) {
 		return nil, err
 	}
 	var runs []Run
-	for _, s := range segments {
-		if err := s.Read(func(l journal.Line) bool {
-			runs = noteRun(runs, l)
-			return true
-		}); err != nil {
+	for i, s := range segments {
+		within, err := r.runsWithin(s, i < len(segments)-1)
+		if err != nil {
 			return nil, err
+		}
+		for _, run := range within {
+			n := len(runs)
+			if n == 0 || runs[n-1].Run != run.Run {
+				runs = append(runs, run)
+				continue
+			}
+			run.Lost += runs[n-1].Lost
+			if run.End.IsZero() {
+				run.End = runs[n-1].End
+			}
+			runs[n-1] = run
 		}
 	}
 	if n := len(runs); n > 0 && !runs[n-1].Ended {
 		runs[n-1].End = time.Time{}
 	}
 	return runs, nil
+}
+
+// runsWithin returns the runs that a segment tells of; those of a full one are remembered.
+func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error) {
+	if known, ok := r.runs.Load(s.Name()); ok && full {
+		return known.([]Run), nil
+	}
+	err = s.Read(func(l journal.Line) bool {
+		runs = noteRun(runs, l)
+		return true
+	})
+	if err == nil && full {
+		r.runs.Store(s.Name(), runs)
+	}
+	return runs, err
 }
 
 // noteRun adds the information of a line about runs.
@@ -151,23 +184,35 @@ func runOf(l journal.Line) int {
 	return run.Run
 }
 
-// collect decodes lines into records, oldest first, and keeps the last ones of a span.
+// collect returns the last lines of a span, oldest first, decoded into records.
 func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byte) (record T, begins time.Time, err error)) ([]T, error) {
-	records, segment := []T{}, []T{}
+	type raw struct {
+		run  int
+		data []byte
+	}
+	var lines, segment []raw
 	err := r.visit(string(kind), s, func() bool {
-		records = append(segment, records...)
+		lines = append(segment, lines...)
 		segment = nil
-		return len(records) >= s.limit()
+		return len(lines) >= s.limit()
 	}, func(run int, l journal.Line) {
-		record, begins, err := decode(run, l.Data)
-		if err == nil && (s.Until.IsZero() || !begins.After(s.Until)) {
-			if segment = append(segment, record); len(segment) > 2*s.limit() {
-				segment = slices.Clone(segment[len(segment)-s.limit():])
+		if !s.Until.IsZero() {
+			if _, begins, err := decode(run, l.Data); err != nil || begins.After(s.Until) {
+				return
 			}
 		}
+		if segment = append(segment, raw{run, bytes.Clone(l.Data)}); len(segment) > 2*s.limit() {
+			segment = slices.Clone(segment[len(segment)-s.limit():])
+		}
 	})
-	records = append(segment, records...)
-	return records[max(0, len(records)-s.limit()):], err
+	lines = append(segment, lines...)
+	records := []T{}
+	for _, l := range lines[max(0, len(lines)-s.limit()):] {
+		if record, _, err := decode(l.run, l.data); err == nil {
+			records = append(records, record)
+		}
+	}
+	return records, err
 }
 
 // Events returns the events of a span, oldest first, 10 000 at most.
@@ -191,6 +236,19 @@ func (r Reader) Txns(s Span) ([]Txn, error) {
 		t := Txn{Run: run, Txn: &record.Txn{}}
 		err := json.Unmarshal(data, t.Txn)
 		return t, t.Txn.Start, err
+	})
+	if err != nil || len(txns) == 0 {
+		return txns, err
+	}
+	return txns, r.addCauses(txns)
+}
+
+// Outlines returns what Txns does, without values and operations.
+func (r Reader) Outlines(s Span) ([]Txn, error) {
+	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
+		var o record.Outline
+		err := json.Unmarshal(data, &o)
+		return Txn{Run: run, Txn: &o.Txn, Operations: o.Operations, Failed: o.Failed}, o.Start, err
 	})
 	if err != nil || len(txns) == 0 {
 		return txns, err
@@ -222,10 +280,24 @@ func (r Reader) addCauses(txns []Txn) error {
 
 // orLast returns the number of the last run in place of 0.
 func (r Reader) orLast(run int) int {
-	if runs, err := r.Runs(); run == 0 && err == nil && len(runs) > 0 {
-		return runs[len(runs)-1].Run
+	if run != 0 {
+		return run
 	}
-	return run
+	return r.lastRun()
+}
+
+// lastRun returns the number of the last run; 0 if there was none. Each segment begins with its run.
+func (r Reader) lastRun() int {
+	segments, err := r.segments()
+	if err != nil {
+		return 0
+	}
+	for _, s := range slices.Backward(segments) {
+		if runs, err := r.runsWithin(s, false); err == nil && len(runs) > 0 {
+			return runs[len(runs)-1].Run
+		}
+	}
+	return 0
 }
 
 // Event returns an event of a run, 0 being the last one; ErrNotRecorded.

@@ -111,10 +111,7 @@ type item struct {
 // Open begins a run. A journal that cannot be used is no error: the agent works without, and Problems tell.
 func Open(o Options) *Recorder {
 	r := &Recorder{o: o, queue: make(chan item, queueLength), done: make(chan struct{})}
-	r.run = Run{Run: 1, Node: o.Node, Version: o.Version, Start: time.Now()}
-	if runs, err := NewReader(os.DirFS(o.Dir)).Runs(); err == nil && len(runs) > 0 {
-		r.run.Run = runs[len(runs)-1].Run + 1
-	}
+	r.run = Run{Run: 1 + NewReader(os.DirFS(o.Dir)).lastRun(), Node: o.Node, Version: o.Version, Start: time.Now()}
 	r.begin()
 	go r.write()
 	return r

@@ -58,7 +58,7 @@ type (
 //	GET /history/runs          []Run, oldest first
 //	GET /history/events        Events        since= until= last=
 //	GET /history/event         Event         run= seq-num=
-//	GET /history/transactions  Txns          since= until= last=
+//	GET /history/transactions  Txns          since= until= last= outline
 //	GET /history/transaction   Txn           run= seq-num=
 //	GET /history/timeline      Timeline      key= since=
 //	GET /history/keys          []string: keys of values that changed   since=
@@ -105,7 +105,11 @@ func handler(reader Reader, flush func(context.Context) error) http.Handler {
 		return Events{runs, events}, errors.Join(err, runsErr)
 	})
 	serve(TxnsURL, func(args *arguments) (any, error) {
-		txns, err := reader.Txns(args.span())
+		read := reader.Txns
+		if args.values.Has("outline") {
+			read = reader.Outlines
+		}
+		txns, err := read(args.span())
 		runs, runsErr := reader.Runs()
 		return Txns{runs, txns}, errors.Join(err, runsErr)
 	})

@@ -42,13 +42,25 @@ func (v Snapshot) Get(key string) *ValueSnapshot {
 	return nil
 }
 
+// Graphed returns the value with the key, with what matches its AnyOfs; nil if there is none.
+func (v Snapshot) Graphed(key string) *ValueSnapshot {
+	if n := v.x.get(key); n != nil {
+		return v.graphed(n)
+	}
+	return nil
+}
+
+func (v Snapshot) graphed(n *node) *ValueSnapshot {
+	s := n.snapshot()
+	s.Matching = v.x.matching(n)
+	return s
+}
+
 // Values returns all values, sorted by key, with what matches the AnyOfs of each.
 func (v Snapshot) Values() []*ValueSnapshot {
 	values := make([]*ValueSnapshot, 0, v.x.g.Len())
 	v.x.g.Ascend("", func(_ string, n *node) bool {
-		s := n.snapshot()
-		s.Matching = v.x.matching(n)
-		values = append(values, s)
+		values = append(values, v.graphed(n))
 		return true
 	})
 	return values

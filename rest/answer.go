@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 )
@@ -16,12 +17,19 @@ func Error(w http.ResponseWriter, status int, err error) {
 	Answer(w, status, ErrorBody{Error: err.Error()})
 }
 
-// Answer answers with a status and a value.
+// Answer answers with a status and a value, which is indented unless it is so long that programs alone read it.
 func Answer(w http.ResponseWriter, status int, value any) {
-	data, err := json.MarshalIndent(value, "", "  ")
+	const long = 64 << 10
+	data, err := json.Marshal(value)
 	if err != nil {
 		status = http.StatusInternalServerError
 		data, _ = json.Marshal(ErrorBody{Error: "answer cannot be encoded: " + err.Error()})
+	}
+	if len(data) < long {
+		var indented bytes.Buffer
+		if json.Indent(&indented, data, "", "  ") == nil {
+			data = indented.Bytes()
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -23,6 +23,8 @@ import (
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/rest"
 )
@@ -188,6 +190,10 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return a.answers[readinessURL+"?verbose="]
 	case path == dumpURL:
 		return a.dump(query)
+	case path == snapshotURL && known: // more than was asked for
+		return all
+	case path == inspect.KeysURL:
+		return keysOf(a.answers[statusURL])
 	case path == policy.URL && known && all.status == http.StatusOK:
 		return selectPolicy(all, query.Get("policy"))
 	case !known:
@@ -215,6 +221,25 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return selectStatuses(items, query)
 	}
 	return refusal(http.StatusBadRequest, fmt.Errorf("GET %s?%s: %w", path, query.Encode(), errNotPacked))
+}
+
+// keysOf answers with the keys of all statuses.
+func keysOf(statuses answer) answer {
+	var list []record.Status
+	if statuses.status != http.StatusOK {
+		return statuses
+	}
+	if err := json.Unmarshal(statuses.body, &list); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	keys := []string{}
+	for _, s := range list {
+		keys = append(keys, s.GetValue().GetKey())
+		for _, d := range s.GetDerivedValues() {
+			keys = append(keys, d.GetKey())
+		}
+	}
+	return listed(keys)
 }
 
 func refusal(status int, err error) answer {

@@ -32,6 +32,9 @@ type Segment struct {
 	First time.Time
 }
 
+// Name tells segments of a journal apart.
+func (s Segment) Name() string { return strings.TrimSuffix(s.name, ".gz") }
+
 // Segments returns the segments of a directory that have a readable line, oldest first.
 func Segments(fsys fs.FS) ([]Segment, error) {
 	names, err := Files(fsys)

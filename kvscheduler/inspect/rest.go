@@ -7,9 +7,12 @@
 package inspect
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +27,9 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
+// KeysURL is where the keys of all values are.
+const KeysURL = "/scheduler/keys"
+
 // server answers from a scheduler's snapshots and records.
 type server struct{ *kvscheduler.Scheduler }
 
@@ -31,10 +37,11 @@ type server struct{ *kvscheduler.Scheduler }
 //
 //	GET  /scheduler/txn-history       format=json|text|diagram seq-num= since= until= first= last=
 //	GET  /scheduler/dump              descriptor= key-prefix= view=SB|NB|cached
-//	GET  /scheduler/status            key= descriptor= key-prefix= state=
+//	GET  /scheduler/status            key=, or about= descriptor= key-prefix= state=; about= (repeatable): keys of values, or of derived ones
+//	GET  /scheduler/keys              of all values, derived ones included
 //	GET  /scheduler/explain           key=; without it, of all values
 //	GET  /scheduler/key-timeline      key= time=
-//	GET  /scheduler/graph-snapshot    time=
+//	GET  /scheduler/graph-snapshot    time= outline=true key=; with keys (repeatable), those values and what they need
 //	GET  /scheduler/diff              from= to=
 //	GET  /scheduler/graph             format=dot|svg txn= key-prefix=
 //	GET  /scheduler/flag-stats        flag= prefix=
@@ -58,6 +65,7 @@ func Handler(of *kvscheduler.Scheduler) http.Handler {
 	serve("GET /scheduler/txn-history", s.serveHistory)
 	serve("GET /scheduler/dump", s.serveDump)
 	serve("GET /scheduler/status", s.serveStatus)
+	serve("GET "+KeysURL, s.serveKeys)
 	serve("GET /scheduler/explain", s.serveExplain)
 	serve("GET /scheduler/key-timeline", s.serveTimeline)
 	serve("GET /scheduler/graph-snapshot", s.serveSnapshot)
@@ -97,10 +105,19 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(struct{ Error string }{err.Error()})
 }
 
+// writeJSON answers with JSON, which is indented unless it is so long that programs alone read it.
 func writeJSON(w http.ResponseWriter, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
+	const long = 64 << 10
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
+	}
+	if len(data) < long {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, data, "", "  "); err != nil {
+			return err
+		}
+		data = indented.Bytes()
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(data, '\n'))
@@ -298,7 +315,7 @@ func (s server) descriptor(name string) *kvscheduler.DescriptorInfo {
 }
 
 func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "key", "descriptor", "key-prefix", "state*")
+	q, err := query(r, "key", "about*", "descriptor", "key-prefix", "state*")
 	if err != nil {
 		return err
 	}
@@ -320,13 +337,33 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	list := []record.Status{}
-	for _, st := range s.ValueStatuses(q.Get("key-prefix")) {
+	statuses := s.ValueStatuses
+	if q.Has("about") {
+		statuses = func(prefix string) []*pb.BaseValueStatus { return s.statusesAbout(q["about"], prefix) }
+	}
+	for _, st := range statuses(q.Get("key-prefix")) {
 		if of != nil && !of.Owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
 			continue
 		}
 		list = append(list, record.Status{BaseValueStatus: st})
 	}
 	return writeJSON(w, list)
+}
+
+// statusesAbout returns what ValueStatuses does of the values with the keys, and of those that they are derived from.
+func (s server) statusesAbout(keys []string, prefix string) (list []*pb.BaseValueStatus) {
+	seen, bases := s.Snapshot(), map[string]bool{}
+	for _, key := range keys {
+		if v := seen.Get(key); v != nil {
+			bases[cmp.Or(v.Base, key)] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(bases)) {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, s.ValueStatus(key))
+		}
+	}
+	return list
 }
 
 func anyState(st *pb.BaseValueStatus, states map[pb.ValueState]bool) bool {

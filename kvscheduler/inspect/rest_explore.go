@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +40,11 @@ func (s server) serveTimeline(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "time")
+	q, err := query(r, "time", "outline", "key*")
+	if err != nil {
+		return err
+	}
+	outline, err := boolArg(q, "outline")
 	if err != nil {
 		return err
 	}
@@ -46,14 +52,66 @@ func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if at.IsZero() {
-		return writeJSON(w, s.Snapshot().Values())
+	seen := s.Snapshot()
+	if !at.IsZero() {
+		if seen, err = s.SnapshotAt(at); err != nil {
+			return recorded(err)
+		}
 	}
-	values, err := s.SnapshotAt(at)
-	if err != nil {
-		return recorded(err)
+	var values []*record.Value
+	if keys := q["key"]; len(keys) > 0 {
+		values = Neighbourhood(seen.Graphed, keys)
+	} else {
+		values = seen.Values()
 	}
-	return writeJSON(w, values.Values())
+	if outline { // these are ours
+		for _, v := range values {
+			v.Want, v.Have, v.Metadata = nil, nil, nil
+		}
+	}
+	return writeJSON(w, values)
+}
+
+// Neighbourhood returns values with what is derived from them and what they need, and so on, sorted by key; get returns
+// the value with a key, nil if there is none.
+func Neighbourhood(get func(key string) *record.Value, next []string) []*record.Value {
+	chosen := make(map[string]*record.Value)
+	for next = slices.Clone(next); len(next) > 0; {
+		key := next[len(next)-1]
+		next = next[:len(next)-1]
+		if chosen[key] != nil {
+			continue
+		}
+		v := get(key)
+		if v == nil {
+			continue
+		}
+		chosen[key] = v
+		next = append(next, v.Derived...)
+		if v.Base != "" {
+			next = append(next, v.Base)
+		}
+		for _, need := range slices.Concat(v.Needs, v.Matching) {
+			next = append(next, need.Target)
+		}
+	}
+	out := []*record.Value{}
+	for _, key := range slices.Sorted(maps.Keys(chosen)) {
+		out = append(out, chosen[key])
+	}
+	return out
+}
+
+func (s server) serveKeys(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	keys := []string{}
+	s.Snapshot().Keys("", func(key string) bool {
+		keys = append(keys, key)
+		return true
+	})
+	return writeJSON(w, keys)
 }
 
 func (s server) serveDiff(w http.ResponseWriter, r *http.Request) error {

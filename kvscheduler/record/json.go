@@ -187,7 +187,7 @@ func (r *Retrieve) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-type txnForm struct {
+type txnHead struct {
 	SeqNum         uint64
 	TxnType        string
 	ResyncType     string
@@ -196,18 +196,24 @@ type txnForm struct {
 	RetryAttempt   int    `json:",omitempty"`
 	Start, Stop    time.Time
 	SouthboundTime time.Duration
-	Values         []keyValueForm
-	Planned        []Op `json:",omitempty"`
-	Executed       []Op
-	Retrieved      []Retrieve `json:",omitempty"`
+}
+
+type txnForm struct {
+	txnHead
+	Values    []keyValueForm
+	Planned   []Op `json:",omitempty"`
+	Executed  []Op
+	Retrieved []Retrieve `json:",omitempty"`
 }
 
 // MarshalJSON writes the form in which REST serves the record.
 func (t *Txn) MarshalJSON() ([]byte, error) {
 	f := txnForm{
-		SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
-		RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop,
-		SouthboundTime: t.SouthboundTime, Values: []keyValueForm{}, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
+		txnHead: txnHead{
+			SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
+			RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop, SouthboundTime: t.SouthboundTime,
+		},
+		Values: []keyValueForm{}, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
 	}
 	origin := FromNB
 	if t.Type == SBNotification {
@@ -228,22 +234,70 @@ func (t *Txn) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
+	head, err := f.txn()
+	if err != nil {
+		return err
+	}
+	for _, v := range f.Values {
+		head.Values = append(head.Values, KeyValue{Key: v.Key, Value: v.Value.Message})
+	}
+	*t = head
+	t.Planned, t.Executed, t.Retrieved = f.Planned, f.Executed, f.Retrieved
+	return nil
+}
+
+// txn returns a transaction without values and operations.
+func (f txnHead) txn() (t Txn, err error) {
 	typ, err := parseName(txnTypeNames, f.TxnType, "transaction type")
 	if err != nil {
-		return err
+		return t, err
 	}
 	resync, err := parseName(resyncNames, f.ResyncType, "resync type")
+	return Txn{
+		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
+		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop, SouthboundTime: f.SouthboundTime,
+	}, err
+}
+
+// Outline is a transaction without the operations, and without values but, if it is a notification, their keys.
+type Outline struct {
+	Txn
+	// Operations were executed; Failed of them failed.
+	Operations, Failed int
+}
+
+// UnmarshalJSON reads what MarshalJSON of Txn writes, in a fraction of the time.
+func (o *Outline) UnmarshalJSON(b []byte) error {
+	var f struct {
+		txnHead
+		Values []struct {
+			Key   string
+			Value *struct{ ProtoMsgName string }
+		}
+		Executed []struct{ NewErrMsg string }
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	head, err := f.txn()
 	if err != nil {
 		return err
 	}
-	var values []KeyValue
-	for _, v := range f.Values {
-		values = append(values, KeyValue{Key: v.Key, Value: v.Value.Message})
+	*o = Outline{Txn: head, Operations: len(f.Executed)}
+	for _, op := range f.Executed {
+		if op.NewErrMsg != "" {
+			o.Failed++
+		}
 	}
-	*t = Txn{
-		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
-		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop,
-		SouthboundTime: f.SouthboundTime, Values: values, Planned: f.Planned, Executed: f.Executed, Retrieved: f.Retrieved,
+	if head.Type != SBNotification {
+		return nil
+	}
+	for _, v := range f.Values {
+		kv := KeyValue{Key: v.Key}
+		if v.Value != nil {
+			kv.Value = &RawValue{Name: v.Value.ProtoMsgName, JSON: "{}"}
+		}
+		o.Values = append(o.Values, kv)
 	}
 	return nil
 }
@@ -295,15 +349,63 @@ func (d *Dumped) UnmarshalJSON(b []byte) error {
 // Status is a BaseValueStatus whose JSON is protojson.
 type Status struct{ *pb.BaseValueStatus }
 
-// MarshalJSON writes protojson with the names of the proto fields.
+type statusForm struct {
+	Value         *valueStatusForm   `json:"value,omitempty"`
+	DerivedValues []*valueStatusForm `json:"derived_values,omitempty"`
+}
+
+type valueStatusForm struct {
+	Key           string   `json:"key,omitempty"`
+	State         string   `json:"state,omitempty"`
+	Error         string   `json:"error,omitempty"`
+	LastOperation string   `json:"last_operation,omitempty"`
+	Details       []string `json:"details,omitempty"`
+}
+
+// MarshalJSON writes what protojson would write with the names of the proto fields, in less time: there are many.
 func (s Status) MarshalJSON() ([]byte, error) {
-	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(s.BaseValueStatus)
+	var f statusForm
+	if s.BaseValueStatus.GetValue() != nil {
+		f.Value = newValueStatusForm(s.Value)
+	}
+	for _, d := range s.GetDerivedValues() {
+		f.DerivedValues = append(f.DerivedValues, newValueStatusForm(d))
+	}
+	return json.Marshal(f)
+}
+
+func newValueStatusForm(v *pb.ValueStatus) *valueStatusForm {
+	f := &valueStatusForm{Key: v.GetKey(), Error: v.GetError(), Details: v.GetDetails()}
+	if v.GetState() != 0 {
+		f.State = v.GetState().String()
+	}
+	if v.GetLastOperation() != 0 {
+		f.LastOperation = v.GetLastOperation().String()
+	}
+	return f
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (s *Status) UnmarshalJSON(b []byte) error {
+	var f statusForm
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
 	s.BaseValueStatus = &pb.BaseValueStatus{}
-	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, s.BaseValueStatus)
+	if f.Value != nil {
+		s.Value = f.Value.status()
+	}
+	for _, d := range f.DerivedValues {
+		s.DerivedValues = append(s.DerivedValues, d.status())
+	}
+	return nil
+}
+
+func (f *valueStatusForm) status() *pb.ValueStatus {
+	return &pb.ValueStatus{
+		Key: f.Key, State: pb.ValueState(pb.ValueState_value[f.State]), Error: f.Error,
+		LastOperation: pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), Details: f.Details,
+	}
 }
 
 // ParseState returns the state with the name.
