@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 type Change struct {
 	// generation of the ruleset that it made.
 	generation uint32
+	// by is the process that made it, "" if the kernel did not say.
+	by string
 	// Table is one that it changed, with its family: "inet contiv-acl". A transaction
 	// that changes several is several values.
 	Table string
@@ -45,8 +48,9 @@ func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 		}
 	case nftMsgNewGen:
 		if id, ok := parseGeneration(m.Data); ok {
+			by := processOf(m.Data)
 			for _, table := range e.touched {
-				changes = append(changes, Change{id, table})
+				changes = append(changes, Change{id, by, table})
 			}
 		}
 		e.touched = nil
@@ -54,14 +58,23 @@ func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 	return changes
 }
 
-// Foreign reports whether others changed one of the tables. It waits for a transaction of ours in
-// progress, because a change can be attributed only after that has ended.
-func (d *Conn) Foreign(changes []Change, tables ...string) bool {
+// Foreign reports whether others changed one of the tables, and who did so last: " by nft (process 17)", "" if the
+// kernel did not say. It waits for a transaction of ours in progress, because a change can be attributed only after
+// that has ended.
+func (d *Conn) Foreign(changes []Change, tables ...string) (by string, foreign bool) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !slices.Contains(tables, c.Table) })
 	if len(changes) == 0 {
-		return false
+		return "", false
 	}
 	d.Lock()
 	defer d.Unlock()
-	return slices.ContainsFunc(changes, func(c Change) bool { return !d.gen.isOwn(c.generation) })
+	changes = slices.DeleteFunc(changes, func(c Change) bool { return d.gen.isOwn(c.generation) })
+	if len(changes) == 0 {
+		return "", false
+	}
+	last := slices.MaxFunc(changes, func(a, b Change) int { return cmp.Compare(a.generation, b.generation) })
+	if last.by == "" {
+		return "", true
+	}
+	return " by " + last.by, true
 }

@@ -2,7 +2,9 @@ package nft
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/contiv/contiv/netlink/nlattr"
@@ -25,6 +27,8 @@ const (
 	nftMsgGetGen       = 16
 	nftaTableName      = 1 // in messages about tables, chains and rules alike
 	nftaGenID          = 1
+	nftaGenProcPID     = 2
+	nftaGenProcName    = 3
 	NfnlGroupNFTables  = 7
 	sizeofNfgenmsg     = 4
 )
@@ -113,4 +117,22 @@ func parseGeneration(m []byte) (id uint32, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// processOf returns who made the generation of a message, "nft (process 17)"; "" if the kernel does not say.
+func processOf(m []byte) string {
+	var name string
+	var pid uint32
+	for attr, value := range nlattr.All(m[sizeofNfgenmsg:]) {
+		switch {
+		case attr == nftaGenProcPID && len(value) == 4:
+			pid = binary.BigEndian.Uint32(value)
+		case attr == nftaGenProcName:
+			name = strings.TrimRight(string(value), "\x00")
+		}
+	}
+	if name == "" || pid == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (process %d)", name, pid)
 }

@@ -19,7 +19,7 @@ func (v *Driver) Check(b *drift.Batch) {
 	for _, family := range aclFamilies {
 		tables = append(tables, family+" "+AclTableName)
 	}
-	if v.NFT.Foreign(drift.Suspects[nft.Change](b), tables...) {
-		b.Report(fmt.Sprintf("nftables table %q was changed", AclTableName), own.KeysOfAll[*vpp_acl.ACL](v.Reg)...)
+	if by, foreign := v.NFT.Foreign(drift.Suspects[nft.Change](b), tables...); foreign {
+		b.Report(fmt.Sprintf("nftables table %q was changed%s", AclTableName, by), own.KeysOfAll[*vpp_acl.ACL](v.Reg)...)
 	}
 }

@@ -29,8 +29,8 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 // Check reports NAT if others changed one of its tables, and values that were rendered for
 // interface addresses which have changed since.
 func (v *Driver) Check(b *drift.Batch) {
-	if v.NFT.Foreign(drift.Suspects[nft.Change](b), "ip "+natTable, "ip6 "+natTable) {
-		b.Report(fmt.Sprintf("nftables table %q was changed", natTable), slices.Concat(
+	if by, foreign := v.NFT.Foreign(drift.Suspects[nft.Change](b), "ip "+natTable, "ip6 "+natTable); foreign {
+		b.Report(fmt.Sprintf("nftables table %q was changed%s", natTable, by), slices.Concat(
 			own.KeysOfAll[*vpp_nat.Nat44Global](v.Reg), own.KeysOfAll[*vpp_nat.Nat44Interface](v.Reg), own.KeysOfAll[*vpp_nat.Nat44AddressPool](v.Reg),
 			own.KeysOfAll[*vpp_nat.DNat44](v.Reg), own.KeysOfAll[*contiv_nat.SourceNAT66](v.Reg), own.KeysOfAll[*contiv_nat.DNat66](v.Reg))...)
 	}

@@ -52,14 +52,15 @@ func (*Guards) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
 // Check reports guards and tunnels if others changed the tables.
 func (g *Guards) Check(b *drift.Batch) {
-	if !g.host.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+TableName, "arp "+TableName) {
+	by, foreign := g.host.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+TableName, "arp "+TableName)
+	if !foreign {
 		return
 	}
 	keys := own.KeysOfAll[*guard.SourceGuard](g.host.Reg)
 	for _, iface := range g.host.Tunnels(own.Tunnel.OfTwo) {
 		keys = append(keys, models.Key(iface))
 	}
-	b.Report(fmt.Sprintf("nftables table %q was changed", TableName), keys...)
+	b.Report(fmt.Sprintf("nftables table %q was changed%s", TableName, by), keys...)
 }
 
 // element is an element of one of the sourceSets. comment and chain may be empty.

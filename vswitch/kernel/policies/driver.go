@@ -33,7 +33,7 @@ type NFT interface {
 	// Unchanged reports whether a table is as it was at a generation; now is the present one.
 	Unchanged(table string, since uint32) (now uint32, ok bool)
 	// Foreign reports whether others changed one of the tables.
-	Foreign(changes []nft.Change, tables ...string) bool
+	Foreign(changes []nft.Change, tables ...string) (by string, foreign bool)
 }
 
 // Driver implements vswitch.Filter.
@@ -269,8 +269,8 @@ func (*Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
 // Check reports the values if others changed the table.
 func (d *Driver) Check(b *drift.Batch) {
-	if d.nft.Foreign(drift.Suspects[nft.Change](b), qualifiedName) {
-		b.Report(fmt.Sprintf("nftables table %q was changed", tableName), d.Keys()...)
+	if by, foreign := d.nft.Foreign(drift.Suspects[nft.Change](b), qualifiedName); foreign {
+		b.Report(fmt.Sprintf("nftables table %q was changed%s", tableName, by), d.Keys()...)
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *calm) Unchanged(_ string, since uint32) (uint32, bool) {
 	return c.generation, since == c.generation
 }
 
-func (c *calm) Foreign([]nft.Change, ...string) bool { return false }
+func (c *calm) Foreign([]nft.Change, ...string) (string, bool) { return "", false }
 
 func calmDriver() *Driver { return New(&calm{generation: 1}, slog.New(slog.DiscardHandler)) }
 

@@ -62,8 +62,8 @@ func (v *Driver) Check(b *drift.Batch) {
 	if len(drift.Suspects[suspectRules](b)) > 0 {
 		v.checkRules(b)
 	}
-	if v.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+vrfTableName, "arp "+vrfTableName) {
-		v.checkMarks(b)
+	if by, foreign := v.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+vrfTableName, "arp "+vrfTableName); foreign {
+		v.checkMarks(b, by)
 	}
 }
 
@@ -181,8 +181,8 @@ func (v *Driver) checkPlaced(b *drift.Batch, index int) {
 	}
 }
 
-// checkMarks reports the interfaces whose packets are not marked as they should be.
-func (v *Driver) checkMarks(b *drift.Batch) {
+// checkMarks reports the interfaces whose packets are not marked as they should be; by says who changed the table.
+func (v *Driver) checkMarks(b *drift.Batch, by string) {
 	if !v.UsesVRFs() {
 		return
 	}
@@ -203,7 +203,7 @@ func (v *Driver) checkMarks(b *drift.Batch) {
 				continue
 			}
 			if iface := v.Reg.Iface(v.LogicalOf(link)); iface != nil {
-				b.Report(fmt.Sprintf("nftables table %q was changed", vrfTableName), models.Key(iface))
+				b.Report(fmt.Sprintf("nftables table %q was changed%s", vrfTableName, by), models.Key(iface))
 			}
 		}
 	}
