@@ -182,7 +182,7 @@ func BenchmarkCommands(b *testing.B) {
 		"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
 		"values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump", "dump --view cached", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
 		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline 10.20.3.0/24", "timeline " + key,
-		"events", "events --last 0", "events --seq 17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
+		"events", "events --last 0", "events --seq 1.17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
 		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml", "values -o json",
 	} {
 		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {

@@ -127,16 +127,10 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 		}
 	}
 	var dumped []kvscheduler.DumpedValue
-	for _, prefix := range words {
+	for _, key := range requestedBy(ctx, agent, words) {
 		var some []kvscheduler.DumpedValue
-		if _, whole := models.ForKey(prefix); whole && len(words) <= few {
-			if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}, "key-prefix": {prefix}}, &some); err != nil {
-				return nil, err
-			}
-		}
-		if len(some) == 0 { // a part of keys, or one that is not there: then others are suggested
-			dumped = nil
-			break
+		if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}, "key-prefix": {key}}, &some); err != nil {
+			return nil, err
 		}
 		dumped = append(dumped, some...)
 	}
@@ -155,7 +149,27 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 	return values, nil
 }
 
-// showConfig shows values. Secrets are left out unless the user asks for them.
+// requestedBy returns the keys of the values that words mean; none if that is a model, many, or nothing.
+func requestedBy(ctx context.Context, agent *Agent, words []string) (found []string) {
+	prefixes, parts := selectors(words)
+	if len(prefixes) > 0 || len(parts) == 0 {
+		return nil
+	}
+	present, err := keysAt(ctx, agent)
+	if err != nil {
+		return nil
+	}
+	present = slices.DeleteFunc(present, func(key string) bool { _, requested := models.ForKey(key); return !requested })
+	for _, part := range parts {
+		meant := matching(present, part)
+		if found = append(found, meant...); len(meant) == 0 || len(found) > few {
+			return nil
+		}
+	}
+	return found
+}
+
+// showConfig shows values, without their secrets unless those are asked for.
 func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	if !secrets {
 		values = slices.Clone(values)

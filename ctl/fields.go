@@ -22,63 +22,93 @@ func fields(m proto.Message) []field {
 }
 
 func fieldsOfJSON(text string) []field {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var out []field
-	if err := appendFields(&out, d, ""); err != nil {
+	r := fieldReader{rest: text}
+	if r.value(""); r.wrong || len(r.rest) > 0 {
 		return []field{{"value", text}}
 	}
-	return out
+	return r.out
 }
 
-// appendFields reads the next JSON value.
-func appendFields(out *[]field, d *json.Decoder, name string) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	switch token {
-	case json.Delim('{'):
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return err
+// fieldReader takes JSON apart.
+type fieldReader struct {
+	rest  string
+	out   []field
+	wrong bool // this is no JSON
+}
+
+// value reads the next value.
+func (r *fieldReader) value(name string) {
+	switch r.space(); {
+	case r.skip('{'):
+		for !r.wrong && !r.skip('}') {
+			inner := r.scalar()
+			if !r.skip(':') {
+				r.wrong = true
 			}
-			inner := fmt.Sprint(key)
 			if name != "" {
 				inner = name + "." + inner
 			}
-			if err := appendFields(out, d, inner); err != nil {
-				return err
-			}
+			r.value(inner)
+			r.skip(',')
 		}
-		_, err = d.Token()
-	case json.Delim('['):
-		var items []field
-		plain := true
-		for i := 0; d.More(); i++ {
+	case r.skip('['):
+		first, plain := len(r.out), true
+		var texts []string
+		for i := 0; !r.wrong && !r.skip(']'); i++ {
 			item := fmt.Sprintf("%s[%d]", name, i)
-			if err := appendFields(&items, d, item); err != nil {
-				return err
+			r.value(item)
+			r.skip(',')
+			if plain = plain && len(r.out) == first+i+1 && r.out[first+i].name == item; plain {
+				texts = append(texts, r.out[first+i].text)
 			}
-			plain = plain && len(items) == i+1 && items[i].name == item
 		}
 		if plain {
-			var texts []string
-			for _, f := range items {
-				texts = append(texts, f.text)
-			}
-			items = []field{{name, strings.Join(texts, ",")}}
+			r.out = append(r.out[:first], field{name, strings.Join(texts, ",")})
 		}
-		*out = append(*out, items...)
-		_, err = d.Token()
 	default:
-		*out = append(*out, field{name, fmt.Sprint(token)})
+		r.out = append(r.out, field{name, r.scalar()})
 	}
-	return err
+	r.space()
 }
 
-// fieldsText formats a value on one line.
+// scalar reads a text, number or word.
+func (r *fieldReader) scalar() string {
+	r.space()
+	end := strings.IndexAny(r.rest, ",:]} \n")
+	if strings.HasPrefix(r.rest, `"`) {
+		if end = strings.IndexAny(r.rest[1:], `"\`) + 1; end > 0 && r.rest[end] == '"' {
+			text := r.rest[1:end]
+			r.rest = r.rest[end+1:]
+			return text
+		}
+		d := json.NewDecoder(strings.NewReader(r.rest)) // of an unusual one
+		var text string
+		r.wrong = r.wrong || d.Decode(&text) != nil
+		r.rest = r.rest[min(int(d.InputOffset()), len(r.rest)):]
+		return text
+	}
+	if end < 0 {
+		end = len(r.rest)
+	}
+	text := r.rest[:end]
+	r.rest = r.rest[end:]
+	r.wrong = r.wrong || !json.Valid([]byte(text))
+	return text
+}
+
+// skip reports whether a character follows, and reads it if so.
+func (r *fieldReader) skip(c byte) bool {
+	r.space()
+	if r.rest == "" || r.rest[0] != c {
+		return false
+	}
+	r.rest = r.rest[1:]
+	return true
+}
+
+func (r *fieldReader) space() { r.rest = strings.TrimLeft(r.rest, " \n") }
+
+// fieldsText shows a value in a line.
 func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
 
 func inLine(fields []field) string {

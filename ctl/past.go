@@ -253,28 +253,40 @@ func (t timeline) MarshalJSON() ([]byte, error) { return json.Marshal(t.revision
 // timelineOf returns a function that asks an agent for the revisions of a value since a time.
 func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline, error) {
 	return func(ctx context.Context, a *Agent, key string) (timeline, error) {
-		line := timeline{revisions: []runRevision{}}
-		query := url.Values{"key": {key}}
-		setTime(query, "since", since)
-		var kept history.Timeline
-		err := a.Get(ctx, history.TimelineURL, query, &kept)
-		if err == nil {
-			line.runs = kept.Runs
-			for _, r := range kept.Revisions {
-				line.revisions = append(line.revisions, runRevision{Run: r.Run, Revision: r.Revision})
+		lines, err := timelinesBy(ctx, a, []string{key}, since)
+		return lines[key], err
+	}
+}
+
+// timelinesBy returns what values were since a time, by key. Its history tells, or else what the agent remembers.
+func timelinesBy(ctx context.Context, a *Agent, keys []string, since time.Time) (map[string]timeline, error) {
+	lines := make(map[string]timeline)
+	query := url.Values{"key": keys}
+	setTime(query, "since", since)
+	var kept history.Timelines
+	err := a.Get(ctx, history.TimelinesURL, query, &kept)
+	if err != nil && !unkept(err) {
+		return nil, err
+	}
+	for _, key := range keys {
+		line := timeline{runs: kept.Runs, revisions: []runRevision{}}
+		for _, r := range kept.ByKey[key] {
+			line.revisions = append(line.revisions, runRevision{Run: r.Run, Revision: r.Revision})
+		}
+		if err != nil {
+			revisions, err := byKey[[]kvscheduler.Revision](keyTimeline)(ctx, a, key)
+			if err != nil {
+				return nil, err
 			}
-		} else if unkept(err) {
-			var revisions []kvscheduler.Revision
-			if revisions, err = byKey[[]kvscheduler.Revision](keyTimeline)(ctx, a, key); err == nil {
-				for _, r := range revisions {
-					if r.Until.IsZero() || r.Until.After(since) {
-						line.revisions = append(line.revisions, runRevision{Revision: r})
-					}
+			for _, r := range revisions {
+				if r.Until.IsZero() || r.Until.After(since) {
+					line.revisions = append(line.revisions, runRevision{Revision: r})
 				}
 			}
 		}
-		return line, err
+		lines[key] = line
 	}
+	return lines, nil
 }
 
 // maxReasons bounds for how many transactions, the last ones, the reason is asked.

@@ -232,11 +232,12 @@ func (t keyTimelines) MarshalJSON() ([]byte, error) { return json.Marshal(t.revi
 // timelinesOf returns the changes of values since a time.
 func timelinesOf(ctx context.Context, a *Agent, keys []string, since time.Time) (t keyTimelines, err error) {
 	t.revisions = []KeyRevision{}
+	lines, err := timelinesBy(ctx, a, keys, since)
+	if err != nil {
+		return t, err
+	}
 	for _, key := range keys {
-		line, err := timelineOf(since)(ctx, a, key)
-		if err != nil {
-			return t, err
-		}
+		line := lines[key]
 		t.runs = line.runs
 		var before *kvscheduler.ValueSnapshot
 		for _, r := range line.revisions {

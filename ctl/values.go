@@ -62,8 +62,13 @@ func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[
 }
 
 func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.Status, err error) {
-	if err := a.Get(ctx, valueStatus, query, &values); err != nil {
+	var forms []record.StatusForm
+	if err := a.Get(ctx, valueStatus, query, &forms); err != nil {
 		return nil, err
+	}
+	values = make([]record.Status, len(forms))
+	for i, f := range forms {
+		values[i] = f.Status()
 	}
 	if states := query["state"]; len(states) > 0 && !slices.Contains(states, pb.ValueState_INVALID.String()) {
 		return values, nil

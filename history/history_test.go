@@ -263,6 +263,15 @@ func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
 			t.Fatalf("after transaction %d: %s", x.Txn.SeqNum, diff)
 		}
 	}
+	// What a reader remembers of full segments is what they say.
+	remembers := l.reader()
+	for range 2 {
+		runs, err := remembers.Runs()
+		again, _ := l.reader().Runs()
+		if diff := cmp.Diff(again, runs); err != nil || diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
+	}
 	// A new run goes on counting although the first line of the run before is gone.
 	l.end()
 	if l = start(t, dir, 40<<10); l.run.Run != 2 {
@@ -364,6 +373,15 @@ func TestREST(t *testing.T) {
 	var txns Txns
 	if get(TxnsURL, &txns); len(txns.Txns) != 2 || len(txns.Txns[1].Events) != 1 {
 		t.Errorf("transactions %+v", txns)
+	}
+	var outlines Txns
+	if get(TxnsURL+"?outline=true&last=1", &outlines); len(outlines.Txns) != 1 || outlines.Txns[0].Txn.SeqNum != txns.Txns[1].Txn.SeqNum ||
+		outlines.Txns[0].Operations != 1 || len(outlines.Txns[0].Txn.Executed) > 0 || len(outlines.Txns[0].Events) != 1 {
+		t.Errorf("outlines %+v", outlines)
+	}
+	var timelines Timelines
+	if get(TimelinesURL+"?key=x/a&key=x/none", &timelines); len(timelines.ByKey) != 2 || len(timelines.ByKey["x/a"]) != 2 || timelines.ByKey["x/none"] == nil {
+		t.Errorf("timelines %+v", timelines)
 	}
 	var timeline Timeline
 	if get(TimelineURL+"?key=x/a", &timeline); len(timeline.Revisions) != 2 {

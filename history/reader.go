@@ -341,32 +341,52 @@ func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 // Timeline returns what a value was, oldest first. A new run starts from nothing: the last revision
 // of the run before ends with it.
 func (r Reader) Timeline(key string, since time.Time) ([]Revision, error) {
-	quoted, err := json.Marshal(key)
+	byKey, err := r.Timelines([]string{key}, since)
 	if err != nil {
 		return nil, err
 	}
-	var parts [][]Revision
-	var part []Revision
-	err = r.visit(string(changeLine), Span{Since: since}, func() bool {
-		parts = append(parts, part)
-		part = nil
+	return byKey[key], nil
+}
+
+// Timelines returns what Timeline does of each of several keys; what is read is read once.
+func (r Reader) Timelines(keys []string, since time.Time) (map[string][]Revision, error) {
+	byKey := make(map[string][]Revision, len(keys))
+	for _, key := range keys {
+		byKey[key] = []Revision{}
+	}
+	within := map[string][]Revision{} // the segment
+	err := r.visit(string(changeLine), Span{Since: since}, func() bool {
+		for key, revisions := range within {
+			byKey[key] = append(revisions, byKey[key]...)
+		}
+		within = map[string][]Revision{}
 		return false
 	}, func(run int, l journal.Line) {
-		var c change
-		if !bytes.Contains(l.Data, quoted) || json.Unmarshal(l.Data, &c) != nil || c.Key != key || c.Silent {
+		key, ok := keyOf(l.Data)
+		if ok && byKey[key] == nil {
 			return
 		}
-		part = append(part, Revision{run, record.Revision{Txn: c.Txn, Since: l.Time, Value: c.Value}})
+		var c change
+		if json.Unmarshal(l.Data, &c) == nil && byKey[c.Key] != nil && !c.Silent {
+			within[c.Key] = append(within[c.Key], Revision{run, record.Revision{Txn: c.Txn, Since: l.Time, Value: c.Value}})
+		}
 	})
-	if err != nil {
-		return nil, err
+	for _, revisions := range byKey {
+		for i := range revisions[:max(0, len(revisions)-1)] {
+			revisions[i].Revision.Until = revisions[i+1].Revision.Since
+		}
 	}
-	slices.Reverse(parts)
-	revisions := append([]Revision{}, slices.Concat(append(parts, part)...)...)
-	for i := range revisions[:max(0, len(revisions)-1)] {
-		revisions[i].Revision.Until = revisions[i+1].Revision.Since
+	return byKey, err
+}
+
+// keyOf returns the key of a change without decoding the rest; not ok: it is not found so easily.
+func keyOf(data []byte) (key string, ok bool) {
+	_, after, found := bytes.Cut(data, []byte(`,"Key":"`))
+	end := bytes.IndexAny(after, `"\\`)
+	if !found || end < 0 || after[end] != '"' {
+		return "", false
 	}
-	return revisions, nil
+	return string(after[:end]), true
 }
 
 // Keys returns the keys of all values that changed since a time, sorted.

@@ -30,13 +30,15 @@ const (
 	TxnsURL     = URL + "transactions"
 	TxnURL      = URL + "transaction"
 	TimelineURL = URL + "timeline"
-	KeysURL     = URL + "keys"
-	DiffURL     = URL + "diff"
-	ValuesURL   = URL + "values"
-	FilesURL    = URL + "files"
+	// TimelinesURL is for several keys.
+	TimelinesURL = URL + "timelines"
+	KeysURL      = URL + "keys"
+	DiffURL      = URL + "diff"
+	ValuesURL    = URL + "values"
+	FilesURL     = URL + "files"
 )
 
-// Events is the answer of EventsURL, Txns that of TxnsURL, Timeline that of TimelineURL: records, and
+// Events is the answer of EventsURL, Txns that of TxnsURL, Timeline that of TimelineURL, Timelines that of TimelinesURL: records, and
 // the runs that they are of, among others.
 type (
 	Events struct {
@@ -51,6 +53,10 @@ type (
 		Runs      []Run
 		Revisions []Revision
 	}
+	Timelines struct {
+		Runs  []Run
+		ByKey map[string][]Revision
+	}
 )
 
 // Handler serves the REST API of a history:
@@ -61,6 +67,7 @@ type (
 //	GET /history/transactions  Txns          since= until= last= outline
 //	GET /history/transaction   Txn           run= seq-num=
 //	GET /history/timeline      Timeline      key= since=
+//	GET /history/timelines     Timelines     key= (repeatable) since=
 //	GET /history/keys          []string: keys of values that changed   since=
 //	GET /history/diff          []record.Diff   from= to=
 //	GET /history/values        []record.Value, sorted by key   time=
@@ -117,6 +124,11 @@ func handler(reader Reader, flush func(context.Context) error) http.Handler {
 		revisions, err := reader.Timeline(args.values.Get("key"), args.time("since"))
 		runs, runsErr := reader.Runs()
 		return Timeline{runs, revisions}, errors.Join(err, runsErr)
+	})
+	serve(TimelinesURL, func(args *arguments) (any, error) {
+		byKey, err := reader.Timelines(args.values["key"], args.time("since"))
+		runs, runsErr := reader.Runs()
+		return Timelines{runs, byKey}, errors.Join(err, runsErr)
 	})
 	serve(EventURL, func(args *arguments) (any, error) {
 		return reader.Event(int(args.number("run")), args.number("seq-num"))

@@ -147,6 +147,8 @@ func TestRESTStatus(t *testing.T) {
 		"?descriptor=b":               {"b/1"},
 		"?state=PENDING":              {"b/1"},
 		"?state=FAILED&state=PENDING": {"a/1", "b/1"},
+		"?about=b/1&about=a/3":        {"a/3", "b/1"},
+		"?about=none":                 nil,
 	} {
 		var sts []record.Status
 		get(t, s, "GET", "/scheduler/status"+args, &sts)
@@ -167,6 +169,52 @@ func TestRESTStatus(t *testing.T) {
 	get(t, s, "GET", "/scheduler/status?key=b/1", &one)
 	if v := one.Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_UNDEFINED { // nothing was done
 		t.Fatal(v)
+	}
+}
+
+func TestRESTKeysAndGraph(t *testing.T) {
+	s, _ := restScheduler(t)
+	var keys []string
+	get(t, s, "GET", "/scheduler/keys", &keys)
+	var all, some []record.Value
+	get(t, s, "GET", "/scheduler/graph-snapshot", &all)
+	var inGraph []string
+	for _, v := range all {
+		inGraph = append(inGraph, v.Key)
+	}
+	if len(keys) == 0 || !slices.Equal(keys, inGraph) {
+		t.Errorf("keys are %v, those of the graph %v", keys, inGraph)
+	}
+	get(t, s, "GET", "/scheduler/graph-snapshot?outline=true&key=a/3&key=none", &some)
+	if len(some) != 1 || some[0].Key != "a/3" || some[0].Want != nil || some[0].State != pb.ValueState_CONFIGURED {
+		t.Errorf("a/3 in outline is %+v", some)
+	}
+}
+
+// What is left out of an outline is counted.
+func TestOutlineOfATransaction(t *testing.T) {
+	txn := RecordedTxn{SeqNum: 7, Type: SBNotification, Description: "add pod", Values: []KeyValue{{Key: "a/1", Value: val("x")}, {Key: "a/2"}},
+		Executed: []RecordedOp{{Operation: pb.TxnOperation_CREATE, Key: "a/1", NewValue: val("x")}, {Operation: pb.TxnOperation_UPDATE, Key: "a/3", NewErr: errBoom}}}
+	outline := func() (o record.Outline) {
+		data, err := json.Marshal(&txn)
+		if err == nil {
+			err = json.Unmarshal(data, &o)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	o := outline()
+	if o.SeqNum != 7 || o.Type != SBNotification || o.Description != "add pod" || o.Operations != 2 || o.Failed != 1 || len(o.Executed) > 0 {
+		t.Errorf("%+v", o)
+	}
+	if len(o.Values) != 2 || o.Values[0].Value == nil || o.Values[1].Value != nil {
+		t.Errorf("a notification tells what appeared and what is gone: %+v", o.Values)
+	}
+	txn.Type = NBTransaction
+	if o := outline(); len(o.Values) > 0 {
+		t.Errorf("%+v", o.Values)
 	}
 }
 

@@ -22,7 +22,7 @@ func (p plain) Write(text []byte) (int, error) {
 }
 
 func printable(text []byte) []byte {
-	if !bytes.ContainsFunc(text, isCommand) {
+	if !bytes.ContainsFunc(beyondASCII(text), isCommand) {
 		return text
 	}
 	var b bytes.Buffer
@@ -43,8 +43,18 @@ func printable(text []byte) []byte {
 	return b.Bytes()
 }
 
-// isCommand reports whether a terminal may interpret the character instead of showing it: control
-// characters, and those that change the direction of text.
+// beyondASCII returns the text without what it begins with that any terminal shows as it is, most often all.
+func beyondASCII(text []byte) []byte {
+	for i, c := range text {
+		if (c < ' ' || c > '~') && c != '\n' && c != '\t' {
+			return text[i:]
+		}
+	}
+	return nil
+}
+
+// isCommand reports whether a terminal may do something else than to show the character:
+// control characters, and those that change the direction of text.
 func isCommand(c rune) bool {
 	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c)
 }

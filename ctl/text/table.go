@@ -3,7 +3,6 @@ package text
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,17 +20,35 @@ type Printer struct {
 	Width int
 }
 
-// identifier matches long identifiers that nobody reads to their end, such as the ID of a container.
-var identifier = regexp.MustCompile(`[0-9a-f]{24,}`)
-
-// Text shortens long identifiers. A shortened key still finds its value, since keys are searched by
-// their beginning.
+// Text shortens long identifiers. What is left of a key still finds it, since
+// keys are searched by their beginning.
 func (p Printer) Text(s string) string {
 	if p.Full {
 		return s
 	}
-	return identifier.ReplaceAllStringFunc(s, func(id string) string { return id[:12] + "…" })
+	var b strings.Builder
+	copied := 0
+	for begin := 0; begin < len(s); {
+		end := begin
+		for end < len(s) && isHex(s[end]) {
+			end++
+		}
+		if end-begin >= identifier {
+			b.WriteString(s[copied:begin+12] + "…")
+			copied = end
+		}
+		begin = end + 1
+	}
+	if copied == 0 {
+		return s
+	}
+	return b.String() + s[copied:]
 }
+
+// identifier is how long a hexadecimal number is that nobody reads to its end, such as the ID of a container.
+const identifier = 24
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
 // Printf writes a text with long identifiers shortened.
 func (p Printer) Printf(format string, args ...any) {

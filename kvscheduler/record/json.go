@@ -349,7 +349,8 @@ func (d *Dumped) UnmarshalJSON(b []byte) error {
 // Status is a BaseValueStatus whose JSON is protojson.
 type Status struct{ *pb.BaseValueStatus }
 
-type statusForm struct {
+// StatusForm is the JSON of a Status. Decoders of long lists take it in its place: it needs no second look at the text.
+type StatusForm struct {
 	Value         *valueStatusForm   `json:"value,omitempty"`
 	DerivedValues []*valueStatusForm `json:"derived_values,omitempty"`
 }
@@ -364,7 +365,7 @@ type valueStatusForm struct {
 
 // MarshalJSON writes what protojson would write with the names of the proto fields, in less time: there are many.
 func (s Status) MarshalJSON() ([]byte, error) {
-	var f statusForm
+	var f StatusForm
 	if s.BaseValueStatus.GetValue() != nil {
 		f.Value = newValueStatusForm(s.Value)
 	}
@@ -387,18 +388,24 @@ func newValueStatusForm(v *pb.ValueStatus) *valueStatusForm {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (s *Status) UnmarshalJSON(b []byte) error {
-	var f statusForm
+	var f StatusForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	s.BaseValueStatus = &pb.BaseValueStatus{}
+	*s = f.Status()
+	return nil
+}
+
+// Status returns what the form is of.
+func (f StatusForm) Status() Status {
+	s := Status{&pb.BaseValueStatus{}}
 	if f.Value != nil {
 		s.Value = f.Value.status()
 	}
 	for _, d := range f.DerivedValues {
 		s.DerivedValues = append(s.DerivedValues, d.status())
 	}
-	return nil
+	return s
 }
 
 func (f *valueStatusForm) status() *pb.ValueStatus {
