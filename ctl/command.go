@@ -179,11 +179,16 @@ func (c *cli) versionCommand() *cobra.Command {
 // limited returns a context that bounds the time of a command, and shows the user which answers the command
 // is waiting for.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return c.within(cmd, c.targets.Timeout)
+}
+
+// within is limited for commands with a time-out of their own.
+func (c *cli) within(cmd *cobra.Command, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx := cmd.Context()
 	if c.progress != nil {
 		ctx = target.WithProgress(ctx, func(waiting []string) { c.progress(waitingText(waiting)) })
 	}
-	return context.WithTimeout(ctx, c.targets.Timeout)
+	return context.WithTimeout(ctx, timeout)
 }
 
 func waitingText(nodes []string) string {

@@ -31,7 +31,7 @@ func (c *cli) reportCommand() *cobra.Command {
 			if !cmd.Flags().Changed("timeout") {
 				timeout = reportTimeout
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := c.within(cmd, timeout)
 			defer cancel()
 			if c.targets.Recorded != nil {
 				return errors.New("--from is a report already")
