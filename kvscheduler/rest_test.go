@@ -186,8 +186,8 @@ func TestRESTKeysAndGraph(t *testing.T) {
 		t.Errorf("keys are %v, those of the graph %v", keys, inGraph)
 	}
 	get(t, s, "GET", "/scheduler/graph-snapshot?outline=true&key=a/3&key=none", &some)
-	if len(some) != 1 || some[0].Key != "a/3" || some[0].Want != nil || some[0].State != pb.ValueState_CONFIGURED {
-		t.Errorf("a/3 in outline is %+v", some)
+	if len(some) != 2 || some[0].Key != "a/3" || some[1].Key != "a/3/x" || some[0].Want != nil || some[0].State != pb.ValueState_CONFIGURED {
+		t.Errorf("a/3 and what it derives, in outline, are %+v", some)
 	}
 }
 

@@ -151,6 +151,43 @@ func (s *site) programs(b *testing.B, report *strings.Builder) {
 	w.Flush()
 }
 
+// BenchmarkHistory measures what ADD costs more with a history: two nodes, of which one keeps none, take turns.
+func BenchmarkHistory(b *testing.B) {
+	s := newSite(b)
+	_, without := s.node(b, "none", "--history-size", "0")
+	took := map[*side]times{}
+	for number := 0; b.Loop(); {
+		var pods []*pod
+		for i := range podsPerRound {
+			sides := []*side{s.contiv, without}
+			if i%2 == 1 {
+				slices.Reverse(sides)
+			}
+			for _, side := range sides {
+				p := s.newPod(b, side, number)
+				d, err := p.add(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				took[side] = append(took[side], d)
+				pods = append(pods, p)
+			}
+			number++
+		}
+		for _, p := range pods {
+			if _, err := p.remove(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[s.contiv].p(50), "ADD-p50-ms")
+	b.ReportMetric(took[without].p(50), "without-p50-ms")
+	for _, percent := range []int{10, 50, 90} {
+		b.ReportMetric(took[s.contiv].p(percent)/took[without].p(percent), fmt.Sprintf("ADD-p%d/without", percent))
+	}
+}
+
 // BenchmarkParallelADD measures 32 ADDs at once, from the first call to the end
 // of the last.
 func BenchmarkParallelADD(b *testing.B) {

@@ -49,9 +49,17 @@ func newSite(b *testing.B) *site {
 	if err := labtest.Build("-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/..."); err != nil {
 		b.Fatal(err)
 	}
-	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d", os.Getpid()), Nodes: 1, BinDir: binaries})
-	s := &site{lab: l, binaries: binaries}
-	runtime, err := l.Runtime("node1", b.TempDir(), binaries)
+	s := &site{binaries: binaries}
+	s.lab, s.contiv = s.node(b, "contiv")
+	s.references = []*side{s.reference(b, "bridge", false), s.reference(b, "bridge+masq", true)}
+	return s
+}
+
+// node makes a lab of one node, whose agent has these flags.
+func (s *site) node(b *testing.B, name string, flags ...string) (*lab.Lab, *side) {
+	b.Helper()
+	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d%s", os.Getpid(), name[:1]), Nodes: 1, BinDir: s.binaries, AgentFlags: flags})
+	runtime, err := l.Runtime("node1", b.TempDir(), s.binaries)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -59,9 +67,7 @@ func newSite(b *testing.B) *site {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.contiv = &side{name: "contiv", runtime: runtime, list: list, timing: filepath.Join(filepath.Dir(l.Conflist("node1")), "cni-timing.jsonl")}
-	s.references = []*side{s.reference(b, "bridge", false), s.reference(b, "bridge+masq", true)}
-	return s
+	return l, &side{name: name, runtime: runtime, list: list, timing: filepath.Join(filepath.Dir(l.Conflist("node1")), "cni-timing.jsonl")}
 }
 
 func (s *site) reference(b *testing.B, name string, masquerade bool) *side {

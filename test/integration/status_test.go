@@ -1,61 +1,17 @@
 package integration
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
 )
-
-// nodeStatus is a node's part of contivctl status -o json.
-type nodeStatus struct {
-	Node   string
-	Result struct {
-		Verdict  string
-		Problems []struct{ Check, Text string }
-	}
-}
-
-func statuses(t *testing.T, l *lab.Lab) (list []nodeStatus, code int) {
-	t.Helper()
-	out, err := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status", "-o", "json").Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		code = exit.ExitCode()
-	}
-	if err := json.Unmarshal(out, &list); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return list, code
-}
 
 // awaitStatus awaits a verdict on a node and, unless that is healthy, a problem of a check.
 func awaitStatus(t *testing.T, l *lab.Lab, node, verdict, check, text string) {
 	t.Helper()
-	await.That(t, fmt.Sprintf("status says that %s is %s: %s", node, verdict, text), func() error {
-		list, code := statuses(t, l)
-		for _, s := range list {
-			if s.Node != node || s.Result.Verdict != verdict {
-				continue
-			}
-			if verdict == "healthy" {
-				return nil
-			}
-			for _, p := range s.Result.Problems {
-				if p.Check == check && strings.Contains(p.Text, text) && code == 1 {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("exit code %d: %+v", code, list)
-	})
+	labtest.AwaitStatus(t, l, binaries, node, verdict, check, text)
 }
 
 // Nodes whose packets get lost between them say so, although each of them is well.
