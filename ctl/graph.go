@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/diagram"
 	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
 )
 
@@ -146,18 +147,31 @@ func snapshot(ctx context.Context, a *Agent, m moment, query url.Values) (values
 	}
 	setTime(query, "time", t)
 	if beforeStart(ctx, a, t) {
-		if err := a.Get(ctx, history.ValuesURL, query, &values); err == nil || !unkept(err) && !target.IsNotFound(err) {
+		if values, err = valuesAt(ctx, a, history.ValuesURL, query); err == nil || !unkept(err) && !target.IsNotFound(err) {
 			return values, err
 		}
-		values = nil
 	}
-	err = a.Get(ctx, graphSnapshot, query, &values)
-	if isRefused(err) { // by an older agent
+	if values, err = valuesAt(ctx, a, graphSnapshot, query); isRefused(err) { // by an older agent
 		query.Del("outline")
 		query.Del("key")
-		err = a.Get(ctx, graphSnapshot, query, &values)
+		values, err = valuesAt(ctx, a, graphSnapshot, query)
 	}
 	return values, err
+}
+
+func valuesAt(ctx context.Context, a *Agent, path string, query url.Values) ([]*kvscheduler.ValueSnapshot, error) {
+	var forms []record.ValueForm
+	if err := a.Get(ctx, path, query, &forms); err != nil {
+		return nil, err
+	}
+	values := make([]*kvscheduler.ValueSnapshot, len(forms))
+	for i, f := range forms {
+		var err error
+		if values[i], err = f.Value(); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
 }
 
 // draw renders values in the format of the output.

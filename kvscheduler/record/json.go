@@ -1,9 +1,11 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,21 +37,40 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 	if v.Message == nil {
 		return []byte("null"), nil
 	}
-	name, text := "", ""
 	if raw, ok := v.Message.(*RawValue); ok {
-		name, text = raw.Name, raw.JSON
-	} else {
-		name = string(v.ProtoReflect().Descriptor().FullName())
-		text = Compact(v.Message)
-	}
-	data := json.RawMessage(text)
-	if !strings.HasPrefix(text, "{") || !json.Valid(data) { // no JSON object: as text
-		var err error
-		if data, err = json.Marshal(text); err != nil {
-			return nil, err
+		if data := []byte(raw.JSON); strings.HasPrefix(raw.JSON, "{") && json.Valid(data) {
+			return json.Marshal(jsonValueForm{raw.Name, data})
 		}
+		return textValue(raw.Name, raw.JSON)
+	}
+	name, text := string(v.ProtoReflect().Descriptor().FullName()), Compact(v.Message)
+	if !strings.HasPrefix(text, "{") {
+		return textValue(name, text)
+	}
+	return slices.Concat([]byte(nameBegin+name+dataBegin), []byte(text), []byte("}")), nil
+}
+
+// What jsonValueForm looks like without spaces.
+const (
+	nameBegin = `{"ProtoMsgName":"`
+	dataBegin = `","ProtoMsgData":`
+)
+
+// textValue is for what is no JSON object.
+func textValue(name, text string) ([]byte, error) {
+	data, err := json.Marshal(text)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(jsonValueForm{name, data})
+}
+
+// cutValue takes JSON without spaces apart, as long answers have it, without another look at all of it.
+func cutValue(b []byte) (form jsonValueForm, ok bool) {
+	rest, begins := bytes.CutPrefix(b, []byte(nameBegin))
+	name, data, found := bytes.Cut(rest, []byte(dataBegin))
+	data, ends := bytes.CutSuffix(data, []byte("}"))
+	return jsonValueForm{string(name), data}, begins && found && ends
 }
 
 func (v *jsonValue) UnmarshalJSON(b []byte) error {
@@ -57,9 +78,11 @@ func (v *jsonValue) UnmarshalJSON(b []byte) error {
 		v.Message = nil
 		return nil
 	}
-	var form jsonValueForm
-	if err := json.Unmarshal(b, &form); err != nil {
-		return err
+	form, ok := cutValue(b)
+	if !ok {
+		if err := json.Unmarshal(b, &form); err != nil {
+			return err
+		}
 	}
 	text := []byte(form.ProtoMsgData)
 	if len(text) > 0 && text[0] == '"' {

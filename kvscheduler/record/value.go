@@ -76,7 +76,8 @@ type Change struct {
 	Silent bool `json:",omitempty"`
 }
 
-type snapshotForm struct {
+// ValueForm is the JSON of a Value. Decoders of long lists take it in its place: it needs no second look at the text.
+type ValueForm struct {
 	Key           string
 	Descriptor    string `json:",omitempty"`
 	Base          string `json:",omitempty"`
@@ -96,7 +97,7 @@ type snapshotForm struct {
 
 // MarshalJSON writes states as strings and values as KeyValue does.
 func (v Value) MarshalJSON() ([]byte, error) {
-	f := snapshotForm{
+	f := ValueForm{
 		v.Key, v.Descriptor, v.Base, jsonValue{v.Want}, jsonValue{v.Have}, v.Metadata, v.State.String(), v.Origin.String(),
 		v.LastOperation.String(), v.Error, v.Details, v.Derived, v.Needs, v.Matching, v.Txn,
 	}
@@ -108,23 +109,32 @@ func (v Value) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (v *Value) UnmarshalJSON(b []byte) error {
-	var f snapshotForm
+	var f ValueForm
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
-	state, err := ParseState(f.State)
+	of, err := f.Value()
 	if err != nil {
 		return err
+	}
+	*v = *of
+	return nil
+}
+
+// Value returns what the form is of.
+func (f ValueForm) Value() (*Value, error) {
+	state, err := ParseState(f.State)
+	if err != nil {
+		return nil, err
 	}
 	origin, err := parseName(originNames, f.Origin, "origin")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	*v = Value{
+	return &Value{
 		f.Key, f.Descriptor, f.Base, f.Want.Message, f.Have.Message, f.Metadata, state, origin,
 		pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), f.Error, f.Details, f.Derived, f.Needs, f.Matching, f.Txn,
-	}
-	return nil
+	}, nil
 }
 
 // Dumped is one value of a dump.
