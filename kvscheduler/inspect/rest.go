@@ -336,7 +336,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 			return notFound("there is no descriptor %q", name)
 		}
 	}
-	list := []record.Status{}
+	list := []record.StatusForm{}
 	statuses := s.ValueStatuses
 	if q.Has("about") {
 		statuses = func(prefix string) []*pb.BaseValueStatus { return s.statusesAbout(q["about"], prefix) }
@@ -345,7 +345,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 		if of != nil && !of.Owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
 			continue
 		}
-		list = append(list, record.Status{BaseValueStatus: st})
+		list = append(list, record.Status{BaseValueStatus: st}.Form())
 	}
 	return writeJSON(w, list)
 }

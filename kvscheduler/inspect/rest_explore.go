@@ -69,7 +69,11 @@ func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 			v.Want, v.Have, v.Metadata = nil, nil, nil
 		}
 	}
-	return writeJSON(w, values)
+	forms := make([]record.ValueForm, len(values))
+	for i, v := range values {
+		forms[i] = v.Form()
+	}
+	return writeJSON(w, forms)
 }
 
 // Neighbourhood returns values with what is derived from them and what they need, and so on, sorted by key; get returns

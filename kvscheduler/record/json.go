@@ -372,7 +372,8 @@ func (d *Dumped) UnmarshalJSON(b []byte) error {
 // Status is a BaseValueStatus whose JSON is protojson.
 type Status struct{ *pb.BaseValueStatus }
 
-// StatusForm is the JSON of a Status. Decoders of long lists take it in its place: it needs no second look at the text.
+// StatusForm is the JSON of a Status. Long lists are written and read in this form: what a MarshalJSON returns is looked
+// at once more, and what an UnmarshalJSON is given as well.
 type StatusForm struct {
 	Value         *valueStatusForm   `json:"value,omitempty"`
 	DerivedValues []*valueStatusForm `json:"derived_values,omitempty"`
@@ -387,15 +388,17 @@ type valueStatusForm struct {
 }
 
 // MarshalJSON writes what protojson would write with the names of the proto fields, in less time: there are many.
-func (s Status) MarshalJSON() ([]byte, error) {
-	var f StatusForm
+func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.Form()) }
+
+// Form returns what MarshalJSON writes.
+func (s Status) Form() (f StatusForm) {
 	if s.BaseValueStatus.GetValue() != nil {
 		f.Value = newValueStatusForm(s.Value)
 	}
 	for _, d := range s.GetDerivedValues() {
 		f.DerivedValues = append(f.DerivedValues, newValueStatusForm(d))
 	}
-	return json.Marshal(f)
+	return f
 }
 
 func newValueStatusForm(v *pb.ValueStatus) *valueStatusForm {

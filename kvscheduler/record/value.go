@@ -76,7 +76,7 @@ type Change struct {
 	Silent bool `json:",omitempty"`
 }
 
-// ValueForm is the JSON of a Value. Decoders of long lists take it in its place: it needs no second look at the text.
+// ValueForm is the JSON of a Value, for long lists: see StatusForm.
 type ValueForm struct {
 	Key           string
 	Descriptor    string `json:",omitempty"`
@@ -96,15 +96,20 @@ type ValueForm struct {
 }
 
 // MarshalJSON writes states as strings and values as KeyValue does.
-func (v Value) MarshalJSON() ([]byte, error) {
+func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(v.Form()) }
+
+// Form returns what MarshalJSON writes.
+func (v Value) Form() ValueForm {
 	f := ValueForm{
 		v.Key, v.Descriptor, v.Base, jsonValue{v.Want}, jsonValue{v.Have}, v.Metadata, v.State.String(), v.Origin.String(),
 		v.LastOperation.String(), v.Error, v.Details, v.Derived, v.Needs, v.Matching, v.Txn,
 	}
-	if _, err := json.Marshal(f.Metadata); err != nil {
-		f.Metadata = fmt.Sprintf("%+v", v.Metadata)
+	if f.Metadata != nil {
+		if _, err := json.Marshal(f.Metadata); err != nil {
+			f.Metadata = fmt.Sprintf("%+v", v.Metadata)
+		}
 	}
-	return json.Marshal(f)
+	return f
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
