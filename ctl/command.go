@@ -135,7 +135,11 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// flagError adds which values a flag accepts to the error about a value that it refuses.
+// InWords returns an error of a command for people. Errors of flags before the name of a command come as the library
+// has them.
+func InWords(err error) error { return flagError(nil, err) }
+
+// flagError says what a flag takes instead of a value that it does not take.
 func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {

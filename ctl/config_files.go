@@ -49,10 +49,16 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	switch filepath.Base(name) {
 	case "contiv.conf":
-		_, err = contivconf.LoadFile(name)
+		c, err := contivconf.LoadFile(name)
+		if err == nil {
+			err = c.Check()
+		}
 		return "network configuration", err
 	case "controller.conf":
-		_, err = controller.LoadConfigFile(name)
+		c, err := controller.LoadConfigFile(name)
+		if err == nil {
+			err = c.Validate()
+		}
 		return "event loop configuration", err
 	case "service.conf":
 		_, err = serviceconfig.LoadFile(name)

@@ -300,7 +300,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	group.Go(func() error { return cniServer.Serve(cniListener) })
 	clients.serve(serve, group, loop, sb, states, log)
-	group.Go(func() error { return fatal(serve, loop) })
+	group.Go(func() error { return fatal(serve, loop, watcher.Connected) })
 	log.Info("Agent started", "version", version.Version, "etcd", remote.Endpoints(), "sockets", o.runDir)
 	<-serve.Done()
 
@@ -366,14 +366,23 @@ func podCIDRs(n *nodesync.Node) []string {
 	return n.PodCIDRs
 }
 
-// fatal returns the error after which the event loop cannot go on, nil when ctx ends.
-func fatal(ctx context.Context, loop *controller.Controller) error {
+// fatal returns the error after which the event loop cannot go on, nil when ctx ends; what keeps the database away
+// comes first if that is why.
+func fatal(ctx context.Context, loop *controller.Controller, connected func() error) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-loop.Fatal():
-		return err
+		return withCause(err, connected())
 	}
+}
+
+// withCause puts why the database is away before the error that the first resync did not come.
+func withCause(err, away error) error {
+	if errors.Is(err, controller.ErrNoStartupResync) && away != nil {
+		return fmt.Errorf("%w: %w", away, err)
+	}
+	return err
 }
 
 // notCanceled leaves out the error of a context that ended on purpose.

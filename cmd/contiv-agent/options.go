@@ -211,7 +211,10 @@ reach etcd with its credentials, and the files of --config-dir. It asks nobody a
 
 // check returns all mistakes in the files that an agent with these options reads.
 func (o options) check() error {
-	_, _, err := loadConfig(o)
+	network, _, err := loadConfig(o)
+	if err == nil {
+		err = network.Check()
+	}
 	errs := []error{err}
 	_, err = serviceconfig.LoadFile(o.serviceConfig)
 	errs = append(errs, err)

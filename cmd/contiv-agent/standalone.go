@@ -107,7 +107,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		})
 	}
 	clients.serve(serve, group, loop, sb, states, log)
-	group.Go(func() error { return fatal(serve, loop) })
+	group.Go(func() error { return fatal(serve, loop, db.connected) })
 	group.Go(func() error {
 		if err := sb.await(serve); err != nil {
 			return notCanceled(err)

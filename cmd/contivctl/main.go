@@ -28,7 +28,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, err)
+		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.InWords(err))
 	}
 	os.Exit(ctl.ExitCode(err))
 }

@@ -200,6 +200,26 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
+// Check returns the mistakes in the values, as the agents of the nodes that are named would find them.
+func (c *Config) Check() error {
+	subnets, err := parseSubnets(&c.IPAMConfig, c.NodeToNodeTransport)
+	if err == nil {
+		_, err = subnets.parseAllowedSources(c.PodAllowedSources)
+	}
+	errs := []error{c.check(), err}
+	for _, section := range c.NodeConfig {
+		section, err := c.forNode(section.NodeName)
+		if err != nil {
+			errs = append(errs, err)
+			break // others say the same
+		}
+		if _, err := resolveStatic(c, &section); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", section.NodeName, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // check checks the options that stand alone. Those whose effect does not exist are
 // refused: an agent that ignored them would build another network than the user
 // asked for.

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/controller"
+)
+
+// An agent that ends because it never got its first resync says first what keeps etcd away.
+func TestRootCauseComesFirst(t *testing.T) {
+	refused, other := errors.New("etcd: connection refused"), errors.New("no node ID is free")
+	late := fmt.Errorf("%w within the first 1m", controller.ErrNoStartupResync)
+	if err := withCause(late, refused); !errors.Is(err, controller.ErrNoStartupResync) || !strings.HasPrefix(err.Error(), "etcd: connection refused: startup resync has not executed") {
+		t.Error(err)
+	}
+	if err := withCause(late, nil); err != late {
+		t.Error(err)
+	}
+	if err := withCause(other, refused); err != other {
+		t.Error(err)
+	}
+}
