@@ -51,7 +51,9 @@ func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	case "contiv.conf":
 		c, err := contivconf.LoadFile(name)
 		if err == nil {
-			err = c.Check()
+			if err = c.Check(); err != nil {
+				err = fmt.Errorf("configuration file %s: %w", name, err)
+			}
 		}
 		return "network configuration", err
 	case "controller.conf":
