@@ -30,6 +30,7 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/test/benchmark"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )

@@ -99,8 +99,8 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 	return keys, one, nil
 }
 
-// wanted returns values, sorted by key, those that words mean among them; all are those of the agent, if it is known.
-// Those that came with an error are good.
+// wanted returns values, sorted by key, at least those that the words mean; with all, those of the agent if it is not nil.
+// Values are valid even if they come with an error.
 func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
@@ -119,7 +119,7 @@ func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, 
 	return c.GetMerged(ctx)
 }
 
-// requested returns what was requested of the scheduler, all that words mean among it; without words, all.
+// requested returns the values that were requested of the scheduler, at least those that the words mean.
 func (g *configuring) requested(ctx context.Context, agent *Agent, words []string) (values []client.Value, err error) {
 	if agent == nil {
 		if agent, err = g.node(ctx); err != nil {
@@ -149,7 +149,8 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 	return values, nil
 }
 
-// requestedBy returns the keys of the values that words mean; none if that is a model, many, or nothing.
+// requestedBy returns the keys of the values that the words mean, or none if a word is a model, means nothing, or they
+// mean too many.
 func requestedBy(ctx context.Context, agent *Agent, words []string) (found []string) {
 	prefixes, parts := selectors(words)
 	if len(prefixes) > 0 || len(parts) == 0 {
@@ -169,7 +170,7 @@ func requestedBy(ctx context.Context, agent *Agent, words []string) (found []str
 	return found
 }
 
-// showConfig shows values, without their secrets unless those are asked for.
+// showConfig shows values. Secrets are left out unless the user asks for them.
 func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	if !secrets {
 		values = slices.Clone(values)
