@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,6 +178,10 @@ func TestServices(t *testing.T) {
 		if name, _, _ := strings.Cut(never, "{"); strings.Contains(text, never) || !strings.Contains(text, name) {
 			t.Errorf("metrics have %s, or nothing of it", never)
 		}
+	}
+
+	if count := regexp.MustCompile(`natSessions\{node="node1"\} [1-9]`); !count.MatchString(text) {
+		t.Error("the metric natSessions of node1 counts no connections")
 	}
 
 	requireConnectionsAcrossProxies(t, l, node1.Netns, a1.Netns, a2)
