@@ -1,0 +1,162 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+const hookManifest = `apiVersion: v1
+kind: Service
+metadata: {name: hook, namespace: default}
+spec:
+  clusterIP: 10.96.0.30
+  clusterIPs: [10.96.0.30, "fd96::30"]
+  ipFamilies: [IPv4, IPv6]
+  ports: [{name: tcp, protocol: TCP, port: 443, targetPort: 7443}, {name: udp, protocol: UDP, port: 443, targetPort: 7443}]
+`
+
+const hookSlice = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: hook-%[1]s, namespace: default, labels: {kubernetes.io/service-name: hook}}
+addressType: %[1]s
+ports: [{name: tcp, protocol: TCP, port: 7443}, {name: udp, protocol: UDP, port: 7443}]
+endpoints: [{addresses: ["%[2]s"], nodeName: node2, conditions: {ready: true}}]
+`
+
+// What belongs to translated connections is translated as well: fragments, and the ICMP errors
+// that tell clients of a smaller MTU on the way. The clients are a pod, and a process of a node as
+// the API server is when it calls a webhook; the endpoint is on another node.
+func TestFragmentsAndPathMTUOfServices(t *testing.T) {
+	require(t)
+	opts := options("fr")
+	opts.ServiceConfig = "services: vswitch\n"
+	opts.ContivConfig = `
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  serviceCIDR: 10.96.0.0/12,fd96::/108
+`
+	l := labtest.Up(t, opts)
+	pods := labtest.AddPods(t, l, lab.PodSpec{Name: "client", Node: "node1"}, lab.PodSpec{Name: "endpoint", Node: "node2"})
+	awaitAddresses(t, l)
+	labtest.Echo(t, pods[1].Netns, ":7443")
+	echoDatagrams(t, pods[1].Netns, ":7443")
+	text := hookManifest
+	to := endpoints(t, l, pods[1], []string{"10.1.", "fd10:1:"})
+	for _, e := range to {
+		text += fmt.Sprintf(hookSlice, map[bool]string{false: "IPv4", true: "IPv6"}[e.Address.Is6()], e.Address)
+	}
+	file := filepath.Join(t.TempDir(), "hook.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Apply(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": l.Name() + "-node1"}
+	for _, e := range to {
+		service := netip.MustParseAddrPort("10.96.0.30:443")
+		if e.Address.Is6() {
+			service = netip.MustParseAddrPort("[fd96::30]:443")
+		}
+		for who, netns := range clients {
+			await.That(t, fmt.Sprintf("%s calls %s", who, service), func() error { return echoes(netns, "tcp", service, 10) })
+			if err := echoes(netns, "udp", service, 5000); err != nil {
+				t.Errorf("%s, fragments to %s: %v", who, service, err)
+			}
+		}
+		const mtu = 1300
+		narrow(t, l.Name()+"-node2", e.Address, mtu)
+		for who, netns := range clients {
+			if err := echoes(netns, "tcp", service, 300_000); err != nil {
+				t.Errorf("%s, to %s with an MTU of %d on the way: %v", who, service, mtu, err)
+			}
+		}
+		out, err := exec.Command("ip", "-n", pods[0].Netns, "route", "get", service.Addr().String()).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), fmt.Sprintf("mtu %d", mtu)) {
+			t.Errorf("the pod has not learned the MTU of the way to %s: %v, %s", service, err, out)
+		}
+	}
+}
+
+// narrow gives the way from the node to an address a smaller MTU, by a route of a table of its own.
+func narrow(t *testing.T, node string, to netip.Addr, mtu int) {
+	t.Helper()
+	out, err := exec.Command("ip", "-n", node, "route", "get", to.String()).CombinedOutput()
+	device := regexp.MustCompile(`dev (\S+)`).FindSubmatch(out)
+	if err != nil || device == nil {
+		t.Fatalf("the way to %s: %v, %s", to, err, out)
+	}
+	version := map[bool]string{false: "-4", true: "-6"}[to.Is6()]
+	sh(t, node, fmt.Sprintf("ip %s route add %s dev %s table 77 mtu lock %d; ip %[1]s rule add to %[2]s lookup 77 pref 10", version, to, device[1], mtu))
+}
+
+// echoes sends bytes, and awaits them back.
+func echoes(netns, network string, to netip.AddrPort, size int) error {
+	var c net.Conn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	sent := bytes.Repeat([]byte("0123456789"), size/10)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Write(sent)
+		failed <- err
+	}()
+	got := make([]byte, len(sent))
+	n, err := io.ReadFull(c, got)
+	if wrote := <-failed; wrote != nil {
+		return wrote
+	}
+	if err != nil || !bytes.Equal(got, sent) {
+		return fmt.Errorf("%d of %d bytes came back: %w", n, len(sent), err)
+	}
+	return nil
+}
+
+// echoDatagrams sends UDP packets back, until the test ends.
+func echoDatagrams(t *testing.T, netns, address string) {
+	t.Helper()
+	var c net.PacketConn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		c, err = net.ListenPacket("udp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		data := make([]byte, 1<<16)
+		for {
+			n, from, err := c.ReadFrom(data)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo(data[:n], from)
+		}
+	}()
+	t.Cleanup(func() { c.Close(); <-done })
+}
