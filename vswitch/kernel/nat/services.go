@@ -25,7 +25,7 @@ import (
 //	nat-refuse     TCP: reset; others: ICMP, port unreachable
 //	postrouting, to a backend
 //	               sent by the node itself, and not to itself? address of the way out
-//	               ─> twice-NAT ─> nat-masquerade: source inside? stay; else address of the way out
+//	               ─> twice-NAT ─> source inside? stay ─> clients outside not seen? address of the way out
 //
 // All of it is in chains of NAT, which see the first packet of a connection only: those
 // that follow cost nothing, and connections that exist are left alone.
@@ -34,7 +34,6 @@ const (
 	chainBalanceIn  = "nat-pick-inside"
 	chainBalanceOut = "nat-pick-outside"
 	chainRefuse     = "nat-refuse"
-	chainMasquerade = "nat-masquerade"
 
 	setBalancedIn  = "nat-balanced-in"  // services with backends for clients inside; Comment: label
 	setBalancedOut = "nat-balanced-out" // likewise, outside
@@ -254,14 +253,13 @@ func (s *natState) nodeSources(add adder) {
 		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), &expr.Masq{}))
 }
 
-// masquerade hides clients outside.
+// masquerade hides clients outside. Most connections begin inside: they are spared the lookup.
 func (s *natState) masquerade(add adder) {
 	f := s.family
-	add(chainTwice, "clients outside", f.opened(), words(inSet(setMasquerade, 0), verdict(expr.VerdictGoto, chainMasquerade)))
 	for _, p := range s.network.inside {
-		add(chainMasquerade, commentInside+p.String(), f.within(f.source, p), words(verdict(expr.VerdictReturn, "")))
+		add(chainTwice, commentInside+p.String(), f.within(f.source, p), words(verdict(expr.VerdictReturn, "")))
 	}
-	add(chainMasquerade, "outside", words(&expr.Masq{}))
+	add(chainTwice, "clients outside", f.opened(), words(inSet(setMasquerade, 0), &expr.Masq{}))
 }
 
 func (s *natState) classesOf(scope natScope) []natClass {
