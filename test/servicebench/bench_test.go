@@ -2,6 +2,7 @@ package servicebench
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -61,24 +62,27 @@ func BenchmarkServices(b *testing.B) {
 			t.add(fmt.Sprintf("s until the first sync, %d services", count), syncs)
 			micros := map[*side][]float64{}
 			// Short rounds: whatever else the machine does meanwhile, it does to both.
-			rates := alternate(sides, 25, func(s *side) float64 {
+			rates := alternate(sides, 40, func(s *side) float64 {
+				s.forgetConnections()
 				r := s.connections(numbered(count/2), 200*time.Millisecond)
 				micros[s] = append(micros[s], r.micros)
 				return r.perSecond
 			})
-			t.add(fmt.Sprintf("connections per second, %d services", count), rates)
-			t.add(fmt.Sprintf("µs of CPU per connection, %d services", count), []float64{median(micros[sides[0]]), median(micros[sides[1]])})
+			t.spread(fmt.Sprintf("connections per second, %d services", count), rates)
+			t.spread(fmt.Sprintf("µs of CPU per connection, %d services", count), [][]float64{micros[sides[0]], micros[sides[1]]})
 		}
 		stream := testService{"stream", "10.96.0.11", endpoints(), streamPort}
 		for _, s := range sides {
 			s.put(stream)
 			s.await(stream, "")
 		}
-		t.add("MB/s through a service", alternate(sides, 5, func(s *side) float64 { return s.stream(stream.ip+":80", time.Second) }))
-		t.add("MB/s without", alternate(sides, 5, func(s *side) float64 { return s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), time.Second) }))
+		t.spread("MB/s through a service", alternate(sides, 15, func(s *side) float64 { return s.stream(stream.ip+":80", 500*time.Millisecond) }))
+		t.spread("MB/s without", alternate(sides, 15, func(s *side) float64 {
+			return s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), 500*time.Millisecond)
+		}))
 
 		added, moved := 0, 0
-		t.add("ms until one more service", alternate(sides, 5, func(s *side) float64 {
+		t.spread("ms until one more service", alternate(sides, 3, func(s *side) float64 {
 			added++
 			service := numbered(most + added)
 			start := time.Now()
@@ -86,7 +90,7 @@ func BenchmarkServices(b *testing.B) {
 			s.await(service, "")
 			return ms(time.Since(start))
 		}))
-		t.add("ms until one endpoint has changed", alternate(sides, 5, func(s *side) float64 {
+		t.spread("ms until one endpoint has changed", alternate(sides, 3, func(s *side) float64 {
 			moved++
 			to := testService{single.name, single.ip, endpoints()[moved%10 : moved%10+1], serverPort}
 			start := time.Now()
@@ -102,8 +106,12 @@ func BenchmarkServices(b *testing.B) {
 		t.add("MiB of memory", memory)
 		t.add("MiB of memory, at most", peak)
 
-		var restarts []float64
+		var restarts, lost, operations []float64
+		echo := testService{"echo", "10.96.0.12", endpoints(), echoPort}
 		for _, s := range sides {
+			s.put(echo)
+			s.await(echo, "")
+			open := s.open(echo, 200)
 			s.stop()
 			start := time.Now()
 			s.start()
@@ -111,36 +119,35 @@ func BenchmarkServices(b *testing.B) {
 			s.put(service) // it takes part again when it knows of that
 			s.await(service, "")
 			restarts = append(restarts, time.Since(start).Seconds())
+			lost = append(lost, float64(open.lost()))
+			operations = append(operations, s.operations(start, service))
 			s.stop()
 		}
 		t.add("s from a restart until a new service", restarts)
+		t.add("connections lost by the restart, of 200", lost)
+		t.add("operations of the restart", operations)
 	}
 	b.Log("\n" + t.String())
 	for _, r := range t {
 		for i, s := range sides {
+			if math.IsNaN(r.values[i]) {
+				continue
+			}
 			b.ReportMetric(r.values[i], strings.NewReplacer(" ", "-", ",", "", "/", "-per-").Replace(r.what)+"-"+s.name)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// alternate measures the sides by turns, and returns the median of each.
-func alternate(sides []*side, rounds int, measure func(*side) float64) (medians []float64) {
+// alternate measures the sides by turns.
+func alternate(sides []*side, rounds int, measure func(*side) float64) [][]float64 {
 	values := make([][]float64, len(sides))
 	for range rounds {
 		for i, s := range sides {
 			values[i] = append(values[i], measure(s))
 		}
 	}
-	for _, v := range values {
-		medians = append(medians, median(v))
-	}
-	return medians
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return values
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -148,17 +155,37 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // table is what is measured, for both sides.
 type table []row
 
+// row has the medians of what, and in which range the half of the rounds was that is nearest to them.
 type row struct {
-	what   string
-	values []float64
+	what         string
+	values       []float64
+	lower, upper []float64
 }
 
-func (t *table) add(what string, values []float64) { *t = append(*t, row{what, values}) }
+func (t *table) add(what string, values []float64) { *t = append(*t, row{what: what, values: values}) }
+
+// spread adds a row of several rounds of each side.
+func (t *table) spread(what string, rounds [][]float64) {
+	r := row{what: what}
+	for _, list := range rounds {
+		slices.Sort(list)
+		r.values = append(r.values, list[len(list)/2])
+		r.lower, r.upper = append(r.lower, list[len(list)/4]), append(r.upper, list[len(list)*3/4])
+	}
+	*t = append(*t, r)
+}
 
 func (t table) String() string {
 	var b strings.Builder
 	for _, r := range t {
-		fmt.Fprintf(&b, "%-40s contiv %10.1f  kube-proxy %10.1f  ratio %.2f\n", r.what, r.values[0], r.values[1], r.values[0]/r.values[1])
+		fmt.Fprintf(&b, "%-42s", r.what)
+		for i, side := range []string{"contiv", "kube-proxy"} {
+			fmt.Fprintf(&b, " %s %10.1f", side, r.values[i])
+			if r.lower != nil {
+				fmt.Fprintf(&b, " (%.1f to %.1f)", r.lower[i], r.upper[i])
+			}
+		}
+		fmt.Fprintf(&b, "  ratio %.2f\n", r.values[0]/r.values[1])
 	}
 	return b.String()
 }

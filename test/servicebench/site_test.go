@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,9 +22,11 @@ import (
 	"github.com/contiv/contiv/api/contiv/node"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/vishvananda/netlink"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -35,6 +39,7 @@ const (
 	clientIP    = "10.1.1.2"
 	serverPort  = 8080
 	streamPort  = 8081
+	echoPort    = 8082
 	etcdAddress = "127.0.0.1:12379"
 	apiAddress  = "127.0.0.1:8001"
 )
@@ -58,6 +63,7 @@ type side struct {
 	put     func(...testService)
 	running *exec.Cmd
 	tables  string // name of those that it makes
+	socket  string // where it tells of its transactions, if it does
 }
 
 func (s *side) pod(name string) string { return s.netns + "-" + name }
@@ -113,6 +119,7 @@ func (s *side) serve() {
 			_, _ = io.WriteString(c, address)
 		},
 		streamPort: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+		echoPort:   func(c net.Conn) { _, _ = io.Copy(c, c) },
 	} {
 		l := s.listen(s.pod("server"), ":"+strconv.Itoa(port))
 		go func() {
@@ -260,6 +267,68 @@ func (s *side) connections(service testService, during time.Duration) rate {
 	return rate{float64(total) / time.Since(start).Seconds(), float64(cpu.Microseconds()) / float64(total)}
 }
 
+// forgetConnections empties the table of connections. Otherwise it grows while rates are measured, and
+// those that are measured later find ports taken by connections of before.
+func (s *side) forgetConnections() {
+	s.b.Helper()
+	if err := in(s.netns, func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
+		s.b.Fatal(err)
+	}
+}
+
+// connections that stay open.
+type connections []net.Conn
+
+// open makes connections to a service that echoes.
+func (s *side) open(service testService, count int) (list connections) {
+	s.b.Helper()
+	for range count {
+		err := in(s.pod("client"), func() error {
+			c, err := net.DialTimeout("tcp", service.ip+":80", time.Second)
+			if err == nil {
+				list = append(list, c)
+				s.b.Cleanup(func() { c.Close() })
+			}
+			return err
+		})
+		if err != nil {
+			s.b.Fatalf("%s: %v", s.name, err)
+		}
+	}
+	if n := list.lost(); n > 0 {
+		s.b.Fatalf("%s: %d of %d connections echo nothing", s.name, n, count)
+	}
+	return list
+}
+
+// lost returns how many of them echo nothing.
+func (l connections) lost() (n int) {
+	for _, c := range l {
+		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		if _, err := c.Write([]byte{1}); err != nil {
+			n++
+		} else if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// operations returns how many operations of the translator's transactions, but those for a service, changed
+// anything since it started; NaN if it has none.
+func (s *side) operations(since time.Time, but testService) float64 {
+	s.b.Helper()
+	if s.socket == "" {
+		return math.NaN()
+	}
+	txns, err := lab.NewREST(s.socket).Transactions(s.b.Context(), since)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	ops := slices.DeleteFunc(lab.Operations(txns...), func(op kvscheduler.RecordedOp) bool { return strings.HasSuffix(op.Key, "/"+but.name) })
+	return float64(len(ops))
+}
+
 // threadTime is what this thread has had of a CPU.
 func threadTime() time.Duration {
 	var usage unix.Rusage
@@ -313,7 +382,7 @@ func newContiv(b testing.TB) *side {
 	s.command = []string{filepath.Join(binaries, "contiv-agent"), "--node-name", "node1", "--etcd-endpoints", "http://" + etcdAddress, "--run-dir", filepath.Join(s.dir, "run"),
 		"--bolt", filepath.Join(s.dir, "bolt.db"), "--contiv-config", write("contiv.conf", ""), "--service-config", write("service.conf", "services: vswitch\n"),
 		"--controller-config", write("controller.conf", ""), "--log-level", "WARN", "--probe-interval", "0"}
-	s.tables = "contiv"
+	s.tables, s.socket = "contiv", filepath.Join(s.dir, "run", "agent.sock")
 	db, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + etcdAddress}, DialTimeout: time.Minute, DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (c net.Conn, err error) {
 			err = in(s.netns, func() error { c, err = (&net.Dialer{}).DialContext(ctx, "tcp", etcdAddress); return err })
