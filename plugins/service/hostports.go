@@ -326,7 +326,7 @@ var globalKey = models.Key(&vpp_nat.Nat44Global{})
 func (s *Service) sharedByPods() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	if loopback := s.self.loopback(false); loopback.IsValid() {
-		global, pool := &vpp_nat.Nat44Global{Forwarding: true}, hairpinPool(loopback)
+		global, pool := s.globalNAT(), hairpinPool(loopback)
 		values[models.Key(global)], values[models.Key(pool)] = global, pool
 	}
 	if !s.caps.HostStackShared && !s.ownStack() {

@@ -115,7 +115,7 @@ func (s *Service) Warnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		problems := append(s.health.Problems(), s.leftOut()...)
+		problems := append(s.health.Problems(), s.limits()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)
 		}

@@ -2,12 +2,14 @@ package service
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"google.golang.org/protobuf/proto"
 )
@@ -81,17 +83,50 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 	return values
 }
 
-// leftOut returns the services with frontends that this vswitch does not translate.
-func (s *Service) leftOut() []string {
+// What a vswitch without client scopes does instead of what services ask for.
+const (
+	limitRanges   = "load balancers' addresses of services with loadBalancerSourceRanges are not translated on this node: VPP does not look at sources"
+	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
+)
+
+// noteLimits records a service that the vswitch does not fully support.
+func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
+	if s.caps.ClientScopes {
+		return
+	}
+	for limit, applies := range map[string]bool{
+		limitRanges:   slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }),
+		limitAffinity: svc.Affinity > 0,
+	} {
+		if applies && s.limited[limit] == nil {
+			s.limited[limit] = map[processor.ID]bool{}
+		}
+		if applies {
+			s.limited[limit][id] = true
+		}
+	}
+}
+
+// forgetLimits removes the record of a service.
+func (s *Service) forgetLimits(id processor.ID) {
+	for _, ids := range s.limited {
+		delete(ids, id)
+	}
+}
+
+// limits returns what the vswitch does instead of what services ask for, with the services.
+func (s *Service) limits() (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ids []string
-	for id := range s.restricted {
-		ids = append(ids, id.String())
+	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
+		var ids []string
+		for id := range s.limited[limit] {
+			ids = append(ids, id.String())
+		}
+		slices.Sort(ids)
+		if len(ids) > 0 {
+			texts = append(texts, fmt.Sprintf("%s; services: %s", limit, strings.Join(ids, ", ")))
+		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	slices.Sort(ids)
-	return []string{fmt.Sprintf("load balancers' addresses of services with loadBalancerSourceRanges are not translated on this node: VPP does not look at sources; services: %s", strings.Join(ids, ", "))}
+	return texts
 }

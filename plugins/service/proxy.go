@@ -12,7 +12,6 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/api/contiv/node"
 	k8s "github.com/contiv/contiv/api/contiv/service"
-	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
@@ -68,7 +67,7 @@ func (s *Service) translateServices(p Proxy) error {
 		p.Settings.ResetRemovedEndpoints = false
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
-	s.restricted = map[processor.ID]bool{}
+	s.limited = map[string]map[processor.ID]bool{}
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
 	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)
@@ -95,7 +94,7 @@ func (s *Service) proxies(event controller.Event) bool {
 // resyncServices renders all services.
 func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
 	clear(s.rendered)
-	clear(s.restricted)
+	clear(s.limited)
 	s.services.Reset()
 	s.zone = ""
 	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
@@ -122,7 +121,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	for key, value := range s.shared() {
 		s.put(txn, key, value)
 	}
-	if global := (&vpp_nat.Nat44Global{Forwarding: true}); s.self.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
+	if global := s.globalNAT(); s.self.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
 		txn.Put(models.Key(global), global)
 	}
 	for _, id := range s.services.IDs() {
@@ -146,9 +145,7 @@ func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
 	if svc == nil {
 		return nil
 	}
-	if !s.caps.ClientScopes && slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }) {
-		s.restricted[id] = true
-	}
+	s.noteLimits(id, svc)
 	options := s.natOptions()
 	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints
 	return nat.Render(svc, ipv6, options)
@@ -233,7 +230,7 @@ func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperatio
 // update requests the values of a service that have changed.
 func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) string {
 	was, is, same := false, false, true
-	delete(s.restricted, id)
+	s.forgetLimits(id)
 	var touched []proto.Message
 	for _, ipv6 := range []bool{false, true} {
 		key, value := nat.Key(id, ipv6), s.render(id, ipv6)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,7 +220,10 @@ func TestServicesOnVPP(t *testing.T) {
 	}
 	local := webService()
 	local.Name, local.ClusterIps, local.ClusterIp = "other", []string{"10.96.0.11"}, "10.96.0.11"
-	got := plugintest.Render(resync(t, s, state(webService(), local,
+	sticky := webService()
+	sticky.Name, sticky.ClusterIps, sticky.ClusterIp, sticky.LbIngressIps, sticky.LoadbalancerSourceRanges = "sticky", []string{"10.96.0.12"}, "10.96.0.12", nil, nil
+	sticky.SessionAffinity, sticky.SessionAffinityTimeout = "ClientIP", 60
+	got := plugintest.Render(resync(t, s, state(webService(), local, sticky,
 		webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2"))))
 	mapping := func(addr string, port int, more string) string {
 		return fmt.Sprintf(`{"external_ip":"%s","external_port":%d,"local_ips":[%s],%s"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`, addr, port, more, map[bool]string{true: `"masquerade_outside":true,`}[port == 80])
@@ -240,8 +244,13 @@ func TestServicesOnVPP(t *testing.T) {
 			t.Errorf("%s in\n%s", not, got)
 		}
 	}
-	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "default/other, default/web") {
-		t.Errorf("warnings %q", w)
+	w := s.Warnings()
+	for limit, services := range map[string]string{"loadBalancerSourceRanges": "default/other, default/web", "sessionAffinity": "default/sticky"} {
+		if !slices.ContainsFunc(w, func(text string) bool {
+			return strings.Contains(text, limit) && strings.HasSuffix(text, "; services: "+services)
+		}) {
+			t.Errorf("no warning of %s: %q", limit, w)
+		}
 	}
 	if s, err := newCluster().onVPP(t, "services: kube-proxy"); err != nil || s.Proxies() {
 		t.Errorf("services: kube-proxy: %v, %v", s.Proxies(), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
@@ -55,9 +56,10 @@ type Capabilities struct {
 type Service struct {
 	caps Capabilities
 
-	config  Config
-	network Network
-	log     *slog.Logger
+	config   Config
+	settings config.Config // service.conf
+	network  Network
+	log      *slog.Logger
 
 	self      self
 	hostPorts *HostPorts // nil: not served
@@ -68,15 +70,14 @@ type Service struct {
 	services *processor.Processor
 	rendered map[string]proto.Message // the values requested last, by key
 	zone     string                   // of this node
-	// restricted has the services with frontends that the vswitch cannot translate, because they are
-	// restricted to some sources.
-	restricted map[processor.ID]bool
-	disabled   string // what else translates services; "": nothing
-	others     others
-	health     *health.Server
-	healthz    *health.Node
-	metrics    *metrics
-	mu         sync.Mutex // guards services and restricted against reports, which other goroutines call
+	// limited has the services that the vswitch does not fully support, by what it does instead.
+	limited  map[string]map[processor.ID]bool
+	disabled string // what else translates services; "": nothing
+	others   others
+	health   *health.Server
+	healthz  *health.Node
+	metrics  *metrics
+	mu       sync.Mutex // guards services and limited against reports, which other goroutines call
 }
 
 // Roles are optional tasks of the vswitch; nil: it does not have this one.
@@ -89,6 +90,7 @@ type Roles struct {
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
 	s := &Service{caps: caps, config: config, network: network, log: log}
 	if roles.Proxy != nil {
+		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy); err != nil {
 			return nil, err
 		}
@@ -131,7 +133,7 @@ func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOpe
 	if iface == "" {
 		return
 	}
-	global := &vpp_nat.Nat44Global{Forwarding: true}
+	global := s.globalNAT()
 	nic := &vpp_nat.Nat44Interface{Name: iface, NatOutside: true, OutputFeature: true}
 	pool := &vpp_nat.Nat44AddressPool{FirstIp: ip.String(), VrfId: anyVRF}
 	s.sourceNAT = true
@@ -142,6 +144,16 @@ func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOpe
 		overlay := s.overlayIdentities(ip)
 		txn.Put(models.Key(overlay), overlay)
 	}
+}
+
+// globalNAT is the value that all NAT of IPv4 waits for. Time-outs are those of the vswitch only
+// where it does not share them with the host.
+func (s *Service) globalNAT() *vpp_nat.Nat44Global {
+	global := &vpp_nat.Nat44Global{Forwarding: true}
+	if !s.caps.HostStackShared {
+		global.TcpSessionTimeout, global.OtherSessionTimeout = s.settings.TCPNATSessionTimeout, s.settings.OtherNATSessionTimeout
+	}
+	return global
 }
 
 const (

@@ -3,12 +3,14 @@ package service_test
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/config"
 )
 
 type fake struct {
@@ -110,5 +112,24 @@ func TestSNAT(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+// Time-outs of service.conf are for a vswitch that does not share the host's.
+func TestTimeoutsOfSessions(t *testing.T) {
+	node := fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}
+	settings := config.Config{Services: config.KubeProxy, TCPNATSessionTimeout: 7200, OtherNATSessionTimeout: 60}
+	for shared, want := range map[bool]string{true: `{"forwarding":true}`, false: `{"forwarding":true,"other_session_timeout":60,"tcp_session_timeout":7200}`} {
+		s, err := service.New(service.Capabilities{HostStackShared: shared}, node, node, service.Roles{Proxy: &service.Proxy{Settings: settings}}, plugintest.Logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		txn := plugintest.Txn{}
+		if err := s.Resync(t.Context(), &controller.DBResync{}, nil, 1, txn); err != nil {
+			t.Fatal(err)
+		}
+		if got := plugintest.Render(txn); !strings.Contains(got, "nat44-global\n    "+want) {
+			t.Errorf("host's stack shared: %v: got\n%s\nwant %s", shared, got, want)
+		}
 	}
 }

@@ -32,7 +32,7 @@ spec:
 const hookSlice = `---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: hook-%[1]s, namespace: default, labels: {kubernetes.io/service-name: hook}}
+metadata: {name: hook-%[3]s, namespace: default, labels: {kubernetes.io/service-name: hook}}
 addressType: %[1]s
 ports: [{name: tcp, protocol: TCP, port: 7443}, {name: udp, protocol: UDP, port: 7443}]
 endpoints: [{addresses: ["%[2]s"], nodeName: node2, conditions: {ready: true}}]
@@ -59,7 +59,8 @@ ipamConfig:
 	text := hookManifest
 	to := endpoints(t, l, pods[1], []string{"10.1.", "fd10:1:"})
 	for _, e := range to {
-		text += fmt.Sprintf(hookSlice, map[bool]string{false: "IPv4", true: "IPv6"}[e.Address.Is6()], e.Address)
+		version := map[bool]string{false: "IPv4", true: "IPv6"}[e.Address.Is6()]
+		text += fmt.Sprintf(hookSlice, version, e.Address, strings.ToLower(version))
 	}
 	file := filepath.Join(t.TempDir(), "hook.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -68,6 +69,7 @@ ipamConfig:
 	if _, err := l.Apply(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
+	sh(t, l.Name()+"-node1", "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
 	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": l.Name() + "-node1"}
 	for _, e := range to {
 		service := netip.MustParseAddrPort("10.96.0.30:443")

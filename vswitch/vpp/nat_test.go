@@ -280,7 +280,7 @@ func TestNATIsReadBackAsConfigured(t *testing.T) {
 		globalOf := func() *vpp_nat.Nat44Global {
 			return &vpp_nat.Nat44Global{
 				Forwarding: true, VirtualReassembly: &vpp_nat.VirtualReassembly{Timeout: 5, MaxReassemblies: 2048, MaxFragments: 7},
-				NatInterfaces: listed, AddressPool: addrs,
+				NatInterfaces: listed, AddressPool: addrs, TcpSessionTimeout: 7200, OtherSessionTimeout: 90,
 			}
 		}
 		global := globalOf()

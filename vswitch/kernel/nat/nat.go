@@ -22,6 +22,9 @@ func (v nat) Enable(ctx context.Context, global *vpp_nat.Nat44Global) error {
 	if global.GetEndpointIndependent() {
 		return vswitch.Unsupported("endpoint_independent: the Linux kernel translates per connection")
 	}
+	if global.GetTcpSessionTimeout() != 0 || global.GetOtherSessionTimeout() != 0 {
+		return vswitch.Unsupported("session time-outs: the Linux kernel has one for all of the host (sysctl net.netfilter.nf_conntrack_tcp_timeout_established and others)")
+	}
 	err := v.nat.change(func(s *natState) error {
 		s.enabled, s.forwarding = true, global.GetForwarding()
 		return nil

@@ -24,6 +24,7 @@ var module = session.NewModule("nat44_ed_plugin.so", "NAT44",
 	&nat44_ed.Nat44EdPluginEnableDisable{}, &nat44_ed.Nat44EdPluginEnableDisableReply{},
 	&nat44_ed.Nat44ShowRunningConfig{}, &nat44_ed.Nat44ShowRunningConfigReply{},
 	&nat44_ed.Nat44ForwardingEnableDisable{}, &nat44_ed.Nat44ForwardingEnableDisableReply{},
+	&nat44_ed.NatSetTimeouts{}, &nat44_ed.NatSetTimeoutsReply{},
 	&nat44_ed.Nat44InterfaceAddDelFeature{}, &nat44_ed.Nat44InterfaceAddDelFeatureReply{},
 	&nat44_ed.Nat44InterfaceDump{}, &nat44_ed.Nat44InterfaceDetails{},
 	&nat44_ed.Nat44EdAddDelOutputInterface{}, &nat44_ed.Nat44EdAddDelOutputInterfaceReply{},
@@ -98,6 +99,9 @@ func (v *NAT) Enable(ctx context.Context, g *vpp_nat.Nat44Global) error {
 	if err := v.vpp.Call(ctx, module, &nat44_ed.Nat44ForwardingEnableDisable{Enable: g.GetForwarding()}, &nat44_ed.Nat44ForwardingEnableDisableReply{}); err != nil {
 		return fmt.Errorf("setting NAT's forwarding to %v: %w", g.GetForwarding(), err)
 	}
+	if err := v.vpp.Call(ctx, module, timeoutsOf(g), &nat44_ed.NatSetTimeoutsReply{}); err != nil {
+		return fmt.Errorf("setting time-outs of sessions: %w", err)
+	}
 	return v.setReassembly(ctx, g.GetVirtualReassembly())
 }
 
@@ -142,6 +146,7 @@ func (v *NAT) Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_n
 	if g.VirtualReassembly, err = v.reassembly(ctx, expected.GetVirtualReassembly()); err != nil {
 		return nil, err
 	}
+	readTimeouts(config.Timeouts, expected, g)
 	state, err := v.natInterfaces(ctx)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 // natState is the plugin nat44-ed.
 type natState struct {
 	on, forwarding bool
+	timeouts       nat_types.NatTimeouts
 	sides          map[index]nat_types.NatConfigFlags
 	output         pool[index]
 	addrs, twice   []nat44_ed.Nat44AddressDetails
@@ -42,6 +43,7 @@ const defaultSessions = 63 * 1024
 func newNATState() natState {
 	return natState{
 		sides:      map[index]nat_types.NatConfigFlags{},
+		timeouts:   nat_types.NatTimeouts{UDP: 300, TCPEstablished: 7440, TCPTransitory: 240, ICMP: 60},
 		reassembly: ip.IPReassemblyGetReply{TimeoutMs: 100, MaxReassemblies: 1024, MaxReassemblyLength: 3, ExpireWalkIntervalMs: 10000},
 	}
 }
@@ -103,7 +105,12 @@ func handleNAT() {
 		if c.nat.on {
 			reply.Sessions = defaultSessions
 		}
+		reply.Timeouts = c.nat.timeouts
 		reply.ForwardingEnabled, reply.Flags = c.nat.forwarding, nat44_ed.NAT44_IS_ENDPOINT_DEPENDENT
+		return 0
+	})
+	on(func(c *call, req *nat44_ed.NatSetTimeouts, _ *nat44_ed.NatSetTimeoutsReply) api.VPPApiError {
+		c.nat.timeouts = nat_types.NatTimeouts{UDP: req.UDP, TCPEstablished: req.TCPEstablished, TCPTransitory: req.TCPTransitory, ICMP: req.ICMP}
 		return 0
 	})
 	on(func(c *call, req *nat44_ed.Nat44ForwardingEnableDisable, _ *nat44_ed.Nat44ForwardingEnableDisableReply) api.VPPApiError {

@@ -242,8 +242,12 @@ type Nat44Global struct {
 	// Deprecated: Marked as deprecated in ligato/vpp/nat/nat.proto.
 	AddressPool       []*Nat44Global_Address `protobuf:"bytes,3,rep,name=address_pool,json=addressPool,proto3" json:"address_pool,omitempty"`
 	VirtualReassembly *VirtualReassembly     `protobuf:"bytes,4,opt,name=virtual_reassembly,json=virtualReassembly,proto3" json:"virtual_reassembly,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Seconds without a packet after which an established TCP connection is forgotten, and any
+	// other. 0: as the vswitch does by itself. Not of the original.
+	TcpSessionTimeout   uint32 `protobuf:"varint,1000,opt,name=tcp_session_timeout,json=tcpSessionTimeout,proto3" json:"tcp_session_timeout,omitempty"`
+	OtherSessionTimeout uint32 `protobuf:"varint,1001,opt,name=other_session_timeout,json=otherSessionTimeout,proto3" json:"other_session_timeout,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Nat44Global) Reset() {
@@ -311,6 +315,20 @@ func (x *Nat44Global) GetVirtualReassembly() *VirtualReassembly {
 		return x.VirtualReassembly
 	}
 	return nil
+}
+
+func (x *Nat44Global) GetTcpSessionTimeout() uint32 {
+	if x != nil {
+		return x.TcpSessionTimeout
+	}
+	return 0
+}
+
+func (x *Nat44Global) GetOtherSessionTimeout() uint32 {
+	if x != nil {
+		return x.OtherSessionTimeout
+	}
+	return 0
 }
 
 type DNat44 struct {
@@ -1118,7 +1136,7 @@ var File_ligato_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\n" +
-	"\x18ligato/vpp/nat/nat.proto\x12\x0eligato.vpp.nat\x1a\x18ligato/annotations.proto\"\x95\x04\n" +
+	"\x18ligato/vpp/nat/nat.proto\x12\x0eligato.vpp.nat\x1a\x18ligato/annotations.proto\"\xfb\x04\n" +
 	"\vNat44Global\x12\x1e\n" +
 	"\n" +
 	"forwarding\x18\x01 \x01(\bR\n" +
@@ -1126,7 +1144,9 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\x14endpoint_independent\x18\x05 \x01(\bR\x13endpointIndependent\x12P\n" +
 	"\x0enat_interfaces\x18\x02 \x03(\v2%.ligato.vpp.nat.Nat44Global.InterfaceB\x02\x18\x01R\rnatInterfaces\x12J\n" +
 	"\faddress_pool\x18\x03 \x03(\v2#.ligato.vpp.nat.Nat44Global.AddressB\x02\x18\x01R\vaddressPool\x12P\n" +
-	"\x12virtual_reassembly\x18\x04 \x01(\v2!.ligato.vpp.nat.VirtualReassemblyR\x11virtualReassembly\x1ac\n" +
+	"\x12virtual_reassembly\x18\x04 \x01(\v2!.ligato.vpp.nat.VirtualReassemblyR\x11virtualReassembly\x12/\n" +
+	"\x13tcp_session_timeout\x18\xe8\a \x01(\rR\x11tcpSessionTimeout\x123\n" +
+	"\x15other_session_timeout\x18\xe9\a \x01(\rR\x13otherSessionTimeout\x1ac\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tis_inside\x18\x02 \x01(\bR\bisInside\x12%\n" +
