@@ -98,8 +98,12 @@ func printService(p printer, good []answer[service.Report]) {
 	frontends := p.Table("NODE", "KIND", "FRONTEND", "PROTOCOL", "PORT", "INSIDE", "OUTSIDE", "SOURCES")
 	endpoints := p.Table("NODE", "ENDPOINT", "PROTOCOL", "PORT", "ON-NODE", "ZONE", "CONDITIONS", "USED", "WHY-NOT")
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
+	var limits []string
 	for _, a := range good {
 		for _, s := range a.Value.Services {
+			for _, text := range s.Limits {
+				limits = append(limits, fmt.Sprintf("%s: %s", a.Agent.Name, text))
+			}
 			for _, f := range s.Frontends {
 				sources := strings.Join(f.Sources, ",")
 				if f.Restricted && sources == "" {
@@ -127,6 +131,9 @@ func printService(p printer, good []answer[service.Report]) {
 	endpoints.Print()
 	p.Printf("\n")
 	values.Print()
+	for _, text := range limits {
+		p.Printf("\n%s\n", text)
+	}
 }
 
 func conditions(e service.EndpointReport) string {

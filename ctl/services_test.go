@@ -14,7 +14,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 	dir := t.TempDir()
 	txn := uint64(7)
 	web := service.ServiceReport{
-		Namespace: "default", Name: "web", Endpoints: 1,
+		Namespace: "default", Name: "web", Endpoints: 1, Limits: []string{"sessionAffinity has no time-out"},
 		Frontends: []service.FrontendReport{
 			{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Port: "http", Inside: 1, Outside: 1},
 			{Kind: "LoadBalancer", Address: "203.0.113.1:80", Protocol: "TCP", Port: "http", Inside: 1, Restricted: true},
@@ -66,6 +66,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		"node1 10.1.1.2:8080 TCP http node1 a ready,serving yes",
 		"node1 10.1.2.2:8080 TCP http node2 - serving,terminating no terminating, and others are ready",
 		"node1 config/vpp/nat/v2/dnat44/default/web FAILED: no such table 7",
+		"node1: sessionAffinity has no time-out",
 	}, "services", "default/web")
 	if _, _, err := run(t, "services", "web"); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("without namespace: %v", err)

@@ -114,6 +114,16 @@ func (s *Service) forgetLimits(id processor.ID) {
 	}
 }
 
+// limitsOf returns what the vswitch does instead of what a service asks for. The caller holds the lock.
+func (s *Service) limitsOf(id processor.ID) (texts []string) {
+	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
+		if s.limited[limit][id] {
+			texts = append(texts, limit)
+		}
+	}
+	return texts
+}
+
 // limits returns what the vswitch does instead of what services ask for, with the services.
 func (s *Service) limits() (texts []string) {
 	s.mu.Lock()

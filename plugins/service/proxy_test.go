@@ -252,6 +252,9 @@ func TestServicesOnVPP(t *testing.T) {
 			t.Errorf("no warning of %s: %q", limit, w)
 		}
 	}
+	if told := reportOf(t, s, "?service=default/sticky", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], "sessionAffinity") {
+		t.Errorf("limits of the service with affinity: %q", told)
+	}
 	if s, err := newCluster().onVPP(t, "services: kube-proxy"); err != nil || s.Proxies() {
 		t.Errorf("services: kube-proxy: %v, %v", s.Proxies(), err)
 	}
@@ -295,17 +298,23 @@ func TestServicesOnVPPNeedVRF0(t *testing.T) {
 	}
 }
 
+// reportOf is the answer to a query.
+func reportOf(t *testing.T, s *service.Service, query string, status int) (report service.Report) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+query, nil))
+	if err := json.Unmarshal(w.Body.Bytes(), &report); err != nil || w.Code != status {
+		t.Fatalf("%s: %d %s (%v)", query, w.Code, w.Body, err)
+	}
+	return report
+}
+
 func TestReportTellsOfAllServicesOrAllOfOne(t *testing.T) {
 	s := newCluster().plugin(t, "services: vswitch")
 	resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2")))
-	get := func(query string, status int) (report service.Report) {
+	get := func(query string, status int) service.Report {
 		t.Helper()
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+query, nil))
-		if err := json.Unmarshal(w.Body.Bytes(), &report); err != nil || w.Code != status {
-			t.Fatalf("%s: %d %s (%v)", query, w.Code, w.Body, err)
-		}
-		return report
+		return reportOf(t, s, query, status)
 	}
 	all := get("", http.StatusOK)
 	if len(all.Services) != 1 || all.Services[0].Endpoints != 3 || len(all.Services[0].Details) > 0 || len(all.Services[0].Values) != 2 || !all.Translator.VSwitch {

@@ -34,6 +34,8 @@ type ServiceReport struct {
 	Endpoints int `json:"endpoints"`
 	// Values are the configured values of the service.
 	Values []ValueReport `json:"values"`
+	// Limits has what the vswitch of this node does instead of what the service asks for.
+	Limits []string `json:"limits,omitempty"`
 	// Details has all endpoints, if the service was requested by name.
 	Details []EndpointReport `json:"details,omitempty"`
 }
@@ -143,7 +145,7 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 }
 
 func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
-	r := ServiceReport{Namespace: id.Namespace, Name: id.Name}
+	r := ServiceReport{Namespace: id.Namespace, Name: id.Name, Limits: s.limitsOf(id)}
 	for _, ipv6 := range []bool{false, true} {
 		svc := s.services.Service(id, ipv6)
 		if svc == nil {
