@@ -76,24 +76,24 @@ func TestBurstIsCoalesced(t *testing.T) {
 		r.started()
 		n := len(r.sched.txns)
 		release := r.hold()
-		r.burst(changes(0, 100)...)
+		r.burst(changes(0, 600)...)
 		release()
 		if got := len(r.sched.txns) - n; got != 2 {
-			t.Errorf("%d transactions, want 64+36 changes in 2", got)
+			t.Errorf("%d transactions, want 512+88 changes in 2", got)
 		}
-		if len(r.sched.values) != 100 {
+		if len(r.sched.values) != 600 {
 			t.Errorf("%d values", len(r.sched.values))
 		}
 		txn := r.sched.lastTxn()
-		if want := "Kubernetes State Change (36 events, #66 to #101)\n* b: pod 064\n"; !strings.HasPrefix(txn.Description, want) {
+		if want := "Kubernetes State Change (88 events, #514 to #601)\n* b: pod 512\n"; !strings.HasPrefix(txn.Description, want) {
 			t.Errorf("description: %q", txn.Description)
 		}
 		records := r.History(time.Time{}, time.Time{})
-		if len(records) != 102 {
+		if len(records) != 602 {
 			t.Fatalf("%d events recorded", len(records))
 		}
-		for _, record := range records[66:] {
-			if record.Txn == nil || record.Txn.SeqNum != records[101].Txn.SeqNum {
+		for _, record := range records[514:] {
+			if record.Txn == nil || record.Txn.SeqNum != records[601].Txn.SeqNum {
 				t.Errorf("#%d does not lead to its transaction", record.SeqNum)
 			}
 		}
@@ -217,6 +217,64 @@ func TestAbortedEventOfABurstTakesNoOtherWithIt(t *testing.T) {
 		if r.GetConfig("if/000") == nil || r.GetConfig("if/001") != nil || r.GetConfig("if/002") == nil {
 			t.Errorf("values: %v", r.sched.values)
 		}
+		r.after(6 * time.Second)
+		if r.lastRecord().Name != "Healing Resync" {
+			t.Error("no healing")
+		}
+	})
+}
+
+// What a handler leaves out for several changes is part of their transaction, and computed once.
+func TestEndOfABurst(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		var left []string
+		ends := 0
+		r.b.update = func(_ context.Context, e controller.Event, _ controller.UpdateOperations) (string, error) {
+			if c, ok := e.(*controller.KubeStateChange); ok {
+				left = append(left, c.Key)
+			}
+			return "", nil
+		}
+		r.b.endBulk = func(_ context.Context, txn controller.UpdateOperations) (string, error) {
+			ends++
+			for _, key := range left {
+				txn.Put("if/"+key, iface(key))
+			}
+			left = nil
+			return "all", nil
+		}
+		abort := ""
+		r.c.update = func(_ context.Context, e controller.Event, _ controller.UpdateOperations) (string, error) {
+			if c, ok := e.(*controller.KubeStateChange); ok && c.Key == abort {
+				return "", controller.NewAbortEventError(errors.New("no"))
+			}
+			return "", nil
+		}
+		release := r.hold()
+		r.burst(changes(0, 3)...)
+		release()
+		if ends != 1 || len(r.sched.values) != 3 || !strings.Contains(r.sched.lastTxn().Description, "* b: all") {
+			t.Errorf("%d ends, values %v, %q", ends, r.sched.values, r.sched.lastTxn().Description)
+		}
+		r.burst(change(3))
+		if ends != 2 || r.sched.values["if/003"] == nil {
+			t.Errorf("%d ends, values %v", ends, r.sched.values)
+		}
+		// What belongs to events before one that is aborted is not lost with it.
+		abort = "005"
+		release = r.hold()
+		r.burst(changes(4, 6)...)
+		release()
+		if ends != 3 || r.sched.values["if/004"] == nil {
+			t.Errorf("%d ends, values %v", ends, r.sched.values)
+		}
+		if r.burst(newEvent("Add Pod")); ends != 3 {
+			t.Error("an event that is no change of the database ended some")
+		}
+		r.b.endBulk = func(context.Context, controller.UpdateOperations) (string, error) { panic("no") }
+		abort = ""
+		r.burst(change(6))
 		r.after(6 * time.Second)
 		if r.lastRecord().Name != "Healing Resync" {
 			t.Error("no healing")

@@ -125,15 +125,13 @@ func (c *caches) onlyExternal(key string) bool {
 func (c *caches) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = newOperations(nil)
+	c.running = newOperations()
 }
 
 // next returns the operations for the next event of the transaction. They begin with
-// those of the events before, which do not see what is added.
+// those of the events before.
 func (c *caches) next() *operations {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = newOperations(c.running.snapshot())
+	c.running.keep()
 	return c.running
 }
 

@@ -596,13 +596,13 @@ func TestBlockingFollowUpIsRefused(t *testing.T) {
 
 func TestFullQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		for i := range 1000 {
+		for i := range 8192 {
 			if err := r.PushEvent(t.Context(), &note{name: "n"}); err != nil {
 				t.Fatalf("event %d: %v", i, err)
 			}
 		}
 		if err := r.PushEvent(t.Context(), &note{name: "n"}); !errors.Is(err, controller.ErrQueueFull) {
-			t.Errorf("event 1001: %v", err)
+			t.Errorf("one more event: %v", err)
 		}
 	})
 }

@@ -146,6 +146,15 @@ type EventHandler interface {
 	Revert(ctx context.Context, event Event) error
 }
 
+// BulkHandler is an EventHandler that would rather compute what several changes of the database come to
+// than each of them.
+type BulkHandler interface {
+	EventHandler
+	// EndBulk is called after the Update of the last of some changes of the database that share a
+	// transaction, of a single one as well. It adds what Update left out, and returns what that does.
+	EndBulk(ctx context.Context, txn UpdateOperations) (change string, err error)
+}
+
 // ConfigRetriever reads the configuration that our plugins requested.
 type ConfigRetriever interface {
 	// GetConfig returns a copy of the key's value in the running transaction, or else of the last

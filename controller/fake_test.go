@@ -94,6 +94,15 @@ type handler struct {
 	resync func(ctx context.Context, e controller.Event, state controller.KubeState, n int, txn controller.ResyncOperations) error
 	update func(ctx context.Context, e controller.Event, txn controller.UpdateOperations) (string, error)
 	revert func(ctx context.Context, e controller.Event) error
+	// endBulk makes it a controller.BulkHandler.
+	endBulk func(ctx context.Context, txn controller.UpdateOperations) (string, error)
+}
+
+func (h *handler) EndBulk(ctx context.Context, txn controller.UpdateOperations) (string, error) {
+	if h.endBulk == nil {
+		return "", nil
+	}
+	return h.endBulk(ctx, txn)
 }
 
 func (h *handler) String() string { return h.name }

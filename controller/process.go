@@ -61,9 +61,15 @@ func (c *Controller) process(q queued) (fatal error) {
 		p.logStart()
 		p.callHandlers()
 		events = append(events, p)
+		if p.abort {
+			p.operations.undo()
+		}
 		if more = !p.abort && isBulk(events[0].event); more {
 			q, more = c.queue.takeMore(len(events))
 		}
+	}
+	if isBulk(events[0].event) {
+		endBulk(events)
 	}
 	c.commit(events)
 	for _, p := range events {
@@ -190,6 +196,45 @@ func (p *processing) callHandlers() {
 			p.heal = err
 		}
 	}
+}
+
+// endBulk asks the handlers for what they left out. It counts as done for the last event that was
+// not aborted.
+func endBulk(events []*processing) {
+	for _, p := range slices.Backward(events) {
+		if !p.abort {
+			p.endBulk()
+			return
+		}
+	}
+}
+
+func (p *processing) endBulk() {
+	for _, h := range p.Controller.handlers {
+		bulk, ok := h.(BulkHandler)
+		if !ok {
+			continue
+		}
+		change, err := p.callEndBulk(bulk)
+		if change != "" || err != nil {
+			p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", h, err)
+			p.log.Error("Event handler failed", "handler", h.String(), "error", err)
+			p.errs = append(p.errs, err)
+			p.heal = err
+			if isAbort(err) || isFatal(err) {
+				p.abort = true
+				p.operations.undo()
+			}
+		}
+	}
+}
+
+func (p *processing) callEndBulk(h BulkHandler) (change string, err error) {
+	defer p.recoverPanic(&err)
+	return h.EndBulk(p.ctx, p.operations)
 }
 
 // call calls a handler; a panic of it aborts the event.

@@ -9,9 +9,9 @@ import (
 
 const (
 	// maxQueued is how many events of each lane may wait.
-	maxQueued = 1000
+	maxQueued = 8192
 	// maxBatch is how many events may share a transaction.
-	maxBatch = 64
+	maxBatch = 512
 	// maxOvertaking is how many events may overtake bulk in a row.
 	maxOvertaking = 16
 )
@@ -157,7 +157,12 @@ func (q *queue) resync() int {
 
 func takeAt(list *[]queued, i int) queued {
 	e := (*list)[i]
-	*list = slices.Delete(*list, i, i+1)
+	if i == 0 { // many may follow
+		(*list)[0] = queued{}
+		*list = (*list)[1:]
+	} else {
+		*list = slices.Delete(*list, i, i+1)
+	}
 	return e
 }
 

@@ -181,19 +181,29 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 		} else {
 			p.remove(event.PrevValue)
 		}
+		return "", nil // see EndBulk
 	}
 	return p.apply(ctx, txn)
+}
+
+// EndBulk computes once what many changes come to: a pod that each of them concerns changes once.
+func (p *Policy) EndBulk(_ context.Context, txn controller.UpdateOperations) (string, error) {
+	if !p.caps.Filter {
+		return "", nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change, gone := p.put(txn)
+	for _, key := range gone {
+		txn.Delete(key) // the vswitch makes all changes of a transaction in one step
+	}
+	return change, nil
 }
 
 // apply adds the changes to the transaction, and keeps for afterwards the keys of values that nothing
 // refers to then.
 func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (string, error) {
-	values, gone := p.processor.Changes()
-	for _, value := range values {
-		key := models.Key(value)
-		txn.Put(key, value)
-		delete(p.garbage, key)
-	}
+	change, gone := p.put(txn)
 	for _, key := range gone {
 		p.garbage[key] = struct{}{}
 	}
@@ -202,10 +212,22 @@ func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (st
 			return "", fmt.Errorf("removing what policies do not need any more: %w", err)
 		}
 	}
-	if len(values) == 0 {
-		return "", nil
+	return change, nil
+}
+
+// put makes the values that changed part of the transaction, and returns the keys of those that are
+// no longer wanted.
+func (p *Policy) put(txn controller.UpdateOperations) (change string, gone []string) {
+	values, gone := p.processor.Changes()
+	for _, value := range values {
+		key := models.Key(value)
+		txn.Put(key, value)
+		delete(p.garbage, key)
 	}
-	return fmt.Sprintf("refresh policies: %d values", len(values)), nil
+	if len(values)+len(gone) > 0 {
+		change = fmt.Sprintf("refresh policies: %d values", len(values)+len(gone))
+	}
+	return change, gone
 }
 
 func (p *Policy) clean(txn controller.UpdateOperations) string {

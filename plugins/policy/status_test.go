@@ -123,7 +123,9 @@ func (n *rig) event(event controller.Event) {
 	txn, record := n.scheduler.NewTransaction(), &controller.EventRecord{}
 	var err error
 	if event.Method() == controller.Update {
-		_, err = n.policy.Update(n.t.Context(), event, ops{txn})
+		if _, err = n.policy.Update(n.t.Context(), event, ops{txn}); err == nil {
+			_, err = n.policy.EndBulk(n.t.Context(), ops{txn}) // of a single change
+		}
 	} else {
 		err = n.policy.Resync(n.t.Context(), event, nil, 1, ops{txn})
 	}
