@@ -299,7 +299,7 @@ func (d *Driver) adopt(m proto.Message) bool {
 		d.want.setList(c.id, c)
 		d.known(c.chain(), c.content())
 	case *contiv_filter.Subject:
-		s := newSubject(v)
+		s := newSubject(v, nil)
 		if d.want.versions.with(s.addrs...) != d.want.versions || !d.have.isSubject(s, d.want) {
 			return false
 		}

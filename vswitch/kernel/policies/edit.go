@@ -19,10 +19,12 @@ type edit struct {
 	// The three transactions.
 	prepare, step, clean nft.Batch
 	dropped              bool
+	// stages that were written, see newSubject.
+	stages map[string]stages
 }
 
 func newEdit(d *Driver) *edit {
-	return &edit{d: d, have: d.have, prepare: batch(), step: batch(), clean: batch()}
+	return &edit{d: d, have: d.have, prepare: batch(), step: batch(), clean: batch(), stages: map[string]stages{}}
 }
 
 func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO_INET} }
@@ -177,11 +179,10 @@ func (e *edit) set(names []string, wanted bool, members elements) {
 // ensureChain makes a chain that nothing leads to yet have the rules.
 func (e *edit) ensureChain(name string, rules []line) {
 	e.d.known(name)
-	found, ok := e.have.chains[name]
-	if ok && slices.Equal(found, comments(rules)) {
+	if e.have.has(name, rules) {
 		return
 	}
-	if ok {
+	if _, ok := e.have.chains[name]; ok {
 		fill(&e.prepare, name, rules)
 	} else {
 		e.prepare.AddChain(&nftables.Chain{Name: name})
@@ -227,15 +228,17 @@ func (e *edit) emptyList(id string) {
 }
 
 func (e *edit) subject(v *contiv_filter.Subject) {
-	s := newSubject(v)
-	for _, chain := range s.lists {
-		e.ensureList(chain)
-	}
-	for prefix, rules := range map[string][]line{inChain: s.in, outChain: s.out} {
-		if rules != nil {
-			e.ensureChain(chainOf(prefix, rules), rules)
+	s := newSubject(v, e.stages)
+	for _, stages := range []stages{s.in, s.out} {
+		if stages.chain == "" || e.have.has(stages.chain, stages.rules) {
+			continue
 		}
+		for _, chain := range stages.lists {
+			e.ensureList(chain)
+		}
+		e.ensureChain(stages.chain, stages.rules)
 	}
+	e.d.known(s.chains()...)
 	before := e.d.want.remove(s.name)
 	e.d.want.put(s)
 	for _, addr := range slices.Concat(before, s.addrs) {

@@ -12,27 +12,57 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// subject is a pod with the rules that its addresses lead to; nil: none.
+// subject is a pod with the chains that its addresses lead to.
 type subject struct {
 	name    string
 	addrs   []netip.Addr
-	in, out []line
-	lists   []string // chains of lists
+	in, out stages
 }
 
-func newSubject(v *contiv_filter.Subject) *subject {
-	s := &subject{name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses())}
-	s.in = s.stages(v.GetIngress(), contiv_filter.AccessList_INGRESS, "isolated-in", "pass")
-	s.out = s.stages(v.GetEgress(), contiv_filter.AccessList_EGRESS, "isolated-out", "incoming")
+// stages are those of a direction, written as rules. Without any, there is no chain.
+type stages struct {
+	chain string
+	rules []line
+	lists []string // chains of lists
+}
+
+// newSubject writes a subject. What is known of stages that other subjects have, too, is not
+// written again; nil: nothing.
+func newSubject(v *contiv_filter.Subject, known map[string]stages) *subject {
+	return &subject{
+		name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses()),
+		in:  stagesOf(v.GetIngress(), contiv_filter.AccessList_INGRESS, known),
+		out: stagesOf(v.GetEgress(), contiv_filter.AccessList_EGRESS, known),
+	}
+}
+
+func stagesOf(list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, known map[string]stages) stages {
+	if len(list) == 0 {
+		return stages{}
+	}
+	var key strings.Builder
+	fmt.Fprint(&key, direction)
+	for _, stage := range list {
+		fmt.Fprintf(&key, " %v %q", stage.GetDeny(), stage.GetLists())
+	}
+	s, ok := known[key.String()]
+	if !ok {
+		if direction == contiv_filter.AccessList_EGRESS {
+			s = newStages(list, direction, outChain, "isolated-out", "incoming")
+		} else {
+			s = newStages(list, direction, inChain, "isolated-in", "pass")
+		}
+		if known != nil {
+			known[key.String()] = s
+		}
+	}
 	return s
 }
 
-func (s *subject) stages(stages []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, denied, allowed string) []line {
-	if len(stages) == 0 {
-		return nil
-	}
+func newStages(list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, prefix, denied, allowed string) (s stages) {
 	var texts []string
-	for _, stage := range stages {
+	end := allowed
+	for _, stage := range list {
 		if !stage.GetDeny() && len(stage.GetLists()) > 0 {
 			texts = append(texts, clearPassed)
 		}
@@ -46,10 +76,13 @@ func (s *subject) stages(stages []*contiv_filter.Subject_Stage, direction contiv
 			}
 		}
 		if stage.GetDeny() {
-			return lines(append(texts, "goto "+denied)...)
+			end = denied
+			break
 		}
 	}
-	return lines(append(texts, "goto "+allowed)...)
+	s.rules = lines(append(texts, "goto "+end)...)
+	s.chain = prefix + hash(strings.Join(comments(s.rules), " "))
+	return s
 }
 
 var (
@@ -57,30 +90,23 @@ var (
 	ifNotPassed = fmt.Sprintf("meta mark & %#08x == 0 jump ", passed)
 )
 
-func chainOf(prefix string, lines []line) string {
-	if lines == nil {
-		return ""
-	}
-	return prefix + hash(strings.Join(comments(lines), " "))
-}
-
 // targets are where the maps lead to from an address; "": they have no such element.
 func (s *subject) targets(addr netip.Addr) map[string]string {
 	v := version(addr)
-	return map[string]string{"in" + v: chainOf(inChain, s.in), "out" + v: chainOf(outChain, s.out)}
+	return map[string]string{"in" + v: s.in.chain, "out" + v: s.out.chain}
 }
 
 func (s *subject) chains() (list []string) {
-	for _, chain := range []string{chainOf(inChain, s.in), chainOf(outChain, s.out)} {
-		if chain != "" {
-			list = append(list, chain)
+	for _, stages := range []stages{s.in, s.out} {
+		if stages.chain != "" {
+			list = append(list, stages.chain)
 		}
 	}
 	return list
 }
 
 // objects are the chains that the subject stands for and leads to.
-func (s *subject) objects() []string { return append(s.chains(), s.lists...) }
+func (s *subject) objects() []string { return slices.Concat(s.chains(), s.in.lists, s.out.lists) }
 
 func version(addr netip.Addr) string {
 	if addr.Is4() {

@@ -182,8 +182,7 @@ func (t *table) holds(want elements) bool {
 }
 
 func (t *table) isList(c *compiled) bool {
-	rules, ok := t.chains[c.content()]
-	return ok && slices.Equal(rules, comments(c.lines)) && slices.Equal(t.chains[c.chain()], comments(c.entry()))
+	return t.has(c.content(), c.lines) && t.has(c.chain(), c.entry())
 }
 
 // At addresses where another subject counts, the table has to have that one.
@@ -202,12 +201,18 @@ func (t *table) isSubject(s *subject, w values) bool {
 			return false
 		}
 	}
-	for prefix, rules := range map[string][]line{inChain: s.in, outChain: s.out} {
-		if rules != nil && !slices.Equal(t.chains[chainOf(prefix, rules)], comments(rules)) {
+	for _, stages := range []stages{s.in, s.out} {
+		if stages.chain != "" && !t.has(stages.chain, stages.rules) {
 			return false
 		}
 	}
 	return true
+}
+
+// has reports whether a chain has exactly the rules.
+func (t *table) has(chain string, rules []line) bool {
+	found, ok := t.chains[chain]
+	return ok && slices.EqualFunc(found, rules, func(comment string, l line) bool { return comment == l.comment })
 }
 
 // Keys of elements.
