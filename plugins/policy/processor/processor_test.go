@@ -13,6 +13,7 @@ import (
 	rules "github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy/policytest"
 	"github.com/contiv/contiv/plugins/policy/processor"
 )
 
@@ -42,7 +43,7 @@ func members(p *processor.Processor) []string {
 }
 
 func TestAnAddressBelongsToOnePod(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	p.SetPolicy(fromLabelled("web", "client"))
 	step := func(what string, do func(), want ...string) {
 		t.Helper()
@@ -58,18 +59,18 @@ func TestAnAddressBelongsToOnePod(t *testing.T) {
 	step("the first one is about to end: it does not get it back", func() { p.SetPod(old) })
 	step("the second one leaves", func() { p.DeletePod(podmanager.PodID{Namespace: "prod", Name: "new"}) }, "10.1.2.2")
 	step("a pod of this node has it", func() {
-		p.SetPod(webPod("mine", thisNode, ""))
+		p.SetPod(webPod("mine", policytest.Node, ""))
 		p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "mine"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.2.2")}})
 	})
 }
 
 // Kubernetes goes on to tell the address of a pod whose network was removed.
 func TestAddressOfAnUnwiredPodIsNobodys(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	p.SetPolicy(fromLabelled("web", "client"))
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
 	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
-	p.SetPod(webPod("a", thisNode, "10.1.1.2", "client"))
+	p.SetPod(webPod("a", policytest.Node, "10.1.1.2", "client"))
 	if got := members(p); !slices.Equal(got, []string{"10.1.1.2"}) {
 		t.Fatalf("wired: %v", got)
 	}
@@ -81,7 +82,7 @@ func TestAddressOfAnUnwiredPodIsNobodys(t *testing.T) {
 
 // Until the labels of a pod are known, no policy of its namespace may let it pass.
 func TestUnknownPodsAreIsolated(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
 	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
 	subject := func() *filter.Subject {
@@ -101,11 +102,11 @@ func TestUnknownPodsAreIsolated(t *testing.T) {
 	if s := subject(); len(s.GetIngress()) != 1 || !s.GetIngress()[0].GetDeny() || len(s.GetIngress()[0].GetLists()) != 0 || s.GetEgress() != nil {
 		t.Errorf("before the pod is known: %v", s)
 	}
-	p.SetPod(webPod("a", thisNode, ""))
+	p.SetPod(webPod("a", policytest.Node, ""))
 	if s := subject(); s != nil {
 		t.Errorf("it is not selected: %v", s)
 	}
-	p.SetPod(webPod("a", thisNode, "", "server"))
+	p.SetPod(webPod("a", policytest.Node, "", "server"))
 	if s := subject(); len(s.GetIngress()) != 1 || len(s.GetIngress()[0].GetLists()) != 1 {
 		t.Errorf("it is selected: %v", s)
 	}
@@ -113,12 +114,12 @@ func TestUnknownPodsAreIsolated(t *testing.T) {
 
 // Names decide between policies with the same priority, whatever the keys of their lists are.
 func TestTheLesserNameIsAskedFirst(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	all := &policy.ClusterPolicy_Pods{Namespaces: &policy.Policy_LabelSelector{}, Pods: &policy.Policy_LabelSelector{}}
 	for _, name := range []string{"web-2", "web.2", "web", "web2"} {
 		p.SetClusterPolicy(&policy.ClusterPolicy{Name: name, Subject: all, Ingress: []*policy.ClusterPolicy_Rule{{Action: policy.ClusterPolicy_DENY}}})
 	}
-	p.SetPod(webPod("a", thisNode, ""))
+	p.SetPod(webPod("a", policytest.Node, ""))
 	p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "a"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
 	for _, v := range p.All() {
 		s, ok := v.(*filter.Subject)
@@ -136,10 +137,10 @@ func TestTheLesserNameIsAskedFirst(t *testing.T) {
 
 // Where the vswitch does not see to it, a first stage lets the node reach its pods.
 func TestOwnNodeReachesItsPods(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	p.SetOwnNetworks([]netip.Prefix{netip.MustParsePrefix("172.30.1.0/24")})
 	p.SetPolicy(fromLabelled("web", "client"))
-	p.SetPod(webPod("a", thisNode, ""))
+	p.SetPod(webPod("a", policytest.Node, ""))
 	p.SetLocal(podmanager.PodID{Namespace: "prod", Name: "a"}, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
 	values, _ := p.Changes()
 	state := rules.NewState()
@@ -155,7 +156,7 @@ func TestOwnNodeReachesItsPods(t *testing.T) {
 	if !reaches("172.30.1.2") || reaches("172.30.2.2") || reaches("192.168.16.1") {
 		t.Error("the host, and nobody else, should reach the pod")
 	}
-	p.SetNode(&node.Node{Name: thisNode, Addresses: []*node.NodeAddress{{Address: "192.168.16.1"}}})
+	p.SetNode(&node.Node{Name: policytest.Node, Addresses: []*node.NodeAddress{{Address: "192.168.16.1"}}})
 	p.SetNode(&node.Node{Name: "node2", Addresses: []*node.NodeAddress{{Address: "192.168.16.2"}}})
 	values, _ = p.Changes()
 	put()
@@ -166,7 +167,7 @@ func TestOwnNodeReachesItsPods(t *testing.T) {
 
 // A pod that gets a label changes the sets that it enters, and nothing else.
 func TestALabelCostsWhatItTouches(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	for i := range 1000 {
 		p.SetPolicy(fromLabelled(fmt.Sprint("policy", i), fmt.Sprint("label", i)))
 	}
@@ -184,7 +185,7 @@ func TestALabelCostsWhatItTouches(t *testing.T) {
 }
 
 func BenchmarkLabelOfThousandPolicies(b *testing.B) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	for i := range 1000 {
 		peer := fromLabelled(fmt.Sprint("policy", i), "client")
 		peer.Namespace = fmt.Sprint("ns", i)
@@ -216,7 +217,7 @@ func BenchmarkLabelOfThousandPolicies(b *testing.B) {
 // What has never been a value is not said to be gone, which would take an event of its own: the
 // subject of a pod that nothing isolates.
 func TestOnlyValuesAreGone(t *testing.T) {
-	p := processor.New(thisNode)
+	p := processor.New(policytest.Node)
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
 	step := func(what string, values int, gone ...string) {
 		t.Helper()
@@ -224,7 +225,7 @@ func TestOnlyValuesAreGone(t *testing.T) {
 			t.Errorf("%s: %v, gone are %v", what, v, g)
 		}
 	}
-	p.SetPod(webPod("a", thisNode, ""))
+	p.SetPod(webPod("a", policytest.Node, ""))
 	p.SetLocal(id, processor.Local{Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}})
 	step("a pod without a policy", 0)
 	p.SetPolicy(&policy.Policy{Name: "none", Namespace: "prod", Pods: &policy.Policy_LabelSelector{}, PolicyType: policy.Policy_INGRESS})

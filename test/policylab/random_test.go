@@ -1,0 +1,126 @@
+package policylab
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/netlink/nft/nfttest"
+	"github.com/contiv/contiv/plugins/policy/oracle"
+	"github.com/contiv/contiv/plugins/policy/policytest"
+	"github.com/contiv/contiv/vswitch/kernel/policies"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	clusters     = flag.Int("clusters", 20, "random clusters whose packets are walked through nftables in memory")
+	clustersSeed = flag.Uint64("clusters.seed", 0, "of the first cluster")
+)
+
+// watched is a kernel that is looked at after each of its transactions.
+type watched struct {
+	nft.Kernel
+	after func()
+}
+
+func (w *watched) Commit(messages []netlink.Message) error {
+	err := w.Kernel.Commit(messages)
+	w.after()
+	return err
+}
+
+var numbers = map[string]uint8{"TCP": unix.IPPROTO_TCP, "UDP": unix.IPPROTO_UDP, "SCTP": unix.IPPROTO_SCTP}
+
+// opening is the first packet of a connection.
+func opening(c oracle.Connection) nfttest.Packet {
+	p := nfttest.Packet{In: "pods", Src: netip.AddrPortFrom(c.From.Addr, 40000), Dst: netip.AddrPortFrom(c.To.Addr, uint16(c.Port)), Protocol: numbers[c.Protocol]}
+	switch {
+	case p.Protocol != 0:
+	case c.From.Addr.Is4():
+		p.Protocol, p.Type = unix.IPPROTO_ICMP, 8
+	default:
+		p.Protocol, p.Type = unix.IPPROTO_ICMPV6, 128
+	}
+	return p
+}
+
+// Whatever changes in a cluster, in whichever order and in batches of whichever size, packets pass through the rules
+// of a node exactly when the oracle says so. Between the transactions of one change, each connection meets
+// what was before or what is after.
+func TestPacketsOfRandomClusters(t *testing.T) {
+	for n := range uint64(*clusters) {
+		seed := n + *clustersSeed
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			host := nfttest.NewHost()
+			host.Local = func(netip.Addr) bool { return false }
+			host.Route = func(netip.Addr) string { return "other" }
+			kernel := &watched{Kernel: host.Kernel, after: func() {}}
+			driver := policies.New(nft.New(kernel), slog.New(slog.DiscardHandler))
+			passes := func(c oracle.Connection) bool {
+				host.Forget()
+				o, err := host.Send(opening(c))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return o.Passed
+			}
+			w := policytest.New(seed)
+			for range 40 {
+				before := w.Cluster()
+				for range 1 + w.Random.IntN(8) {
+					w.Change()
+				}
+				cluster := w.Cluster()
+				var some []oracle.Connection
+				for version := range 2 {
+					ends := w.Ends(version)
+					for range 60 {
+						from, to := ends[w.Random.IntN(len(ends))], ends[w.Random.IntN(len(ends))]
+						if from.Addr != to.Addr {
+							list := policytest.Connections(from, to)
+							some = append(some, list[w.Random.IntN(len(list))])
+						}
+					}
+				}
+				kernel.after = func() {
+					for _, c := range some {
+						now, old := policytest.Passes(cluster, c), policytest.Passes(before, asBefore(before, c))
+						if got := passes(c); got && !now && !old {
+							t.Fatalf("meanwhile, %s %d from %v to %v passes, neither before nor after", c.Protocol, c.Port, c.From, c.To)
+						}
+					}
+				}
+				set, removed := w.Take()
+				if err := driver.Change(t.Context(), set, removed); err != nil {
+					t.Fatal(err)
+				}
+				kernel.after = func() {}
+				for _, c := range some {
+					if got, want := passes(c), policytest.Passes(cluster, c); got != want {
+						t.Fatalf("%s %d from %v to %v: passes %v, want %v; policies %v, %v", c.Protocol, c.Port, c.From, c.To, got, want, cluster.Policies, cluster.ClusterPolicies)
+					}
+				}
+			}
+		})
+	}
+}
+
+// asBefore is a connection between the same addresses, with the pods that had them before.
+func asBefore(before oracle.Cluster, c oracle.Connection) oracle.Connection {
+	podOf := func(addr netip.Addr) oracle.End {
+		for _, p := range before.Pods {
+			for _, text := range p.GetIpAddresses() {
+				if text == addr.String() {
+					return oracle.End{Pod: p, Addr: addr}
+				}
+			}
+		}
+		return oracle.End{Addr: addr}
+	}
+	c.From, c.To = podOf(c.From.Addr), podOf(c.To.Addr)
+	return c
+}
