@@ -118,7 +118,7 @@ func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv
 	for _, v := range of.list() {
 		peer := fmt.Sprintf("ct %s %s saddr", side, v.addr)
 		for _, set := range r.GetAddressSets() {
-			name := addressSet + v.number + "-" + ident(set)
+			name := addressSet + v.number + "-" + setIdent(set)
 			c.sets = append(c.sets, name)
 			list = append(list, condition{v.number, peer + " @" + name})
 		}
@@ -185,7 +185,7 @@ func (c *compiled) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list 
 	}
 	for _, set := range r.GetEndpointSets() {
 		for _, v := range of.list() {
-			name := endpointSet + v.number + "-" + ident(set)
+			name := endpointSet + v.number + "-" + setIdent(set)
 			c.sets = append(c.sets, name)
 			for _, end := range portEnds {
 				list = append(list, condition{v.number, fmt.Sprintf(end, fmt.Sprintf("ct reply %s saddr . meta l4proto .", v.addr), "@"+name)})

@@ -114,11 +114,11 @@ func (d *Driver) cover(e *edit, set []proto.Message) {
 func (d *Driver) set(e *edit, m proto.Message) {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
-		d.want.setAddresses(ident(v.GetName()), v)
-		e.addressSet(ident(v.GetName()), v)
+		d.want.setAddresses(setIdent(v.GetName()), v)
+		e.addressSet(setIdent(v.GetName()), v)
 	case *contiv_filter.EndpointSet:
-		d.want.setEndpoints(ident(v.GetName()), v)
-		e.endpointSet(ident(v.GetName()), v)
+		d.want.setEndpoints(setIdent(v.GetName()), v)
+		e.endpointSet(setIdent(v.GetName()), v)
 	case *contiv_filter.Subject:
 		e.subject(v)
 	case *contiv_filter.AccessList:
@@ -139,11 +139,11 @@ var directions = []contiv_filter.AccessList_Direction{contiv_filter.AccessList_I
 func (d *Driver) remove(e *edit, m proto.Message) {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
-		id := identOf(v.GetName())
+		id := setIdentOf(v.GetName())
 		d.want.setAddresses(id, nil)
 		e.addressSet(id, nil)
 	case *contiv_filter.EndpointSet:
-		id := identOf(v.GetName())
+		id := setIdentOf(v.GetName())
 		d.want.setEndpoints(id, nil)
 		e.endpointSet(id, nil)
 	case *contiv_filter.AccessList:
@@ -278,14 +278,14 @@ func (d *Driver) Check(b *drift.Batch) {
 func (d *Driver) adopt(m proto.Message) bool {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
-		id := ident(v.GetName())
+		id := setIdent(v.GetName())
 		if !d.have.holds(addressElements(id, v, d.want.versions)) {
 			return false
 		}
 		d.want.setAddresses(id, v)
 		d.known(setsOf(addressSet, id)...)
 	case *contiv_filter.EndpointSet:
-		id := ident(v.GetName())
+		id := setIdent(v.GetName())
 		if !d.have.holds(endpointElements(id, v, d.want.versions)) {
 			return false
 		}
@@ -325,9 +325,9 @@ func (d *Driver) unexpected(expected []proto.Message) (found []proto.Message) {
 	for _, m := range expected {
 		switch v := m.(type) {
 		case *contiv_filter.AddressSet:
-			names[addressSet+"4-"+ident(v.GetName())], names[addressSet+"6-"+ident(v.GetName())] = true, true
+			names[addressSet+"4-"+setIdent(v.GetName())], names[addressSet+"6-"+setIdent(v.GetName())] = true, true
 		case *contiv_filter.EndpointSet:
-			names[endpointSet+"4-"+ident(v.GetName())], names[endpointSet+"6-"+ident(v.GetName())] = true, true
+			names[endpointSet+"4-"+setIdent(v.GetName())], names[endpointSet+"6-"+setIdent(v.GetName())] = true, true
 		case *contiv_filter.AccessList:
 			names[listChain+listIdent(v.GetDirection(), v.GetName())] = true
 		case *contiv_filter.Subject:

@@ -3,6 +3,7 @@ package policies
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
@@ -33,6 +34,25 @@ func ident(name string) string {
 		}
 	}
 	return b.String() + "-" + hash(name)
+}
+
+// setIdent writes the name of a set as a part of the names of objects. The kernel compares names of sets
+// one after the other, so they are short: most are as they are.
+func setIdent(name string) string {
+	if len(name) <= 40 && plain.MatchString(name) && !hashed.MatchString(name) {
+		return name
+	}
+	return ident(name)
+}
+
+var plain, hashed = regexp.MustCompile("^[a-zA-Z0-9-]*$"), regexp.MustCompile("-[0-9a-f]{16}$")
+
+// setIdentOf is setIdent also for names that stand for objects.
+func setIdentOf(name string) string {
+	if id, ok := strings.CutPrefix(name, unknown); ok {
+		return id
+	}
+	return setIdent(name)
 }
 
 // identOf is ident also for names that stand for objects.

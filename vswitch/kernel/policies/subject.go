@@ -148,9 +148,9 @@ func (w *values) keep(s *subject) {
 func (w *values) forget(m proto.Message) {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
-		w.setAddresses(ident(v.GetName()), nil)
+		w.setAddresses(setIdent(v.GetName()), nil)
 	case *contiv_filter.EndpointSet:
-		w.setEndpoints(ident(v.GetName()), nil)
+		w.setEndpoints(setIdent(v.GetName()), nil)
 	case *contiv_filter.AccessList:
 		w.setList(listIdent(v.GetDirection(), v.GetName()), nil)
 	case *contiv_filter.Subject:
