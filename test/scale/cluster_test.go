@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -97,13 +98,25 @@ func podName(id, i int) string { return fmt.Sprintf("app-%d-%d", id, i) }
 
 // putPod is the change that reflects the i-th pod of a node; note is any text.
 func (c *cluster) putPod(id, i int, note string) store.Change {
+	p := podOf(id, i)
+	p.Annotations = map[string]string{"note": note}
+	return c.put("k8s/pod/"+p.GetName()+"/namespace/default", p)
+}
+
+// putPodWith is putPod of a pod with further labels.
+func (c *cluster) putPodWith(id, i int, labels map[string]string) store.Change {
+	p := podOf(id, i)
+	maps.Copy(p.Labels, labels)
+	return c.put("k8s/pod/"+p.GetName()+"/namespace/default", p)
+}
+
+func podOf(id, i int) *pod.Pod {
 	name := podName(id, i)
-	return c.put("k8s/pod/"+name+"/namespace/default", &pod.Pod{
+	return &pod.Pod{
 		Name: name, Namespace: "default", NodeName: nodeName(id), Phase: pod.Pod_RUNNING,
 		IpAddress: podIP(id, i).String(), IpAddresses: []string{podIP(id, i).String()}, HostIpAddress: nodeIP(id).String(),
-		Labels:      map[string]string{"app": fmt.Sprintf("app-%d", i%10), "pod-template-hash": "75cf8f9b9d"},
-		Annotations: map[string]string{"note": note},
-		Container:   []*pod.Pod_Container{{Name: "main", Port: []*pod.Pod_Container_Port{{Name: "http", ContainerPort: 8080}}}},
-		Uid:         "0b5a2a0e-1f6e-4f0e-9d6d-" + name,
-	})
+		Labels:    map[string]string{"app": fmt.Sprintf("app-%d", i%10), "pod-template-hash": "75cf8f9b9d"},
+		Container: []*pod.Pod_Container{{Name: "main", Port: []*pod.Pod_Container_Port{{Name: "http", ContainerPort: 8080}}}},
+		Uid:       "0b5a2a0e-1f6e-4f0e-9d6d-" + name,
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,14 +22,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// withPolicies starts an agent in the cluster, with all of its pods, that has the kernel judge
-// connections, in a network namespace of its own. The rest of its vswitch is in memory.
+// withPolicies starts an agent on a machine of newJudged, with all of its pods.
 func withPolicies(tb testing.TB, nodes, podsPerNode int) (*cluster, *programmed) {
+	tb.Helper()
+	c := newCluster(tb, nodes, podsPerNode)
+	m, p := newJudged(tb, c)
+	a := m.start()
+	tb.Cleanup(a.stop)
+	for i := range podsPerNode {
+		a.addPod(i)
+	}
+	return c, p
+}
+
+// namespaces counts those of newJudged.
+var namespaces atomic.Int32
+
+// newJudged returns a machine of the cluster where the kernel judges connections, in a network
+// namespace of its own. The rest of its vswitch is in memory.
+func newJudged(tb testing.TB, c *cluster) (*machine, *programmed) {
 	tb.Helper()
 	if os.Getuid() != 0 {
 		tb.Skip("needs root: network namespaces")
 	}
-	name := fmt.Sprint("contiv-scale-", os.Getpid())
+	name := fmt.Sprint("contiv-scale-", os.Getpid(), "-", namespaces.Add(1))
 	root := &vswitchtest.Host{NetNS: "/proc/self/ns/net"}
 	root.Exec(tb, "ip netns add "+name)
 	tb.Cleanup(func() { root.Exec(tb, "ip netns del "+name) })
@@ -42,16 +59,10 @@ func withPolicies(tb testing.TB, nodes, podsPerNode int) (*cluster, *programmed)
 		tb.Fatal(err)
 	}
 	tb.Cleanup(nftables.Release)
-	c := newCluster(tb, nodes, podsPerNode)
 	m := newMachine(tb, c)
 	p := &programmed{Filter: policies.New(nftables, slog.New(slog.DiscardHandler)), lists: map[string]*filter.AccessList{}, news: make(chan struct{}, 1)}
 	m.filter = p
-	a := m.start()
-	tb.Cleanup(a.stop)
-	for i := range podsPerNode {
-		a.addPod(i)
-	}
-	return c, p
+	return m, p
 }
 
 // programmed is a filter that tells which lists it has.
@@ -59,7 +70,9 @@ type programmed struct {
 	vswitch.Filter
 	mu    sync.Mutex
 	lists map[string]*filter.AccessList
-	news  chan struct{}
+	// values is how many have changed, and calls in how many steps.
+	values, calls int
+	news          chan struct{}
 }
 
 // Change implements vswitch.Filter.
@@ -69,6 +82,8 @@ func (p *programmed) Change(ctx context.Context, set, remove []proto.Message) er
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.values += len(set) + len(remove)
+	p.calls++
 	for _, m := range set {
 		if list, ok := m.(*filter.AccessList); ok {
 			p.lists[list.GetName()] = list
@@ -203,4 +218,97 @@ func BenchmarkPolicies(b *testing.B) {
 			b.ReportMetric(float64(going.Microseconds())/float64(b.N)/1000, "ms/removal")
 		})
 	}
+}
+
+// selectedBy is how many policies select by a label in BenchmarkPoliciesOfALabel.
+const selectedBy = 1000
+
+// BenchmarkPoliciesOfALabel is a pod that gets, and loses, a label by which 1 000 policies select: as a peer, which enters
+// 1 000 sets, and as the pod that they are about. It is the time from etcd to the last change of nftables.
+func BenchmarkPoliciesOfALabel(b *testing.B) {
+	for _, kind := range []string{"as a peer", "as a subject"} {
+		b.Run(kind, func(b *testing.B) {
+			c, p := withPolicies(b, 100, benchPodsPerNode)
+			var all []store.Change
+			for i := range selectedBy {
+				// Each has a selection of its own.
+				marked := &policy.Policy_LabelSelector{MatchExpression: []*policy.Policy_LabelSelector_LabelExpression{{
+					Key: "marked", Operator: policy.Policy_LabelSelector_LabelExpression_IN, Value: []string{"yes", fmt.Sprint(i)}}}}
+				np := &policy.Policy{Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
+					IngressRule: []*policy.Policy_IngressRule{{From: []*policy.Policy_Peer{{Pods: marked}}, Port: ports(i)}}}
+				if kind == "as a subject" {
+					np.Pods, np.IngressRule[0].From = marked, peers(i)
+				}
+				all = append(all, c.putPolicy(np))
+			}
+			p.after(b, func() { c.write(all...) }, func(lists map[string]*filter.AccessList) bool { return len(lists) == selectedBy })
+			node, want := 2, selectedBy
+			if kind == "as a subject" {
+				node, want = 1, 1
+			}
+			values, calls := 0, 0
+			change := func(labels map[string]string) {
+				p.mu.Lock()
+				v, n := p.values, p.calls
+				p.mu.Unlock()
+				p.after(b, func() { c.write(c.putPodWith(node, 3, labels)) }, func(map[string]*filter.AccessList) bool {
+					values, calls = p.values-v, p.calls-n
+					return values >= want
+				})
+			}
+			var losing time.Duration
+			for b.Loop() {
+				change(map[string]string{"marked": "yes"})
+				b.StopTimer()
+				b.ReportMetric(float64(values), "values")
+				b.ReportMetric(float64(calls), "transactions")
+				began := time.Now()
+				change(nil)
+				losing += time.Since(began)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(losing.Microseconds())/float64(b.N)/1000, "ms/loss")
+		})
+	}
+}
+
+// BenchmarkPoliciesOfALargeCluster is the start of an agent among 1 000 nodes and 30 000 pods with 3 000 policies, of
+// which 300 are about each of its pods: the first one and a restart. Memory is what the agent has in use then.
+func BenchmarkPoliciesOfALargeCluster(b *testing.B) {
+	const policies = 3000
+	c := newCluster(b, benchNodes, benchPodsPerNode)
+	var all []store.Change
+	for i := range policies {
+		all = append(all, c.putPolicy(&policy.Policy{
+			Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS_AND_EGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
+			IngressRule: []*policy.Policy_IngressRule{{From: append(peers(i), &policy.Policy_Peer{Pods: selecting("app", fmt.Sprint("app-", i/10%10))}), Port: ports(i)}},
+			EgressRule:  []*policy.Policy_EgressRule{{To: []*policy.Policy_Peer{{Pods: selecting("app", fmt.Sprint("app-", i/100%10))}}, Port: ports(i)}},
+		}))
+	}
+	c.write(all...)
+	var used float64
+	var restart time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		m, p := newJudged(b, c)
+		before := heap()
+		b.StartTimer()
+		a := m.start()
+		b.StopTimer()
+		for i := range benchPodsPerNode {
+			a.addPod(i)
+		}
+		used = heap() - before
+		if len(p.lists) != 2*policies {
+			b.Fatalf("%d lists", len(p.lists))
+		}
+		a.stop()
+		began := time.Now()
+		a = m.start()
+		restart += time.Since(began)
+		a.stop()
+		b.StartTimer()
+	}
+	b.ReportMetric(used/(1<<20), "heap-MB")
+	b.ReportMetric(float64(restart.Milliseconds())/float64(b.N), "ms/restart")
 }
