@@ -90,6 +90,20 @@ func TestDenialsAreCounted(t *testing.T) {
 		t.Errorf("%+v: no ping", d.Flows)
 	}
 
+	// What the server sends on a connection that may no longer be is counted, and not told as a wish of its own.
+	server0 := inHost(t, pods[1], func() (net.PacketConn, error) { return net.ListenPacket("udp", addrs[1]+":80") })
+	defer server0.Close()
+	send(addrs[1], 80, 80)
+	_, from, err := server0.ReadFrom(make([]byte, 1))
+	check(t, err)
+	check(t, v.Filter().Set(t.Context(), &contiv_filter.AccessList{Name: "open"}))
+	_, err = server0.WriteTo([]byte("x"), from)
+	check(t, err)
+	isolated.Packets++
+	if d := wantCounts(isolated, byRule, egress); slices.ContainsFunc(d.Flows, func(f filter.DeniedFlow) bool { return f.Port == 7777 || f.Port == 80 }) {
+		t.Errorf("an answer is told as a wish: %+v", d.Flows)
+	}
+
 	const flood = 30000
 	send(addrs[1], 1000, 999+flood)
 	isolated.Packets += flood

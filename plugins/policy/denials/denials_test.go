@@ -2,6 +2,7 @@ package denials
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,7 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var web, db, outside = netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3"), netip.MustParseAddr("203.0.113.9")
+var (
+	web, outside = netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("203.0.113.9")
+	db, db6      = netip.MustParseAddr("10.1.1.3"), netip.MustParseAddr("fd10::3")
+)
 
 // told is a vswitch.
 type told struct {
@@ -26,23 +30,29 @@ type told struct {
 	looks, reasons int
 	live           bool
 	pods           map[netip.Addr]string
+	isolating      []string // policies
+	err            error
 }
 
 func keeper(v *told) *Keeper {
-	v.pods = map[netip.Addr]string{web: "shop/web", db: "shop/db"}
+	v.pods = map[netip.Addr]string{web: "shop/web", db: "shop/db", db6: "shop/db"}
+	v.isolating = []string{"shop/a", "shop/b"}
 	return New(Options{
 		Node: "node1",
 		Read: func(_ context.Context, live bool) (filter.Denials, error) {
 			v.looks++
 			v.live = live
-			return v.Denials, nil
+			return v.Denials, v.err
 		},
 		PodOf: func(addr netip.Addr) string { return v.pods[addr] },
 		Denying: func(_ netip.Addr, direction contiv_filter.AccessList_Direction, byRule bool) []string {
-			if byRule {
+			switch {
+			case byRule:
 				return []string{"guard"}
+			case direction == contiv_filter.AccessList_EGRESS:
+				return []string{"shop/out"}
 			}
-			return []string{"shop/a", "shop/b"}
+			return v.isolating
 		},
 		Why: func(c filter.Connection) []string { v.reasons++; return []string{fmt.Sprint("because of ", c.Port)} },
 	})
@@ -66,7 +76,7 @@ func TestCounts(t *testing.T) {
 		}
 		want("at first", "[]")
 		v.Subjects = []filter.DeniedSubject{isolated(db, 3), {Address: db, ByRule: true, Packets: 2}, {Address: web, Direction: contiv_filter.AccessList_EGRESS, Packets: 1}}
-		all := "[{shop/db ingress [guard] false 2} {shop/db ingress [shop/a shop/b] true 3} {shop/web egress [shop/a shop/b] true 1}]"
+		all := "[{shop/db ingress [guard] false 2} {shop/db ingress [shop/a shop/b] true 3} {shop/web egress [shop/out] true 1}]"
 		want("three counters", all)
 		want("nothing new", all)
 		v.Subjects = []filter.DeniedSubject{isolated(db, 5)}
@@ -93,10 +103,43 @@ func TestCounts(t *testing.T) {
 			}
 		}
 		if want := map[string]float64{
-			byName + " egress node1 shop/a": 1, byName + " egress node1 shop/b": 1, byName + " ingress node1 guard": 2,
+			byName + " egress node1 shop/out": 1, byName + " ingress node1 guard": 2,
 			byName + " ingress node1 shop/a": 11, byName + " ingress node1 shop/b": 11, byPod + " isolated ingress node1 other shop": 2,
 		}; !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// Both addresses of a pod are one count, with the policies of now; an address without a pod is nobody's.
+func TestWhoseCountsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &told{}
+		k := keeper(v)
+		counts := func() string {
+			time.Sleep(busy)
+			return fmt.Sprint(k.Report(t.Context(), 0).Counts)
+		}
+		v.Subjects = []filter.DeniedSubject{isolated(db, 3), isolated(db6, 4), isolated(outside, 5)}
+		if got, want := counts(), "[{shop/db ingress [shop/a shop/b] true 7}]"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		v.isolating = []string{"shop/new"}
+		v.Subjects = []filter.DeniedSubject{isolated(db, 5)}
+		if got, want := counts(), "[{shop/db ingress [shop/new] true 5}]"; got != want {
+			t.Errorf("after policies changed: %s, want %s", got, want)
+		}
+		for n := range maxSeries {
+			v.isolating = append(v.isolating, fmt.Sprint("shop/", n))
+		}
+		v.Subjects = []filter.DeniedSubject{isolated(db, 6)}
+		if counts(); len(k.policies) > maxSeries {
+			t.Errorf("%d series", len(k.policies))
+		}
+		v.err = errors.New("it is away")
+		time.Sleep(busy)
+		if r := k.Report(t.Context(), 0); !strings.Contains(r.Unknown, "it is away") {
+			t.Errorf("unknown: %q", r.Unknown)
 		}
 	})
 }
@@ -126,7 +169,11 @@ func TestEvents(t *testing.T) {
 		if got := events(3); got != "" {
 			t.Errorf("nothing is new, and got %q", got)
 		}
-		if got := events(77); strings.Count(got, "\n") != 3 {
+		v.Flows = []filter.DeniedFlow{flow(82, 1), {Src: web, Dst: db, Protocol: filter.TCP, Port: 79, Packets: 1}, flow(80, 2)}
+		if got, want := events(3), "4 shop/web>shop/db:79 1 because of 79\n5 >shop/db:80 2 because of 80\n6 >shop/db:82 1 because of 82\n"; got != want {
+			t.Errorf("in order, and of a counter that began anew: %q, want %q", got, want)
+		}
+		if got := events(77); strings.Count(got, "\n") != 6 {
 			t.Errorf("to one who followed an agent that ended: %q", got)
 		}
 	})
@@ -144,8 +191,8 @@ func TestFlood(t *testing.T) {
 				v.Flows = append(v.Flows, filter.DeniedFlow{Src: outside, Dst: db, Protocol: filter.UDP, Port: uint16(random.Uint32()), Packets: 1 + random.Uint64N(9)})
 			}
 			time.Sleep(busy)
-			if r := k.Report(t.Context(), 0); len(r.Events) > maxEvents {
-				t.Fatalf("%d events are kept", len(r.Events))
+			if r := k.Report(t.Context(), 0); len(r.Events) > maxEvents || r.Events[len(r.Events)-1].Seq != r.Last {
+				t.Fatalf("%d events are kept, until %d of %d", len(r.Events), r.Events[len(r.Events)-1].Seq, r.Last)
 			}
 		}
 		if v.reasons > 100*maxReasons || len(k.flows) > 8192 || cap(k.events) > 16*maxEvents {
@@ -172,6 +219,17 @@ func TestWhenTheVSwitchIsAsked(t *testing.T) {
 		}
 		if n := v.looks - before; n < 55 || n > 125 || !v.live {
 			t.Errorf("%d looks in 60 seconds with a follower, live: %v", n, v.live)
+		}
+		// Who asked once is followed by looks for a while, and two who ask at once cause one.
+		before = v.looks
+		k.Report(t.Context(), 0)
+		k.Report(t.Context(), 0)
+		if n := v.looks - before; n > 1 {
+			t.Errorf("%d looks at once", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := v.looks - before; n < 8 {
+			t.Errorf("%d looks in 10 seconds after somebody asked", n)
 		}
 		v.NoFlows = "there is no file"
 		time.Sleep(time.Second)
