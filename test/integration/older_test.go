@@ -2,17 +2,24 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -20,12 +27,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Files of testdata/older are named after versions: snapshots of the etcd of a lab with the objects below, filled by the
-// KSR and the agents of that version, and by a user. They are kept: this version reads what all of those have written.
-var keepEtcd = flag.String("keep-etcd", "", "a directory with programs: write what they leave in etcd to testdata/older/VERSION.db.gz")
+// Directories of testdata/older are named after versions. They hold what KSR and agents of that version, and a user, left
+// behind in a lab with the objects below. They are kept: this version reads what all of those have written.
+var keepOlder = flag.String("keep-older", "", "a directory with programs: write what they leave behind to testdata/older/VERSION")
 
 const (
-	olderDir     = "testdata/older"
+	olderDir = "testdata/older"
+	// A snapshot of etcd, and the files of node1's agent: its mirror of etcd with its pods, the copy of the latter, and
+	// what happened. The first versions that were kept have the snapshot only.
+	olderEtcd    = "etcd.db.gz"
+	olderMirror  = "bolt.db.gz"
+	olderPodsDB  = "pods.db.gz"
+	olderHistory = "history.log.gz"
 	olderObjects = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -69,15 +82,11 @@ func olderLab(t *testing.T, programs string) *lab.Lab {
 // to date.
 func TestEtcdOfOlderVersions(t *testing.T) {
 	require(t)
-	if *keepEtcd != "" {
-		t.Run("keep", func(t *testing.T) { keepContent(t, *keepEtcd) })
+	if *keepOlder != "" {
+		t.Run("keep", func(t *testing.T) { keepContent(t, *keepOlder) })
 	}
-	files, err := filepath.Glob(olderDir + "/*.db.gz")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no content of older versions: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".db.gz"), func(t *testing.T) {
+	for _, file := range olderFiles(t, olderEtcd) {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			l := olderLab(t, binaries)
 			replaceContent(t, l, file)
 			// Nodes keep the IDs that the older version gave them, whichever agent starts first.
@@ -94,20 +103,7 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			await.That(t, "node1 has what a user had put", func() error {
-				addresses, err1 := l.Exec(t.Context(), "node1", "ip", "-br", "address")
-				routes, err2 := l.Exec(t.Context(), "node1", "ip", "route")
-				if !strings.Contains(addresses, "10.60.0.1/24") || !strings.Contains(routes, "10.62.0.0/16 via 10.60.0.2") {
-					return fmt.Errorf("%v: %s%s", errors.Join(err1, err2), addresses, routes)
-				}
-				return nil
-			})
-			translated := in(t, node1.Netns, "nft list ruleset")
-			for _, part := range []string{"10.96.0.77", "10.1.1.200"} {
-				if !strings.Contains(translated, part) {
-					t.Errorf("node1 does not translate the service: there is no %s in\n%s", part, translated)
-				}
-			}
+			requireOlderConfiguration(t, l, node1)
 			pods := labtest.AddPods(t, l, olderPods()...)
 			open, closed, client := pods[0], pods[1], pods[2]
 			for pod, subnet := range map[*lab.Pod]string{&open: "10.1.1.", &client: "10.1.2."} {
@@ -134,6 +130,140 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			awaitStatus(t, l, "node1", "healthy", "", "")
 		})
 	}
+}
+
+// An agent that is started without etcd goes on from what an agent of an older version left on the node: with the mirror,
+// and after the loss of the mirror with the copy of the node's pods.
+func TestLocalFilesOfOlderVersions(t *testing.T) {
+	require(t)
+	for _, file := range olderFiles(t, olderMirror) {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			l := olderLab(t, binaries)
+			st, err := l.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			node1, err := st.Node("node1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mirror, pods, past := l.Path("nodes", "node1", "bolt.db"), filepath.Join(l.RunDir("node1"), "pods.db"), l.Path("nodes", "node1", "history")
+			err = errors.Join(l.StopKSR(t.Context()), l.StopAgent(t.Context(), "node1"), l.StopEtcd(t.Context()), os.RemoveAll(past), os.Mkdir(past, 0o700))
+			if err != nil {
+				t.Fatal(err)
+			}
+			labtest.Unpack(t, file, mirror)
+			revivePods(t, mirror)
+			labtest.Unpack(t, filepath.Join(dir, olderHistory), filepath.Join(past, "00000001.log"))
+			if err := errors.Join(os.Remove(pods), l.StartAgent(t.Context(), "node1")); err != nil {
+				t.Fatal(err)
+			}
+			requireOlderConfiguration(t, l, node1)
+			requireOlderPods(t, l)
+			var events history.Events
+			if err := l.Agent("node1").Get(t.Context(), history.EventsURL, &events); err != nil {
+				t.Fatal(err)
+			}
+			if first := events.Events[0]; len(events.Runs) != 2 || first.Run != 1 || first.Event.Name != "Database Resync" {
+				t.Errorf("of what happened before: %v, %v", events.Runs, first)
+			}
+
+			if err := errors.Join(l.StopAgent(t.Context(), "node1"), os.Remove(mirror), l.StartEtcd(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			labtest.Unpack(t, filepath.Join(dir, olderPodsDB), pods)
+			revivePods(t, pods)
+			if err := l.StartAgent(t.Context(), "node1"); err != nil {
+				t.Fatal(err)
+			}
+			requireOlderPods(t, l)
+		})
+	}
+}
+
+// revivePods gives the pods of a node's file network namespaces of this machine: an agent forgets pods that have none.
+func revivePods(t *testing.T, file string) {
+	t.Helper()
+	store, err := bolt.Open(file, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	pods, _, err := store.List(t.Context(), "/local/podmanager/pods/")
+	if err != nil || len(pods) != 2 {
+		t.Fatalf("pods of %s: %v, %v", file, pods, err)
+	}
+	for _, kv := range pods {
+		var pod map[string]any
+		if err := json.Unmarshal(kv.Value, &pod); err != nil {
+			t.Fatal(err)
+		}
+		path, _ := pod["netns"].(string)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			name := filepath.Base(path)
+			if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", name).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			t.Cleanup(func() { exec.Command("ip", "netns", "del", name).Run() })
+		}
+		if pod["netnsID"], err = podmanager.KernelNamespaces(path); err != nil {
+			t.Fatal(err)
+		}
+		value, err := json.Marshal(pod)
+		if err == nil {
+			err = store.Put(t.Context(), kv.Key, value)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// requireOlderConfiguration requires what the user had put for node1, and the service, to be realised there.
+func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
+	t.Helper()
+	await.That(t, "node1 has what a user had put", func() error {
+		addresses, err1 := l.Exec(t.Context(), "node1", "ip", "-br", "address")
+		routes, err2 := l.Exec(t.Context(), "node1", "ip", "route")
+		if !strings.Contains(addresses, "10.60.0.1/24") || !strings.Contains(routes, "10.62.0.0/16 via 10.60.0.2") {
+			return fmt.Errorf("%v: %s%s", errors.Join(err1, err2), addresses, routes)
+		}
+		return nil
+	})
+	translated := in(t, node1.Netns, "nft list ruleset")
+	for _, part := range []string{"10.96.0.77", "10.1.1.200"} {
+		if !strings.Contains(translated, part) {
+			t.Errorf("node1 does not translate the service: there is no %s in\n%s", part, translated)
+		}
+	}
+}
+
+// requireOlderPods requires node1's agent to know the pods that the older one had wired, with their addresses.
+func requireOlderPods(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	var report ipnet.PodsReport
+	if err := l.Agent("node1").Get(t.Context(), ipnet.PodsURL, &report); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range report.Pods {
+		if len(p.IPs) == 1 && strings.HasPrefix(p.IPs[0], "10.1.1.") {
+			names = append(names, p.Name)
+		}
+	}
+	if !slices.Equal(names, []string{"closed", "open"}) {
+		t.Errorf("node1's pods: %+v", report.Pods)
+	}
+}
+
+func olderFiles(t *testing.T, name string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(olderDir, "*", name))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s of older versions: %v", name, err)
+	}
+	return files
 }
 
 // A node that is too old for what etcd holds says so, and goes on.
@@ -193,14 +323,14 @@ func replaceContent(t *testing.T, l *lab.Lab, file string) {
 	}
 }
 
-// keepContent makes the file of the version that the programs have.
+// keepContent makes the files of the version that the programs have.
 func keepContent(t *testing.T, programs string) {
 	version, err := exec.CommandContext(t.Context(), filepath.Join(programs, "contiv-agent"), "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	words := strings.Fields(string(version))
-	file := filepath.Join(olderDir, words[len(words)-1]+".db.gz")
+	dir := filepath.Join(olderDir, words[len(words)-1])
 	l := olderLab(t, programs)
 	objects := filepath.Join(t.TempDir(), "objects.yaml")
 	if err := os.WriteFile(objects, []byte(olderObjects), 0o600); err != nil {
@@ -211,6 +341,11 @@ func keepContent(t *testing.T, programs string) {
 	}
 	pods := labtest.AddPods(t, l, olderPods()...)
 	o := newOperator(t, l, "node1")
+	t.Cleanup(func() { // before the operator waits for the end of all statuses
+		if _, err := l.Delete(context.Background(), objects); err != nil {
+			t.Error(err)
+		}
+	})
 	o.put(olderLoopback, `{"name": "old-loop", "type": "SOFTWARE_LOOPBACK", "enabled": true, "ip_addresses": ["10.60.0.1/24"]}`)
 	o.await(olderRoute, o.put(olderRoute, `{"dst_network": "10.62.0.0/16", "next_hop_addr": "10.60.0.2", "outgoing_interface": "old-loop"}`), "CONFIGURED")
 	olderTraffic(t, pods[2], pods[0], pods[1])
@@ -218,8 +353,19 @@ func keepContent(t *testing.T, programs string) {
 	if out, err := exec.CommandContext(t.Context(), l.Program("contiv-etcd"), "snapshot", snapshot, "--data-dir", l.Path("etcd")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	// Of a file that an agent has open, half a write might be packed.
+	if err := errors.Join(os.MkdirAll(dir, 0o755), l.StopAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Pack(t, snapshot, file)
+	for name, from := range map[string]string{
+		olderEtcd:    snapshot,
+		olderMirror:  l.Path("nodes", "node1", "bolt.db"),
+		olderPodsDB:  filepath.Join(l.RunDir("node1"), "pods.db"),
+		olderHistory: l.Path("nodes", "node1", "history", "00000001.log"),
+	} {
+		labtest.Pack(t, from, filepath.Join(dir, name))
+	}
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -24,7 +24,7 @@ var keepFiles = flag.String("keep-files", "", "write the files of this version t
 
 const olderDir = "testdata/older"
 
-// localFiles are what an agent keeps that has no database. Mirrors of etcd are read in make e2e E2E_RUN=Upgrade.
+// localFiles are what an agent keeps that has no database. Mirrors of etcd are read in test/integration.
 var localFiles = []string{"grpc.db"}
 
 func olderValues() *rpc.DataRequest {
