@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/contiv/contiv/test/demo"
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 func (c *cli) demoCommand() *cobra.Command {
 	var keep bool
 	var pods, nodes int
+	var upLimit time.Duration
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "show the main job, each item measured; fails if an item does",
@@ -23,13 +25,14 @@ promises, each item measured, and removes it.`,
 			}
 			c.opts.Nodes = nodes
 			return c.guarded(func() error {
-				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods, Command: os.Args[0]})
+				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods, UpLimit: upLimit, Command: os.Args[0]})
 			})
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "how many nodes")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab running")
 	cmd.Flags().IntVar(&pods, "batch", 20, "how many pods to measure CNI ADD with")
+	cmd.Flags().DurationVar(&upLimit, "up-limit", demo.DefaultUpLimit, "how long bringing the lab up may take; emulated machines need more")
 	c.binDirFlag(cmd)
 	return cmd
 }
