@@ -20,6 +20,22 @@ import (
 // chartDir is the directory of the chart in deploy.Chart.
 const chartDir = "chart"
 
+// Render returns the manifests that the chart makes of values (YAML), by file name.
+func Render(values string) (map[string][]byte, error) {
+	above, err := parseValues([]byte(values))
+	if err == nil {
+		err = checkValues(above)
+	}
+	if err != nil {
+		return nil, err
+	}
+	below, err := defaultValues()
+	if err != nil {
+		return nil, err
+	}
+	return renderChart(overlay(below, above))
+}
+
 // renderChart returns the manifests that Helm would render from the chart with values, by file name.
 // The chart uses only the functions of Helm that chartFunctions has; a test compares the result with
 // Helm's.

@@ -136,6 +136,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"image: contiv:1":                          "/image",
 		"telemetry: {disabled: true}":              "telemetry",
 		"etcd: {useExternalInstance: true}":        "externalInstance.endpoints",
+		`vpp: {enabled: true, privileged: false, config: {dpdkDevices: ["0000:00:08.0"]}}`: "vpp.privileged",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v, which does not name %s", values, err, reason)

@@ -66,12 +66,20 @@ func Objects(t testing.TB) map[string]metav1.Object {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests in %s: %v", Dir(), err)
 	}
-	objects := map[string]metav1.Object{}
+	texts := map[string][]byte{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
+		if texts[file], err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return Parse(t, texts)
+}
+
+// Parse is Objects of other manifests, by file name.
+func Parse(t testing.TB, files map[string][]byte) map[string]metav1.Object {
+	t.Helper()
+	objects := map[string]metav1.Object{}
+	for file, data := range files {
 		for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 			document, err := reader.Read()
 			if errors.Is(err, io.EOF) {

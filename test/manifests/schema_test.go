@@ -92,10 +92,11 @@ type values struct {
 		} `json:"dashboard" about:"a dashboard for Grafana"`
 	} `json:"monitoring" about:"Prometheus and Grafana"`
 	VPP struct {
-		Enabled   bool           `json:"enabled" about:"install what nodes with the label contivpp.io/vswitch=vpp need"`
-		Image     image          `json:"image" about:"with VPP"`
-		Config    startup.Config `json:"config" about:"vpp.conf, how VPP is started"`
-		Resources map[string]any `json:"resources" about:"requests and limits of VPP with its agent"`
+		Enabled    bool           `json:"enabled" about:"install what nodes with the label contivpp.io/vswitch=vpp need"`
+		Image      image          `json:"image" about:"with VPP"`
+		Config     startup.Config `json:"config" about:"vpp.conf, how VPP is started"`
+		Privileged bool           `json:"privileged" about:"give the container all devices and capabilities of the node; false: only the capabilities that VPP and its agent need, without DPDK"`
+		Resources  map[string]any `json:"resources" about:"requests and limits of VPP with its agent"`
 	} `json:"vpp" about:"nodes with FD.io VPP as vswitch"`
 }
 
