@@ -229,7 +229,11 @@ func TestContivctlInstalls(t *testing.T) {
 	s.refused("contivctl install", contivctl, "upgrade", "--post-renderer", s.adapter)
 	before := s.traces()
 
+	began := time.Now()
 	s.run(contivctl, "install", "--post-renderer", s.adapter, "--api-server", apiServer)
+	if took := time.Since(began); took > 2*time.Minute {
+		t.Errorf("the installation took %s: README.md promises less than two minutes", took)
+	}
 	s.refused("contivctl upgrade", contivctl, "install", "--no-preflight", "--post-renderer", s.adapter)
 	address := s.pod("web")
 	first := s.mtu("web")
