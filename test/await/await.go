@@ -8,8 +8,8 @@ import (
 )
 
 // Patience is how long That waits; what is awaited happens much faster, unless the machine
-// is busy.
-const Patience = 90 * time.Second
+// is busy. A TestMain may raise it, for machines that are emulated.
+var Patience = 90 * time.Second
 
 const interval = 20 * time.Millisecond
 

@@ -49,6 +49,8 @@ type Options struct {
 	// HOST:PORT, it is to do what lab.Forward does. nil: only the cluster's own
 	// namespaces reach it.
 	Forwarder []string
+	// Slow multiplies the limits of time, for machines that are emulated. Default 1.
+	Slow int
 	// Progress is told what happens, a line at a time; may be nil.
 	Progress func(line string)
 }
@@ -123,7 +125,7 @@ func (c *Cluster) make(ctx context.Context) error {
 	var err error
 	c.lab, err = lab.Up(ctx, lab.Options{
 		Name: c.opts.Name, Nodes: c.opts.Nodes, BinDir: c.opts.BinDir, Bare: true, VSwitches: c.opts.VSwitches, SingleNIC: c.opts.SingleNIC, VPPBin: c.opts.VPPBin,
-		StartTimeout: startTimeout, Progress: c.opts.Progress,
+		StartTimeout: c.opts.limit(startTimeout), Progress: c.opts.Progress,
 	})
 	if err == nil {
 		err = c.readState()
@@ -179,7 +181,7 @@ func (c *Cluster) readState() error {
 func Open(opts Options) (*Cluster, error) {
 	c := newCluster(opts)
 	var err error
-	c.lab, err = lab.Open(lab.Options{Name: opts.Name, StartTimeout: startTimeout, Progress: opts.Progress})
+	c.lab, err = lab.Open(lab.Options{Name: opts.Name, StartTimeout: opts.limit(startTimeout), Progress: opts.Progress})
 	if err == nil {
 		err = c.readState()
 	}
@@ -188,6 +190,8 @@ func Open(opts Options) (*Cluster, error) {
 
 // startTimeout bounds how long a part of Kubernetes may take until it is ready.
 const startTimeout = 3 * time.Minute
+
+func (o Options) limit(d time.Duration) time.Duration { return d * time.Duration(max(o.Slow, 1)) }
 
 // Dir is the directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }

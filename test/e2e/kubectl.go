@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv/contiv/test/lab"
 )
@@ -34,8 +36,15 @@ func (c *Cluster) KubectlInput(ctx context.Context, stdin io.Reader, args ...str
 	return stdout.String(), nil
 }
 
-// KubectlCommand returns kubectl, to be started with Start.
+// KubectlCommand returns kubectl, to be started with Start. --timeout is multiplied by Options.Slow.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		text, is := strings.CutPrefix(arg, "--timeout=")
+		if limit, err := time.ParseDuration(text); is && err == nil {
+			args[i] = "--timeout=" + c.opts.limit(limit).String()
+		}
+	}
 	cmd := exec.CommandContext(ctx, filepath.Join(c.opts.KubernetesDir, "kubectl"), args...)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig("admin"), "HOME="+c.path("home"))

@@ -2,17 +2,22 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/ctl/install"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"go.uber.org/goleak"
 )
@@ -26,6 +31,8 @@ const (
 	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
 	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
 	ipVariable      = "CONTIV_E2E_IP"      // IP versions: ipv4, the default, ipv6 or dual
+	valuesVariable  = "CONTIV_E2E_VALUES"  // values of the chart (YAML) to install with, default none: deploy/*.yaml
+	slowVariable    = "CONTIV_E2E_SLOW"    // how many times longer everything may take, default 1
 	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
 	adaptVariable   = "CONTIV_E2E_ADAPT"   // the cluster that this process adapts manifests to, from its input to its output
 )
@@ -77,6 +84,13 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		bin, _ = filepath.Abs("../../bin")
 	}
 	manifests, err := filepath.Glob("../../deploy/*.yaml")
+	if values := os.Getenv(valuesVariable); err == nil && values != "" {
+		var dir string
+		if dir, err = os.MkdirTemp("", "contiv-e2e-"); err == nil {
+			defer os.RemoveAll(dir)
+			manifests, err = render(values, dir)
+		}
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -88,6 +102,13 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 		Name:          name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
+	}
+	if slow := os.Getenv(slowVariable); slow != "" {
+		if options.Slow, err = strconv.Atoi(slow); err != nil || options.Slow < 1 {
+			fmt.Fprintf(os.Stderr, "%s is %q: it must be a number, 1 or more\n", slowVariable, slow)
+			return 1
+		}
+		await.Patience *= time.Duration(options.Slow)
 	}
 	options.IP = e2e.IPVersions(os.Getenv(ipVariable))
 	switch proxy := os.Getenv(proxyVariable); proxy {
@@ -129,6 +150,18 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	}
 	progress("removed")
 	return code
+}
+
+// render writes the manifests that the chart makes of values into a directory, and returns their paths.
+func render(values, dir string) (paths []string, err error) {
+	files, err := install.Render(values)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		err = errors.Join(err, os.WriteFile(path, text, 0o600))
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return paths, err
 }
 
 // remove removes the cluster and tells what is left of it.

@@ -198,7 +198,7 @@ func (c *Cluster) StopKubelet(ctx context.Context, node string) error {
 	return c.lab.StopGuest(ctx, kubeletRole(node), stopGrace)
 }
 
-// kubeletConfig is for a kubelet that shares the machine, whose cgroups are of
+// kubeletConfig is for a kubelet that shares the machine, whose cgroups may be of
 // version 1, with others: it keeps to its directory and cgroup, and evicts nothing
 // because the disk is filled by somebody else.
 func (c *Cluster) kubeletConfig(n lab.Node) map[string]any {

@@ -151,7 +151,7 @@ func (l *Lab) awaitWithin(ctx context.Context, timeout time.Duration, what strin
 	nextReport := start.Add(3 * time.Second)
 	var reason error
 	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, 2*time.Second)
+		attempt, cancelAttempt := context.WithTimeout(ctx, max(2*time.Second, timeout/60))
 		err := ready(attempt)
 		cancelAttempt()
 		if err == nil {
