@@ -66,6 +66,8 @@ E2E_PROXY ?= kube-proxy
 # IP versions of nodes, pods and services: ipv4, ipv6 or dual.
 E2E_IP ?= ipv4
 E2E_TIMEOUT ?= 30m
+# Values of the chart (YAML) to install with: E2E_VALUES='vpp: {enabled: true, privileged: false}'
+E2E_VALUES ?=
 # An archive of make images, to test it instead of an image that the test makes of bin/.
 E2E_IMAGE ?=
 
@@ -74,7 +76,7 @@ e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernet
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
 	@hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'
-	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' CONTIV_E2E_VALUES='$(E2E_VALUES)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
 IMAGES_CACHE ?= $(E2E_CACHE)/images
 IMAGES_ARCH ?= amd64 arm64
@@ -99,15 +101,23 @@ test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VP
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/calico
 
 VM_CACHE ?= $(E2E_CACHE)/vm
-# Regular expressions: which jobs (probe, demo, cgroups, conformance, linux), and which tests of conformance.
+# Kernels: that of this Debian (stable), the newest of its backports.
+VM_KERNELS ?= stable backports
+# Regular expressions: which jobs (probe, demo, cgroups, cluster, conformance, linux), and which tests of conformance.
 VM_JOBS ?= .
 VM_TESTS ?= .
+# Not empty: if Debian's packages cannot be had, say so and succeed.
+VM_OPTIONAL ?=
 
 .PHONY: test-vm
 test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/kernels.md
-	@hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils
-	@hack/kernels.sh '$(VM_CACHE)'
-	CONTIV_VM_CACHE='$(VM_CACHE)' CONTIV_VM_JOBS='$(VM_JOBS)' CONTIV_VM_TESTS='$(VM_TESTS)' go test -count=1 -v -timeout 0 ./test/vm $(if $(VM_UPDATE),-update)
+	@if hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils && hack/kernels.sh '$(VM_CACHE)' $(VM_KERNELS); then \
+		jobs='$(VM_JOBS)'; if [[ cluster =~ $$jobs ]]; then hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'; hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'; hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'; fi; \
+		set -x; \
+		CONTIV_VM_CACHE='$(VM_CACHE)' CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_VM_KERNELS='$(VM_KERNELS)' CONTIV_VM_JOBS='$(VM_JOBS)' CONTIV_VM_TESTS='$(VM_TESTS)' go test -count=1 -v -timeout 0 ./test/vm $(if $(VM_UPDATE),-update); \
+	else \
+		echo "SKIPPED the tests on Debian's kernels: its packages cannot be had, see above" >&2; [[ -n '$(VM_OPTIONAL)' ]]; \
+	fi
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck

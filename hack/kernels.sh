@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks stock kernels of Debian for hack/vm.sh, without installing them: kernels.sh DIRECTORY
+# Unpacks stock kernels of Debian for hack/vm.sh, without installing them: kernels.sh DIRECTORY KERNEL...
 #
 # DIRECTORY/stable is the kernel of this Debian, DIRECTORY/backports the newest one that Debian
 # offers for it. They stay until the directory is removed.
@@ -7,6 +7,7 @@ set -euo pipefail
 
 mkdir -p "$1"
 cd "$1"
+shift
 dir=$PWD
 exec 9>lock
 flock 9
@@ -22,12 +23,13 @@ apt() {
 		-o Dir::Cache="$dir/cache-$kernel" -o Debug::NoLocking=1 -o APT::Sandbox::User=root "$@"
 }
 
-for kernel in stable backports; do
+for kernel in "$@"; do
 	compgen -G "$kernel/boot/vmlinuz-*" >/dev/null && continue
 	echo "downloading Debian's kernel ($kernel) into $PWD"
 	case $kernel in
 	stable) suites=("$suite" "$suite-updates") ;;
 	backports) suites=("$suite-backports") ;;
+	*) echo "there is no kernel $kernel: use stable or backports" >&2; exit 1 ;;
 	esac
 	for s in "${suites[@]}"; do echo "deb [signed-by=$keyring] $mirror $s main"; done >"$kernel.list"
 	mkdir -p "lists-$kernel/partial" "cache-$kernel/archives/partial"

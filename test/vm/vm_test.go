@@ -20,9 +20,11 @@ import (
 
 // The environment that make test-vm sets.
 const (
-	cacheVariable = "CONTIV_VM_CACHE" // directory of hack/kernels.sh
-	jobsVariable  = "CONTIV_VM_JOBS"  // regular expression of the jobs to run, default all
-	testsVariable = "CONTIV_VM_TESTS" // regular expression of the conformance tests to run, as for go test -run; default all
+	cacheVariable   = "CONTIV_VM_CACHE"   // directory of hack/kernels.sh
+	clusterVariable = "CONTIV_E2E_CACHE"  // directory of make e2e, for the job cluster
+	kernelsVariable = "CONTIV_VM_KERNELS" // which of its kernels to run
+	jobsVariable    = "CONTIV_VM_JOBS"    // regular expression of the jobs to run, default all
+	testsVariable   = "CONTIV_VM_TESTS"   // regular expression of the conformance tests to run, as for go test -run; default all
 )
 
 var update = flag.Bool("update", false, "write what was found into docs/kernels.md")
@@ -34,8 +36,11 @@ type job struct {
 	name string
 	// tests is a package whose test program the job runs; "": none.
 	tests string
-	// command is one of the shell's. $source is the work tree, $tests the program.
+	// command is one of the shell's. $source is the work tree, $tests the program, $cluster
+	// the directory of Kubernetes.
 	command string
+	// memory of the machine, in MiB; 0: 2048.
+	memory int
 	// rows are what its output says of the kernel.
 	rows func(t *testing.T, output string, ok bool) table
 }
@@ -43,17 +48,24 @@ type job struct {
 func jobs() []job {
 	tests := cmp.Or(os.Getenv(testsVariable), ".")
 	return []job{
-		{"probe", "", "$source/bin/contivctl preflight --here", probed},
-		{"demo", "", "$source/bin/contiv-lab demo", func(_ *testing.T, _ string, ok bool) table {
-			return table{"`contiv-lab demo`": {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
-		}},
-		{"cgroups", "test/e2e", "mount -t cgroup2 cgroup2 /sys/fs/cgroup && $tests -test.v -test.run '^TestCgroup$'", func(_ *testing.T, _ string, ok bool) table {
-			return table{"cgroups of version 2 for nodes of `make e2e`": {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
-		}},
-		{"conformance", "vswitch/kernel", "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", tested("TestConformance/")},
-		{"linux", "linux", "cd $source/linux && $tests -test.v -test.timeout 0", func(_ *testing.T, _ string, ok bool) table {
-			return table{"tests of the Linux plugin": {cell: map[bool]string{true: yes, false: "fail"}[ok]}}
-		}},
+		{name: "probe", command: "$source/bin/contivctl preflight --here", rows: probed},
+		{name: "demo", command: "$source/bin/contiv-lab demo --up-limit 5m", rows: passed("`contiv-lab demo`")},
+		{name: "cgroups", tests: "test/e2e", command: cgroup2 + "$tests -test.v -test.run '^TestCgroup$'", rows: passed("cgroups of version 2 for nodes of `make e2e`")},
+		{name: "cluster", tests: "test/e2e", memory: 8192,
+			command: cgroup2 + "cd $source/test/e2e && CONTIV_E2E_CACHE=$cluster CONTIV_E2E_SLOW=10 $tests -test.v -test.timeout 0 -test.run 'Ready|Reaches'",
+			rows:    passed("a Kubernetes cluster with cgroups of version 2")},
+		{name: "conformance", tests: "vswitch/kernel", command: "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", rows: tested("TestConformance/")},
+		{name: "linux", tests: "linux", command: "cd $source/linux && $tests -test.v -test.timeout 0", rows: passed("tests of the Linux plugin")},
+	}
+}
+
+// cgroup2 gives a machine cgroups of version 2 only.
+const cgroup2 = "mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
+
+// passed is a row that says whether the job succeeded.
+func passed(row string) func(*testing.T, string, bool) table {
+	return func(_ *testing.T, _ string, ok bool) table {
+		return table{row: {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
 	}
 }
 
@@ -73,7 +85,7 @@ func TestKernels(t *testing.T) {
 		}
 	}
 	found := table{}
-	for _, kernel := range []string{"stable", "backports"} {
+	for _, kernel := range strings.Fields(os.Getenv(kernelsVariable)) {
 		t.Run(kernel, func(t *testing.T) {
 			dir := filepath.Join(cache, kernel)
 			release := releaseOf(t, dir)
@@ -83,7 +95,7 @@ func TestKernels(t *testing.T) {
 				}
 				t.Run(j.name, func(t *testing.T) {
 					began := time.Now()
-					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), j.command)
+					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), j)
 					t.Logf("%s on %s: %s", j.name, release, time.Since(began).Round(time.Second))
 					if err != nil {
 						t.Errorf("%v, see %s; its end:\n%s", err, keep(t, release+"-"+j.name, output), tail(output, 40))
@@ -125,14 +137,17 @@ func releaseOf(t *testing.T, dir string) string {
 	return version[1]
 }
 
-// run boots a machine that runs a command, and returns what it printed.
-func run(t *testing.T, dir, tests, command string) (output string, err error) {
+// run boots a machine that runs a job, and returns what it printed.
+func run(t *testing.T, dir, tests string, j job) (output string, err error) {
 	t.Helper()
 	source, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(source, "hack/vm.sh"), dir, "env", "tests="+tests, "source="+source, "sh", "-c", command)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(source, "hack/vm.sh"), dir, "env", "tests="+tests, "source="+source, "cluster="+os.Getenv(clusterVariable), "sh", "-c", j.command)
+	if j.memory > 0 {
+		cmd.Env = append(os.Environ(), fmt.Sprintf("VM_MEMORY=%d", j.memory))
+	}
 	out, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(string(out), "\r\n", "\n"), err // it is a terminal's
 }
