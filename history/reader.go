@@ -21,8 +21,8 @@ import (
 // ErrNotRecorded: the journal does not reach back that far, or has no such record.
 var ErrNotRecorded = errors.New("not in the history (any more)")
 
-// most records are returned at once.
-const most = 10_000
+// maxRecords is how many records are returned at once.
+const maxRecords = 10_000
 
 // Reader reads the journal in a directory. It may be used while a Recorder writes there.
 type Reader struct {
@@ -64,8 +64,8 @@ type Span struct {
 }
 
 func (s Span) limit() int {
-	if s.Last <= 0 || s.Last > most {
-		return most
+	if s.Last <= 0 || s.Last > maxRecords {
+		return maxRecords
 	}
 	return s.Last
 }

@@ -42,7 +42,7 @@ func (k *Keeper) absorb(c *card) {
 	next := *now
 	next.Routes = slices.Clone(now.Routes)
 	for _, o := range c.served.main(c.State.Routes) {
-		if !nic.Has(next.Routes, o.Text) && !lost(c.State, &next, o) {
+		if !nic.Has(next.Routes, o.Text) && !lostWithAddress(c.State, &next, o) {
 			next.Routes = append(next.Routes, o)
 		}
 	}
@@ -64,9 +64,9 @@ func (k *Keeper) absorb(c *card) {
 	}
 }
 
-// lost reports whether a route disappeared with an address that the card no longer has: it led to the
+// lostWithAddress reports whether a route disappeared with an address that the card no longer has: it led to the
 // network of the address, or through it.
-func lost(before, now *nic.State, o nic.Object) bool {
+func lostWithAddress(before, now *nic.State, o nic.Object) bool {
 	in := func(list []netip.Prefix, route nic.Route) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool {
 			if route.NextHop.IsValid() {

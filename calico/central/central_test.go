@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var quiet = slog.New(slog.DiscardHandler)
+var discarded = slog.New(slog.DiscardHandler)
 
 func tree(t testing.TB) datastore.Tree {
 	t.Helper()
@@ -42,7 +42,7 @@ func tree(t testing.TB) datastore.Tree {
 func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follower {
 	tree := tree(t)
 	return follow.New(follow.Options{
-		Store: db, Prefixes: tree.Prefixes(), Interval: time.Millisecond, Retry: time.Millisecond, Log: quiet, Counters: c,
+		Store: db, Prefixes: tree.Prefixes(), Interval: time.Millisecond, Retry: time.Millisecond, Log: discarded, Counters: c,
 		Apply: func(s *datastore.State, key string, value []byte) bool { return s.Apply(tree, key, value) },
 	})
 }
@@ -51,7 +51,7 @@ func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follow
 func given(t testing.TB, db store.Watchable, host string, c *follow.Counters) *follow.Follower {
 	tree := tree(t)
 	return follow.New(follow.Options{
-		Store: db, Prefixes: Prefixes(host), Interval: time.Millisecond, Retry: time.Millisecond, Log: quiet, Counters: c,
+		Store: db, Prefixes: Prefixes(host), Interval: time.Millisecond, Retry: time.Millisecond, Log: discarded, Counters: c,
 		Apply: func(s *datastore.State, key string, value []byte) bool { return s.ApplyGiven(tree, host, key, value) },
 	})
 }
@@ -75,11 +75,11 @@ func putBlock(t testing.TB, db store.Broker, n int, host string) {
 // runCentre runs a centre until end is called.
 func runCentre(t *testing.T, db *etcd.Store, name string) (end func()) {
 	t.Helper()
-	elector, err := election.New(election.Options{Store: db, Name: name, Prefix: datastore.CentrePrefix, TTL: 2 * time.Second, Logger: quiet})
+	elector, err := election.New(election.Options{Store: db, Name: name, Prefix: datastore.CentrePrefix, TTL: 2 * time.Second, Logger: discarded})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Centre{Elector: elector, NewSource: func() agent.Source { return direct(t, db, nil) }, Retry: time.Millisecond, Log: quiet}
+	c := &Centre{Elector: elector, NewSource: func() agent.Source { return direct(t, db, nil) }, Retry: time.Millisecond, Log: discarded}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
@@ -102,7 +102,7 @@ func runHost(t *testing.T, db *etcd.Store, name string) *host {
 	t.Helper()
 	h := routes.Host{Name: name}
 	n := &host{t: t, tables: make(chan string, 1000), reader: &Reader{
-		Host: h, Given: given(t, db, name, nil), Patience: 300 * time.Millisecond, Log: quiet,
+		Host: h, Given: given(t, db, name, nil), Patience: 300 * time.Millisecond, Log: discarded,
 		NewDirect: func() agent.Tables { return agent.Direct{Source: direct(t, db, nil), Host: h} },
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -266,7 +266,7 @@ func measure(t testing.TB, nodes int, central bool) (a asked) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	centre := &Centre{Elector: always{db}, Log: quiet, NewSource: func() agent.Source { return direct(t, db, nil) }}
+	centre := &Centre{Elector: always{db}, Log: discarded, NewSource: func() agent.Source { return direct(t, db, nil) }}
 	if central {
 		put(t, db, datastore.CentrePrefix+"/1", "centre")
 		running.Go(func() { centre.Run(ctx) })
@@ -278,7 +278,7 @@ func measure(t testing.TB, nodes int, central bool) (a asked) {
 		h := routes.Host{Name: fmt.Sprint("w", n)}
 		var source agent.Tables = agent.Direct{Source: direct(t, db, c), Host: h}
 		if central {
-			source = &Reader{Host: h, Given: given(t, db, h.Name, c), Log: quiet, Patience: time.Hour}
+			source = &Reader{Host: h, Given: given(t, db, h.Name, c), Log: discarded, Patience: time.Hour}
 		}
 		running.Go(func() { source.Run(ctx, func(c routes.Calculation) { tables <- c.Table }) })
 	}

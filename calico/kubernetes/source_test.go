@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+var discarded = slog.New(slog.DiscardHandler)
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
@@ -92,7 +92,7 @@ func describe(s *datastore.State) string {
 
 func TestSource(t *testing.T) {
 	client := newClient(object(t, block), object(t, affinity), object(t, node1), object(t, node2))
-	s := &Source{Client: client, Families: []int{4, 6}, Interval: time.Millisecond, Log: quiet}
+	s := &Source{Client: client, Families: []int{4, 6}, Interval: time.Millisecond, Log: discarded}
 	updates := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

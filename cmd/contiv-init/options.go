@@ -128,7 +128,7 @@ func (u *unit) writeConfig(agentFlags []string) error {
 	}
 	c.TCPSessionSeconds, c.OtherSessionSeconds = services.TCPNATSessionTimeout, services.OtherNATSessionTimeout
 	if err := c.Check(machine); err != nil {
-		return fmt.Errorf("options of VPP%s: %w", in(u.vppOptions), err)
+		return fmt.Errorf("options of VPP%s: %w", inFile(u.vppOptions), err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("--vpp-runtime-dir: %w", err)
@@ -142,7 +142,7 @@ func (u *unit) writeConfig(agentFlags []string) error {
 	return nil
 }
 
-func in(file string) string {
+func inFile(file string) string {
 	if file == "" {
 		return ""
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// most is the limit of bytes that are unpacked.
-const most = 4 << 30
+// maxUnpacked is the limit of bytes that are unpacked.
+const maxUnpacked = 4 << 30
 
 // Open reads a report, and returns agents that answer from it. Requests that were not made when it was
 // packed, and requests that change something, are errors.
@@ -73,7 +73,7 @@ func unpack(archive io.Reader) (fs.FS, error) {
 	}
 	var files bytes.Buffer
 	w := zip.NewWriter(&files) // a zip archive can be read as a file system
-	from := tar.NewReader(io.LimitReader(plain, most))
+	from := tar.NewReader(io.LimitReader(plain, maxUnpacked))
 	for {
 		header, err := from.Next()
 		if errors.Is(err, io.EOF) {

@@ -114,8 +114,8 @@ func readme(meta Meta) []byte {
 	return []byte(b.String())
 }
 
-// told has the answers of an agent.
-type told struct {
+// answers has the answers of an agent.
+type answers struct {
 	answers []answer
 	history []byte // a tar archive
 }
@@ -127,8 +127,8 @@ type answer struct {
 }
 
 // collect sends all requests to an agent. It returns an error if the agent cannot be asked.
-func collect(ctx context.Context, a *target.Agent) (told, error) {
-	var t told
+func collect(ctx context.Context, a *target.Agent) (answers, error) {
+	var t answers
 	ask := func(request string) ([]byte, error) {
 		path, query, _ := strings.Cut(request, "?")
 		values, _ := url.ParseQuery(query)
@@ -182,7 +182,7 @@ func (p *packer) json(name string, v any) {
 	p.file(name, append(data, '\n'))
 }
 
-func (p *packer) node(name string, t told) {
+func (p *packer) node(name string, t answers) {
 	directory := path.Join("nodes", url.PathEscape(name))
 	var index []entry
 	for i, a := range t.answers {

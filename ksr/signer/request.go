@@ -22,7 +22,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 		return err
 	}
 	r := object.(*certificatesv1.CertificateSigningRequest).DeepCopy()
-	if len(r.Status.Certificate) > 0 || has(r, certificatesv1.CertificateDenied) || has(r, certificatesv1.CertificateFailed) {
+	if len(r.Status.Certificate) > 0 || hasCondition(r, certificatesv1.CertificateDenied) || hasCondition(r, certificatesv1.CertificateFailed) {
 		return nil
 	}
 	subject, err := s.subject(ctx, r)
@@ -32,7 +32,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 		return s.refuse(ctx, r, refused)
 	case err != nil:
 		return err
-	case !has(r, certificatesv1.CertificateApproved):
+	case !hasCondition(r, certificatesv1.CertificateApproved):
 		if !subject.own {
 			return nil // an administrator decides
 		}
@@ -70,7 +70,7 @@ func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSignin
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Reason: "Refused", Message: reason.Error()}
 	requests := s.Client.CertificatesV1().CertificateSigningRequests()
 	var err error
-	if has(r, certificatesv1.CertificateApproved) {
+	if hasCondition(r, certificatesv1.CertificateApproved) {
 		condition.Type = certificatesv1.CertificateFailed
 		r.Status.Conditions = append(r.Status.Conditions, condition)
 		_, err = requests.UpdateStatus(ctx, r, metav1.UpdateOptions{})
@@ -82,7 +82,7 @@ func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSignin
 	return err
 }
 
-func has(r *certificatesv1.CertificateSigningRequest, condition certificatesv1.RequestConditionType) bool {
+func hasCondition(r *certificatesv1.CertificateSigningRequest, condition certificatesv1.RequestConditionType) bool {
 	for _, c := range r.Status.Conditions {
 		if c.Type == condition {
 			return true

@@ -204,7 +204,7 @@ func (c *Cache) SetPod(id PodID, labels map[string]string) {
 		c.pods[id], n.pods[id] = p, p
 	}
 	for k, v := range p.labels {
-		if old := k + "=" + v; labels[k] != v || !has(labels, k) {
+		if old := k + "=" + v; labels[k] != v || !hasKey(labels, k) {
 			delete(n.byLabel[old], id)
 			if len(n.byLabel[old]) == 0 {
 				delete(n.byLabel, old)
@@ -228,7 +228,7 @@ func (c *Cache) SetPod(id PodID, labels map[string]string) {
 	}
 }
 
-func has(labels map[string]string, key string) bool {
+func hasKey(labels map[string]string, key string) bool {
 	_, ok := labels[key]
 	return ok
 }
