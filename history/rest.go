@@ -215,7 +215,7 @@ type arguments struct {
 }
 
 func (a *arguments) span() Span {
-	return Span{Since: a.time("since"), Until: a.time("until"), Last: int(min(a.number("last"), most))}
+	return Span{Since: a.time("since"), Until: a.time("until"), Last: int(min(a.number("last"), maxRecords))}
 }
 
 // time returns a zero time for an argument that is absent.
