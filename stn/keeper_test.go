@@ -103,7 +103,7 @@ func (h *host) interconnect(t testing.TB) {
 	})
 }
 
-// has is all that the card has, but for lifetimes and what the kernel counts.
+// has returns all that the card has, except for lifetimes, counters of the kernel, and whether an address is still tentative for a moment.
 func (h *host) has(t testing.TB) string {
 	t.Helper()
 	var lines []string
@@ -112,7 +112,7 @@ func (h *host) has(t testing.TB) string {
 		for line := range strings.Lines(h.ip(t, args)) {
 			line, _, _ = strings.Cut(line, "valid_lft")
 			line, _, _ = strings.Cut(line, "\\")
-			line = strings.ReplaceAll(strings.Join(strings.Fields(line), " "), " nodad", "")
+			line = strings.NewReplacer(" nodad", "", " tentative", "").Replace(strings.Join(strings.Fields(line), " "))
 			lines = append(lines, line)
 		}
 	}
