@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/netlink/nft"
 	"google.golang.org/protobuf/proto"
 )
@@ -150,5 +152,42 @@ func TestWhatFailedIsNotWanted(t *testing.T) {
 	}
 	if len(d.want.at) != 0 || len(d.want.subjects) != 0 {
 		t.Errorf("still wanted: %v", d.want)
+	}
+}
+
+// noting is a kernel whose sets have elements with counters.
+type noting struct {
+	calm
+	packets map[string]map[string]uint64
+}
+
+func (n *noting) Packets(_ byte, _, set string) (map[string]uint64, error) {
+	return n.packets[set], nil
+}
+
+// What is denied is read from the sets of both IP versions, which have room for the pods of a node.
+func TestDenialsOfBothVersions(t *testing.T) {
+	client, server := netip.MustParseAddr("fd10::2"), netip.MustParseAddr("fd10::3")
+	key := addressKey(client) + addressKey(server) + string([]byte{6, 0, 0, 0, 0, 80, 0, 0})
+	kernel := &noting{calm{generation: 1}, map[string]map[string]uint64{
+		"isolated-in6": {addressKey(server): 7}, "denied-out4": {addressKey(netip.MustParseAddr("10.1.1.2")): 2}, "flows6": {key: 3},
+	}}
+	d, err := New(kernel, slog.New(slog.DiscardHandler)).Denials(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(d.Subjects, func(a, b filter.DeniedSubject) int { return a.Address.Compare(b.Address) })
+	if want := []filter.DeniedSubject{
+		{Address: netip.MustParseAddr("10.1.1.2"), Direction: contiv_filter.AccessList_EGRESS, ByRule: true, Packets: 2}, {Address: server, Packets: 7},
+	}; !slices.Equal(d.Subjects, want) {
+		t.Errorf("subjects %+v, want %+v", d.Subjects, want)
+	}
+	if want := []filter.DeniedFlow{{Src: client, Dst: server, Protocol: 6, Port: 80, Packets: 3}}; !slices.Equal(d.Flows, want) {
+		t.Errorf("flows %+v, want %+v", d.Flows, want)
+	}
+	for name, set := range noteSets {
+		if set.Size < 1024 {
+			t.Errorf("set %s has room for %d", name, set.Size)
+		}
 	}
 }
