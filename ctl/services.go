@@ -100,6 +100,9 @@ func printService(p printer, good []answer[service.Report]) {
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
 	var limits []string
 	for _, a := range good {
+		if t := a.Value.Translator; !t.VSwitch && len(a.Value.Services) > 0 {
+			limits = append(limits, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
+		}
 		for _, s := range a.Value.Services {
 			for _, text := range s.Limits {
 				limits = append(limits, fmt.Sprintf("%s: %s", a.Agent.Name, text))

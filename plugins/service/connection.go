@@ -27,11 +27,13 @@ func (s *Service) Explain(c Connection) (wrong, way []string) {
 	if owner, to := s.hostPortAt(c); owner != "" {
 		return nil, []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}
 	}
-	if s.proxy == nil || s.disabled != "" {
+	if !s.translates() {
 		if s.self.addresses != nil && s.isClusterIP(c.To) {
 			way = append(way, fmt.Sprintf("%v is a cluster IP: services on this node are left to %s", c.To, s.translator()))
 		}
-		return nil, way
+		if s.proxy == nil {
+			return nil, way
+		}
 	}
 	found := s.services.At(c.To)
 	var ports []string
@@ -41,13 +43,14 @@ func (s *Service) Explain(c Connection) (wrong, way []string) {
 				continue
 			}
 			if f.Addr.Port() == c.Port && f.Protocol == c.Protocol {
-				return s.explainFrontend(c, svc.ID, f)
+				wrong, ends := s.explainFrontend(c, svc.ID, f)
+				return wrong, append(way, ends...)
 			}
 			ports = append(ports, fmt.Sprintf("%d/%s", f.Addr.Port(), f.Protocol))
 		}
 	}
 	switch {
-	case !s.isClusterIP(c.To):
+	case !s.translates() || !s.isClusterIP(c.To):
 	case len(found) == 0:
 		wrong = append(wrong, fmt.Sprintf("%v is a cluster IP that no service has: clients are refused", c.To))
 	case c.Port == 0:
@@ -79,7 +82,7 @@ func (s *Service) explainFrontend(c Connection, id processor.ID, f processor.Fro
 	case len(endpoints) == 0:
 		return []string{fmt.Sprintf("%s has no endpoint%s: clients are refused; %s", name, outside, details)}, nil
 	}
-	if s.proxy.Value != nil {
+	if s.proxy.Value != nil && s.translates() {
 		if v := s.proxy.Value(nat.Key(id, f.Addr.Addr().Is6()), false); v.State != "CONFIGURED" {
 			wrong = append(wrong, strings.TrimSuffix(fmt.Sprintf("%s is not translated as it should be: %s is %s: %s", name, v.Key, v.State, v.Error), ": "))
 		}

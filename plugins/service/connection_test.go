@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
 )
@@ -55,10 +57,28 @@ func TestConnectionsAreExplained(t *testing.T) {
 			}
 		}
 	}
+	// Whoever translates services, one without endpoints refuses clients.
 	c.others = "nftables table kube-proxy"
-	resync(t, s, state(webService()))
-	if wrong, way := s.Explain(service.Connection{From: netip.MustParseAddr(pod), To: netip.MustParseAddr(cluster), Protocol: processor.TCP, Port: 80}); len(wrong) > 0 ||
-		!strings.Contains(fmt.Sprint(way), "services on this node are left to somebody else: found nftables table kube-proxy") {
+	resync(t, s, state(webService(), webSlice("a", "10.1.2.2@node2"), empty))
+	explain := func(to string, protocol processor.Protocol, port uint16) (wrong, way string) {
+		w, v := s.Explain(service.Connection{From: netip.MustParseAddr(pod), To: netip.MustParseAddr(to), Protocol: protocol, Port: port})
+		return strings.Join(w, "; "), strings.Join(v, "; ")
+	}
+	const left = "services on this node are left to somebody else: found nftables table kube-proxy"
+	if wrong, way := explain(cluster, processor.TCP, 80); wrong != "" || !strings.Contains(way, left) || !strings.Contains(way, "connections go to 10.1.2.2:8080") {
 		t.Errorf("left to somebody else: %q, %q", wrong, way)
+	}
+	if wrong, way := explain("10.96.0.11", processor.UDP, 53); !strings.Contains(wrong, "has no endpoint: clients are refused") || !strings.Contains(way, left) {
+		t.Errorf("left to somebody else, without endpoints: %q, %q", wrong, way)
+	}
+	if wrong, _ := explain("10.96.0.99", processor.TCP, 80); wrong != "" {
+		t.Errorf("somebody else may have an address that no service has: %q", wrong)
+	}
+	later := webSlice("b", "10.1.2.3@node2")
+	if _, txn, what := change(t, s, &controller.KubeStateChange{Key: dbresources.EndpointSliceKey("b", "default"), Resource: dbresources.EndpointSlice, NewValue: later}, nil); len(txn) > 0 || what != "" {
+		t.Errorf("what somebody else translates was requested: %v, %q", txn, what)
+	}
+	if _, way := explain(cluster, processor.TCP, 80); !strings.Contains(way, "10.1.2.3:8080") {
+		t.Errorf("an endpoint that came later is missing: %q", way)
 	}
 }

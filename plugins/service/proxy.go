@@ -97,13 +97,32 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	clear(s.limited)
 	s.services.Reset()
 	s.zone = ""
-	if s.disabled = s.others.look(s.proxy.Others); s.disabled != "" {
+	s.disabled = s.others.look(s.proxy.Others)
+	s.noteServices(ctx, state)
+	if s.disabled != "" {
 		s.tellOfOthers(ctx)
 		s.health.Set(nil, nil) // the others answer load balancers
 		s.healthz.Serve(false)
 		return
 	}
 	defer s.answerLoadBalancers()
+	for key, value := range s.shared() {
+		s.put(txn, key, value)
+	}
+	if global := s.globalNAT(); s.self.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
+		txn.Put(models.Key(global), global)
+	}
+	for _, id := range s.services.IDs() {
+		for _, ipv6 := range []bool{false, true} {
+			if value := s.render(id, ipv6); value != nil {
+				s.put(txn, nat.Key(id, ipv6), value)
+			}
+		}
+	}
+}
+
+// noteServices records the services that there are, which Explain needs whoever translates them.
+func (s *Service) noteServices(ctx context.Context, state controller.KubeState) {
 	if n, ok := state[dbresources.Node][dbresources.NodeKey(s.proxy.NodeName)].(*node.Node); ok {
 		s.zone = n.GetLabels()[labelZone]
 	}
@@ -118,19 +137,6 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 		}
 	}
 	s.services.SetNode(s.node(ctx))
-	for key, value := range s.shared() {
-		s.put(txn, key, value)
-	}
-	if global := s.globalNAT(); s.self.loopback(false).IsValid() && txn.Get(models.Key(global)) == nil {
-		txn.Put(models.Key(global), global)
-	}
-	for _, id := range s.services.IDs() {
-		for _, ipv6 := range []bool{false, true} {
-			if value := s.render(id, ipv6); value != nil {
-				s.put(txn, nat.Key(id, ipv6), value)
-			}
-		}
-	}
 }
 
 // put requests a value, and records it.
@@ -151,28 +157,18 @@ func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
 	return nat.Render(svc, ipv6, options)
 }
 
-// updateServices renders the services that an event changes.
+// updateServices renders the services that an event changes, if the vswitch translates them.
 func (s *Service) updateServices(ctx context.Context, event controller.Event, txn controller.UpdateOperations) string {
+	changed, ofNode := s.noteChange(ctx, event)
 	if s.disabled != "" {
 		return ""
 	}
 	defer s.answerLoadBalancers()
-	var changed []processor.ID
-	switch e := event.(type) {
-	case *nodesync.NodeUpdate:
-		changed = s.nodeChanged(ctx, txn)
-	case *controller.KubeStateChange:
-		switch e.Resource {
-		case dbresources.Service:
-			changed = s.serviceChanged(e)
-		case dbresources.EndpointSlice:
-			prev, _ := e.PrevValue.(*endpointslice.EndpointSlice)
-			next, _ := e.NewValue.(*endpointslice.EndpointSlice)
-			changed = s.services.SetSlice(prev, next)
-		case dbresources.Node:
-			n, _ := e.NewValue.(*node.Node)
-			s.zone = n.GetLabels()[labelZone]
-			changed = s.nodeChanged(ctx, txn)
+	if ofNode {
+		for key, value := range s.shared() {
+			if !proto.Equal(s.rendered[key], value) {
+				s.put(txn, key, value)
+			}
 		}
 	}
 	var what []string
@@ -216,15 +212,22 @@ func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {
 	return s.services.RemoveService(prev.GetNamespace(), prev.GetName())
 }
 
-// nodeChanged records the current state of this node, and returns the services that look different now.
-func (s *Service) nodeChanged(ctx context.Context, txn controller.UpdateOperations) []processor.ID {
-	changed := s.services.SetNode(s.node(ctx))
-	for key, value := range s.shared() {
-		if !proto.Equal(s.rendered[key], value) {
-			s.put(txn, key, value)
+// noteChange records what an event changes. It returns the services that look different now, and
+// whether the event is about this node.
+func (s *Service) noteChange(ctx context.Context, event controller.Event) (changed []processor.ID, ofNode bool) {
+	if e, ok := event.(*controller.KubeStateChange); ok {
+		switch e.Resource {
+		case dbresources.Service:
+			return s.serviceChanged(e), false
+		case dbresources.EndpointSlice:
+			prev, _ := e.PrevValue.(*endpointslice.EndpointSlice)
+			next, _ := e.NewValue.(*endpointslice.EndpointSlice)
+			return s.services.SetSlice(prev, next), false
 		}
+		n, _ := e.NewValue.(*node.Node)
+		s.zone = n.GetLabels()[labelZone]
 	}
-	return changed
+	return s.services.SetNode(s.node(ctx)), true
 }
 
 // update requests the values of a service that have changed.

@@ -19,7 +19,8 @@ const URL = "/contiv/v1/services"
 // Report is the answer at URL.
 type Report struct {
 	Translator Translator `json:"translator"`
-	// Services that this node translates, by namespace and name.
+	// Services that this node translates, by namespace and name; one that was requested by name, also if
+	// somebody else translates it.
 	Services []ServiceReport `json:"services"`
 }
 
@@ -32,7 +33,7 @@ type ServiceReport struct {
 	Frontends []FrontendReport `json:"frontends"`
 	// Endpoints is the number of addresses with ports that get connections.
 	Endpoints int `json:"endpoints"`
-	// Values are the configured values of the service.
+	// Values are the configured values of the service; none if somebody else translates it.
 	Values []ValueReport `json:"values"`
 	// Limits has what the vswitch of this node does instead of what the service asks for.
 	Limits []string `json:"limits,omitempty"`
@@ -109,9 +110,12 @@ func (s *Service) report(only string) Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ids := s.services.IDs()
-	if only != "" {
+	switch {
+	case only != "":
 		namespace, name, _ := strings.Cut(only, "/")
 		ids = slices.DeleteFunc(ids, func(id processor.ID) bool { return id.Namespace != namespace || id.Name != name })
+	case !s.translates():
+		return report
 	}
 	for _, id := range ids {
 		if r := s.reportOf(id, only != ""); len(r.Frontends) > 0 {
@@ -130,6 +134,9 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.translates() {
+		return report
+	}
 	for _, id := range s.services.IDs() {
 		if !slices.ContainsFunc(s.services.Explain(id, addr.Is6()), func(e processor.EndpointUse) bool { return e.Addr.Addr() == addr }) {
 			continue
@@ -164,9 +171,11 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 			}
 		}
 		r.Endpoints += len(used)
-		if key := nat.Key(id, ipv6); s.proxy.Value != nil {
+		switch key := nat.Key(id, ipv6); {
+		case !s.translates():
+		case s.proxy.Value != nil:
 			r.Values = append(r.Values, s.proxy.Value(key, full))
-		} else {
+		default:
 			r.Values = append(r.Values, ValueReport{Key: key})
 		}
 		if full {
