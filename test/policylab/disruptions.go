@@ -1,0 +1,157 @@
+package policylab
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// Disruptions: agents are killed, etcd is gone, a node comes and leaves, and policies are replaced by others.
+// All the time, connections that each of the policies allow go on, and a pod that none of them allows gets nowhere.
+func Disruptions(t *testing.T, l *lab.Lab) {
+	p := newPolicyLab(t, l)
+	p.policy(t, "x", "first", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
+	want := func(src, dst, _ string) bool { return !in("x", dst) || in("x", src) }
+	p.want(t, "only pods of x reach x", want)
+	var streams []*stream
+	for _, address := range p.pods["x/a"].Addresses() {
+		streams = append(streams, newStream(t, p.pods["x/b"].Netns, labtest.Echo(t, p.pods["x/a"].Netns, net.JoinHostPort(address.String(), "0"))))
+	}
+	intruder := newIntruder(t, p.pods["z/b"].Netns, p.pods["x/a"].Addresses())
+
+	ctx := t.Context()
+	agents := func(do func(context.Context, string) error) func() error {
+		return func() error {
+			for _, node := range []string{"node1", "node2"} {
+				if err := do(ctx, node); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	replace := func(from, to, spec string) func() error {
+		return func() error {
+			p.policy(t, "x", to, spec)
+			p.remove(t, "NetworkPolicy", "x", from)
+			return nil
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"agents are killed", agents(p.KillAgent)},
+		{"agents are started", agents(p.StartAgent)},
+		{"etcd stops", func() error { return p.StopEtcd(ctx) }},
+		{"agents are killed without etcd", agents(p.KillAgent)},
+		{"agents are started without etcd", agents(p.StartAgent)},
+		{"etcd starts", func() error { return p.StartEtcd(ctx) }},
+		{"a node joins", func() error { _, err := p.AddNode(ctx, "node3"); return err }},
+		{"a policy replaces another one", replace("first", "second", "{podSelector: {}, ingress: [{from: [{namespaceSelector: "+red+"}]}]}")},
+		{"the node leaves", func() error { return p.DelNode(ctx, "node3") }},
+		{"and once more", replace("second", "third", "{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {pod: b}}}, {podSelector: {matchLabels: {pod: a}}}]}]}")},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		p.want(t, "after: "+step.name, want)
+		for _, s := range streams {
+			s.goesOn(t, step.name)
+		}
+		intruder.fails(t, step.name)
+	}
+	labtest.RequireQuiet(t, p.Lab)
+}
+
+// stream is a connection on which something is always under way.
+type stream struct {
+	answers atomic.Int64
+	ended   chan error
+}
+
+func newStream(t *testing.T, netns, address string) *stream {
+	t.Helper()
+	s := &stream{ended: make(chan error, 1)}
+	var c net.Conn
+	if err := labtest.Inside(netns, func() (err error) {
+		c, err = net.DialTimeout("tcp", address, longWait)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		buffer := []byte("?")
+		for {
+			_, err := c.Write(buffer)
+			if err == nil {
+				_, err = io.ReadFull(c, buffer)
+			}
+			if err != nil {
+				s.ended <- err
+				return
+			}
+			s.answers.Add(1)
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return s
+}
+
+// goesOn waits for further answers.
+func (s *stream) goesOn(t *testing.T, when string) {
+	t.Helper()
+	end := time.After(20 * time.Second)
+	for goal := s.answers.Load() + 20; s.answers.Load() < goal; {
+		select {
+		case err := <-s.ended:
+			t.Fatalf("%s: a connection that all policies allow has ended: %v", when, err)
+		case <-end:
+			t.Fatalf("%s: a connection that all policies allow stands still", when)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// intruder knocks at addresses which no policy allows.
+type intruder struct{ tries, reached atomic.Int64 }
+
+func newIntruder(t *testing.T, netns string, addresses []netip.Addr) *intruder {
+	i := &intruder{}
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done })
+	go func() {
+		defer close(done)
+		for {
+			for _, address := range addresses {
+				for _, port := range []string{"tcp/80", "udp/80"} {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if reaches(netns, address, port, 5*time.Millisecond) {
+						i.reached.Add(1)
+					}
+					i.tries.Add(1)
+				}
+			}
+		}
+	}()
+	return i
+}
+
+func (i *intruder) fails(t *testing.T, when string) {
+	t.Helper()
+	if n := i.reached.Load(); n > 0 {
+		t.Fatalf("until %s, %d of %d tries of a pod that no policy allows have succeeded", when, n, i.tries.Load())
+	}
+}
