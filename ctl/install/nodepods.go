@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +44,7 @@ func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filte
 			pod, err = c.throughFilter(ctx, pod)
 		}
 		if err == nil {
-			pod, err = pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
+			pod, err = c.createPod(ctx, pod)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("a pod on node %s: %w", node, err)
@@ -77,6 +78,22 @@ func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filte
 		}
 	}
 	return printed, errors.Join(errs...)
+}
+
+// createPod creates a pod. In the first seconds of a cluster, the API server refuses pods, because their namespace has
+// no service account yet.
+func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (created *corev1.Pod, err error) {
+	err = until(ctx, func(ctx context.Context) (string, error) {
+		created, err = c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
+		switch {
+		case err == nil:
+			return "", nil
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account"):
+			return "", err
+		}
+		return "", &fatalError{err}
+	})
+	return created, err
 }
 
 func (c *Cluster) awaitEnd(ctx context.Context, selector metav1.ListOptions, names map[string]string) error {

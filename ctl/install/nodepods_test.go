@@ -1,0 +1,45 @@
+package install
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// A cluster of a few seconds has no service accounts yet, and refuses pods.
+func TestPodsAreCreatedWhenThereIsAServiceAccount(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	young := apierrors.NewForbidden(pods, "contiv-preflight-", errors.New(`error looking up service account kube-system/default: serviceaccount "default" not found`))
+	denied := apierrors.NewForbidden(pods, "contiv-preflight-", errors.New("violates PodSecurity"))
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			answers []error
+			want    error
+		}{{nil, nil}, {[]error{young, young}, nil}, {[]error{young, denied}, denied}} {
+			client, calls := fake.NewClientset(), 0
+			client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				calls++
+				if calls <= len(test.answers) {
+					return true, nil, test.answers[calls-1]
+				}
+				return false, nil, nil
+			})
+			c := &Cluster{client: client}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: Namespace}}
+			if _, err := c.createPod(t.Context(), pod); !errors.Is(err, test.want) {
+				t.Errorf("after %v: %v", test.answers, err)
+			}
+			if _, err := client.CoreV1().Pods(Namespace).Get(t.Context(), "a", metav1.GetOptions{}); (err == nil) != (test.want == nil) {
+				t.Errorf("after %v: the pod: %v", test.answers, err)
+			}
+		}
+	})
+}
