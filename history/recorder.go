@@ -384,7 +384,7 @@ func lines(i item) []journal.Line {
 			ops[i].NewValue, ops[i].PrevValue = encoded.once(ops[i].NewValue), encoded.once(ops[i].PrevValue)
 		}
 	}
-	list := []journal.Line{line(txnLine, t.Stop, &t)}
+	list := []journal.Line{encodedLine(txnLine, t.Stop, t.MarshalJSON)}
 	for _, c := range i.txn.Changes() {
 		if c.Value != nil {
 			c.Value = plain(c.Value)
@@ -413,7 +413,12 @@ func (e encoded) once(m proto.Message) proto.Message {
 }
 
 func line(kind byte, at time.Time, v any) journal.Line {
-	data, err := json.Marshal(v)
+	return encodedLine(kind, at, func() ([]byte, error) { return json.Marshal(v) })
+}
+
+// encodedLine is faster than line for what encodes itself, whose output json.Marshal would look through once more.
+func encodedLine(kind byte, at time.Time, encode func() ([]byte, error)) journal.Line {
+	data, err := encode()
 	if err != nil { // of a value that JSON cannot express
 		data, _ = json.Marshal(map[string]string{"Error": err.Error()})
 	}

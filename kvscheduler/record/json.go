@@ -38,8 +38,8 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	if raw, ok := v.Message.(*RawValue); ok {
-		if data := []byte(raw.JSON); strings.HasPrefix(raw.JSON, "{") && json.Valid(data) {
-			return json.Marshal(jsonValueForm{raw.Name, data})
+		if strings.HasPrefix(raw.JSON, "{") && json.Valid([]byte(raw.JSON)) && protoreflect.FullName(raw.Name).IsValid() {
+			return namedValue(raw.Name, raw.JSON), nil
 		}
 		return textValue(raw.Name, raw.JSON)
 	}
@@ -47,7 +47,12 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 	if !strings.HasPrefix(text, "{") {
 		return textValue(name, text)
 	}
-	return slices.Concat([]byte(nameBegin+name+dataBegin), []byte(text), []byte("}")), nil
+	return namedValue(name, text), nil
+}
+
+// namedValue is what jsonValueForm looks like without spaces.
+func namedValue(name, object string) []byte {
+	return slices.Concat([]byte(nameBegin+name+dataBegin), []byte(object), []byte("}"))
 }
 
 // What jsonValueForm looks like without spaces.
@@ -146,16 +151,18 @@ type opForm struct {
 	Duration   time.Duration `json:",omitempty"`
 }
 
-// MarshalJSON writes states and operations as strings, values as KeyValue does.
-func (op Op) MarshalJSON() ([]byte, error) {
-	return json.Marshal(opForm{
+func (op Op) form() opForm {
+	return opForm{
 		Operation: op.Operation.String(), Key: op.Key, Descriptor: op.Descriptor,
 		NewState: op.NewState.String(), NewValue: jsonValue{op.NewValue}, NewErrMsg: message(op.NewErr),
 		PrevState: op.PrevState.String(), PrevValue: jsonValue{op.PrevValue}, PrevErrMsg: message(op.PrevErr),
 		NOOP: op.NOOP, IsDerived: op.IsDerived, IsProperty: op.IsProperty, IsRevert: op.IsRevert,
 		IsRetry: op.IsRetry, IsRecreate: op.IsRecreate, Duration: op.Duration,
-	})
+	}
 }
+
+// MarshalJSON writes states and operations as strings, values as KeyValue does.
+func (op Op) MarshalJSON() ([]byte, error) { return json.Marshal(op.form()) }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
 func (op *Op) UnmarshalJSON(b []byte) error {
@@ -221,22 +228,24 @@ type txnHead struct {
 	SouthboundTime time.Duration
 }
 
-type txnForm struct {
+// txnForm is a transaction, with operations as O.
+type txnForm[O any] struct {
 	txnHead
 	Values    []keyValueForm
-	Planned   []Op `json:",omitempty"`
-	Executed  []Op
+	Planned   []O `json:",omitempty"`
+	Executed  []O
 	Retrieved []Retrieve `json:",omitempty"`
 }
 
 // MarshalJSON writes the form in which REST serves the record.
 func (t *Txn) MarshalJSON() ([]byte, error) {
-	f := txnForm{
+	// In forms, since encoding/json looks through the output of each MarshalJSON once more.
+	f := txnForm[opForm]{
 		txnHead: txnHead{
 			SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
 			RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop, SouthboundTime: t.SouthboundTime,
 		},
-		Values: []keyValueForm{}, Planned: t.Planned, Executed: t.Executed, Retrieved: t.Retrieved,
+		Values: []keyValueForm{}, Planned: forms(t.Planned), Executed: forms(t.Executed), Retrieved: t.Retrieved,
 	}
 	origin := FromNB
 	if t.Type == SBNotification {
@@ -245,15 +254,20 @@ func (t *Txn) MarshalJSON() ([]byte, error) {
 	for _, kv := range t.Values {
 		f.Values = append(f.Values, keyValueForm{kv.Key, jsonValue{kv.Value}, origin})
 	}
-	if f.Executed == nil {
-		f.Executed = []Op{}
-	}
 	return json.Marshal(f)
+}
+
+func forms(ops []Op) []opForm {
+	list := make([]opForm, len(ops))
+	for i, op := range ops {
+		list[i] = op.form()
+	}
+	return list
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (t *Txn) UnmarshalJSON(b []byte) error {
-	var f txnForm
+	var f txnForm[Op]
 	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
