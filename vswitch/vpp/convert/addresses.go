@@ -20,6 +20,10 @@ func Address(a netip.Addr) ip_types.Address {
 	return ip_types.Address{Af: ip_types.ADDRESS_IP6, Un: ip_types.AddressUnionIP6(a.As16())}
 }
 
+// SameAddress reports whether two addresses are the same. They cannot be compared as they are: behind an
+// IPv4 address, VPP sends what happened to be in its memory.
+func SameAddress(a, b ip_types.Address) bool { return Addr(a) == Addr(b) }
+
 func Addr(a ip_types.Address) netip.Addr {
 	if a.Af == ip_types.ADDRESS_IP6 {
 		return netip.AddrFrom16(a.Un.GetIP6())

@@ -86,7 +86,10 @@ func (v *Interfaces) makeGRE(ctx context.Context, iface *vpp_interfaces.Interfac
 	for _, d := range all {
 		found := d.Tunnel
 		found.Instance, found.SwIfIndex, found.Flags = tunnel.Instance, tunnel.SwIfIndex, tunnel.Flags
-		if found == tunnel {
+		if !convert.SameAddress(found.Src, tunnel.Src) || !convert.SameAddress(found.Dst, tunnel.Dst) {
+			continue
+		}
+		if found.Src, found.Dst = tunnel.Src, tunnel.Dst; found == tunnel {
 			return v.takeUntagged(ctx, d.Tunnel.SwIfIndex, what)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/contiv/contiv/vswitch/vpp/convert"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 
@@ -69,7 +70,7 @@ func (v *Interfaces) makeVXLAN(ctx context.Context, iface *vpp_interfaces.Interf
 		return 0, err
 	}
 	for _, t := range all {
-		if t.Vni == req.Vni && t.EncapVrfID == req.EncapVrfID && t.SrcAddress == req.SrcAddress && t.DstAddress == req.DstAddress {
+		if t.Vni == req.Vni && t.EncapVrfID == req.EncapVrfID && convert.SameAddress(t.SrcAddress, req.SrcAddress) && convert.SameAddress(t.DstAddress, req.DstAddress) {
 			return v.takeUntagged(ctx, t.SwIfIndex, what)
 		}
 	}

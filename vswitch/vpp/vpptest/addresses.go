@@ -28,6 +28,17 @@ func addrOf(a ip_types.Address) netip.Addr {
 	return netip.AddrFrom4(a.Un.GetIP4())
 }
 
+// uncleared is an address as VPP sends it in places: what is behind an IPv4 address is anything.
+func uncleared(a ip_types.Address) ip_types.Address {
+	if a.Af == ip_types.ADDRESS_IP4 {
+		ip := a.Un.GetIP4()
+		for i := copy(a.Un.XXX_UnionData[:], ip[:]); i < len(a.Un.XXX_UnionData); i++ {
+			a.Un.XXX_UnionData[i] = 0xdb
+		}
+	}
+	return a
+}
+
 func addressOf(a netip.Addr) (r ip_types.Address) {
 	if a.Is6() {
 		r.Af = ip_types.ADDRESS_IP6

@@ -134,6 +134,7 @@ func handleDevices() {
 	})
 	onDump(func(c *call, req *vxlan.VxlanTunnelV2Dump, send func(*vxlan.VxlanTunnelV2Details)) {
 		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t vxlanIf) {
+			t.SrcAddress, t.DstAddress = uncleared(t.SrcAddress), uncleared(t.DstAddress)
 			send(&t.VxlanTunnelV2Details)
 		})
 	})

@@ -35,7 +35,7 @@ func (c *call) addDelGRE(add bool, t gre.GreTunnel) (index, api.VPPApiError) {
 	var found *swInterface
 	c.ifs.all(func(i *swInterface) {
 		g, ok := i.kind.(greIf)
-		if ok && g.Src == t.Src && g.Dst == t.Dst && g.OuterTableID == t.OuterTableID && g.Type == t.Type && g.Mode == t.Mode && g.SessionID == t.SessionID {
+		if ok && addrOf(g.Src) == src && addrOf(g.Dst) == dst && g.OuterTableID == t.OuterTableID && g.Type == t.Type && g.Mode == t.Mode && g.SessionID == t.SessionID {
 			found = i
 		}
 	})
@@ -124,6 +124,7 @@ func handleTunnels() {
 	})
 	onDump(func(c *call, req *gre.GreTunnelDump, send func(*gre.GreTunnelDetails)) {
 		dumpKind(c, req.SwIfIndex, func(_ *swInterface, t greIf) {
+			t.Src, t.Dst = uncleared(t.Src), uncleared(t.Dst)
 			send(&gre.GreTunnelDetails{Tunnel: t.GreTunnel})
 		})
 	})
