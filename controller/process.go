@@ -172,13 +172,9 @@ func (p *processing) callHandlers() {
 		p.called++
 		p.pace.at(fmt.Sprintf("%s, for event #%d (%s)", h, p.scope.seq, p.record.Name))
 		change, err := p.call(h)
-		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
-		if err == nil {
+		if err = p.note(h, change, err); err == nil {
 			continue
 		}
-		err = fmt.Errorf("%s: %w", h, err)
-		p.log.Error("Event handler failed", "handler", h.String(), "error", err)
-		p.errs = append(p.errs, err)
 		switch {
 		case isFatal(err):
 			p.abort = true
@@ -216,20 +212,30 @@ func (p *processing) endBulk() {
 			continue
 		}
 		change, err := p.callEndBulk(bulk)
-		if change != "" || err != nil {
-			p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
+		if change == "" && err == nil {
+			continue
 		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", h, err)
-			p.log.Error("Event handler failed", "handler", h.String(), "error", err)
-			p.errs = append(p.errs, err)
-			p.heal = err
-			if isAbort(err) || isFatal(err) {
-				p.abort = true
-				p.operations.undo()
-			}
+		if err = p.note(h, change, err); err == nil {
+			continue
+		}
+		p.heal = err
+		if isAbort(err) || isFatal(err) {
+			p.abort = true
+			p.operations.undo()
 		}
 	}
+}
+
+// note records what a handler did, and returns its error with its name.
+func (p *processing) note(h EventHandler, change string, err error) error {
+	p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s: %w", h, err)
+	p.log.Error("Event handler failed", "handler", h.String(), "error", err)
+	p.errs = append(p.errs, err)
+	return err
 }
 
 func (p *processing) callEndBulk(h BulkHandler) (change string, err error) {
