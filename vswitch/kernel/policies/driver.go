@@ -139,11 +139,11 @@ var directions = []contiv_filter.AccessList_Direction{contiv_filter.AccessList_I
 func (d *Driver) remove(e *edit, m proto.Message) {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
-		id := setIdentOf(v.GetName())
+		id := identOf(v.GetName(), setIdent)
 		d.want.setAddresses(id, nil)
 		e.addressSet(id, nil)
 	case *contiv_filter.EndpointSet:
-		id := setIdentOf(v.GetName())
+		id := identOf(v.GetName(), setIdent)
 		d.want.setEndpoints(id, nil)
 		e.endpointSet(id, nil)
 	case *contiv_filter.AccessList:

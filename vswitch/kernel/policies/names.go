@@ -39,37 +39,29 @@ func ident(name string) string {
 // setIdent writes the name of a set as a part of the names of objects. The kernel compares names of sets
 // one after the other, so they are short: most are as they are.
 func setIdent(name string) string {
-	if len(name) <= 40 && plain.MatchString(name) && !hashed.MatchString(name) {
+	if len(name) <= 40 && plainName.MatchString(name) && !hashedName.MatchString(name) {
 		return name
 	}
 	return ident(name)
 }
 
-var plain, hashed = regexp.MustCompile("^[a-zA-Z0-9-]*$"), regexp.MustCompile("-[0-9a-f]{16}$")
+var plainName, hashedName = regexp.MustCompile("^[a-zA-Z0-9-]*$"), regexp.MustCompile("-[0-9a-f]{16}$")
 
-// setIdentOf is setIdent also for names that stand for objects.
-func setIdentOf(name string) string {
+// identOf writes a name, by ident or setIdent, unless it stands for an object.
+func identOf(name string, write func(name string) string) string {
 	if id, ok := strings.CutPrefix(name, unknown); ok {
 		return id
 	}
-	return setIdent(name)
+	return write(name)
 }
 
-// identOf is ident also for names that stand for objects.
-func identOf(name string) string {
-	if id, ok := strings.CutPrefix(name, unknown); ok {
-		return id
-	}
-	return ident(name)
-}
-
-// listIdent is identOf for an access list. Lists of the two directions are apart, so that a
+// listIdent writes the name of an access list. Lists of the two directions are apart, so that a
 // subject which names one of the other direction has none, and does not lead in a circle.
 func listIdent(direction contiv_filter.AccessList_Direction, name string) string {
 	if direction == contiv_filter.AccessList_EGRESS && !strings.HasPrefix(name, unknown) {
 		return "out-" + ident(name)
 	}
-	return identOf(name)
+	return identOf(name, ident)
 }
 
 func hash(text string) string {
