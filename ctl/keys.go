@@ -125,7 +125,7 @@ func keysAt(ctx context.Context, a *Agent) (keys []string, err error) {
 	var values []record.Status // of an older agent
 	err = a.Get(ctx, valueStatus, nil, &values)
 	for _, s := range values {
-		keys = append(keys, keysOf(s)...)
+		keys = append(keys, s.Keys()...)
 	}
 	return keys, err
 }

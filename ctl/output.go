@@ -279,7 +279,7 @@ func namesOf(node string, answered any) (names []string) {
 		}
 	case []record.Status:
 		for _, s := range list {
-			names = append(names, keysOf(s)...)
+			names = append(names, s.Keys()...)
 		}
 	case []kvscheduler.DumpedValue:
 		for _, v := range list {

@@ -139,7 +139,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	}
 	for i := range answers {
 		answers[i].Value = slices.DeleteFunc(answers[i].Value, func(s record.Status) bool {
-			return !slices.ContainsFunc(keysOf(s), func(key string) bool { _, ok := slices.BinarySearch(found, key); return ok }) ||
+			return !slices.ContainsFunc(s.Keys(), func(key string) bool { _, ok := slices.BinarySearch(found, key); return ok }) ||
 				!inState(s, query["state"])
 		})
 	}
@@ -147,15 +147,6 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 		return fmt.Errorf("%s with the key %q, but none in that state", count(len(found), "value"), word)
 	}
 	return show(c, answers, writeValues)
-}
-
-// keysOf returns the keys of a value and of its derived values.
-func keysOf(s record.Status) []string {
-	keys := []string{s.GetValue().GetKey()}
-	for _, d := range s.GetDerivedValues() {
-		keys = append(keys, d.GetKey())
-	}
-	return keys
 }
 
 // inState reports whether the value, or one derived from it, is in one of the states;

@@ -234,10 +234,7 @@ func keysOf(statuses answer) answer {
 	}
 	keys := []string{}
 	for _, s := range list {
-		keys = append(keys, s.GetValue().GetKey())
-		for _, d := range s.GetDerivedValues() {
-			keys = append(keys, d.GetKey())
-		}
+		keys = append(keys, s.Keys()...)
 	}
 	return listed(keys)
 }

@@ -386,6 +386,15 @@ func (d *Dumped) UnmarshalJSON(b []byte) error {
 // Status is a BaseValueStatus whose JSON is protojson.
 type Status struct{ *pb.BaseValueStatus }
 
+// Keys returns the keys of the value and of its derived values.
+func (s Status) Keys() []string {
+	keys := []string{s.GetValue().GetKey()}
+	for _, d := range s.GetDerivedValues() {
+		keys = append(keys, d.GetKey())
+	}
+	return keys
+}
+
 // StatusForm is the JSON of a Status. Long lists are written and read in this form: what a MarshalJSON returns is looked
 // at once more, and what an UnmarshalJSON is given as well.
 type StatusForm struct {
