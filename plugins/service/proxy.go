@@ -268,7 +268,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 // node returns this node for the processor.
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
-	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 {
+	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 && s.translates() {
 		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
 	}
 	return n
