@@ -3,6 +3,7 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/contiv/contiv/kvscheduler/record"
@@ -22,91 +23,62 @@ func fields(m proto.Message) []field {
 }
 
 func fieldsOfJSON(text string) []field {
-	r := fieldReader{rest: text}
-	if r.value(""); r.wrong || len(r.rest) > 0 {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var out []field
+	err := appendFields(&out, d, "")
+	if _, end := d.Token(); err != nil || end != io.EOF {
 		return []field{{"value", text}}
 	}
-	return r.out
+	return out
 }
 
-// fieldReader takes JSON apart.
-type fieldReader struct {
-	rest  string
-	out   []field
-	wrong bool // this is no JSON
-}
-
-// value reads the next value.
-func (r *fieldReader) value(name string) {
-	switch r.space(); {
-	case r.skip('{'):
-		for !r.wrong && !r.skip('}') {
-			inner := r.scalar()
-			if !r.skip(':') {
-				r.wrong = true
+// appendFields reads the next JSON value.
+func appendFields(out *[]field, d *json.Decoder, name string) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case json.Delim('{'):
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return err
 			}
+			inner := fmt.Sprint(key)
 			if name != "" {
 				inner = name + "." + inner
 			}
-			r.value(inner)
-			r.skip(',')
-		}
-	case r.skip('['):
-		first, plain := len(r.out), true
-		var texts []string
-		for i := 0; !r.wrong && !r.skip(']'); i++ {
-			item := fmt.Sprintf("%s[%d]", name, i)
-			r.value(item)
-			r.skip(',')
-			if plain = plain && len(r.out) == first+i+1 && r.out[first+i].name == item; plain {
-				texts = append(texts, r.out[first+i].text)
+			if err := appendFields(out, d, inner); err != nil {
+				return err
 			}
 		}
+		_, err = d.Token()
+	case json.Delim('['):
+		var items []field
+		plain := true
+		for i := 0; d.More(); i++ {
+			item := fmt.Sprintf("%s[%d]", name, i)
+			if err := appendFields(&items, d, item); err != nil {
+				return err
+			}
+			plain = plain && len(items) == i+1 && items[i].name == item
+		}
 		if plain {
-			r.out = append(r.out[:first], field{name, strings.Join(texts, ",")})
+			var texts []string
+			for _, f := range items {
+				texts = append(texts, f.text)
+			}
+			items = []field{{name, strings.Join(texts, ",")}}
 		}
+		*out = append(*out, items...)
+		_, err = d.Token()
 	default:
-		r.out = append(r.out, field{name, r.scalar()})
+		*out = append(*out, field{name, fmt.Sprint(token)})
 	}
-	r.space()
+	return err
 }
-
-// scalar reads a text, number or word.
-func (r *fieldReader) scalar() string {
-	r.space()
-	end := strings.IndexAny(r.rest, ",:]} \n")
-	if strings.HasPrefix(r.rest, `"`) {
-		if end = strings.IndexAny(r.rest[1:], `"\`) + 1; end > 0 && r.rest[end] == '"' {
-			text := r.rest[1:end]
-			r.rest = r.rest[end+1:]
-			return text
-		}
-		d := json.NewDecoder(strings.NewReader(r.rest)) // of an unusual one
-		var text string
-		r.wrong = r.wrong || d.Decode(&text) != nil
-		r.rest = r.rest[min(int(d.InputOffset()), len(r.rest)):]
-		return text
-	}
-	if end < 0 {
-		end = len(r.rest)
-	}
-	text := r.rest[:end]
-	r.rest = r.rest[end:]
-	r.wrong = r.wrong || !json.Valid([]byte(text))
-	return text
-}
-
-// skip reports whether a character follows, and reads it if so.
-func (r *fieldReader) skip(c byte) bool {
-	r.space()
-	if r.rest == "" || r.rest[0] != c {
-		return false
-	}
-	r.rest = r.rest[1:]
-	return true
-}
-
-func (r *fieldReader) space() { r.rest = strings.TrimLeft(r.rest, " \n") }
 
 // fieldsText shows a value in a line.
 func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
