@@ -99,7 +99,7 @@ func (s *State) Put(value proto.Message) {
 	}
 }
 
-// Remove removes the value with the name of this one.
+// Remove removes the value with the name of this one. Tests of drivers use it: State is what they are compared with.
 func (s *State) Remove(value proto.Message) {
 	switch v := value.(type) {
 	case *contiv_filter.AddressSet:
@@ -137,7 +137,7 @@ func ParseAddrs(texts []string) []netip.Addr {
 }
 
 // Judge says whether the connection may be opened: the source's egress stages are
-// asked first, then the destination's ingress stages.
+// asked first, then the destination's ingress stages. The fake vswitch uses it, and tests of drivers do.
 func (s *State) Judge(c Connection) Decision {
 	d := Decision{Allowed: true}
 	if c.Src == c.Dst {

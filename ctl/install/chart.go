@@ -20,7 +20,7 @@ import (
 // chartDir is the directory of the chart in deploy.Chart.
 const chartDir = "chart"
 
-// Render returns the manifests that the chart makes of values (YAML), by file name.
+// Render returns the manifests that the chart makes of values (YAML), by file name. Tests use it: test/manifests, test/e2e.
 func Render(values string) (map[string][]byte, error) {
 	above, err := parseValues([]byte(values))
 	if err == nil {
